@@ -1,22 +1,14 @@
-# Every target is one line that calls a tool; `make` alone prints them.
+# Every target is a line or two that calls a tool; `make` alone prints them.
 .DEFAULT_GOAL := help
-PYTHON ?= python3
-VENV := .venv
-BIN := $(VENV)/bin
-READY := $(VENV)/.ready
+BIN := .venv/bin
 
-.PHONY: help setup demo test check fmt lint types imports sizes bench up docs spec ci clean
+.PHONY: help setup demo test check fmt lint types imports sizes fix bench up docs spec ci clean
 
 help: ## print this help
-	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort | expand -t 12
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
-$(READY): requirements.lock pyproject.toml
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
-	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
-	touch $(READY)
-
-setup: $(READY) ## create .venv and install the locked dependencies
+setup: ## create .venv and install the locked dependencies (nothing to do when ready)
+	@tools/setup.sh
 
 demo: setup ## run the example campaign on a temporary embedded stack
 	@$(BIN)/mitosis demo
@@ -24,10 +16,11 @@ demo: setup ## run the example campaign on a temporary embedded stack
 test: setup ## run the test suite
 	@$(BIN)/python -m pytest
 
-check: fmt lint types imports sizes ## format, lint, types, imports, size report (under 45 s)
+check: setup ## format, lint, types, imports and size report, side by side (under 45 s)
+	@$(MAKE) --no-print-directory --output-sync --jobs 2 types fmt lint imports sizes
 
-fmt: setup ## check the formatting
-	@$(BIN)/ruff format --check --quiet .
+fmt: setup ## is everything formatted?
+	@$(BIN)/ruff format --check --quiet . || { echo 'Not formatted: run "make fix".'; exit 1; }
 
 lint: setup ## ruff
 	@$(BIN)/ruff check --quiet .
@@ -35,16 +28,28 @@ lint: setup ## ruff
 types: setup ## mypy, strict
 	@$(BIN)/mypy
 
-imports: setup ## import directions
+imports: setup ## import directions (.importlinter)
 	@$(BIN)/lint-imports --no-logo >/dev/null || $(BIN)/lint-imports --no-logo
 
-sizes: setup ## size report
+sizes: setup ## lengths of files and functions
 	@$(BIN)/python tools/sizes.py
+
+fix: setup ## format, and repair what ruff can repair by itself
+	@$(BIN)/ruff format --quiet . && $(BIN)/ruff check --quiet --fix .
+
+bench: setup ## run every benchmark in bench/ and print its table
+	@for script in bench/*.py; do $(BIN)/python $$script || exit 1; done
 
 up: setup ## run the whole stack until Ctrl-C
 	@$(BIN)/mitosis up
 
-ci: check test spec ## what .ci/run runs
+docs: setup ## write the generated documents again
+	@for tool in tools/gen_*.py; do $(BIN)/python $$tool || exit 1; done
 
-clean: ## remove the environment and caches
-	rm -rf $(VENV) dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis
+spec: setup ## how many requirement lines the last full test run has proven
+	@$(BIN)/python tools/spec.py
+
+ci: check test spec ## what .ci/run runs, before its demo and ordinary-user part
+
+clean: ## remove the environment, caches and build results
+	rm -rf .venv .venv.lock dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .spec
