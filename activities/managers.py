@@ -1,0 +1,56 @@
+"""Database activities of managers and of the scheduler: thin adapters over ports of the store."""
+
+from typing import Protocol
+from uuid import UUID
+
+from temporalio import activity
+
+from activities.errors import as_application_errors
+from mitosis.contracts.control import AssignAnswer, ManagerView, ReleaseAnswer, ReleaseRequest
+
+
+class ManagerPort(Protocol):
+    """What the control plane needs of PostgreSQL for one manager."""
+
+    async def observe(self, manager_id: UUID) -> ManagerView:
+        """The manager, its live lease and its environments as they are now."""
+        ...
+
+    async def release(self, request: ReleaseRequest) -> ReleaseAnswer:
+        """End an epoch and requeue what it held (protocol P1, P4).
+
+        LOST succeeds only when ``alive_until`` has passed; it makes the manager OFFLINE and its
+        environments owed. Any other reason ends the lease at once. An ended epoch is success.
+        """
+        ...
+
+
+class SchedulerPort(Protocol):
+    """What the scheduler needs of PostgreSQL."""
+
+    async def assign_round(self) -> AssignAnswer:
+        """Match idle managers to groups in one transaction and write OFFERED leases with their pokes."""
+        ...
+
+
+class ManagerActivities:
+    """Adapter from Temporal to a :class:`ManagerPort` and a :class:`SchedulerPort`."""
+
+    def __init__(self, managers: ManagerPort, scheduler: SchedulerPort) -> None:
+        self._managers = managers
+        self._scheduler = scheduler
+
+    @activity.defn(name="observe_manager")
+    async def observe(self, manager_id: UUID) -> ManagerView:
+        with as_application_errors():
+            return await self._managers.observe(manager_id)
+
+    @activity.defn(name="release_lease")
+    async def release(self, request: ReleaseRequest) -> ReleaseAnswer:
+        with as_application_errors():
+            return await self._managers.release(request)
+
+    @activity.defn(name="assign_round")
+    async def assign_round(self) -> AssignAnswer:
+        with as_application_errors():
+            return await self._scheduler.assign_round()

@@ -1,0 +1,82 @@
+"""Database activities of a task group: thin adapters over a port that the store implements.
+
+Every one *ensures* a goal and returns the state after it, so a retry after a commit answers the same.
+"""
+
+from typing import Protocol
+from uuid import UUID
+
+from temporalio import activity
+
+from activities.errors import as_application_errors
+from mitosis.contracts.control import DiscardAnswer, GroupView, VerbRequest
+
+
+class TaskGroupPort(Protocol):
+    """What the control plane needs of PostgreSQL for one group."""
+
+    async def observe(self, task_group_id: UUID) -> GroupView:
+        """The group as it is now; ``exists=False`` when it was deleted."""
+        ...
+
+    async def apply(self, request: VerbRequest) -> GroupView:
+        """Close, reopen, cancel or complete. Ensures: a group already there is success.
+
+        Raises:
+            NotFound: no such group.
+            InvalidTransition: the state does not allow it.
+        """
+        ...
+
+    async def close_if_inactive(self, task_group_id: UUID) -> GroupView:
+        """Close an OPEN group whose auto-close time or close deadline has come; else change nothing."""
+        ...
+
+    async def discard(self, task_group_id: UUID) -> DiscardAnswer:
+        """Cancel up to 10,000 unclaimed tasks of a group that is discarding."""
+        ...
+
+    async def finalize(self, task_group_id: UUID) -> GroupView:
+        """CLOSED with nothing unfinished → COMPLETE; any other state is left as it is."""
+        ...
+
+    async def settle(self, task_group_id: UUID) -> GroupView:
+        """Write ``settled_at`` and ``result`` if nothing is left anywhere; else change nothing."""
+        ...
+
+
+class TaskGroupActivities:
+    """Adapter from Temporal to a :class:`TaskGroupPort`."""
+
+    def __init__(self, groups: TaskGroupPort) -> None:
+        self._groups = groups
+
+    @activity.defn(name="observe_task_group")
+    async def observe(self, task_group_id: UUID) -> GroupView:
+        with as_application_errors():
+            return await self._groups.observe(task_group_id)
+
+    @activity.defn(name="apply_verb")
+    async def apply(self, request: VerbRequest) -> GroupView:
+        with as_application_errors():
+            return await self._groups.apply(request)
+
+    @activity.defn(name="close_if_inactive")
+    async def close_if_inactive(self, task_group_id: UUID) -> GroupView:
+        with as_application_errors():
+            return await self._groups.close_if_inactive(task_group_id)
+
+    @activity.defn(name="discard_ready_tasks")
+    async def discard(self, task_group_id: UUID) -> DiscardAnswer:
+        with as_application_errors():
+            return await self._groups.discard(task_group_id)
+
+    @activity.defn(name="finalize_task_group")
+    async def finalize(self, task_group_id: UUID) -> GroupView:
+        with as_application_errors():
+            return await self._groups.finalize(task_group_id)
+
+    @activity.defn(name="settle_task_group")
+    async def settle(self, task_group_id: UUID) -> GroupView:
+        with as_application_errors():
+            return await self._groups.settle(task_group_id)

@@ -1,0 +1,288 @@
+"""What passes through Temporal: ids, epochs and verbs in, states and seconds left out. pydantic models.
+
+Every field has a default where an outside person may send the model (signals and updates), so that no
+input, ``null``, ``{}`` and an object all work. Times are *seconds left*, reckoned by PostgreSQL.
+"""
+
+from enum import StrEnum
+from uuid import UUID
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from mitosis.contracts.lifecycle import (
+    EnvironmentState,
+    LeaseState,
+    TaskGroupResult,
+    TaskGroupState,
+)
+
+
+class Model(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+
+# --- workflow inputs and verbs --------------------------------------------------------------------
+
+
+class TaskGroupInput(Model):
+    """Input of TaskGroupWorkflow."""
+
+    task_group_id: UUID
+
+
+class ManagerInput(Model):
+    """Input of ManagerWorkflow."""
+
+    manager_id: UUID
+
+
+class Close(Model):
+    """Accept no more tasks; complete when the last one ends."""
+
+    reason: str | None = None
+
+
+class Reopen(Model):
+    """Accept tasks again."""
+
+    reason: str | None = None
+
+
+class Cancel(Model):
+    """End the group: nothing more is claimed."""
+
+    reason: str | None = None
+    cancel_running_tasks: bool = True
+    """True: SIGTERM, grace, SIGKILL. False: running tasks finish and their results count."""
+    grace_seconds: float | None = Field(default=None, ge=0, le=86_400)
+    """None = the group's own grace."""
+
+
+class Complete(Model):
+    """Close and complete. With ``force`` unfinished tasks are cancelled first, with grace."""
+
+    force: bool = False
+    reason: str | None = None
+    grace_seconds: float | None = Field(default=None, ge=0, le=86_400)
+
+
+class VerbRequest(Model):
+    """One verb for one group, as activities and the store take it."""
+
+    task_group_id: UUID
+    verb: Close | Reopen | Cancel | Complete = Field(union_mode="left_to_right")
+    name: str
+    """``close``, ``reopen``, ``cancel`` or ``complete``; decides which class ``verb`` is."""
+
+
+# --- views ----------------------------------------------------------------------------------------
+
+
+class GroupView(Model):
+    """Everything TaskGroupWorkflow decides by. One consistent read."""
+
+    task_group_id: UUID
+    exists: bool = True
+    name: str = ""
+    group_name: str = ""
+    """The user group that owns it."""
+    priority: int = 0
+    tags: tuple[str, ...] = ()
+    state: TaskGroupState = TaskGroupState.OPEN
+    settled: bool = False
+    result: TaskGroupResult | None = None
+    total: int = 0
+    unfinished: int = 0
+    succeeded: int = 0
+    failed: int = 0
+    cancelled: int = 0
+    drain_seq: int = 0
+    auto_close_in_seconds: float | None = None
+    """Until inactivity closes it; 0 or less = due; None = never."""
+    close_deadline_in_seconds: float | None = None
+    discarding: bool = False
+    """Unfinished tasks are being cancelled (cancel, or a forced complete)."""
+    discardable: bool = False
+    """Discarding, and unclaimed tasks are left to cancel."""
+    live_leases: int = 0
+    """Leases that are not ENDED, offers included."""
+    busy_environments: int = 0
+    """Environments that are neither gone nor owed."""
+    waiting_for: str | None = None
+    """One line for people: why nothing happens, if nothing does."""
+
+    @property
+    def settleable(self) -> bool:
+        """Terminal, and nothing is left anywhere: the condition that ``settle`` checks again."""
+        terminal = self.state in (TaskGroupState.COMPLETE, TaskGroupState.CANCELLED)
+        left = self.unfinished or self.live_leases or self.busy_environments
+        return terminal and not self.settled and not left
+
+
+class GroupSummary(Model):
+    """Result of TaskGroupWorkflow; what another team's workflow gets back."""
+
+    task_group_id: UUID
+    name: str
+    state: TaskGroupState
+    result: TaskGroupResult | None
+    total: int
+    succeeded: int
+    failed: int
+    cancelled: int
+    seconds: float | None = None
+    """From creation to settlement."""
+
+
+class LeaseView(Model):
+    """The live lease of a manager."""
+
+    epoch: int
+    state: LeaseState
+    task_group_id: UUID
+    task_group_name: str = ""
+    group_state: TaskGroupState
+    alive_in_seconds: float | None = None
+    """Until silence is a loss; 0 or less = lost. None while offered."""
+    end_reason: str | None = None
+
+
+class EnvironmentView(Model):
+    """One environment of a manager that is not gone."""
+
+    task_group_id: UUID
+    task_group_name: str = ""
+    state: EnvironmentState
+    cleanable: bool = False
+    """No live lease of this manager for the group, and the group is terminal (or the host must make room)."""
+
+
+class ManagerView(Model):
+    """Everything ManagerWorkflow decides by. One consistent read."""
+
+    manager_id: UUID
+    exists: bool = True
+    name: str = ""
+    online: bool = False
+    """In contact within the last 10 s (not suspect)."""
+    lease: LeaseView | None = None
+    environments: tuple[EnvironmentView, ...] = ()
+
+
+class ReleaseReason(StrEnum):
+    """Why a lease ended."""
+
+    GROUP_ENDED = "group_ended"
+    """The group is COMPLETE or CANCELLED."""
+    SETUP_FAILED = "setup_failed"
+    SETUP_LOST = "setup_lost"
+    """The setup activity ended without a verdict (agent restarted or unreachable)."""
+    UNREACHABLE = "unreachable"
+    """An offer that the host did not take in 10 s."""
+    MOVED = "moved"
+    """Another group goes first, or fewer managers are wanted."""
+    LOST = "lost"
+    """Silent for longer than ``host_lost_after``."""
+    GOODBYE = "goodbye"
+    """The agent shut down in order."""
+    NEW_INCARNATION = "new_incarnation"
+    """A new process of the agent said hello."""
+
+
+class ReleaseRequest(Model):
+    manager_id: UUID
+    epoch: int
+    reason: ReleaseReason
+
+
+class ReleaseStatus(StrEnum):
+    RELEASED = "released"
+    """Ended now; its tasks are ready again."""
+    ALREADY_ENDED = "already_ended"
+    ALIVE = "alive"
+    """Reason LOST, but the manager has been heard since: nothing changed."""
+
+
+class ReleaseAnswer(Model):
+    status: ReleaseStatus
+    requeued: int = 0
+    alive_in_seconds: float | None = None
+
+
+class DiscardAnswer(Model):
+    """One chunk of cancelled tasks."""
+
+    cancelled: int
+    remaining: bool
+
+
+class AssignAnswer(Model):
+    """One assignment round."""
+
+    offered: int
+    resignalled: int
+    next_round_in_seconds: float | None = None
+    """When to look again without a kick (an offer to check, a delayed task); None = never."""
+
+
+# --- host activities ------------------------------------------------------------------------------
+
+
+class HostCommand(Model):
+    """Argument of every host activity: ids and an epoch, nothing that is ever executed.
+
+    The agent fetches the lease, the plan and the hooks with its own token and refuses a command that
+    PostgreSQL does not confirm (``lease_lost``).
+    """
+
+    manager_id: UUID
+    task_group_id: UUID
+    epoch: int | None = None
+    """None for a teardown, which is fenced by the environment row."""
+
+
+class HookVerdict(StrEnum):
+    READY = "ready"
+    """Setup succeeded, or a checkpoint showed that it had."""
+    FAILED = "failed"
+    """Execution failure: this machine cannot serve the group."""
+    CLEANED = "cleaned"
+    DEGRADED = "degraded"
+    """Teardown failed or was given up; the environment is gone all the same."""
+    LEASE_LOST = "lease_lost"
+    """PostgreSQL did not confirm the command: nothing was done."""
+
+
+class HookOutcome(Model):
+    """How prepare_environment or clean_environment ended."""
+
+    verdict: HookVerdict
+    message: str = ""
+    seconds: float = 0.0
+
+
+class LeaseEnd(StrEnum):
+    ENDING = "ending"
+    """PostgreSQL says the lease is ending; everything here is reported or returned."""
+    GONE = "gone"
+    """PostgreSQL says the lease is not this manager's any more."""
+    STOPPING = "stopping"
+    """The agent is shutting down in order and has reported or returned everything."""
+    DETACHED = "detached"
+    """The activity was cancelled or lost its server while the lease goes on; attach again."""
+
+
+class LeaseOutcome(Model):
+    """How run_lease ended."""
+
+    end: LeaseEnd
+    tasks_reported: int = 0
+
+
+class LeaseProgress(Model):
+    """Heartbeat details of run_lease, for people who look at the pending activity."""
+
+    running: int = 0
+    done: int = 0
+    tasks_per_second: float = 0.0
+    workers: int = 0

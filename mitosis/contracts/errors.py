@@ -1,0 +1,192 @@
+"""The error tree. Each class has a stable ``code``, says whether trying again can help, and its HTTP status.
+
+::
+
+    MitosisError
+    ├── InvalidRequest          422  invalid_request      names the field and what would be right
+    ├── Unauthenticated         401  unauthenticated
+    ├── PermissionDenied        403  permission_denied
+    ├── NotFound                404  not_found
+    ├── Conflict                409  conflict
+    │   ├── AlreadyExists       409  already_exists
+    │   ├── InvalidTransition   409  invalid_transition   lists the allowed events
+    │   ├── TaskGroupClosed     409  task_group_closed
+    │   ├── LeaseLost           409  lease_lost
+    │   ├── Superseded          409  superseded           a newer incarnation of the manager exists
+    │   └── ManagerIdInUse      409  manager_id_in_use
+    ├── TooLarge                413  too_large
+    ├── RateLimited             429  rate_limited         retryable
+    ├── Unavailable             503  unavailable          retryable
+    │   ├── DatabaseUnavailable / TemporalUnavailable / ApiUnavailable
+    └── ConfigurationError      500  configuration_error  settings, data folder, ports, binaries of this host
+        └── DataFolderInUse
+
+They are mapped in exactly three places: ``api/errors.py`` (RFC 9457), ``activities/errors.py``
+(Temporal ``ApplicationError``) and ``mitosis/cli/exit.py`` (exit status). Standard library only.
+"""
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+
+class MitosisError(Exception):
+    """Something went wrong in Mitosis."""
+
+    code: ClassVar[str] = "internal"
+    http_status: ClassVar[int] = 500
+    retryable: ClassVar[bool] = False
+
+    def __init__(self, message: str | None = None, **facts: Any) -> None:
+        """``facts`` are the machine-readable details; the message is for people."""
+        self.message = message or (type(self).__doc__ or type(self).__name__).strip()
+        self.facts: dict[str, Any] = {k: v for k, v in facts.items() if v is not None}
+        super().__init__(self.message)
+
+
+class InvalidRequest(MitosisError):
+    """The request is not valid."""
+
+    code = "invalid_request"
+    http_status = 422
+
+    def __init__(self, message: str | None = None, *, field: str | None = None, **facts: Any) -> None:
+        """``field`` is the path of the offending value, as ``worker_allocation_plan.worker_count``."""
+        super().__init__(message, field=field, **facts)
+
+
+class Unauthenticated(MitosisError):
+    """A valid token is needed."""
+
+    code = "unauthenticated"
+    http_status = 401
+
+
+class PermissionDenied(MitosisError):
+    """The token does not allow this."""
+
+    code = "permission_denied"
+    http_status = 403
+
+
+class NotFound(MitosisError):
+    """There is no such thing."""
+
+    code = "not_found"
+    http_status = 404
+
+
+class Conflict(MitosisError):
+    """The request conflicts with the present state."""
+
+    code = "conflict"
+    http_status = 409
+
+
+class AlreadyExists(Conflict):
+    """The name is taken."""
+
+    code = "already_exists"
+
+
+class InvalidTransition(Conflict):
+    """The event is not allowed in this state."""
+
+    code = "invalid_transition"
+
+    def __init__(
+        self, *, subject: str, state: str, event: str, allowed: Sequence[str], message: str | None = None
+    ) -> None:
+        """``allowed`` lists the events that the state does allow."""
+        may = ", ".join(allowed) if allowed else "nothing: it is final"
+        super().__init__(
+            message or f"a {subject} that is {state} does not allow {event}; it allows {may}",
+            subject=subject,
+            state=str(state),
+            event=str(event),
+            allowed=[str(item) for item in allowed],
+        )
+
+
+class TaskGroupClosed(Conflict):
+    """The task group accepts no new tasks."""
+
+    code = "task_group_closed"
+
+
+class LeaseLost(Conflict):
+    """The lease with this epoch is not held by this manager any more."""
+
+    code = "lease_lost"
+
+
+class Superseded(Conflict):
+    """A newer process of this manager has said hello."""
+
+    code = "superseded"
+
+
+class ManagerIdInUse(Conflict):
+    """Another machine that is still in contact uses this manager id."""
+
+    code = "manager_id_in_use"
+
+
+class TooLarge(MitosisError):
+    """The request is larger than allowed."""
+
+    code = "too_large"
+    http_status = 413
+
+
+class RateLimited(MitosisError):
+    """Too many requests; try again later."""
+
+    code = "rate_limited"
+    http_status = 429
+    retryable = True
+
+
+class Unavailable(MitosisError):
+    """Something this needs is not reachable now; trying again can help."""
+
+    code = "unavailable"
+    http_status = 503
+    retryable = True
+
+
+class DatabaseUnavailable(Unavailable):
+    """PostgreSQL cannot be reached."""
+
+    code = "database_unavailable"
+
+
+class TemporalUnavailable(Unavailable):
+    """Temporal cannot be reached."""
+
+    code = "temporal_unavailable"
+
+
+class ApiUnavailable(Unavailable):
+    """The Mitosis API cannot be reached."""
+
+    code = "api_unavailable"
+
+
+class ConfigurationError(MitosisError):
+    """This installation or its settings cannot work as they are."""
+
+    code = "configuration_error"
+
+
+class DataFolderInUse(ConfigurationError):
+    """Another process uses this data folder."""
+
+    code = "data_folder_in_use"
+
+
+def _tree(cls: type[MitosisError]) -> list[type[MitosisError]]:
+    return [cls, *(found for child in cls.__subclasses__() for found in _tree(child))]
+
+
+BY_CODE: dict[str, type[MitosisError]] = {cls.code: cls for cls in _tree(MitosisError)}
+"""Error class by its stable code; the client turns problem documents back into these."""

@@ -1,0 +1,44 @@
+"""Setup and teardown hooks: one command each, run once per host and group by the manager agent."""
+
+from datetime import timedelta
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+from mitosis.contracts.duration import Duration
+
+
+class HookSpec(BaseModel):
+    """A command that prepares or cleans a host.
+
+    It runs with MITOSIS_TASK_GROUP_UUID, MITOSIS_TASK_GROUP_NAME, MITOSIS_GROUP_NAME,
+    MITOSIS_WORKER_COUNT and MITOSIS_MANAGER_ID in its environment. A non-zero exit, a signal or the
+    timeout is an execution failure: never retried on this host.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    command: tuple[str, ...] = Field(min_length=1)
+    environment: dict[str, str] = {}
+    working_directory: str | None = None
+    timeout: Duration = timedelta(minutes=10)
+
+    @field_validator("command")
+    @classmethod
+    def _usable(cls, command: tuple[str, ...]) -> tuple[str, ...]:
+        if not command[0] or any("\0" in word for word in command):
+            raise ValueError("must name a program and contain no NUL byte")
+        return command
+
+    @field_validator("timeout")
+    @classmethod
+    def _positive(cls, timeout: timedelta) -> timedelta:
+        if timeout <= timedelta(0):
+            raise ValueError("must be longer than 0 seconds")
+        return timeout
+
+    @field_validator("working_directory")
+    @classmethod
+    def _absolute(cls, folder: str | None) -> str | None:
+        if folder is not None and not folder.startswith("/"):
+            raise ValueError("must be an absolute path")
+        return folder

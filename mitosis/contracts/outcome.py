@@ -1,0 +1,102 @@
+"""How tasks, workers and hooks end, and when a failure is final. Standard library only.
+
+Two counters are kept apart (decision C-18): ``exit_failures`` follows the task's own retry policy,
+``crash_failures`` (death by signal, of the command or of its worker) follows the signal table below.
+"""
+
+import signal
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class FailureKind(StrEnum):
+    """Why an attempt did not succeed."""
+
+    EXIT_CODE = "exit_code"
+    """The command exited with a status other than 0."""
+    SIGNAL = "signal"
+    """The command was killed by a signal that we did not send."""
+    TIMEOUT = "timeout"
+    """It ran longer than its own timeout and was ended by us."""
+    OUT_OF_MEMORY = "out_of_memory"
+    """SIGKILL together with an ``oom_kill`` count of its cgroup."""
+    WORKER_LOST = "worker_lost"
+    """The worker process died under it."""
+    HOST_LOST = "host_lost"
+    """The host went silent while it ran."""
+    HANDLER_ERROR = "handler_error"
+    """The Python handler raised; the traceback is kept."""
+    NOT_STARTED = "not_started"
+    """It could not be started: command not found, no permission, no such folder, bad handler name."""
+    CANCELLED = "cancelled"
+    """A person cancelled it."""
+
+
+class ExitKind(StrEnum):
+    SUCCESS = "success"
+    EXIT_CODE = "exit_code"
+    SIGNAL = "signal"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class ExitReason:
+    """How a process ended. ``number`` is the exit status or the signal number; None when unknown."""
+
+    kind: ExitKind
+    number: int | None = None
+    core_dumped: bool = False
+
+    @classmethod
+    def from_wait_status(cls, status: int) -> "ExitReason":
+        """Decode a status of ``waitpid``. Source: wait(2), WIFEXITED and WIFSIGNALED."""
+        import os
+
+        if os.WIFEXITED(status):
+            code = os.WEXITSTATUS(status)
+            return cls(ExitKind.EXIT_CODE, code) if code else cls(ExitKind.SUCCESS, 0)
+        if os.WIFSIGNALED(status):
+            return cls(ExitKind.SIGNAL, os.WTERMSIG(status), os.WCOREDUMP(status))
+        return cls(ExitKind.UNKNOWN)
+
+    def __str__(self) -> str:
+        match self.kind:
+            case ExitKind.SUCCESS:
+                return "success"
+            case ExitKind.EXIT_CODE:
+                return f"exit code {self.number}"
+            case ExitKind.SIGNAL:
+                return f"killed by {signal_name(self.number or 0)}"
+            case ExitKind.UNKNOWN:
+                return "unknown exit"
+
+
+def signal_name(number: int) -> str:
+    """``SIGKILL`` for 9; ``signal 40`` where the number has no name."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+_FATAL_AT_TWO = frozenset({signal.SIGSEGV, signal.SIGILL, signal.SIGBUS, signal.SIGFPE})
+_NEVER_FATAL = frozenset({signal.SIGTERM, signal.SIGINT})
+_FATAL_AT_THREE = 3
+
+
+def crash_limit(reason: ExitReason) -> int | None:
+    """At how many crash failures the task is aborted; None = never (requirements S000-60...64)."""
+    if reason.kind is ExitKind.SUCCESS:
+        return None
+    if reason.kind is ExitKind.SIGNAL:
+        if reason.number in _NEVER_FATAL:
+            return None
+        if reason.number in _FATAL_AT_TWO:
+            return 2
+    return _FATAL_AT_THREE
+
+
+LOST_ALONE = 2
+"""At this many losses of its host while it was started, a task runs alone on its host (protocol P2)."""
+LOST_LIMIT = 3
+"""At this many it ends as poison."""

@@ -1,0 +1,123 @@
+"""What a task is, as users write it and as workers run it. msgspec only: the worker imports this.
+
+A task is either a command (``command`` is an argv, never a shell line) or a Python handler
+(``handler`` is ``module:function``, called with ``arguments``).
+"""
+
+import math
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
+
+from mitosis.contracts.errors import InvalidRequest
+
+MAX_TASKS_PER_SUBMIT = 10_000
+MAX_SPEC_BYTES = 1_000_000
+MAX_DEDUP_KEY_BYTES = 200
+DEFAULT_KILL_GRACE_SECONDS = 10.0
+
+Priority = Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)]
+Seconds = Annotated[float, Meta(gt=0)]
+
+
+class RetryPolicy(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True, frozen=True):
+    """When a task that failed by itself is tried again (death by signal follows its own table)."""
+
+    max_attempts: Annotated[int, Meta(ge=1, le=100)] = 1
+    """How often it may fail by itself in all; 1 = no retry."""
+    exit_codes: tuple[int, ...] | None = None
+    """Retry only these exit codes; None = any, a timeout and a handler error too."""
+    delay_seconds: Annotated[float, Meta(ge=0)] = 0.0
+    """Pause before the next attempt; doubled for each further failure."""
+
+
+class TaskSpec(msgspec.Struct, omit_defaults=True, kw_only=True):
+    """What to run. Exactly one of ``command`` and ``handler`` is given."""
+
+    command: list[str] | None = None
+    """argv; element 0 is looked up in PATH of the task's environment."""
+    handler: str | None = None
+    """``module:function`` (dotted attribute paths allowed)."""
+    arguments: dict[str, Any] | list[Any] | None = None
+    """Keyword or positional JSON arguments of the handler."""
+    environment: dict[str, str] = {}
+    """Added to the worker's environment. May not name a MITOSIS_ variable."""
+    working_directory: str | None = None
+    """Absolute folder on the host; None = the worker's scratch folder."""
+    timeout_seconds: Seconds | None = None
+    """SIGTERM to the process group after this long; None = no limit."""
+    kill_grace_seconds: Annotated[float, Meta(ge=0)] = DEFAULT_KILL_GRACE_SECONDS
+    """From SIGTERM to SIGKILL, after a timeout or a cancellation without its own grace."""
+
+
+class TaskSubmission(TaskSpec, forbid_unknown_fields=True, omit_defaults=True, kw_only=True):
+    """One task as submitted: what to run, and how to queue it. Stored whole as the task's spec."""
+
+    priority: Priority = 0
+    """Higher first, within the group."""
+    dedup_key: str | None = None
+    """While an unfinished task of the group has this key, another one is not created."""
+    labels: list[str] = []
+    retry: RetryPolicy = RetryPolicy()
+
+
+def check_submission(task: TaskSubmission, field: str) -> None:
+    """Checks that types alone cannot express; ``field`` is the path used in the error.
+
+    Raises:
+        InvalidRequest: naming the field and what would be right.
+    """
+    if (task.command is None) == (task.handler is None):
+        raise InvalidRequest("give exactly one of command and handler", field=field)
+    if task.command is not None:
+        _check_command(task.command, field)
+    elif task.handler is not None:
+        _check_handler(task.handler, field)
+    if task.command is not None and task.arguments is not None:
+        raise InvalidRequest(
+            "arguments belong to a handler; put them into command", field=f"{field}.arguments"
+        )
+    check_environment(task.environment, field)
+    if task.working_directory is not None and not task.working_directory.startswith("/"):
+        raise InvalidRequest("must be an absolute path", field=f"{field}.working_directory")
+    for name, seconds in (("timeout_seconds", task.timeout_seconds), ("kill_grace_seconds", task.kill_grace_seconds)):
+        if seconds is not None and not math.isfinite(seconds):
+            raise InvalidRequest("must be a finite number of seconds", field=f"{field}.{name}")
+    if task.dedup_key is not None and not 1 <= len(task.dedup_key.encode()) <= MAX_DEDUP_KEY_BYTES:
+        raise InvalidRequest(
+            f"must have 1 to {MAX_DEDUP_KEY_BYTES} bytes", field=f"{field}.dedup_key"
+        )
+
+
+def _check_command(command: list[str], field: str) -> None:
+    if not command or not command[0]:
+        raise InvalidRequest(
+            "must name a program, as in [\"gzip\", \"-k\", \"file\"]", field=f"{field}.command"
+        )
+    for index, word in enumerate(command):
+        if "\0" in word:
+            raise InvalidRequest("must not contain a NUL byte", field=f"{field}.command[{index}]")
+
+
+def _check_handler(handler: str, field: str) -> None:
+    module, colon, function = handler.partition(":")
+    names = [*module.split("."), *function.split(".")]
+    if not colon or not all(name.isidentifier() for name in names):
+        raise InvalidRequest(
+            "must be module:function, as in package.module:function", field=f"{field}.handler"
+        )
+
+
+def check_environment(environment: dict[str, str], field: str) -> None:
+    """Names must be usable in an environ and must not pretend to come from us.
+
+    Raises:
+        InvalidRequest: naming the variable.
+    """
+    for name, value in environment.items():
+        path = f"{field}.environment.{name}"
+        if not name or "=" in name or "\0" in name or "\0" in value:
+            raise InvalidRequest("must be a usable environment variable", field=path)
+        if name.startswith("MITOSIS_"):
+            raise InvalidRequest("names that start with MITOSIS_ are set by Mitosis", field=path)

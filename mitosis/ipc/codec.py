@@ -1,0 +1,52 @@
+"""Frames: one byte of protocol version, then the message as msgpack. Nothing else names a frame."""
+
+from typing import TypeVar
+
+import msgspec
+
+from mitosis.contracts.errors import Conflict
+from mitosis.ipc.messages import PROTOCOL_VERSION, ManagerToWorker, WorkerToManager
+
+_M = TypeVar("_M")
+_PREFIX = bytes([PROTOCOL_VERSION])
+_encoder = msgspec.msgpack.Encoder()
+_to_worker = msgspec.msgpack.Decoder(ManagerToWorker)
+_from_worker = msgspec.msgpack.Decoder(WorkerToManager)
+
+
+class ProtocolMismatch(Conflict):
+    """Agent and worker speak different versions of the protocol, or a frame is not one of ours."""
+
+    code = "protocol_mismatch"
+
+
+def encode(message: ManagerToWorker | WorkerToManager) -> bytes:
+    """One frame."""
+    return _PREFIX + _encoder.encode(message)
+
+
+def decode_for_worker(frame: bytes) -> ManagerToWorker:
+    """What the manager said.
+
+    Raises:
+        ProtocolMismatch: another version, or not a message of this direction.
+    """
+    return _decode(_to_worker, frame)
+
+
+def decode_for_manager(frame: bytes) -> WorkerToManager:
+    """What a worker said.
+
+    Raises:
+        ProtocolMismatch: another version, or not a message of this direction.
+    """
+    return _decode(_from_worker, frame)
+
+
+def _decode(decoder: "msgspec.msgpack.Decoder[_M]", frame: bytes) -> "_M":
+    if frame[:1] != _PREFIX:
+        raise ProtocolMismatch(f"expected protocol version {PROTOCOL_VERSION}")
+    try:
+        return decoder.decode(memoryview(frame)[1:])
+    except msgspec.MsgspecError as error:
+        raise ProtocolMismatch(f"not a message of this direction: {error}") from None

@@ -1,0 +1,36 @@
+"""Where the sockets of one manager live: a short private folder named by the manager id alone."""
+
+import hashlib
+import os
+from pathlib import Path
+
+from mitosis.contracts.errors import ConfigurationError
+
+MAX_SOCKET_PATH_BYTES = 107
+"""Usable length of ``sun_path``. Source: unix(7), 108 bytes with the terminating NUL."""
+
+
+def run_folder(manager_id: str, parent: Path | None = None) -> Path:
+    """The run folder of a manager; ``parent`` defaults to $XDG_RUNTIME_DIR, else /tmp.
+
+    The name is made from the manager id and the user alone, so that every process that knows the id
+    finds the same sockets. Not created here.
+    """
+    base = parent or Path(os.environ.get("XDG_RUNTIME_DIR") or "/tmp")  # noqa: S108 - made 0700 and checked by its creator
+    digest = hashlib.sha256(manager_id.encode()).hexdigest()[:16]
+    return base / f"mitosis-{os.getuid()}-{digest}"
+
+
+def worker_endpoint(folder: Path) -> str:
+    """The ZeroMQ endpoint of the agent's ROUTER.
+
+    Raises:
+        ConfigurationError: the path would be longer than a socket path may be.
+    """
+    path = folder / "workers"
+    if len(os.fsencode(path)) > MAX_SOCKET_PATH_BYTES:
+        raise ConfigurationError(
+            f"the socket path {path} is longer than {MAX_SOCKET_PATH_BYTES} bytes; "
+            "set MITOSIS_AGENT__RUN_DIR to a shorter folder"
+        )
+    return f"ipc://{path}"

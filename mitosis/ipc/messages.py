@@ -1,0 +1,134 @@
+"""The ZeroMQ protocol between a manager agent and its worker processes, in one file.
+
+Two unions named by direction. Each message is a msgpack array with a one-byte version in front
+(``codec.py``). A worker is a DEALER whose identity is ``slot:generation``; the agent is one ROUTER.
+
+Flow: the worker says :class:`Hello`; the agent sends :class:`RunTasks` as long as the worker holds
+fewer tasks than its credit; the worker runs them in order and says :class:`TaskStarted` before and
+:class:`TasksFinished` after (in batches). Control messages carry a ``message_id`` and are answered by
+:class:`Acknowledge`; a broadcast is a loop of directed messages (architecture, section 5).
+"""
+
+import msgspec
+
+PROTOCOL_VERSION = 1
+
+
+class Message(msgspec.Struct, array_like=True, tag=True, frozen=True):
+    """Base of all messages. array_like: fields may be added at the end with a default only."""
+
+
+class RunTask(msgspec.Struct, array_like=True, frozen=True):
+    """One task to run. ``spec`` is the JSON of a :class:`mitosis.contracts.task.TaskSpec`."""
+
+    task_id: int
+    attempt: int
+    spec: bytes
+
+
+# --- manager to worker --------------------------------------------------------------------------
+
+
+class RunTasks(Message):
+    """Run these, in this order, after what you hold."""
+
+    tasks: tuple[RunTask, ...]
+
+
+class CancelTask(Message):
+    """Stop this task: SIGTERM to its process group, ``grace_seconds``, SIGKILL to all that is left.
+
+    A task that has not started is dropped and reported as cancelled; one that is over is acknowledged.
+    """
+
+    message_id: int
+    task_id: int
+    attempt: int
+    grace_seconds: float
+    reason: str
+
+
+class Shutdown(Message):
+    """Graceful: finish the running task, drop the rest, exit 0. Otherwise kill the task and exit."""
+
+    message_id: int
+    graceful: bool
+    grace_seconds: float = 10.0
+
+
+class Pause(Message):
+    """Start no further task until :class:`Resume`; a running one goes on."""
+
+    message_id: int
+
+
+class Resume(Message):
+    message_id: int
+
+
+class Configure(Message):
+    """Change settings of a running worker; None leaves one as it is."""
+
+    message_id: int
+    output_tail_bytes: int | None = None
+
+
+ManagerToWorker = RunTasks | CancelTask | Shutdown | Pause | Resume | Configure
+
+
+# --- worker to manager --------------------------------------------------------------------------
+
+
+class Hello(Message):
+    """First message. ``cpus`` is what ``sched_getaffinity`` gave after pinning (read back)."""
+
+    slot: int
+    generation: int
+    pid: int
+    cpus: tuple[int, ...]
+
+
+class TaskStarted(Message):
+    """Sent before the task runs: from now on the death of this worker costs the task an attempt."""
+
+    task_id: int
+    attempt: int
+    started_at: float
+    pid: int | None = None
+    """Process group of the command; None for a handler (it runs in the worker)."""
+
+
+class TaskFinished(msgspec.Struct, array_like=True, frozen=True):
+    """One ended attempt; the fields of :class:`mitosis.contracts.wire.TaskReport`, detail as JSON bytes."""
+
+    task_id: int
+    attempt: int
+    outcome: str
+    kind: str | None
+    exit_code: int | None
+    signal: int | None
+    started_at: float | None
+    finished_at: float
+    detail: bytes
+
+
+class TasksFinished(Message):
+    """Flushed when the local queue runs empty, at 8 tasks, or when the first of them is 5 ms old."""
+
+    tasks: tuple[TaskFinished, ...]
+
+
+class Acknowledge(Message):
+    """The control message with this id was taken."""
+
+    message_id: int
+
+
+class Goodbye(Message):
+    """Last message of a worker that exits as told."""
+
+    slot: int
+    generation: int
+
+
+WorkerToManager = Hello | TaskStarted | TasksFinished | Acknowledge | Goodbye
