@@ -13,6 +13,8 @@ from mitosis.embedded.postgres import EmbeddedPostgres
 from mitosis.embedded.temporal import EmbeddedTemporal
 from tests.support.servers import LoopThread
 
+pytest_plugins = ["tests.support.spec_report"]
+
 TEMPLATE = "template_mitosis"
 
 
