@@ -1,0 +1,266 @@
+"""Every setting of every program, with its default; where a value comes from; nothing else.
+
+Order: command line, then environment, then one TOML file, then the default. Only entry points read
+settings; everything below them is handed plain values. ``Settings()`` alone reads nothing: it is
+the defaults. Secrets are :class:`~pydantic.SecretStr` and are shown as stars.
+"""
+
+import os
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, field_validator
+from pydantic_settings import (
+    BaseSettings,
+    EnvSettingsSource,
+    NoDecode,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+)
+
+PREFIX = "MITOSIS_"
+CONFIG_FILE_VARIABLE = "MITOSIS_CONFIG"
+
+SHORT_NAMES: Mapping[str, str] = {
+    "MITOSIS_DATABASE_URL": "database.url",
+    "MITOSIS_TEMPORAL_ADDRESS": "temporal.address",
+    "MITOSIS_API_URL": "api.url",
+    "MITOSIS_API_TOKEN": "api.token",
+}
+"""Environment names beside the long ones (``MITOSIS_DATABASE__URL``); the short name wins."""
+
+Port = Annotated[int, Field(ge=1, le=65535)]
+
+
+class SettingsError(ValueError):
+    """A setting is unknown or has no valid value; names the key, its origin and the rule."""
+
+
+class Group(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class TemporalSettings(Group):
+    """The Temporal server: an address replaces the embedded one."""
+
+    address: str | None = Field(None, description="host:port of a running server; none: embedded")
+    namespace: str = Field("mitosis", description="Namespace of our workflows")
+    tls: bool = Field(False, description="Speak TLS to the address")
+    api_key: SecretStr | None = Field(None, description="API key for the address")
+    ui_url: str | None = Field(None, description="Address of the Web UI of a running server")
+    port: Port | None = Field(
+        None, description="Port of the embedded server; none: a free one, kept in the data folder"
+    )
+    ui_port: Port | None = Field(None, description="Port of the embedded server's Web UI; as port")
+
+
+class DatabaseSettings(Group):
+    """PostgreSQL 15 or newer: a URL replaces the embedded one."""
+
+    url: SecretStr | None = Field(
+        None, description="postgresql://user:password@host:port/name; none: embedded"
+    )
+    pool_size: int = Field(10, ge=1, le=1000, description="Connections a process may hold")
+
+
+class ApiSettings(Group):
+    """The HTTP API, and how its clients (CLI, agents) reach it."""
+
+    host: str = Field("127.0.0.1", description="Address the API listens on")
+    port: Port | None = Field(
+        None, description="Port the API listens on; none: a free one, kept in the data folder"
+    )
+    url: str | None = Field(
+        None, description="Where clients find the API; none: the stack of the data folder"
+    )
+    token: SecretStr | None = Field(
+        None, description="Token of clients; none: the admin token of the data folder"
+    )
+    signing_key_file: Path | None = Field(
+        None, description="Ed25519 key (PEM) that signs tokens; none: the one of the data folder"
+    )
+
+
+class AgentSettings(Group):
+    """The manager agent of one host."""
+
+    name: str | None = Field(None, description="Name of the host; none: its host name")
+    tags: Annotated[tuple[str, ...], NoDecode] = Field(
+        (), description="Tags of the host, comma-separated in the environment"
+    )
+
+    @field_validator("tags", mode="before")
+    @classmethod
+    def _split(cls, value: object) -> object:
+        if isinstance(value, str):
+            return tuple(tag.strip() for tag in value.split(",") if tag.strip())
+        return value
+
+
+class WorkerSettings(Group):
+    """The control worker: workflows and database activities."""
+
+    max_cached_workflows: int = Field(1000, ge=1, description="Workflows kept in memory")
+    max_concurrent_activities: int = Field(50, ge=1, description="Activities at the same time")
+
+
+class TelemetrySettings(Group):
+    """Logs."""
+
+    log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field(
+        "INFO", description="Least level that is logged"
+    )
+    log_format: Literal["auto", "console", "json"] = Field(
+        "auto", description="auto: console on a terminal, JSON lines elsewhere"
+    )
+
+
+class Settings(BaseSettings):
+    """All settings. Immutable."""
+
+    model_config = SettingsConfigDict(
+        env_prefix=PREFIX, env_nested_delimiter="__", frozen=True, extra="forbid"
+    )
+
+    data_dir: Path | None = Field(
+        None,
+        description="Data folder; none: /var/lib/mitosis for root, else ~/.local/share/mitosis",
+    )
+    run_dir: Path | None = Field(
+        None, description="Short folder for sockets; none: below $XDG_RUNTIME_DIR or /tmp"
+    )
+    temporal: TemporalSettings = TemporalSettings()
+    database: DatabaseSettings = DatabaseSettings()
+    api: ApiSettings = ApiSettings()
+    agent: AgentSettings = AgentSettings()
+    worker: WorkerSettings = WorkerSettings()
+    telemetry: TelemetrySettings = TelemetrySettings()
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Only what it is given: :func:`load_settings` reads the world, once and visibly."""
+        return (init_settings,)
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """Settings, and for every key that is not a default where it came from."""
+
+    settings: Settings
+    origins: Mapping[str, str]
+
+    def lines(self) -> Iterator[tuple[str, str, str]]:
+        """``(key, value, origin)`` of every setting, secrets as stars."""
+        for key, value in flatten(self.settings.model_dump()).items():
+            yield key, "" if value is None else str(value), self.origins.get(key, "default")
+
+
+def load_settings(
+    overrides: Mapping[str, Any] | None = None, config_file: Path | None = None
+) -> Loaded:
+    """Read environment and file, and put ``overrides`` (dotted keys, of the command line) first.
+
+    The file is ``config_file``, else ``$MITOSIS_CONFIG``, else ``mitosis/config.toml`` below
+    ``$XDG_CONFIG_HOME`` (``~/.config``) or ``/etc`` if there is one.
+
+    Raises:
+        SettingsError: an unknown key, an invalid value, or a file that cannot be read.
+    """
+    given = {key: value for key, value in (overrides or {}).items() if value is not None}
+    path = config_file or _config_file()
+    values: dict[str, Any] = {}
+    origins: dict[str, str] = {}
+    for found, origin in ((_file(path), f"file {path}"), *_environment(), (given, "command line")):
+        values.update(found)
+        origins.update(dict.fromkeys(found, origin))
+    try:
+        return Loaded(Settings(**_nest(values)), origins)
+    except ValidationError as error:
+        raise SettingsError("; ".join(_explain(error, origins))) from None
+
+
+def flatten(nested: Mapping[str, Any], above: str = "") -> dict[str, Any]:
+    """``{"a": {"b": 1}}`` as ``{"a.b": 1}``."""
+    flat: dict[str, Any] = {}
+    for key, value in nested.items():
+        name = f"{above}{key}"
+        flat.update(flatten(value, f"{name}.") if isinstance(value, Mapping) else {name: value})
+    return flat
+
+
+def environment_name(key: str) -> str:
+    """``api.port`` as ``MITOSIS_API__PORT``."""
+    return PREFIX + key.upper().replace(".", "__")
+
+
+def _environment() -> Iterator[tuple[dict[str, Any], str]]:
+    """Our variables only: others with our prefix belong to tasks, and are ignored.
+
+    A group is never one variable: ``MITOSIS_WORKER`` is not ours.
+    """
+    source = EnvSettingsSource(Settings)
+    groups = {environment_name(name).lower() for name in _groups()}
+    source.env_vars = {k: v for k, v in source.env_vars.items() if k not in groups}
+    for key, value in flatten(source()).items():
+        yield {key: value}, environment_name(key)
+    for name, key in SHORT_NAMES.items():
+        if value := os.environ.get(name):
+            yield {key: value}, name
+
+
+def _groups() -> list[str]:
+    return [key for key, value in Settings().model_dump().items() if isinstance(value, dict)]
+
+
+def _config_file() -> Path | None:
+    if told := os.environ.get(CONFIG_FILE_VARIABLE):
+        return Path(told)
+    home = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
+    usual = [folder / "mitosis/config.toml" for folder in (home, Path("/etc"))]
+    return next((path for path in usual if path.is_file()), None)
+
+
+def _file(path: Path | None) -> dict[str, Any]:
+    if path is None:
+        return {}
+    try:
+        return flatten(tomllib.loads(path.read_text()))
+    except OSError as error:
+        raise SettingsError(f"cannot read the settings file {path}: {error.strerror}") from error
+    except tomllib.TOMLDecodeError as error:
+        raise SettingsError(f"the settings file {path} is not TOML: {error}") from error
+
+
+def _nest(flat: Mapping[str, Any]) -> dict[str, Any]:
+    nested: dict[str, Any] = {}
+    for key, value in flat.items():
+        *groups, leaf = key.split(".")
+        place = nested
+        for group in groups:
+            place = place.setdefault(group, {})
+        place[leaf] = value
+    return nested
+
+
+def _explain(error: ValidationError, origins: Mapping[str, str]) -> Iterator[str]:
+    for problem in error.errors(include_input=False, include_url=False):
+        path = [str(step) for step in problem["loc"]]
+        key = ".".join(path)
+        origin = next((origins[k] for k in origins if key in (k, *_heads(k))), "unknown origin")
+        message = "unknown setting" if problem["type"] == "extra_forbidden" else problem["msg"]
+        yield f"{key} ({origin}): {message}"
+
+
+def _heads(key: str) -> list[str]:
+    parts = key.split(".")
+    return [".".join(parts[:end]) for end in range(1, len(parts))]

@@ -1,0 +1,60 @@
+"""Logging of the programs: one format for our lines and those of every library.
+
+Called once by an entry point. Library code only ever uses :mod:`logging`; the worker process, whose
+output belongs to tasks, never imports this module.
+"""
+
+import logging
+import sys
+from typing import Literal, TextIO
+
+import structlog
+
+LogFormat = Literal["auto", "console", "json"]
+
+_QUIET = {"httpx2": logging.WARNING, "psycopg.pool": logging.WARNING}
+
+
+def configure_logging(
+    level: str = "INFO", log_format: LogFormat = "auto", stream: TextIO | None = None
+) -> None:
+    """Send every log record to ``stream`` (standard error), ``extra`` facts included. Idempotent.
+
+    ``auto`` is for people on a terminal and one JSON object per line elsewhere.
+    """
+    out = stream or sys.stderr
+    console = log_format == "console" or (log_format == "auto" and out.isatty())
+    handler = logging.StreamHandler(out)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=[
+                structlog.stdlib.add_log_level,
+                structlog.stdlib.add_logger_name,
+                structlog.stdlib.ExtraAdder(),
+                structlog.processors.TimeStamper(fmt="iso", utc=True),
+            ],
+            processors=[
+                structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+                *(_console(out) if console else _json()),
+            ],
+        )
+    )
+    root = logging.getLogger()
+    for old in root.handlers[:]:
+        root.removeHandler(old)
+    root.addHandler(handler)
+    root.setLevel(level)
+    for name, quiet in _QUIET.items():
+        logging.getLogger(name).setLevel(quiet)
+
+
+def _console(out: TextIO) -> list[structlog.typing.Processor]:
+    return [structlog.dev.ConsoleRenderer(colors=out.isatty())]
+
+
+def _json() -> list[structlog.typing.Processor]:
+    return [
+        structlog.processors.dict_tracebacks,
+        structlog.processors.EventRenamer("event"),
+        structlog.processors.JSONRenderer(default=str),
+    ]

@@ -1,0 +1,123 @@
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from mitosis.settings import SHORT_NAMES, Settings, SettingsError, flatten, load_settings
+
+
+@pytest.fixture(autouse=True)
+def no_settings_of_this_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in [name for name in os.environ if name.startswith("MITOSIS_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+
+
+@pytest.fixture
+def config_file(tmp_path: Path) -> Callable[[str], Path]:
+    def write(text: str) -> Path:
+        path = tmp_path / "mitosis.toml"
+        path.write_text(text)
+        return path
+
+    return write
+
+
+def test_defaults_ignore_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MITOSIS_TEMPORAL__NAMESPACE", "other")
+    assert Settings().temporal.namespace == "mitosis"
+
+
+def test_command_line_wins_over_environment_wins_over_file(
+    monkeypatch: pytest.MonkeyPatch, config_file: Callable[[str], Path]
+) -> None:
+    path = config_file('[api]\nhost = "1.1.1.1"\nport = 1\n[temporal]\nport = 11\n')
+    monkeypatch.setenv("MITOSIS_API__PORT", "2")
+    monkeypatch.setenv("MITOSIS_TEMPORAL__PORT", "12")
+    loaded = load_settings({"temporal.port": 13, "api.url": None}, path)
+    assert loaded.settings.api.host == "1.1.1.1"
+    assert loaded.settings.api.port == 2
+    assert loaded.settings.temporal.port == 13
+    assert loaded.origins == {
+        "api.host": f"file {path}",
+        "api.port": "MITOSIS_API__PORT",
+        "temporal.port": "command line",
+    }
+
+
+@pytest.mark.parametrize("name", SHORT_NAMES)
+def test_short_names_win_over_long_ones(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    long = "MITOSIS_" + SHORT_NAMES[name].upper().replace(".", "__")
+    monkeypatch.setenv(long, "long")
+    monkeypatch.setenv(name, "short")
+    loaded = load_settings()
+    value = flatten(loaded.settings.model_dump())[SHORT_NAMES[name]]
+    assert getattr(value, "get_secret_value", lambda: value)() == "short"
+    assert loaded.origins[SHORT_NAMES[name]] == name
+
+
+def test_variables_of_tasks_are_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("MITOSIS_TASK_UUID", "MITOSIS_WORKER_ID", "MITOSIS_RESULT_DIR", "MITOSIS_WORKER"):
+        monkeypatch.setenv(name, "x")
+    assert load_settings().settings == Settings()
+
+
+@pytest.mark.parametrize(
+    ("text", "key"),
+    [("[api]\nprot = 1", "api.prot"), ("[apj]\nport = 1", "apj"), ("colour = 1", "colour")],
+)
+def test_unknown_key_of_a_file_is_an_error_that_names_it(
+    config_file: Callable[[str], Path], text: str, key: str
+) -> None:
+    path = config_file(text)
+    with pytest.raises(SettingsError) as caught:
+        load_settings(config_file=path)
+    assert str(caught.value) == f"{key} (file {path}): unknown setting"
+
+
+def test_typing_error_in_a_nested_variable_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MITOSIS_API__PROT", "1")
+    with pytest.raises(SettingsError, match=r"^api\.prot \(MITOSIS_API__PROT\): unknown setting$"):
+        load_settings()
+
+
+def test_invalid_value_names_key_and_origin(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MITOSIS_API__PORT", "70000")
+    with pytest.raises(SettingsError, match=r"api\.port \(MITOSIS_API__PORT\): .*65535"):
+        load_settings()
+
+
+def test_an_invalid_value_is_not_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MITOSIS_DATABASE__POOL_SIZE", "geheim")
+    with pytest.raises(SettingsError) as caught:
+        load_settings()
+    assert "geheim" not in str(caught.value)
+
+
+def test_missing_and_broken_file_are_clear(config_file: Callable[[str], Path]) -> None:
+    with pytest.raises(SettingsError, match=r"cannot read the settings file /nowhere\.toml"):
+        load_settings(config_file=Path("/nowhere.toml"))
+    with pytest.raises(SettingsError, match="is not TOML"):
+        load_settings(config_file=config_file("[["))
+
+
+def test_shown_lines_hide_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MITOSIS_DATABASE_URL", "postgresql://me:geheim@db/x")
+    loaded = load_settings()
+    shown = {key: (value, origin) for key, value, origin in loaded.lines()}
+    assert shown["database.url"] == ("**********", "MITOSIS_DATABASE_URL")
+    assert shown["temporal.namespace"] == ("mitosis", "default")
+    assert "geheim" not in repr(loaded) + str(loaded.settings.model_dump_json())
+
+
+def test_settings_are_frozen() -> None:
+    settings = Settings()
+    with pytest.raises(ValidationError, match="frozen"):
+        settings.api.__setattr__("port", 1)
+
+
+def test_tags_of_an_agent_are_comma_separated(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MITOSIS_AGENT__TAGS", "gpu, big ,")
+    assert load_settings().settings.agent.tags == ("gpu", "big")
