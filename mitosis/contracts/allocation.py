@@ -61,7 +61,9 @@ class WorkerAllocationPlan(BaseModel):
         return folders
 
 
-def worker_cpus(plan: WorkerAllocationPlan, available: Sequence[int]) -> list[frozenset[int] | None]:
+def worker_cpus(
+    plan: WorkerAllocationPlan, available: Sequence[int]
+) -> list[frozenset[int] | None]:
     """One CPU set per worker, index = worker slot; None = unpinned.
 
     Args:

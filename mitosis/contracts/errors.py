@@ -49,7 +49,9 @@ class InvalidRequest(MitosisError):
     code = "invalid_request"
     http_status = 422
 
-    def __init__(self, message: str | None = None, *, field: str | None = None, **facts: Any) -> None:
+    def __init__(
+        self, message: str | None = None, *, field: str | None = None, **facts: Any
+    ) -> None:
         """``field`` is the path of the offending value, as ``worker_allocation_plan.worker_count``."""
         super().__init__(message, field=field, **facts)
 
@@ -94,7 +96,13 @@ class InvalidTransition(Conflict):
     code = "invalid_transition"
 
     def __init__(
-        self, *, subject: str, state: str, event: str, allowed: Sequence[str], message: str | None = None
+        self,
+        *,
+        subject: str,
+        state: str,
+        event: str,
+        allowed: Sequence[str],
+        message: str | None = None,
     ) -> None:
         """``allowed`` lists the events that the state does allow."""
         may = ", ".join(allowed) if allowed else "nothing: it is final"

@@ -68,20 +68,14 @@ def check_submission(task: TaskSubmission, field: str) -> None:
     Raises:
         InvalidRequest: naming the field and what would be right.
     """
-    if (task.command is None) == (task.handler is None):
-        raise InvalidRequest("give exactly one of command and handler", field=field)
-    if task.command is not None:
-        _check_command(task.command, field)
-    elif task.handler is not None:
-        _check_handler(task.handler, field)
-    if task.command is not None and task.arguments is not None:
-        raise InvalidRequest(
-            "arguments belong to a handler; put them into command", field=f"{field}.arguments"
-        )
+    _check_what_to_run(task, field)
     check_environment(task.environment, field)
     if task.working_directory is not None and not task.working_directory.startswith("/"):
         raise InvalidRequest("must be an absolute path", field=f"{field}.working_directory")
-    for name, seconds in (("timeout_seconds", task.timeout_seconds), ("kill_grace_seconds", task.kill_grace_seconds)):
+    for name, seconds in (
+        ("timeout_seconds", task.timeout_seconds),
+        ("kill_grace_seconds", task.kill_grace_seconds),
+    ):
         if seconds is not None and not math.isfinite(seconds):
             raise InvalidRequest("must be a finite number of seconds", field=f"{field}.{name}")
     if task.dedup_key is not None and not 1 <= len(task.dedup_key.encode()) <= MAX_DEDUP_KEY_BYTES:
@@ -90,10 +84,23 @@ def check_submission(task: TaskSubmission, field: str) -> None:
         )
 
 
+def _check_what_to_run(task: TaskSubmission, field: str) -> None:
+    if (task.command is None) == (task.handler is None):
+        raise InvalidRequest("give exactly one of command and handler", field=field)
+    if task.handler is not None:
+        _check_handler(task.handler, field)
+    if task.command is not None:
+        _check_command(task.command, field)
+    if task.command is not None and task.arguments is not None:
+        raise InvalidRequest(
+            "arguments belong to a handler; put them into command", field=f"{field}.arguments"
+        )
+
+
 def _check_command(command: list[str], field: str) -> None:
     if not command or not command[0]:
         raise InvalidRequest(
-            "must name a program, as in [\"gzip\", \"-k\", \"file\"]", field=f"{field}.command"
+            'must name a program, as in ["gzip", "-k", "file"]', field=f"{field}.command"
         )
     for index, word in enumerate(command):
         if "\0" in word:

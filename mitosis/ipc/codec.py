@@ -10,8 +10,8 @@ from mitosis.ipc.messages import PROTOCOL_VERSION, ManagerToWorker, WorkerToMana
 _M = TypeVar("_M")
 _PREFIX = bytes([PROTOCOL_VERSION])
 _encoder = msgspec.msgpack.Encoder()
-_to_worker = msgspec.msgpack.Decoder(ManagerToWorker)
-_from_worker = msgspec.msgpack.Decoder(WorkerToManager)
+_to_worker: msgspec.msgpack.Decoder[ManagerToWorker] = msgspec.msgpack.Decoder(ManagerToWorker)
+_from_worker: msgspec.msgpack.Decoder[WorkerToManager] = msgspec.msgpack.Decoder(WorkerToManager)
 
 
 class ProtocolMismatch(Conflict):
@@ -43,7 +43,7 @@ def decode_for_manager(frame: bytes) -> WorkerToManager:
     return _decode(_from_worker, frame)
 
 
-def _decode(decoder: "msgspec.msgpack.Decoder[_M]", frame: bytes) -> "_M":
+def _decode(decoder: msgspec.msgpack.Decoder[_M], frame: bytes) -> _M:
     if frame[:1] != _PREFIX:
         raise ProtocolMismatch(f"expected protocol version {PROTOCOL_VERSION}")
     try:

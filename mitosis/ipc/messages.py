@@ -29,13 +29,13 @@ class RunTask(msgspec.Struct, array_like=True, frozen=True):
 # --- manager to worker --------------------------------------------------------------------------
 
 
-class RunTasks(Message):
+class RunTasks(Message, frozen=True):
     """Run these, in this order, after what you hold."""
 
     tasks: tuple[RunTask, ...]
 
 
-class CancelTask(Message):
+class CancelTask(Message, frozen=True):
     """Stop this task: SIGTERM to its process group, ``grace_seconds``, SIGKILL to all that is left.
 
     A task that has not started is dropped and reported as cancelled; one that is over is acknowledged.
@@ -48,7 +48,7 @@ class CancelTask(Message):
     reason: str
 
 
-class Shutdown(Message):
+class Shutdown(Message, frozen=True):
     """Graceful: finish the running task, drop the rest, exit 0. Otherwise kill the task and exit."""
 
     message_id: int
@@ -56,17 +56,17 @@ class Shutdown(Message):
     grace_seconds: float = 10.0
 
 
-class Pause(Message):
+class Pause(Message, frozen=True):
     """Start no further task until :class:`Resume`; a running one goes on."""
 
     message_id: int
 
 
-class Resume(Message):
+class Resume(Message, frozen=True):
     message_id: int
 
 
-class Configure(Message):
+class Configure(Message, frozen=True):
     """Change settings of a running worker; None leaves one as it is."""
 
     message_id: int
@@ -79,7 +79,7 @@ ManagerToWorker = RunTasks | CancelTask | Shutdown | Pause | Resume | Configure
 # --- worker to manager --------------------------------------------------------------------------
 
 
-class Hello(Message):
+class Hello(Message, frozen=True):
     """First message. ``cpus`` is what ``sched_getaffinity`` gave after pinning (read back)."""
 
     slot: int
@@ -88,7 +88,7 @@ class Hello(Message):
     cpus: tuple[int, ...]
 
 
-class TaskStarted(Message):
+class TaskStarted(Message, frozen=True):
     """Sent before the task runs: from now on the death of this worker costs the task an attempt."""
 
     task_id: int
@@ -112,19 +112,19 @@ class TaskFinished(msgspec.Struct, array_like=True, frozen=True):
     detail: bytes
 
 
-class TasksFinished(Message):
+class TasksFinished(Message, frozen=True):
     """Flushed when the local queue runs empty, at 8 tasks, or when the first of them is 5 ms old."""
 
     tasks: tuple[TaskFinished, ...]
 
 
-class Acknowledge(Message):
+class Acknowledge(Message, frozen=True):
     """The control message with this id was taken."""
 
     message_id: int
 
 
-class Goodbye(Message):
+class Goodbye(Message, frozen=True):
     """Last message of a worker that exits as told."""
 
     slot: int

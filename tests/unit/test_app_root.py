@@ -6,7 +6,7 @@ from mitosis.app_root import app_root, enter_app
 
 
 def test_app_root_holds_the_application_packages() -> None:
-    for package in ("workflows", "activities", "manager_agent", "api"):
+    for package in ("workflows", "activities", "manager_agent", "api", "migrations"):
         assert (app_root() / package).is_dir(), package
 
 
