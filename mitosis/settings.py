@@ -21,6 +21,8 @@ from pydantic_settings import (
     SettingsConfigDict,
 )
 
+from mitosis.contracts.errors import ConfigurationError
+
 PREFIX = "MITOSIS_"
 CONFIG_FILE_VARIABLE = "MITOSIS_CONFIG"
 
@@ -35,8 +37,10 @@ SHORT_NAMES: Mapping[str, str] = {
 Port = Annotated[int, Field(ge=1, le=65535)]
 
 
-class SettingsError(ValueError):
+class SettingsError(ConfigurationError):
     """A setting is unknown or has no valid value; names the key, its origin and the rule."""
+
+    code = "invalid_settings"
 
 
 class Group(BaseModel):

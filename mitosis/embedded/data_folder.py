@@ -134,7 +134,7 @@ class DataFolder:
         except BlockingIOError:
             text = os.read(descriptor, 32).decode(errors="replace").strip()
             os.close(descriptor)
-            raise DataFolderInUse(self.path, int(text) if text.isdigit() else None) from None
+            raise _in_use(self.path, text) from None
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
         self._lock = descriptor
@@ -183,6 +183,16 @@ class DataFolder:
             raise PortInUse(name, port, setting)
         write_private(path, json.dumps(known | {name: port}, indent=1).encode())
         return port
+
+
+def _in_use(folder: Path, holder: str) -> DataFolderInUse:
+    who = f"process {holder}" if holder.isdigit() else "another process"
+    return DataFolderInUse(
+        f"the data folder {folder} is in use by {who}: "
+        "stop that one, or choose another folder with --data-dir or MITOSIS_DATA_DIR",
+        folder=str(folder),
+        pid=int(holder) if holder.isdigit() else None,
+    )
 
 
 def random_password() -> bytes:

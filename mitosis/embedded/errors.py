@@ -2,57 +2,68 @@
 
 ::
 
-    EmbeddedError
-    ├── DataFolderInUse      another process holds the data folder
-    ├── UnsafeFolder         a folder that must be ours alone is not
-    ├── SocketPathTooLong    a unix socket path above the limit of the kernel
-    ├── PortInUse            a TCP port we were told, or had before, is taken
-    ├── ProgramMissing       a bundled program or a system tool is not there
-    └── StartFailed          a part did not become ready; carries the end of its log
+    ConfigurationError          (mitosis.contracts.errors) the message says what would be right
+    ├── DataFolderInUse         (mitosis.contracts.errors) another process holds the data folder
+    ├── UnsafeFolder            a folder that must be ours alone is not
+    ├── SocketPathTooLong       a unix socket path above the limit of the kernel
+    ├── PortInUse               a TCP port we were told, or had before, is taken
+    ├── ProgramMissing          a bundled program or a system tool is not there
+    └── StartFailed             a part did not become ready; carries the end of its log
 """
 
 from pathlib import Path
 
+from mitosis.contracts.errors import ConfigurationError, DataFolderInUse
 
-class EmbeddedError(Exception):
-    """The embedded stack cannot be brought up as asked; the message says what would be right."""
-
-
-class DataFolderInUse(EmbeddedError):
-    def __init__(self, folder: Path, pid: int | None) -> None:
-        who = f"process {pid}" if pid else "another process"
-        super().__init__(
-            f"the data folder {folder} is in use by {who}: "
-            "stop that one, or choose another folder with --data-dir or MITOSIS_DATA_DIR"
-        )
-        self.folder = folder
-        self.pid = pid
+__all__ = [
+    "ConfigurationError",
+    "DataFolderInUse",
+    "PortInUse",
+    "ProgramMissing",
+    "SocketPathTooLong",
+    "StartFailed",
+    "UnsafeFolder",
+]
 
 
-class UnsafeFolder(EmbeddedError):
-    pass
+class UnsafeFolder(ConfigurationError):
+    """A folder that must be ours alone is not."""
+
+    code = "unsafe_folder"
 
 
-class SocketPathTooLong(EmbeddedError):
-    pass
+class SocketPathTooLong(ConfigurationError):
+    """A unix socket path is longer than the kernel allows."""
+
+    code = "socket_path_too_long"
 
 
-class PortInUse(EmbeddedError):
+class PortInUse(ConfigurationError):
+    """A TCP port is taken."""
+
+    code = "port_in_use"
+
     def __init__(self, what: str, port: int, setting: str) -> None:
-        super().__init__(
+        """``setting`` is the environment variable that chooses another port."""
+        message = (
             f"port {port} for {what} is taken on 127.0.0.1: "
             f"stop the program that uses it, or set {setting} to a free port"
         )
-        self.port = port
-        self.setting = setting
+        super().__init__(message, port=port, setting=setting)
 
 
-class ProgramMissing(EmbeddedError):
-    pass
+class ProgramMissing(ConfigurationError):
+    """A program that is needed is not installed."""
+
+    code = "program_missing"
 
 
-class StartFailed(EmbeddedError):
-    def __init__(self, name: str, reason: str, log: Path, tail: str) -> None:
-        super().__init__(f"{name} did not start: {reason}; its log {log} ends with:\n{tail}")
-        self.name = name
-        self.log = log
+class StartFailed(ConfigurationError):
+    """A part of the stack did not become ready."""
+
+    code = "start_failed"
+
+    def __init__(self, part: str, reason: str, log: Path, tail: str) -> None:
+        """``tail`` is the end of the part's log."""
+        message = f"{part} did not start: {reason}; its log {log} ends with:\n{tail}"
+        super().__init__(message, part=part, reason=reason, log=str(log))

@@ -11,6 +11,7 @@ folder opened. Source: user_namespaces(7), unshare(1).
 
 import asyncio
 import importlib.util
+import logging
 import os
 import shutil
 import signal
@@ -24,8 +25,10 @@ import psycopg
 from psycopg import sql
 
 from mitosis.embedded.data_folder import DataFolder, random_password, socket_path
-from mitosis.embedded.errors import EmbeddedError, ProgramMissing
+from mitosis.embedded.errors import ConfigurationError, ProgramMissing
 from mitosis.embedded.supervisor import ProcessSpec, SupervisedProcess, run_to_end
+
+log = logging.getLogger(__name__)
 
 DATABASE = "mitosis"
 ROLE = "mitosis"
@@ -82,7 +85,7 @@ def privileges() -> list[str]:
     """What to put before a PostgreSQL program so that it does not run as root; mostly nothing.
 
     Raises:
-        EmbeddedError: we are root and the kernel gives us no user namespace.
+        ConfigurationError: we are root and the kernel gives us no user namespace.
     """
     if os.geteuid() != 0:
         return []
@@ -92,7 +95,7 @@ def privileges() -> list[str]:
     except FileNotFoundError as missing:
         raise ProgramMissing("unshare is needed to run as root: install util-linux") from missing
     if tried.returncode:
-        raise EmbeddedError(
+        raise ConfigurationError(
             "PostgreSQL does not run as root, and user namespaces are off "
             f"({tried.stderr.strip()}): run as an ordinary user, allow user namespaces "
             "(user.max_user_namespaces), or set MITOSIS_DATABASE_URL to a running server"
@@ -124,7 +127,7 @@ class EmbeddedPostgres:
         """Make the cluster if there is none, start the server, make our database.
 
         Raises:
-            StartFailed, ProgramMissing, EmbeddedError: the message says what to do.
+            StartFailed, ProgramMissing, ConfigurationError: the message says what to do.
         """
         binaries, prefix = find_postgres_bin(), privileges()
         if not self._data.exists():
@@ -170,17 +173,33 @@ class EmbeddedPostgres:
         scratch.rename(self._data)
 
     async def _end_leftover(self) -> None:
-        """Wait for a server of a supervisor that was killed; it was told to stop by its death.
+        """Wait for a server whose supervisor was killed; that told it to stop, we tell it again.
 
         Raises:
-            EmbeddedError: it is still there after a minute.
+            ConfigurationError: it is still there after a minute.
         """
         deadline = time.monotonic() + LEFTOVER_SECONDS
-        while (pid := running_on(self._data)) is not None:
+        while pids := running_on(self._data):
             if time.monotonic() > deadline:
-                raise EmbeddedError(f"process {pid} still runs on {self._data}: stop it first")
-            os.kill(pid, signal.SIGINT)
+                raise ConfigurationError(
+                    f"processes {sorted(pids)} still run on {self._data}: stop them first"
+                )
+            if (named := named_by(self._data)) in pids:
+                os.kill(named, signal.SIGINT)
             await asyncio.sleep(0.1)
+        self._drop_stale_lock_files()
+
+    def _drop_stale_lock_files(self) -> None:
+        """Remove lock files that name a live process which is not a server on this cluster.
+
+        After a reboot, pid reuse or with an unreaped zombie PostgreSQL would refuse to start for
+        ever. A file that names a dead process is left to PostgreSQL, which has its own checks.
+        """
+        for file in (self._data / "postmaster.pid", self._socket.with_name(f"{SOCKET_NAME}.lock")):
+            pid = _first_number(file)
+            if pid is not None and Path(f"/proc/{pid}").exists():
+                log.warning("postgres.stale_lock_file", extra={"file": str(file), "pid": pid})
+                file.unlink()
 
     async def _answers(self) -> bool:
         try:
@@ -203,17 +222,36 @@ class EmbeddedPostgres:
                 await link.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(DATABASE)))
 
 
-def running_on(data: Path) -> int | None:
-    """The pid of a live server on this cluster, by its pid file *and* its working directory.
+def running_on(data: Path) -> set[int]:
+    """The pids of all PostgreSQL processes on this cluster: each has it as its working directory.
 
-    A pid alone proves nothing: after a reboot or pid reuse the file may name any process.
+    A pid file alone proves nothing: after a reboot or pid reuse it may name any process.
     """
+    return {
+        int(entry.name)
+        for entry in Path("/proc").iterdir()
+        if entry.name.isdigit() and _is_server(entry, data.resolve())
+    }
+
+
+def named_by(data: Path) -> int:
+    """The pid in the pid file of the cluster; 0 when there is none."""
+    return _first_number(data / "postmaster.pid") or 0
+
+
+def _is_server(process: Path, data: Path) -> bool:
     try:
-        pid = int((data / "postmaster.pid").read_text().split("\n", 1)[0])
-        there = Path(f"/proc/{pid}/cwd").readlink()
+        named = (process / "comm").read_text().strip() == "postgres"
+        return named and (process / "cwd").readlink() == data
+    except OSError:
+        return False
+
+
+def _first_number(file: Path) -> int | None:
+    try:
+        return int(file.read_text().split("\n", 1)[0])
     except (OSError, ValueError):
         return None
-    return pid if there == data.resolve() else None
 
 
 def _version(binaries: Path) -> int:
@@ -226,7 +264,7 @@ def _version(binaries: Path) -> int:
 def _check_version(binaries: Path, data: Path) -> None:
     made_by, have = (data / "PG_VERSION").read_text().strip(), _version(binaries)
     if made_by != str(have):
-        raise EmbeddedError(
+        raise ConfigurationError(
             f"the cluster {data} was made by PostgreSQL {made_by}, {binaries} is {have}: "
             "set MITOSIS_PG_BIN to that version, or move the data by pg_dump"
         )

@@ -1,0 +1,156 @@
+"""The whole stack of one data folder: what the settings do not replace by an address is started.
+
+Owns order, addresses and the end of all parts. What the further parts do (API, control worker,
+agent) is for the caller, who hands them in::
+
+    async with EmbeddedStack(settings) as stack:
+        await migrate(stack.database_url)
+        await stack.add_service("control worker", control_worker(stack.database_url, …))
+        await stack.add_service("api", serve_api(…))
+        await stack.add_process("agent", [sys.executable, "-m", "mitosis", "agent"], ready=…)
+        await stack.until_stopped()
+
+Parts end in the reverse order, also when a later one cannot be started or the caller is cancelled.
+When this process is killed, PostgreSQL, Temporal and every added process die with it, and the same
+data folder can be started again.
+"""
+
+import asyncio
+import logging
+import os
+import signal
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from types import TracebackType
+from typing import Self, TypeVar
+
+from mitosis.embedded.data_folder import DataFolder, default_data_dir
+from mitosis.embedded.postgres import EmbeddedPostgres
+from mitosis.embedded.supervisor import Probe, ProcessSpec, SupervisedProcess, always_ready
+from mitosis.embedded.temporal import EmbeddedTemporal
+from mitosis.settings import Settings
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+class EmbeddedStack:
+    """PostgreSQL, Temporal and the caller's parts, up while the context is open."""
+
+    def __init__(self, settings: Settings) -> None:
+        """Make or open the data folder; nothing is started or locked yet.
+
+        Raises:
+            UnsafeFolder: the data folder is not ours.
+        """
+        self.settings = settings
+        self.folder = DataFolder(settings.data_dir or default_data_dir(), settings.run_dir)
+        self.database_url = ""
+        """libpq URL, password in it."""
+        self.temporal_address = ""
+        self.ui_url: str | None = None
+        self.postgres: EmbeddedPostgres | None = None
+        self.temporal: EmbeddedTemporal | None = None
+        self._exits = AsyncExitStack()
+
+    async def __aenter__(self) -> Self:
+        """Bring the servers up, PostgreSQL and Temporal side by side.
+
+        Raises:
+            DataFolderInUse, PortInUse, StartFailed, ProgramMissing, SocketPathTooLong: nothing is
+                left running.
+        """
+        async with AsyncExitStack() as exits:
+            self.folder.lock()
+            exits.callback(self.folder.release)
+            try:
+                async with asyncio.TaskGroup() as starting:
+                    starting.create_task(self._start_postgres(exits))
+                    starting.create_task(self._start_temporal(exits))
+            except ExceptionGroup as failed:
+                raise failed.exceptions[0] from None
+            self._exits = exits.pop_all()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Stop everything, last started first."""
+        await self._exits.__aexit__(kind, error, trace)
+
+    async def add_service(self, name: str, service: AbstractAsyncContextManager[T]) -> T:
+        """Enter a part that runs in this process; it is left when the stack stops."""
+        value = await self._exits.enter_async_context(service)
+        log.info("part.ready", extra={"part": name})
+        return value
+
+    async def add_process(
+        self,
+        name: str,
+        argv: Sequence[str],
+        *,
+        env: Mapping[str, str] | None = None,
+        ready: Probe = always_ready,
+        stop_seconds: float = 10.0,
+    ) -> SupervisedProcess:
+        """Start and supervise a child process; ``env`` is added to our environment.
+
+        Raises:
+            StartFailed: it did not become ready.
+        """
+        process = SupervisedProcess(
+            ProcessSpec(
+                name=name,
+                argv=argv,
+                log=self.folder.log(name),
+                ready=ready,
+                env={**os.environ, **(env or {})},
+                stop=((signal.SIGTERM, stop_seconds),),
+            )
+        )
+        self._exits.push_async_callback(process.stop)
+        await process.start()
+        return process
+
+    async def until_stopped(self) -> signal.Signals:
+        """Wait for SIGINT or SIGTERM and give it. A second one then has its usual effect."""
+        loop = asyncio.get_running_loop()
+        asked: asyncio.Future[signal.Signals] = loop.create_future()
+        numbers = (signal.SIGINT, signal.SIGTERM)
+
+        def stop(number: signal.Signals) -> None:
+            if not asked.done():
+                asked.set_result(number)
+
+        for number in numbers:
+            loop.add_signal_handler(number, stop, number)
+        try:
+            return await asked
+        finally:
+            for number in numbers:
+                loop.remove_signal_handler(number)
+
+    async def _start_postgres(self, exits: AsyncExitStack) -> None:
+        if url := self.settings.database.url:
+            self.database_url = url.get_secret_value()
+            return
+        self.postgres = EmbeddedPostgres(self.folder)
+        exits.push_async_callback(self.postgres.stop)
+        await self.postgres.start()
+        self.database_url = self.postgres.url()
+
+    async def _start_temporal(self, exits: AsyncExitStack) -> None:
+        settings = self.settings.temporal
+        if settings.address:
+            self.temporal_address, self.ui_url = settings.address, settings.ui_url
+            return
+        self.temporal = EmbeddedTemporal(
+            self.folder, settings.namespace, settings.port, settings.ui_port
+        )
+        exits.push_async_callback(self.temporal.stop)
+        await self.temporal.start()
+        self.temporal_address, self.ui_url = self.temporal.address, self.temporal.ui_url
