@@ -1,0 +1,332 @@
+"""Bodies of the HTTP calls that are not hot: pydantic models, shared by the API, the SDK and the agent."""
+
+from datetime import datetime, timedelta
+from typing import Annotated, Generic, Literal, TypeVar
+from uuid import UUID
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+
+from mitosis.contracts.allocation import WorkerAllocationPlan
+from mitosis.contracts.duration import Duration
+from mitosis.contracts.hook import HookSpec
+from mitosis.contracts.lifecycle import (
+    EnvironmentState,
+    LeaseState,
+    ManagerState,
+    TaskGroupResult,
+    TaskGroupState,
+    TaskState,
+)
+
+T = TypeVar("T")
+
+Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")]
+"""1 to 100 letters, digits, dots, underscores and dashes, starting with a letter or digit."""
+Tag = Annotated[str, StringConstraints(min_length=1, max_length=100, pattern=r"^[^\s,\x00]+$")]
+Int32 = Annotated[int, Field(ge=-(2**31), le=2**31 - 1)]
+
+
+class RequestBody(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class AnswerBody(BaseModel):
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+
+class Page(AnswerBody, Generic[T]):
+    """One page of a list; ``next`` is the ``after`` of the following one, None at the end."""
+
+    items: list[T]
+    next: str | None = None
+
+
+# --- people -----------------------------------------------------------------------------------------
+
+
+class Login(RequestBody):
+    username: str
+    password: str
+
+
+class Token(AnswerBody):
+    token: str
+    expires_at: datetime
+
+
+class Me(AnswerBody):
+    user_id: UUID
+    username: str
+    is_admin: bool
+    groups: dict[str, Literal["read", "write", "admin"]]
+
+
+# --- task groups ------------------------------------------------------------------------------------
+
+
+class TaskGroupSpec(RequestBody):
+    """A new task group."""
+
+    name: Name
+    group_name: Name | None = None
+    """User group that owns it; None = the caller's own."""
+    tags: frozenset[Tag] = frozenset()
+    labels: frozenset[Tag] = frozenset()
+    tag_match: Literal["all", "any"] = "all"
+    priority: Int32 = 0
+    worker_allocation_plan: WorkerAllocationPlan = WorkerAllocationPlan()
+    environment_setup_hook: HookSpec | None = None
+    environment_teardown_hook: HookSpec | None = None
+    auto_close_timeout: Duration | None = None
+    close_deadline: datetime | None = None
+    max_managers: Annotated[int, Field(ge=1)] | None = None
+    assignment_method: Literal["tag_matched", "user_specified"] = "tag_matched"
+    manager_ids: tuple[UUID, ...] = ()
+    """For ``user_specified``: the managers that may run it."""
+    reopen_on_submit: bool = False
+    cancel_grace_seconds: Annotated[float, Field(ge=0, le=86_400)] = 30.0
+    host_lost_after: Duration | None = Field(default=None)
+    """At least 10 s; None = the deployment's default (90 s)."""
+    fence: Literal["finish", "kill"] = "finish"
+
+
+class TaskGroupUpdate(RequestBody):
+    """Fields to change; those left out stay."""
+
+    tags: frozenset[Tag] | None = None
+    labels: frozenset[Tag] | None = None
+    priority: Int32 | None = None
+    auto_close_timeout: Duration | None = None
+    max_managers: Annotated[int, Field(ge=1)] | None = None
+    expected_updated_at: datetime | None = None
+    """Optimistic lock: refuse if the group was changed since."""
+
+
+class LeaseInfo(AnswerBody):
+    epoch: int
+    state: LeaseState
+    task_group_id: UUID
+    task_group_name: str
+    manager_id: UUID
+    manager_name: str
+    offered_at: datetime
+    taken_at: datetime | None = None
+    alive_until: datetime | None = None
+
+
+class HookRunInfo(AnswerBody):
+    kind: Literal["setup", "teardown"]
+    state: Literal["waiting", "running", "succeeded", "failed"]
+    manager_name: str
+    exit_code: int | None = None
+    signal: int | None = None
+    message: str | None = None
+    stdout_tail: str | None = None
+    stderr_tail: str | None = None
+    started_at: datetime
+    finished_at: datetime | None = None
+
+
+class TaskGroupInfo(AnswerBody):
+    task_group_id: UUID
+    name: str
+    group_name: str
+    state: TaskGroupState
+    settled: bool
+    result: TaskGroupResult | None = None
+    reason: str | None = None
+    tags: list[str]
+    labels: list[str]
+    priority: int
+    worker_allocation_plan: WorkerAllocationPlan
+    environment_setup_hook: HookSpec | None = None
+    environment_teardown_hook: HookSpec | None = None
+    auto_close_timeout: Duration | None = None
+    max_managers: int | None = None
+    tasks_total: int
+    tasks_unfinished: int
+    tasks_running: int | None = None
+    tasks_completed: int
+    tasks_succeeded: int
+    tasks_failed: int
+    tasks_cancelled: int
+    tasks_per_second: float | None = None
+    estimated_completion_at: datetime | None = None
+    waiting_for: str | None = None
+    """One line: why nothing happens, if nothing does."""
+    created_at: datetime
+    updated_at: datetime
+    last_task_submitted_at: datetime | None = None
+    closed_at: datetime | None = None
+    completed_at: datetime | None = None
+    settled_at: datetime | None = None
+    leases: list[LeaseInfo] = []
+    hook_runs: list[HookRunInfo] = []
+    workflow_id: str
+    counting: bool = False
+    """Cancelled, and unclaimed tasks are still being counted out."""
+
+
+class VerbBody(RequestBody):
+    reason: str | None = None
+
+
+class CancelBody(VerbBody):
+    cancel_running_tasks: bool = True
+    grace_seconds: Annotated[float, Field(ge=0, le=86_400)] | None = None
+
+
+class CompleteBody(VerbBody):
+    force: bool = False
+    grace_seconds: Annotated[float, Field(ge=0, le=86_400)] | None = None
+
+
+class TaskFailureInfo(AnswerBody):
+    attempt: int
+    kind: str
+    exit_code: int | None = None
+    signal: int | None = None
+    detail: dict[str, object] | None = None
+    failed_at: datetime
+
+
+class TaskInfo(AnswerBody):
+    task_id: int
+    task_uuid: UUID
+    task_group_id: UUID
+    state: TaskState
+    attempt: int
+    priority: int | None = None
+    spec: dict[str, object]
+    kind: str | None = None
+    exit_code: int | None = None
+    signal: int | None = None
+    manager_name: str | None = None
+    created_at: datetime
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+    detail: dict[str, object] | None = None
+    failures: list[TaskFailureInfo] = []
+
+
+# --- managers ---------------------------------------------------------------------------------------
+
+
+class RegisterManager(RequestBody):
+    name: Name | None = None
+    tags: frozenset[Tag] = frozenset()
+    labels: frozenset[Tag] = frozenset()
+    groups: tuple[str, ...] = ()
+    """``name`` or ``name:role`` (read, write, admin; default write); empty = the caller's own group."""
+    lifetime: Duration = timedelta(days=30)
+
+
+class RegisteredManager(AnswerBody):
+    manager_id: UUID
+    token: str
+    expires_at: datetime
+
+
+class ManagerInfo(AnswerBody):
+    manager_id: UUID
+    name: str
+    state: ManagerState
+    tags: list[str]
+    labels: list[str]
+    groups: list[str]
+    host_name: str | None = None
+    cores: list[int]
+    last_contact_at: datetime | None = None
+    lease: LeaseInfo | None = None
+    environments: dict[str, EnvironmentState] = {}
+    """Task group name → state, those that are not gone."""
+    created_at: datetime
+
+
+class Hello(RequestBody):
+    incarnation: Annotated[int, Field(ge=1)]
+    machine_id: str
+    boot_id: str
+    host_name: str
+    cores: tuple[int, ...]
+    agent_version: str
+    take_over: bool = False
+
+
+class HeldLease(AnswerBody):
+    epoch: int
+    task_group_id: UUID
+
+
+class HelloAnswer(AnswerBody):
+    manager_id: UUID
+    name: str
+    incarnation: int
+    """The one now in force (after a take-over it continues from PostgreSQL's value)."""
+    temporal_namespace: str
+    temporal_task_queue: str
+    lease: HeldLease | None = None
+    owed: tuple[UUID, ...] = ()
+    """Task groups whose teardown this host owes; first thing to do."""
+    host_lost_after_seconds: float
+
+
+class Goodbye(RequestBody):
+    epoch: int | None = None
+
+
+class LeaseGrant(AnswerBody):
+    """Everything an agent needs to run a lease."""
+
+    epoch: int
+    task_group_id: UUID
+    task_group_number: int
+    """For ``mitosis.contracts.ids.task_uuid``."""
+    task_group_name: str
+    group_name: str
+    worker_allocation_plan: WorkerAllocationPlan
+    environment_setup_hook: HookSpec | None = None
+    environment_state: EnvironmentState | None = None
+    environment_fingerprint: str | None = None
+    """Of the environment as PostgreSQL knows it; compare with the checkpoint."""
+    cancel_grace_seconds: float
+    host_lost_after_seconds: float
+    fence: Literal["finish", "kill"]
+
+
+class EnvironmentGrant(AnswerBody):
+    """Everything an agent needs to clean up after a group."""
+
+    task_group_id: UUID
+    task_group_name: str
+    group_name: str
+    worker_count: int
+    state: EnvironmentState
+    environment_teardown_hook: HookSpec | None = None
+
+
+class HookReport(RequestBody):
+    state: Literal["waiting", "running", "succeeded", "failed"]
+    exit_code: int | None = None
+    signal: int | None = None
+    message: str | None = None
+    stdout_tail: str | None = None
+    stderr_tail: str | None = None
+    retry_count: int = 0
+    started_at: datetime
+    finished_at: datetime | None = None
+
+
+class EnvironmentChange(RequestBody):
+    """``preparing`` may be repeated; the others are edges of ``lifecycle.ENVIRONMENT``."""
+
+    event: Literal["preparing", "prepared", "setup_failed", "tear_down", "cleaned"]
+    epoch: int | None = None
+    """Needed for preparing, prepared and setup_failed: the lease they belong to."""
+    fingerprint: str | None = None
+    degraded: bool = False
+    hook: HookReport | None = None
+
+
+class EnvironmentAnswer(AnswerBody):
+    state: EnvironmentState
