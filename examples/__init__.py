@@ -1,0 +1,1 @@
+"""Examples that run, here and in ``mitosis demo``."""

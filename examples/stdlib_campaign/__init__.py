@@ -1,0 +1,1 @@
+"""The example campaign: compress and checksum every module of the standard library."""

@@ -1,0 +1,108 @@
+"""What the campaign runs: one setup hook, one command per file, one teardown hook; and the check of it.
+
+The setup hook copies every non-empty module of the interpreter's standard library into a scratch folder
+of the host. Each task compresses one staged file and writes the SHA-256 of its content, both into the
+results folder. The teardown hook removes the scratch folder; the results stay.
+
+:func:`verify` afterwards trusts nothing that Mitosis stored: it reads the interpreter's own files,
+decompresses every result and recomputes every checksum. The file is its own setup hook (standard
+library only), so it runs on a host as ``python -I campaign.py SCRATCH RESULTS``.
+"""
+
+import gzip
+import hashlib
+import shutil
+import sys
+import sysconfig
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+COMPRESS = 'gzip -nc -- "$1" > "$2.gz" && sha256sum < "$1" > "$2.sha256"'
+"""Run as ``sh -c COMPRESS sh STAGED RESULT``: the paths are arguments, never part of the script."""
+
+
+@dataclass(frozen=True, slots=True)
+class Campaign:
+    """One run of the example. ``workspace`` is an absolute folder that the host can write to."""
+
+    workspace: Path
+
+    @property
+    def scratch(self) -> Path:
+        """Where the setup hook stages the files; removed by the teardown hook."""
+        return self.workspace / "scratch"
+
+    @property
+    def results(self) -> Path:
+        """Where the tasks write; stays."""
+        return self.workspace / "results"
+
+    def setup_command(self) -> list[str]:
+        """argv of the setup hook."""
+        return [sys.executable, "-I", __file__, str(self.scratch), str(self.results)]
+
+    def teardown_command(self) -> list[str]:
+        """argv of the teardown hook."""
+        return ["rm", "-rf", "--", str(self.scratch)]
+
+    def command(self, name: str) -> list[str]:
+        """argv of the task for the file staged as ``name``."""
+        return ["sh", "-c", COMPRESS, "sh", str(self.scratch / name), str(self.results / name)]
+
+
+def modules() -> Iterator[tuple[str, Path]]:
+    """Every non-empty module of the standard library: ``(flat name, source file)``, sorted."""
+    root = Path(sysconfig.get_path("stdlib")).resolve()
+    skipped = {"site-packages", "dist-packages", "__pycache__"}
+    for path in sorted(root.rglob("*.py")):
+        inside = path.relative_to(root)
+        if not skipped.intersection(inside.parts) and path.is_file() and path.stat().st_size:
+            yield ".".join(inside.parts), path
+
+
+def stage(scratch: Path, results: Path) -> int:
+    """The setup hook: copy the modules into a new scratch folder; gives their number."""
+    scratch.mkdir(parents=True)
+    results.mkdir(parents=True, exist_ok=True)
+    return sum(1 for name, source in modules() if shutil.copyfile(source, scratch / name))
+
+
+@dataclass(frozen=True, slots=True)
+class Verification:
+    """What :func:`verify` found; ``problems`` is empty when every file is right."""
+
+    files: int
+    source_bytes: int
+    compressed_bytes: int
+    problems: tuple[str, ...]
+
+
+def verify(campaign: Campaign) -> Verification:
+    """Decompress every result and recompute every checksum from the interpreter's own files."""
+    files = source_bytes = compressed_bytes = 0
+    problems = []
+    expected = set()
+    for name, source in modules():
+        files += 1
+        expected |= {f"{name}.gz", f"{name}.sha256"}
+        content = source.read_bytes()
+        source_bytes += len(content)
+        packed, checksum = campaign.results / f"{name}.gz", campaign.results / f"{name}.sha256"
+        if not (packed.exists() and checksum.exists()):
+            problems.append(f"{name}: no result")
+            continue
+        compressed_bytes += packed.stat().st_size
+        if gzip.decompress(packed.read_bytes()) != content:
+            problems.append(f"{name}: decompresses to something else")
+        if checksum.read_text().split()[0] != hashlib.sha256(content).hexdigest():
+            problems.append(f"{name}: wrong checksum")
+    strays = {path.name for path in campaign.results.iterdir()} - expected
+    problems += [f"{name}: not asked for" for name in sorted(strays)]
+    if campaign.scratch.exists():
+        problems.append(f"{campaign.scratch} was not removed by the teardown hook")
+    return Verification(files, source_bytes, compressed_bytes, tuple(problems))
+
+
+if __name__ == "__main__":
+    print(f"staged {stage(Path(sys.argv[1]), Path(sys.argv[2]))} files")
