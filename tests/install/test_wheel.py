@@ -66,7 +66,8 @@ class Environment:
 
 def build(source: Path, target: Path, *kinds: str) -> Path:
     """Build ``source`` with the installed hatchling, offline; the one file that appeared."""
-    command = [sys.executable, "-m", "build", "--no-isolation", *kinds, "--outdir", target, source]
+    options = ["--no-isolation", *kinds, "--outdir", str(target), str(source)]
+    command = [sys.executable, "-m", "build", *options]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     (built,) = target.iterdir()
@@ -91,8 +92,8 @@ def environment(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Enviro
         (made.site_packages / name).mkdir()
         (made.site_packages / name / "__init__.py").write_text("raise RuntimeError('decoy')\n")
     _borrow_dependencies(made)
-    command = [sys.executable, "-m", "pip", "--python", made.folder / "bin" / "python"]
-    subprocess.run([*command, "install", "-qq", "--no-deps", "--no-index", wheel], check=True)
+    pip = [sys.executable, "-m", "pip", "--python", str(made.folder / "bin" / "python")]
+    subprocess.run([*pip, "install", "-qq", "--no-deps", "--no-index", str(wheel)], check=True)
     return made
 
 

@@ -1,0 +1,48 @@
+"""Packaging rules that no tool checks: the lock is complete and names no registry, one public API."""
+
+import importlib
+import re
+import tomllib
+from pathlib import Path
+
+import mitosis
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+LOCK = (ROOT / "requirements.lock").read_text()
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+
+PUBLIC_NAMES: list[str] = []
+
+
+def test_the_public_names_are_these_and_all_importable() -> None:
+    assert sorted(getattr(mitosis, "__all__", [])) == PUBLIC_NAMES
+    for name in PUBLIC_NAMES:
+        assert getattr(importlib.import_module("mitosis"), name) is not None
+
+
+def test_the_lock_names_no_registry() -> None:
+    assert "://" not in LOCK
+    assert "--index" not in LOCK
+    assert "--find-links" not in LOCK
+
+
+def test_every_pin_has_a_hash() -> None:
+    pins = re.split(r"\n(?=\S)", LOCK.strip())
+    assert pins
+    assert [pin for pin in pins if "--hash=sha256:" not in pin and not pin.startswith("#")] == []
+
+
+def test_the_lock_has_every_dependency() -> None:
+    declared = PYPROJECT["project"]["dependencies"] + PYPROJECT["dependency-groups"]["dev"]
+    names = {re.split(r"[^A-Za-z0-9._-]", requirement)[0].lower() for requirement in declared}
+    locked = {match.lower() for match in re.findall(r"^([A-Za-z0-9._-]+)==", LOCK, re.MULTILINE)}
+    assert names - locked == set()
+
+
+def test_every_dependency_has_a_floor_and_a_ceiling() -> None:
+    loose = [
+        requirement
+        for requirement in PYPROJECT["project"]["dependencies"]
+        if not re.search(r">=[\d.]+,<\d", requirement)
+    ]
+    assert loose == []

@@ -1,0 +1,32 @@
+"""Habits of the source tree: telling module names, a word at the top of every module."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+PACKAGES = ("mitosis", "workflows", "activities", "manager_agent", "api")
+MODULES = [path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"))]
+
+# A module with such a name is where code goes that nobody has thought about.
+VAGUE_NAMES = {"utils", "common", "helpers", "base", "misc", "types", "core", "service"}
+
+
+def named(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def test_no_module_has_a_vague_name() -> None:
+    assert [named(path) for path in MODULES if path.stem in VAGUE_NAMES] == []
+
+
+@pytest.mark.parametrize("path", MODULES, ids=named)
+def test_every_module_says_what_it_owns(path: Path) -> None:
+    tree = ast.parse(path.read_text())
+    assert ast.get_docstring(tree) or not tree.body
+
+
+def test_no_import_is_for_the_type_checker_only() -> None:
+    """pydantic, FastAPI and Temporal resolve annotations at run time: such a name fails there."""
+    assert [named(path) for path in MODULES if "TYPE_CHECKING" in path.read_text()] == []
