@@ -1,0 +1,150 @@
+"""One API address, one token, a few kept-alive connections: every call is made exactly once here.
+
+Owns URLs, headers, timeouts and the way from an answer to an error. Repeating a call is for the
+callers, who know whether that is safe.
+"""
+
+import ipaddress
+from datetime import timedelta
+from types import TracebackType
+from typing import Self, TypeVar
+
+import httpx2
+import msgspec
+from pydantic import BaseModel
+
+from mitosis.client.problems import error_from
+from mitosis.contracts.errors import ApiUnavailable
+from mitosis.version import __version__
+
+API_PREFIX = "/api/v1"
+KEEP_ALIVE = timedelta(seconds=60)
+"""Less than the server's, so that no call meets a connection that is being closed."""
+
+Params = dict[str, str | int | float | bool]
+M = TypeVar("M", bound=BaseModel)
+S = TypeVar("S", bound=msgspec.Struct)
+
+
+class Connection:
+    """Calls of one API. Safe to share between tasks of one event loop."""
+
+    def __init__(
+        self,
+        url: str,
+        token: str | None = None,
+        *,
+        timeout: timedelta = timedelta(seconds=20),
+        max_connections: int = 8,
+        transport: httpx2.AsyncBaseTransport | None = None,
+    ) -> None:
+        """``timeout`` is for one call, without the time that the API was asked to wait."""
+        self.url = url.rstrip("/")
+        self._timeout = timeout.total_seconds()
+        self._http = httpx2.AsyncClient(
+            base_url=self.url,
+            headers={"User-Agent": f"mitosis/{__version__}", "Accept": "application/json"},
+            limits=httpx2.Limits(
+                max_connections=max_connections, keepalive_expiry=KEEP_ALIVE.total_seconds()
+            ),
+            timeout=self._timeout,
+            transport=transport,
+            trust_env=not _is_loopback(self.url),
+        )
+        self.set_token(token)
+
+    def set_token(self, token: str | None) -> None:
+        """Send this token from now on; None sends none."""
+        self._http.headers.pop("Authorization", None)
+        if token:
+            self._http.headers["Authorization"] = f"Bearer {token}"
+
+    async def call(
+        self,
+        method: str,
+        path: str,
+        body: BaseModel | msgspec.Struct | None = None,
+        *,
+        params: Params | None = None,
+        wait_seconds: float = 0.0,
+    ) -> bytes:
+        """Make one call below ``/api/v1`` and give the body of its answer.
+
+        Raises:
+            MitosisError: the class that the API's problem document names.
+            ApiUnavailable: there was no answer; whether the call had an effect is not known.
+        """
+        timeout = self._timeout + wait_seconds
+        try:
+            answer = await self._http.request(
+                method,
+                API_PREFIX + path,
+                content=_encode(body),
+                headers={"Content-Type": "application/json"} if body is not None else None,
+                params=params,
+                timeout=httpx2.Timeout(timeout, connect=min(timeout, 5.0)),
+            )
+        except httpx2.TransportError as error:
+            raise ApiUnavailable(
+                f"the API at {self.url} cannot be reached: {type(error).__name__} {error}".rstrip()
+            ) from error
+        if answer.is_success:
+            return answer.content
+        raise error_from(answer.status_code, answer.headers, answer.content)
+
+    async def model(
+        self,
+        answer: type[M],
+        method: str,
+        path: str,
+        body: BaseModel | None = None,
+        *,
+        params: Params | None = None,
+        wait_seconds: float = 0.0,
+    ) -> M:
+        """A call that is answered by a pydantic model."""
+        content = await self.call(method, path, body, params=params, wait_seconds=wait_seconds)
+        return answer.model_validate_json(content)
+
+    async def struct(
+        self,
+        answer: type[S],
+        method: str,
+        path: str,
+        body: msgspec.Struct,
+        *,
+        wait_seconds: float = 0.0,
+    ) -> S:
+        """A hot call: msgspec both ways."""
+        content = await self.call(method, path, body, wait_seconds=wait_seconds)
+        return msgspec.json.decode(content, type=answer)
+
+    async def aclose(self) -> None:
+        await self._http.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.aclose()
+
+
+def _encode(body: BaseModel | msgspec.Struct | None) -> bytes | None:
+    if body is None:
+        return None
+    if isinstance(body, msgspec.Struct):
+        return msgspec.json.encode(body)
+    return body.model_dump_json(exclude_unset=True).encode()
+
+
+def _is_loopback(url: str) -> bool:
+    host = httpx2.URL(url).host
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

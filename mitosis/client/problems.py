@@ -1,0 +1,47 @@
+"""Answers of the API that are errors, turned back into the classes of ``mitosis.contracts.errors``."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from mitosis.contracts.errors import BY_CODE, ApiUnavailable, MitosisError
+
+_NOT_FACTS = frozenset({"type", "title", "status", "detail", "code"})
+_GATEWAY = frozenset({502, 503, 504})
+
+
+def error_from(status: int, headers: Mapping[str, str], body: bytes) -> MitosisError:
+    """The error that an answer with this status and body stands for.
+
+    A problem document (RFC 9457) of ours gives its own class, message and facts; ``Retry-After``
+    becomes the fact ``retry_after_seconds``. Anything else, as from a proxy between, gives an
+    :class:`ApiUnavailable` where trying again can help and a plain :class:`MitosisError` otherwise.
+    """
+    problem = _problem(headers.get("content-type", ""), body)
+    error = _foreign(status) if problem is None else _ours(problem)
+    if (wait := headers.get("retry-after", "")).isdigit():
+        error.facts.setdefault("retry_after_seconds", float(wait))
+    return error
+
+
+def _problem(content_type: str, body: bytes) -> dict[str, Any] | None:
+    if not content_type.startswith("application/problem+json"):
+        return None
+    try:
+        return msgspec.json.decode(body, type=dict[str, Any])
+    except msgspec.DecodeError:
+        return None
+
+
+def _ours(problem: dict[str, Any]) -> MitosisError:
+    cls = BY_CODE.get(str(problem.get("code")), MitosisError)
+    error = cls.__new__(cls)  # subclasses make their message from facts; here it is given
+    MitosisError.__init__(error, str(problem.get("detail") or problem.get("title") or "") or None)
+    error.facts = {key: value for key, value in problem.items() if key not in _NOT_FACTS}
+    return error
+
+
+def _foreign(status: int) -> MitosisError:
+    message = f"the API address answered with HTTP status {status} and no problem document"
+    return (ApiUnavailable if status in _GATEWAY else MitosisError)(message, status=status)
