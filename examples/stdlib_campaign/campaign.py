@@ -39,15 +39,15 @@ class Campaign:
         return self.workspace / "results"
 
     def setup_command(self) -> list[str]:
-        """argv of the setup hook."""
+        """Argv of the setup hook."""
         return [sys.executable, "-I", __file__, str(self.scratch), str(self.results)]
 
     def teardown_command(self) -> list[str]:
-        """argv of the teardown hook."""
+        """Argv of the teardown hook."""
         return ["rm", "-rf", "--", str(self.scratch)]
 
     def command(self, name: str) -> list[str]:
-        """argv of the task for the file staged as ``name``."""
+        """Argv of the task for the file staged as ``name``."""
         return ["sh", "-c", COMPRESS, "sh", str(self.scratch / name), str(self.results / name)]
 
 
