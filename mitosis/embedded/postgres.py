@@ -112,7 +112,7 @@ class EmbeddedPostgres:
     def __init__(self, folder: DataFolder, options: Mapping[str, str] | None = None) -> None:
         self._folder = folder
         self._options = {**OPTIONS, **(options or {})}
-        self._data = folder.part("postgres") / "data"
+        self.data = folder.part("postgres") / "data"
         self._socket = socket_path(folder.run, SOCKET_NAME)
         self._password = folder.secret("postgres-password", random_password).decode()
         self._starting = False
@@ -130,13 +130,13 @@ class EmbeddedPostgres:
             StartFailed, ProgramMissing, ConfigurationError: the message says what to do.
         """
         binaries, prefix = find_postgres_bin(), privileges()
-        if not self._data.exists():
+        if not self.data.exists():
             await self._initdb(binaries, prefix)
-        _check_version(binaries, self._data)
+        _check_version(binaries, self.data)
         await self._end_leftover()
         spec = ProcessSpec(
             name="postgres",
-            argv=[str(binaries / "postgres"), "-D", str(self._data), *self._flags(binaries)],
+            argv=[str(binaries / "postgres"), "-D", str(self.data), *self._flags(binaries)],
             log=self._folder.log("postgres"),
             ready=self._answers,
             privileges=prefix,
@@ -162,7 +162,7 @@ class EmbeddedPostgres:
 
     async def _initdb(self, binaries: Path, prefix: Sequence[str]) -> None:
         """Into a scratch folder that is then renamed: a cluster is whole or not there."""
-        scratch = self._data.with_name("data.new")
+        scratch = self.data.with_name("data.new")
         shutil.rmtree(scratch, ignore_errors=True)
         log = self._folder.log("initdb")
         auth = ["--auth=scram-sha-256", f"--pwfile={self._folder.secret_path('postgres-password')}"]
@@ -170,7 +170,7 @@ class EmbeddedPostgres:
         durable = ["--no-sync"] if self._options.get("fsync") == "off" else []
         argv = [str(binaries / "initdb"), *auth, *shape, *durable]
         await run_to_end(ProcessSpec("initdb", argv, log, privileges=prefix))
-        scratch.rename(self._data)
+        scratch.rename(self.data)
 
     async def _end_leftover(self) -> None:
         """Wait for a server whose supervisor was killed; that told it to stop, we tell it again.
@@ -179,12 +179,12 @@ class EmbeddedPostgres:
             ConfigurationError: it is still there after a minute.
         """
         deadline = time.monotonic() + LEFTOVER_SECONDS
-        while pids := running_on(self._data):
+        while pids := running_on(self.data):
             if time.monotonic() > deadline:
                 raise ConfigurationError(
-                    f"processes {sorted(pids)} still run on {self._data}: stop them first"
+                    f"processes {sorted(pids)} still run on {self.data}: stop them first"
                 )
-            if (named := named_by(self._data)) in pids:
+            if (named := named_by(self.data)) in pids:
                 os.kill(named, signal.SIGINT)
             await asyncio.sleep(0.1)
         self._drop_stale_lock_files()
@@ -195,7 +195,7 @@ class EmbeddedPostgres:
         After a reboot, pid reuse or with an unreaped zombie PostgreSQL would refuse to start for
         ever. A file that names a dead process is left to PostgreSQL, which has its own checks.
         """
-        for file in (self._data / "postmaster.pid", self._socket.with_name(f"{SOCKET_NAME}.lock")):
+        for file in (self.data / "postmaster.pid", self._socket.with_name(f"{SOCKET_NAME}.lock")):
             pid = _first_number(file)
             if pid is not None and Path(f"/proc/{pid}").exists():
                 log.warning("postgres.stale_lock_file", extra={"file": str(file), "pid": pid})

