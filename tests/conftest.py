@@ -11,6 +11,7 @@ from psycopg import sql
 from mitosis.embedded.data_folder import DataFolder
 from mitosis.embedded.postgres import EmbeddedPostgres
 from mitosis.embedded.temporal import EmbeddedTemporal
+from mitosis.store.migrate import migrate
 from tests.support.servers import LoopThread
 
 pytest_plugins = ["tests.support.spec_report"]
@@ -45,6 +46,7 @@ def postgres(server_loop: LoopThread, server_folder: DataFolder) -> Iterator[Emb
 def template_database(postgres: EmbeddedPostgres) -> str:
     """The name of a database with the newest schema that nobody is connected to."""
     _admin(postgres, sql.SQL("CREATE DATABASE {}").format(sql.Identifier(TEMPLATE)))
+    migrate(postgres.url(TEMPLATE))
     return TEMPLATE
 
 

@@ -19,8 +19,9 @@ import asyncio
 import logging
 import os
 import signal
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, contextmanager
 from types import TracebackType
 from typing import Self, TypeVar
 
@@ -33,6 +34,31 @@ from mitosis.settings import Settings
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
+
+
+@contextmanager
+def stop_signals() -> Iterator[asyncio.Future[signal.Signals]]:
+    """A future of the first SIGINT or SIGTERM; the next one has its usual effect.
+
+    Outside of the main thread, where Python delivers no signals, it stays pending.
+    """
+    loop = asyncio.get_running_loop()
+    asked: asyncio.Future[signal.Signals] = loop.create_future()
+    numbers = (signal.SIGINT, signal.SIGTERM)
+
+    def stop(number: signal.Signals) -> None:
+        asked.set_result(number)
+        for each in numbers:
+            loop.remove_signal_handler(each)
+
+    if threading.current_thread() is threading.main_thread():
+        for number in numbers:
+            loop.add_signal_handler(number, stop, number)
+    try:
+        yield asked
+    finally:
+        for number in numbers:
+            loop.remove_signal_handler(number)
 
 
 class EmbeddedStack:
@@ -53,6 +79,7 @@ class EmbeddedStack:
         self.postgres: EmbeddedPostgres | None = None
         self.temporal: EmbeddedTemporal | None = None
         self._exits = AsyncExitStack()
+        self._asked: asyncio.Future[signal.Signals]
 
     async def __aenter__(self) -> Self:
         """Bring the servers up, PostgreSQL and Temporal side by side.
@@ -64,6 +91,7 @@ class EmbeddedStack:
         async with AsyncExitStack() as exits:
             self.folder.lock()
             exits.callback(self.folder.release)
+            self._asked = exits.enter_context(stop_signals())
             try:
                 async with asyncio.TaskGroup() as starting:
                     starting.create_task(self._start_postgres(exits))
@@ -117,22 +145,11 @@ class EmbeddedStack:
         return process
 
     async def until_stopped(self) -> signal.Signals:
-        """Wait for SIGINT or SIGTERM and give it. A second one then has its usual effect."""
-        loop = asyncio.get_running_loop()
-        asked: asyncio.Future[signal.Signals] = loop.create_future()
-        numbers = (signal.SIGINT, signal.SIGTERM)
+        """Wait for SIGINT or SIGTERM and give it; at once when it came while parts were started.
 
-        def stop(number: signal.Signals) -> None:
-            if not asked.done():
-                asked.set_result(number)
-
-        for number in numbers:
-            loop.add_signal_handler(number, stop, number)
-        try:
-            return await asked
-        finally:
-            for number in numbers:
-                loop.remove_signal_handler(number)
+        A second signal has its usual effect.
+        """
+        return await self._asked
 
     async def _start_postgres(self, exits: AsyncExitStack) -> None:
         if url := self.settings.database.url:

@@ -4,6 +4,9 @@ from temporalio.client import Client
 
 def test_database_fixture_is_fresh_and_writable(database: str) -> None:
     with psycopg.connect(database) as connection:
+        assert connection.execute("SELECT to_regclass('open_task')::text").fetchone() == (
+            "open_task",
+        )
         connection.execute("CREATE TABLE t (i int)")
         assert connection.execute("SHOW synchronous_commit").fetchone() == ("on",)
 
