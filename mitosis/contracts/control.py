@@ -5,6 +5,7 @@ input, ``null``, ``{}`` and an object all work. Times are *seconds left*, reckon
 """
 
 from enum import StrEnum
+from typing import Literal
 from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -39,18 +40,21 @@ class ManagerInput(Model):
 class Close(Model):
     """Accept no more tasks; complete when the last one ends."""
 
+    kind: Literal["close"] = "close"
     reason: str | None = None
 
 
 class Reopen(Model):
     """Accept tasks again."""
 
+    kind: Literal["reopen"] = "reopen"
     reason: str | None = None
 
 
 class Cancel(Model):
     """End the group: nothing more is claimed."""
 
+    kind: Literal["cancel"] = "cancel"
     reason: str | None = None
     cancel_running_tasks: bool = True
     """True: SIGTERM, grace, SIGKILL. False: running tasks finish and their results count."""
@@ -61,6 +65,7 @@ class Cancel(Model):
 class Complete(Model):
     """Close and complete. With ``force`` unfinished tasks are cancelled first, with grace."""
 
+    kind: Literal["complete"] = "complete"
     force: bool = False
     reason: str | None = None
     grace_seconds: float | None = Field(default=None, ge=0, le=86_400)
@@ -70,9 +75,7 @@ class VerbRequest(Model):
     """One verb for one group, as activities and the store take it."""
 
     task_group_id: UUID
-    verb: Close | Reopen | Cancel | Complete = Field(union_mode="left_to_right")
-    name: str
-    """``close``, ``reopen``, ``cancel`` or ``complete``; decides which class ``verb`` is."""
+    verb: Close | Reopen | Cancel | Complete = Field(discriminator="kind")
 
 
 # --- views ----------------------------------------------------------------------------------------
@@ -165,6 +168,8 @@ class ManagerView(Model):
     name: str = ""
     online: bool = False
     """In contact within the last 10 s (not suspect)."""
+    lost_in_seconds: float | None = None
+    """Until the silence of a host without a lease is a loss; 0 or less = lost; None = offline already."""
     lease: LeaseView | None = None
     environments: tuple[EnvironmentView, ...] = ()
 
@@ -191,7 +196,8 @@ class ReleaseReason(StrEnum):
 
 class ReleaseRequest(Model):
     manager_id: UUID
-    epoch: int
+    epoch: int | None
+    """None only with LOST: the host holds no lease, but its environments must become owed."""
     reason: ReleaseReason
 
 
@@ -207,6 +213,26 @@ class ReleaseAnswer(Model):
     status: ReleaseStatus
     requeued: int = 0
     alive_in_seconds: float | None = None
+
+
+class Poke(Model):
+    """A row of the outbox: look again at one task group, one manager, or at who needs hosts."""
+
+    id: int
+    kind: Literal["task_group", "manager", "scheduler"]
+    subject: UUID | None = None
+    """Task group or manager; None for the scheduler."""
+
+
+class Expected(Model):
+    """Which workflows must be running, as PostgreSQL sees it (protocol P6, reconcile)."""
+
+    task_groups: tuple[UUID, ...] = ()
+    """Unsettled groups."""
+    managers: tuple[UUID, ...] = ()
+    """Managers with a live lease, or with an environment preparing, ready or tearing down."""
+    overdue_managers: tuple[UUID, ...] = ()
+    """Those among them whose silence is a loss by now: their workflow is to look."""
 
 
 class DiscardAnswer(Model):

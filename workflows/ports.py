@@ -1,0 +1,50 @@
+"""What the control worker needs of PostgreSQL outside activities. The store implements both.
+
+The other ports stand beside their activities (``activities/task_groups.py``, ``activities/managers.py``).
+"""
+
+from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Protocol
+
+from mitosis.contracts.control import Expected, Poke
+
+
+class Listener(Protocol):
+    """One direct connection that LISTENs to ``names.OUTBOX_CHANNEL``."""
+
+    async def wait(self, seconds: float) -> bool:
+        """True when told within ``seconds``; several notifications may count as one.
+
+        Raises:
+            DatabaseUnavailable: the connection is gone; open another listener.
+        """
+        ...
+
+
+class OutboxPort(Protocol):
+    """The outbox, for relays in any number of processes (protocol P6)."""
+
+    async def take(self, limit: int) -> Sequence[Poke]:
+        """Up to ``limit`` due pokes, oldest first, hidden from other relays for a while.
+
+        One statement: ``attempts`` + 1 and ``due_at`` moved by ``min(60, 2 ** attempts)`` seconds
+        (FOR UPDATE SKIP LOCKED), so a relay that dies or cannot send needs no second call.
+        """
+        ...
+
+    async def delete(self, ids: Sequence[int]) -> None:
+        """Forget pokes that have been sent."""
+        ...
+
+    def listen(self) -> AbstractAsyncContextManager[Listener]:
+        """LISTEN first, then take, then wait: so nothing is missed."""
+        ...
+
+
+class ExpectedPort(Protocol):
+    """The part of reconcile that PostgreSQL knows."""
+
+    async def expected(self) -> Expected:
+        """Every subject whose workflow must be running now."""
+        ...
