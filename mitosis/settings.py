@@ -34,6 +34,12 @@ SHORT_NAMES: Mapping[str, str] = {
 }
 """Environment names beside the long ones (``MITOSIS_DATABASE__URL``); the short name wins."""
 
+PROGRAM_VARIABLES: Mapping[str, str] = {
+    "MITOSIS_PG_BIN": "Folder of another PostgreSQL's postgres and initdb for the embedded server",
+    "MITOSIS_TEMPORAL_BIN": "Another temporal program for the embedded server",
+}
+"""Read by ``mitosis.embedded`` where it looks for programs; no settings of a running system."""
+
 Port = Annotated[int, Field(ge=1, le=65535)]
 
 

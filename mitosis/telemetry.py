@@ -49,12 +49,14 @@ def configure_logging(
 
 
 def _console(out: TextIO) -> list[structlog.typing.Processor]:
-    return [structlog.dev.ConsoleRenderer(colors=out.isatty())]
+    plain = structlog.dev.plain_traceback
+    return [structlog.dev.ConsoleRenderer(colors=out.isatty(), exception_formatter=plain)]
 
 
 def _json() -> list[structlog.typing.Processor]:
+    """Tracebacks as data, without local variables: those hold secrets."""
+    traceback = structlog.tracebacks.ExceptionDictTransformer(show_locals=False)
     return [
-        structlog.processors.dict_tracebacks,
-        structlog.processors.EventRenamer("event"),
+        structlog.processors.ExceptionRenderer(traceback),
         structlog.processors.JSONRenderer(default=str),
     ]

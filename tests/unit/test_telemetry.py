@@ -1,0 +1,78 @@
+import io
+import json
+import logging
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from mitosis.telemetry import LogFormat, configure_logging
+
+
+@pytest.fixture(autouse=True)
+def root_logger_as_before() -> Iterator[None]:
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)
+
+
+def test_json_lines_carry_event_and_facts_of_any_library() -> None:
+    out = io.StringIO()
+    configure_logging(log_format="auto", stream=out)
+    logging.getLogger("some.library").warning("group.closed", extra={"task_group_id": "g1"})
+    line = json.loads(out.getvalue())
+    assert line.pop("timestamp").endswith("Z")
+    assert line == {
+        "event": "group.closed",
+        "level": "warning",
+        "logger": "some.library",
+        "task_group_id": "g1",
+    }
+
+
+@pytest.mark.parametrize("log_format", ["json", "console"])
+def test_an_exception_is_logged_without_local_values(log_format: LogFormat) -> None:
+    out = io.StringIO()
+    configure_logging(log_format=log_format, stream=out)
+    _fail_with_a_secret("".join(["ge", "heim"]))
+    assert "part.failed" in out.getvalue()
+    assert "went wrong" in out.getvalue()
+    assert "geheim" not in out.getvalue()
+    if log_format == "json":
+        assert out.getvalue().count("\n") == 1
+
+
+def _fail_with_a_secret(password: str) -> None:
+    try:
+        raise ValueError("went wrong" + password[:0])
+    except ValueError:
+        logging.getLogger("x").exception("part.failed")
+
+
+def test_console_lines_are_for_people_and_the_level_holds() -> None:
+    out = io.StringIO()
+    configure_logging(level="WARNING", log_format="console", stream=out)
+    logging.getLogger("x").info("not.shown")
+    logging.getLogger("x").error("part.failed", extra={"part": "postgres"})
+    assert "not.shown" not in out.getvalue()
+    assert "part.failed" in out.getvalue()
+    assert "part=postgres" in out.getvalue()
+    assert "\x1b" not in out.getvalue()
+
+
+def test_configuring_twice_logs_once() -> None:
+    first, second = io.StringIO(), io.StringIO()
+    configure_logging(log_format="json", stream=first)
+    configure_logging(log_format="json", stream=second)
+    logging.getLogger("x").info("once")
+    assert first.getvalue() == ""
+    assert second.getvalue().count("\n") == 1
+
+
+def test_the_default_stream_is_standard_error() -> None:
+    configure_logging()
+    [handler] = logging.getLogger().handlers
+    assert isinstance(handler, logging.StreamHandler)
+    assert handler.stream is sys.stderr
