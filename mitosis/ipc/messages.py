@@ -49,7 +49,10 @@ class CancelTask(Message, frozen=True):
 
 
 class Shutdown(Message, frozen=True):
-    """Graceful: finish the running task, drop the rest, exit 0. Otherwise kill the task and exit."""
+    """Graceful: finish and report the running task. Otherwise end it as by :class:`CancelTask`, unreported.
+
+    In both cases what has not started is dropped; :class:`Goodbye` and exit status 0 follow.
+    """
 
     message_id: int
     graceful: bool
@@ -94,8 +97,8 @@ class TaskStarted(Message, frozen=True):
     task_id: int
     attempt: int
     started_at: float
-    pid: int | None = None
-    """Process group of the command; None for a handler (it runs in the worker)."""
+    overdue_seconds: float | None = None
+    """Not finished after this long (the task's timeout, grace and a margin): the worker hangs, kill it."""
 
 
 class TaskFinished(msgspec.Struct, array_like=True, frozen=True):

@@ -1,0 +1,174 @@
+"""What a manager agent and its zygote say to each other over one SEQPACKET socket pair.
+
+Two unions named by direction; one packet is one msgpack array. The agent starts the zygote with
+``python -P -m mitosis.worker zygote`` (the interpreter of the plan), its own session, and one end of
+the socket pair as file descriptor 3. It sends :class:`Setup`, then waits for :class:`Ready` or
+:class:`ImportFailed`; after that it spawns and kills workers as it likes. There is no message for the
+end: closing the socket kills everything below the zygote, and then the zygote itself.
+"""
+
+from typing import TypeVar
+
+import msgspec
+
+from mitosis.contracts.errors import Conflict
+
+AGENT_FD = 3
+"""The zygote's end of the socket pair."""
+MAX_PACKET_BYTES = 128 * 1024
+"""Well below the default send buffer of a UNIX socket (net.core.wmem_default, 208 KiB)."""
+
+
+class ZygoteProtocolError(Conflict):
+    """A packet is not a message of this direction, or is too large to send."""
+
+    code = "zygote_protocol_error"
+
+
+class Packet(msgspec.Struct, array_like=True, tag=True, frozen=True):
+    """Base of all packets. array_like: fields may be added at the end with a default only."""
+
+
+# --- agent to zygote ----------------------------------------------------------------------------
+
+
+class Setup(Packet, frozen=True, kw_only=True):
+    """The first packet: all that workers of this lease session have in common."""
+
+    manager_id: str
+    endpoint: str
+    """Of the agent's ROUTER, bound before the first worker is spawned."""
+    task_group_id: str
+    task_group_number: int
+    task_group_name: str
+    group_name: str
+    scratch_folder: str
+    """An existing private folder; each slot has a subfolder of it, made when first needed."""
+    handler_modules: tuple[str, ...] = ()
+    python_path: tuple[str, ...] = ()
+    environment: dict[str, str] = {}
+    """Of the plan: added to what the zygote was started with."""
+    output_tail_bytes: int = 8 * 1024
+    """How much of the end of stdout, and of stderr, is kept for each task."""
+
+
+class Spawn(Packet, frozen=True):
+    """Start the worker of this slot. ``cpus`` None = not pinned. The slot's last worker has exited."""
+
+    slot: int
+    generation: int
+    cpus: tuple[int, ...] | None = None
+
+
+class KillWorker(Packet, frozen=True):
+    """SIGKILL the worker and everything it started; :class:`Exited` follows. Unknown: ignored."""
+
+    slot: int
+    generation: int
+
+
+AgentToZygote = Setup | Spawn | KillWorker
+
+
+# --- zygote to agent ----------------------------------------------------------------------------
+
+
+class Ready(Packet, frozen=True):
+    """Modules are imported; workers can be spawned."""
+
+    pid: int
+    forks: bool
+    """False: a module started threads or ZeroMQ, so every worker is a new interpreter (P12)."""
+    why_not: str | None
+    import_seconds: float
+
+
+class ImportFailed(Packet, frozen=True):
+    """A handler module cannot be imported. The last packet: the zygote exits with status 3."""
+
+    module: str
+    message: str
+    traceback: str
+
+
+class Spawned(Packet, frozen=True):
+    """The worker runs; its own Hello comes over ZeroMQ."""
+
+    slot: int
+    generation: int
+    pid: int
+
+
+class SpawnFailed(Packet, frozen=True):
+    """No process was made: out of processes or memory, or the slot's last worker is still there."""
+
+    slot: int
+    generation: int
+    message: str
+
+
+class ProcessUsage(msgspec.Struct, array_like=True, frozen=True):
+    """Of the process and of those it waited for. Source: getrusage(2)."""
+
+    user_seconds: float
+    system_seconds: float
+    max_rss_bytes: int
+
+
+class Exited(Packet, frozen=True):
+    """The worker is dead and reaped, and so is everything it had started."""
+
+    slot: int
+    generation: int
+    pid: int
+    wait_status: int
+    """As of ``waitpid``; see ``ExitReason.from_wait_status``."""
+    usage: ProcessUsage
+    leftovers: int = 0
+    """Processes it left behind that were killed; -1: some could not be killed within 5 s."""
+
+
+ZygoteToAgent = Ready | ImportFailed | Spawned | SpawnFailed | Exited
+
+_P = TypeVar("_P")
+_encoder = msgspec.msgpack.Encoder()
+_to_zygote: msgspec.msgpack.Decoder[AgentToZygote] = msgspec.msgpack.Decoder(AgentToZygote)
+_to_agent: msgspec.msgpack.Decoder[ZygoteToAgent] = msgspec.msgpack.Decoder(ZygoteToAgent)
+
+
+def encode(packet: AgentToZygote | ZygoteToAgent) -> bytes:
+    """One packet.
+
+    Raises:
+        ZygoteProtocolError: it is longer than MAX_PACKET_BYTES.
+    """
+    data = _encoder.encode(packet)
+    if len(data) > MAX_PACKET_BYTES:
+        kind = type(packet).__name__
+        raise ZygoteProtocolError(f"{kind} has {len(data)} bytes; the limit is {MAX_PACKET_BYTES}")
+    return data
+
+
+def decode_for_zygote(data: bytes) -> AgentToZygote:
+    """What the agent said.
+
+    Raises:
+        ZygoteProtocolError: not a packet of this direction.
+    """
+    return _decode(_to_zygote, data)
+
+
+def decode_for_agent(data: bytes) -> ZygoteToAgent:
+    """What the zygote said.
+
+    Raises:
+        ZygoteProtocolError: not a packet of this direction.
+    """
+    return _decode(_to_agent, data)
+
+
+def _decode(decoder: msgspec.msgpack.Decoder[_P], data: bytes) -> _P:
+    try:
+        return decoder.decode(data)
+    except msgspec.MsgspecError as error:
+        raise ZygoteProtocolError(f"not a packet of this direction: {error}") from None
