@@ -9,6 +9,13 @@ python=${PYTHON:-python3}
 venv=.venv
 stamp=$venv/.ready
 
+# Line 1: interpreter and folder, for which the environment was made. Line 2: what it holds.
+place="$("$python" -c 'import sys; print(*sys.version.split(), sys.base_prefix)') $PWD"
+content=$(cat requirements.lock pyproject.toml | cksum)
+stamped() { [ "$(cat "$stamp" 2>/dev/null)" = "$place
+$content" ]; }
+
+stamped && exit 0
 "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || {
     echo "Mitosis needs Python 3.11 or newer; $python is $("$python" -V 2>&1). Set PYTHON=…" >&2
     exit 1
@@ -18,13 +25,6 @@ stamp=$venv/.ready
     exit 1
 }
 
-# Line 1: interpreter and folder, for which the environment was made. Line 2: what it holds.
-place="$("$python" -c 'import sys; print(*sys.version.split(), sys.base_prefix)') $PWD"
-content=$(cat requirements.lock pyproject.toml | cksum)
-stamped() { [ "$(cat "$stamp" 2>/dev/null)" = "$place
-$content" ]; }
-
-stamped && exit 0
 exec 9>.venv.lock
 if command -v flock >/dev/null; then flock 9; fi
 stamped && exit 0
