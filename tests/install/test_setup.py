@@ -10,7 +10,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import psutil
 import pytest
+
+from tests.support.waiting import wait_until
 
 SETUP = Path(__file__).resolve().parent.parent.parent / "tools" / "setup.sh"
 
@@ -18,7 +21,7 @@ SETUP = Path(__file__).resolve().parent.parent.parent / "tools" / "setup.sh"
 STAND_IN = f"""#!/bin/sh
 case "$*" in
     -c*) exec {sys.executable} "$@" ;;
-    "-m venv"*) rm -rf .venv; mkdir -p .venv/bin; cp "$0" .venv/bin/python; echo venv >>calls ;;
+    "-m venv"*) while [ -e held ]; do :; done; rm -rf .venv; mkdir -p .venv/bin; cp "$0" .venv/bin/python; echo venv >>calls ;;
     "-m pip"*-r*) echo install >>calls; [ ! -e broken ] ;;
     "-m pip"*) echo ourselves >>calls ;;
 esac
@@ -97,10 +100,17 @@ def test_a_moved_folder_starts_over(checkout: Checkout) -> None:
     assert checkout.setup() == FROM_SCRATCH
 
 
-def test_two_runs_at_once_make_it_once(checkout: Checkout) -> None:
+def test_the_second_of_two_runs_waits_and_has_nothing_to_do(checkout: Checkout) -> None:
+    (checkout.folder / "held").touch()
     running = [checkout.start(), checkout.start()]
+    wait_until(lambda: any(waits_for_a_lock(process.pid) for process in running))
+    (checkout.folder / "held").unlink()
     assert [process.wait() for process in running] == [0, 0]
     assert checkout.calls() == FROM_SCRATCH
+
+
+def waits_for_a_lock(pid: int) -> bool:
+    return any(child.name() == "flock" for child in psutil.Process(pid).children())
 
 
 def test_an_interpreter_that_is_too_old_is_refused(
