@@ -21,7 +21,9 @@ SETUP = Path(__file__).resolve().parent.parent.parent / "tools" / "setup.sh"
 STAND_IN = f"""#!/bin/sh
 case "$*" in
     -c*) exec {sys.executable} "$@" ;;
-    "-m venv"*) while [ -e held ]; do :; done; rm -rf .venv; mkdir -p .venv/bin; cp "$0" .venv/bin/python; echo venv >>calls ;;
+    "-m venv"*)
+        while [ -e held ]; do sleep 0.02; done
+        rm -rf .venv; mkdir -p .venv/bin; cp "$0" .venv/bin/python; echo venv >>calls ;;
     "-m pip"*-r*) echo install >>calls; [ ! -e broken ] ;;
     "-m pip"*) echo ourselves >>calls ;;
 esac
@@ -103,8 +105,10 @@ def test_a_moved_folder_starts_over(checkout: Checkout) -> None:
 def test_the_second_of_two_runs_waits_and_has_nothing_to_do(checkout: Checkout) -> None:
     (checkout.folder / "held").touch()
     running = [checkout.start(), checkout.start()]
-    wait_until(lambda: any(waits_for_a_lock(process.pid) for process in running))
-    (checkout.folder / "held").unlink()
+    try:
+        wait_until(lambda: any(waits_for_a_lock(process.pid) for process in running))
+    finally:
+        (checkout.folder / "held").unlink()
     assert [process.wait() for process in running] == [0, 0]
     assert checkout.calls() == FROM_SCRATCH
 
