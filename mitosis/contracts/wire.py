@@ -17,7 +17,11 @@ MAX_CLAIM = 1_000
 MAX_REPORTS = 5_000
 MAX_HELD = 20_000
 
-Count = Annotated[int, Meta(ge=0)]
+Count = Annotated[int, Meta(ge=0, le=2**63 - 1)]
+BigInt = Annotated[int, Meta(ge=0, le=2**63 - 1)]
+Int32 = Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)]
+HostTime = Annotated[float, Meta(ge=0, le=253_402_300_799)]
+"""Seconds since the epoch, clock of a host; up to the year 9999."""
 
 
 class Request(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True, kw_only=True):
@@ -37,7 +41,7 @@ class SubmitTasks(Request):
     tasks: list[TaskSubmission]
     idempotency_key: Annotated[str, Meta(min_length=1, max_length=200)] | None = None
     """The same key (and part) again gives the first answer again and creates nothing."""
-    part: Count = 0
+    part: Annotated[int, Meta(ge=0, le=2**31 - 1)] = 0
     """Number of this part of a larger submission under one key."""
 
 
@@ -55,8 +59,8 @@ class SubmitAnswer(Answer):
 class ClaimTasks(Request):
     """Take up to ``max_tasks`` under a live epoch; protocol P3."""
 
-    epoch: int
-    claim_seq: Annotated[int, Meta(ge=1)]
+    epoch: BigInt
+    claim_seq: Annotated[int, Meta(ge=1, le=2**63 - 1)]
     """This lease's claim counter; the same number again returns the same rows."""
     acked_seq: Count
     """Answers up to this one have arrived."""
@@ -106,21 +110,21 @@ class TaskReport(Request):
     each key optional.
     """
 
-    task_id: int
-    attempt: int
+    task_id: BigInt
+    attempt: Int32
     outcome: Outcome
     kind: str | None = None
     """A :class:`mitosis.contracts.outcome.FailureKind`; None when it succeeded."""
-    exit_code: int | None = None
-    signal: int | None = None
-    started_at: float | None = None
-    """Seconds since the epoch, clock of the host; None = it never started."""
-    finished_at: float | None = None
-    detail: Raw = Raw(b"{}")
+    exit_code: Int32 | None = None
+    signal: Int32 | None = None
+    started_at: HostTime | None = None
+    """None = it never started."""
+    finished_at: HostTime | None = None
+    detail: Raw = msgspec.field(default_factory=lambda: Raw(b"{}"))
 
 
 class ReportTasks(Request):
-    epoch: int
+    epoch: BigInt
     reports: list[TaskReport]
 
 
@@ -146,22 +150,22 @@ class ReportAnswer(Answer):
 
 
 class TaskAttempt(Request):
-    task_id: int
-    attempt: int
+    task_id: BigInt
+    attempt: Int32
 
 
 class Held(Request):
     """Everything of this epoch that the agent holds, runs or has in its journal (P3)."""
 
     acked_seq: Count
-    task_ids: list[int]
+    task_ids: list[BigInt]
 
 
 class Renewal(Request):
     """Contact every 3 s, with or without a lease."""
 
-    incarnation: int
-    epoch: int | None = None
+    incarnation: BigInt
+    epoch: BigInt | None = None
     started: list[TaskAttempt] = []
     """Attempts that have been running for more than 1 s."""
     returned: list[TaskAttempt] = []
