@@ -1,0 +1,53 @@
+"""Mitosis: durable execution of task groups on fleets of machines.
+
+The names below are the public interface for programs; each is imported when it is first used, so
+that ``import mitosis`` costs nothing in a worker process.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from mitosis.client.client import Client
+    from mitosis.client.sync import SyncClient
+    from mitosis.contracts.allocation import CpuBinding, WorkerAllocationPlan
+    from mitosis.contracts.errors import MitosisError
+    from mitosis.contracts.hook import HookSpec
+    from mitosis.contracts.http import TaskGroupSpec
+    from mitosis.contracts.task import RetryPolicy, TaskSubmission
+
+__all__ = [
+    "Client",
+    "CpuBinding",
+    "HookSpec",
+    "MitosisError",
+    "RetryPolicy",
+    "SyncClient",
+    "TaskGroupSpec",
+    "TaskSubmission",
+    "WorkerAllocationPlan",
+]
+
+_HOME = {
+    "Client": "mitosis.client.client",
+    "CpuBinding": "mitosis.contracts.allocation",
+    "HookSpec": "mitosis.contracts.hook",
+    "MitosisError": "mitosis.contracts.errors",
+    "RetryPolicy": "mitosis.contracts.task",
+    "SyncClient": "mitosis.client.sync",
+    "TaskGroupSpec": "mitosis.contracts.http",
+    "TaskSubmission": "mitosis.contracts.task",
+    "WorkerAllocationPlan": "mitosis.contracts.allocation",
+}
+
+
+def __getattr__(name: str) -> Any:
+    try:
+        home = _HOME[name]
+    except KeyError:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}") from None
+    return getattr(import_module(home), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,100 @@
+"""Tokens: signed facts that never change (who, which token version, until when). EdDSA JWTs.
+
+What may change (is the user locked, which groups are theirs) is read from PostgreSQL on every call.
+A token is revoked by raising the token version of its subject. Tokens are never logged and never
+part of an error.
+"""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Literal
+from uuid import UUID
+
+import jwt
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+from mitosis.contracts.errors import ConfigurationError, Unauthenticated
+from mitosis.contracts.http import Token
+
+ALGORITHM = "EdDSA"
+ISSUER = "mitosis"
+LEEWAY = timedelta(seconds=30)
+"""How far the clocks of two API hosts may differ."""
+
+SubjectKind = Literal["user", "manager"]
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """Whom a token names."""
+
+    kind: SubjectKind
+    id: UUID
+    token_version: int
+
+
+class TokenSigner:
+    """Makes and reads the tokens of one deployment; stateless, safe to share."""
+
+    def __init__(self, private_key_pem: bytes) -> None:
+        """Take an Ed25519 private key, PKCS #8 PEM, unencrypted.
+
+        Raises:
+            ConfigurationError: it is something else.
+        """
+        try:
+            key = load_pem_private_key(private_key_pem, password=None)
+        except (ValueError, TypeError) as error:
+            raise ConfigurationError("the signing key is not an unencrypted PEM key") from error
+        if not isinstance(key, Ed25519PrivateKey):
+            raise ConfigurationError("the signing key is not an Ed25519 key")
+        self._private, self._public = key, key.public_key()
+
+    def issue(self, subject: Subject, lifetime: timedelta) -> Token:
+        """A new token, good until ``lifetime`` from now."""
+        now = datetime.now(UTC).replace(microsecond=0)
+        claims = {
+            "iss": ISSUER,
+            "sub": f"{subject.kind}:{subject.id}",
+            "ver": subject.token_version,
+            "iat": now,
+            "exp": now + lifetime,
+        }
+        token = jwt.encode(claims, self._private, algorithm=ALGORITHM)
+        return Token(token=token, expires_at=now + lifetime)
+
+    def read(self, token: str) -> Subject:
+        """Whom a token of ours names.
+
+        Raises:
+            Unauthenticated: it is expired, or not one of ours. The message does not say more.
+        """
+        try:
+            claims = jwt.decode(
+                token,
+                self._public,
+                algorithms=[ALGORITHM],
+                issuer=ISSUER,
+                leeway=LEEWAY,
+                options={"require": ["iss", "sub", "ver", "exp"]},
+            )
+            kind, _, subject_id = str(claims["sub"]).partition(":")
+            return Subject(_kind(kind), UUID(subject_id), int(claims["ver"]))
+        except jwt.ExpiredSignatureError:
+            raise Unauthenticated("the token has expired", reason="token_expired") from None
+        except (jwt.InvalidTokenError, ValueError, TypeError):
+            raise invalid_token() from None
+
+
+def invalid_token() -> Unauthenticated:
+    """The one error for every token that is not good, whatever the cause."""
+    return Unauthenticated("the token is not valid here", reason="token_invalid")
+
+
+def _kind(text: str) -> SubjectKind:
+    if text == "user":
+        return "user"
+    if text == "manager":
+        return "manager"
+    raise ValueError(text)

@@ -1,0 +1,121 @@
+"""Errors as problem documents (RFC 9457): one of the three places where the error tree is mapped.
+
+``type`` is ``urn:mitosis:error:<code>``; the facts of an error stand beside the standard members.
+Nothing internal leaves: an unexpected exception is logged here and answered with its request id.
+"""
+
+import logging
+import math
+from collections.abc import Sequence
+from http import HTTPStatus
+from typing import Any
+
+import msgspec
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from mitosis.contracts.errors import InvalidRequest, MitosisError
+
+log = logging.getLogger(__name__)
+
+MEDIA_TYPE = "application/problem+json"
+RETRY_AFTER_SECONDS = 1.0
+"""Asked of clients when the error itself names no time."""
+
+_STANDARD = frozenset({"type", "title", "status", "detail", "code"})
+_LOCATIONS = frozenset({"body", "query", "path", "header", "cookie"})
+_RETRYABLE = frozenset({HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE})
+
+
+def install_error_handlers(app: FastAPI) -> None:
+    """Answer every error of the routes, of validation and of routing with a problem document."""
+    app.add_exception_handler(MitosisError, _on_mitosis_error)
+    app.add_exception_handler(RequestValidationError, _on_validation_error)
+    app.add_exception_handler(HTTPException, _on_http_exception)
+
+
+def problem_response(error: MitosisError, status: int | None = None) -> Response:
+    """The answer for one error."""
+    status = status or type(error).http_status
+    headers = {}
+    if status in _RETRYABLE:
+        wait = float(error.facts.get("retry_after_seconds", RETRY_AFTER_SECONDS))
+        headers["Retry-After"] = str(math.ceil(wait))
+    if status == HTTPStatus.UNAUTHORIZED:
+        headers["WWW-Authenticate"] = "Bearer"
+    document = problem_document(type(error).code, status, error.message, error.facts)
+    return _response(document, headers)
+
+
+def problem_document(code: str, status: int, detail: str, facts: dict[str, Any]) -> dict[str, Any]:
+    """The members of RFC 9457, section 3.1, our code, and the facts."""
+    return {
+        "type": f"urn:mitosis:error:{code}",
+        "title": HTTPStatus(status).phrase,
+        "status": status,
+        "detail": detail,
+        "code": code,
+        **{key: value for key, value in facts.items() if key not in _STANDARD},
+    }
+
+
+def internal_error(request_id: str) -> Response:
+    """For what nobody expected: the log has the rest."""
+    detail = "this is an error of Mitosis; the log of the API has more under this request id"
+    return _response(problem_document("internal", 500, detail, {"request_id": request_id}), {})
+
+
+def _response(document: dict[str, Any], headers: dict[str, str]) -> Response:
+    content = msgspec.json.encode(document, enc_hook=str)
+    return Response(content, document["status"], headers, MEDIA_TYPE)
+
+
+async def _on_mitosis_error(_: Request, error: Exception) -> Response:
+    assert isinstance(error, MitosisError)  # noqa: S101 - registered for this class only
+    if error.http_status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+        log.warning("request.failed", extra={"code": error.code, "detail": error.message})
+    return problem_response(error)
+
+
+async def _on_validation_error(_: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)  # noqa: S101 - registered for this class only
+    return problem_response(invalid_request(error.errors()))
+
+
+def invalid_request(problems: Sequence[Any]) -> InvalidRequest:
+    """What pydantic found, as one error: the first problem in full, all of them as facts."""
+    found = [{"field": _path(item["loc"]), "message": _message(item)} for item in problems]
+    first = found[0]
+    return InvalidRequest(first["message"], field=first["field"], problems=found)
+
+
+def _path(location: Sequence[int | str]) -> str:
+    """``("body", "plan", "cores", 0)`` as ``plan.cores[0]``; the whole body is ``body``."""
+    steps = list(location[1:] if len(location) > 1 and location[0] in _LOCATIONS else location)
+    path = ""
+    for step in steps:
+        path += f"[{step}]" if isinstance(step, int) else f".{step}"
+    return path.lstrip(".")
+
+
+def _message(item: dict[str, Any]) -> str:
+    if item["type"] == "extra_forbidden":
+        return "unknown field"
+    if item["type"] == "json_invalid":
+        return f"the body is not JSON: {item.get('ctx', {}).get('error', item['msg'])}"
+    return str(item["msg"]).removeprefix("Value error, ")
+
+
+async def _on_http_exception(_: Request, error: Exception) -> Response:
+    """What routing itself refuses: no such path, a method that the path does not have."""
+    assert isinstance(error, HTTPException)  # noqa: S101 - registered for this class only
+    status = HTTPStatus(error.status_code)
+    code = {404: "not_found", 405: "method_not_allowed"}.get(status, "invalid_request")
+    detail = {
+        404: "there is no such path",
+        405: "the path does not have this method",
+    }.get(status, str(error.detail))
+    document = problem_document(code, status, detail, {})
+    return _response(document, dict(error.headers or {}))

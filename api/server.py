@@ -1,0 +1,123 @@
+"""The HTTP server inside an asyncio process: one uvicorn server on a socket that is bound here.
+
+It starts and stops as a context, touches no signal handler and no logging configuration, and its
+end is bounded: held requests are released first, the rest is given a few seconds.
+"""
+
+import asyncio
+import contextlib
+import logging
+import socket
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+
+import uvicorn
+from starlette.types import ASGIApp
+
+from mitosis.contracts.errors import ConfigurationError
+
+log = logging.getLogger(__name__)
+
+KEEP_ALIVE_SECONDS = 75
+"""More than the clients' 60 s, so that they close first."""
+
+
+class EmbeddedServer(uvicorn.Server):
+    """uvicorn without signal handlers and ticking, with a moment to release held requests."""
+
+    def __init__(self, config: uvicorn.Config, release: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._release = release
+        self._stop = asyncio.Event()
+        self.listening = asyncio.Event()
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Signals belong to the entry point."""
+        yield
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self.listening.set()
+
+    async def main_loop(self) -> None:
+        """Sleep until told to stop: no date header is sent, so there is nothing to tick for."""
+        await self._stop.wait()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._release()
+        await super().shutdown(sockets)
+
+    def stop(self) -> None:
+        self.should_exit = True
+        self._stop.set()
+
+
+@asynccontextmanager
+async def serving(
+    app: ASGIApp,
+    *,
+    host: str = "127.0.0.1",
+    port: int = 0,
+    release: Callable[[], None] = lambda: None,
+    stop_after: timedelta = timedelta(seconds=5),
+) -> AsyncIterator[str]:
+    """Serve ``app`` while the context is open; gives its URL. Port 0 takes a free one.
+
+    Args:
+        app: the application; its lifespan is not run.
+        host: address to listen on.
+        port: port to listen on.
+        release: called when the server stops, so that held requests answer at once.
+        stop_after: how long running requests may take to finish before they are cancelled.
+
+    Raises:
+        ConfigurationError: the address or port cannot be bound.
+    """
+    listener = _bind(host, port)
+    config = uvicorn.Config(
+        app,
+        http="httptools",
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        date_header=False,
+        proxy_headers=False,
+        timeout_keep_alive=KEEP_ALIVE_SECONDS,
+        timeout_graceful_shutdown=int(stop_after.total_seconds()),
+    )
+    server = EmbeddedServer(config, release)
+    running = asyncio.create_task(server.serve([listener]), name="http server")
+    try:
+        await _until_listening(server, running)
+        yield _url(listener)
+    finally:
+        server.stop()
+        await running
+
+
+async def _until_listening(server: EmbeddedServer, running: asyncio.Task[None]) -> None:
+    """Wait for the start; a server that ends instead raises its error here."""
+    listening = asyncio.ensure_future(server.listening.wait())
+    await asyncio.wait((listening, running), return_when=asyncio.FIRST_COMPLETED)
+    listening.cancel()
+    if running.done():
+        running.result()
+
+
+def _bind(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family, backlog=2048)
+    except OSError as error:
+        raise ConfigurationError(
+            f"cannot listen on {host} port {port}: {error.strerror}", host=host, port=port
+        ) from error
+
+
+def _url(listener: socket.socket) -> str:
+    host, port = listener.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"

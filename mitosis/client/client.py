@@ -1,0 +1,292 @@
+"""The SDK: task groups, tasks and managers over the HTTP API. Async; ``sync.py`` is its plain twin.
+
+Every method raises the class of :mod:`mitosis.contracts.errors` that the API's answer names. Calls
+that may be repeated are, while the API or what it needs is away, up to ``give_up_after``.
+"""
+
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable
+from datetime import UTC, datetime, timedelta
+from types import TracebackType
+from typing import Literal, Self, TypeVar
+from uuid import UUID
+
+import httpx2
+from pydantic import BaseModel
+
+from mitosis.client.connection import Connection, Params
+from mitosis.client.repeating import repeating
+from mitosis.client.submitting import Part, Tasks, parts_of, submit_parts
+from mitosis.contracts.http import (
+    CancelBody,
+    CompleteBody,
+    Login,
+    ManagerInfo,
+    Me,
+    Page,
+    RegisteredManager,
+    RegisterManager,
+    TaskGroupInfo,
+    TaskGroupSpec,
+    TaskGroupUpdate,
+    TaskInfo,
+    Token,
+    VerbBody,
+)
+from mitosis.contracts.lifecycle import TaskGroupState, TaskState
+from mitosis.contracts.wire import SubmitAnswer
+
+T = TypeVar("T")
+M = TypeVar("M", bound=BaseModel)
+
+Group = UUID | str
+"""A task group: its id, ``group/name``, or the plain name within the caller's own user group."""
+Until = Literal["changed", "complete", "settled"]
+
+PAGE = 1_000
+LONG_POLL = timedelta(seconds=30)
+
+
+class Client:
+    """One user's access to one Mitosis. Usable as an async context; one event loop only."""
+
+    def __init__(
+        self,
+        url: str,
+        token: str | None = None,
+        *,
+        timeout: timedelta = timedelta(seconds=60),
+        give_up_after: timedelta = timedelta(seconds=45),
+        transport: httpx2.AsyncBaseTransport | None = None,
+    ) -> None:
+        """``timeout`` is for one call, ``give_up_after`` for a call with all its repetitions."""
+        self._api = Connection(url, token, timeout=timeout, transport=transport)
+        self._give_up_after = give_up_after
+
+    async def login(self, username: str, password: str) -> Token:
+        """Get a token for a user and use it from now on.
+
+        Raises:
+            Unauthenticated: unknown user or wrong password.
+        """
+        body = Login(username=username, password=password)
+        token = await self._api.model(Token, "POST", "/login", body)
+        self._api.set_token(token.token)
+        return token
+
+    async def me(self) -> Me:
+        """The user behind the token."""
+        return await self._get(Me, "/me")
+
+    # --- task groups
+
+    async def create_group(self, spec: TaskGroupSpec) -> TaskGroupInfo:
+        """Create an OPEN task group. Not repeated: without an answer it may exist or not.
+
+        Raises:
+            AlreadyExists: the name is taken in its user group.
+        """
+        return await self._api.model(TaskGroupInfo, "POST", "/task-groups", spec)
+
+    async def group(self, group: Group) -> TaskGroupInfo:
+        """The group as it is now.
+
+        Raises:
+            NotFound: it does not exist, or the caller may not see it.
+        """
+        return await self._get(TaskGroupInfo, _path(group))
+
+    async def groups(
+        self,
+        *,
+        state: TaskGroupState | None = None,
+        tag: str | None = None,
+        label: str | None = None,
+        name: str | None = None,
+        settled: bool | None = None,
+    ) -> AsyncIterator[TaskGroupInfo]:
+        """The groups that the caller may see, newest first."""
+        chosen = _given(state=state, tag=tag, label=label, name=name, settled=settled)
+        async for item in self._pages(Page[TaskGroupInfo], "/task-groups", chosen):
+            yield item
+
+    async def update_group(self, group: Group, update: TaskGroupUpdate) -> TaskGroupInfo:
+        """Change the fields that ``update`` sets.
+
+        Raises:
+            Conflict: ``expected_updated_at`` is no longer the last change.
+        """
+        return await self._api.model(TaskGroupInfo, "PUT", _path(group), update)
+
+    async def delete_group(self, group: Group) -> None:
+        """Delete a settled group with its tasks and results.
+
+        Raises:
+            Conflict: it is not settled.
+        """
+        await self._api.call("DELETE", _path(group))
+
+    async def close(self, group: Group, *, reason: str | None = None) -> TaskGroupInfo:
+        """Accept no more tasks; complete when the last one ends."""
+        return await self._verb("POST", group, "close", VerbBody(reason=reason))
+
+    async def reopen(self, group: Group, *, reason: str | None = None) -> TaskGroupInfo:
+        """Accept tasks again.
+
+        Raises:
+            InvalidTransition: the group has ended.
+        """
+        return await self._verb("PUT", group, "reopen", VerbBody(reason=reason))
+
+    async def cancel(
+        self,
+        group: Group,
+        *,
+        reason: str | None = None,
+        cancel_running_tasks: bool = True,
+        grace: timedelta | None = None,
+    ) -> TaskGroupInfo:
+        """End the group; running tasks are ended with grace, or finish if so asked.
+
+        Raises:
+            InvalidTransition: the group is complete.
+        """
+        body = CancelBody(
+            reason=reason,
+            cancel_running_tasks=cancel_running_tasks,
+            grace_seconds=_seconds(grace),
+        )
+        return await self._verb("POST", group, "cancel", body)
+
+    async def complete(
+        self,
+        group: Group,
+        *,
+        force: bool = False,
+        reason: str | None = None,
+        grace: timedelta | None = None,
+    ) -> TaskGroupInfo:
+        """Close the group and complete it; ``force`` cancels what is unfinished."""
+        body = CompleteBody(force=force, reason=reason, grace_seconds=_seconds(grace))
+        return await self._verb("POST", group, "complete", body)
+
+    async def wait(
+        self, group: Group, *, until: Until = "settled", timeout: timedelta | None = None
+    ) -> TaskGroupInfo:
+        """Wait until the group is complete (or cancelled), settled, or has changed.
+
+        Gives the group as it is after ``timeout`` in any case; None waits for ever.
+        """
+        deadline = None if timeout is None else datetime.now(UTC) + timeout
+        while True:
+            left = LONG_POLL if deadline is None else min(LONG_POLL, deadline - datetime.now(UTC))
+            seconds = max(0.0, left.total_seconds())
+            params: Params = {"wait_seconds": seconds, "until": until}
+            info = await self._get(TaskGroupInfo, _path(group), params, wait_seconds=seconds)
+            if until == "changed" or _reached(info, until) or seconds == 0:
+                return info
+
+    # --- tasks
+
+    async def submit(
+        self, group: Group, tasks: Tasks, *, idempotency_key: str | None = None
+    ) -> list[int]:
+        """Submit any number of tasks; ``ids[i]`` is the task of the i-th one.
+
+        They go in parts of up to 10,000, each all or nothing, a few at a time, as they are read
+        from ``tasks``. The same submission under the same key creates nothing twice.
+
+        Raises:
+            TaskGroupClosed: the group accepts no tasks.
+            InvalidRequest: ``facts["field"]`` names the task, as ``tasks[12].command``.
+        """
+        path = _path(group) + "/tasks"
+
+        async def send(part: Part) -> SubmitAnswer:
+            return await self._repeat(lambda: self._api.struct(SubmitAnswer, "POST", path, part))
+
+        return await submit_parts(parts_of(tasks, idempotency_key or uuid.uuid4().hex), send)
+
+    async def tasks(
+        self, group: Group, *, state: TaskState | None = None
+    ) -> AsyncIterator[TaskInfo]:
+        """The tasks of a group with their results, in the order of submission."""
+        async for item in self._pages(Page[TaskInfo], _path(group) + "/tasks", _given(state=state)):
+            yield item
+
+    async def task(self, task_uuid: UUID) -> TaskInfo:
+        """One task with everything that is known of it."""
+        return await self._get(TaskInfo, f"/tasks/{task_uuid}")
+
+    # --- managers
+
+    async def register_manager(self, manager: RegisterManager) -> RegisteredManager:
+        """Register a host; the answer has the token of its agent. Not repeated."""
+        return await self._api.model(RegisteredManager, "POST", "/managers", manager)
+
+    async def managers(self) -> AsyncIterator[ManagerInfo]:
+        """The hosts that the caller may see."""
+        async for item in self._pages(Page[ManagerInfo], "/managers", {}):
+            yield item
+
+    async def manager(self, manager_id: UUID) -> ManagerInfo:
+        return await self._get(ManagerInfo, f"/managers/{manager_id}")
+
+    # --- how
+
+    async def _get(
+        self, answer: type[M], path: str, params: Params | None = None, wait_seconds: float = 0.0
+    ) -> M:
+        return await self._repeat(
+            lambda: self._api.model(answer, "GET", path, params=params, wait_seconds=wait_seconds)
+        )
+
+    async def _verb(self, method: str, group: Group, verb: str, body: VerbBody) -> TaskGroupInfo:
+        """Verbs ensure a state, so they may be repeated."""
+        path = f"{_path(group)}/{verb}"
+        return await self._repeat(lambda: self._api.model(TaskGroupInfo, method, path, body))
+
+    async def _pages(self, page: type[Page[T]], path: str, chosen: Params) -> AsyncIterator[T]:
+        params: Params = {**chosen, "limit": PAGE}
+        while True:
+            answer = await self._get(page, path, params)
+            for item in answer.items:
+                yield item
+            if answer.next is None:
+                return
+            params["after"] = answer.next
+
+    async def _repeat(self, call: Callable[[], Awaitable[T]]) -> T:
+        return await repeating(call, self._give_up_after)
+
+    async def aclose(self) -> None:
+        await self._api.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.aclose()
+
+
+def _path(group: Group) -> str:
+    """``group/name`` stays two path segments: names hold nothing that a URL would change."""
+    return f"/task-groups/{group}"
+
+
+def _given(**values: str | int | bool | None) -> Params:
+    return {key: value for key, value in values.items() if value is not None}
+
+
+def _seconds(duration: timedelta | None) -> float | None:
+    return None if duration is None else duration.total_seconds()
+
+
+def _reached(info: TaskGroupInfo, until: Until) -> bool:
+    ended = info.state in (TaskGroupState.COMPLETE, TaskGroupState.CANCELLED)
+    return info.settled if until == "settled" else ended

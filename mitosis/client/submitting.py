@@ -1,0 +1,108 @@
+"""Cutting any number of tasks into parts that the API takes, and sending a few of them at a time.
+
+A part is all or nothing; a submission of several parts is not, but it has one idempotency key, so
+the same submission sent again creates only what is missing.
+"""
+
+import asyncio
+import re
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from mitosis.contracts.errors import InvalidRequest
+from mitosis.contracts.task import MAX_TASKS_PER_SUBMIT, TaskSubmission
+from mitosis.contracts.wire import SubmitAnswer
+
+PART_BYTES = 16_000_000
+"""A part is closed when its tasks reach this size; the API takes 64 MB."""
+PARTS_IN_FLIGHT = 3
+
+Task = TaskSubmission | Mapping[str, Any]
+"""A task: the typed one, or the same as a plain mapping."""
+Tasks = Iterable[Task] | AsyncIterable[Task]
+Send = Callable[["Part"], Awaitable[SubmitAnswer]]
+
+_ITEM = re.compile(r"^tasks\[(\d+)\]")
+
+
+class Part(msgspec.Struct, kw_only=True, rename={"number": "part"}):
+    """One body of ``POST …/tasks``: a :class:`~mitosis.contracts.wire.SubmitTasks` encoded before."""
+
+    tasks: list[msgspec.Raw]
+    idempotency_key: str
+    number: int
+
+
+@dataclass(slots=True)
+class _Open:
+    """The part that is being filled."""
+
+    tasks: list[msgspec.Raw]
+    size: int = 0
+
+    def add(self, task: bytes) -> bool:
+        """Is the part full now?"""
+        self.tasks.append(msgspec.Raw(task))
+        self.size += len(task)
+        return len(self.tasks) == MAX_TASKS_PER_SUBMIT or self.size >= PART_BYTES
+
+
+async def parts_of(tasks: Tasks, key: str) -> AsyncIterator[Part]:
+    """The tasks in order, cut into parts numbered from 0. Reads no further than it was asked for."""
+    number, filling = 0, _Open([])
+    async for task in _each(tasks):
+        if filling.add(msgspec.json.encode(task)):
+            yield Part(tasks=filling.tasks, idempotency_key=key, number=number)
+            number, filling = number + 1, _Open([])
+    if filling.tasks:
+        yield Part(tasks=filling.tasks, idempotency_key=key, number=number)
+
+
+async def submit_parts(parts: AsyncIterator[Part], send: Send) -> list[int]:
+    """Send every part, a few at a time; the ids in the order of the tasks.
+
+    Raises:
+        MitosisError: of the first part that failed; those under way are abandoned.
+    """
+    answers: list[list[int]] = []
+    free = asyncio.Semaphore(PARTS_IN_FLIGHT)
+
+    async def send_one(part: Part, offset: int) -> None:
+        try:
+            answers[part.number] = (await send(part)).task_ids
+        except InvalidRequest as error:
+            raise _with_offset(error, offset) from None
+        finally:
+            free.release()
+
+    try:
+        async with asyncio.TaskGroup() as running:
+            offset = 0
+            async for part in parts:
+                await free.acquire()
+                answers.append([])
+                running.create_task(send_one(part, offset))
+                offset += len(part.tasks)
+    except ExceptionGroup as failed:
+        raise failed.exceptions[0] from None
+    return [task_id for ids in answers for task_id in ids]
+
+
+async def _each(tasks: Tasks) -> AsyncIterator[Task]:
+    if isinstance(tasks, AsyncIterable):
+        async for task in tasks:
+            yield task
+    else:
+        for task in tasks:
+            yield task
+
+
+def _with_offset(error: InvalidRequest, offset: int) -> InvalidRequest:
+    """The error with the index of the task in the whole submission instead of its part."""
+    field = str(error.facts.get("field", ""))
+    if (item := _ITEM.match(field)) and offset:
+        error.facts["field"] = f"tasks[{int(item[1]) + offset}]{field[item.end() :]}"
+    return error

@@ -1,0 +1,164 @@
+"""The SDK without async: :class:`SyncClient` runs the calls of :class:`~mitosis.client.client.Client`.
+
+One client belongs to one thread, and to code that does not itself run in an event loop.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Coroutine, Iterator
+from datetime import timedelta
+from types import TracebackType
+from typing import Any, Self, TypeVar
+from uuid import UUID
+
+import httpx2
+
+from mitosis.client.client import Client, Group, Until
+from mitosis.client.submitting import Tasks
+from mitosis.contracts.http import (
+    ManagerInfo,
+    Me,
+    RegisteredManager,
+    RegisterManager,
+    TaskGroupInfo,
+    TaskGroupSpec,
+    TaskGroupUpdate,
+    TaskInfo,
+    Token,
+)
+from mitosis.contracts.lifecycle import TaskGroupState, TaskState
+
+T = TypeVar("T")
+
+
+class SyncClient:
+    """As :class:`~mitosis.client.client.Client`, with plain methods and iterators."""
+
+    def __init__(
+        self,
+        url: str,
+        token: str | None = None,
+        *,
+        timeout: timedelta = timedelta(seconds=60),
+        give_up_after: timedelta = timedelta(seconds=45),
+        transport: httpx2.AsyncBaseTransport | None = None,
+    ) -> None:
+        """As :meth:`Client.__init__ <mitosis.client.client.Client.__init__>`."""
+        self._loop = asyncio.Runner()
+        self._client = Client(
+            url, token, timeout=timeout, give_up_after=give_up_after, transport=transport
+        )
+
+    def login(self, username: str, password: str) -> Token:
+        return self._run(self._client.login(username, password))
+
+    def me(self) -> Me:
+        return self._run(self._client.me())
+
+    def create_group(self, spec: TaskGroupSpec) -> TaskGroupInfo:
+        return self._run(self._client.create_group(spec))
+
+    def group(self, group: Group) -> TaskGroupInfo:
+        return self._run(self._client.group(group))
+
+    def groups(
+        self,
+        *,
+        state: TaskGroupState | None = None,
+        tag: str | None = None,
+        label: str | None = None,
+        name: str | None = None,
+        settled: bool | None = None,
+    ) -> Iterator[TaskGroupInfo]:
+        return self._each(
+            self._client.groups(state=state, tag=tag, label=label, name=name, settled=settled)
+        )
+
+    def update_group(self, group: Group, update: TaskGroupUpdate) -> TaskGroupInfo:
+        return self._run(self._client.update_group(group, update))
+
+    def delete_group(self, group: Group) -> None:
+        self._run(self._client.delete_group(group))
+
+    def close(self, group: Group, *, reason: str | None = None) -> TaskGroupInfo:
+        return self._run(self._client.close(group, reason=reason))
+
+    def reopen(self, group: Group, *, reason: str | None = None) -> TaskGroupInfo:
+        return self._run(self._client.reopen(group, reason=reason))
+
+    def cancel(
+        self,
+        group: Group,
+        *,
+        reason: str | None = None,
+        cancel_running_tasks: bool = True,
+        grace: timedelta | None = None,
+    ) -> TaskGroupInfo:
+        return self._run(
+            self._client.cancel(
+                group, reason=reason, cancel_running_tasks=cancel_running_tasks, grace=grace
+            )
+        )
+
+    def complete(
+        self,
+        group: Group,
+        *,
+        force: bool = False,
+        reason: str | None = None,
+        grace: timedelta | None = None,
+    ) -> TaskGroupInfo:
+        return self._run(self._client.complete(group, force=force, reason=reason, grace=grace))
+
+    def wait(
+        self, group: Group, *, until: Until = "settled", timeout: timedelta | None = None
+    ) -> TaskGroupInfo:
+        return self._run(self._client.wait(group, until=until, timeout=timeout))
+
+    def submit(
+        self, group: Group, tasks: Tasks, *, idempotency_key: str | None = None
+    ) -> list[int]:
+        return self._run(self._client.submit(group, tasks, idempotency_key=idempotency_key))
+
+    def tasks(self, group: Group, *, state: TaskState | None = None) -> Iterator[TaskInfo]:
+        return self._each(self._client.tasks(group, state=state))
+
+    def task(self, task_uuid: UUID) -> TaskInfo:
+        return self._run(self._client.task(task_uuid))
+
+    def register_manager(self, manager: RegisterManager) -> RegisteredManager:
+        return self._run(self._client.register_manager(manager))
+
+    def managers(self) -> Iterator[ManagerInfo]:
+        return self._each(self._client.managers())
+
+    def manager(self, manager_id: UUID) -> ManagerInfo:
+        return self._run(self._client.manager(manager_id))
+
+    def close_connection(self) -> None:
+        """Release the sockets; the client is of no use afterwards."""
+        self._run(self._client.aclose())
+        self._loop.close()
+
+    def _run(self, call: Coroutine[Any, Any, T]) -> T:
+        return self._loop.run(call)
+
+    def _each(self, items: AsyncIterator[T]) -> Iterator[T]:
+        async def following() -> T:
+            return await anext(items)
+
+        while True:
+            try:
+                yield self._run(following())
+            except StopAsyncIteration:
+                return
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close_connection()
