@@ -1,0 +1,156 @@
+"""The connection pool to PostgreSQL: sessions limits, transactions, failures as our own errors.
+
+Knows nothing of our tables. A URL may end in ``?pgbouncer=1`` (beside other parameters): then nothing
+is prepared and no session option is set, as a transaction pooler needs; the limits are then those of
+the role. ``direct_url`` reaches the server without the pooler: LISTEN and migrations need that.
+"""
+
+import logging
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any, Self
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+
+import psycopg
+from psycopg import AsyncConnection
+from psycopg.rows import DictRow, dict_row
+from psycopg_pool import AsyncConnectionPool, PoolClosed, PoolTimeout
+
+from mitosis.contracts.errors import ConfigurationError, DatabaseUnavailable
+
+log = logging.getLogger(__name__)
+
+Connection = AsyncConnection[DictRow]
+Parameters = Sequence[Any] | Mapping[str, Any]
+
+LIMITS = (
+    "-c statement_timeout=15s -c lock_timeout=3s -c idle_in_transaction_session_timeout=10s"
+    " -c jit=off -c timezone=UTC"
+)
+"""No transaction of ours is long; a long one would keep dead rows at the head of every queue."""
+ACQUIRE_SECONDS = 5.0
+CONNECT_SECONDS = 5
+
+
+class Database:
+    """A pool of connections, open inside ``async with Database.open(url)``."""
+
+    def __init__(
+        self, pool: AsyncConnectionPool[Connection], direct_url: str, kwargs: dict[str, Any]
+    ) -> None:
+        """Use :meth:`open`."""
+        self._pool = pool
+        self._direct_url = direct_url
+        self._kwargs = kwargs
+
+    @classmethod
+    @asynccontextmanager
+    async def open(
+        cls, url: str, *, pool_size: int = 10, direct_url: str | None = None
+    ) -> AsyncIterator[Self]:
+        """Open the pool; connections are made when needed and made again when they break.
+
+        Args:
+            url: libpq URL, may carry ``pgbouncer=1``.
+            pool_size: most connections this process holds (one more while something listens).
+            direct_url: the server behind the pooler; by default ``url``.
+
+        Raises:
+            ConfigurationError: not a URL of PostgreSQL.
+            DatabaseUnavailable: nobody answers there.
+        """
+        plain, pooled = _split_url(url)
+        kwargs: dict[str, Any] = {
+            "autocommit": True,
+            "row_factory": dict_row,
+            "connect_timeout": CONNECT_SECONDS,
+            "application_name": "mitosis",
+        }
+        if pooled:
+            kwargs["prepare_threshold"] = None
+        else:
+            kwargs["options"] = LIMITS
+        pool = AsyncConnectionPool[Connection](
+            plain,
+            kwargs=kwargs,
+            min_size=1,
+            max_size=pool_size,
+            timeout=ACQUIRE_SECONDS,
+            open=False,
+            name="mitosis",
+        )
+        try:
+            with as_unavailable():
+                await pool.open(wait=True, timeout=ACQUIRE_SECONDS + CONNECT_SECONDS)
+            yield cls(pool, _split_url(direct_url or url)[0], kwargs)
+        finally:
+            await pool.close()
+
+    @asynccontextmanager
+    async def connection(self) -> AsyncIterator[Connection]:
+        """A connection in autocommit mode: every statement is a transaction.
+
+        Raises:
+            DatabaseUnavailable: no connection within 5 s, or it broke, or a limit was reached.
+        """
+        with as_unavailable():
+            async with self._pool.connection() as connection:
+                yield connection
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[Connection]:
+        """A connection inside a transaction; committed at the end, rolled back by an exception.
+
+        Raises:
+            DatabaseUnavailable: as :meth:`connection`; also when a deadlock was resolved against us.
+        """
+        async with self.connection() as connection, connection.transaction():
+            yield connection
+
+    @asynccontextmanager
+    async def listen(self, channel: str) -> AsyncIterator[Connection]:
+        """A connection of its own that listens to ``channel`` (a constant of ours).
+
+        Raises:
+            DatabaseUnavailable: it cannot be made.
+        """
+        kwargs = {**self._kwargs, "options": "-c timezone=UTC"}
+        with as_unavailable():
+            connection = await AsyncConnection.connect(self._direct_url, **kwargs)
+            async with connection:
+                await connection.execute(f"LISTEN {channel}")
+                yield connection
+
+    async def check(self) -> None:
+        """One round trip, for readiness.
+
+        Raises:
+            DatabaseUnavailable: no answer.
+        """
+        async with self.connection() as connection:
+            await connection.execute("SELECT 1")
+
+
+@contextmanager
+def as_unavailable() -> Iterator[None]:
+    """Turn lost connections, reached limits and resolved deadlocks into DatabaseUnavailable."""
+    try:
+        yield
+    except (PoolTimeout, PoolClosed) as error:
+        raise DatabaseUnavailable("no connection to the database is free or can be made") from error
+    except (psycopg.OperationalError, psycopg.InterfaceError) as error:
+        log.warning(
+            "database.unavailable", extra={"sqlstate": error.sqlstate, "reason": str(error)}
+        )
+        raise DatabaseUnavailable from error
+
+
+def _split_url(url: str) -> tuple[str, bool]:
+    """The URL without our own parameter, and whether a transaction pooler is in between."""
+    parts = urlsplit(url)
+    if parts.scheme not in ("postgresql", "postgres"):
+        raise ConfigurationError("MITOSIS_DATABASE_URL must start with postgresql://")
+    query = parse_qsl(parts.query, keep_blank_values=True)
+    pooled = any(key == "pgbouncer" and value not in ("", "0") for key, value in query)
+    kept = urlencode([(key, value) for key, value in query if key != "pgbouncer"])
+    return urlunsplit(parts._replace(query=kept)), pooled

@@ -1,0 +1,45 @@
+-- Messages to Temporal (protocol P6).
+
+-- name: poke
+-- Written in the transaction that caused them; the notification leaves with its commit.
+WITH written AS (
+    INSERT INTO outbox (kind, subject)
+    SELECT 'task_group', unnest(%(groups)s::uuid[])
+    UNION ALL SELECT 'manager', unnest(%(managers)s::uuid[])
+    UNION ALL SELECT 'scheduler', NULL WHERE %(scheduler)s::boolean
+    RETURNING 1
+)
+SELECT pg_notify('mitosis_outbox', '') FROM (SELECT count(*) AS n FROM written) AS w WHERE w.n > 0
+
+-- name: take
+-- Hides what it gives by moving due_at; a relay that dies leaves the row for a later take.
+UPDATE outbox AS o
+   SET attempts = o.attempts + 1,
+       due_at = now() + make_interval(secs => least(60, power(2, o.attempts + 1)))
+  FROM (SELECT id FROM outbox WHERE due_at <= now()
+         ORDER BY due_at, id LIMIT %(limit)s FOR UPDATE SKIP LOCKED) AS due
+ WHERE o.id = due.id
+RETURNING o.id, o.kind, o.subject
+
+-- name: delete
+DELETE FROM outbox WHERE id = ANY(%(ids)s::bigint[])
+
+-- name: expected
+-- Reconcile: who must have a running workflow. A manager counts while it holds a lease or an
+-- environment; overdue = its silence is a loss by now.
+WITH held AS (
+    SELECT m.id, m.uuid,
+           coalesce((SELECT l.alive_until <= now() FROM leases AS l
+                      WHERE l.manager_id = m.id AND l.kind = 'manager'
+                        AND l.state IN ('active', 'ending')), false) AS overdue
+      FROM managers AS m
+     WHERE EXISTS (SELECT FROM leases AS l
+                    WHERE l.manager_id = m.id AND l.kind = 'manager' AND l.state <> 'ended')
+        OR EXISTS (SELECT FROM environments AS e
+                    WHERE e.manager_id = m.id AND e.state IN ('preparing', 'ready', 'tearing_down'))
+)
+SELECT coalesce((SELECT array_agg(g.uuid ORDER BY g.id) FROM group_live AS v
+                   JOIN task_groups AS g ON g.id = v.group_id
+                  WHERE v.settled_at IS NULL AND g.kind = 'managed'), '{}') AS task_groups,
+       coalesce((SELECT array_agg(uuid ORDER BY id) FROM held), '{}') AS managers,
+       coalesce((SELECT array_agg(uuid ORDER BY id) FROM held WHERE overdue), '{}') AS overdue_managers
