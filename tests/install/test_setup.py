@@ -8,6 +8,7 @@ import os
 import shutil
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -114,7 +115,9 @@ def test_the_second_of_two_runs_waits_and_has_nothing_to_do(checkout: Checkout) 
 
 
 def waits_for_a_lock(pid: int) -> bool:
-    return any(child.name() == "flock" for child in psutil.Process(pid).children())
+    with suppress(psutil.NoSuchProcess):  # a child may end between the list and its name
+        return any(child.name() == "flock" for child in psutil.Process(pid).children())
+    return False
 
 
 def test_an_interpreter_that_is_too_old_is_refused(
