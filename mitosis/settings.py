@@ -31,6 +31,8 @@ SHORT_NAMES: Mapping[str, str] = {
     "MITOSIS_TEMPORAL_ADDRESS": "temporal.address",
     "MITOSIS_API_URL": "api.url",
     "MITOSIS_API_TOKEN": "api.token",
+    "MITOSIS_TOKEN": "api.token",
+    "MITOSIS_TOKEN_FILE": "api.token_file",
 }
 """Environment names beside the long ones (``MITOSIS_DATABASE__URL``); the short name wins."""
 
@@ -88,6 +90,9 @@ class ApiSettings(Group):
     )
     token: SecretStr | None = Field(
         None, description="Token of clients; none: the admin token of the data folder"
+    )
+    token_file: Path | None = Field(
+        None, description="File with the token of clients; wins over the token itself"
     )
     signing_key_file: Path | None = Field(
         None, description="Ed25519 key (PEM) that signs tokens; none: the one of the data folder"

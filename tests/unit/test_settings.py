@@ -54,7 +54,7 @@ def test_short_names_win_over_long_ones(monkeypatch: pytest.MonkeyPatch, name: s
     monkeypatch.setenv(name, "short")
     loaded = load_settings()
     value = flatten(loaded.settings.model_dump())[SHORT_NAMES[name]]
-    assert getattr(value, "get_secret_value", lambda: value)() == "short"
+    assert str(getattr(value, "get_secret_value", lambda: value)()) == "short"
     assert loaded.origins[SHORT_NAMES[name]] == name
 
 

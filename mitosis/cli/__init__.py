@@ -1,0 +1,117 @@
+"""The ``mitosis`` command. This module finds the subcommand and owns how the program ends.
+
+A subcommand's module is imported when the subcommand is named, so that ``mitosis --version`` costs
+what a Python interpreter and typer cost. Each row of :data:`COMMANDS` names a function or a typer
+application; the modules keep heavy imports inside their functions.
+"""
+
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from mitosis.app_root import enter_app
+from mitosis.version import __version__
+
+COMMANDS = {
+    "group": "mitosis.cli.group:app",
+    "task": "mitosis.cli.task:app",
+    "manager": "mitosis.cli.manager:app",
+    "login": "mitosis.cli.account:login",
+    "logout": "mitosis.cli.account:logout",
+    "whoami": "mitosis.cli.account:whoami",
+    "config": "mitosis.cli.config:app",
+    "temporal": "mitosis.cli.temporal:app",
+    "doctor": "mitosis.cli.doctor:doctor",
+}
+"""Subcommand -> ``module:attribute``, in the order of the help."""
+
+
+def main() -> None:
+    """Entry point of the ``mitosis`` program: never returns, never shows a traceback for a known error."""
+    enter_app()
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run one command line and give its exit status (``mitosis.cli.exit.ExitStatus``)."""
+    from mitosis.cli.exit import ExitStatus, report, report_usage
+    from mitosis.contracts.errors import MitosisError
+
+    words = list(arguments)
+    own_words = words[: words.index("--")] if "--" in words else words
+    try:
+        status = typer.main.get_command(app)(args=words, prog_name="mitosis", standalone_mode=False)
+    except MitosisError as error:
+        return report(error, as_json="--json" in own_words)
+    except typer.TyperException as error:
+        return report_usage(error, as_json="--json" in own_words)
+    except typer.Abort:
+        return ExitStatus.INTERRUPTED
+    return int(status or 0)
+
+
+class LazyGroup(TyperGroup):
+    """A group whose subcommands are imported when they are asked for."""
+
+    def list_commands(self, ctx: typer.Context) -> list[str]:  # type: ignore[override]
+        return list(COMMANDS)
+
+    def get_command(self, ctx: typer.Context, cmd_name: str) -> Any:  # type: ignore[override]
+        if cmd_name not in COMMANDS:
+            return None
+        if cmd_name not in self.commands:
+            self.add_command(_load(cmd_name), cmd_name)
+        return self.commands[cmd_name]
+
+
+def _load(name: str) -> Any:
+    module, _, attribute = COMMANDS[name].partition(":")
+    found = getattr(import_module(module), attribute)
+    if not isinstance(found, typer.Typer):
+        single = plain_app()
+        single.command(name)(found)
+        found = single
+    return typer.main.get_command(found)
+
+
+def plain_app(**options: Any) -> typer.Typer:
+    """A typer application in our manner: plain help texts, no completion options of its own."""
+    return typer.Typer(
+        add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False, **options
+    )
+
+
+app = typer.Typer(
+    cls=LazyGroup,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["--help", "-h"]},
+)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"mitosis {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def mitosis(
+    context: typer.Context,
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version."),
+    ] = False,
+) -> None:
+    """Durable execution of task groups on fleets of machines.
+
+    Start everything on this machine with `mitosis up`; `mitosis doctor` says what is missing.
+    """
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help(), err=True)
+        raise typer.Exit(2)

@@ -1,0 +1,88 @@
+"""`mitosis login`, `logout` and `whoami`: who the API thinks is asking."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from mitosis.cli.command import Cli, with_cli
+from mitosis.cli.output import Item, time_text
+
+
+@with_cli
+def login(
+    cli: Cli,
+    username: Annotated[str, typer.Argument(help="User of the API.")],
+    password_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--password-file",
+            metavar="FILE",
+            help="File with the password, - for standard input; asked for when left out.",
+        ),
+    ] = None,
+) -> None:
+    """Get a token with a password.
+
+    It is kept for this API address in a file that only you can read.
+    """
+    from mitosis.cli.connection import store_token
+
+    password = _password(password_file)
+    with cli.client() as client:
+        answer = client.login(username, password)
+    kept_in = store_token(cli.target.api_url, answer.token)
+    data = {
+        "username": username,
+        "expires_at": answer.expires_at.isoformat(),
+        "kept_in": str(kept_in),
+    }
+    fields = [
+        ("user", username),
+        ("valid until", time_text(answer.expires_at)),
+        ("kept in", str(kept_in)),
+    ]
+    cli.output.item(Item(data, fields, username))
+
+
+@with_cli
+def logout(cli: Cli) -> None:
+    """Forget the token that a login kept.
+
+    The one for this API address; the token itself stays good until it expires.
+    """
+    from mitosis.cli.connection import store_token
+
+    store_token(cli.target.api_url, None)
+    cli.output.note(f"no login is kept for {cli.target.api_url} any more")
+
+
+@with_cli
+def whoami(cli: Cli) -> None:
+    """Show the user behind the token."""
+    with cli.client() as client:
+        me = client.me()
+    groups = ", ".join(f"{name} ({role})" for name, role in sorted(me.groups.items()))
+    fields = [
+        ("user", me.username),
+        ("id", str(me.user_id)),
+        ("administrator", "yes" if me.is_admin else "no"),
+        ("groups", groups or "none"),
+    ]
+    cli.output.item(Item(me.model_dump(mode="json"), fields, me.username))
+
+
+def _password(file: Path | None) -> str:
+    from mitosis.cli.reading import read_text
+
+    if file is not None:
+        return read_text(file, "--password-file").rstrip("\n")
+    if not sys.stdin.isatty():
+        from mitosis.contracts.errors import InvalidRequest
+
+        raise InvalidRequest(
+            "there is no terminal to ask for the password on: name a file, or - for standard input",
+            option="--password-file",
+        )
+    return str(typer.prompt("Password", hide_input=True, err=True))

@@ -1,0 +1,36 @@
+"""`mitosis config`: the settings in force, and where each came from."""
+
+from typing import Annotated
+
+import typer
+
+from mitosis.cli import plain_app
+from mitosis.cli.command import Cli, register
+from mitosis.cli.output import Table
+
+app = plain_app()
+
+
+@app.callback()
+def config() -> None:
+    """The settings of this machine."""
+
+
+@register(app, "show")
+def show(
+    cli: Cli,
+    everything: Annotated[
+        bool, typer.Option("--all", "-a", help="Also settings that have their default.")
+    ] = False,
+) -> None:
+    """Show the settings and where each came from; secrets are stars."""
+    lines = [line for line in cli.loaded.lines() if everything or line[2] != "default"]
+    cli.output.table(
+        Table(
+            data={key: {"value": value, "origin": origin} for key, value, origin in lines},
+            columns=("setting", "value", "origin"),
+            rows=lines,
+            ids=[key for key, _, _ in lines],
+            empty="every setting has its default (see them with --all)",
+        )
+    )

@@ -1,0 +1,29 @@
+"""`mitosis doctor`: runs the checks, shows each as ok, warn or fail, and what to do about it."""
+
+from mitosis.cli.command import Cli, with_cli
+from mitosis.cli.exit import ExitStatus
+from mitosis.cli.output import Table
+
+
+@with_cli
+def doctor(cli: Cli) -> int:
+    """Check this machine and the servers.
+
+    Exit status: 0 when nothing fails (warnings may be shown), 1 otherwise.
+    """
+    from mitosis.cli.doctor_machine import machine_checks
+    from mitosis.cli.doctor_servers import server_checks
+
+    checks = [*machine_checks(cli.settings), *server_checks(cli.settings)]
+    failed = sum(check.state == "fail" for check in checks)
+    cli.output.table(
+        Table(
+            data={"ok": not failed, "checks": [check.as_json() for check in checks]},
+            columns=("", "check", "found", "what to do"),
+            rows=[(check.state, check.name, check.found, check.advice) for check in checks],
+            ids=[check.name for check in checks if check.state == "fail"],
+            empty="",
+        )
+    )
+    cli.output.note(f"\n{failed} of {len(checks)} checks failed")
+    return ExitStatus.PROBLEM_FOUND if failed else ExitStatus.OK

@@ -1,0 +1,140 @@
+"""Checks of this machine: programs, limits, cores, folders, ports. Changes nothing, makes nothing."""
+
+import os
+import resource
+import shutil
+import stat
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from mitosis.cli.connection import data_dir_of, read_connection
+from mitosis.cli.doctor_check import Check, fail, ok, warn
+from mitosis.contracts.errors import MitosisError
+from mitosis.settings import Settings
+
+WANTED_FILES = 4096
+"""Open files of an agent with a few hundred workers: about 8 each, and its own."""
+WANTED_FREE_BYTES = 1 << 30
+
+
+def machine_checks(settings: Settings) -> Iterator[Check]:
+    yield ok("python", f"{sys.version.split()[0]} at {sys.executable}")
+    yield from _programs(settings)
+    yield _file_limit()
+    yield _cores()
+    data_dir = data_dir_of(settings)
+    yield _data_folder(data_dir)
+    yield _free_space(data_dir)
+    yield _socket_folder(settings, data_dir)
+    if read_connection(data_dir) is None:
+        yield from _ports(settings)
+
+
+def _programs(settings: Settings) -> Iterator[Check]:
+    from mitosis.embedded.postgres import find_postgres_bin, privileges
+    from mitosis.embedded.temporal import find_temporal_binary
+
+    if settings.database.url is None:
+        yield _try("postgresql", lambda: str(find_postgres_bin()))
+        user = f"user {os.geteuid()}"
+        yield _try("postgresql user", lambda: _how_postgres_runs(privileges(), user))
+    if settings.temporal.address is None:
+        yield _try("temporal", lambda: str(find_temporal_binary()))
+    if shutil.which("setpriv"):
+        yield ok("setpriv", str(shutil.which("setpriv")))
+    else:
+        yield fail("setpriv", "not found", "install util-linux")
+
+
+def _how_postgres_runs(prefix: list[str], user: str) -> str:
+    return "root, in a user namespace as nobody" if prefix else user
+
+
+def _try(name: str, find: Callable[[], str]) -> Check:
+    """What ``find`` found; its error says what is wrong, and after a colon what to do."""
+    try:
+        return ok(name, find())
+    except MitosisError as error:
+        found, _, advice = error.message.partition(": ")
+        return fail(name, found, advice)
+
+
+def _file_limit() -> Check:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    found = f"{soft} open files, may be raised to {hard}"
+    if hard != resource.RLIM_INFINITY and hard < WANTED_FILES:
+        return warn("file limit", found, f"raise the hard limit to {WANTED_FILES} (ulimit -Hn)")
+    return ok("file limit", found)
+
+
+def _cores() -> Check:
+    mine, all_cores = sorted(os.sched_getaffinity(0)), os.cpu_count() or 0
+    found = f"{len(mine)} of {all_cores}: {', '.join(map(str, mine))}"
+    if len(mine) < all_cores:
+        return warn("cores", found, "tasks can use these only (taskset, cpuset or container)")
+    return ok("cores", found)
+
+
+def _data_folder(path: Path) -> Check:
+    name = "data folder"
+    try:
+        found = path.lstat()
+    except FileNotFoundError:
+        return _new_folder(name, path)
+    except OSError as error:
+        return fail(name, f"{path}: {error.strerror}", "choose another with MITOSIS_DATA_DIR")
+    if not stat.S_ISDIR(found.st_mode):
+        return fail(name, f"{path} is not a folder", "remove it or set MITOSIS_DATA_DIR")
+    if found.st_uid != os.geteuid():
+        return fail(
+            name,
+            f"{path} belongs to user {found.st_uid}",
+            "run as that user or set MITOSIS_DATA_DIR",
+        )
+    if mode := stat.S_IMODE(found.st_mode) & 0o077:
+        return warn(name, f"{path} is open to others ({mode:03o})", f"chmod 700 {path}")
+    return ok(name, str(path))
+
+
+def _new_folder(name: str, path: Path) -> Check:
+    above = next(folder for folder in path.parents if folder.exists())
+    if os.access(above, os.W_OK | os.X_OK):
+        return ok(name, f"{path}, made at the first start")
+    return fail(name, f"{above} is not writable", "choose another with MITOSIS_DATA_DIR")
+
+
+def _free_space(data_dir: Path) -> Check:
+    folder = next(one for one in (data_dir, *data_dir.parents) if one.exists())
+    free = shutil.disk_usage(folder).free
+    found = f"{free / 1e9:.1f} GB at {folder}"
+    if free < WANTED_FREE_BYTES:
+        return warn("free space", found, "make room, or set MITOSIS_DATA_DIR to another disk")
+    return ok("free space", found)
+
+
+def _socket_folder(settings: Settings, data_dir: Path) -> Check:
+    from mitosis.embedded.data_folder import default_run_dir, socket_path
+    from mitosis.embedded.postgres import SOCKET_NAME
+
+    folder = settings.run_dir or default_run_dir(data_dir)
+    return _try("socket folder", lambda: str(socket_path(folder, SOCKET_NAME).parent))
+
+
+def _ports(settings: Settings) -> Iterator[Check]:
+    """Ports that are set, while no stack of ours may hold them."""
+    from mitosis.embedded.data_folder import port_is_free
+
+    wanted = {
+        "MITOSIS_API__PORT": settings.api.port,
+        "MITOSIS_TEMPORAL__PORT": settings.temporal.port,
+        "MITOSIS_TEMPORAL__UI_PORT": settings.temporal.ui_port,
+    }
+    for setting, port in wanted.items():
+        if port is None:
+            continue
+        if port_is_free(port):
+            yield ok(f"port {port}", "free")
+        else:
+            advice = f"stop the program that uses it, or set {setting} to a free port"
+            yield fail(f"port {port}", "taken", advice)

@@ -1,0 +1,67 @@
+"""`mitosis group …`: puts the commands of its modules together, and has the short ones itself."""
+
+from typing import Annotated
+
+import typer
+
+from mitosis.cli import group_create, group_submit, group_verbs, group_wait, plain_app
+from mitosis.cli.command import Cli, LimitOption, register
+from mitosis.cli.group_view import group_item, groups_table, tasks_table
+from mitosis.contracts.lifecycle import TaskGroupState, TaskState
+
+app = plain_app()
+
+GroupArgument = Annotated[
+    str, typer.Argument(metavar="GROUP", help="Id, name, or user group/name of the task group.")
+]
+
+
+@app.callback()
+def group() -> None:
+    """Task groups: create, fill, watch and end them."""
+
+
+register(app, "create")(group_create.create)
+register(app, "submit")(group_submit.submit)
+
+
+@register(app, "show")
+def show(cli: Cli, group: GroupArgument) -> None:
+    """Show one task group: state, counts, hosts, and why it waits if it does."""
+    with cli.client() as client:
+        cli.output.item(group_item(client.group(group)))
+
+
+@register(app, "list")
+def list_groups(
+    cli: Cli,
+    state: Annotated[TaskGroupState | None, typer.Option(help="Only groups in this state.")] = None,
+    tag: Annotated[str | None, typer.Option(help="Only groups with this tag.")] = None,
+    label: Annotated[str | None, typer.Option(help="Only groups with this label.")] = None,
+    name: Annotated[str | None, typer.Option(help="Only groups with this name.")] = None,
+    settled: Annotated[
+        bool | None, typer.Option("--settled/--unsettled", help="Only (not) settled groups.")
+    ] = None,
+    limit: LimitOption = None,
+) -> None:
+    """List task groups, newest first."""
+    with cli.client() as client:
+        found = client.groups(state=state, tag=tag, label=label, name=name, settled=settled)
+        cli.output.table(groups_table(cli.some(found, limit)))
+
+
+@register(app, "tasks")
+def tasks(
+    cli: Cli,
+    group: GroupArgument,
+    state: Annotated[TaskState | None, typer.Option(help="Only tasks in this state.")] = None,
+    limit: LimitOption = None,
+) -> None:
+    """List tasks of a group with their results, in the order of submission."""
+    with cli.client() as client:
+        cli.output.table(tasks_table(cli.some(client.tasks(group, state=state), limit)))
+
+
+for name, verb in group_verbs.COMMANDS.items():
+    register(app, name)(verb)
+register(app, "wait")(group_wait.wait)

@@ -1,0 +1,250 @@
+"""`mitosis group submit`: tasks from the command line, a file of commands, or JSON.
+
+Everything is read and checked before the first task is sent, so a mistake in line 9,000 of a file
+submits nothing.
+"""
+
+import json
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mitosis.cli.command import Cli
+from mitosis.cli.group_submit_options import (
+    ArgumentsOption,
+    ArgvArgument,
+    CommandFileOption,
+    CwdOption,
+    DedupKeyOption,
+    EnvOption,
+    GroupArgument,
+    HandlerOption,
+    IdempotencyKeyOption,
+    JsonFileOption,
+    KillGraceOption,
+    LabelOption,
+    PriorityOption,
+    RetriesOption,
+    TimeoutOption,
+)
+from mitosis.cli.output import Item
+from mitosis.cli.reading import read_bytes, read_text
+from mitosis.contracts.errors import InvalidRequest
+from mitosis.contracts.task import (
+    RetryPolicy,
+    TaskSubmission,
+    check_submission,
+)
+
+OPTION_OF_FIELD = {
+    "priority": "--priority",
+    "dedup_key": "--dedup-key",
+    "environment": "--env",
+    "working_directory": "--cwd",
+    "timeout_seconds": "--timeout",
+    "kill_grace_seconds": "--kill-grace",
+    "retry": "--retries",
+    "handler": "--handler",
+    "arguments": "--arguments",
+    "command": "COMMAND",
+    "labels": "--label",
+}
+"""Field of a task -> option of this command."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """Where the tasks come from; exactly one is given."""
+
+    argv: Sequence[str]
+    handler: str | None
+    arguments: str | None
+    command_file: Path | None
+    json_file: Path | None
+
+
+def submit(
+    cli: Cli,
+    group: GroupArgument,
+    argv: ArgvArgument = None,
+    command_file: CommandFileOption = None,
+    json_file: JsonFileOption = None,
+    handler: HandlerOption = None,
+    arguments: ArgumentsOption = None,
+    priority: PriorityOption = None,
+    timeout: TimeoutOption = None,
+    kill_grace: KillGraceOption = None,
+    env: EnvOption = None,
+    cwd: CwdOption = None,
+    dedup_key: DedupKeyOption = None,
+    retries: RetriesOption = None,
+    label: LabelOption = None,
+    idempotency_key: IdempotencyKeyOption = None,
+) -> None:
+    """Submit tasks to a group.
+
+    The options about a task are for every task of this call; with --json-file they are in the file.
+    """
+    from mitosis.cli.validation import seconds
+
+    options = _given(
+        priority=priority,
+        timeout_seconds=seconds(timeout, "--timeout"),
+        kill_grace_seconds=seconds(kill_grace, "--kill-grace"),
+        environment=_environment(env or []) or None,
+        working_directory=cwd,
+        dedup_key=dedup_key,
+        retry=None if retries is None else RetryPolicy(max_attempts=_attempts(retries)),
+        labels=label or None,
+    )
+    sources = Sources(argv or [], handler, arguments, command_file, json_file)
+    _send(cli, group, tasks_from(sources, options), idempotency_key)
+
+
+def _send(cli: Cli, group: str, tasks: list[TaskSubmission], key: str | None) -> None:
+    from mitosis.cli.validation import named
+
+    with named(OPTION_OF_FIELD), cli.client() as client:
+        ids = client.submit(group, tasks, idempotency_key=key)
+    data = {"task_ids": ids}
+    cli.output.item(Item(data, [("submitted", _count_text(ids))], "\n".join(map(str, ids))))
+
+
+def tasks_from(sources: Sources, options: dict[str, Any]) -> list[TaskSubmission]:
+    """The tasks of the one source that is given, checked.
+
+    Raises:
+        InvalidRequest: no source or two, or a task that is not valid; says which and where.
+    """
+    given = [
+        name
+        for name, value in (
+            ("-- COMMAND", sources.argv),
+            ("--handler", sources.handler),
+            ("--command-file", sources.command_file),
+            ("--json-file", sources.json_file),
+        )
+        if value
+    ]
+    if len(given) != 1:
+        raise InvalidRequest(
+            "give one of: -- COMMAND …, --handler, --command-file, --json-file"
+            + (f"; here are {' and '.join(given)}" if given else "")
+        )
+    if sources.arguments is not None and sources.handler is None:
+        raise InvalidRequest("belongs to --handler", option="--arguments")
+    if sources.json_file is not None:
+        return _from_json_file(sources.json_file, options)
+    if sources.command_file is not None:
+        return _from_command_file(sources.command_file, options)
+    what = (
+        {"handler": sources.handler, "arguments": _arguments(sources.arguments)}
+        if sources.handler
+        else {"command": list(sources.argv)}
+    )
+    return [_checked(TaskSubmission(**what, **options), "")]
+
+
+def _from_command_file(path: Path, options: dict[str, Any]) -> list[TaskSubmission]:
+    tasks = []
+    for number, line in enumerate(read_text(path, "--command-file").splitlines(), start=1):
+        try:
+            words = shlex.split(line, comments=True)
+        except ValueError as error:
+            raise InvalidRequest(
+                f"line {number} of {path}: {error}", option="--command-file"
+            ) from None
+        if words:
+            task = TaskSubmission(command=words, **options)
+            tasks.append(_checked(task, f"line {number} of {path}: "))
+    if not tasks:
+        raise InvalidRequest(f"{path} has no command", option="--command-file")
+    return tasks
+
+
+def _from_json_file(path: Path, options: dict[str, Any]) -> list[TaskSubmission]:
+    import msgspec
+
+    if options:
+        names = ", ".join(sorted(OPTION_OF_FIELD[field] for field in options))
+        raise InvalidRequest(f"not together with --json-file: {names}; write it into the file")
+    content = read_bytes(path, "--json-file").strip()
+    try:
+        if content.startswith(b"["):
+            tasks = msgspec.json.decode(content, type=list[TaskSubmission])
+        else:
+            tasks = msgspec.json.Decoder(TaskSubmission).decode_lines(content)
+    except msgspec.ValidationError as error:
+        raise InvalidRequest(f"{path}: {_readable(error)}", option="--json-file") from None
+    except msgspec.DecodeError as error:
+        raise InvalidRequest(
+            f"{path} is neither a JSON array nor one JSON object a line: {error}",
+            option="--json-file",
+        ) from None
+    if not tasks:
+        raise InvalidRequest(f"{path} has no task", option="--json-file")
+    for index, task in enumerate(tasks):
+        check_submission(task, f"tasks[{index}]")
+    return tasks
+
+
+def _checked(task: TaskSubmission, where: str) -> TaskSubmission:
+    from mitosis.cli.validation import option_of
+
+    try:
+        check_submission(task, "")
+    except InvalidRequest as error:
+        field = str(error.facts.get("field", "")).lstrip(".")
+        raise InvalidRequest(
+            where + error.message, field=field or None, option=option_of(field, OPTION_OF_FIELD)
+        ) from None
+    return task
+
+
+def _readable(error: Exception) -> str:
+    """``Expected `int`, got `str` - at `$[3].priority``` with the path as ``tasks[3].priority``."""
+    return str(error).replace("`$", "`tasks").replace(" - at ", " at ")
+
+
+def _arguments(text: str | None) -> Any:
+    if text is None:
+        return None
+    try:
+        value = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise InvalidRequest(
+            f"is not JSON at character {error.pos + 1}: {error.msg}", option="--arguments"
+        ) from None
+    if not isinstance(value, dict | list):
+        raise InvalidRequest(
+            'must be a JSON object or array, as in {"x": 1} or [1, 2]', option="--arguments"
+        )
+    return value
+
+
+def _environment(pairs: list[str]) -> dict[str, str]:
+    environment = {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not equals:
+            raise InvalidRequest(f"{pair!r} must be NAME=VALUE", option="--env")
+        environment[name] = value
+    return environment
+
+
+def _attempts(retries: int) -> int:
+    if not 0 <= retries <= 99:
+        raise InvalidRequest(f"must be 0 to 99, not {retries}", option="--retries")
+    return retries + 1
+
+
+def _given(**values: Any) -> dict[str, Any]:
+    return {key: value for key, value in values.items() if value is not None}
+
+
+def _count_text(ids: list[int]) -> str:
+    if len(ids) == 1:
+        return f"task {ids[0]}"
+    return f"{len(ids)} tasks: {ids[0]} to {ids[-1]}"

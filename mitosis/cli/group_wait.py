@@ -1,0 +1,140 @@
+"""`mitosis group wait`: wait for the end of a group, with one live line on a terminal.
+
+The API holds each request until something changes, so waiting polls nothing. The first request
+must succeed; a later outage of the API is waited out, because the group itself goes on.
+"""
+
+import sys
+import time
+from collections.abc import Callable
+from datetime import timedelta
+from typing import TYPE_CHECKING, Annotated, Literal, TextIO
+
+import typer
+
+from mitosis.cli.command import Cli
+from mitosis.cli.exit import OF_RESULT, ExitStatus
+from mitosis.cli.group_view import counts_text, group_item, state_text
+from mitosis.contracts.errors import Unavailable
+from mitosis.contracts.http import TaskGroupInfo
+
+if TYPE_CHECKING:
+    from mitosis.client.sync import SyncClient
+
+Until = Literal["changed", "complete", "settled"]
+
+LONGEST_REQUEST_SECONDS = 30.0
+RETRY_SECONDS = 1.0
+
+
+class ProgressLine:
+    """One line of standard error that is written over; nothing when it is not a terminal."""
+
+    def __init__(self, stream: TextIO, *, enabled: bool) -> None:
+        self._stream = stream
+        self.enabled = enabled and stream.isatty()
+
+    def show(self, text: str) -> None:
+        if self.enabled:
+            self._stream.write(f"\r\033[K{text}")
+            self._stream.flush()
+
+    def clear(self) -> None:
+        self.show("")
+
+
+def wait(
+    cli: Cli,
+    group: Annotated[str, typer.Argument(metavar="GROUP", help="Id or name of the task group.")],
+    timeout: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Stop waiting after this long, as in 2h.")
+    ] = None,
+    until: Annotated[
+        Literal["settled", "complete"],
+        typer.Option(help="complete: every task ended; settled: hosts are cleaned up as well."),
+    ] = "settled",
+) -> int:
+    """Wait until a group has ended.
+
+    Exit status: 0 success, 10 tasks failed, 11 cancelled, 12 setup failed, 13 a host could not be
+    cleaned, 124 --timeout came first, 130 Ctrl-C. Ctrl-C ends the waiting only.
+    """
+    from mitosis.cli.validation import seconds
+
+    limit = seconds(timeout, "--timeout")
+    deadline = None if limit is None else time.monotonic() + limit
+    line = ProgressLine(sys.stderr, enabled=not cli.as_json)
+    with cli.client() as client:
+        try:
+            last = _wait(Waiting(client, group, until, line), deadline, cli.hint)
+        except KeyboardInterrupt:
+            line.clear()
+            cli.hint(f"no longer waiting; the group goes on. Again: mitosis group wait {group}")
+            return ExitStatus.INTERRUPTED
+    line.clear()
+    cli.output.item(group_item(last))
+    if not ended(last, until):
+        cli.hint(f"not {until} after {timeout}; the group goes on")
+        return ExitStatus.TIMED_OUT
+    return verdict(last)
+
+
+def ended(group: TaskGroupInfo, until: str) -> bool:
+    return group.settled or (until == "complete" and group.state in ("complete", "cancelled"))
+
+
+def verdict(group: TaskGroupInfo) -> ExitStatus:
+    """The exit status for a group that has ended; before it is settled, by its counts."""
+    if group.result is not None:
+        return OF_RESULT[group.result]
+    if group.state == "cancelled":
+        return ExitStatus.CANCELLED
+    return ExitStatus.TASKS_FAILED if group.tasks_failed or group.tasks_cancelled else ExitStatus.OK
+
+
+def progress_text(group: TaskGroupInfo, now: float) -> str:
+    """One line: name, state, counts, rate, time left; why it waits when it does."""
+    parts = [f"{group.name}: {state_text(group)}", counts_text(group)]
+    if group.tasks_per_second:
+        parts.append(f"{group.tasks_per_second:.3g}/s")
+    if group.estimated_completion_at is not None:
+        left = max(0, round(group.estimated_completion_at.timestamp() - now))
+        parts.append(f"about {left // 60}m{left % 60:02}s left")
+    if group.waiting_for:
+        parts.append(group.waiting_for)
+    return ", ".join(parts)
+
+
+class Waiting:
+    """The requests of one wait."""
+
+    def __init__(self, client: "SyncClient", group: str, until: Until, line: ProgressLine) -> None:
+        self._client = client
+        self._group = group
+        self.until = until
+        self.line = line
+
+    def now(self) -> TaskGroupInfo:
+        return self._client.group(self._group)
+
+    def longer(self, seconds: float) -> TaskGroupInfo:
+        """The group after at most ``seconds``, or as soon as there is something to tell."""
+        until: Until = "changed" if self.line.enabled else self.until
+        return self._client.wait(self._group, until=until, timeout=timedelta(seconds=seconds))
+
+
+def _wait(waiting: Waiting, deadline: float | None, hint: Callable[[str], None]) -> TaskGroupInfo:
+    group = waiting.now()
+    if group.state == "open" and group.auto_close_timeout is None and not waiting.line.enabled:
+        hint(f"the group is open, it ends after: mitosis group close {group.name}")
+    while not ended(group, waiting.until):
+        waiting.line.show(progress_text(group, time.time()))
+        left = LONGEST_REQUEST_SECONDS if deadline is None else deadline - time.monotonic()
+        if left <= 0:
+            break
+        try:
+            group = waiting.longer(min(left, LONGEST_REQUEST_SECONDS))
+        except Unavailable as error:
+            waiting.line.show(f"{error.message}; trying again")
+            time.sleep(min(left, RETRY_SECONDS))
+    return group

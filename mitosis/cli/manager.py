@@ -1,0 +1,153 @@
+"""`mitosis manager …`: the hosts that run tasks."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+from uuid import UUID
+
+import typer
+
+from mitosis.cli import plain_app
+from mitosis.cli.command import Cli, LimitOption, register
+from mitosis.cli.output import Item, Table, time_text
+from mitosis.contracts.http import ManagerInfo, RegisteredManager
+
+app = plain_app()
+
+OPTION_OF_FIELD = {
+    "name": "NAME",
+    "tags": "--tag",
+    "labels": "--label",
+    "groups": "--group",
+    "lifetime": "--lifetime",
+}
+
+
+@app.callback()
+def manager() -> None:
+    """Managers: the hosts that run tasks."""
+
+
+@register(app, "list")
+def list_managers(
+    cli: Cli,
+    limit: LimitOption = None,
+) -> None:
+    """List managers with what they do now."""
+    with cli.client() as client:
+        cli.output.table(managers_table(cli.some(client.managers(), limit)))
+
+
+@register(app, "show")
+def show(
+    cli: Cli,
+    manager_id: Annotated[UUID, typer.Argument(metavar="ID", help="Id of the manager.")],
+) -> None:
+    """Show one manager: state, cores, lease and environments."""
+    with cli.client() as client:
+        cli.output.item(manager_item(client.manager(manager_id)))
+
+
+@register(app, "register")
+def register_manager(
+    cli: Cli,
+    name: Annotated[str | None, typer.Argument(help="Name of the manager.")] = None,
+    tag: Annotated[
+        list[str] | None, typer.Option(help="A tag of the host; may be repeated.")
+    ] = None,
+    label: Annotated[list[str] | None, typer.Option(help="A label; may be repeated.")] = None,
+    group: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME[:ROLE]", help="User group it works for; may be repeated."),
+    ] = None,
+    lifetime: Annotated[
+        str | None, typer.Option(metavar="TIME", help="How long its token is good, as in 30d.")
+    ] = None,
+    save_token: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write the token to this file (0600), do not print it."),
+    ] = None,
+) -> None:
+    """Register a manager and get the token for its agent (shown this once)."""
+    from mitosis.cli.validation import named, validated
+    from mitosis.contracts.http import RegisterManager
+
+    given = {"name": name, "tags": tag, "labels": label, "groups": group, "lifetime": lifetime}
+    values: dict[str, Any] = {key: value for key, value in given.items() if value}
+    wanted = validated(RegisterManager, values, OPTION_OF_FIELD)
+    if save_token is not None:
+        _check_new(save_token)
+    with named(OPTION_OF_FIELD), cli.client() as client:
+        registered = client.register_manager(wanted)
+    cli.output.item(registered_item(registered, save_token))
+
+
+def managers_table(managers: Sequence[ManagerInfo]) -> Table:
+    rows = [
+        (
+            one.name,
+            str(one.state),
+            one.lease.task_group_name if one.lease else "",
+            str(len(one.cores)),
+            ", ".join(one.tags),
+            time_text(one.last_contact_at),
+            str(one.manager_id),
+        )
+        for one in managers
+    ]
+    return Table(
+        data=[one.model_dump(mode="json") for one in managers],
+        columns=("manager", "state", "works for", "cores", "tags", "last contact", "id"),
+        rows=rows,
+        ids=[str(one.manager_id) for one in managers],
+        empty="no managers (start one with: mitosis agent)",
+    )
+
+
+def manager_item(one: ManagerInfo) -> Item:
+    lease = one.lease
+    fields = [
+        ("manager", one.name),
+        ("id", str(one.manager_id)),
+        ("state", str(one.state)),
+        ("host", one.host_name or ""),
+        ("cores", ", ".join(map(str, one.cores))),
+        ("tags", ", ".join(one.tags)),
+        ("labels", ", ".join(one.labels)),
+        ("works for", ", ".join(one.groups)),
+        ("lease", f"{lease.task_group_name}, {lease.state}, epoch {lease.epoch}" if lease else ""),
+        *[("environment", f"{name}: {state}") for name, state in one.environments.items()],
+        ("last contact", time_text(one.last_contact_at)),
+        ("registered", time_text(one.created_at)),
+    ]
+    shown = [(label, text) for label, text in fields if text]
+    return Item(one.model_dump(mode="json"), shown, str(one.manager_id))
+
+
+def registered_item(registered: RegisteredManager, token_file: Path | None) -> Item:
+    """The new manager; its token goes to the file when there is one, else into the output."""
+    data = registered.model_dump(mode="json")
+    fields = [
+        ("id", str(registered.manager_id)),
+        ("token good until", time_text(registered.expires_at)),
+    ]
+    if token_file is None:
+        fields.append(("token", registered.token))
+    else:
+        from mitosis.embedded.data_folder import write_private
+
+        write_private(token_file, registered.token.encode())
+        del data["token"]
+        data["token_file"] = str(token_file)
+        fields.append(("token in", str(token_file)))
+    return Item(data, fields, str(registered.manager_id))
+
+
+def _check_new(path: Path) -> None:
+    """Refuse, before anything is registered, a place where the token could not be kept."""
+    from mitosis.contracts.errors import InvalidRequest
+
+    if path.exists():
+        raise InvalidRequest(f"{path} exists: name a new file", option="--save-token")
+    if not path.parent.is_dir():
+        raise InvalidRequest(f"the folder {path.parent} does not exist", option="--save-token")

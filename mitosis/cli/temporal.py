@@ -1,0 +1,61 @@
+"""`mitosis temporal`: the bundled Temporal CLI, pointed at our server and namespace."""
+
+import os
+from typing import Annotated
+
+import typer
+
+from mitosis.cli import plain_app
+
+app = plain_app()
+EVERYTHING = {"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []}
+"""Options, `--help` too, belong to the Temporal CLI."""
+
+
+@app.command("temporal", context_settings=EVERYTHING)
+def temporal(
+    arguments: Annotated[
+        list[str] | None, typer.Argument(help="Arguments of the Temporal CLI, --help too.")
+    ] = None,
+) -> None:
+    """Run the bundled Temporal CLI.
+
+    TEMPORAL_ADDRESS and TEMPORAL_NAMESPACE are those of the running stack or of the settings.
+    """
+    from mitosis.embedded.temporal import find_temporal_binary
+
+    program = str(find_temporal_binary())
+    environment = {**os.environ, **temporal_environment()}
+    os.execve(program, [program, *(arguments or [])], environment)  # noqa: S606 - argv, no shell
+
+
+def temporal_environment() -> dict[str, str]:
+    """TEMPORAL_ADDRESS and TEMPORAL_NAMESPACE, of the settings or of the running stack.
+
+    Raises:
+        TemporalUnavailable: no address is given and nothing runs; says what to type.
+    """
+    from mitosis.cli.connection import START, data_dir_of, read_connection
+    from mitosis.contracts.errors import TemporalUnavailable
+    from mitosis.settings import load_settings
+
+    loaded = load_settings()
+    told = loaded.settings.temporal
+    if told.address is not None:
+        environment = {"TEMPORAL_ADDRESS": told.address, "TEMPORAL_NAMESPACE": told.namespace}
+        if told.tls:
+            environment["TEMPORAL_TLS"] = "true"
+        if told.api_key is not None:
+            environment["TEMPORAL_API_KEY"] = told.api_key.get_secret_value()
+        return environment
+    data_dir = data_dir_of(loaded.settings)
+    stack = read_connection(data_dir)
+    if stack is None:
+        raise TemporalUnavailable(
+            f"no stack runs on the data folder {data_dir}, and no Temporal address is given",
+            hint=f"{START}\n  or name a running server with MITOSIS_TEMPORAL_ADDRESS",
+        )
+    return {
+        "TEMPORAL_ADDRESS": stack.temporal_address,
+        "TEMPORAL_NAMESPACE": stack.temporal_namespace,
+    }

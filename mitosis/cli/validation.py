@@ -1,0 +1,102 @@
+"""Turns what pydantic and msgspec refuse into errors that name the option and what would be right."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from mitosis.contracts.duration import parse_duration
+from mitosis.contracts.errors import InvalidRequest, MitosisError
+
+M = TypeVar("M", bound=BaseModel)
+
+
+def validated(model: type[M], values: Mapping[str, Any], options: Mapping[str, str]) -> M:
+    """The model of ``values``.
+
+    ``options`` tells for a field path which option sets it.
+
+    Raises:
+        InvalidRequest: names the first bad field, its option, and what would be right.
+    """
+    try:
+        return model.model_validate(values)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False)[0]
+        field = field_path(first["loc"])
+        message = str(first["msg"]).removeprefix("Value error, ")
+        if first["type"] == "extra_forbidden":
+            message = f"there is no such field; known here: {_known(model, first['loc'])}"
+        elif not isinstance(first["input"], dict):
+            message += f", not {first['input']!r}"
+        raise InvalidRequest(message, field=field, option=option_of(field, options)) from None
+
+
+@contextmanager
+def named(options: Mapping[str, str]) -> Iterator[None]:
+    """Add the option to errors of the API that name a field."""
+    try:
+        yield
+    except MitosisError as error:
+        if field := error.facts.get("field"):
+            error.facts.setdefault("option", option_of(str(field), options))
+            if error.facts["option"] is None:
+                del error.facts["option"]
+        raise
+
+
+def option_of(field: str, options: Mapping[str, str]) -> str | None:
+    """The option of a field, or of the nearest field above it that has one."""
+    path = field.replace("[", ".").split(".")
+    for end in range(len(path), 0, -1):
+        if option := options.get(".".join(path[:end])):
+            return option
+    return None
+
+
+def field_path(location: Sequence[int | str]) -> str:
+    """``("tasks", 3, "command")`` as ``tasks[3].command``."""
+    path = ""
+    for step in location:
+        path += f"[{step}]" if isinstance(step, int) else f".{step}"
+    return path.lstrip(".")
+
+
+def duration(text: str | None, option: str) -> timedelta | None:
+    """A duration that people write, as in ``10m``; None stays None.
+
+    Raises:
+        InvalidRequest: names the option and what would be right.
+    """
+    if text is None:
+        return None
+    try:
+        return parse_duration(text)
+    except ValueError as error:
+        raise InvalidRequest(str(error), option=option) from None
+
+
+def seconds(text: str | None, option: str) -> float | None:
+    """As :func:`duration`, in seconds."""
+    span = duration(text, option)
+    return None if span is None else span.total_seconds()
+
+
+def _known(model: type[BaseModel], location: Sequence[int | str]) -> str:
+    """The fields that the object at ``location`` does have."""
+    for step in location[:-1]:
+        inner = _model_in(model.model_fields[step].annotation) if isinstance(step, str) else None
+        if inner is None:
+            return "see the reference"
+        model = inner
+    return ", ".join(model.model_fields)
+
+
+def _model_in(annotation: Any) -> type[BaseModel] | None:
+    """The model in ``Model`` or ``Model | None``."""
+    candidates = [annotation, *getattr(annotation, "__args__", ())]
+    return next(
+        (one for one in candidates if isinstance(one, type) and issubclass(one, BaseModel)), None
+    )
