@@ -28,5 +28,9 @@ def test_every_module_says_what_it_owns(path: Path) -> None:
 
 
 def test_no_import_is_for_the_type_checker_only() -> None:
-    """pydantic, FastAPI and Temporal resolve annotations at run time: such a name fails there."""
-    assert [named(path) for path in MODULES if "TYPE_CHECKING" in path.read_text()] == []
+    """pydantic, FastAPI and Temporal resolve annotations at run time: such a name fails there.
+
+    ``mitosis/__init__.py`` holds no annotations, only the names that it loads when they are used.
+    """
+    checked = [path for path in MODULES if named(path) != "mitosis/__init__.py"]
+    assert [named(path) for path in checked if "TYPE_CHECKING" in path.read_text()] == []
