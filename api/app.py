@@ -1,0 +1,47 @@
+"""The HTTP application: routes, errors, request ids, OpenAPI. Made of plain objects, reads no settings."""
+
+from fastapi import APIRouter, Depends, FastAPI
+
+from api import errors, openapi
+from api.deps import get_subject
+from api.envelope import RequestEnvelope
+from api.parts import Parts
+from api.routes import account, agents, health, managers, task_groups, tasks
+from mitosis.version import __version__
+
+PREFIX = "/api/v1"
+DESCRIPTION = (
+    "Durable execution of task groups on fleets of machines. Errors are RFC 9457 problem documents"
+    " with a stable `code`. Lists are pages: pass `next` as `after` to get the following one."
+)
+
+
+def create_app(parts: Parts) -> FastAPI:
+    """The application. ``parts`` stay the caller's: open them before, close them after it serves.
+
+    Everything but health, login and the description of the API itself needs a token: whoever adds a
+    route below ``/api/v1`` gets that from the router.
+    """
+    app = FastAPI(
+        title="Mitosis",
+        description=DESCRIPTION,
+        version=__version__,
+        docs_url="/docs",
+        redoc_url=None,
+    )
+    app.state.parts = parts
+    app.add_middleware(RequestEnvelope)
+    errors.install_error_handlers(app)
+    openapi.install_openapi(app)
+    app.include_router(health.router)
+    app.include_router(account.login_router, prefix=PREFIX)
+    app.include_router(_authenticated(), prefix=PREFIX)
+    return app
+
+
+def _authenticated() -> APIRouter:
+    """The agents' paths come first: ``/managers/tasks/claim`` is no manager of that name."""
+    router = APIRouter(dependencies=[Depends(get_subject)])
+    for part in (agents, account, managers, tasks, task_groups):
+        router.include_router(part.router)
+    return router

@@ -1,0 +1,132 @@
+"""Who calls, and what they may do: the dependencies of the routes.
+
+A user sees what belongs to the user groups they are in; roles are read < write < admin, and an
+administrator has every role everywhere. A manager acts only on itself. What a caller may not read
+does not exist for them.
+"""
+
+from typing import Annotated, cast
+from uuid import UUID
+
+from fastapi import Depends, Request
+from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+
+from api.auth import Subject, invalid_token
+from api.parts import Parts
+from mitosis.contracts.errors import NotFound, PermissionDenied, Unauthenticated
+from mitosis.store.users import RANK, Role, User
+
+# Every dependency is async: FastAPI sends plain functions to a thread, which costs more than they do.
+_bearer = HTTPBearer(auto_error=False, scheme_name="token", bearerFormat="JWT")
+
+
+async def get_parts(request: Request) -> Parts:
+    return cast("Parts", request.app.state.parts)
+
+
+PartsDep = Annotated[Parts, Depends(get_parts)]
+Credentials = Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]
+
+
+async def get_subject(parts: PartsDep, credentials: Credentials) -> Subject:
+    """Whom the token names; it may have been revoked since.
+
+    Raises:
+        Unauthenticated: there is no token, or it is not good.
+    """
+    if credentials is None:
+        raise Unauthenticated("send a token: Authorization: Bearer …", reason="token_missing")
+    return parts.signer.read(credentials.credentials)
+
+
+SubjectDep = Annotated[Subject, Depends(get_subject)]
+
+
+async def get_user(parts: PartsDep, subject: SubjectDep) -> User:
+    """The active user who calls.
+
+    Raises:
+        PermissionDenied: the token is a manager's.
+        Unauthenticated: no such user, locked, or the token was revoked.
+    """
+    if subject.kind != "user":
+        raise PermissionDenied("this call needs the token of a user, not of a manager")
+    user = await parts.users.get(subject.id)
+    if user is None or user.token_version != subject.token_version:
+        raise invalid_token()
+    return user
+
+
+async def get_manager_id(parts: PartsDep, subject: SubjectDep) -> UUID:
+    """The manager whose agent calls.
+
+    Raises:
+        PermissionDenied: the token is a user's.
+        Unauthenticated: no such manager, or the token was revoked.
+    """
+    if subject.kind != "manager":
+        raise PermissionDenied("this call needs the token of a manager, not of a user")
+    if await parts.managers.token_version(subject.id) != subject.token_version:
+        raise invalid_token()
+    return subject.id
+
+
+UserDep = Annotated[User, Depends(get_user)]
+ManagerDep = Annotated[UUID, Depends(get_manager_id)]
+
+
+async def readable_group(parts: PartsDep, user: UserDep, reference: str) -> UUID:
+    """The task group of the path, for those who may read it.
+
+    Raises:
+        NotFound: there is none, or the user has no role in its user group.
+    """
+    return await _task_group(parts, user, reference, "read")
+
+
+async def writable_group(parts: PartsDep, user: UserDep, reference: str) -> UUID:
+    """As :func:`readable_group`, for those who may change it.
+
+    Raises:
+        PermissionDenied: the user may only read it.
+    """
+    return await _task_group(parts, user, reference, "write")
+
+
+ReadableGroup = Annotated[UUID, Depends(readable_group)]
+WritableGroup = Annotated[UUID, Depends(writable_group)]
+
+
+async def require_role_in_group(parts: Parts, user: User, group_name: str, needed: Role) -> None:
+    """Check a role in a user group.
+
+    Raises:
+        NotFound: there is no such group, or the user has no role in it.
+        PermissionDenied: the role is too small.
+    """
+    role = await parts.users.role_in_group(user.user_id, group_name)
+    _require(role, needed, NotFound("there is no such user group", group_name=group_name))
+
+
+async def _task_group(parts: Parts, user: User, reference: str, needed: Role) -> UUID:
+    missing = NotFound("there is no such task group", task_group=reference)
+    task_group_id = _as_uuid(reference)
+    if task_group_id is None:
+        named = reference if "/" in reference else f"{user.username}/{reference}"
+        task_group_id = await parts.task_groups.resolve(named)
+    _require(await parts.users.role_in_task_group(user.user_id, task_group_id), needed, missing)
+    return task_group_id
+
+
+def _require(role: Role | None, needed: Role, missing: NotFound) -> None:
+    if role is None:
+        raise missing
+    if RANK[role] < RANK[needed]:
+        raise PermissionDenied(f"this needs the role {needed} in the user group", needed=needed)
+
+
+def _as_uuid(text: str) -> UUID | None:
+    try:
+        return UUID(text)
+    except ValueError:
+        return None

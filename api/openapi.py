@@ -1,0 +1,89 @@
+"""The OpenAPI document: what FastAPI knows, the msgspec bodies and problem documents."""
+
+from typing import Any
+
+import msgspec
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+
+from mitosis.contracts import wire
+from mitosis.version import __version__
+
+HOT_BODIES = (
+    wire.SubmitTasks,
+    wire.SubmitAnswer,
+    wire.ClaimTasks,
+    wire.ClaimAnswer,
+    wire.ReportTasks,
+    wire.ReportAnswer,
+    wire.Renewal,
+    wire.RenewalAnswer,
+)
+_REF = "#/components/schemas/{name}"
+_PROBLEM = {
+    "type": "object",
+    "description": "RFC 9457; the facts of the error stand beside these members.",
+    "properties": {
+        "type": {"type": "string", "examples": ["urn:mitosis:error:invalid_request"]},
+        "title": {"type": "string"},
+        "status": {"type": "integer"},
+        "detail": {"type": "string"},
+        "code": {"type": "string", "description": "Stable; what programs should look at."},
+        "field": {"type": "string", "description": "Path of the offending value, if one is."},
+    },
+    "required": ["type", "title", "status", "detail", "code"],
+}
+
+
+def hot_route(body: type[msgspec.Struct], answer: type[msgspec.Struct]) -> dict[str, Any]:
+    """``openapi_extra`` of a route that decodes ``body`` and encodes ``answer`` by itself."""
+    return {
+        "requestBody": {"required": True, "content": _json(body.__name__)},
+        "x-answer": answer.__name__,
+    }
+
+
+def install_openapi(app: FastAPI) -> None:
+    """Make ``app.openapi()`` give the whole document; it is made once, when first asked for."""
+
+    def document() -> dict[str, Any]:
+        if app.openapi_schema is None:
+            app.openapi_schema = openapi_document(app)
+        return app.openapi_schema
+
+    app.openapi = document  # type: ignore[method-assign]
+
+
+def openapi_document(app: FastAPI) -> dict[str, Any]:
+    """The document of all routes of ``app``."""
+    document = get_openapi(
+        title=app.title, version=__version__, description=app.description, routes=app.routes
+    )
+    components = document.setdefault("components", {})
+    schemas = components.setdefault("schemas", {})
+    _, hot = msgspec.json.schema_components(HOT_BODIES, ref_template=_REF)
+    schemas.update(hot)
+    schemas["Problem"] = _PROBLEM
+    for unused in ("HTTPValidationError", "ValidationError"):
+        schemas.pop(unused, None)
+    for path in document["paths"].values():
+        for operation in path.values():
+            _complete(operation)
+    return document
+
+
+def _complete(operation: dict[str, Any]) -> None:
+    """Answers of one operation: the hot one if it has one, and problems for everything else."""
+    responses = operation["responses"]
+    if answer := operation.pop("x-answer", None):
+        success = next(status for status in responses if status.startswith("2"))
+        responses[success]["content"] = _json(answer)
+    responses.pop("422", None)
+    responses["default"] = {
+        "description": "An error",
+        "content": {"application/problem+json": {"schema": {"$ref": _REF.format(name="Problem")}}},
+    }
+
+
+def _json(name: str) -> dict[str, Any]:
+    return {"application/json": {"schema": {"$ref": _REF.format(name=name)}}}

@@ -1,0 +1,52 @@
+"""What the routes are made of: stores, tokens, the way to Temporal. Built once by the entry point."""
+
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Protocol
+
+from api.auth import TokenSigner
+from api.holding import Holding
+from mitosis.contracts.control import GroupView, VerbRequest
+from mitosis.store.database import Database
+from mitosis.store.managers import ManagerStore
+from mitosis.store.task_groups import TaskGroupStore
+from mitosis.store.tasks import TaskStore
+from mitosis.store.users import UserStore
+
+
+class ControlPlane(Protocol):
+    """What the API wants of Temporal."""
+
+    async def execute_verb(self, request: VerbRequest) -> GroupView:
+        """Have the group's workflow apply a verb, and give the group after it.
+
+        Raises:
+            TemporalUnavailable: nobody answered in time; it may have been applied or not.
+            InvalidTransition, NotFound: as the store's ``apply``.
+        """
+        ...
+
+    async def check(self) -> None:
+        """One round trip.
+
+        Raises:
+            TemporalUnavailable: no answer.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """Everything that the routes use. Immutable; one per application."""
+
+    database: Database
+    tasks: TaskStore
+    task_groups: TaskGroupStore
+    managers: ManagerStore
+    users: UserStore
+    signer: TokenSigner
+    control: ControlPlane
+    temporal_namespace: str
+    token_lifetime: timedelta = timedelta(days=30)
+    """Of the tokens that ``POST /login`` gives."""
+    holding: Holding = field(default_factory=Holding)

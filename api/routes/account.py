@@ -1,0 +1,31 @@
+"""Logging in, and the account behind a token."""
+
+from fastapi import APIRouter
+
+from api.auth import Subject
+from api.deps import PartsDep, UserDep
+from api.limits import LimitedRoute
+from mitosis.contracts.http import Login, Me, Token
+
+login_router = APIRouter(tags=["account"], route_class=LimitedRoute)
+router = APIRouter(tags=["account"], route_class=LimitedRoute)
+
+
+@login_router.post("/login")
+async def login(parts: PartsDep, body: Login) -> Token:
+    """A token for a user name and password. Earlier tokens stay good."""
+    user = await parts.users.verify_password(body.username, body.password)
+    return parts.signer.issue(
+        Subject("user", user.user_id, user.token_version), parts.token_lifetime
+    )
+
+
+@router.get("/me")
+async def me(user: UserDep) -> Me:
+    """The user behind the token, with their roles."""
+    return Me(
+        user_id=user.user_id,
+        username=user.username,
+        is_admin=user.is_admin,
+        groups=dict(user.groups),
+    )

@@ -1,0 +1,123 @@
+"""The calls of manager agents, with the manager's own token. Every one is contact (protocol P4)."""
+
+from uuid import UUID
+
+import msgspec
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from api.bodies import (
+    BODY_LIMIT,
+    REPORT_LIMIT,
+    check_utf8,
+    decode,
+    encode,
+    read_body,
+    without_nul,
+)
+from api.deps import ManagerDep, PartsDep
+from api.limits import LimitedRoute
+from api.openapi import hot_route
+from mitosis.contracts.errors import TooLarge
+from mitosis.contracts.http import (
+    EnvironmentAnswer,
+    EnvironmentChange,
+    EnvironmentGrant,
+    Goodbye,
+    Hello,
+    HelloAnswer,
+    LeaseGrant,
+)
+from mitosis.contracts.wire import (
+    MAX_HELD,
+    MAX_REPORTS,
+    ClaimAnswer,
+    ClaimTasks,
+    Renewal,
+    RenewalAnswer,
+    ReportAnswer,
+    ReportTasks,
+)
+
+router = APIRouter(prefix="/managers", tags=["agents"], route_class=LimitedRoute)
+
+_CLAIM = msgspec.json.Decoder(ClaimTasks)
+_REPORT = msgspec.json.Decoder(ReportTasks)
+_RENEWAL = msgspec.json.Decoder(Renewal)
+
+
+@router.post("/tasks/claim", openapi_extra=hot_route(ClaimTasks, ClaimAnswer))
+async def claim(request: Request, parts: PartsDep, manager_id: ManagerDep) -> Response:
+    """Take tasks under a lease; held up to ``wait_seconds`` when there are none (P3, P7)."""
+    body = decode(await read_body(request, BODY_LIMIT), _CLAIM)
+    claiming = parts.tasks.claim(manager_id, body)
+    if body.wait_seconds == 0:
+        return encode(await claiming)
+    return encode(await parts.holding.hold(request, claiming))
+
+
+@router.post("/tasks/report", openapi_extra=hot_route(ReportTasks, ReportAnswer))
+async def report(request: Request, parts: PartsDep, manager_id: ManagerDep) -> Response:
+    """Report how attempts ended; answered one by one.
+
+    A NUL character in a detail, as programs print them, is kept as U+FFFD.
+    """
+    raw = await read_body(request, REPORT_LIMIT)
+    check_utf8(raw)
+    body = decode(without_nul(raw), _REPORT)
+    if len(body.reports) > MAX_REPORTS:
+        raise TooLarge(f"one call takes {MAX_REPORTS} reports", field="reports", limit=MAX_REPORTS)
+    return encode(await parts.tasks.report(manager_id, body))
+
+
+@router.post("/heartbeat", openapi_extra=hot_route(Renewal, RenewalAnswer))
+async def heartbeat(request: Request, parts: PartsDep, manager_id: ManagerDep) -> Response:
+    """Contact every 3 s, with what has started, what is returned and what is held."""
+    body = decode(await read_body(request, BODY_LIMIT), _RENEWAL)
+    if body.held is not None and len(body.held.task_ids) > MAX_HELD:
+        raise TooLarge(f"one call takes {MAX_HELD} ids", field="held.task_ids", limit=MAX_HELD)
+    return encode(await parts.managers.renew(manager_id, body))
+
+
+@router.post("/hello")
+async def hello(parts: PartsDep, manager_id: ManagerDep, body: Hello) -> HelloAnswer:
+    """A process of the agent begins (P5)."""
+    return await parts.managers.hello(manager_id, body, namespace=parts.temporal_namespace)
+
+
+@router.post("/goodbye", status_code=204)
+async def goodbye(parts: PartsDep, manager_id: ManagerDep, body: Goodbye) -> None:
+    """The agent ends in order: its lease is released, its tasks are ready again."""
+    await parts.managers.goodbye(manager_id, body.epoch)
+
+
+@router.post("/leases/{epoch}/take")
+async def take(parts: PartsDep, manager_id: ManagerDep, epoch: int) -> LeaseGrant:
+    """Take an offered lease."""
+    await parts.managers.contact(manager_id)
+    return await parts.managers.take(manager_id, epoch)
+
+
+@router.get("/leases/{epoch}")
+async def grant(parts: PartsDep, manager_id: ManagerDep, epoch: int) -> LeaseGrant:
+    """What the agent needs to run a lease that it has taken."""
+    await parts.managers.contact(manager_id)
+    return await parts.managers.grant(manager_id, epoch)
+
+
+@router.post("/environments/{task_group_id}")
+async def change_environment(
+    parts: PartsDep, manager_id: ManagerDep, task_group_id: UUID, body: EnvironmentChange
+) -> EnvironmentAnswer:
+    """Say what became of the environment of a group on this host (P9)."""
+    await parts.managers.contact(manager_id)
+    return await parts.managers.change_environment(manager_id, task_group_id, body)
+
+
+@router.get("/environments/{task_group_id}")
+async def environment(
+    parts: PartsDep, manager_id: ManagerDep, task_group_id: UUID
+) -> EnvironmentGrant:
+    """What the agent needs to clean up after a group."""
+    await parts.managers.contact(manager_id)
+    return await parts.managers.environment(manager_id, task_group_id)

@@ -1,0 +1,50 @@
+"""Is the process up, and can it do its work? Open to everybody, and telling nothing else."""
+
+import asyncio
+from typing import Literal
+
+from fastapi import APIRouter
+from pydantic import BaseModel
+
+from api.deps import PartsDep
+from mitosis.contracts.errors import Unavailable
+
+CHECK_SECONDS = 2.0
+
+router = APIRouter(tags=["health"])
+
+
+class Health(BaseModel):
+    status: Literal["ok"] = "ok"
+
+
+class Readiness(BaseModel):
+    """``degraded``: tasks are served, but lifecycle edges wait until Temporal is back."""
+
+    status: Literal["ok", "degraded"]
+    database: Literal["ok"] = "ok"
+    temporal: Literal["ok", "unavailable"]
+
+
+@router.get("/health")
+async def health() -> Health:
+    """The process answers."""
+    return Health()
+
+
+@router.get("/ready")
+async def ready(parts: PartsDep) -> Readiness:
+    """PostgreSQL answers; Temporal may be away. 503 otherwise."""
+    _, temporal = await asyncio.gather(parts.database.check(), _temporal_answers(parts))
+    return Readiness(
+        status="ok" if temporal else "degraded", temporal="ok" if temporal else "unavailable"
+    )
+
+
+async def _temporal_answers(parts: PartsDep) -> bool:
+    try:
+        async with asyncio.timeout(CHECK_SECONDS):
+            await parts.control.check()
+    except (Unavailable, TimeoutError):
+        return False
+    return True

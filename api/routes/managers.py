@@ -1,0 +1,87 @@
+"""Managers as people see them: register, list, show; and the managers of a task group."""
+
+from typing import Annotated
+from uuid import UUID
+
+from fastapi import APIRouter, Query
+from pydantic import BaseModel, ConfigDict, Field
+
+from api.auth import Subject
+from api.deps import PartsDep, ReadableGroup, UserDep, WritableGroup
+from api.limits import LimitedRoute
+from api.routes.references import PATH
+from mitosis.contracts.errors import NotFound
+from mitosis.contracts.http import ManagerInfo, Page, RegisteredManager, RegisterManager
+
+router = APIRouter(tags=["managers"], route_class=LimitedRoute)
+
+
+class Listing(BaseModel):
+    """Query of the list."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    after: str | None = None
+    limit: Annotated[int, Field(ge=1, le=500)] = 100
+
+
+class NamedManager(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    manager_id: UUID
+
+
+class Refreshed(BaseModel):
+    matched: int
+    """How many managers the group's tags match now."""
+
+
+@router.post("/managers", status_code=201)
+async def register(parts: PartsDep, user: UserDep, body: RegisterManager) -> RegisteredManager:
+    """Register a host; its agent uses the token, which is shown only here."""
+    manager_id, version = await parts.managers.register(body, user.user_id)
+    token = parts.signer.issue(Subject("manager", manager_id, version), body.lifetime)
+    return RegisteredManager(manager_id=manager_id, token=token.token, expires_at=token.expires_at)
+
+
+@router.get("/managers")
+async def list_managers(
+    parts: PartsDep, user: UserDep, query: Annotated[Listing, Query()]
+) -> Page[ManagerInfo]:
+    """The hosts of the caller's user groups, by name."""
+    return await parts.managers.list(user.user_id, after=query.after, limit=query.limit)
+
+
+@router.get("/managers/{manager_id}")
+async def show(parts: PartsDep, user: UserDep, manager_id: UUID) -> ManagerInfo:
+    """One host: state, lease, environments."""
+    info = await parts.managers.get(manager_id)
+    if not (user.is_admin or user.groups.keys() & set(info.groups)):
+        raise NotFound("there is no such manager", manager_id=manager_id)
+    return info
+
+
+@router.get(PATH + "/managers")
+async def list_of_group(parts: PartsDep, group: ReadableGroup) -> list[ManagerInfo]:
+    """The managers listed for a group: matched by tags, or named by a user."""
+    return list(await parts.task_groups.managers(group))
+
+
+@router.post(PATH + "/managers", status_code=204)
+async def add_to_group(
+    parts: PartsDep, user: UserDep, group: WritableGroup, body: NamedManager
+) -> None:
+    """Name a manager for a group; again is success."""
+    await parts.task_groups.add_manager(group, body.manager_id, user.user_id)
+
+
+@router.post(PATH + "/managers/refresh")
+async def refresh(parts: PartsDep, group: WritableGroup) -> Refreshed:
+    """Match managers to the group's tags again."""
+    return Refreshed(matched=await parts.task_groups.refresh_managers(group))
+
+
+@router.delete(PATH + "/managers/{manager_id}", status_code=204)
+async def remove_from_group(parts: PartsDep, group: WritableGroup, manager_id: UUID) -> None:
+    """Take a manager off the list; its lease for the group, if it has one, begins to end."""
+    await parts.task_groups.remove_manager(group, manager_id)

@@ -1,0 +1,130 @@
+"""Task groups: create, list, look and wait, change, delete, and the four verbs."""
+
+from datetime import timedelta
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Request
+from pydantic import BaseModel, ConfigDict, Field
+
+from api.deps import PartsDep, ReadableGroup, UserDep, WritableGroup, require_role_in_group
+from api.limits import LimitedRoute
+from api.routes.references import PATH
+from api.verbs import apply_verb
+from mitosis.contracts.control import Cancel, Close, Complete, Reopen
+from mitosis.contracts.http import (
+    CancelBody,
+    CompleteBody,
+    Page,
+    TaskGroupInfo,
+    TaskGroupSpec,
+    TaskGroupUpdate,
+    VerbBody,
+)
+from mitosis.contracts.lifecycle import TaskGroupState
+from mitosis.store.task_groups import GroupFilter, Until
+
+MAX_WAIT_SECONDS = 60.0
+
+router = APIRouter(tags=["task groups"], route_class=LimitedRoute)
+
+
+class Listing(BaseModel):
+    """Query of the list; all conditions hold."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    state: list[TaskGroupState] = []
+    tag: list[str] = []
+    label: list[str] = []
+    name: str | None = None
+    settled: bool | None = None
+    after: str | None = None
+    limit: Annotated[int, Field(ge=1, le=500)] = 50
+
+
+class Waiting(BaseModel):
+    """Query of one group: hold the request until something is so, or answer at once."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    wait_seconds: Annotated[float, Field(ge=0, le=MAX_WAIT_SECONDS)] = 0.0
+    until: Until = "changed"
+
+
+@router.post("/task-groups", status_code=201)
+async def create(parts: PartsDep, user: UserDep, spec: TaskGroupSpec) -> TaskGroupInfo:
+    """Create an OPEN group. Answered when PostgreSQL has it, Temporal up or not."""
+    group_name = spec.group_name or user.username
+    await require_role_in_group(parts, user, group_name, "write")
+    owned = spec.model_copy(update={"group_name": group_name})
+    return await parts.task_groups.create(owned, user.user_id)
+
+
+@router.get("/task-groups")
+async def list_groups(
+    parts: PartsDep, user: UserDep, query: Annotated[Listing, Query()]
+) -> Page[TaskGroupInfo]:
+    """The groups that the caller may read, newest first."""
+    which = GroupFilter(
+        states=query.state,
+        settled=query.settled,
+        tags=query.tag,
+        labels=query.label,
+        name=query.name,
+    )
+    return await parts.task_groups.list(user.user_id, which, after=query.after, limit=query.limit)
+
+
+@router.post(PATH + "/close")
+async def close(
+    parts: PartsDep, group: WritableGroup, body: VerbBody | None = None
+) -> TaskGroupInfo:
+    """Accept no more tasks; complete when the last one ends."""
+    return await apply_verb(parts, group, Close(reason=body.reason if body else None))
+
+
+@router.put(PATH + "/reopen")
+async def reopen(
+    parts: PartsDep, group: WritableGroup, body: VerbBody | None = None
+) -> TaskGroupInfo:
+    """Accept tasks again; a CLOSED group only."""
+    return await apply_verb(parts, group, Reopen(reason=body.reason if body else None))
+
+
+@router.post(PATH + "/cancel")
+async def cancel(
+    parts: PartsDep, group: WritableGroup, body: CancelBody | None = None
+) -> TaskGroupInfo:
+    """End the group: nothing more is claimed. ``counting`` until every task is accounted for."""
+    return await apply_verb(parts, group, Cancel(**body.model_dump() if body else {}))
+
+
+@router.post(PATH + "/complete")
+async def complete(
+    parts: PartsDep, group: WritableGroup, body: CompleteBody | None = None
+) -> TaskGroupInfo:
+    """Close the group and complete it; ``force`` cancels what is unfinished."""
+    return await apply_verb(parts, group, Complete(**body.model_dump() if body else {}))
+
+
+@router.get(PATH)
+async def show(
+    request: Request, parts: PartsDep, group: ReadableGroup, query: Annotated[Waiting, Query()]
+) -> TaskGroupInfo:
+    """The group as it is now, or as soon as it changed, ended or settled."""
+    if query.wait_seconds == 0:
+        return await parts.task_groups.get(group)
+    waiting = parts.task_groups.wait(group, query.until, timedelta(seconds=query.wait_seconds))
+    return await parts.holding.hold(request, waiting)
+
+
+@router.put(PATH)
+async def update(parts: PartsDep, group: WritableGroup, body: TaskGroupUpdate) -> TaskGroupInfo:
+    """Change the fields that are given."""
+    return await parts.task_groups.update(group, body)
+
+
+@router.delete(PATH, status_code=204)
+async def delete(parts: PartsDep, group: WritableGroup) -> None:
+    """Delete a settled group with its tasks and results."""
+    await parts.task_groups.delete(group)

@@ -1,0 +1,58 @@
+"""Tasks as people submit and see them."""
+
+from typing import Annotated
+from uuid import UUID
+
+import msgspec
+from fastapi import APIRouter, Query, Request
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.responses import Response
+
+from api.bodies import SUBMIT_LIMIT, decode, encode, read_body
+from api.deps import PartsDep, ReadableGroup, UserDep, WritableGroup, readable_group
+from api.limits import LimitedRoute
+from api.openapi import hot_route
+from api.routes.references import PATH
+from api.submissions import check_tasks
+from mitosis.contracts.http import Page, TaskInfo
+from mitosis.contracts.lifecycle import TaskState
+from mitosis.contracts.wire import SubmitAnswer, SubmitTasks
+
+router = APIRouter(tags=["tasks"], route_class=LimitedRoute)
+
+_SUBMIT = msgspec.json.Decoder(SubmitTasks)
+
+
+class Listing(BaseModel):
+    """Query of the tasks of a group."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    state: TaskState | None = None
+    after: str | None = None
+    limit: Annotated[int, Field(ge=1, le=1000)] = 100
+
+
+@router.post(PATH + "/tasks", status_code=201, openapi_extra=hot_route(SubmitTasks, SubmitAnswer))
+async def submit(request: Request, parts: PartsDep, group: WritableGroup) -> Response:
+    """Submit up to 10,000 tasks, all or nothing; larger submissions are parts under one key."""
+    raw = await read_body(request, SUBMIT_LIMIT)
+    body = decode(raw, _SUBMIT)
+    check_tasks(body.tasks, raw)
+    return encode(await parts.tasks.submit(group, body), 201)
+
+
+@router.get(PATH + "/tasks")
+async def list_tasks(
+    parts: PartsDep, group: ReadableGroup, query: Annotated[Listing, Query()]
+) -> Page[TaskInfo]:
+    """The tasks of a group with their results, in the order of submission."""
+    return await parts.tasks.list(group, state=query.state, after=query.after, limit=query.limit)
+
+
+@router.get("/tasks/{task_uuid}")
+async def show(parts: PartsDep, user: UserDep, task_uuid: UUID) -> TaskInfo:
+    """One task: spec, state, attempts, failures, result."""
+    task = await parts.tasks.get(task_uuid)
+    await readable_group(parts, user, str(task.task_group_id))
+    return task

@@ -1,0 +1,31 @@
+"""Verbs of task groups: through the group's workflow, or straight to PostgreSQL while Temporal is away."""
+
+import logging
+from uuid import UUID
+
+from api.parts import Parts
+from mitosis.contracts.control import Cancel, Close, Complete, Reopen, VerbRequest
+from mitosis.contracts.errors import TemporalUnavailable
+from mitosis.contracts.http import TaskGroupInfo
+
+log = logging.getLogger(__name__)
+
+
+async def apply_verb(
+    parts: Parts, task_group_id: UUID, verb: Close | Reopen | Cancel | Complete
+) -> TaskGroupInfo:
+    """Have a verb applied, and give the group after it.
+
+    Both ways end in the same compare-and-set, and a verb ensures a state: one that the workflow has
+    applied before its answer was lost is success here. The workflow learns of it by the outbox.
+
+    Raises:
+        InvalidTransition: the state of the group does not allow it.
+    """
+    request = VerbRequest(task_group_id=task_group_id, verb=verb)
+    try:
+        await parts.control.execute_verb(request)
+    except TemporalUnavailable:
+        log.info("verb.without_temporal", extra={"verb": verb.kind, "group": str(task_group_id)})
+        await parts.task_groups.apply(request)
+    return await parts.task_groups.get(task_group_id)
