@@ -1,0 +1,98 @@
+"""The API as one part of a process: opens the pool and the listener, builds the app, serves it.
+
+Both ``mitosis up`` and ``mitosis api`` enter :func:`running_api` with plain values.
+"""
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+
+from api.app import create_app
+from api.auth import Subject, TokenSigner
+from api.parts import ControlPlane, Parts
+from api.server import serving
+from mitosis.contracts.http import Token
+from mitosis.store.database import Database
+from mitosis.store.managers import HOST_LOST_AFTER, ManagerStore
+from mitosis.store.task_groups import TaskGroupStore
+from mitosis.store.tasks import TaskStore
+from mitosis.store.users import UserStore
+from mitosis.store.wake import Wake
+
+ADMIN = "admin"
+ADMIN_TOKEN_LIFETIME = timedelta(days=365)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApiOptions:
+    """What the API is told by its entry point."""
+
+    database_url: str
+    """libpq URL of a migrated database."""
+    signing_key: bytes
+    """Ed25519, PKCS #8 PEM."""
+    temporal_namespace: str
+    pool_size: int = 10
+    host: str = "127.0.0.1"
+    port: int = 0
+    """0 = a free one."""
+    host_lost_after: timedelta = HOST_LOST_AFTER
+    stop_after: timedelta = timedelta(seconds=5)
+
+
+@dataclass(frozen=True, slots=True)
+class RunningApi:
+    """A served API."""
+
+    url: str
+    parts: Parts
+
+
+@asynccontextmanager
+async def running_api(options: ApiOptions, control: ControlPlane) -> AsyncIterator[RunningApi]:
+    """Serve the API while the context is open. The admin account exists from the first start on.
+
+    Raises:
+        DatabaseUnavailable: PostgreSQL does not answer.
+        ConfigurationError: the address cannot be bound, or the key is not one.
+    """
+    async with AsyncExitStack() as exits:
+        parts = await exits.enter_async_context(opened_parts(options, control))
+        await parts.users.ensure_admin(ADMIN)
+        url = await exits.enter_async_context(
+            serving(
+                create_app(parts),
+                host=options.host,
+                port=options.port,
+                release=parts.holding.release,
+                stop_after=options.stop_after,
+            )
+        )
+        yield RunningApi(url, parts)
+
+
+@asynccontextmanager
+async def opened_parts(options: ApiOptions, control: ControlPlane) -> AsyncIterator[Parts]:
+    """The stores over one pool and one listening connection."""
+    signer = TokenSigner(options.signing_key)
+    async with (
+        Database.open(options.database_url, pool_size=options.pool_size) as database,
+        Wake.listen(database) as wake,
+    ):
+        yield Parts(
+            database=database,
+            tasks=TaskStore(database, wake),
+            task_groups=TaskGroupStore(database, wake),
+            managers=ManagerStore(database, options.host_lost_after),
+            users=UserStore(database),
+            signer=signer,
+            control=control,
+            temporal_namespace=options.temporal_namespace,
+        )
+
+
+async def admin_token(parts: Parts, lifetime: timedelta = ADMIN_TOKEN_LIFETIME) -> Token:
+    """A token of the admin account, for the entry point to keep in a 0600 file."""
+    user = await parts.users.ensure_admin(ADMIN)
+    return parts.signer.issue(Subject("user", user.user_id, user.token_version), lifetime)
