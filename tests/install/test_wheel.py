@@ -104,6 +104,8 @@ def _borrow_dependencies(made: Environment) -> None:
         target = made.site_packages / entry.name
         if not ours and entry.suffix != ".pth" and not target.exists():
             target.symlink_to(entry)
+    # The one dependency that is a program and no package.
+    (made.folder / "bin" / "temporal").symlink_to(Path(sysconfig.get_path("scripts")) / "temporal")
 
 
 def test_the_wheel_installs_one_top_level_name(wheel: Path) -> None:
@@ -146,8 +148,9 @@ def test_worker_processes_import_the_users_packages(environment: Environment) ->
 
 
 def test_the_command_works_beside_the_decoys(environment: Environment) -> None:
-    pytest.importorskip("mitosis.cli")
     assert __version__ in environment.run("mitosis", "--version")
+    assert "0 of" in environment.run("mitosis", "doctor").splitlines()[-1]
+    assert "temporal.namespace" in environment.run("mitosis", "config", "show", "--all")
 
 
 def test_nothing_was_read_from_the_checkout(environment: Environment) -> None:
