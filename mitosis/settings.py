@@ -30,7 +30,6 @@ SHORT_NAMES: Mapping[str, str] = {
     "MITOSIS_DATABASE_URL": "database.url",
     "MITOSIS_TEMPORAL_ADDRESS": "temporal.address",
     "MITOSIS_API_URL": "api.url",
-    "MITOSIS_API_TOKEN": "api.token",
     "MITOSIS_TOKEN": "api.token",
     "MITOSIS_TOKEN_FILE": "api.token_file",
 }

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 import typer
 
-NameOption = Annotated[str | None, typer.Argument(metavar="[NAME]", help="Name of the group.")]
+NameOption = Annotated[str | None, typer.Argument(metavar="NAME", help="Name of the group.")]
 GroupOption = Annotated[
     str | None, typer.Option(help="User group that owns it; your own when left out.")
 ]

@@ -10,7 +10,9 @@ GroupArgument = Annotated[
 ]
 ArgvArgument = Annotated[
     list[str] | None,
-    typer.Argument(metavar="-- COMMAND …", help="One task: a program and its arguments."),
+    typer.Argument(
+        metavar="COMMAND", help="One task: a program and its arguments, written after --."
+    ),
 ]
 CommandFileOption = Annotated[
     Path | None,

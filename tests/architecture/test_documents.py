@@ -26,7 +26,6 @@ COMING = {
     "docs/concepts.md",
     "docs/glossary.md",
     "docs/quickstart.md",
-    "docs/reference/lifecycles.md",
     "docs/tour.md",
 }
 
