@@ -2,22 +2,25 @@
 
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Protocol
+from typing import Protocol, TypeAlias
+from uuid import UUID
 
 from api.auth import TokenSigner
 from api.holding import Holding
-from mitosis.contracts.control import GroupView, VerbRequest
+from mitosis.contracts.control import Cancel, Close, Complete, GroupView, Reopen
 from mitosis.store.database import Database
 from mitosis.store.managers import ManagerStore
 from mitosis.store.task_groups import TaskGroupStore
 from mitosis.store.tasks import TaskStore
 from mitosis.store.users import UserStore
 
+Verb: TypeAlias = Close | Reopen | Cancel | Complete
+
 
 class ControlPlane(Protocol):
-    """What the API wants of Temporal."""
+    """What the API wants of Temporal: :class:`workflows.client.ControlClient`."""
 
-    async def execute_verb(self, request: VerbRequest) -> GroupView:
+    async def execute_verb(self, task_group_id: UUID, verb: Verb) -> GroupView:
         """Have the group's workflow apply a verb, and give the group after it.
 
         Raises:

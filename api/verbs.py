@@ -3,17 +3,15 @@
 import logging
 from uuid import UUID
 
-from api.parts import Parts
-from mitosis.contracts.control import Cancel, Close, Complete, Reopen, VerbRequest
+from api.parts import Parts, Verb
+from mitosis.contracts.control import VerbRequest
 from mitosis.contracts.errors import TemporalUnavailable
 from mitosis.contracts.http import TaskGroupInfo
 
 log = logging.getLogger(__name__)
 
 
-async def apply_verb(
-    parts: Parts, task_group_id: UUID, verb: Close | Reopen | Cancel | Complete
-) -> TaskGroupInfo:
+async def apply_verb(parts: Parts, task_group_id: UUID, verb: Verb) -> TaskGroupInfo:
     """Have a verb applied, and give the group after it.
 
     Both ways end in the same compare-and-set, and a verb ensures a state: one that the workflow has
@@ -22,10 +20,9 @@ async def apply_verb(
     Raises:
         InvalidTransition: the state of the group does not allow it.
     """
-    request = VerbRequest(task_group_id=task_group_id, verb=verb)
     try:
-        await parts.control.execute_verb(request)
+        await parts.control.execute_verb(task_group_id, verb)
     except TemporalUnavailable:
         log.info("verb.without_temporal", extra={"verb": verb.kind, "group": str(task_group_id)})
-        await parts.task_groups.apply(request)
+        await parts.task_groups.apply(VerbRequest(task_group_id=task_group_id, verb=verb))
     return await parts.task_groups.get(task_group_id)

@@ -75,8 +75,7 @@ async def submit_parts(parts: AsyncIterator[Part], send: Send) -> list[int]:
             answers[part.number] = (await send(part)).task_ids
         except InvalidRequest as error:
             raise _with_offset(error, offset) from None
-        finally:
-            free.release()
+        free.release()  # only now: after an error nothing more is read
 
     try:
         async with asyncio.TaskGroup() as running:

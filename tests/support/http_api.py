@@ -1,0 +1,119 @@
+"""The API in the process of a test, over a real database and a Temporal that nobody runs."""
+
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+import httpx2
+
+from api.app import create_app
+from api.auth import Subject
+from api.parts import Parts, Verb
+from api.service import ApiOptions, admin_token, opened_parts
+from mitosis.client.client import Client
+from mitosis.client.manager import ManagerClient
+from mitosis.contracts.control import GroupView
+from mitosis.contracts.errors import TemporalUnavailable
+from mitosis.contracts.http import Hello, HelloAnswer, RegisterManager
+from mitosis.embedded.data_folder import ed25519_private_key
+
+URL = "http://api.test"
+NAMESPACE = "mitosis"
+
+
+class NoTemporal:
+    """A control plane whose Temporal does not run."""
+
+    async def execute_verb(self, task_group_id: UUID, verb: Verb) -> GroupView:
+        raise TemporalUnavailable
+
+    async def check(self) -> None:
+        raise TemporalUnavailable
+
+
+@dataclass(frozen=True)
+class Api:
+    """An application with its parts; clients of it need no socket."""
+
+    parts: Parts
+    transport: httpx2.ASGITransport
+    token: str
+    """Of the admin."""
+
+    def client(self, token: str | None = None) -> Client:
+        return Client(
+            URL,
+            token or self.token,
+            transport=self.transport,
+            give_up_after=timedelta(seconds=5),
+        )
+
+    def manager(self, token: str) -> ManagerClient:
+        return ManagerClient(URL, token, transport=self.transport)
+
+    async def user(self, name: str) -> str:
+        """A new user's token."""
+        user = await self.parts.users.create(name, "secret words")
+        subject = Subject("user", user.user_id, user.token_version)
+        return self.parts.signer.issue(subject, timedelta(hours=1)).token
+
+    async def call(
+        self, method: str, path: str, *, token: str | None = "", **how: Any
+    ) -> httpx2.Response:
+        """One raw call below ``/api/v1``; token None sends none, "" sends the admin's."""
+        headers = dict(how.pop("headers", {}))
+        if token is not None:
+            headers["Authorization"] = f"Bearer {token or self.token}"
+        async with httpx2.AsyncClient(transport=self.transport, base_url=URL) as http:
+            return await http.request(method, "/api/v1" + path, headers=headers, **how)
+
+
+@asynccontextmanager
+async def in_process_api(database: str, control: Any = None) -> AsyncIterator[Api]:
+    """The API over ``database``, called without sockets."""
+    options = ApiOptions(
+        database_url=database, signing_key=ed25519_private_key(), temporal_namespace=NAMESPACE
+    )
+    async with opened_parts(options, control or NoTemporal()) as parts:
+        token = await admin_token(parts)
+        transport = httpx2.ASGITransport(create_app(parts))
+        yield Api(parts, transport, token.token)
+
+
+@asynccontextmanager
+async def said_hello(
+    api: Api, name: str = "host-1"
+) -> AsyncIterator[tuple[ManagerClient, HelloAnswer]]:
+    """A registered manager whose agent has said hello."""
+    async with api.client() as client:
+        registered = await client.register_manager(RegisterManager(name=name))
+    async with api.manager(registered.token) as manager:
+        yield manager, await manager.hello(hello())
+
+
+def hello(incarnation: int = 1, machine_id: str = "machine-1", **changes: Any) -> Hello:
+    return Hello(
+        incarnation=incarnation,
+        machine_id=machine_id,
+        boot_id="boot-1",
+        host_name="host-1.test",
+        cores=(0, 1),
+        agent_version="0",
+        **changes,
+    )
+
+
+@contextmanager
+def problem(answer: httpx2.Response, status: int, code: str) -> Iterator[dict[str, Any]]:
+    """The problem document of an answer, its standard members checked."""
+    assert answer.headers["content-type"] == "application/problem+json", answer.text
+    document = answer.json()
+    assert (answer.status_code, document["code"]) == (status, code), document
+    assert document["status"] == status
+    assert document["type"] == f"urn:mitosis:error:{code}"
+    assert document["title"]
+    assert document["detail"]
+    yield document
