@@ -8,18 +8,16 @@ import sys
 import time
 from collections.abc import Callable
 from datetime import timedelta
-from typing import TYPE_CHECKING, Annotated, Literal, TextIO
+from typing import Annotated, Literal, TextIO
 
 import typer
 
 from mitosis.cli.command import Cli
 from mitosis.cli.exit import OF_RESULT, ExitStatus
 from mitosis.cli.group_view import counts_text, group_item, state_text
+from mitosis.client.sync import SyncClient
 from mitosis.contracts.errors import Unavailable
 from mitosis.contracts.http import TaskGroupInfo
-
-if TYPE_CHECKING:
-    from mitosis.client.sync import SyncClient
 
 Until = Literal["changed", "complete", "settled"]
 
@@ -108,7 +106,7 @@ def progress_text(group: TaskGroupInfo, now: float) -> str:
 class Waiting:
     """The requests of one wait."""
 
-    def __init__(self, client: "SyncClient", group: str, until: Until, line: ProgressLine) -> None:
+    def __init__(self, client: SyncClient, group: str, until: Until, line: ProgressLine) -> None:
         self._client = client
         self._group = group
         self.until = until

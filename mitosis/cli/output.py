@@ -10,11 +10,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Protocol, TextIO
-
-if TYPE_CHECKING:
-    from rich.table import Table as Grid
-    from rich.text import Text
+from typing import Any, Protocol, TextIO
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +136,7 @@ class TerminalOutput(TextOutput):
             grid.add_row(*(_plain(one_line(text)) for text in row))
         self._print(grid)
 
-    def _print(self, grid: "Grid") -> None:
+    def _print(self, grid: Any) -> None:
         from rich.console import Console
 
         Console(file=self._stream, highlight=False).print(grid)
@@ -188,7 +184,7 @@ def span_text(span: timedelta | float | None) -> str:
     return "".join(parts[:2])
 
 
-def _plain(text: str) -> "Text":
+def _plain(text: str) -> Any:
     from rich.text import Text
 
     return Text(text)
