@@ -45,8 +45,11 @@ def default_run_dir(data_dir: Path) -> Path:
     return Path("/tmp") / f"mitosis-{os.geteuid()}-{digest}"  # noqa: S108 - checked by own_folder
 
 
-def own_folder(path: Path) -> Path:
+def own_folder(path: Path, owner: int | None = None) -> Path:
     """Make ``path`` if it is missing, and verify that it is a real folder of ours, mode 0700.
+
+    Others may at most enter it (0711), which a server of another user needs. As root, it may belong
+    to ``owner``, whom we gave it to.
 
     Raises:
         UnsafeFolder: it is a link, not a folder, belongs to somebody else, or cannot be made.
@@ -58,12 +61,12 @@ def own_folder(path: Path) -> Path:
         raise UnsafeFolder(f"cannot make the folder {path}: {error.strerror}") from error
     if not stat.S_ISDIR(found.st_mode):
         raise UnsafeFolder(f"{path} is not a folder (a link is not accepted): remove it")
-    if found.st_uid != os.geteuid():
+    if found.st_uid not in (os.geteuid(), owner):
         raise UnsafeFolder(
             f"{path} belongs to user {found.st_uid}, not to user {os.geteuid()}: "
             "run as that user or choose another folder"
         )
-    if stat.S_IMODE(found.st_mode) != 0o700:
+    if found.st_mode & 0o066:
         path.chmod(0o700)
     return path
 

