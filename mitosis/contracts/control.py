@@ -113,6 +113,8 @@ class GroupView(Model):
     """Environments that are neither gone nor owed."""
     waiting_for: str | None = None
     """One line for people: why nothing happens, if nothing does."""
+    settled_after_seconds: float | None = None
+    """From creation to settlement; None while unsettled."""
 
     @property
     def settleable(self) -> bool:

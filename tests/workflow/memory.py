@@ -1,0 +1,262 @@
+"""Port implementations in memory for timer tests: the contracts of the ports, the server's own clock.
+
+Only tests of timers use them: the time-skipping server cannot drive the clock of PostgreSQL.
+"""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from uuid import UUID, uuid4
+
+from mitosis.contracts.control import (
+    AssignAnswer,
+    Cancel,
+    Complete,
+    DiscardAnswer,
+    EnvironmentView,
+    GroupView,
+    LeaseView,
+    ManagerView,
+    ReleaseAnswer,
+    ReleaseReason,
+    ReleaseRequest,
+    ReleaseStatus,
+    VerbRequest,
+)
+from mitosis.contracts.errors import NotFound
+from mitosis.contracts.lifecycle import (
+    TASK_GROUP,
+    EnvironmentState,
+    LeaseState,
+    TaskGroupEvent,
+    TaskGroupResult,
+    TaskGroupState,
+)
+
+Clock = Callable[[], Awaitable[datetime]]
+CHUNK = 10
+
+
+@dataclass
+class Group:
+    """A task group as PostgreSQL would keep it."""
+
+    uuid: UUID = field(default_factory=uuid4)
+    name: str = "campaign"
+    state: TaskGroupState = TaskGroupState.OPEN
+    ready: int = 0
+    running: int = 0
+    cancelled: int = 0
+    succeeded: int = 0
+    auto_close_after: timedelta | None = None
+    last_submitted_at: datetime | None = None
+    close_deadline: datetime | None = None
+    discarding: bool = False
+    result: TaskGroupResult | None = None
+    live_leases: int = 0
+
+    @property
+    def unfinished(self) -> int:
+        return self.ready + self.running
+
+    def view(self, now: datetime) -> GroupView:
+        close_at = (
+            self.last_submitted_at + self.auto_close_after
+            if self.last_submitted_at and self.auto_close_after
+            else None
+        )
+        return GroupView(
+            task_group_id=self.uuid,
+            name=self.name,
+            group_name="team",
+            state=self.state,
+            settled=self.result is not None,
+            result=self.result,
+            total=self.unfinished + self.cancelled + self.succeeded,
+            unfinished=self.unfinished,
+            cancelled=self.cancelled,
+            succeeded=self.succeeded,
+            auto_close_in_seconds=_left(close_at, now),
+            close_deadline_in_seconds=_left(self.close_deadline, now),
+            discarding=self.discarding,
+            discardable=self.discarding and self.ready > 0,
+            live_leases=self.live_leases,
+        )
+
+
+class MemoryGroups:
+    """Implements ``TaskGroupPort``."""
+
+    def __init__(self, clock: Clock, *groups: Group) -> None:
+        self._clock = clock
+        self.groups = {group.uuid: group for group in groups}
+        self.calls: list[str] = []
+
+    async def observe(self, task_group_id: UUID) -> GroupView:
+        self.calls.append("observe")
+        group = self.groups.get(task_group_id)
+        if group is None:
+            return GroupView(task_group_id=task_group_id, exists=False)
+        return group.view(await self._clock())
+
+    async def apply(self, request: VerbRequest) -> GroupView:
+        self.calls.append(request.verb.kind)
+        group = self.groups.get(request.task_group_id)
+        if group is None:
+            raise NotFound("no such task group")
+        now, verb = await self._clock(), request.verb
+        event = TaskGroupEvent(verb.kind)
+        if isinstance(verb, Complete):
+            group.discarding = group.discarding or verb.force
+            if group.state is TaskGroupState.COMPLETE:
+                return group.view(now)
+            event = TaskGroupEvent.CLOSE
+        goal = {
+            TaskGroupEvent.CLOSE: TaskGroupState.CLOSED,
+            TaskGroupEvent.REOPEN: TaskGroupState.OPEN,
+            TaskGroupEvent.CANCEL: TaskGroupState.CANCELLED,
+        }[event]
+        if group.state is not goal:
+            group.state = TASK_GROUP.after(group.state, event)
+        if isinstance(verb, Cancel):
+            group.discarding = True
+        return group.view(now)
+
+    async def close_if_inactive(self, task_group_id: UUID) -> GroupView:
+        self.calls.append("close_if_inactive")
+        group, now = self.groups[task_group_id], await self._clock()
+        view = group.view(now)
+        due = (view.auto_close_in_seconds, view.close_deadline_in_seconds)
+        if group.state is TaskGroupState.OPEN and any(d is not None and d <= 0 for d in due):
+            group.state = TaskGroupState.CLOSED
+        return group.view(now)
+
+    async def discard(self, task_group_id: UUID) -> DiscardAnswer:
+        self.calls.append("discard")
+        group = self.groups[task_group_id]
+        some = min(group.ready, CHUNK)
+        group.ready -= some
+        group.cancelled += some
+        return DiscardAnswer(cancelled=some, remaining=group.ready > 0)
+
+    async def finalize(self, task_group_id: UUID) -> GroupView:
+        self.calls.append("finalize")
+        group = self.groups[task_group_id]
+        if group.state is TaskGroupState.CLOSED and not group.unfinished:
+            group.state = TaskGroupState.COMPLETE
+        return group.view(await self._clock())
+
+    async def settle(self, task_group_id: UUID) -> GroupView:
+        self.calls.append("settle")
+        group, now = self.groups[task_group_id], await self._clock()
+        if group.view(now).settleable:
+            cancelled = group.state is TaskGroupState.CANCELLED
+            group.result = TaskGroupResult.CANCELLED if cancelled else TaskGroupResult.SUCCESS
+        return group.view(now)
+
+
+@dataclass
+class Lease:
+    epoch: int
+    task_group_id: UUID
+    state: LeaseState = LeaseState.OFFERED
+    alive_until: datetime | None = None
+    group_state: TaskGroupState = TaskGroupState.OPEN
+
+
+@dataclass
+class Host:
+    """A manager as PostgreSQL would keep it."""
+
+    uuid: UUID = field(default_factory=uuid4)
+    lease: Lease | None = None
+    environments: dict[UUID, EnvironmentState] = field(default_factory=dict)
+    last_contact_at: datetime | None = None
+    offline: bool = False
+    host_lost_after: timedelta = timedelta(seconds=90)
+    released: list[tuple[int | None, ReleaseReason, ReleaseStatus]] = field(default_factory=list)
+
+
+class MemoryHost:
+    """Implements ``ManagerPort`` and ``SchedulerPort`` for one host."""
+
+    def __init__(self, clock: Clock, host: Host) -> None:
+        self._clock = clock
+        self.host = host
+        self.rounds = 0
+
+    async def contact(self) -> None:
+        """What any authenticated call of the agent does."""
+        now, lease = await self._clock(), self.host.lease
+        self.host.last_contact_at, self.host.offline = now, False
+        if lease and lease.state in (LeaseState.ACTIVE, LeaseState.ENDING):
+            lease.alive_until = now + self.host.host_lost_after
+
+    async def take(self, epoch: int) -> bool:
+        """OFFERED → ACTIVE."""
+        lease = self.host.lease
+        if lease is None or lease.epoch != epoch:
+            return False
+        if lease.state is LeaseState.OFFERED:
+            lease.state = LeaseState.ACTIVE
+        await self.contact()
+        return lease.state is LeaseState.ACTIVE
+
+    async def observe(self, manager_id: UUID) -> ManagerView:
+        now, host, lease = await self._clock(), self.host, self.host.lease
+        silent = now - (host.last_contact_at or now)
+        lost_in = None if host.offline else (host.host_lost_after - silent).total_seconds()
+        return ManagerView(
+            manager_id=manager_id,
+            name="host-1",
+            online=not host.offline and silent <= timedelta(seconds=10),
+            lost_in_seconds=lost_in,
+            lease=LeaseView(
+                epoch=lease.epoch,
+                state=lease.state,
+                task_group_id=lease.task_group_id,
+                group_state=lease.group_state,
+                alive_in_seconds=_left(lease.alive_until, now),
+            )
+            if lease
+            else None,
+            environments=tuple(
+                EnvironmentView(
+                    task_group_id=group,
+                    state=state,
+                    cleanable=(lease is None or lease.task_group_id != group),
+                )
+                for group, state in host.environments.items()
+                if state is not EnvironmentState.GONE
+            ),
+        )
+
+    async def release(self, request: ReleaseRequest) -> ReleaseAnswer:
+        answer = await self._release(request)
+        self.host.released.append((request.epoch, request.reason, answer.status))
+        return answer
+
+    async def _release(self, request: ReleaseRequest) -> ReleaseAnswer:
+        host, now = self.host, await self._clock()
+        lost = request.reason is ReleaseReason.LOST
+        if request.epoch is not None and (host.lease is None or host.lease.epoch != request.epoch):
+            return ReleaseAnswer(status=ReleaseStatus.ALREADY_ENDED)
+        if lost:
+            until = host.lease.alive_until if host.lease else None
+            if until is None and host.last_contact_at is not None:
+                until = host.last_contact_at + host.host_lost_after
+            if until is not None and until > now:
+                return ReleaseAnswer(status=ReleaseStatus.ALIVE)
+            host.offline = True
+            for group in host.environments:
+                host.environments[group] = EnvironmentState.OWED
+        host.lease = None
+        return ReleaseAnswer(status=ReleaseStatus.RELEASED)
+
+    async def assign_round(self) -> AssignAnswer:
+        self.rounds += 1
+        return AssignAnswer(offered=0, resignalled=0)
+
+
+def _left(until: datetime | None, now: datetime) -> float | None:
+    return None if until is None else (until - now).total_seconds()

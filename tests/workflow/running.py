@@ -1,0 +1,19 @@
+"""A control worker over ports in memory."""
+
+from temporalio.testing import WorkflowEnvironment
+from temporalio.worker import Worker
+
+from tests.workflow.memory import Host, MemoryGroups, MemoryHost
+from workflows.worker import ControlPorts, control_worker
+
+
+def running(
+    environment: WorkflowEnvironment,
+    groups: MemoryGroups | None = None,
+    host: MemoryHost | None = None,
+) -> Worker:
+    """Use with ``async with``."""
+    clock = environment.get_current_time
+    one = host or MemoryHost(clock, Host())
+    ports = ControlPorts(groups or MemoryGroups(clock), one, one)
+    return control_worker(environment.client, ports)

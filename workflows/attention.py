@@ -1,0 +1,79 @@
+"""What wakes a workflow's loop, how long it sleeps, and when its history has become long enough.
+
+Workflow code: deterministic, no I/O.
+"""
+
+from collections.abc import Callable
+from datetime import timedelta
+
+from temporalio import workflow
+
+from workflows.options import SUMMARY_LENGTH
+
+HANDLED_BEFORE_CONTINUE_AS_NEW = 1500
+"""Far below the server's limits of 10,000 signals and 51,200 events a run, which it enforces hard."""
+LONGEST_SLEEP_SECONDS = 30 * 86_400.0
+"""A longer time is slept in parts: a number from a database must never overflow a timer."""
+SHORTEST_SLEEP_SECONDS = 0.05
+LONGEST_PAUSE_SECONDS = 60.0
+
+
+class Attention:
+    """The pokes of one workflow. A poke says only: look again."""
+
+    def __init__(self) -> None:
+        self._handled = 0
+        self._poked = False
+        self._repeats = 0
+        self._last: object = None
+
+    @property
+    def poked(self) -> bool:
+        """Whether somebody asked to look since the last :meth:`look`."""
+        return self._poked
+
+    def poke(self) -> None:
+        """Ask the loop to look again."""
+        self._handled += 1
+        self._poked = True
+
+    def look(self) -> None:
+        """Call before observing: a poke that arrives during the observation counts again."""
+        self._poked = False
+
+    async def wait(
+        self, seconds: float | None, why: str, until: Callable[[], bool] = lambda: False
+    ) -> bool:
+        """Wait for a poke or ``until``. False: the time was over first."""
+        self._repeats, self._last = 0, None
+        return await self._sleep(seconds, why, until)
+
+    async def pace(self, deed: object, until: Callable[[], bool] = lambda: False) -> None:
+        """Call before doing something: waits, longer each time, while the same deed changes nothing.
+
+        Two sides that disagree (a decision and a guard in PostgreSQL) must not spin.
+        """
+        self._repeats = self._repeats + 1 if deed == self._last else 0
+        self._last = deed
+        if self._repeats:
+            pause = min(2.0 ** (self._repeats - 1), LONGEST_PAUSE_SECONDS)
+            await self._sleep(pause, "nothing changed", until)
+
+    async def _sleep(self, seconds: float | None, why: str, until: Callable[[], bool]) -> bool:
+        if seconds is not None:
+            seconds = min(max(seconds, SHORTEST_SLEEP_SECONDS), LONGEST_SLEEP_SECONDS)
+        try:
+            await workflow.wait_condition(
+                lambda: self._poked or until(),
+                timeout=None if seconds is None else timedelta(seconds=seconds),
+                timeout_summary=None if seconds is None else why[:SUMMARY_LENGTH],
+            )
+        except TimeoutError:
+            return False
+        return True
+
+    def worn_out(self) -> bool:
+        """Whether this run should continue as new at the next quiet moment."""
+        if self._handled >= HANDLED_BEFORE_CONTINUE_AS_NEW:
+            return True
+        return workflow.info().is_continue_as_new_suggested()

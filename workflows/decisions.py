@@ -1,0 +1,348 @@
+"""What a workflow does next, as pure functions of what it just observed.
+
+The workflows own waiting, retrying and talking; this module owns every *choice*. It keeps nothing and
+knows no clock: times arrive as seconds left. Rules: protocol P4 (two clocks), P8 (endings), P9
+(environments).
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TypeAlias, assert_never
+from uuid import UUID
+
+from mitosis.contracts.control import (
+    EnvironmentView,
+    GroupView,
+    LeaseView,
+    ManagerView,
+    ReleaseReason,
+)
+from mitosis.contracts.lifecycle import EnvironmentState, LeaseState, TaskGroupState
+
+LOST_CHECK_SECONDS = 10.0
+"""How often a host in trouble is looked at while its liveness clock runs out."""
+BACKSTOP_SECONDS = 30.0
+"""How long the end of a lease in PostgreSQL may stay unnoticed by the activity that watches it."""
+
+
+# --- task groups ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Finish:
+    """Nothing is left to do for ever: return."""
+
+
+@dataclass(frozen=True, slots=True)
+class CloseIfInactive:
+    """The auto-close time or the close deadline has come."""
+
+
+@dataclass(frozen=True, slots=True)
+class Discard:
+    """Cancel a chunk of unclaimed tasks."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finalize:
+    """CLOSED and drained: make it COMPLETE."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settle:
+    """Terminal and nothing left anywhere: write the result."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Wait for a poke, at most ``seconds`` (None = for ever); when they are over, ``then`` or look again."""
+
+    why: str
+    seconds: float | None = None
+    then: CloseIfInactive | None = None
+
+
+GroupStep: TypeAlias = Finish | CloseIfInactive | Discard | Finalize | Settle | Wait
+
+
+def group_step(view: GroupView) -> GroupStep:
+    """The next step of a task group's workflow. A settled or unknown group is finished at once."""
+    if not view.exists or view.settled:
+        return Finish()
+    if view.discardable:
+        return Discard()
+    match view.state:
+        case TaskGroupState.OPEN:
+            return _open_group(view)
+        case TaskGroupState.CLOSED:
+            return Wait(_waiting(view)) if view.unfinished else Finalize()
+        case TaskGroupState.COMPLETE | TaskGroupState.CANCELLED:
+            return Settle() if view.settleable else Wait(_waiting(view))
+        case never:
+            assert_never(never)
+
+
+def _open_group(view: GroupView) -> GroupStep:
+    inactive, deadline = view.auto_close_in_seconds, view.close_deadline_in_seconds
+    due = [seconds for seconds in (inactive, deadline) if seconds is not None]
+    if not due:
+        return Wait(_waiting(view))
+    if min(due) <= 0:
+        return CloseIfInactive()
+    why = "auto-close" if min(due) == inactive else "close deadline"
+    return Wait(why, min(due), then=CloseIfInactive())
+
+
+def _waiting(view: GroupView) -> str:
+    if view.waiting_for:
+        return view.waiting_for
+    if view.state is TaskGroupState.OPEN:
+        return "open: waiting for tasks or a verb"
+    if view.unfinished:
+        return f"{view.unfinished} unfinished tasks"
+    if view.live_leases:
+        return f"{view.live_leases} leases to be released"
+    return f"{view.busy_environments} hosts to clean up"
+
+
+# --- managers -------------------------------------------------------------------------------------
+
+
+class HostActivity(StrEnum):
+    """An activity on the host's own task queue, by its Temporal name."""
+
+    PREPARE = "prepare_environment"
+    RUN = "run_lease"
+    CLEAN = "clean_environment"
+
+
+class Trouble(StrEnum):
+    """Why a host activity ended without doing its job."""
+
+    UNREACHABLE = "unreachable"
+    """Nobody took it from the task queue within ten seconds."""
+    SILENT = "silent"
+    """Its heartbeats stopped."""
+    FAILED = "failed"
+    """The agent raised an error."""
+    REFUSED = "refused"
+    """The agent found that PostgreSQL does not confirm it."""
+    DETACHED = "detached"
+    """The agent let go of it and works on."""
+    STOPPING = "stopping"
+    """The agent is shutting down in order."""
+
+
+@dataclass(frozen=True, slots=True)
+class Attached:
+    """A host activity that is under way."""
+
+    activity: HostActivity
+    task_group_id: UUID
+    epoch: int | None
+    nudged_seconds: float | None = None
+    """How long ago its cancellation was requested; None = never."""
+
+
+@dataclass(frozen=True, slots=True)
+class LastWord:
+    """How the last activity of an epoch (None: the last teardown) ended."""
+
+    activity: HostActivity
+    epoch: int | None
+    trouble: Trouble | None = None
+    """None: it did its job. Of ``run_lease`` that means everything there is reported or returned."""
+    setup_failed: bool = False
+    """The setup hook failed: this machine cannot serve the group."""
+    hold_seconds: float = 0.0
+    """How long not to start the same activity again, reckoned now."""
+
+
+@dataclass(frozen=True, slots=True)
+class HostKnowledge:
+    """What the workflow knows from its own activities. Losing it is harmless: it is asked again."""
+
+    lease: Attached | None = None
+    cleaning: Attached | None = None
+    lease_word: LastWord | None = None
+    clean_word: LastWord | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StartHost:
+    """Start an activity on the host's queue."""
+
+    activity: HostActivity
+    task_group_id: UUID
+    epoch: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Nudge:
+    """Ask the activity that watches the lease to look: the fast path of an ending."""
+
+
+@dataclass(frozen=True, slots=True)
+class Abandon:
+    """Stop waiting for an activity whose lease is over and that does not come back."""
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """End an epoch; with none, declare the host lost."""
+
+    epoch: int | None
+    reason: ReleaseReason
+
+
+ManagerStep: TypeAlias = Finish | StartHost | Nudge | Abandon | Release | Wait
+
+
+def manager_step(view: ManagerView, known: HostKnowledge) -> ManagerStep:
+    """The next step of a host's workflow: its lease first, then what is left behind by others."""
+    if not view.exists:
+        return Finish()
+    lease = view.lease
+    if lease is not None and lease.state is LeaseState.ENDED:
+        lease = None
+    if known.lease is not None:
+        step = _watched(lease, known.lease)
+    elif lease is not None:
+        step = _unwatched(view, lease, known.lease_word)
+    else:
+        return _cleaning(view, known) or _without_lease(view)
+    offered = lease is not None and lease.state is LeaseState.OFFERED
+    if isinstance(step, Wait) or (offered and isinstance(step, StartHost)):
+        # A host makes room before it prepares for the next group (protocol P9).
+        return _cleaning(view, known, otherwise=step) or step
+    return step
+
+
+def _watched(lease: LeaseView | None, attached: Attached) -> ManagerStep:
+    """It comes back by itself: the agent sees the ending at its renewal, the server a dead host."""
+    over = lease is None or lease.epoch != attached.epoch
+    if lease is not None and not over and _lost(lease):
+        return Release(lease.epoch, ReleaseReason.LOST)
+    ending = lease is not None and lease.state is LeaseState.ENDING
+    if (over or ending) and attached.nudged_seconds is None:
+        return Nudge()
+    if over:
+        left = BACKSTOP_SECONDS - (attached.nudged_seconds or 0.0)
+        return Wait("the host to notice that its lease is over", left) if left > 0 else Abandon()
+    return Wait(f"{attached.activity} on the host")
+
+
+def _unwatched(view: ManagerView, lease: LeaseView, last: LastWord | None) -> ManagerStep:
+    word = last if last is not None and last.epoch == lease.epoch else None
+    if _lost(lease):
+        return Release(lease.epoch, ReleaseReason.LOST)
+    if word is not None and word.setup_failed:
+        return Release(lease.epoch, ReleaseReason.SETUP_FAILED)
+    match lease.state:
+        case LeaseState.OFFERED:
+            return _offered(lease, word)
+        case LeaseState.ACTIVE:
+            return _active(view, lease, word)
+        case LeaseState.ENDING:
+            return _ending(view, lease, word)
+        case LeaseState.ENDED:
+            return Wait("the next lease")
+        case never:
+            assert_never(never)
+
+
+def _offered(lease: LeaseView, word: LastWord | None) -> ManagerStep:
+    if _terminal(lease):
+        return Release(lease.epoch, ReleaseReason.GROUP_ENDED)
+    if word is not None and word.trouble in (
+        Trouble.UNREACHABLE,
+        Trouble.SILENT,
+        Trouble.STOPPING,
+    ):
+        return Release(lease.epoch, ReleaseReason.UNREACHABLE)
+    return _start(lease, HostActivity.PREPARE, word)
+
+
+def _active(view: ManagerView, lease: LeaseView, word: LastWord | None) -> ManagerStep:
+    if (
+        word is not None
+        and word.activity is HostActivity.PREPARE
+        and word.trouble is Trouble.FAILED
+    ):
+        return Release(lease.epoch, ReleaseReason.SETUP_LOST)
+    if (patience := _patience(view, lease, word)) is not None:
+        return patience
+    ready = any(
+        env.task_group_id == lease.task_group_id and env.state is EnvironmentState.READY
+        for env in view.environments
+    )
+    return _start(lease, HostActivity.RUN if ready else HostActivity.PREPARE, word)
+
+
+def _ending(view: ManagerView, lease: LeaseView, word: LastWord | None) -> ManagerStep:
+    if word is not None and word.activity is HostActivity.RUN and word.trouble is None:
+        reason = ReleaseReason.GROUP_ENDED if _terminal(lease) else ReleaseReason.MOVED
+        return Release(lease.epoch, reason)
+    # Only the host knows whether something still runs: attach, it answers when nothing does.
+    return _patience(view, lease, word) or _start(lease, HostActivity.RUN, word)
+
+
+def _patience(view: ManagerView, lease: LeaseView, word: LastWord | None) -> Wait | None:
+    """Trouble is no loss (protocol P4): wait for contact or for the liveness clock, whichever comes."""
+    if word is None or word.trouble is None:
+        return None
+    if view.online and word.trouble is not Trouble.STOPPING:
+        return None
+    alive = LOST_CHECK_SECONDS if lease.alive_in_seconds is None else lease.alive_in_seconds
+    return Wait(f"the host, which is {word.trouble}", min(alive, LOST_CHECK_SECONDS))
+
+
+def _start(lease: LeaseView, activity: HostActivity, word: LastWord | None) -> StartHost | Wait:
+    if word is not None and word.activity is activity and word.hold_seconds > 0:
+        return Wait(f"a while before {activity} again", word.hold_seconds)
+    return StartHost(activity, lease.task_group_id, lease.epoch)
+
+
+def _cleaning(
+    view: ManagerView, known: HostKnowledge, otherwise: ManagerStep | None = None
+) -> ManagerStep | None:
+    """What an environment to clean asks for now, if anything. Owed ones belong to the next hello."""
+    if known.cleaning is not None:
+        return otherwise if isinstance(otherwise, Wait) else Wait("the teardown hook on the host")
+    dirty = _dirty(view)
+    if dirty is None or not view.online:
+        return None
+    word = known.clean_word
+    if word is not None and word.hold_seconds > 0:
+        if isinstance(otherwise, StartHost):
+            return None
+        left = otherwise.seconds if isinstance(otherwise, Wait) else None
+        return Wait(
+            "a while before the teardown is tried again",
+            word.hold_seconds if left is None else min(left, word.hold_seconds),
+        )
+    return StartHost(HostActivity.CLEAN, dirty.task_group_id, None)
+
+
+def _dirty(view: ManagerView) -> EnvironmentView | None:
+    return next(
+        (e for e in view.environments if e.cleanable and e.state is not EnvironmentState.OWED), None
+    )
+
+
+def _without_lease(view: ManagerView) -> ManagerStep:
+    if view.online:
+        return Wait("idle")
+    if view.lost_in_seconds is None:
+        return Finish()
+    if view.lost_in_seconds <= 0:
+        return Release(None, ReleaseReason.LOST)
+    return Wait("the host, which is silent", view.lost_in_seconds)
+
+
+def _lost(lease: LeaseView) -> bool:
+    return lease.alive_in_seconds is not None and lease.alive_in_seconds <= 0
+
+
+def _terminal(lease: LeaseView) -> bool:
+    return lease.group_state in (TaskGroupState.COMPLETE, TaskGroupState.CANCELLED)

@@ -1,0 +1,40 @@
+"""How our workflows call activities: timeouts, retries and queues, decided once."""
+
+from datetime import timedelta
+from uuid import UUID
+
+from temporalio.common import RetryPolicy
+from temporalio.workflow import ActivityCancellationType, ActivityConfig
+
+from mitosis.contracts.names import host_task_queue
+
+SUMMARY_LENGTH = 60
+
+
+def with_database(summary: str) -> ActivityConfig:
+    """An activity of the store. It ensures a goal, so it is retried for ever unless its error says otherwise.
+
+    The statement timeout of the store is 15 s, so no attempt outlives its successor.
+    """
+    return ActivityConfig(
+        summary=summary[:SUMMARY_LENGTH],
+        start_to_close_timeout=timedelta(seconds=20),
+        retry_policy=RetryPolicy(
+            initial_interval=timedelta(milliseconds=200),
+            backoff_coefficient=2.0,
+            maximum_interval=timedelta(seconds=10),
+        ),
+    )
+
+
+def on_host(manager_id: UUID, summary: str) -> ActivityConfig:
+    """An activity of a host: one attempt, because the workflow and not Temporal decides what comes next."""
+    return ActivityConfig(
+        task_queue=host_task_queue(manager_id),
+        summary=summary[:SUMMARY_LENGTH],
+        schedule_to_start_timeout=timedelta(seconds=10),
+        start_to_close_timeout=timedelta(days=3650),
+        heartbeat_timeout=timedelta(seconds=5),
+        retry_policy=RetryPolicy(maximum_attempts=1),
+        cancellation_type=ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
+    )

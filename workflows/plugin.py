@@ -1,0 +1,80 @@
+"""Mitosis as a Temporal plugin: what any client or worker needs to speak with our workflows.
+
+``MitosisPlugin`` is for everybody (data converter, sandbox); ``ControlPlugin`` is the control worker's own
+and brings the workflows. Give a plugin to ``Client.connect``; workers made with that client inherit it.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from temporalio.contrib.pydantic import pydantic_data_converter
+from temporalio.plugin import SimplePlugin
+from temporalio.worker import WorkflowRunner
+from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner
+from temporalio.workflow import SandboxImportNotificationPolicy
+
+from workflows.manager import ManagerWorkflow
+from workflows.scheduler import SchedulerWorkflow
+from workflows.task_group import TaskGroupWorkflow
+
+PASSED_THROUGH = (
+    "mitosis",
+    "activities",
+    "workflows",
+    "pydantic",
+    "pydantic_core",
+    "annotated_types",
+)
+"""Modules that the sandbox does not load again for every workflow: 21 ms instead of 688."""
+
+WORKFLOWS: Sequence[type] = (TaskGroupWorkflow, ManagerWorkflow, SchedulerWorkflow)
+
+
+class MitosisPlugin(SimplePlugin):
+    """For a client, worker or replayer of anybody: pydantic payloads and our contracts in the sandbox."""
+
+    def __init__(
+        self,
+        *,
+        workflows: Sequence[type] | None = None,
+        activities: Sequence[Callable[..., Any]] | None = None,
+        policy: SandboxImportNotificationPolicy | None = None,
+    ) -> None:
+        """``policy`` says what an import into the sandbox that is not passed through leads to."""
+
+        def runner(before: WorkflowRunner | None) -> WorkflowRunner:
+            return _with_passthrough(before, policy)
+
+        super().__init__(
+            "mitosis.control" if workflows else "mitosis",
+            data_converter=pydantic_data_converter,
+            workflows=workflows,
+            activities=activities,
+            workflow_runner=runner,
+        )
+
+
+class ControlPlugin(MitosisPlugin):
+    """For the control worker and for replay: our workflows too."""
+
+    def __init__(
+        self,
+        *,
+        activities: Sequence[Callable[..., Any]] | None = None,
+        policy: SandboxImportNotificationPolicy | None = None,
+    ) -> None:
+        super().__init__(workflows=WORKFLOWS, activities=activities, policy=policy)
+
+
+def _with_passthrough(
+    before: WorkflowRunner | None, policy: SandboxImportNotificationPolicy | None
+) -> WorkflowRunner:
+    """Add to what another plugin or the caller chose; a runner of another kind is left alone."""
+    runner = before or SandboxedWorkflowRunner()
+    if not isinstance(runner, SandboxedWorkflowRunner):
+        return runner
+    restrictions = runner.restrictions.with_passthrough_modules(*PASSED_THROUGH)
+    if policy is not None:
+        restrictions = restrictions.with_import_notification_policy(policy)
+    return replace(runner, restrictions=restrictions)

@@ -1,0 +1,36 @@
+"""The workflow that gives hosts to groups: any number of pokes become one round of PostgreSQL."""
+
+from temporalio import workflow
+
+with workflow.unsafe.imports_passed_through():
+    from activities.managers import ManagerActivities
+    from workflows.attention import Attention
+    from workflows.options import with_database
+
+
+@workflow.defn(name="SchedulerWorkflow")
+class SchedulerWorkflow:
+    """A singleton. Pokes that arrive during a round lead to exactly one more."""
+
+    @workflow.init
+    def __init__(self) -> None:
+        self._attention = Attention()
+
+    @workflow.run
+    async def run(self) -> None:
+        while True:
+            self._attention.look()
+            answer = await workflow.execute_activity_method(
+                ManagerActivities.assign_round, **with_database("match hosts and groups")
+            )
+            workflow.set_current_details(
+                f"Last round: {answer.offered} offers, {answer.resignalled} hosts told again."
+            )
+            if self._attention.worn_out():
+                await workflow.wait_condition(workflow.all_handlers_finished)
+                workflow.continue_as_new()
+            await self._attention.wait(answer.next_round_in_seconds, "next round")
+
+    @workflow.signal(description="Look again: something has changed in PostgreSQL.")
+    def poke(self) -> None:
+        self._attention.poke()

@@ -1,0 +1,101 @@
+"""What people see of a workflow in Temporal's own tools: search attributes and current details. Pure."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from temporalio.common import SearchAttributeKey, SearchAttributeUpdate
+
+from mitosis.contracts.control import GroupView, ManagerView
+from mitosis.contracts.lifecycle import EnvironmentState, LeaseState, ManagerState
+from mitosis.contracts.names import SEARCH_ATTRIBUTES
+
+_KEY_TYPES: Mapping[str, Callable[[str], SearchAttributeKey[Any]]] = {
+    "Keyword": SearchAttributeKey.for_keyword,
+    "KeywordList": SearchAttributeKey.for_keyword_list,
+    "Int": SearchAttributeKey.for_int,
+}
+KEYS: Mapping[str, SearchAttributeKey[Any]] = {
+    name: _KEY_TYPES[value_type](name) for name, value_type in SEARCH_ATTRIBUTES.items()
+}
+"""Typed key of each of our search attributes."""
+
+Attributes = Mapping[str, str | int | tuple[str, ...]]
+"""Search attribute -> value. An attribute that is not there has no value."""
+
+
+def group_attributes(view: GroupView) -> Attributes:
+    """Search attributes of a task group."""
+    attributes: dict[str, str | int | tuple[str, ...]] = {
+        "MitosisState": str(view.state),
+        "MitosisPriority": view.priority,
+    }
+    if view.group_name:
+        attributes["MitosisGroup"] = view.group_name
+    if view.tags:
+        attributes["MitosisTags"] = view.tags
+    if view.result is not None:
+        attributes["MitosisResult"] = str(view.result)
+    return attributes
+
+
+def group_details(view: GroupView, why: str) -> str:
+    """A task group in Markdown."""
+    if not view.exists:
+        return "This task group does not exist any more."
+    state = f"{view.state}, settled: {view.result}" if view.settled else str(view.state)
+    done = view.total - view.unfinished
+    return "\n".join(
+        (
+            f"**{view.group_name}/{view.name}** is **{state}**.",
+            "",
+            f"* tasks: {done} of {view.total} done ({view.succeeded} succeeded, {view.failed} failed, "
+            f"{view.cancelled} cancelled), {view.unfinished} unfinished",
+            f"* hosts: {view.live_leases} leases, {view.busy_environments} environments",
+            f"* next: {why}",
+        )
+    )
+
+
+def manager_attributes(view: ManagerView) -> Attributes:
+    """Search attributes of a host."""
+    return {"MitosisState": str(manager_state(view)), "MitosisManager": view.name}
+
+
+def manager_details(view: ManagerView, why: str) -> str:
+    """A host in Markdown."""
+    if not view.exists:
+        return "This manager does not exist any more."
+    lines = [f"**{view.name}** is **{manager_state(view)}**.", ""]
+    if (lease := view.lease) is not None:
+        group = lease.task_group_name or lease.task_group_id
+        lines.append(f"* lease {lease.epoch} of {group}: {lease.state}")
+    lines += [
+        f"* environment of {env.task_group_name or env.task_group_id}: {env.state}"
+        for env in view.environments
+    ]
+    return "\n".join((*lines, f"* next: {why}"))
+
+
+def manager_state(view: ManagerView) -> ManagerState:
+    """The state of a host for people: derived, first rule that holds."""
+    lease = view.lease
+    if lease is not None and lease.state is not LeaseState.ENDED:
+        ready = any(
+            env.task_group_id == lease.task_group_id and env.state is EnvironmentState.READY
+            for env in view.environments
+        )
+        return ManagerState.EXECUTING if ready else ManagerState.PREPARING
+    if any(env.state is EnvironmentState.TEARING_DOWN for env in view.environments):
+        return ManagerState.CLEANUP
+    return ManagerState.IDLE if view.online else ManagerState.OFFLINE
+
+
+def changes(before: Attributes, after: Attributes) -> Sequence[SearchAttributeUpdate[Any]]:
+    """What to upsert so that ``before`` becomes ``after``."""
+    updates = []
+    for name in sorted(before.keys() | after.keys()):
+        if (value := after.get(name)) != before.get(name):
+            key = KEYS[name]
+            plain = list(value) if isinstance(value, tuple) else value
+            updates.append(key.value_unset() if plain is None else key.value_set(plain))
+    return updates

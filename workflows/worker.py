@@ -1,0 +1,64 @@
+"""Binds activities to their implementations: the control worker. No workflow module imports this one."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from temporalio.client import Client
+from temporalio.worker import Worker
+
+from activities.managers import ManagerActivities, ManagerPort, SchedulerPort
+from activities.task_groups import TaskGroupActivities, TaskGroupPort
+from mitosis.contracts.names import CONTROL_TASK_QUEUE
+
+
+@dataclass(frozen=True, slots=True)
+class ControlPorts:
+    """PostgreSQL as the activities see it."""
+
+    groups: TaskGroupPort
+    managers: ManagerPort
+    scheduler: SchedulerPort
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerLimits:
+    """What one control worker takes on at the same time."""
+
+    max_cached_workflows: int = 1000
+    max_concurrent_activities: int = 50
+
+
+def control_activities(ports: ControlPorts) -> Sequence[Callable[..., Any]]:
+    """Every activity of the control task queue, bound to ``ports``."""
+    groups = TaskGroupActivities(ports.groups)
+    managers = ManagerActivities(ports.managers, ports.scheduler)
+    return (
+        groups.observe,
+        groups.apply,
+        groups.close_if_inactive,
+        groups.discard,
+        groups.finalize,
+        groups.settle,
+        managers.observe,
+        managers.release,
+        managers.assign_round,
+    )
+
+
+def control_worker(
+    client: Client, ports: ControlPorts, limits: WorkerLimits | None = None
+) -> Worker:
+    """The Temporal worker of the control plane. ``client`` brings the workflows (``ControlPlugin``)."""
+    limits = limits or WorkerLimits()
+    return Worker(
+        client,
+        task_queue=CONTROL_TASK_QUEUE,
+        activities=control_activities(ports),
+        max_cached_workflows=limits.max_cached_workflows,
+        max_concurrent_activities=limits.max_concurrent_activities,
+        # A workflow that a killed worker had cached is deaf for this long (10 s by default).
+        sticky_queue_schedule_to_start_timeout=timedelta(seconds=1),
+        graceful_shutdown_timeout=timedelta(seconds=2),
+    )
