@@ -32,23 +32,19 @@ def machine_checks(settings: Settings) -> Iterator[Check]:
 
 
 def _programs(settings: Settings) -> Iterator[Check]:
-    from mitosis.embedded.postgres import find_postgres_bin, privileges
+    from mitosis.embedded.postgres import find_postgres_bin
+    from mitosis.embedded.privileges import find_privileges
     from mitosis.embedded.temporal import find_temporal_binary
 
     if settings.database.url is None:
         yield _try("postgresql", lambda: str(find_postgres_bin()))
-        user = f"user {os.geteuid()}"
-        yield _try("postgresql user", lambda: _how_postgres_runs(privileges(), user))
+        yield _try("postgresql user", lambda: find_privileges().description)
     if settings.temporal.address is None:
         yield _try("temporal", lambda: str(find_temporal_binary()))
     if shutil.which("setpriv"):
         yield ok("setpriv", str(shutil.which("setpriv")))
     else:
         yield fail("setpriv", "not found", "install util-linux")
-
-
-def _how_postgres_runs(prefix: list[str], user: str) -> str:
-    return "root, in a user namespace as nobody" if prefix else user
 
 
 def _try(name: str, find: Callable[[], str]) -> Check:
@@ -114,11 +110,11 @@ def _free_space(data_dir: Path) -> Check:
 
 
 def _socket_folder(settings: Settings, data_dir: Path) -> Check:
-    from mitosis.embedded.data_folder import default_run_dir, socket_path
-    from mitosis.embedded.postgres import SOCKET_NAME
+    from mitosis.embedded.data_folder import default_run_dir
+    from mitosis.embedded.postgres import server_socket
 
     folder = settings.run_dir or default_run_dir(data_dir)
-    return _try("socket folder", lambda: str(socket_path(folder, SOCKET_NAME).parent))
+    return _try("socket folder", lambda: str(server_socket(folder).parent))
 
 
 def _ports(settings: Settings) -> Iterator[Check]:

@@ -28,7 +28,7 @@ PROGRAM = Path(__file__).parents[1] / "support/run_stack.py"
 
 @contextmanager
 def running(
-    data_dir: Path, *without: str
+    data_dir: Path, *without: str, path: str = os.environ["PATH"]
 ) -> Iterator[tuple[subprocess.Popen[str], dict[str, str]]]:
     """A program that runs the stack; its addresses. Killed at the end when it still runs."""
     argv = [sys.executable, str(PROGRAM), str(data_dir), *without]
