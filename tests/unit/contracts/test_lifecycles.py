@@ -1,0 +1,126 @@
+"""Rules that every lifecycle table keeps, and the state sets that were decided."""
+
+import ast
+import inspect
+from enum import StrEnum
+from typing import Any
+
+import pytest
+
+from mitosis.contracts import lifecycle
+from mitosis.contracts.errors import InvalidTransition
+from mitosis.contracts.lifecycle import (
+    ALL,
+    LEASE,
+    MANAGER,
+    TASK,
+    TASK_GROUP,
+    Lifecycle,
+    ManagerState,
+    TaskGroupEvent,
+    TaskGroupResult,
+    TaskGroupState,
+)
+
+Life = Lifecycle[Any, Any]
+LIVES = pytest.mark.parametrize("life", ALL, ids=lambda life: life.name)
+# What goes round for as long as the system runs has no end.
+ENDLESS = {MANAGER.name}
+
+
+def all_events(life: Life) -> set[StrEnum]:
+    kind: type[StrEnum] = type(next(iter(life.table))[1])
+    return set(kind)
+
+
+def reachable(life: Life, start: str) -> set[str]:
+    found, todo = {start}, [start]
+    while todo:
+        state = todo.pop()
+        for (source, _), target in life.table.items():
+            if source == state and target not in found:
+                found.add(target)
+                todo.append(target)
+    return found
+
+
+@LIVES
+def test_every_state_can_be_reached(life: Life) -> None:
+    # A task is delayed from the start when it is submitted so; that is no event.
+    assert reachable(life, life.initial) == set(life.states)
+
+
+@LIVES
+def test_every_state_leads_to_an_end(life: Life) -> None:
+    if life.name in ENDLESS:
+        assert life.terminal == frozenset()
+        return
+    ends = life.terminal or {lifecycle.EnvironmentState.GONE}
+    for state in life.states:
+        assert reachable(life, state) & ends, state
+
+
+@LIVES
+def test_every_event_is_used(life: Life) -> None:
+    assert {event for _, event in life.table} == all_events(life)
+
+
+@LIVES
+def test_an_event_that_is_not_allowed_says_which_are(life: Life) -> None:
+    for state in life.states:
+        for event in all_events(life) - set(life.events(state)):
+            with pytest.raises(InvalidTransition) as caught:
+                life.after(state, event)
+            assert caught.value.facts["allowed"] == [str(e) for e in life.events(state)]
+
+
+@LIVES
+def test_sources_are_the_states_that_allow_an_event(life: Life) -> None:
+    for event in {event for _, event in life.table}:
+        assert {s for s in life.states if event in life.events(s)} == set(life.sources(event))
+
+
+@LIVES
+def test_the_diagram_has_every_edge(life: Life) -> None:
+    lines = life.mermaid().splitlines()
+    assert len(lines) == 2 + len(life.table) + len(life.terminal)
+    for (source, event), target in life.table.items():
+        assert f"    {source} --> {target}: {event}" in lines
+
+
+@LIVES
+def test_every_state_says_what_it_means(life: Life) -> None:
+    (body,) = ast.parse(inspect.getsource(type(life.initial))).body
+    assert isinstance(body, ast.ClassDef)
+    members = [node for node in body.body if isinstance(node, ast.Assign)]
+    texts = [node for node in body.body if isinstance(node, ast.Expr)]
+    assert len(texts) >= len(members) == len(life.states)
+
+
+@pytest.mark.spec("C-06")
+def test_the_states_and_results_of_a_group() -> None:
+    assert {*TaskGroupState} == {"open", "closed", "complete", "cancelled"}
+    assert {*TaskGroupResult} == {
+        *("success", "tasks_failed", "setup_failed", "teardown_degraded", "cancelled")
+    }
+    assert TASK_GROUP.terminal == {TaskGroupState.COMPLETE, TaskGroupState.CANCELLED}
+
+
+def test_only_a_closed_group_reopens() -> None:
+    assert TASK_GROUP.sources(TaskGroupEvent.REOPEN) == (TaskGroupState.CLOSED,)
+
+
+@pytest.mark.spec("C-07")
+def test_the_states_of_a_manager() -> None:
+    assert [*ManagerState] == ["idle", "preparing", "executing", "cleanup", "draining", "offline"]
+
+
+def test_a_late_report_counts_for_a_task_that_went_back() -> None:
+    """Protocol P2: a ready task may succeed or fail, as long as nobody has claimed it again."""
+    assert TASK.after(lifecycle.TaskState.READY, lifecycle.TaskEvent.SUCCEED) == "succeeded"
+    assert TASK.after(lifecycle.TaskState.READY, lifecycle.TaskEvent.FAIL) == "failed"
+
+
+def test_a_lease_that_is_only_offered_cannot_be_lost() -> None:
+    """It holds no task: it is withdrawn."""
+    assert lifecycle.LeaseState.OFFERED not in LEASE.sources(lifecycle.LeaseEvent.LOSE)

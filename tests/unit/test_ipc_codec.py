@@ -1,0 +1,77 @@
+"""Frames between agent and worker, and where their socket is."""
+
+import typing
+from pathlib import Path
+
+import pytest
+
+from mitosis.contracts.errors import ConfigurationError
+from mitosis.ipc import messages as m
+from mitosis.ipc.codec import ProtocolMismatch, decode_for_manager, decode_for_worker, encode
+from mitosis.ipc.endpoints import MAX_SOCKET_PATH_BYTES, run_folder, worker_endpoint
+
+TO_WORKER: list[m.ManagerToWorker] = [
+    m.RunTasks((m.RunTask(2**62, 1, b'{"command":["true"]}'), m.RunTask(2, 3, b"{}"))),
+    m.CancelTask(1, 2, 3, 0.5, "why"),
+    m.Shutdown(1, graceful=True),
+    m.Pause(1),
+    m.Resume(2),
+    m.Configure(3, output_tail_bytes=10),
+]
+FROM_WORKER: list[m.WorkerToManager] = [
+    m.Hello(slot=0, generation=1, pid=2, cpus=(0, 3)),
+    m.TaskStarted(1, 1, 12.5),
+    m.TasksFinished((m.TaskFinished(1, 1, "failed", "signal", None, 9, 1.0, 2.0, b"{}"),)),
+    m.Acknowledge(4),
+    m.Goodbye(slot=0, generation=1),
+]
+
+
+def test_every_message_is_tried_here() -> None:
+    assert {type(message) for message in TO_WORKER} == set(typing.get_args(m.ManagerToWorker))
+    assert {type(message) for message in FROM_WORKER} == set(typing.get_args(m.WorkerToManager))
+
+
+@pytest.mark.parametrize("message", TO_WORKER, ids=lambda message: type(message).__name__)
+def test_what_the_manager_says_arrives_as_said(message: m.ManagerToWorker) -> None:
+    assert decode_for_worker(encode(message)) == message
+    with pytest.raises(ProtocolMismatch):
+        decode_for_manager(encode(message))
+
+
+@pytest.mark.parametrize("message", FROM_WORKER, ids=lambda message: type(message).__name__)
+def test_what_a_worker_says_arrives_as_said(message: m.WorkerToManager) -> None:
+    assert decode_for_manager(encode(message)) == message
+    with pytest.raises(ProtocolMismatch):
+        decode_for_worker(encode(message))
+
+
+def test_another_version_is_refused() -> None:
+    frame = encode(m.Pause(1))
+    other = bytes([frame[0] + 1]) + frame[1:]
+    with pytest.raises(ProtocolMismatch, match="expected protocol version 1"):
+        decode_for_worker(other)
+
+
+@pytest.mark.parametrize("frame", [b"", b"\x01", b"\x01\xff", b"\x01\x91\xa4Nope"])
+def test_what_is_not_a_message_is_refused(frame: bytes) -> None:
+    with pytest.raises(ProtocolMismatch):
+        decode_for_worker(frame)
+
+
+@pytest.mark.spec("C-14")
+def test_the_run_folder_is_named_by_the_manager_id_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = run_folder("00000000-0000-0000-0000-000000000001", tmp_path)
+    monkeypatch.chdir(tmp_path)
+    assert run_folder("00000000-0000-0000-0000-000000000001", tmp_path) == first
+    assert run_folder("00000000-0000-0000-0000-000000000002", tmp_path) != first
+    assert worker_endpoint(first) == f"ipc://{first}/workers"
+
+
+def test_a_socket_path_too_long_is_refused_with_what_to_do() -> None:
+    folder = Path("/" + "x" * (MAX_SOCKET_PATH_BYTES - len("/workers") - 1))
+    assert len(worker_endpoint(folder)) == len("ipc://") + MAX_SOCKET_PATH_BYTES
+    with pytest.raises(ConfigurationError, match="MITOSIS_AGENT__RUN_DIR"):
+        worker_endpoint(folder.with_name(folder.name + "x"))
