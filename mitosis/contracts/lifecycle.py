@@ -285,6 +285,8 @@ ENVIRONMENT: Lifecycle[EnvironmentState, EnvironmentEvent] = Lifecycle(
         (EnvironmentState.READY, EnvironmentEvent.LOSE): EnvironmentState.OWED,
         (EnvironmentState.TEARING_DOWN, EnvironmentEvent.CLEANED): EnvironmentState.GONE,
         (EnvironmentState.TEARING_DOWN, EnvironmentEvent.LOSE): EnvironmentState.OWED,
+        (EnvironmentState.OWED, EnvironmentEvent.TEAR_DOWN): EnvironmentState.TEARING_DOWN,
+        (EnvironmentState.OWED, EnvironmentEvent.CLEANED): EnvironmentState.GONE,
         (EnvironmentState.GONE, EnvironmentEvent.PREPARE_AGAIN): EnvironmentState.PREPARING,
     },
 )
