@@ -28,6 +28,7 @@ def create_app(parts: Parts) -> FastAPI:
         version=__version__,
         docs_url="/docs",
         redoc_url=None,
+        redirect_slashes=False,
     )
     app.state.parts = parts
     app.add_middleware(RequestEnvelope)

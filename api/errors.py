@@ -86,13 +86,16 @@ async def _on_validation_error(_: Request, error: Exception) -> Response:
 
 def invalid_request(problems: Sequence[Any]) -> InvalidRequest:
     """What pydantic found, as one error: the first problem in full, all of them as facts."""
-    found = [{"field": _path(item["loc"]), "message": _message(item)} for item in problems]
+    found = [{"field": _field(item), "message": _message(item)} for item in problems]
     first = found[0]
     return InvalidRequest(first["message"], field=first["field"], problems=found)
 
 
-def _path(location: Sequence[int | str]) -> str:
+def _field(item: dict[str, Any]) -> str:
     """``("body", "plan", "cores", 0)`` as ``plan.cores[0]``; the whole body is ``body``."""
+    location: Sequence[int | str] = item["loc"]
+    if item["type"] == "json_invalid":
+        return "body"
     steps = list(location[1:] if len(location) > 1 and location[0] in _LOCATIONS else location)
     path = ""
     for step in steps:

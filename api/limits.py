@@ -1,4 +1,7 @@
-"""The size limit of every body that FastAPI decodes, enforced before it reads it."""
+"""What every body that FastAPI decodes must be: small enough, UTF-8, free of NUL characters.
+
+Checked before it is decoded. PostgreSQL can keep neither a NUL character nor bytes that are no text.
+"""
 
 from collections.abc import Callable, Coroutine
 from typing import Any
@@ -8,7 +11,8 @@ from fastapi.routing import APIRoute
 from starlette.responses import Response
 from starlette.types import Message, Receive
 
-from api.bodies import BODY_LIMIT, read_body
+from api.bodies import BODY_LIMIT, check_utf8, holds_nul, read_body, without_nul
+from mitosis.contracts.errors import InvalidRequest
 
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 
@@ -22,10 +26,28 @@ class LimitedRoute(APIRoute):
             return handler
 
         async def limited(request: Request) -> Response:
-            raw = await read_body(request, BODY_LIMIT)
+            raw = self.acceptable(await read_body(request, BODY_LIMIT))
             return await handler(Request(request.scope, _replaying(raw, request.receive)))
 
         return limited
+
+    def acceptable(self, raw: bytes) -> bytes:
+        """The body as it may be decoded.
+
+        Raises:
+            InvalidRequest: it is not UTF-8, or has a NUL character.
+        """
+        check_utf8(raw)
+        if holds_nul(raw):
+            raise InvalidRequest("must not contain a NUL character", field="body")
+        return raw
+
+
+class AgentRoute(LimitedRoute):
+    """As :class:`LimitedRoute`; NUL characters, as hooks print them, become U+FFFD."""
+
+    def acceptable(self, raw: bytes) -> bytes:
+        return super().acceptable(without_nul(raw))
 
 
 def _replaying(raw: bytes, receive: Receive) -> Receive:

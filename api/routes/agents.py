@@ -16,7 +16,7 @@ from api.bodies import (
     without_nul,
 )
 from api.deps import ManagerDep, PartsDep
-from api.limits import LimitedRoute
+from api.limits import AgentRoute
 from api.openapi import hot_route
 from mitosis.contracts.errors import TooLarge
 from mitosis.contracts.http import (
@@ -39,7 +39,7 @@ from mitosis.contracts.wire import (
     ReportTasks,
 )
 
-router = APIRouter(prefix="/managers", tags=["agents"], route_class=LimitedRoute)
+router = APIRouter(prefix="/managers", tags=["agents"], route_class=AgentRoute)
 
 _CLAIM = msgspec.json.Decoder(ClaimTasks)
 _REPORT = msgspec.json.Decoder(ReportTasks)

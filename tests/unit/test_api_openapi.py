@@ -1,0 +1,93 @@
+"""The OpenAPI document is whole: every route, every reference, the bodies that FastAPI does not know."""
+
+from collections.abc import Iterator
+from typing import Any, cast
+
+import pytest
+from fastapi import FastAPI
+from fastapi.routing import iter_route_contexts
+
+from api.app import create_app
+from api.openapi import HOT_BODIES
+from api.parts import Parts
+
+METHODS = {"get", "put", "post", "delete"}
+OPEN = {"/health", "/ready", "/api/v1/login"}
+
+
+@pytest.fixture(scope="module")
+def app() -> FastAPI:
+    return create_app(cast("Parts", None))
+
+
+@pytest.fixture(scope="module")
+def document(app: FastAPI) -> dict[str, Any]:
+    return app.openapi()
+
+
+def operations(document: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    for path, item in document["paths"].items():
+        for method, operation in item.items():
+            yield path, method, operation
+
+
+def references(node: Any) -> Iterator[str]:
+    if isinstance(node, dict):
+        if isinstance(node.get("$ref"), str):
+            yield node["$ref"]
+        for child in node.values():
+            yield from references(child)
+    elif isinstance(node, list):
+        for child in node:
+            yield from references(child)
+
+
+@pytest.mark.spec("S000-169")
+def test_every_route_is_described(app: FastAPI, document: dict[str, Any]) -> None:
+    served = {
+        (route.path_format, method.lower())
+        for route in iter_route_contexts(app.routes)
+        if route.include_in_schema
+        for method in route.methods or ()
+    }
+    assert len(served) > 25
+    assert served == {(path, method) for path, method, _ in operations(document)}
+    for path, method, operation in operations(document):
+        assert method in METHODS
+        assert operation["description"], f"{method} {path} has no description"
+
+
+def test_every_reference_resolves(document: dict[str, Any]) -> None:
+    schemas = document["components"]["schemas"]
+    for reference in references(document):
+        prefix, _, name = reference.rpartition("/")
+        assert prefix == "#/components/schemas"
+        assert name in schemas
+
+
+@pytest.mark.spec("S000-170")
+def test_hot_bodies_have_their_schema(document: dict[str, Any]) -> None:
+    schemas = document["components"]["schemas"]
+    for body in HOT_BODIES:
+        assert schemas[body.__name__]["type"] == "object"
+    submit = document["paths"]["/api/v1/task-groups/{reference}/tasks"]["post"]
+    reference = submit["requestBody"]["content"]["application/json"]["schema"]["$ref"]
+    assert reference == "#/components/schemas/SubmitTasks"
+    assert schemas["TaskSubmission"]["additionalProperties"] is False
+
+
+def test_everything_but_the_open_paths_wants_a_token(document: dict[str, Any]) -> None:
+    open_paths = {
+        path for path, _, operation in operations(document) if "security" not in operation
+    }
+    assert open_paths == OPEN
+    scheme = document["components"]["securitySchemes"]["token"]
+    assert (scheme["type"], scheme["scheme"]) == ("http", "bearer")
+
+
+def test_operations_have_names_of_their_own_and_problems(document: dict[str, Any]) -> None:
+    names = [operation["operationId"] for _, _, operation in operations(document)]
+    assert len(set(names)) == len(names)
+    for path, method, operation in operations(document):
+        assert "application/problem+json" in operation["responses"]["default"]["content"]
+        assert "422" not in operation["responses"], f"{method} {path}"
