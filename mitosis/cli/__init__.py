@@ -28,6 +28,8 @@ COMMANDS = {
     "doctor": "mitosis.cli.doctor:doctor",
 }
 """Subcommand -> ``module:attribute``, in the order of the help."""
+PASS_THROUGH = "temporal"
+"""Every word after this subcommand belongs to another program, `--help` and `--` too."""
 
 
 def main() -> None:
@@ -42,6 +44,8 @@ def run(arguments: Sequence[str]) -> int:
     from mitosis.contracts.errors import MitosisError
 
     words = list(arguments)
+    if words[:1] == [PASS_THROUGH]:
+        words.insert(1, "--")
     own_words = words[: words.index("--")] if "--" in words else words
     try:
         status = typer.main.get_command(app)(args=words, prog_name="mitosis", standalone_mode=False)

@@ -13,7 +13,7 @@ from mitosis.cli.output import Item, time_text
 @with_cli
 def login(
     cli: Cli,
-    username: Annotated[str, typer.Argument(help="User of the API.")],
+    username: Annotated[str, typer.Argument(metavar="USERNAME", help="User of the API.")],
     password_file: Annotated[
         Path | None,
         typer.Option(

@@ -25,7 +25,7 @@ from mitosis.settings import Loaded, Settings, load_settings
 T = TypeVar("T")
 
 SCREENFUL = 50
-PATIENCE = timedelta(seconds=3)
+PATIENCE = timedelta(seconds=2)
 """How long a command repeats a call that may be repeated, before it says that nothing answers."""
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, errors too.")]

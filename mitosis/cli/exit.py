@@ -94,7 +94,7 @@ def report(error: errors.MitosisError, *, as_json: bool) -> ExitStatus:
 def report_usage(error: typer.TyperException, *, as_json: bool) -> ExitStatus:
     """As :func:`report`, for a command line that typer could not make sense of."""
     context = getattr(error, "ctx", None)
-    message = error.format_message()
+    message = error.format_message().replace("Value error, ", "")
     if as_json:
         _write(json.dumps({"code": "usage", "detail": message, "exit_status": ExitStatus.USAGE}))
     else:

@@ -8,11 +8,9 @@ import typer
 from mitosis.cli import plain_app
 
 app = plain_app()
-EVERYTHING = {"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []}
-"""Options, `--help` too, belong to the Temporal CLI."""
 
 
-@app.command("temporal", context_settings=EVERYTHING)
+@app.command("temporal")
 def temporal(
     arguments: Annotated[
         list[str] | None, typer.Argument(help="Arguments of the Temporal CLI, --help too.")

@@ -1,0 +1,197 @@
+"""Every mistake on the command line is one clear error that names the option, before anything is sent."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from mitosis.cli.exit import ExitStatus
+from tests.support.command import mitosis
+
+
+@pytest.fixture(autouse=True)
+def no_stack_here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Whatever reaches for the API ends as UNAVAILABLE: so a test can tell that nothing was sent."""
+    for name in [name for name in os.environ if name.startswith("MITOSIS_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.setenv("MITOSIS_DATA_DIR", str(tmp_path / "nothing"))
+
+
+CREATE = [
+    ([], "NAME", "name the group"),
+    (["bad name"], "NAME (name)", "pattern"),
+    (["g", "--workers", "-1"], "--workers (worker_allocation_plan.worker_count)", "1, not -1"),
+    (["g", "--workers", "20000"], "--workers", "10000"),
+    (["g", "--cores", "3-1"], "--cores", "0,2-5"),
+    (["g", "--cores", "x"], "--cores", "0,2-5"),
+    (["g", "--cores", "0-999999999"], "--cores", "0,2-5"),
+    (["g", "--cores", "0,0"], "--cores", "distinct"),
+    (["g", "--cores-per-worker", "0"], "--cores-per-worker", "1, not 0"),
+    (["g", "--tag", "two words"], "--tag (tags[0])", "pattern"),
+    (["g", "--setup", ""], "--setup", "must name a program"),
+    (["g", "--setup", "sh -c 'x"], "--setup", "No closing quotation"),
+    (["g", "--setup", "true", "--setup-file", "f"], "--setup", "not both"),
+    (["g", "--setup-file", "/no/such"], "--setup-file", "cannot read /no/such"),
+    (["g", "--teardown-file", "-"], "--teardown-file", "is not JSON: line 1, column 1"),
+    (["g", "--auto-close", "soon"], "--auto-close", "write seconds or text like 90s"),
+    (["g", "--cancel-grace", "1y"], "--cancel-grace", "write seconds or text like 90s"),
+    (["g", "--max-managers", "0"], "--max-managers", "1, not 0"),
+    (["g", "--manager", "me"], "--manager (manager_ids[0])", "UUID"),
+    (["g", "--priority", "99999999999"], "--priority", "2147483647"),
+]
+
+
+@pytest.mark.parametrize(("words", "where", "right"), CREATE, ids=lambda value: str(value)[:40])
+def test_create_names_the_option(words: list[str], where: str, right: str) -> None:
+    ran = mitosis("group", "create", *words)
+    assert ran.err.startswith(f"error: {where}")
+    assert right in ran.err
+    assert ran.status == ExitStatus.INVALID
+    assert ran.out == ""
+
+
+SUBMIT = [
+    ([], "error: ", "give one of: -- COMMAND"),
+    (["--handler", "m:f", "--", "true"], "error: ", "here are -- COMMAND and --handler"),
+    (["--arguments", "{}", "--", "true"], "--arguments", "belongs to --handler"),
+    (["--handler", "no_colon"], "--handler (handler)", "module:function"),
+    (["--handler", "m:f", "--arguments", "{"], "--arguments", "not JSON at character 2"),
+    (["--handler", "m:f", "--arguments", "3"], "--arguments", '{"x": 1} or [1, 2]'),
+    (["--", ""], "COMMAND (command)", "must name a program"),
+    (["--env", "A", "--", "true"], "--env", "NAME=VALUE"),
+    (["--env", "MITOSIS_X=1", "--", "true"], "--env (environment.MITOSIS_X)", "set by Mitosis"),
+    (["--cwd", "here", "--", "true"], "--cwd (working_directory)", "absolute path"),
+    (["--retries", "100", "--", "true"], "--retries", "0 to 99"),
+    (["--timeout", "x", "--", "true"], "--timeout", "90s, 10m"),
+    (["--dedup-key", "k" * 201, "--", "true"], "--dedup-key", "1 to 200 bytes"),
+    (["--command-file", "/no/such"], "--command-file", "cannot read"),
+]
+
+
+@pytest.mark.parametrize(("words", "where", "right"), SUBMIT, ids=lambda value: str(value)[:40])
+def test_submit_names_the_option(words: list[str], where: str, right: str) -> None:
+    ran = mitosis("group", "submit", "g", *words)
+    assert where in ran.err
+    assert right in ran.err
+    assert ran.status == ExitStatus.INVALID
+
+
+FILES = [
+    ("--command-file", "", "has no command"),
+    ("--command-file", "# only a comment\n", "has no command"),
+    ("--command-file", "true\nsh -c 'x\n", "line 2 of -: No closing quotation"),
+    ("--command-file", b"true\n\xff\n", "byte 5 is 0xff"),
+    ("--json-file", "", "has no task"),
+    ("--json-file", "[]", "has no task"),
+    ("--json-file", "[{]", "neither a JSON array nor one JSON object a line"),
+    ("--json-file", '[{"command": ["true"], "nice": 3}]', "unknown field `nice` at `tasks[0]`"),
+    ("--json-file", '{"command": ["true"]}\n{"command": 3}', "Expected `array | null`, got `int`"),
+    ("--json-file", '[{"command": ["true"]}, {"command": []}]', "tasks[1].command: must name"),
+    ("--json-file", '[{"command": ["a"], "handler": "m:f"}]', "exactly one of command and handler"),
+]
+
+
+@pytest.mark.parametrize(("option", "content", "right"), FILES)
+def test_a_mistake_in_a_file_is_found_before_anything_is_sent(
+    option: str, content: str | bytes, right: str
+) -> None:
+    ran = mitosis("group", "submit", "g", option, "-", stdin=content)
+    assert right in ran.err
+    assert ran.status == ExitStatus.INVALID
+
+
+def test_options_of_tasks_do_not_silently_lose_against_the_json_file() -> None:
+    ran = mitosis("group", "submit", "g", "--json-file", "-", "--priority", "3", stdin="[]")
+    assert "not together with --json-file: --priority" in ran.err
+
+
+SPECS = [
+    ('{"nome": "x"}', "nome", "there is no such field; known here: name, group_name"),
+    ('{"worker_allocation_plan": {"count": 2}}', "worker_allocation_plan.count", "worker_count"),
+    ('{"environment_setup_hook": {"command": []}}', "--setup", "at least 1 item"),
+    (
+        '{"environment_setup_hook": {"command": ["a"], "cmd": 1}}',
+        "--setup",
+        "known here: command, environment",
+    ),
+    ("[]", "--spec", "must hold a JSON object"),
+    ("{", "--spec", "is not JSON: line 1, column 2"),
+]
+
+
+@pytest.mark.parametrize(("content", "where", "right"), SPECS)
+def test_a_mistake_in_a_spec_names_the_field(content: str, where: str, right: str) -> None:
+    ran = mitosis("group", "create", "g", "--spec", "-", stdin=content)
+    assert where in ran.err
+    assert right in ran.err
+    assert ran.status == ExitStatus.INVALID
+
+
+USAGE = [
+    (["nonsense"], "No such command 'nonsense'"),
+    (["group"], "Missing command"),
+    (["group", "shw"], "Did you mean 'show'"),
+    (["group", "list", "--state", "ajar"], "'open', 'closed', 'complete', 'cancelled'"),
+    (["group", "list", "--nonsense"], "No such option: --nonsense"),
+    (["group", "wait", "g", "--until", "noon"], "'settled', 'complete'"),
+    (["group", "create", "g", "--workers", "many"], "--workers"),
+    (["group", "tasks", "g", "--limit", "-1"], "--limit"),
+    (["task", "show", "17"], "UUID"),
+    (["login"], "USERNAME"),
+]
+
+
+@pytest.mark.parametrize(("words", "right"), USAGE, ids=lambda value: " ".join(value)[:40])
+def test_usage_errors_are_two_lines(words: list[str], right: str) -> None:
+    ran = mitosis(*words)
+    assert ran.status == ExitStatus.USAGE
+    first, second = ran.err.splitlines()
+    assert first.startswith("error: ")
+    assert right in first
+    assert second.startswith("  see: mitosis")
+    assert "Value error" not in ran.err
+
+
+def test_with_json_errors_are_json_too() -> None:
+    wrong = mitosis("group", "create", "g", "--workers", "0", "--json").problem
+    assert wrong["code"] == "invalid_request"
+    assert wrong["type"] == "urn:mitosis:error:invalid_request"
+    assert wrong["field"] == "worker_allocation_plan.worker_count"
+    assert wrong["option"] == "--workers"
+    assert wrong["exit_status"] == ExitStatus.INVALID
+    usage = mitosis("group", "lst", "--json").problem
+    assert usage["code"] == "usage"
+    assert usage["exit_status"] == ExitStatus.USAGE
+
+
+def test_json_after_two_dashes_belongs_to_the_task() -> None:
+    ran = mitosis("group", "submit", "g", "--", "ls", "--json")
+    assert ran.status == ExitStatus.UNAVAILABLE
+    assert ran.err.startswith("error: no stack runs")
+
+
+def test_when_nothing_runs_the_error_says_what_to_type() -> None:
+    ran = mitosis("group", "list")
+    assert ran.status == ExitStatus.UNAVAILABLE
+    assert "mitosis up" in ran.err
+    assert "--api URL or MITOSIS_API_URL" in ran.err
+
+
+def test_an_unknown_setting_in_the_settings_file_is_named(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    path = tmp_path / "mitosis.toml"
+    path.write_text("[api]\nprot = 3\n")
+    monkeypatch.setenv("MITOSIS_CONFIG", str(path))
+    ran = mitosis("config", "show")
+    assert ran.status == ExitStatus.CONFIGURATION
+    assert "api.prot" in ran.err
+    assert str(path) in ran.err
+
+
+def test_a_password_is_never_taken_from_the_command_line() -> None:
+    assert mitosis("login", "ann", "--password", "x").status == ExitStatus.USAGE
+    ran = mitosis("login", "ann", "--password-file", "/no/such")
+    assert "--password-file: cannot read /no/such" in ran.err

@@ -1,0 +1,138 @@
+"""Which API a command talks to, and which token it shows to whom."""
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from mitosis.cli.connection import (
+    StackConnection,
+    find_api,
+    read_connection,
+    remove_connection,
+    store_token,
+    stored_token,
+    tokens_path,
+    write_connection,
+)
+from mitosis.contracts.errors import ApiUnavailable, ConfigurationError, NotFound
+from mitosis.settings import Settings, load_settings
+from tests.support.command import mitosis
+
+HERE, ELSEWHERE = "http://127.0.0.1:1", "http://example.invalid"
+
+
+@pytest.fixture(autouse=True)
+def own_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in [name for name in os.environ if name.startswith("MITOSIS_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+
+
+@pytest.fixture
+def stack(data_dir: Path) -> StackConnection:
+    """A data folder as `mitosis up` leaves it while it runs."""
+    data_dir.mkdir(mode=0o700)
+    (data_dir / "token").write_text("admin-token\n")
+    connection = StackConnection(
+        api_url=HERE,
+        token_file=data_dir / "token",
+        temporal_address="127.0.0.1:2",
+        temporal_namespace="mitosis",
+        pid=os.getpid(),
+    )
+    write_connection(data_dir, connection)
+    return connection
+
+
+def settings(data_dir: Path, **overrides: str) -> Settings:
+    dotted = {key.replace("__", "."): value for key, value in overrides.items()}
+    return load_settings({"data_dir": data_dir, **dotted}).settings
+
+
+def test_the_stack_of_the_data_folder_is_found_with_its_token(
+    stack: StackConnection, data_dir: Path
+) -> None:
+    target = find_api(settings(data_dir))
+    assert (target.api_url, target.token) == (HERE, "admin-token")
+    assert read_connection(data_dir) == stack
+    assert stat.S_IMODE((data_dir / "connection.json").stat().st_mode) == 0o600
+
+
+def test_the_token_of_a_data_folder_is_not_shown_to_another_api(
+    stack: StackConnection, data_dir: Path
+) -> None:
+    assert find_api(settings(data_dir, api__url=ELSEWHERE)).token is None
+
+
+def test_a_stack_that_stopped_is_not_found(stack: StackConnection, data_dir: Path) -> None:
+    remove_connection(data_dir)
+    remove_connection(data_dir)
+    with pytest.raises(ApiUnavailable, match="no stack runs") as caught:
+        find_api(settings(data_dir))
+    assert "mitosis up" in caught.value.facts["hint"]
+
+
+def test_file_wins_over_token_wins_over_login_wins_over_data_folder(
+    stack: StackConnection, data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def token() -> str | None:
+        return find_api(settings(data_dir)).token
+
+    assert token() == "admin-token"
+    store_token(HERE, "login-token")
+    assert token() == "login-token"
+    monkeypatch.setenv("MITOSIS_TOKEN", "given-token")
+    assert token() == "given-token"
+    file = tmp_path / "token"
+    file.write_text("file-token\n")
+    monkeypatch.setenv("MITOSIS_TOKEN_FILE", str(file))
+    assert token() == "file-token"
+
+
+def test_a_login_is_kept_for_its_address_only_and_for_nobody_else() -> None:
+    store_token(HERE + "/", "a")
+    store_token(ELSEWHERE, "b")
+    assert (stored_token(HERE), stored_token(ELSEWHERE + "/")) == ("a", "b")
+    assert stat.S_IMODE(tokens_path().stat().st_mode) == 0o600
+    assert stat.S_IMODE(tokens_path().parent.stat().st_mode) == 0o700
+    store_token(HERE, None)
+    assert (stored_token(HERE), stored_token(ELSEWHERE)) == (None, "b")
+
+
+def test_a_token_file_that_cannot_be_read_is_named(data_dir: Path, tmp_path: Path) -> None:
+    with pytest.raises(NotFound, match="no-such-file: No such file"):
+        find_api(settings(data_dir, api__url=HERE, api__token_file=str(tmp_path / "no-such-file")))
+    binary = tmp_path / "binary"
+    binary.write_bytes(b"secret\xff")
+    with pytest.raises(NotFound, match="it is not text") as caught:
+        find_api(settings(data_dir, api__url=HERE, api__token_file=str(binary)))
+    assert "secret" not in str(caught.value)
+
+
+def test_a_damaged_connection_file_says_what_to_do(data_dir: Path) -> None:
+    data_dir.mkdir()
+    (data_dir / "connection.json").write_text("{}")
+    with pytest.raises(ConfigurationError, match=r"connection\.json is not what"):
+        read_connection(data_dir)
+
+
+def test_a_stack_that_was_killed_is_reported_as_such(
+    stack: StackConnection, data_dir: Path
+) -> None:
+    ran = mitosis("whoami", "--data-dir", str(data_dir))
+    assert ran.status == 69
+    assert f"the API at {HERE} cannot be reached" in ran.err
+    assert "connection.json; start everything on this machine with: mitosis up" in ran.err
+
+
+def test_tokens_are_stars_in_the_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MITOSIS_TOKEN", "very-secret")
+    for form in ((), ("--json",), ("--quiet",)):
+        ran = mitosis("config", "show", "--all", *form)
+        assert ran.status == 0
+        assert "very-secret" not in ran.out + ran.err
+    shown = mitosis("config", "show", "--json").json
+    assert shown["api.token"] == {"value": "**********", "origin": "MITOSIS_TOKEN"}

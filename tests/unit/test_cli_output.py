@@ -1,0 +1,133 @@
+"""The three forms of output, and that text of strangers cannot steer a terminal."""
+
+import io
+import json
+import os
+import pty
+import subprocess
+import sys
+from datetime import timedelta
+
+import pytest
+
+from mitosis.cli.output import (
+    Item,
+    JsonOutput,
+    QuietOutput,
+    Table,
+    TerminalOutput,
+    TextOutput,
+    choose_output,
+    printable,
+    span_text,
+)
+
+ITEM = Item({"name": "ü", "n": 1}, [("name", "ü"), ("long label", "two\nlines")], "id-1")
+TABLE = Table(
+    data=[{"n": 1}, {"n": 2}],
+    columns=("name", "n"),
+    rows=[("first", "1"), ("x", "2")],
+    ids=["id-1", "id-2"],
+    empty="nothing here",
+)
+NOTHING = Table(data=[], columns=("name",), rows=[], ids=[], empty="nothing here")
+
+
+class Screen(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_json_is_one_document_and_notes_do_not_disturb_it() -> None:
+    out = io.StringIO()
+    output = JsonOutput(out)
+    output.note("done")
+    output.item(ITEM)
+    assert json.loads(out.getvalue()) == {"name": "ü", "n": 1}
+    assert "ü" in out.getvalue()
+
+
+def test_quiet_is_ids_only() -> None:
+    out = io.StringIO()
+    output = QuietOutput(out)
+    output.note("done")
+    output.item(ITEM)
+    output.table(TABLE)
+    output.table(NOTHING)
+    assert out.getvalue() == "id-1\nid-1\nid-2\n"
+
+
+def test_plain_text_is_aligned() -> None:
+    out = io.StringIO()
+    output = TextOutput(out)
+    output.item(ITEM)
+    output.table(TABLE)
+    output.table(NOTHING)
+    assert out.getvalue().splitlines() == [
+        "name        ü",
+        "long label  two",
+        "            lines",
+        "name   n",
+        "first  1",
+        "x      2",
+        "nothing here",
+    ]
+
+
+@pytest.mark.parametrize("kind", [TextOutput, TerminalOutput])
+def test_control_characters_of_a_task_reach_no_terminal(kind: type[TextOutput]) -> None:
+    out = Screen()
+    evil = "\x1b]0;owned\x07 [red]not markup[/red]"
+    output = kind(out)
+    output.item(Item({}, [("stdout", evil)], ""))
+    output.table(Table([], ("stdout",), [(evil,)], [""], ""))
+    assert "\x1b]0;owned" not in out.getvalue()
+    assert "\x07" not in out.getvalue()
+    assert out.getvalue().count("\\x1b]0;owned\\x07 [red]not markup[/red]") == 2
+
+
+def test_printable_keeps_lines_and_letters() -> None:
+    assert printable("é\tß\n\r\x00") == "é\tß\n\\x0d\\x00"
+
+
+def test_the_stream_decides_between_plain_and_terminal() -> None:
+    assert type(choose_output(as_json=False, quiet=False, stream=io.StringIO())) is TextOutput
+    assert type(choose_output(as_json=False, quiet=False, stream=Screen())) is TerminalOutput
+    assert type(choose_output(as_json=True, quiet=True, stream=Screen())) is JsonOutput
+    assert type(choose_output(as_json=False, quiet=True, stream=Screen())) is QuietOutput
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0.1234, "0.123s"), (59.9, "59.9s"), (61, "1m1s"), (3600, "1h"), (93_784, "1d2h")],
+)
+def test_spans_are_short(seconds: float, text: str) -> None:
+    assert span_text(timedelta(seconds=seconds)) == text
+
+
+def _on_a_terminal(environment: dict[str, str]) -> str:
+    """What `mitosis config show --all` writes when standard output is a terminal."""
+    controller, terminal = pty.openpty()
+    with os.fdopen(controller, "rb", buffering=0) as reading:
+        words = [sys.executable, "-c", "from mitosis.cli import main; main()"]
+        process = subprocess.Popen(
+            [*words, "config", "show", "--all"],
+            stdout=terminal,
+            env={**os.environ, "TERM": "xterm-256color", "MITOSIS_CONFIG": "", **environment},
+        )
+        os.close(terminal)
+        shown = b""
+        try:
+            while block := reading.read(65536):
+                shown += block
+        except OSError:  # EIO: the other end is closed
+            pass
+        assert process.wait() == 0
+    return shown.decode()
+
+
+def test_no_color_is_honoured_on_a_terminal() -> None:
+    assert "\x1b[1m" in _on_a_terminal({})
+    plain = _on_a_terminal({"NO_COLOR": "1"})
+    assert "\x1b[3" not in plain
+    assert "temporal.namespace" in plain
