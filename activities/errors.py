@@ -3,9 +3,11 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from temporalio.exceptions import ApplicationError
+from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 
 from mitosis.contracts.errors import MitosisError
+
+INTERNAL = 500
 
 
 @contextmanager
@@ -18,6 +20,14 @@ def as_application_errors() -> Iterator[None]:
     try:
         yield
     except MitosisError as error:
+        refused = error.http_status < INTERNAL
         raise ApplicationError(
-            error.message, error.facts, type=error.code, non_retryable=not error.retryable
+            error.message,
+            error.facts,
+            type=error.code,
+            non_retryable=not error.retryable,
+            # A refusal is an answer: no warning, no traceback in the log.
+            category=ApplicationErrorCategory.BENIGN
+            if refused
+            else ApplicationErrorCategory.UNSPECIFIED,
         ) from error

@@ -1,0 +1,113 @@
+"""The control plane as one service: Temporal worker, outbox relay and bootstrap, for any process.
+
+It starts when Temporal is not there yet and outlives its absence. It needs no order of starts: PostgreSQL
+and Temporal are waited for.
+"""
+
+import asyncio
+import contextlib
+import logging
+from typing import Self
+
+from temporalio.service import RPCError
+
+from mitosis.contracts.errors import DatabaseUnavailable, TemporalUnavailable
+from workflows.bootstrap import EVERY_SECONDS, Bootstrap
+from workflows.client import ControlClient, TemporalAddress
+from workflows.plugin import ControlPlugin
+from workflows.ports import ExpectedPort, OutboxPort
+from workflows.relay import Relay
+from workflows.worker import ControlPorts, WorkerLimits, control_worker
+
+log = logging.getLogger(__name__)
+
+FIRST_PAUSE_SECONDS = 0.2
+LONGEST_PAUSE_SECONDS = 10.0
+
+
+class ControlService:
+    """Runs between ``async with``. Several may run at once, also in several processes."""
+
+    def __init__(
+        self,
+        where: TemporalAddress,
+        ports: ControlPorts,
+        outbox: OutboxPort,
+        expected: ExpectedPort,
+        *,
+        limits: WorkerLimits | None = None,
+        bootstrap_every_seconds: float = EVERY_SECONDS,
+    ) -> None:
+        self._where = where
+        self._ports = ports
+        self._outbox = outbox
+        self._expected = expected
+        self._limits = limits
+        self._bootstrap_every_seconds = bootstrap_every_seconds
+        self._task: asyncio.Task[None] | None = None
+        self._up = asyncio.Event()
+
+    @property
+    def ready(self) -> bool:
+        """Whether the worker has started on a Temporal server that is set up."""
+        return self._up.is_set()
+
+    async def wait_ready(self, seconds: float) -> None:
+        """Wait for :attr:`ready`.
+
+        Raises:
+            TemporalUnavailable: not within ``seconds``.
+        """
+        try:
+            async with asyncio.timeout(seconds):
+                await self._up.wait()
+        except TimeoutError:
+            raise TemporalUnavailable(
+                f"no control worker on {self._where.address} after {seconds:g} s"
+            ) from None
+
+    async def __aenter__(self) -> Self:
+        """Begin. Returns at once, whether or not anything can be reached."""
+        self._task = asyncio.create_task(self._run(), name="control plane")
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """Stop polling, let activities under way finish (2 s), and return."""
+        if self._task is not None:
+            self._task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._task
+
+    async def _run(self) -> None:
+        pause = FIRST_PAUSE_SECONDS
+        while True:
+            try:
+                await self._session()
+            except Exception as error:  # noqa: BLE001 whatever ends a session, the next one may work
+                self._log_end(error)
+            pause = FIRST_PAUSE_SECONDS if self.ready else min(pause * 2, LONGEST_PAUSE_SECONDS)
+            self._up.clear()
+            await asyncio.sleep(pause)
+
+    async def _session(self) -> None:
+        """One connection to Temporal: ends with an error when its worker cannot go on."""
+        client = ControlClient(await self._where.connect(ControlPlugin()))
+        bootstrap = Bootstrap(client, self._expected, self._bootstrap_every_seconds)
+        await bootstrap.ensure_server()
+        worker = control_worker(client.temporal, self._ports, self._limits)
+        relay = Relay(self._outbox, client, on_trouble=bootstrap.ask)
+        async with asyncio.TaskGroup() as together:
+            together.create_task(worker.run(), name="control worker")
+            together.create_task(relay.run(), name="outbox relay")
+            together.create_task(bootstrap.run(), name="bootstrap")
+            bootstrap.ask()
+            self._up.set()
+            log.info("control.started", extra={"address": self._where.address})
+
+    def _log_end(self, error: Exception) -> None:
+        causes = error.exceptions if isinstance(error, ExceptionGroup) else (error,)
+        known = (TemporalUnavailable, DatabaseUnavailable, RPCError)
+        if all(isinstance(cause, known) for cause in causes):
+            log.warning("control.session_ended", extra={"reason": "; ".join(map(str, causes))})
+        else:
+            log.error("control.session_failed", exc_info=error)
