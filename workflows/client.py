@@ -47,6 +47,7 @@ Verb: TypeAlias = Close | Reopen | Cancel | Complete
 VERB_TIMEOUT = timedelta(seconds=5)
 """Ten updates may be under way on one workflow; the eleventh would wait without a limit."""
 POKE_TIMEOUT = timedelta(seconds=5)
+CHECK_TIMEOUT = timedelta(seconds=2)
 
 WORKFLOW_TYPES: dict[Kind, str] = {
     "task_group": "TaskGroupWorkflow",
@@ -159,6 +160,16 @@ class ControlClient:
                 rpc_timeout=VERB_TIMEOUT,
             )
             return view
+
+    async def check(self) -> None:
+        """One round trip: does the server answer?
+
+        Raises:
+            TemporalUnavailable: it does not.
+        """
+        with _our_errors():
+            if not await self.temporal.service_client.check_health(timeout=CHECK_TIMEOUT):
+                raise TemporalUnavailable
 
     async def _start(self, it: Target, signal: str | None) -> None:
         with _our_errors():
