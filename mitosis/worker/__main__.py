@@ -1,0 +1,35 @@
+"""``python -P -m mitosis.worker zygote`` (by the agent) or ``worker`` (by a zygote that may not fork)."""
+
+import os
+import sys
+
+import msgspec
+
+from mitosis.worker.preload import preload
+from mitosis.worker.process import run_worker
+from mitosis.worker.settings import WorkerSettings
+from mitosis.worker.zygote import main
+
+EXIT_USAGE = 64
+"""Source: sysexits.h, EX_USAGE."""
+
+
+def exec_worker() -> None:
+    """Read the settings from standard input, then be that worker."""
+    with open(0, "rb", closefd=False) as file:
+        settings, parent = msgspec.msgpack.decode(file.read(), type=tuple[WorkerSettings, int])
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    preload(settings.setup.handler_modules, settings.setup.python_path)
+    run_worker(settings, parent)
+
+
+if __name__ == "__main__":
+    match sys.argv[1:]:
+        case ["zygote"]:
+            sys.exit(main())
+        case ["worker"]:
+            exec_worker()
+        case _:
+            print(__doc__, file=sys.stderr)  # noqa: T201 - usage
+            sys.exit(EXIT_USAGE)

@@ -1,0 +1,336 @@
+"""Handler tasks: ``module:function`` called with JSON arguments, in the worker's main thread.
+
+Nobody else is there to read messages or watch the clock meanwhile, so an interval timer interrupts the
+handler between two bytecodes: each tick lets the worker talk to its agent, gives back the memory of
+long output, and ends a handler whose time is over. A handler is ended in two steps, as a command is:
+
+1. :class:`TaskInterrupted` is raised inside it. It derives from BaseException, so that ``except
+   Exception`` does not swallow it, and ``finally`` blocks run. A coroutine is cancelled instead.
+2. After the grace the worker reports the attempt and ends itself, since Python code cannot be stopped
+   otherwise. A handler inside C code that never returns sees neither step: the agent kills its worker
+   when it is overdue (``TaskStarted.overdue_seconds``, or the grace of a CancelTask).
+
+The timer is ITIMER_REAL, so handlers must leave SIGALRM alone; one that does not loses both steps.
+"""
+
+import asyncio
+import contextlib
+import importlib
+import os
+import resource
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass
+from types import FrameType
+from typing import Any
+
+from mitosis.contracts.outcome import FailureKind
+from mitosis.contracts.task import TaskSpec
+from mitosis.worker.output import MemoryOutput
+from mitosis.worker.report import Ended, ResultError, Usage, encode_result
+
+_FIRST_TICK_SECONDS = 0.005
+_TICK_SECONDS = 0.05
+
+
+class TaskInterrupted(BaseException):
+    """Raised inside a handler that was cancelled or ran longer than its timeout."""
+
+
+class HandlerNotFound(Exception):
+    """There is no such module or function, or the module cannot be imported."""
+
+
+class HandlerRegistry:
+    """Handlers by name; each is looked up once."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, Callable[..., Any]] = {}
+
+    def find(self, name: str) -> Callable[..., Any]:
+        """The function that ``module:function`` names.
+
+        Raises:
+            HandlerNotFound: saying which part of the name is wrong; the cause is what import raised.
+        """
+        if (known := self._known.get(name)) is None:
+            known = self._known[name] = _resolve(name)
+        return known
+
+
+def _resolve(name: str) -> Callable[..., Any]:
+    module_name, _, path = name.partition(":")
+    try:
+        found: Any = importlib.import_module(module_name)
+    except TaskInterrupted:
+        raise
+    except BaseException as error:
+        what = f"cannot import {module_name}: {type(error).__name__}: {error}"
+        raise HandlerNotFound(what) from error
+    for attribute in path.split("."):
+        try:
+            found = getattr(found, attribute)
+        except AttributeError:
+            raise HandlerNotFound(f"{module_name} has no {path}") from None
+    if not callable(found):
+        raise HandlerNotFound(f"{name} is not callable")
+    return found  # type: ignore[no-any-return]
+
+
+@dataclass(slots=True)
+class _Stop:
+    kind: FailureKind
+    message: str
+    give_up_at: float
+
+
+class HandlerSlot:
+    """Runs the handlers of one worker, one after the other. Main thread only."""
+
+    def __init__(
+        self, tail_bytes: int, on_tick: Callable[[], None], on_stuck: Callable[[Ended], None]
+    ) -> None:
+        """Take over SIGALRM.
+
+        Args:
+            tail_bytes: how much of the end of stdout, and of stderr, is kept.
+            on_tick: called between two bytecodes of a running handler; may call :meth:`stop`.
+            on_stuck: called when a handler outlived its grace; must not return.
+        """
+        self._registry = HandlerRegistry()
+        self._streams = (MemoryOutput("stdout", tail_bytes), MemoryOutput("stderr", tail_bytes))
+        self._own_fds = (os.dup(1), os.dup(2))
+        self._on_tick, self._on_stuck = on_tick, on_stuck
+        self._running = False
+        self._spec = TaskSpec()
+        self._started_at = 0.0
+        self._timeout_at: float | None = None
+        self._stop: _Stop | None = None
+        self._raised = False
+        self._cancel_coroutine: Callable[[], object] | None = None
+        signal.signal(signal.SIGALRM, self._tick)
+
+    def set_tail_bytes(self, tail_bytes: int) -> None:
+        for stream in self._streams:
+            stream.tail_bytes = tail_bytes
+
+    def run(self, spec: TaskSpec, variables: Mapping[str, str], folder: str) -> Ended:
+        """Call the handler of ``spec`` and wait for it, with ``variables`` in ``os.environ``."""
+        self._spec, self._stop, self._raised = spec, None, False
+        self._started_at = time.time()
+        timeout = spec.timeout_seconds
+        self._timeout_at = None if timeout is None else time.monotonic() + timeout
+        before = _cpu_times()
+        with _Surroundings(spec, variables, folder, self._own_fds, self._streams) as place:
+            ended = place.failure or self._guarded()
+        user, system = (now - then for now, then in zip(_cpu_times(), before, strict=True))
+        return self._complete(ended, Usage(round(user, 6), round(system, 6), _max_rss_bytes()))
+
+    def stop(self, kind: FailureKind, message: str, grace_seconds: float | None = None) -> None:
+        """End the running handler; a second call can only shorten the grace."""
+        grace = self._spec.kill_grace_seconds if grace_seconds is None else grace_seconds
+        give_up_at = time.monotonic() + grace
+        if self._stop is None:
+            self._stop = _Stop(kind, message, give_up_at)
+        else:
+            self._stop.give_up_at = min(self._stop.give_up_at, give_up_at)
+
+    def _guarded(self) -> Ended:
+        """The call, with the timer running; whatever the handler does ends here."""
+        try:
+            try:
+                self._running = True
+                self._arm(_FIRST_TICK_SECONDS)
+                return self._call()
+            finally:
+                self._running = False
+                signal.setitimer(signal.ITIMER_REAL, 0)
+        except TaskInterrupted:
+            self._running = False  # it may have come before the first line of ``finally``
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            return self._interrupted()
+
+    def _call(self) -> Ended:
+        spec = self._spec
+        assert spec.handler is not None  # noqa: S101 - the caller chose by it
+        try:
+            function = self._registry.find(spec.handler)
+            result = _apply(function, spec.arguments)
+            if asyncio.iscoroutine(result):
+                result = asyncio.run(self._follow(result))
+            return Ended(result=encode_result(result))
+        except TaskInterrupted:
+            raise
+        except HandlerNotFound as error:
+            cause = error.__cause__
+            return Ended(
+                kind=FailureKind.NOT_STARTED,
+                message=str(error),
+                traceback=_traceback(cause) if cause is not None else None,
+            )
+        except ResultError as error:
+            return Ended(kind=FailureKind.HANDLER_ERROR, message=str(error))
+        except SystemExit as error:
+            return _exited(error)
+        except BaseException as error:  # noqa: BLE001 - whatever it is, the worker goes on
+            message = "".join(traceback.format_exception_only(error)).strip()
+            return Ended(
+                kind=FailureKind.HANDLER_ERROR, message=message, traceback=_traceback(error)
+            )
+
+    async def _follow(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
+        loop, task = asyncio.get_running_loop(), asyncio.current_task()
+        assert task is not None  # noqa: S101 - a coroutine that runs has a task
+        self._cancel_coroutine = lambda: loop.call_soon_threadsafe(task.cancel)
+        try:
+            return await coroutine
+        finally:
+            self._cancel_coroutine = None
+
+    def _interrupted(self) -> Ended:
+        stop = self._stop
+        if stop is None:
+            return Ended(
+                kind=FailureKind.HANDLER_ERROR, message="the handler raised TaskInterrupted"
+            )
+        return Ended(kind=stop.kind, message=stop.message)
+
+    def _complete(self, ended: Ended, usage: Usage) -> Ended:
+        if self._raised and self._stop is not None and ended.kind is not self._stop.kind:
+            # It caught TaskInterrupted and returned or raised something else.
+            ended = Ended(
+                kind=self._stop.kind, message=self._stop.message, traceback=ended.traceback
+            )
+        ended.started_at, ended.finished_at, ended.usage = self._started_at, time.time(), usage
+        ended.stdout, ended.stderr = (stream.take() for stream in self._streams)
+        return ended
+
+    def _arm(self, seconds: float) -> None:
+        now = time.monotonic()
+        due = self._stop.give_up_at if self._stop is not None else self._timeout_at
+        if due is not None:
+            seconds = max(0.001, min(seconds, due - now))
+        signal.setitimer(signal.ITIMER_REAL, seconds)
+
+    def _tick(self, _number: int, _frame: FrameType | None) -> None:
+        if not self._running:
+            return
+        self._on_tick()
+        for stream in self._streams:
+            stream.trim()
+        now = time.monotonic()
+        if self._stop is None and self._timeout_at is not None and now >= self._timeout_at:
+            seconds = self._spec.timeout_seconds
+            self.stop(FailureKind.TIMEOUT, f"ran longer than its timeout of {seconds:g} s")
+        if self._stop is not None and self._raised and now >= self._stop.give_up_at:
+            self._give_up(self._stop)
+        self._arm(_TICK_SECONDS)
+        if self._stop is not None and not self._raised:
+            self._raised = True
+            if self._cancel_coroutine is None:
+                raise TaskInterrupted(self._stop.message)
+            self._cancel_coroutine()
+
+    def _give_up(self, stop: _Stop) -> None:
+        self._on_stuck(
+            Ended(
+                kind=stop.kind,
+                message=f"{stop.message}; the handler went on and its worker was ended",
+                started_at=self._started_at,
+                finished_at=time.time(),
+                stdout=self._streams[0].take(),
+                stderr=self._streams[1].take(),
+            )
+        )
+
+
+class _Surroundings:
+    """What a handler finds around it: environment, working directory, file descriptors 1 and 2."""
+
+    def __init__(
+        self,
+        spec: TaskSpec,
+        variables: Mapping[str, str],
+        folder: str,
+        own_fds: tuple[int, int],
+        streams: tuple[MemoryOutput, MemoryOutput],
+    ) -> None:
+        self._folder, self._own_fds, self._streams = folder, own_fds, streams
+        self._spec = spec
+        self._variables = {**spec.environment, **variables}
+        self._before: dict[str, str | None] = {}
+        self.failure: Ended | None = None
+
+    def __enter__(self) -> "_Surroundings":
+        self._before = {name: os.environ.get(name) for name in self._spec.environment}
+        os.environ.update(self._variables)
+        for stream, fd in zip(self._streams, (1, 2), strict=True):
+            os.dup2(stream.fd, fd)
+        folder = self._spec.working_directory or self._folder
+        try:
+            os.chdir(folder)
+        except OSError as error:
+            message = f"working_directory {folder}: {error.strerror}"
+            self.failure = Ended(kind=FailureKind.NOT_STARTED, message=message)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for stream in (sys.stdout, sys.stderr):
+            _flush(stream)
+        for own, fd in zip(self._own_fds, (1, 2), strict=True):
+            os.dup2(own, fd)
+        for name, value in self._before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+        os.chdir("/")
+
+
+def _flush(stream: Any) -> None:
+    """Whatever the handler made of sys.stdout, a failing flush is not the worker's end."""
+    with contextlib.suppress(Exception):  # closed, replaced, or None
+        stream.flush()
+
+
+def _apply(function: Callable[..., Any], arguments: dict[str, Any] | list[Any] | None) -> Any:
+    if isinstance(arguments, dict):
+        return function(**arguments)
+    return function(*(arguments or ()))
+
+
+def _exited(error: SystemExit) -> Ended:
+    """``sys.exit`` in a handler: 0 is success, as for a program."""
+    if error.code is None or error.code == 0:
+        return Ended()
+    code = error.code if isinstance(error.code, int) else 1
+    return Ended(
+        kind=FailureKind.HANDLER_ERROR,
+        message=f"called sys.exit({error.code!r})",
+        exit_code=code & 0xFF,
+        traceback=_traceback(error),
+    )
+
+
+def _traceback(error: BaseException) -> str:
+    """Without the frames of this module, unless there are no others."""
+    frames = error.__traceback__
+    while frames is not None and frames.tb_next is not None:
+        if frames.tb_frame.f_code.co_filename != __file__:
+            break
+        frames = frames.tb_next
+    return "".join(traceback.format_exception(type(error), error, frames))
+
+
+def _cpu_times() -> tuple[float, float]:
+    """User and system seconds of this process and of the children it waited for."""
+    own = resource.getrusage(resource.RUSAGE_SELF)
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return own.ru_utime + children.ru_utime, own.ru_stime + children.ru_stime
+
+
+def _max_rss_bytes() -> int:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

@@ -1,0 +1,261 @@
+"""The life of one worker: take messages, run one task after the other, tell how each ended.
+
+Everything happens in one thread. While a command runs, the loop polls the agent's socket, the command's
+pidfd, its output and the timers side by side; while a handler runs, it *is* the thread, and the loop
+gets its turns from the ticks of :mod:`mitosis.worker.handlers`.
+"""
+
+import os
+import select
+import time
+from collections import deque
+
+import msgspec
+
+from mitosis.contracts.outcome import FailureKind
+from mitosis.contracts.task import TaskSpec
+from mitosis.ipc.messages import (
+    Acknowledge,
+    CancelTask,
+    Configure,
+    Goodbye,
+    Hello,
+    ManagerToWorker,
+    Pause,
+    Resume,
+    RunTask,
+    RunTasks,
+    Shutdown,
+    TaskFinished,
+    TasksFinished,
+    TaskStarted,
+)
+from mitosis.worker.channel import WorkerChannel
+from mitosis.worker.command import CommandRun, Streams, not_started
+from mitosis.worker.context import task_variables
+from mitosis.worker.handlers import HandlerSlot
+from mitosis.worker.output import PipeOutput
+from mitosis.worker.process_tree import kill_all_below, reap_any
+from mitosis.worker.report import Ended, to_finished
+from mitosis.worker.scratch import ScratchFolder
+from mitosis.worker.settings import WorkerSettings, worker_variables
+
+EXIT_TOLD = 0
+EXIT_STUCK = 4
+"""A handler outlived its grace; its attempt has been reported."""
+
+_BATCH = 8
+_BATCH_AGE_SECONDS = 0.005
+_OVERDUE_MARGIN_SECONDS = 2.0
+_LEFTOVERS_SECONDS = 5.0
+
+
+class Worker:
+    """One worker process. Its CPU set is in force already; :meth:`serve` runs until it is told to end."""
+
+    def __init__(self, settings: WorkerSettings, scratch: ScratchFolder) -> None:
+        self._settings = settings
+        self._cpus = tuple(sorted(os.sched_getaffinity(0)))
+        self._group_number = settings.setup.task_group_number
+        tail_bytes = settings.setup.output_tail_bytes
+        self._streams = Streams(
+            os.open(os.devnull, os.O_RDONLY), PipeOutput(tail_bytes), PipeOutput(tail_bytes)
+        )
+        self._scratch = scratch
+        os.environ.update(worker_variables(settings, self._cpus))
+        self._environment = dict(os.environ)
+        self._handlers = HandlerSlot(tail_bytes, self._talk, self._end_stuck)
+        self._decode = msgspec.json.Decoder(TaskSpec).decode
+        self._channel = WorkerChannel(settings.setup.endpoint, settings.identity)
+        self._poll = select.poll()
+        for fd in (self._channel.fd, self._streams.stdout.read_fd, self._streams.stderr.read_fd):
+            self._poll.register(fd, select.POLLIN)
+        self._queue: deque[RunTask] = deque()
+        self._finished: list[TaskFinished] = []
+        self._flush_at = 0.0
+        self._paused = False
+        self._shutdown: Shutdown | None = None
+        self._current: RunTask | None = None
+        self._stoppable: CommandRun | HandlerSlot | None = None
+
+    def serve(self) -> int:
+        """Run tasks until told to end; returns the exit status."""
+        slot, generation = self._settings.slot, self._settings.generation
+        self._channel.send(Hello(slot, generation, os.getpid(), self._cpus))
+        while True:
+            self._take_messages()
+            if self._shutdown is not None:
+                break
+            if self._queue and not self._paused:
+                self._run(self._queue.popleft())
+            else:
+                self._flush()
+                self._scratch.ensure()
+                self._wait(None)
+        self._flush()
+        self._channel.send(Goodbye(slot, generation))
+        self._channel.close()
+        return EXIT_TOLD
+
+    # --- messages -------------------------------------------------------------------------------
+
+    def _take_messages(self) -> None:
+        for message in self._channel.receive():
+            self._on_message(message)
+
+    def _on_message(self, message: ManagerToWorker) -> None:
+        match message:
+            case RunTasks(tasks):
+                self._queue.extend(tasks)
+                return
+            case CancelTask():
+                self._cancel(message)
+            case Shutdown():
+                self._begin_shutdown(message)
+            case Pause():
+                self._paused = True
+            case Resume():
+                self._paused = False
+            case Configure():
+                self._configure(message)
+        self._channel.send(Acknowledge(message.message_id))
+
+    def _cancel(self, order: CancelTask) -> None:
+        wanted = (order.task_id, order.attempt)
+        text = f"cancelled: {order.reason}" if order.reason else "cancelled"
+        if self._current is not None and wanted == (self._current.task_id, self._current.attempt):
+            if self._stoppable is not None:
+                self._stoppable.stop(FailureKind.CANCELLED, text, order.grace_seconds)
+            return
+        for task in self._queue:
+            if wanted == (task.task_id, task.attempt):
+                self._queue.remove(task)
+                now = time.time()
+                self._report(task, Ended(kind=FailureKind.CANCELLED, message=text, finished_at=now))
+                return
+
+    def _begin_shutdown(self, order: Shutdown) -> None:
+        self._shutdown = order
+        self._queue.clear()
+        if not order.graceful and self._stoppable is not None:
+            text = "the worker was told to end"
+            self._stoppable.stop(FailureKind.CANCELLED, text, order.grace_seconds)
+
+    def _configure(self, order: Configure) -> None:
+        if order.output_tail_bytes is not None:
+            self._streams.stdout.tail_bytes = order.output_tail_bytes
+            self._streams.stderr.tail_bytes = order.output_tail_bytes
+            self._handlers.set_tail_bytes(order.output_tail_bytes)
+
+    # --- tasks ----------------------------------------------------------------------------------
+
+    def _run(self, task: RunTask) -> None:
+        """Run one task to its end and note the report."""
+        self._current = task
+        self._scratch.ensure()
+        try:
+            spec = self._decode(task.spec)
+        except msgspec.MsgspecError as error:
+            self._channel.send(TaskStarted(task.task_id, task.attempt, time.time()))
+            ended = _unreadable(f"not a task specification: {error}")
+        else:
+            overdue = None
+            if spec.timeout_seconds is not None:
+                overdue = spec.timeout_seconds + spec.kill_grace_seconds + _OVERDUE_MARGIN_SECONDS
+            self._channel.send(TaskStarted(task.task_id, task.attempt, time.time(), overdue))
+            variables = task_variables(self._group_number, task.task_id, task.attempt)
+            if spec.handler is not None:
+                ended = self._run_handler(spec, variables)
+            else:
+                ended = self._run_command(spec, variables)
+        self._stoppable, self._current = None, None
+        if self._shutdown is None or self._shutdown.graceful:
+            self._report(task, ended)
+
+    def _run_command(self, spec: TaskSpec, variables: dict[str, str]) -> Ended:
+        environment = {**self._environment, **spec.environment, **variables}
+        try:
+            run = CommandRun(spec, environment, self._scratch.path, self._streams)
+        except (OSError, ValueError) as error:
+            return not_started(spec, environment, error)
+        self._stoppable = run
+        while run.ended is None:
+            self._wait(run)
+            run.step()
+        return run.ended
+
+    def _run_handler(self, spec: TaskSpec, variables: dict[str, str]) -> Ended:
+        self._stoppable = self._handlers
+        ended = self._handlers.run(spec, variables, self._scratch.path)
+        if not reap_any() and not kill_all_below(_LEFTOVERS_SECONDS):
+            what = ended.message or "succeeded"
+            ended.message = f"{what}; a process it left behind could not be killed"
+        return ended
+
+    def _talk(self) -> None:
+        """A tick while a handler runs."""
+        self._take_messages()
+        if self._finished and time.monotonic() >= self._flush_at:
+            self._flush()
+            self._take_messages()
+
+    def _end_stuck(self, ended: Ended) -> None:
+        """A handler would not stop: report it and leave, with all it started."""
+        assert self._current is not None  # noqa: S101 - a handler runs for a task
+        if self._shutdown is None or self._shutdown.graceful:
+            self._finished.append(self._to_message(self._current, ended))
+        self._flush()
+        self._channel.close()
+        kill_all_below(_LEFTOVERS_SECONDS)
+        os._exit(EXIT_STUCK)
+
+    # --- reports --------------------------------------------------------------------------------
+
+    def _report(self, task: RunTask, ended: Ended) -> None:
+        now = time.monotonic()
+        if not self._finished:
+            self._flush_at = now + _BATCH_AGE_SECONDS
+        self._finished.append(self._to_message(task, ended))
+        if len(self._finished) >= _BATCH or now >= self._flush_at:
+            self._flush()
+
+    def _to_message(self, task: RunTask, ended: Ended) -> TaskFinished:
+        return to_finished(task, ended, self._settings.slot, self._cpus)
+
+    def _flush(self) -> None:
+        if self._finished:
+            self._channel.send(TasksFinished(tuple(self._finished)))
+            self._finished.clear()
+
+    # --- waiting --------------------------------------------------------------------------------
+
+    def _wait(self, run: CommandRun | None) -> None:
+        """Until a message, output, the end of the command, or the next timer."""
+        self._take_messages()  # sending may have swallowed the edge of the socket's descriptor
+        fds = run.fds() if run is not None else ()
+        for fd in fds:
+            self._poll.register(fd, select.POLLIN)
+        try:
+            ready = self._poll.poll(self._wait_ms(run))
+        finally:
+            for fd in fds:
+                self._poll.unregister(fd)
+        for fd, _ in ready:
+            for stream in (self._streams.stdout, self._streams.stderr):
+                if fd == stream.read_fd:
+                    stream.read()
+        if self._finished and time.monotonic() >= self._flush_at:
+            self._flush()
+
+    def _wait_ms(self, run: CommandRun | None) -> float | None:
+        due = [run.wakes_at()] if run is not None else []
+        due.append(self._flush_at if self._finished else None)
+        times = [at for at in due if at is not None]
+        if run is None and (self._shutdown is not None or (self._queue and not self._paused)):
+            return 0
+        return max(0.0, min(times) - time.monotonic()) * 1000 if times else None
+
+
+def _unreadable(message: str) -> Ended:
+    now = time.time()
+    return Ended(kind=FailureKind.NOT_STARTED, message=message, started_at=now, finished_at=now)

@@ -1,0 +1,98 @@
+"""The last bytes of what a task writes, and how many there were; memory is bounded, output is not.
+
+Both kinds belong to the worker slot, not to the task (protocol P12), and are empty again once
+:meth:`take` was called. A command writes into a pipe that the worker reads beside everything else. A
+handler runs in the worker itself, where nobody can read meanwhile: it writes into a file in memory,
+whose beginning is given back on every tick.
+"""
+
+import fcntl
+import os
+from dataclasses import dataclass
+
+from mitosis.worker.linux import forget_file_start
+
+_CHUNK = 64 * 1024
+_CHUNKS_AT_ONCE = 16
+"""1 MiB: the most a pipe can hold (pipe(7)), so one call empties a pipe that has no writer left."""
+_PAGE = 4096
+_CONTINUATION = range(0x80, 0xC0)
+
+
+@dataclass(frozen=True, slots=True)
+class Tail:
+    text: str
+    total_bytes: int
+
+
+_NOTHING = Tail("", 0)
+
+
+def readable(data: bytes, *, cut: bool) -> str:
+    """UTF-8 with the undecodable and NUL (which PostgreSQL cannot store) as U+FFFD.
+
+    ``cut``: the beginning is missing, so up to three bytes of a halved character are dropped.
+    """
+    start = 0
+    while cut and start < min(3, len(data)) and data[start] in _CONTINUATION:
+        start += 1
+    return data[start:].decode("utf-8", "replace").replace("\0", "\ufffd")
+
+
+class PipeOutput:
+    """stdout or stderr of commands."""
+
+    def __init__(self, tail_bytes: int) -> None:
+        self.tail_bytes = tail_bytes
+        self.read_fd, self.write_fd = os.pipe()
+        os.set_blocking(self.read_fd, False)
+        self._tail = b""
+        self._total = 0
+
+    def read(self) -> None:
+        """Take up to 1 MiB of what is there, without waiting."""
+        for _ in range(_CHUNKS_AT_ONCE):
+            try:
+                chunk = os.read(self.read_fd, _CHUNK)
+            except BlockingIOError:
+                return
+            self._total += len(chunk)
+            keep = self.tail_bytes
+            self._tail = (self._tail + chunk)[-keep:] if keep else b""
+
+    def take(self) -> Tail:
+        """What there was since the last call."""
+        self.read()
+        if not self._total:
+            return _NOTHING
+        tail = Tail(readable(self._tail, cut=self._total > len(self._tail)), self._total)
+        self._tail, self._total = b"", 0
+        return tail
+
+
+class MemoryOutput:
+    """stdout or stderr of handlers: written by the worker itself, and by what handlers start."""
+
+    def __init__(self, name: str, tail_bytes: int) -> None:
+        self.tail_bytes = tail_bytes
+        self.fd = os.memfd_create(name, os.MFD_CLOEXEC)
+        fcntl.fcntl(self.fd, fcntl.F_SETFL, os.O_APPEND)
+        self._forgotten = 0
+
+    def trim(self) -> None:
+        """Give back the memory of all but the tail."""
+        end = (os.fstat(self.fd).st_size - self.tail_bytes) // _PAGE * _PAGE
+        if end > self._forgotten:
+            forget_file_start(self.fd, end)
+            self._forgotten = end
+
+    def take(self) -> Tail:
+        """What there was since the last call."""
+        size = os.fstat(self.fd).st_size
+        if not size:
+            return _NOTHING
+        keep = min(size, self.tail_bytes)
+        data = os.pread(self.fd, keep, size - keep)
+        os.ftruncate(self.fd, 0)
+        self._forgotten = 0
+        return Tail(readable(data, cut=size > keep), size)

@@ -1,0 +1,48 @@
+"""A new worker process, forked or exec'd, before and around its loop: signals, parent, session, stdin."""
+
+import os
+import signal
+import traceback
+from pathlib import Path
+from types import FrameType
+from typing import NoReturn
+
+from mitosis.worker.linux import become_subreaper, die_with_parent
+from mitosis.worker.loop import Worker
+from mitosis.worker.process_tree import kill_all_below
+from mitosis.worker.scratch import ScratchFolder
+from mitosis.worker.settings import WorkerSettings
+
+EXIT_BROKEN = 70
+"""The worker itself failed; the reason is on its stderr. Source: sysexits.h, EX_SOFTWARE."""
+
+_LAST_WALK_SECONDS = 2.0
+
+
+def run_worker(settings: WorkerSettings, parent: int) -> NoReturn:
+    """Be the worker of this slot; never returns into the code of whoever forked it.
+
+    When the zygote (``parent``) dies the kernel sends SIGTERM, and SIGTERM ends the worker together
+    with everything it started.
+    """
+    status = EXIT_BROKEN
+    try:
+        os.setsid()
+        signal.signal(signal.SIGTERM, _end_with_all)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        die_with_parent(parent, signal.SIGTERM)
+        become_subreaper()
+        scratch = ScratchFolder(Path(settings.scratch_folder))
+        os.chdir("/")
+        status = Worker(settings, scratch).serve()
+    except BaseException:  # noqa: BLE001 - the last frame of this process
+        traceback.print_exc()
+    finally:
+        os._exit(status)
+
+
+def _end_with_all(number: int, _frame: FrameType | None) -> None:
+    kill_all_below(_LAST_WALK_SECONDS)
+    signal.signal(number, signal.SIG_DFL)
+    os.kill(os.getpid(), number)

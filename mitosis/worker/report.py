@@ -1,0 +1,135 @@
+"""How a worker describes the end of an attempt: the fields of ``TaskFinished`` and its JSON detail."""
+
+import json
+import re
+import resource
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from mitosis.contracts.outcome import FailureKind
+from mitosis.contracts.wire import Outcome
+from mitosis.ipc.messages import RunTask, TaskFinished
+from mitosis.worker.output import Tail
+
+MAX_RESULT_BYTES = 1_000_000
+MAX_TRACEBACK_CHARS = 16_000
+MAX_MESSAGE_CHARS = 2_000
+
+_NO_OUTPUT = Tail("", 0)
+_ESCAPED_NUL = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
+
+
+class Usage(msgspec.Struct, frozen=True):
+    """Of the attempt. ``max_rss_bytes`` is never below what the worker had when the command started
+    (vfork shares its memory until exec); of a handler it is the highest its worker ever had."""
+
+    user_seconds: float
+    system_seconds: float
+    max_rss_bytes: int
+
+    @classmethod
+    def of(cls, after: resource.struct_rusage) -> "Usage":
+        """Source: getrusage(2); Linux counts ``ru_maxrss`` in KiB."""
+        return cls(round(after.ru_utime, 6), round(after.ru_stime, 6), after.ru_maxrss * 1024)
+
+
+class Detail(msgspec.Struct, omit_defaults=True, kw_only=True):
+    """The JSON that ``mitosis.contracts.wire.TaskReport.detail`` describes."""
+
+    result: msgspec.Raw | None = None
+    message: str | None = None
+    traceback: str | None = None
+    stdout: str = ""
+    stderr: str = ""
+    stdout_bytes: int = 0
+    stderr_bytes: int = 0
+    usage: Usage | None = None
+    worker: int
+    cpus: tuple[int, ...]
+
+
+@dataclass(slots=True, kw_only=True)
+class Ended:
+    """One ended attempt, before anybody thinks of messages. ``kind`` None = it succeeded."""
+
+    kind: FailureKind | None = None
+    message: str | None = None
+    exit_code: int | None = None
+    signal: int | None = None
+    started_at: float | None = None
+    finished_at: float = 0.0
+    result: bytes | None = None
+    """JSON."""
+    traceback: str | None = None
+    stdout: Tail = field(default=_NO_OUTPUT)
+    stderr: Tail = field(default=_NO_OUTPUT)
+    usage: Usage | None = None
+
+    def outcome(self) -> Outcome:
+        if self.kind is None:
+            return Outcome.SUCCEEDED
+        return Outcome.CANCELLED if self.kind is FailureKind.CANCELLED else Outcome.FAILED
+
+
+class ResultError(Exception):
+    """What a handler returned cannot be kept."""
+
+
+_encoder = msgspec.json.Encoder()
+
+
+def to_finished(task: RunTask, ended: Ended, slot: int, cpus: tuple[int, ...]) -> TaskFinished:
+    """The message for an ended attempt of ``task`` in this slot."""
+    detail = Detail(
+        result=None if ended.result is None else msgspec.Raw(ended.result),
+        message=_bounded(ended.message, MAX_MESSAGE_CHARS),
+        traceback=_bounded(ended.traceback, MAX_TRACEBACK_CHARS),
+        stdout=ended.stdout.text,
+        stderr=ended.stderr.text,
+        stdout_bytes=ended.stdout.total_bytes,
+        stderr_bytes=ended.stderr.total_bytes,
+        usage=ended.usage,
+        worker=slot,
+        cpus=cpus,
+    )
+    return TaskFinished(
+        task_id=task.task_id,
+        attempt=task.attempt,
+        outcome=ended.outcome().value,
+        kind=None if ended.kind is None else ended.kind.value,
+        exit_code=ended.exit_code,
+        signal=ended.signal,
+        started_at=ended.started_at,
+        finished_at=ended.finished_at,
+        detail=_encoder.encode(detail),
+    )
+
+
+def encode_result(value: Any) -> bytes:
+    """The JSON of what a handler returned.
+
+    Raises:
+        ResultError: not JSON, not storable (NaN, NUL, lone surrogates), or over MAX_RESULT_BYTES.
+    """
+    try:
+        data = json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ResultError(f"the handler's result is not JSON: {error}") from None
+    if len(data) > MAX_RESULT_BYTES:
+        raise ResultError(
+            f"the handler's result has {len(data):,} bytes of JSON; the limit is {MAX_RESULT_BYTES:,}"
+        )
+    if _ESCAPED_NUL.search(data):
+        raise ResultError("the handler's result contains a NUL character, which cannot be stored")
+    return data
+
+
+def _bounded(text: str | None, limit: int) -> str | None:
+    """The end of it, where the cause stands; storable as :func:`mitosis.worker.output.readable` says."""
+    if text is None:
+        return None
+    if len(text) > limit:
+        text = f"[{len(text) - limit:,} characters left out]\n{text[-limit:]}"
+    return text.encode("utf-8", "replace").decode().replace("\0", "\ufffd")

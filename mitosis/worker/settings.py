@@ -1,0 +1,52 @@
+"""What one worker is told before it starts, and the environment its tasks get."""
+
+import os
+from collections.abc import Mapping
+
+import msgspec
+
+from mitosis.worker.zygote_protocol import Setup
+
+
+class WorkerSettings(msgspec.Struct, array_like=True, frozen=True):
+    """The slot of a worker, and what it shares with its siblings."""
+
+    slot: int
+    generation: int
+    cpus: tuple[int, ...] | None
+    setup: Setup
+
+    @property
+    def identity(self) -> bytes:
+        """Of its DEALER socket; new with every generation, so a late message reaches nobody else."""
+        return f"{self.slot}:{self.generation}".encode()
+
+    @property
+    def scratch_folder(self) -> str:
+        return os.path.join(self.setup.scratch_folder, f"slot-{self.slot}")  # noqa: PTH118 - a string is wanted
+
+
+def session_environment(setup: Setup, inherited: Mapping[str, str]) -> dict[str, str]:
+    """The environment of a zygote: inherited without any MITOSIS_ setting or secret, plan, ours."""
+    foreign = {name: value for name, value in inherited.items() if not name.startswith("MITOSIS_")}
+    return {
+        **foreign,
+        **setup.environment,
+        "MITOSIS_MANAGER_ID": setup.manager_id,
+        "MITOSIS_WORKER_MODE": "ipc",
+        "MITOSIS_WORKER_ENDPOINT": setup.endpoint,
+        "MITOSIS_TASK_GROUP_UUID": setup.task_group_id,
+        "MITOSIS_TASK_GROUP_NUMBER": str(setup.task_group_number),
+        "MITOSIS_TASK_GROUP_NAME": setup.task_group_name,
+        "MITOSIS_GROUP_NAME": setup.group_name,
+    }
+
+
+def worker_variables(settings: WorkerSettings, cpus: tuple[int, ...]) -> dict[str, str]:
+    """What a worker adds to the environment of its session; ``cpus`` as read back."""
+    return {
+        "MITOSIS_WORKER_ID": str(settings.slot),
+        "MITOSIS_WORKER": f"{settings.setup.manager_id}:{settings.slot}:{settings.generation}",
+        "MITOSIS_CPUS": ",".join(map(str, cpus)),
+        "MITOSIS_EXEC_DIR": settings.scratch_folder,
+    }

@@ -1,0 +1,294 @@
+"""The zygote: imports the handlers once, forks the workers, and is the guardian of all below it.
+
+It has no threads and makes no ZeroMQ context. Every process of the lease session is its descendant and,
+since it and all workers are child subreapers, stays so. That gives two promises to the agent:
+
+* ``Exited`` is sent when the worker *and everything it had started* is gone. What a dead worker leaves
+  becomes our child, and a child that is no worker can only be such a leftover.
+* When the agent's end of the socket closes, for whatever reason, the whole tree is killed.
+"""
+
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from resource import struct_rusage
+
+import msgspec
+
+from mitosis.worker.linux import become_subreaper
+from mitosis.worker.preload import PreloadError, preload
+from mitosis.worker.process import run_worker
+from mitosis.worker.process_tree import below, kill_all_below, kill_below, process_parents
+from mitosis.worker.settings import WorkerSettings, session_environment
+from mitosis.worker.zygote_protocol import (
+    AGENT_FD,
+    MAX_PACKET_BYTES,
+    Exited,
+    ImportFailed,
+    KillWorker,
+    ProcessUsage,
+    Ready,
+    Setup,
+    Spawn,
+    Spawned,
+    SpawnFailed,
+    ZygoteToAgent,
+    decode_for_zygote,
+    encode,
+)
+
+EXIT_IMPORT_FAILED = 3
+
+_GUARDIAN_SECONDS = 10.0
+_SWEEP_SECONDS = 0.002
+_UNKILLABLE_AFTER_SECONDS = 5.0
+_AGENT_CHECK_SECONDS = 0.5
+
+
+@dataclass(slots=True)
+class _Child:
+    """A worker that is running, or dead with leftovers still to be killed."""
+
+    slot: int
+    generation: int
+    pid: int
+    pidfd: int
+    popen: subprocess.Popen[bytes] | None
+    """Of an exec'd worker, kept so that nobody else waits for it."""
+
+
+@dataclass(slots=True)
+class _Death:
+    child: _Child
+    wait_status: int
+    usage: struct_rusage
+    at: float
+    leftovers: set[int] = field(default_factory=set)
+
+
+class Zygote:
+    """Spawns, reaps, and kills on behalf of one agent."""
+
+    def __init__(self, agent: socket.socket, setup: Setup, *, forks: bool) -> None:
+        self._agent, self._setup, self._forks = agent, setup, forks
+        self._children: dict[int, _Child] = {}
+        self._deaths: list[_Death] = []
+        self._cpus = os.sched_getaffinity(0)
+        self._own = below(os.getpid(), process_parents())
+        """What the handler modules started when they were imported: not a worker's leftovers."""
+        self._poll = select.poll()
+        self._poll.register(agent, select.POLLIN)
+
+    def serve(self) -> None:
+        """Until the agent is gone."""
+        while True:
+            ready = [
+                fd for fd, _ in self._poll.poll(_SWEEP_SECONDS * 1000 if self._deaths else None)
+            ]
+            for child in [c for c in self._children.values() if c.pidfd in ready]:
+                self._reap(child)
+            if self._deaths:
+                self._sweep()
+            if self._agent.fileno() in ready and not self._take_packet():
+                return
+
+    def _take_packet(self) -> bool:
+        try:
+            data = self._agent.recv(MAX_PACKET_BYTES)
+        except ConnectionError:
+            return False
+        if not data:
+            return False
+        match decode_for_zygote(data):
+            case Spawn() as order:
+                self._spawn(order)
+            case KillWorker(slot, generation):
+                self._kill(slot, generation)
+            case Setup():
+                pass
+        return True
+
+    def _say(self, packet: ZygoteToAgent) -> None:
+        """An agent that is gone is noticed by the next read."""
+        try:
+            self._agent.send(encode(packet))
+        except ConnectionError:
+            return
+
+    # --- starting -------------------------------------------------------------------------------
+
+    def _spawn(self, order: Spawn) -> None:
+        slot, generation = order.slot, order.generation
+        occupied = [*self._children.values(), *(death.child for death in self._deaths)]
+        if any(child.slot == slot for child in occupied):
+            self._say(SpawnFailed(slot, generation, f"slot {slot} still has a worker"))
+            return
+        settings = WorkerSettings(slot, generation, order.cpus, self._setup)
+        try:
+            with self._pinned(order.cpus):
+                child = self._fork(settings) if self._forks else self._exec(settings)
+        except OSError as error:
+            self._say(SpawnFailed(slot, generation, f"no worker could be started: {error}"))
+            return
+        self._children[child.pid] = child
+        self._poll.register(child.pidfd, select.POLLIN)
+        self._say(Spawned(slot, generation, child.pid))
+
+    @contextmanager
+    def _pinned(self, cpus: tuple[int, ...] | None) -> Iterator[None]:
+        """The CPU set is inherited, so a worker is pinned from its first instruction on."""
+        if cpus is None:
+            yield
+            return
+        try:
+            os.sched_setaffinity(0, cpus)
+        except OSError as error:
+            raise OSError(error.errno, f"CPU set {cpus}: {error.strerror}") from None
+        try:
+            yield
+        finally:
+            os.sched_setaffinity(0, self._cpus)
+
+    def _fork(self, settings: WorkerSettings) -> _Child:
+        parent = os.getpid()
+        pid = os.fork()
+        if pid == 0:
+            try:
+                self._agent.close()
+                for child in self._children.values():
+                    os.close(child.pidfd)
+            finally:
+                run_worker(settings, parent)
+        return _Child(settings.slot, settings.generation, pid, os.pidfd_open(pid), None)
+
+    def _exec(self, settings: WorkerSettings) -> _Child:
+        """A new interpreter; it reads its settings from standard input."""
+        with os.fdopen(os.memfd_create("settings"), "w+b") as file:
+            file.write(msgspec.msgpack.encode((settings, os.getpid())))
+            file.seek(0)
+            command = [sys.executable, "-P", "-m", "mitosis.worker", "worker"]
+            popen = subprocess.Popen(command, stdin=file)
+        pid = popen.pid
+        return _Child(settings.slot, settings.generation, pid, os.pidfd_open(pid), popen)
+
+    # --- ending ---------------------------------------------------------------------------------
+
+    def _kill(self, slot: int, generation: int) -> None:
+        for child in self._children.values():
+            if (child.slot, child.generation) == (slot, generation):
+                kill_below(child.pid, root_too=True)
+
+    def _reap(self, child: _Child) -> None:
+        _, status, usage = os.wait4(child.pid, 0)
+        self._poll.unregister(child.pidfd)
+        os.close(child.pidfd)
+        if child.popen is not None:
+            child.popen.returncode = os.waitstatus_to_exitcode(status)
+        del self._children[child.pid]
+        self._deaths.append(_Death(child, status, usage, time.monotonic()))
+
+    def _sweep(self) -> None:
+        """Kill and reap what dead workers left; say Exited when there is nothing of it any more.
+
+        Whose leftover it is cannot be told when several workers died at once: each is charged all.
+        """
+        self._reap_leftovers()
+        killed = kill_below(os.getpid(), spare=self._children.keys() | self._own)
+        now, open_deaths = time.monotonic(), []
+        for death in self._deaths:
+            death.leftovers |= killed
+            if killed and now - death.at < _UNKILLABLE_AFTER_SECONDS:
+                open_deaths.append(death)
+            else:
+                self._say(_exited(death, -1 if killed else len(death.leftovers)))
+        self._deaths = open_deaths
+
+    def _reap_leftovers(self) -> None:
+        """Zombies among our children that are not workers; workers are left for their pidfd."""
+        while True:
+            try:
+                found = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+            except ChildProcessError:
+                return
+            if found is None:
+                return
+            if (child := self._children.get(found.si_pid)) is not None:
+                self._reap(child)
+            else:
+                os.waitpid(found.si_pid, 0)
+
+
+def _exited(death: _Death, leftovers: int) -> Exited:
+    child, usage = death.child, death.usage
+    facts = ProcessUsage(usage.ru_utime, usage.ru_stime, usage.ru_maxrss * 1024)
+    return Exited(child.slot, child.generation, child.pid, death.wait_status, facts, leftovers)
+
+
+def main() -> int:
+    """Run a zygote on the socket that the agent left at descriptor 3; returns the exit status."""
+    os.set_inheritable(AGENT_FD, False)
+    agent = socket.socket(fileno=AGENT_FD)
+    data = agent.recv(MAX_PACKET_BYTES)
+    if not data:
+        return 0
+    setup = decode_for_zygote(data)
+    if not isinstance(setup, Setup):
+        raise TypeError(f"the first packet must be Setup, not {type(setup).__name__}")
+    if os.getsid(0) != os.getpid():
+        os.setsid()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    become_subreaper()
+    environment = session_environment(setup, os.environ)
+    os.environ.clear()
+    os.environ.update(environment)
+    Path(setup.scratch_folder).mkdir(mode=0o700, exist_ok=True)
+    try:
+        return _serve(agent, setup)
+    finally:
+        kill_all_below(_GUARDIAN_SECONDS)
+
+
+def _serve(agent: socket.socket, setup: Setup) -> int:
+    try:
+        with _agent_watched(agent):
+            loaded = preload(setup.handler_modules, setup.python_path)
+    except PreloadError as error:
+        agent.send(encode(ImportFailed(error.module, str(error)[:2000], error.traceback)))
+        return EXIT_IMPORT_FAILED
+    zygote = Zygote(agent, setup, forks=loaded.why_not_fork is None)
+    ready = Ready(
+        os.getpid(), loaded.why_not_fork is None, loaded.why_not_fork, loaded.import_seconds
+    )
+    agent.send(encode(ready))
+    zygote.serve()
+    return 0
+
+
+@contextmanager
+def _agent_watched(agent: socket.socket) -> Iterator[None]:
+    """While modules are imported nobody reads the socket: a timer looks whether the agent is there."""
+
+    def look(*_: object) -> None:
+        try:
+            if agent.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT):
+                return
+        except BlockingIOError:
+            return
+        sys.exit(0)
+
+    signal.signal(signal.SIGALRM, look)
+    signal.setitimer(signal.ITIMER_REAL, _AGENT_CHECK_SECONDS, _AGENT_CHECK_SECONDS)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)

@@ -1,0 +1,167 @@
+"""The agent's side of a zygote and its workers, bare: a real ROUTER, a real process, real messages."""
+
+import socket
+import subprocess
+import sys
+import time
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+import zmq
+
+from mitosis.ipc.codec import decode_for_manager, encode
+from mitosis.ipc.messages import (
+    Goodbye,
+    Hello,
+    ManagerToWorker,
+    RunTask,
+    RunTasks,
+    TaskFinished,
+    TasksFinished,
+    TaskStarted,
+    WorkerToManager,
+)
+from mitosis.worker import zygote_protocol as z
+
+M = TypeVar("M", bound=WorkerToManager)
+P = TypeVar("P", bound=z.ZygoteToAgent)
+
+GROUP_NUMBER = 7
+PATIENCE_SECONDS = 20.0
+
+
+class WorkerHost:
+    """One lease session without an agent."""
+
+    def __init__(self, folder: Path, **setup: Any) -> None:
+        self.folder = folder
+        self.endpoint = f"ipc://{folder}/workers"
+        self._context = zmq.Context()
+        self.router = self._context.socket(zmq.ROUTER)
+        self.router.setsockopt(zmq.ROUTER_MANDATORY, 1)
+        self.router.bind(self.endpoint)
+        self.setup = z.Setup(
+            manager_id="manager-1",
+            endpoint=self.endpoint,
+            task_group_id="11111111-1111-1111-1111-111111111111",
+            task_group_number=GROUP_NUMBER,
+            task_group_name="campaign",
+            group_name="lab",
+            scratch_folder=str(folder / "scratch"),
+            **setup,
+        )
+        self.inbox: defaultdict[type, deque[Any]] = defaultdict(deque)
+        self.packets: deque[z.ZygoteToAgent] = deque()
+        self.generation = 0
+        self._next_message = 0
+        self.zygote = self._start()
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        self.socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.socket.settimeout(PATIENCE_SECONDS)
+        launcher = (
+            "import os, sys; os.dup2(int(sys.argv[1]), 3); os.set_inheritable(3, True);"
+            "os.execv(sys.executable, [sys.executable, '-P', '-m', 'mitosis.worker', 'zygote'])"
+        )
+        with theirs:
+            process = subprocess.Popen(
+                [sys.executable, "-c", launcher, str(theirs.fileno())],
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+            )
+        self.say(self.setup)
+        return process
+
+    # --- zygote ---------------------------------------------------------------------------------
+
+    def say(self, packet: z.AgentToZygote) -> None:
+        self.socket.send(z.encode(packet))
+
+    def hear(self, kind: type[P]) -> P:
+        """The next packet of this kind; others are kept."""
+        while True:
+            for packet in self.packets:
+                if isinstance(packet, kind):
+                    self.packets.remove(packet)
+                    return packet
+            data = self.socket.recv(z.MAX_PACKET_BYTES)
+            assert data, "the zygote closed its socket"
+            self.packets.append(z.decode_for_agent(data))
+
+    def spawn(self, slot: int = 0, cpus: tuple[int, ...] | None = None) -> Hello:
+        self.generation += 1
+        self.say(z.Spawn(slot, self.generation, cpus))
+        pid = self.hear(z.Spawned).pid
+        hello = self.receive(Hello)
+        assert hello.pid == pid
+        return hello
+
+    # --- worker ---------------------------------------------------------------------------------
+
+    def send(self, message: ManagerToWorker, slot: int = 0) -> None:
+        identity = f"{slot}:{self.generation}".encode()
+        self.router.send_multipart([identity, encode(message)])
+
+    def order(self, kind: Callable[..., ManagerToWorker], *args: Any, **facts: Any) -> int:
+        """Send a control message with a fresh id; the id is returned."""
+        self._next_message += 1
+        self.send(kind(self._next_message, *args, **facts))
+        return self._next_message
+
+    def receive(self, kind: type[M]) -> M:
+        """The next message of this kind; others are kept."""
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while not self.inbox[kind]:
+            left = deadline - time.monotonic()
+            assert left > 0 and self.router.poll(left * 1000), f"no {kind.__name__}: {self.inbox}"
+            _, frame = self.router.recv_multipart()
+            message = decode_for_manager(frame)
+            self.inbox[type(message)].append(message)
+        found: M = self.inbox[kind].popleft()
+        return found
+
+    def submit(self, *specs: dict[str, Any], first_id: int = 1) -> None:
+        tasks = [
+            RunTask(first_id + i, 1, msgspec.json.encode(spec)) for i, spec in enumerate(specs)
+        ]
+        self.send(RunTasks(tuple(tasks)))
+
+    def started(self) -> TaskStarted:
+        return self.receive(TaskStarted)
+
+    def finished(self, count: int = 1) -> list[TaskFinished]:
+        found: list[TaskFinished] = []
+        while len(found) < count:
+            found.extend(self.receive(TasksFinished).tasks)
+        return found
+
+    def run(self, **spec: Any) -> tuple[TaskFinished, dict[str, Any]]:
+        """One task to its end: the report, and its detail as a dict."""
+        self.submit(spec)
+        self.started()
+        (report,) = self.finished()
+        return report, msgspec.json.decode(report.detail)
+
+    def expect_goodbye(self) -> z.Exited:
+        self.receive(Goodbye)
+        return self.hear(z.Exited)
+
+    def close(self) -> int:
+        """Let go of the zygote, as a dying agent would; its exit status."""
+        self.socket.close()
+        status = self.zygote.wait(PATIENCE_SECONDS)
+        self._context.destroy(linger=0)
+        return status
+
+
+@contextmanager
+def worker_host(folder: Path, **setup: Any) -> Iterator[WorkerHost]:
+    host = WorkerHost(folder, **setup)
+    try:
+        yield host
+    finally:
+        host.close()
