@@ -11,7 +11,7 @@ from mitosis.contracts.errors import Unavailable
 
 CHECK_SECONDS = 2.0
 
-router = APIRouter(tags=["health"])
+router = APIRouter(tags=["status"])
 
 
 class Health(BaseModel):
