@@ -28,7 +28,7 @@ COMMANDS = {
     "doctor": "mitosis.cli.doctor:doctor",
 }
 """Subcommand -> ``module:attribute``, in the order of the help."""
-PASS_THROUGH = "temporal"
+PASS_THROUGH = "temporal"  # noqa: S105 - not a password
 """Every word after this subcommand belongs to another program, `--help` and `--` too."""
 
 

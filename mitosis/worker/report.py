@@ -23,7 +23,8 @@ _ESCAPED_NUL = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
 
 class Usage(msgspec.Struct, frozen=True):
     """Of the attempt. ``max_rss_bytes`` is never below what the worker had when the command started
-    (vfork shares its memory until exec); of a handler it is the highest its worker ever had."""
+    (vfork shares its memory until exec); of a handler it is the highest its worker ever had.
+    """
 
     user_seconds: float
     system_seconds: float

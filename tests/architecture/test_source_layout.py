@@ -10,7 +10,7 @@ PACKAGES = ("mitosis", "workflows", "activities", "manager_agent", "api")
 MODULES = [path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"))]
 
 # A module with such a name is where code goes that nobody has thought about.
-VAGUE_NAMES = {"utils", "common", "helpers", "base", "misc", "types", "core", "service"}
+VAGUE_NAMES = {"utils", "common", "helpers", "base", "misc", "types", "core"}
 
 
 def named(path: Path) -> str:

@@ -22,8 +22,10 @@ for name in sys.argv[1 + below:]:
 print(json.dumps(sorted(set(sys.modules) - before)))
 """
 
-# msgspec loads typing_extensions when it is there.
-ALLOWED = {"mitosis", "msgspec", "typing_extensions", "zmq"} | set(sys.stdlib_module_names)
+LIBRARIES = {"msgspec", "zmq"}
+# What these two load in turn, when it is there.
+THEIRS = {"cython_runtime", "typing_extensions"}
+ALLOWED = {"mitosis"} | LIBRARIES | THEIRS | set(sys.stdlib_module_names)
 LIGHT_CONTRACTS = [
     f"mitosis.contracts.{name}" for name in ("lifecycle", "ids", "errors", "names", "outcome")
 ]

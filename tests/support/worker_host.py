@@ -117,7 +117,8 @@ class WorkerHost:
         deadline = time.monotonic() + PATIENCE_SECONDS
         while not self.inbox[kind]:
             left = deadline - time.monotonic()
-            assert left > 0 and self.router.poll(left * 1000), f"no {kind.__name__}: {self.inbox}"
+            arrived = left > 0 and self.router.poll(left * 1000)
+            assert arrived, f"no {kind.__name__}: {self.inbox}"
             _, frame = self.router.recv_multipart()
             message = decode_for_manager(frame)
             self.inbox[type(message)].append(message)
