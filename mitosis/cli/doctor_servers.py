@@ -18,6 +18,12 @@ def server_checks(settings: Settings) -> Iterator[Check]:
     address = settings.temporal.address or (stack.temporal_address if stack else None)
     if address is not None:
         yield asyncio.run(_temporal(settings, address))
+    if stack is not None and settings.temporal.address is None:
+        yield warn(
+            "temporal access",
+            "everybody with a login on this machine can reach the embedded server",
+            "on a shared machine use a cluster of your own: MITOSIS_TEMPORAL_ADDRESS",
+        )
     if settings.database.url is not None:
         yield asyncio.run(_postgres(settings.database.url.get_secret_value()))
 
