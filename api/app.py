@@ -29,6 +29,7 @@ def create_app(parts: Parts) -> FastAPI:
         docs_url="/docs",
         redoc_url=None,
         redirect_slashes=False,
+        separate_input_output_schemas=False,
     )
     app.state.parts = parts
     app.add_middleware(RequestEnvelope)

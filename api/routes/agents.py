@@ -23,6 +23,7 @@ from mitosis.contracts.http import (
     EnvironmentAnswer,
     EnvironmentChange,
     EnvironmentGrant,
+    Epoch,
     Goodbye,
     Hello,
     HelloAnswer,
@@ -92,14 +93,14 @@ async def goodbye(parts: PartsDep, manager_id: ManagerDep, body: Goodbye) -> Non
 
 
 @router.post("/leases/{epoch}/take")
-async def take(parts: PartsDep, manager_id: ManagerDep, epoch: int) -> LeaseGrant:
+async def take(parts: PartsDep, manager_id: ManagerDep, epoch: Epoch) -> LeaseGrant:
     """Take an offered lease."""
     await parts.managers.contact(manager_id)
     return await parts.managers.take(manager_id, epoch)
 
 
 @router.get("/leases/{epoch}")
-async def grant(parts: PartsDep, manager_id: ManagerDep, epoch: int) -> LeaseGrant:
+async def grant(parts: PartsDep, manager_id: ManagerDep, epoch: Epoch) -> LeaseGrant:
     """What the agent needs to run a lease that it has taken."""
     await parts.managers.contact(manager_id)
     return await parts.managers.grant(manager_id, epoch)

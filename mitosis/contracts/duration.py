@@ -1,10 +1,14 @@
 """Durations as people write them: a number of seconds, or ``90s``, ``10m``, ``1h30m``, ``2d``."""
 
+import math
 import re
 from datetime import timedelta
 from typing import Annotated
 
 from pydantic import BeforeValidator, PlainSerializer
+
+MAX_DURATION = timedelta(days=3650)
+"""Long enough for every purpose, and small enough for every clock that adds it to a time."""
 
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
@@ -18,15 +22,24 @@ def parse_duration(value: object) -> timedelta:
     """
     if isinstance(value, timedelta):
         return value
+    seconds = _seconds(value)
+    if seconds is None or not math.isfinite(seconds):
+        raise ValueError(f"{value!r} is not a duration; write seconds or text like 90s, 10m, 1h30m")
+    if abs(seconds) > MAX_DURATION.total_seconds():
+        raise ValueError(f"{value!r} is longer than {MAX_DURATION.days} days")
+    return timedelta(seconds=seconds)
+
+
+def _seconds(value: object) -> float | None:
     if isinstance(value, int | float) and not isinstance(value, bool):
-        return timedelta(seconds=value)
+        return float(value)
     if isinstance(value, str):
         text = value.strip().replace(" ", "")
         if re.fullmatch(r"\d+(?:\.\d+)?", text):
-            return timedelta(seconds=float(text))
+            return float(text)
         if text and _PART.sub("", text) == "":
-            return timedelta(seconds=sum(float(n) * _UNITS[u] for n, u in _PART.findall(text)))
-    raise ValueError(f"{value!r} is not a duration; write seconds or text like 90s, 10m, 1h30m")
+            return sum(float(n) * _UNITS[u] for n, u in _PART.findall(text))
+    return None
 
 
 Duration = Annotated[

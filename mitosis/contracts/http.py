@@ -4,7 +4,7 @@ from datetime import datetime, timedelta
 from typing import Annotated, Generic, Literal, TypeVar
 from uuid import UUID
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, StringConstraints
 
 from mitosis.contracts.allocation import WorkerAllocationPlan
 from mitosis.contracts.duration import Duration
@@ -23,7 +23,9 @@ T = TypeVar("T")
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")]
 """1 to 100 letters, digits, dots, underscores and dashes, starting with a letter or digit."""
 Tag = Annotated[str, StringConstraints(min_length=1, max_length=100, pattern=r"^[^\s,\x00]+$")]
+PositiveDuration = Annotated[Duration, Field(gt=timedelta(0))]
 Int32 = Annotated[int, Field(ge=-(2**31), le=2**31 - 1)]
+Epoch = Annotated[int, Field(ge=0, le=2**63 - 1)]
 
 
 class RequestBody(BaseModel):
@@ -77,15 +79,15 @@ class TaskGroupSpec(RequestBody):
     worker_allocation_plan: WorkerAllocationPlan = WorkerAllocationPlan()
     environment_setup_hook: HookSpec | None = None
     environment_teardown_hook: HookSpec | None = None
-    auto_close_timeout: Duration | None = None
-    close_deadline: datetime | None = None
-    max_managers: Annotated[int, Field(ge=1)] | None = None
+    auto_close_timeout: PositiveDuration | None = None
+    close_deadline: AwareDatetime | None = None
+    max_managers: Annotated[int, Field(ge=1, le=2**31 - 1)] | None = None
     assignment_method: Literal["tag_matched", "user_specified"] = "tag_matched"
     manager_ids: tuple[UUID, ...] = ()
     """For ``user_specified``: the managers that may run it."""
     reopen_on_submit: bool = False
     cancel_grace_seconds: Annotated[float, Field(ge=0, le=86_400)] = 30.0
-    host_lost_after: Duration | None = Field(default=None)
+    host_lost_after: Annotated[Duration, Field(ge=timedelta(seconds=10))] | None = None
     """At least 10 s; None = the deployment's default (90 s)."""
     fence: Literal["finish", "kill"] = "finish"
 
@@ -96,9 +98,9 @@ class TaskGroupUpdate(RequestBody):
     tags: frozenset[Tag] | None = None
     labels: frozenset[Tag] | None = None
     priority: Int32 | None = None
-    auto_close_timeout: Duration | None = None
-    max_managers: Annotated[int, Field(ge=1)] | None = None
-    expected_updated_at: datetime | None = None
+    auto_close_timeout: PositiveDuration | None = None
+    max_managers: Annotated[int, Field(ge=1, le=2**31 - 1)] | None = None
+    expected_updated_at: AwareDatetime | None = None
     """Optimistic lock: refuse if the group was changed since."""
 
 
@@ -218,7 +220,7 @@ class RegisterManager(RequestBody):
     labels: frozenset[Tag] = frozenset()
     groups: tuple[str, ...] = ()
     """``name`` or ``name:role`` (read, write, admin; default write); empty = the caller's own group."""
-    lifetime: Duration = timedelta(days=30)
+    lifetime: PositiveDuration = timedelta(days=30)
 
 
 class RegisteredManager(AnswerBody):
@@ -244,11 +246,11 @@ class ManagerInfo(AnswerBody):
 
 
 class Hello(RequestBody):
-    incarnation: Annotated[int, Field(ge=1)]
+    incarnation: Annotated[int, Field(ge=1, le=2**63 - 1)]
     machine_id: str
     boot_id: str
     host_name: str
-    cores: tuple[int, ...]
+    cores: tuple[Annotated[int, Field(ge=0, le=2**31 - 1)], ...]
     agent_version: str
     take_over: bool = False
 
@@ -272,7 +274,7 @@ class HelloAnswer(AnswerBody):
 
 
 class Goodbye(RequestBody):
-    epoch: int | None = None
+    epoch: Epoch | None = None
 
 
 class LeaseGrant(AnswerBody):
@@ -307,21 +309,21 @@ class EnvironmentGrant(AnswerBody):
 
 class HookReport(RequestBody):
     state: Literal["waiting", "running", "succeeded", "failed"]
-    exit_code: int | None = None
-    signal: int | None = None
+    exit_code: Int32 | None = None
+    signal: Int32 | None = None
     message: str | None = None
     stdout_tail: str | None = None
     stderr_tail: str | None = None
-    retry_count: int = 0
-    started_at: datetime
-    finished_at: datetime | None = None
+    retry_count: Annotated[int, Field(ge=0, le=2**31 - 1)] = 0
+    started_at: AwareDatetime
+    finished_at: AwareDatetime | None = None
 
 
 class EnvironmentChange(RequestBody):
     """``preparing`` may be repeated; the others are edges of ``lifecycle.ENVIRONMENT``."""
 
     event: Literal["preparing", "prepared", "setup_failed", "tear_down", "cleaned"]
-    epoch: int | None = None
+    epoch: Epoch | None = None
     """Needed for preparing, prepared and setup_failed: the lease they belong to."""
     fingerprint: str | None = None
     degraded: bool = False

@@ -28,7 +28,7 @@ class RetryPolicy(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True
     """How often it may fail by itself in all; 1 = no retry."""
     exit_codes: tuple[int, ...] | None = None
     """Retry only these exit codes; None = any, a timeout and a handler error too."""
-    delay_seconds: Annotated[float, Meta(ge=0)] = 0.0
+    delay_seconds: Annotated[float, Meta(ge=0, le=2_592_000)] = 0.0
     """Pause before the next attempt; doubled for each further failure."""
 
 
