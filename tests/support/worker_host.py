@@ -117,7 +117,7 @@ class WorkerHost:
         deadline = time.monotonic() + PATIENCE_SECONDS
         while not self.inbox[kind]:
             left = deadline - time.monotonic()
-            arrived = left > 0 and self.router.poll(left * 1000)
+            arrived = left > 0 and self.router.poll(int(left * 1000))
             assert arrived, f"no {kind.__name__}: {self.inbox}"
             _, frame = self.router.recv_multipart()
             message = decode_for_manager(frame)
