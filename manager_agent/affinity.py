@@ -1,0 +1,41 @@
+"""What this host can give to the workers of a plan: cores and file descriptors."""
+
+import os
+import resource
+
+from mitosis.contracts.allocation import WorkerAllocationPlan, worker_cpus
+from mitosis.contracts.errors import InvalidRequest
+
+DESCRIPTORS_PER_WORKER = 4
+DESCRIPTORS_OF_AGENT = 100
+"""Sockets, pipes and files of the agent itself; generous, because libzmq aborts when there are none."""
+
+
+def raise_file_limit() -> int:
+    """Lift the soft limit of open files to the hard one; what it is now. Source: setrlimit(2)."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != soft:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    return hard
+
+
+def plan_cpus(plan: WorkerAllocationPlan, files: int | None = None) -> list[frozenset[int] | None]:
+    """The cores of every worker, by slot, on this host.
+
+    Args:
+        plan: of the group.
+        files: how many files a process may open; None = ask the kernel.
+
+    Raises:
+        InvalidRequest: a core does not exist here, exclusive cores are fewer than workers, or the
+            workers would need more open files than this process may have.
+    """
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0] if files is None else files
+    most = max(0, (limit - DESCRIPTORS_OF_AGENT) // DESCRIPTORS_PER_WORKER)
+    if limit != resource.RLIM_INFINITY and plan.worker_count > most:
+        raise InvalidRequest(
+            f"{plan.worker_count} workers need more than the {limit} open files this host allows an"
+            f" agent; at most {most} workers are possible (raise LimitNOFILE or ulimit -n)",
+            field="worker_allocation_plan.worker_count",
+        )
+    return worker_cpus(plan, sorted(os.sched_getaffinity(0)))

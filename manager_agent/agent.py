@@ -1,0 +1,367 @@
+"""The manager agent of one host: composition, start order, shutdown in order (protocol P5).
+
+Takes plain values; reads no settings. Everything else of the package does one thing each:
+``session`` runs a lease, ``contact`` keeps it alive, ``environments`` runs hooks, ``host`` answers
+Temporal, ``reporter`` and ``journal`` lose no result.
+"""
+
+import asyncio
+import contextlib
+import logging
+import os
+import shutil
+import signal
+import sys
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import NoReturn
+from uuid import UUID
+
+from manager_agent import identity
+from manager_agent.affinity import plan_cpus, raise_file_limit
+from manager_agent.backoff import until_reached
+from manager_agent.channel import ApiAddress
+from manager_agent.checkpoint import Checkpoints
+from manager_agent.claims import TaskCalls
+from manager_agent.contact import RENEW_SECONDS, Contact
+from manager_agent.environments import Environments
+from manager_agent.events import Stop
+from manager_agent.hooks import clean_environment
+from manager_agent.host import Host
+from manager_agent.journal import Journal
+from manager_agent.leftovers import kill_leftovers
+from manager_agent.pool import Pool, ZygoteCommand
+from manager_agent.reporter import Reporter
+from manager_agent.router import Router
+from manager_agent.run_folder import HostFolders, make_private
+from manager_agent.session import LeaseSession, SessionParts
+from manager_agent.state import Phase
+from manager_agent.temporal import TemporalTarget, poll_for_ever
+from mitosis.client.manager import ManagerClient
+from mitosis.contracts.errors import (
+    ConfigurationError,
+    ManagerIdInUse,
+    MitosisError,
+    Superseded,
+    Unauthenticated,
+)
+from mitosis.contracts.http import HelloAnswer, LeaseGrant
+from mitosis.version import __version__
+from mitosis.worker.zygote_protocol import Setup
+
+EXIT_OK = 0
+EXIT_FAILED = 1
+EXIT_DO_NOT_RESTART = 78
+"""Starting again would not help: bad token, superseded, id in use, configuration (EX_CONFIG, sysexits(3))."""
+
+GOODBYE_SECONDS = 5.0
+REPORT_SECONDS = 10.0
+KILL_MARGIN_SECONDS = 10.0
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentConfig:
+    """Everything an agent is told."""
+
+    api_url: str
+    manager_id: UUID
+    token: str
+    temporal_address: str
+    state_dir: Path
+    """Journal, incarnation, checkpoints, scratch: on a disk that survives a reboot."""
+    run_parent: Path | None = None
+    """Short folder for the run folder; None: $XDG_RUNTIME_DIR or /tmp."""
+    temporal_tls: bool = False
+    temporal_api_key: str | None = None
+    take_over: bool = False
+    """Take the manager id from another machine that is still in contact."""
+    drain: timedelta = timedelta(seconds=30)
+    """At a shutdown in order: how long running tasks may go on."""
+    renew_seconds: float = RENEW_SECONDS
+
+    def __repr__(self) -> str:
+        return f"AgentConfig({self.manager_id} at {self.api_url})"
+
+
+class Agent:
+    """One process of one manager; made inside a running event loop, with the folders locked."""
+
+    def __init__(self, config: AgentConfig, folders: HostFolders) -> None:
+        self._config = config
+        self._folders = folders
+        address = ApiAddress.parse(config.api_url)
+        user_agent = f"mitosis-agent/{__version__}"
+        self._api = ManagerClient(config.api_url, config.token)
+        self._calls = TaskCalls(address, lambda: config.token, user_agent)
+        self._journal = Journal(folders.journal)
+        self._reporter = Reporter(self._calls, self._journal)
+        self._checkpoints = Checkpoints(
+            folders.checkpoints, identity.machine_id(folders.state_dir), identity.boot_id()
+        )
+        self._environments = Environments(config.manager_id, self._api, self._checkpoints)
+        self.host = Host(config.manager_id, self._api, self._environments, self._make_session)
+        self._contact = Contact(self._calls, 0, self._live_session, config.renew_seconds)
+        self._router = Router(folders.endpoint)
+        self._stop = asyncio.Event()
+        self._kill = asyncio.Event()
+        self._claim_seqs: dict[int, int] = {}
+        self._generation = 0
+        self._background: set[asyncio.Task[None]] = set()
+
+    def stop(self) -> None:
+        """Shut down in order; a second time: without waiting for running tasks."""
+        if self._stop.is_set():
+            self._kill.set()
+        self._stop.set()
+
+    async def run(self) -> None:
+        """Work until told to stop.
+
+        Raises:
+            MitosisError: the API says that this agent must not go on.
+        """
+        kill_leftovers(str(self._config.manager_id), self._checkpoints.prepared())
+        incarnation = identity.raise_incarnation(self._folders.state_dir)
+        running: list[asyncio.Task[None]] = []
+        try:
+            answer = await self._unless_stopped(self._begin(incarnation))
+            if answer is None:
+                return
+            loop = asyncio.get_running_loop()
+            running = [
+                loop.create_task(self._reporter.run()),
+                loop.create_task(self._contact.run()),
+                loop.create_task(self._serve(answer)),
+            ]
+            stopped = loop.create_task(self._wait_for_stop())
+            done, _ = await asyncio.wait([*running, stopped], return_when=asyncio.FIRST_COMPLETED)
+            stopped.cancel()
+            for task in done - {stopped}:
+                await _result(task)
+            await self._shut_down()
+        finally:
+            await self._close(running)
+
+    # --- start ----------------------------------------------------------------------------------
+
+    async def _begin(self, incarnation: int) -> HelloAnswer:
+        await self._reporter.replay()
+        return await self._hello(incarnation, take_over=self._config.take_over)
+
+    async def _hello(self, incarnation: int, *, take_over: bool = False) -> HelloAnswer:
+        hello = identity.hello(self._folders.state_dir, incarnation, take_over=take_over)
+        answer = await until_reached(lambda: self._api.hello(hello))
+        if answer.incarnation != incarnation:
+            identity.keep_incarnation(self._folders.state_dir, answer.incarnation)
+        self._contact.incarnation = answer.incarnation
+        self._contact.host_lost_after_seconds = answer.host_lost_after_seconds
+        self._contact.restart()
+        log.info(
+            "hello answered",
+            extra={
+                "manager": answer.name,
+                "incarnation": answer.incarnation,
+                "epoch": answer.lease.epoch if answer.lease is not None else None,
+                "owed": len(answer.owed),
+            },
+        )
+        return answer
+
+    async def _serve(self, answer: HelloAnswer) -> None:
+        """Owed teardowns, then commands of Temporal for ever."""
+        await self.host.clean_owed(answer.owed)
+        await poll_for_ever(
+            TemporalTarget(
+                self._config.temporal_address,
+                answer.temporal_namespace,
+                answer.temporal_task_queue,
+                self._config.temporal_tls,
+                self._config.temporal_api_key,
+            ),
+            self.host,
+        )
+
+    # --- sessions -------------------------------------------------------------------------------
+
+    def _live_session(self) -> LeaseSession | None:
+        session = self.host.session
+        if session is None or session.over.is_set() or session.state.phase is Phase.GONE:
+            return None
+        return session
+
+    def _make_session(self, grant: LeaseGrant) -> LeaseSession:
+        parts = SessionParts(
+            self._calls,
+            self._router,
+            self._reporter,
+            lambda session, preload: self._make_pool(session, preload=preload),
+            self._contact.renew_now,
+        )
+        session = LeaseSession(
+            grant,
+            parts,
+            claim_seq=self._claim_seqs.get(grant.epoch, 0),
+            generation=self._generation,
+        )
+        self._contact.restart()
+        task = asyncio.get_running_loop().create_task(self._after(session))
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
+        return session
+
+    async def _after(self, session: LeaseSession) -> None:
+        """Remember what the next session must continue; say hello again after a loss (P5)."""
+        await session.over.wait()
+        self._claim_seqs = {session.epoch: session.state.claim_seq}
+        self._generation = 1 + max(worker.generation for worker in session.state.workers)
+        shutil.rmtree(self._folders.scratch, ignore_errors=True)
+        if session.ended_in is Phase.GONE and not self._stop.is_set():
+            with contextlib.suppress(MitosisError):  # what is fatal, the next renewal says again
+                answer = await self._hello(self._contact.incarnation)
+                await self.host.clean_owed(answer.owed)
+
+    def _make_pool(self, session: LeaseSession, *, preload: bool) -> Pool:
+        grant, plan = session.grant, session.grant.worker_allocation_plan
+        make_private(self._folders.scratch)
+        setup = Setup(
+            manager_id=str(self._config.manager_id),
+            endpoint=self._folders.endpoint,
+            task_group_id=str(grant.task_group_id),
+            task_group_number=grant.task_group_number,
+            task_group_name=grant.task_group_name,
+            group_name=grant.group_name,
+            scratch_folder=str(self._folders.scratch),
+            handler_modules=plan.handler_modules if preload else (),
+            python_path=plan.python_path,
+            environment=plan.environment,
+        )
+        environment = clean_environment() | {
+            "MITOSIS_MANAGER_ID": str(self._config.manager_id),
+            "MITOSIS_WORKER_ENDPOINT": self._folders.endpoint,
+        }
+        command = ZygoteCommand(plan.worker_python or sys.executable, setup, environment)
+        return Pool(command, plan_cpus(plan), session)
+
+    # --- end ------------------------------------------------------------------------------------
+
+    async def _wait_for_stop(self) -> None:
+        await self._stop.wait()
+
+    async def _unless_stopped(
+        self, coroutine: "asyncio._CoroutineLike[HelloAnswer]"
+    ) -> HelloAnswer | None:
+        """What the coroutine gives; None if the agent is told to stop first."""
+        loop = asyncio.get_running_loop()
+        work, stopped = loop.create_task(coroutine), loop.create_task(self._wait_for_stop())
+        await asyncio.wait([work, stopped], return_when=asyncio.FIRST_COMPLETED)
+        stopped.cancel()
+        if work.done():
+            return work.result()
+        work.cancel()
+        return None
+
+    async def _shut_down(self) -> None:
+        """Stop claiming, return what has not started, let the rest end, report, say goodbye."""
+        log.info("shutting down")
+        self.host.stopping = True
+        session = self.host.session
+        if session is not None and not session.over.is_set():
+            await self._drain(session)
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._reporter.quiet(), REPORT_SECONDS)
+        epoch = session.epoch if session is not None else None
+        try:
+            await asyncio.wait_for(self._api.goodbye(epoch), GOODBYE_SECONDS)
+        except (MitosisError, TimeoutError) as error:
+            log.warning("goodbye not heard", extra={"reason": str(error)})
+
+    async def _drain(self, session: LeaseSession) -> None:
+        session.handle(Stop())
+        over = asyncio.get_running_loop().create_task(_over(session))
+        kill = asyncio.get_running_loop().create_task(_set(self._kill))
+        await asyncio.wait(
+            [over, kill],
+            timeout=self._config.drain.total_seconds(),
+            return_when=asyncio.FIRST_COMPLETED,
+        )
+        kill.cancel()
+        if not over.done():
+            session.handle(Stop(kill=True))
+            grace = session.grant.cancel_grace_seconds + KILL_MARGIN_SECONDS
+            await asyncio.wait([over], timeout=0.0 if self._kill.is_set() else grace)
+        if not over.done():
+            await session.close()
+        await over
+
+    async def _close(self, running: list[asyncio.Task[None]]) -> None:
+        for task in running:
+            task.cancel()
+        if running:
+            await asyncio.wait(running)
+        await self._environments.close()
+        if self.host.session is not None:
+            await self.host.session.close()
+        for task in list(self._background):
+            task.cancel()
+        self._router.close()
+        self._calls.close()
+        await self._api.aclose()
+        self._journal.close()
+
+
+async def run_agent(config: AgentConfig) -> int:
+    """Run an agent until SIGTERM or SIGINT; the exit status of its process."""
+    raise_file_limit()
+    try:
+        with HostFolders.lock(
+            str(config.manager_id), config.state_dir, config.run_parent
+        ) as folders:
+            agent = Agent(config, folders)
+            loop = asyncio.get_running_loop()
+            for number in (signal.SIGTERM, signal.SIGINT):
+                loop.add_signal_handler(number, agent.stop)
+            await agent.run()
+    except (Superseded, ManagerIdInUse, Unauthenticated, ConfigurationError) as error:
+        log.error("agent stops for good", extra={"code": error.code, "reason": error.message})  # noqa: TRY400
+        return EXIT_DO_NOT_RESTART
+    except MitosisError as error:
+        log.error("agent failed", extra={"code": error.code, "reason": error.message})  # noqa: TRY400
+        return EXIT_FAILED
+    return EXIT_OK
+
+
+def serve(config: AgentConfig) -> NoReturn:
+    """Run an agent and end the process.
+
+    By ``os._exit``: about one clean exit in seventeen of a process with a Temporal worker aborts in
+    the interpreter's teardown (temporalio/sdk-python#300), after all work is done.
+    """
+    status = asyncio.run(run_agent(config))
+    logging.shutdown()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)
+
+
+async def _over(session: LeaseSession) -> None:
+    await session.over.wait()
+
+
+async def _set(event: asyncio.Event) -> None:
+    await event.wait()
+
+
+async def _result(task: asyncio.Task[None]) -> None:
+    """Raise what the task raised; the first error where it was a group."""
+    try:
+        await task
+    except* MitosisError as group:
+        raise _first(group) from None
+
+
+def _first(group: BaseExceptionGroup[MitosisError]) -> MitosisError:
+    error = group.exceptions[0]
+    return _first(error) if isinstance(error, BaseExceptionGroup) else error

@@ -1,0 +1,67 @@
+"""The hot calls of an agent: claim, report, renew. msgspec structs on three connections.
+
+Each kind has a connection of its own, so that a claim that waits for work never holds up a report.
+"""
+
+from typing import TypeVar
+
+import msgspec
+
+from manager_agent.channel import ApiAddress, ApiChannel, TokenProvider
+from mitosis.contracts.errors import ApiUnavailable
+from mitosis.contracts.wire import (
+    ClaimAnswer,
+    ClaimTasks,
+    Renewal,
+    RenewalAnswer,
+    ReportAnswer,
+    ReportTasks,
+)
+
+_encode = msgspec.json.Encoder().encode
+_claim_answer = msgspec.json.Decoder(ClaimAnswer)
+_report_answer = msgspec.json.Decoder(ReportAnswer)
+_renewal_answer = msgspec.json.Decoder(RenewalAnswer)
+
+ANSWER_SECONDS = 15.0
+
+
+class TaskCalls:
+    """Claim, report and renew. Every method raises as :meth:`ApiChannel.call` does."""
+
+    def __init__(self, address: ApiAddress, token: TokenProvider, user_agent: str) -> None:
+        self._claims = ApiChannel(address, token, user_agent)
+        self._reports = ApiChannel(address, token, user_agent)
+        self._renewals = ApiChannel(address, token, user_agent)
+
+    async def claim(self, request: ClaimTasks) -> ClaimAnswer:
+        """Answered at once if there is work, else after ``wait_seconds`` at the latest."""
+        timeout = ANSWER_SECONDS + request.wait_seconds
+        body = await self._claims.call("POST", "/managers/tasks/claim", _encode(request), timeout)
+        return _decoded(_claim_answer, body)
+
+    async def report(self, request: ReportTasks) -> ReportAnswer:
+        body = await self._reports.call(
+            "POST", "/managers/tasks/report", _encode(request), ANSWER_SECONDS
+        )
+        return _decoded(_report_answer, body)
+
+    async def renew(self, request: Renewal) -> RenewalAnswer:
+        body = await self._renewals.call(
+            "POST", "/managers/heartbeat", _encode(request), ANSWER_SECONDS
+        )
+        return _decoded(_renewal_answer, body)
+
+    def close(self) -> None:
+        for channel in (self._claims, self._reports, self._renewals):
+            channel.close()
+
+
+_A = TypeVar("_A", ClaimAnswer, ReportAnswer, RenewalAnswer)
+
+
+def _decoded(decoder: msgspec.json.Decoder[_A], body: bytes) -> _A:
+    try:
+        return decoder.decode(body)
+    except msgspec.MsgspecError as error:
+        raise ApiUnavailable(f"an answer that is none of ours: {error}") from None

@@ -1,0 +1,129 @@
+"""Contact with the API: a renewal every 3 s, with or without a lease, and the fence that hangs on it.
+
+Liveness is this and nothing else (protocol P4). Owns the agent's two clocks: when the last
+acknowledged renewal was *sent*, and when what is held was last compared with PostgreSQL.
+"""
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Callable
+
+from manager_agent.claims import TaskCalls
+from manager_agent.events import Fenced, Renewed
+from manager_agent.session import LeaseSession
+from manager_agent.state import Key
+from mitosis.contracts.errors import MitosisError
+from mitosis.contracts.wire import Held, LeaseStanding, Renewal, TaskAttempt
+
+RENEW_SECONDS = 3.0
+HELD_SECONDS = 30.0
+STARTED_AFTER_SECONDS = 1.0
+FENCE_CHECK_SECONDS = 0.5
+
+log = logging.getLogger(__name__)
+
+
+class Contact:
+    """Renews for the session that :attr:`session` gives, until cancelled."""
+
+    def __init__(
+        self,
+        calls: TaskCalls,
+        incarnation: int,
+        session: Callable[[], LeaseSession | None],
+        renew_seconds: float = RENEW_SECONDS,
+    ) -> None:
+        self.incarnation = incarnation
+        self.host_lost_after_seconds = 90.0
+        self._calls = calls
+        self._session = session
+        self._every = renew_seconds
+        self._now = asyncio.Event()
+        self._acked_from = time.monotonic()
+        self._held_at: float | None = None
+        self._told: set[Key] = set()
+
+    def renew_now(self) -> None:
+        self._now.set()
+
+    def restart(self) -> None:
+        """A hello was answered: contact is now, and held tasks are compared at the next renewal."""
+        self._acked_from = time.monotonic()
+        self._held_at = None
+
+    async def run(self) -> None:
+        """Renew for ever.
+
+        Raises:
+            MitosisError: the API says that this agent must not go on (401, superseded, in use).
+        """
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._renew_for_ever())
+            group.create_task(self._watch_fence())
+
+    async def _renew_for_ever(self) -> None:
+        while True:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._now.wait(), self._every)
+            self._now.clear()
+            try:
+                await self._renew()
+            except MitosisError as error:
+                self._held_at = None  # reconnect: compare what is held
+                if not error.retryable:
+                    raise
+                log.warning("renewal not acknowledged", extra={"reason": error.message})
+                await asyncio.sleep(min(1.0, self._every))
+                self._now.set()
+
+    async def _renew(self) -> None:
+        session = self._session()
+        sent_at = time.monotonic()
+        renewal, started, returned = self._what_to_say(session, sent_at)
+        answer = await self._calls.renew(renewal)
+        self._acked_from = sent_at
+        self.host_lost_after_seconds = answer.host_lost_after_seconds
+        if renewal.held is not None:
+            self._held_at = sent_at
+        if session is None or session is not self._session():
+            return
+        self._told |= started
+        session.handle(Fenced(on=False))
+        standing = answer.standing or LeaseStanding.GONE
+        session.handle(Renewed(standing, answer.order, returned))
+
+    def _what_to_say(
+        self, session: LeaseSession | None, now: float
+    ) -> tuple[Renewal, set[Key], frozenset[Key]]:
+        """One consistent picture: no await between reading ``acked_seq`` and what is held."""
+        if session is None:
+            self._told = set()
+            return Renewal(incarnation=self.incarnation), set(), frozenset()
+        state = session.state
+        self._told &= state.held
+        started = set(state.started_before(time.time() - STARTED_AFTER_SECONDS)) - self._told
+        returned = frozenset(state.returned)
+        due = self._held_at is None or now - self._held_at >= HELD_SECONDS
+        renewal = Renewal(
+            incarnation=self.incarnation,
+            epoch=session.epoch,
+            started=[TaskAttempt(task_id=key.task_id, attempt=key.attempt) for key in started],
+            returned=[TaskAttempt(task_id=key.task_id, attempt=key.attempt) for key in returned],
+            held=Held(acked_seq=state.acked_seq, task_ids=sorted({k.task_id for k in state.held}))
+            if due
+            else None,
+        )
+        return renewal, started, returned
+
+    async def _watch_fence(self) -> None:
+        """Start nothing more once PostgreSQL may have given the tasks to somebody else (P4)."""
+        while True:
+            await asyncio.sleep(FENCE_CHECK_SECONDS)
+            session = self._session()
+            silent = time.monotonic() - self._acked_from
+            if session is not None and silent >= self.host_lost_after_seconds:
+                if not session.state.fenced:
+                    log.error("fenced", extra={"silent_seconds": round(silent, 1)})
+                session.handle(Fenced(on=True))

@@ -1,0 +1,225 @@
+"""Prepares and cleans the environment of a group on this host: hooks, checkpoints, compare-and-sets.
+
+The truth about an environment is its row in PostgreSQL (protocol P9); what this module adds is the
+check that only the host can make: nothing of the group runs here while it is torn down.
+"""
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable, Coroutine
+from uuid import UUID
+
+from manager_agent.affinity import plan_cpus
+from manager_agent.backoff import until_reached
+from manager_agent.checkpoint import Checkpoints, fingerprint
+from manager_agent.hooks import HookResult, run_hook
+from mitosis.client.manager import ManagerClient
+from mitosis.contracts.control import HookOutcome, HookVerdict
+from mitosis.contracts.errors import (
+    InvalidRequest,
+    InvalidTransition,
+    LeaseLost,
+    MitosisError,
+    NotFound,
+)
+from mitosis.contracts.hook import HookSpec
+from mitosis.contracts.http import EnvironmentChange, EnvironmentGrant, HookReport, LeaseGrant
+from mitosis.contracts.lifecycle import EnvironmentState
+
+log = logging.getLogger(__name__)
+
+_GONE = (LeaseLost, NotFound, InvalidTransition)
+
+
+class Environments:
+    """All environments of one manager on this host. One hook of a group runs at a time."""
+
+    def __init__(self, manager_id: UUID, api: ManagerClient, checkpoints: Checkpoints) -> None:
+        self._manager_id = manager_id
+        self._api = api
+        self._checkpoints = checkpoints
+        self._setups: dict[UUID, asyncio.Task[HookOutcome]] = {}
+        self._teardowns: dict[UUID, asyncio.Task[HookOutcome]] = {}
+
+    def cleaning(self, task_group_id: UUID) -> bool:
+        """Is a teardown under way? Then nothing of the group may start."""
+        return task_group_id in self._teardowns
+
+    async def prepare(self, grant: LeaseGrant) -> HookOutcome:
+        """Make the environment ready; a second call joins the first, and outlives its caller."""
+        return await _joined(self._setups, grant.task_group_id, lambda: self._prepare(grant))
+
+    async def clean(self, task_group_id: UUID) -> HookOutcome:
+        """Tear the environment down, whatever its hook does; joined as :meth:`prepare`."""
+        if setup := self._setups.get(task_group_id):
+            setup.cancel()
+            await asyncio.wait([setup])
+        return await _joined(self._teardowns, task_group_id, lambda: self._clean(task_group_id))
+
+    async def close(self) -> None:
+        """Kill the hooks that run."""
+        running = [*self._setups.values(), *self._teardowns.values()]
+        for task in running:
+            task.cancel()
+        if running:
+            await asyncio.wait(running)
+
+    # --- setup ----------------------------------------------------------------------------------
+
+    async def _prepare(self, grant: LeaseGrant) -> HookOutcome:
+        group, mark = (
+            grant.task_group_id,
+            fingerprint(grant.task_group_id, grant.environment_setup_hook),
+        )
+        ready = grant.environment_state is EnvironmentState.READY
+        if ready and self._stands(grant, mark):
+            return self._check_plan(grant) or HookOutcome(
+                verdict=HookVerdict.READY, message="prepared before"
+            )
+        try:
+            if not ready:
+                await self._change(group, event="preparing", epoch=grant.epoch, fingerprint=mark)
+            refused = self._check_plan(grant)
+            if refused is not None:
+                await self._change(group, event="setup_failed", epoch=grant.epoch)
+                return refused
+            return await self._set_up(grant, mark, known_ready=ready)
+        except _GONE as error:
+            return lost(error)
+
+    def _stands(self, grant: LeaseGrant, mark: str) -> bool:
+        if grant.environment_setup_hook is None:
+            return True
+        return self._checkpoints.holds(grant.task_group_id, mark)
+
+    def _check_plan(self, grant: LeaseGrant) -> HookOutcome | None:
+        try:
+            plan_cpus(grant.worker_allocation_plan)
+        except InvalidRequest as error:
+            log.warning("plan does not fit this host", extra={"reason": error.message})
+            return HookOutcome(verdict=HookVerdict.FAILED, message=error.message)
+        return None
+
+    async def _set_up(self, grant: LeaseGrant, mark: str, *, known_ready: bool) -> HookOutcome:
+        group = grant.task_group_id
+        self._checkpoints.forget(group)
+        plan = grant.worker_allocation_plan
+        result = await self._run(
+            grant.environment_setup_hook,
+            (group, grant.task_group_name, grant.group_name),
+            plan.worker_count,
+        )
+        if result is not None and not result.succeeded:
+            if not known_ready:
+                report = result.report()
+                await self._change(group, event="setup_failed", epoch=grant.epoch, hook=report)
+            return _failed(result)
+        if result is not None:
+            self._checkpoints.write(group, mark)
+        if not known_ready:
+            await self._change(
+                group,
+                event="prepared",
+                epoch=grant.epoch,
+                fingerprint=mark,
+                hook=_report(result),
+            )
+        return HookOutcome(
+            verdict=HookVerdict.READY, seconds=result.seconds if result is not None else 0.0
+        )
+
+    # --- teardown -------------------------------------------------------------------------------
+
+    async def _clean(self, task_group_id: UUID) -> HookOutcome:
+        try:
+            grant = await until_reached(lambda: self._api.environment(task_group_id))
+            if grant.state is EnvironmentState.GONE:
+                return HookOutcome(verdict=HookVerdict.CLEANED, message="nothing was left")
+            if grant.state is not EnvironmentState.TEARING_DOWN:
+                await self._change(task_group_id, event="tear_down")
+        except NotFound:
+            return HookOutcome(verdict=HookVerdict.CLEANED, message="nothing was left")
+        except MitosisError as error:
+            return lost(error)
+        return await self._tear_down(grant)
+
+    async def _tear_down(self, grant: EnvironmentGrant) -> HookOutcome:
+        group = grant.task_group_id
+        self._checkpoints.forget(group)
+        names = (group, grant.task_group_name, grant.group_name)
+        result = await self._run(grant.environment_teardown_hook, names, grant.worker_count)
+        degraded = result is not None and not result.succeeded
+        try:
+            await self._change(group, event="cleaned", degraded=degraded, hook=_report(result))
+        except _GONE as error:
+            return lost(error)
+        return HookOutcome(
+            verdict=HookVerdict.DEGRADED if degraded else HookVerdict.CLEANED,
+            message=result.message if result is not None else "",
+            seconds=result.seconds if result is not None else 0.0,
+        )
+
+    # --- both -----------------------------------------------------------------------------------
+
+    async def _run(
+        self, hook: HookSpec | None, names: tuple[UUID, str, str], worker_count: int
+    ) -> HookResult | None:
+        if hook is None:
+            return None
+        group, task_group_name, group_name = names
+        result = await run_hook(
+            hook,
+            {
+                "MITOSIS_TASK_GROUP_UUID": str(group),
+                "MITOSIS_TASK_GROUP_NAME": task_group_name,
+                "MITOSIS_GROUP_NAME": group_name,
+                "MITOSIS_WORKER_COUNT": str(worker_count),
+                "MITOSIS_MANAGER_ID": str(self._manager_id),
+            },
+        )
+        log.info(
+            "hook ended",
+            extra={
+                "task_group": task_group_name,
+                "command": os.path.basename(hook.command[0]),  # noqa: PTH119 - any word, not a path of ours
+                "succeeded": result.succeeded,
+                "reason": result.message,
+                "seconds": round(result.seconds, 3),
+            },
+        )
+        return result
+
+    async def _change(self, task_group_id: UUID, **change: object) -> EnvironmentState:
+        """Until the API has answered: a hook's result is not to be lost to an outage."""
+        body = EnvironmentChange.model_validate(change)
+        return await until_reached(lambda: self._api.change_environment(task_group_id, body))
+
+
+def lost(error: MitosisError) -> HookOutcome:
+    """PostgreSQL does not confirm the command."""
+    return HookOutcome(verdict=HookVerdict.LEASE_LOST, message=error.message)
+
+
+def _report(result: HookResult | None) -> HookReport | None:
+    return result.report() if result is not None else None
+
+
+def _failed(result: HookResult) -> HookOutcome:
+    message = result.message
+    if last := result.stderr_tail.strip().splitlines()[-1:]:
+        message = f"{message}: {last[0][:200]}"
+    return HookOutcome(verdict=HookVerdict.FAILED, message=message, seconds=result.seconds)
+
+
+async def _joined(
+    running: dict[UUID, asyncio.Task[HookOutcome]],
+    key: UUID,
+    start: Callable[[], Coroutine[None, None, HookOutcome]],
+) -> HookOutcome:
+    """The result of the one task under ``key``; cancelling the waiter leaves the task alone."""
+    task = running.get(key)
+    if task is None:
+        task = running[key] = asyncio.get_running_loop().create_task(start())
+        task.add_done_callback(lambda _: running.pop(key, None))
+    return await asyncio.shield(task)

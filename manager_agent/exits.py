@@ -1,0 +1,98 @@
+"""How the death of a worker becomes the report of the attempt it had started (S000-57…70, C-19)."""
+
+import re
+import signal
+from pathlib import Path
+
+import msgspec
+
+from manager_agent.events import WorkerExited
+from manager_agent.state import Key
+from mitosis.contracts.outcome import ExitKind, FailureKind
+from mitosis.contracts.wire import Outcome, TaskReport
+
+OVERDUE = "it ran past its timeout and its worker did not end it"
+HUNG_CANCEL = "its worker did not end it when it was cancelled"
+
+
+def lost_attempt(
+    key: Key, started_at: float, event: WorkerExited, killed_for: str | None, cancelled: bool
+) -> TaskReport:
+    """The report of an attempt whose worker died under it.
+
+    Args:
+        key: the attempt.
+        started_at: wall clock.
+        event: how the worker died.
+        killed_for: why the agent killed the worker, if it did.
+        cancelled: a person had cancelled the attempt before.
+    """
+    kind = _kind(event, killed_for, cancelled)
+    number = event.reason.number
+    return TaskReport(
+        task_id=key.task_id,
+        attempt=key.attempt,
+        outcome=Outcome.CANCELLED if cancelled else Outcome.FAILED,
+        kind=kind,
+        exit_code=number if event.reason.kind is ExitKind.EXIT_CODE else None,
+        signal=number if event.reason.kind is ExitKind.SIGNAL else None,
+        started_at=started_at,
+        finished_at=max(event.at, started_at),
+        detail=msgspec.Raw(
+            msgspec.json.encode({"message": _message(event, killed_for), "worker": event.slot})
+        ),
+    )
+
+
+def _kind(event: WorkerExited, killed_for: str | None, cancelled: bool) -> FailureKind:
+    if cancelled:
+        return FailureKind.CANCELLED
+    if killed_for is not None:
+        return FailureKind.TIMEOUT
+    if event.out_of_memory and event.reason.number == signal.SIGKILL:
+        return FailureKind.OUT_OF_MEMORY
+    return FailureKind.WORKER_LOST
+
+
+def _message(event: WorkerExited, killed_for: str | None) -> str:
+    if killed_for is not None:
+        return killed_for
+    why = " (out of memory)" if event.out_of_memory else ""
+    return f"the worker process ended while it ran the task: {event.reason}{why}"
+
+
+def oom_kills(cgroup: str | None = None, root: Path = Path("/sys/fs/cgroup")) -> int:
+    """How many processes the kernel has killed in our memory cgroup for lack of memory.
+
+    0 where that cannot be read. Sources: cgroup-v2 ``memory.events``, cgroup-v1 ``memory.oom_control``.
+
+    Args:
+        cgroup: content of ``/proc/self/cgroup``; None = read it.
+        root: where the cgroup file systems are mounted.
+    """
+    try:
+        text = cgroup if cgroup is not None else Path("/proc/self/cgroup").read_text()
+    except OSError:
+        return 0
+    for line in text.splitlines():
+        _, controllers, path = line.split(":", 2)
+        inner = path.lstrip("/")
+        if controllers == "":
+            files = [root / inner / "memory.events"]
+        elif "memory" in controllers.split(","):
+            files = [root / "memory" / inner / "memory.oom_control"]
+            files.append(root / "memory" / "memory.oom_control")  # inside a cgroup namespace
+        else:
+            continue
+        for file in files:
+            if (count := _count(file)) is not None:
+                return count
+    return 0
+
+
+def _count(file: Path) -> int | None:
+    try:
+        found = re.search(r"^oom_kill (\d+)$", file.read_text(), re.MULTILINE)
+    except OSError:
+        return None
+    return int(found.group(1)) if found else None

@@ -1,0 +1,181 @@
+"""Runs one setup or teardown hook: a command in a session of its own, with a timeout and bounded output.
+
+Owns the process from start to the death of its whole group. Knows nothing of leases or HTTP.
+A hook that leaves a daemon behind is over when its own process is: nobody waits for the pipe's end.
+"""
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from mitosis.contracts.hook import HookSpec
+from mitosis.contracts.http import HookReport
+from mitosis.contracts.outcome import ExitKind, ExitReason
+
+TAIL_BYTES = 16 * 1024
+GRACE_SECONDS = 5.0
+"""From SIGTERM to SIGKILL after a timeout."""
+_CHUNK = 64 * 1024
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class HookResult:
+    """How a hook ended. Anything but success is an execution failure (S002-137): never retried here."""
+
+    reason: ExitReason | None
+    """None: it could not be started."""
+    message: str
+    stdout_tail: str
+    stderr_tail: str
+    started_at: datetime
+    seconds: float
+
+    @property
+    def succeeded(self) -> bool:
+        return self.reason is not None and self.reason.kind is ExitKind.SUCCESS and not self.message
+
+    def report(self) -> HookReport:
+        """As the API takes it."""
+        number = self.reason.number if self.reason is not None else None
+        kind = self.reason.kind if self.reason is not None else None
+        return HookReport(
+            state="succeeded" if self.succeeded else "failed",
+            exit_code=number if kind in (ExitKind.SUCCESS, ExitKind.EXIT_CODE) else None,
+            signal=number if kind is ExitKind.SIGNAL else None,
+            message=self.message or None,
+            stdout_tail=self.stdout_tail or None,
+            stderr_tail=self.stderr_tail or None,
+            started_at=self.started_at,
+            finished_at=datetime.now(UTC),
+        )
+
+
+class _Tail:
+    """Keeps the end of what arrives on a pipe."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._read, self.write = os.pipe2(os.O_CLOEXEC)
+        os.set_blocking(self._read, False)
+        self._kept = bytearray()
+        self._dropped = 0
+        self._loop.add_reader(self._read, self.drain)
+
+    def drain(self) -> None:
+        """Read what is there; at most 64 MiB at a time, so that a flood cannot hold the loop."""
+        for _ in range(1024):
+            try:
+                data = os.read(self._read, _CHUNK)
+            except BlockingIOError:
+                return
+            if not data:
+                self._loop.remove_reader(self._read)
+                return
+            self._kept += data
+            surplus = len(self._kept) - TAIL_BYTES
+            if surplus > 0:
+                del self._kept[:surplus]
+                self._dropped += surplus
+
+    def close(self) -> str:
+        self.drain()
+        self._loop.remove_reader(self._read)
+        os.close(self._read)
+        text = self._kept.decode(errors="replace").replace("\0", "\N{REPLACEMENT CHARACTER}")
+        return f"[{self._dropped} bytes before this]\n{text}" if self._dropped else text
+
+
+async def run_hook(hook: HookSpec, variables: Mapping[str, str]) -> HookResult:
+    """Run the command to its end. Cancelling kills its whole process group.
+
+    Args:
+        hook: command, environment, folder and timeout.
+        variables: MITOSIS_* context, added last (docs/design-notes.md).
+    """
+    started_at, begun = datetime.now(UTC), time.monotonic()
+    out, err = _Tail(), _Tail()
+    reason: ExitReason | None = None
+    message = ""
+    try:
+        process = _start(hook, variables, out.write, err.write)
+    except (OSError, ValueError) as error:
+        message = f"cannot start {hook.command[0]}: {getattr(error, 'strerror', None) or error}"
+    else:
+        status, timed_out = await _wait(process, hook.timeout.total_seconds())
+        reason = ExitReason.from_wait_status(status)
+        message = _message(reason, timed_out, hook.timeout.total_seconds())
+    finally:
+        stdout, stderr = out.close(), err.close()
+    return HookResult(reason, message, stdout, stderr, started_at, time.monotonic() - begun)
+
+
+def _message(reason: ExitReason, timed_out: bool, timeout: float) -> str:
+    if timed_out:
+        return f"it ran longer than its timeout of {timeout:g} s"
+    return "" if reason.kind is ExitKind.SUCCESS else str(reason)
+
+
+def _start(
+    hook: HookSpec, variables: Mapping[str, str], out: int, err: int
+) -> "subprocess.Popen[bytes]":
+    try:
+        return subprocess.Popen(
+            list(hook.command),
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=err,
+            cwd=hook.working_directory,
+            env=clean_environment() | hook.environment | dict(variables),
+            start_new_session=True,
+        )
+    finally:
+        os.close(out)
+        os.close(err)
+
+
+def clean_environment() -> dict[str, str]:
+    """Our environment without MITOSIS_* settings, some of which are secrets."""
+    return {name: text for name, text in os.environ.items() if not name.startswith("MITOSIS_")}
+
+
+async def _wait(process: "subprocess.Popen[bytes]", timeout: float) -> tuple[int, bool]:
+    """Wait status, and whether it had to be ended for running too long."""
+    loop = asyncio.get_running_loop()
+    ended = asyncio.Event()
+    pidfd = os.pidfd_open(process.pid)
+    loop.add_reader(pidfd, ended.set)
+    timed_out = False
+    try:
+        try:
+            await asyncio.wait_for(ended.wait(), timeout)
+        except TimeoutError:
+            timed_out = True
+            _signal_group(process.pid, signal.SIGTERM)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(ended.wait(), GRACE_SECONDS)
+            _signal_group(process.pid, signal.SIGKILL)
+            await ended.wait()
+    except asyncio.CancelledError:
+        _signal_group(process.pid, signal.SIGKILL)
+        raise
+    finally:
+        loop.remove_reader(pidfd)
+        os.close(pidfd)
+        _, status = os.waitpid(process.pid, 0)  # noqa: ASYNC222 - it is dead
+        process.returncode = os.waitstatus_to_exitcode(status)
+    return status, timed_out
+
+
+def _signal_group(pid: int, number: int) -> None:
+    """To the group of an unreaped process, so the number cannot have been given to another."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(pid, number)

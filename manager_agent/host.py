@@ -1,0 +1,202 @@
+"""What Temporal can tell this host: implements ``activities.host.HostPort``.
+
+A command is never more than ids. The agent asks the API with its own token what they mean, and does
+nothing when PostgreSQL does not confirm them. ``run_lease`` watches a session; it does not own it.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import TypeVar
+from uuid import UUID
+
+from temporalio import activity
+
+from manager_agent.environments import Environments, lost
+from manager_agent.session import LeaseSession
+from manager_agent.state import Phase
+from mitosis.client.manager import ManagerClient
+from mitosis.contracts.control import (
+    HookOutcome,
+    HostCommand,
+    LeaseEnd,
+    LeaseOutcome,
+    LeaseProgress,
+)
+from mitosis.contracts.errors import ApiUnavailable, LeaseLost, MitosisError
+from mitosis.contracts.http import LeaseGrant
+
+HEARTBEAT_SECONDS = 1.0
+CONFIRM_SECONDS = 5.0
+"""How long a cancelled ``run_lease`` waits for the API to confirm that the lease ends."""
+
+T = TypeVar("T")
+log = logging.getLogger(__name__)
+
+_ENDS = {
+    Phase.ENDING: LeaseEnd.ENDING,
+    Phase.GONE: LeaseEnd.GONE,
+    Phase.STOPPING: LeaseEnd.STOPPING,
+}
+
+
+class Host:
+    """One manager on one host. At most one lease session at a time."""
+
+    def __init__(
+        self,
+        manager_id: UUID,
+        api: ManagerClient,
+        environments: Environments,
+        make_session: Callable[[LeaseGrant], LeaseSession],
+    ) -> None:
+        self.session: LeaseSession | None = None
+        self.stopping = False
+        """The agent shuts down: no session is started any more."""
+        self._manager_id = manager_id
+        self._api = api
+        self._environments = environments
+        self._make_session = make_session
+        self._starting = asyncio.Lock()
+
+    async def prepare_environment(self, command: HostCommand) -> HookOutcome:
+        async with _heartbeats():
+            try:
+                grant = await self._taken(command)
+            except MitosisError as error:
+                if error.retryable:
+                    raise
+                return lost(error)
+            return await self._environments.prepare(grant)
+
+    async def run_lease(self, command: HostCommand) -> LeaseOutcome:
+        try:
+            session = await self._attach(command)
+        except MitosisError as error:
+            if error.retryable:
+                raise
+            log.warning("lease command refused", extra={"reason": error.message})
+            return LeaseOutcome(end=LeaseEnd.GONE)
+        async with _heartbeats(session.progress):
+            try:
+                await session.over.wait()
+            except asyncio.CancelledError:
+                return await self._detach(session)
+        return _outcome(session)
+
+    async def clean_environment(self, command: HostCommand) -> HookOutcome:
+        async with _heartbeats():
+            try:
+                self._check_ours(command)
+                await self._group_is_idle(command.task_group_id)
+            except LeaseLost as error:
+                return lost(error)
+            return await self._environments.clean(command.task_group_id)
+
+    async def clean_owed(self, task_group_ids: tuple[UUID, ...]) -> None:
+        """What a lost host owes: first thing after its hello, before anything is prepared (P5)."""
+        for task_group_id in task_group_ids:
+            outcome = await self._environments.clean(task_group_id)
+            log.info(
+                "owed teardown done",
+                extra={"task_group_id": str(task_group_id), "verdict": outcome.verdict},
+            )
+
+    # --- the checks that only a host can make ----------------------------------------------------
+
+    def _check_ours(self, command: HostCommand) -> None:
+        if command.manager_id != self._manager_id:
+            raise LeaseLost("the command is for another manager")
+
+    async def _group_is_idle(self, task_group_id: UUID) -> None:
+        """No task of the group, of any epoch, runs or is held here. A session that ends is waited for.
+
+        Raises:
+            LeaseLost: a session of the group goes on, so nobody may tear it down.
+        """
+        session = self.session
+        if session is None or session.grant.task_group_id != task_group_id:
+            return
+        if not session.ending:
+            raise LeaseLost("tasks of the group run here under a lease that has not ended")
+        await session.over.wait()
+
+    async def _taken(self, command: HostCommand) -> LeaseGrant:
+        """Take the lease, after whatever session still ends here.
+
+        Raises:
+            LeaseLost: PostgreSQL knows no such lease of this manager for this group.
+        """
+        self._check_ours(command)
+        if command.epoch is None:
+            raise LeaseLost("the command names no lease")
+        session = self.session
+        if session is not None and session.epoch != command.epoch:
+            await session.over.wait()
+        return _confirmed(command, await self._api.take(command.epoch))
+
+    async def _attach(self, command: HostCommand) -> LeaseSession:
+        """The session of this epoch; started if it does not run."""
+        self._check_ours(command)
+        if command.epoch is None:
+            raise LeaseLost("the command names no lease")
+        async with self._starting:
+            session = self.session
+            if session is not None and session.epoch == command.epoch and not session.over.is_set():
+                _same_group(command, session.grant.task_group_id)
+                return session
+            async with _heartbeats():
+                if session is not None:
+                    await session.over.wait()
+                grant = _confirmed(command, await self._api.grant(command.epoch))
+            if self.stopping:
+                raise ApiUnavailable("the agent is shutting down")
+            if self._environments.cleaning(command.task_group_id):
+                raise LeaseLost("the environment of the group is being torn down")
+            self.session = self._make_session(grant)
+            self.session.start()
+            return self.session
+
+    async def _detach(self, session: LeaseSession) -> LeaseOutcome:
+        """The activity was cancelled: only an ending that the API confirms ends the work (P4)."""
+        session.ask_standing()
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(session.ends.wait(), CONFIRM_SECONDS)
+        if not session.ending:
+            log.info("detached from lease", extra={"epoch": session.epoch})
+            return LeaseOutcome(end=LeaseEnd.DETACHED, tasks_reported=session.state.finished)
+        await session.over.wait()
+        return _outcome(session)
+
+
+def _confirmed(command: HostCommand, grant: LeaseGrant) -> LeaseGrant:
+    _same_group(command, grant.task_group_id)
+    return grant
+
+
+def _same_group(command: HostCommand, task_group_id: UUID) -> None:
+    if command.task_group_id != task_group_id:
+        raise LeaseLost("the lease is for another task group")
+
+
+def _outcome(session: LeaseSession) -> LeaseOutcome:
+    ended_in = session.ended_in or Phase.STOPPING
+    return LeaseOutcome(end=_ENDS[ended_in], tasks_reported=session.state.finished)
+
+
+@asynccontextmanager
+async def _heartbeats(progress: Callable[[], LeaseProgress] | None = None) -> AsyncIterator[None]:
+    """Heartbeat the running activity once a second for as long as the block takes."""
+
+    async def beat() -> None:
+        while True:
+            activity.heartbeat(*([progress()] if progress is not None else []))
+            await asyncio.sleep(HEARTBEAT_SECONDS)
+
+    beating = asyncio.get_running_loop().create_task(beat())
+    try:
+        yield
+    finally:
+        beating.cancel()

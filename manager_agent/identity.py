@@ -1,0 +1,93 @@
+"""Which process of which boot of which machine this is: what an agent says at its hello.
+
+Owns the incarnation counter (protocol P5). Knows nothing of HTTP.
+"""
+
+import os
+import socket
+import uuid
+from pathlib import Path
+
+from mitosis.contracts.errors import ConfigurationError
+from mitosis.contracts.http import Hello
+from mitosis.version import __version__
+
+_INCARNATION = "incarnation"
+_MACHINE = "machine-id"
+
+
+def machine_id(state_dir: Path) -> str:
+    """``/etc/machine-id`` (machine-id(5)); where there is none, one kept in the state folder."""
+    try:
+        if found := Path("/etc/machine-id").read_text().strip():
+            return found
+    except OSError:
+        pass
+    own = state_dir / _MACHINE
+    if not own.exists():
+        write_durably(own, uuid.uuid4().hex.encode())
+    return own.read_text().strip()
+
+
+def boot_id() -> str:
+    """Changes at every boot. Source: proc_sys_kernel(5), random/boot_id."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return "unknown"
+
+
+def read_incarnation(state_dir: Path) -> int:
+    """The counter of the last process; 0 before the first.
+
+    Raises:
+        ConfigurationError: the file holds no number.
+    """
+    path = state_dir / _INCARNATION
+    try:
+        return int(path.read_text())
+    except FileNotFoundError:
+        return 0
+    except ValueError:
+        raise ConfigurationError(f"{path} does not hold a number; was it edited?") from None
+
+
+def raise_incarnation(state_dir: Path, at_least: int = 0) -> int:
+    """Count this process, durably, before anybody is told its number."""
+    value = max(read_incarnation(state_dir), at_least) + 1
+    keep_incarnation(state_dir, value)
+    return value
+
+
+def keep_incarnation(state_dir: Path, value: int) -> None:
+    write_durably(state_dir / _INCARNATION, str(value).encode())
+
+
+def hello(state_dir: Path, incarnation: int, *, take_over: bool = False) -> Hello:
+    """The hello of this process."""
+    return Hello(
+        incarnation=incarnation,
+        machine_id=machine_id(state_dir),
+        boot_id=boot_id(),
+        host_name=socket.gethostname(),
+        cores=tuple(sorted(os.sched_getaffinity(0))),
+        agent_version=__version__,
+        take_over=take_over,
+    )
+
+
+def write_durably(path: Path, data: bytes) -> None:
+    """Replace a file so that after a power cut it holds the old or the new content. Mode 0600."""
+    beside = path.with_name(f".{path.name}.new")
+    descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    try:
+        os.write(descriptor, data)
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+    beside.replace(path)
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)

@@ -1,0 +1,85 @@
+"""Kills what an earlier process of this manager left running on the host (protocol P5).
+
+Workers and tasks go without exception. What a *finished* setup hook started and left running (a
+daemon the group's tasks need) is part of an environment that is still valid, and stays.
+"""
+
+import logging
+import os
+import signal
+import time
+from collections.abc import Collection, Iterator
+from pathlib import Path
+
+MANAGER = b"MITOSIS_MANAGER_ID="
+GROUP = b"MITOSIS_TASK_GROUP_UUID="
+OF_WORKERS = b"MITOSIS_WORKER_ENDPOINT="
+"""In the environment of a zygote and all below it; not in that of hooks."""
+LIMIT_SECONDS = 10.0
+_PAUSE_SECONDS = 0.02
+
+log = logging.getLogger(__name__)
+
+
+def kill_leftovers(manager_id: str, prepared: Collection[str] = ()) -> int:
+    """SIGKILL every process with our manager id in its environment, until there is none.
+
+    Args:
+        manager_id: of this agent.
+        prepared: task groups whose environment stands; what their hooks started is spared.
+
+    Returns:
+        How many were killed. Those of other users cannot be read, and are not ours.
+    """
+    killed: set[int] = set()
+    deadline = time.monotonic() + LIMIT_SECONDS
+    spared = {GROUP + group.encode() for group in prepared}
+    while found := list(_marked(MANAGER + manager_id.encode(), spared)):
+        if time.monotonic() > deadline:
+            log.error("leftover processes do not end", extra={"pids": found})
+            break
+        for pid in found:
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                continue
+            killed.add(pid)
+        time.sleep(_PAUSE_SECONDS)
+    if killed:
+        log.warning("leftover processes killed", extra={"count": len(killed)})
+    return len(killed)
+
+
+def _marked(marker: bytes, spared: Collection[bytes]) -> Iterator[int]:
+    """Live processes whose first environment holds the marker, without us and our ancestors."""
+    ours = set(_ancestors(os.getpid()))
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit() or int(entry.name) in ours:
+            continue
+        try:
+            variables = (entry / "environ").read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if marker not in variables or _state(entry) in ("Z", "X"):
+            continue
+        of_workers = any(variable.startswith(OF_WORKERS) for variable in variables)
+        if of_workers or not any(variable in spared for variable in variables):
+            yield int(entry.name)
+
+
+def _ancestors(pid: int) -> Iterator[int]:
+    while pid > 0:
+        yield pid
+        try:
+            stat = Path(f"/proc/{pid}/stat").read_text()
+        except OSError:
+            return
+        pid = int(stat.rpartition(")")[2].split()[1])
+
+
+def _state(entry: Path) -> str:
+    """One letter. Source: proc_pid_stat(5)."""
+    try:
+        return (entry / "stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return "X"

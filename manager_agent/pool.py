@@ -1,0 +1,233 @@
+"""The processes of one lease session: a zygote, and the workers it forks.
+
+Owns starting and ending them; knows nothing of tasks. The zygote is also the guardian: when its
+socket closes, for whatever reason, it kills everything below it and ends.
+"""
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from mitosis.contracts.errors import ConfigurationError
+from mitosis.contracts.outcome import ExitKind, ExitReason
+from mitosis.worker.zygote_protocol import (
+    AGENT_FD,
+    MAX_PACKET_BYTES,
+    AgentToZygote,
+    Exited,
+    ImportFailed,
+    KillWorker,
+    Ready,
+    Setup,
+    Spawn,
+    Spawned,
+    SpawnFailed,
+    ZygoteToAgent,
+    decode_for_agent,
+    encode,
+)
+
+READY_SECONDS = 120.0
+"""Imports of handlers may be slow; a zygote that needs longer counts as hung."""
+END_SECONDS = 15.0
+
+log = logging.getLogger(__name__)
+
+
+class PoolEvents(Protocol):
+    """What a pool tells its session."""
+
+    def worker_spawned(self, slot: int, generation: int, pid: int) -> None: ...
+
+    def worker_exited(self, slot: int, generation: int, reason: ExitReason) -> None: ...
+
+    def zygote_ended(self) -> None:
+        """The zygote is gone, and with it every worker."""
+        ...
+
+
+class ZygoteFailed(ConfigurationError):
+    """The workers of a group cannot be started on this host."""
+
+    code = "zygote_failed"
+
+
+class HandlersNotImported(ZygoteFailed):
+    """A handler module of the plan cannot be imported here."""
+
+    code = "handlers_not_imported"
+
+
+@dataclass(frozen=True, slots=True)
+class ZygoteCommand:
+    """How to start the zygote of one session."""
+
+    python: str
+    setup: Setup
+    environment: Mapping[str, str]
+
+
+class Pool:
+    """One zygote and its workers. ``start`` once, then spawn and kill, then ``close``."""
+
+    def __init__(
+        self, command: ZygoteCommand, cpus: list[frozenset[int] | None], events: PoolEvents
+    ) -> None:
+        """``cpus[slot]`` = cores of the worker in this slot; None = not pinned."""
+        self._command = command
+        self._cpus = cpus
+        self._events = events
+        self._loop = asyncio.get_running_loop()
+        self._socket: socket.socket | None = None
+        self._pid = 0
+        self._ready: asyncio.Future[Ready] = self._loop.create_future()
+        self._ready.add_done_callback(lambda ready: ready.cancelled() or ready.exception())
+        self._ended = asyncio.Event()
+        self._pidfd = -1
+        self.pids: dict[tuple[int, int], int] = {}
+
+    async def start(self) -> Ready:
+        """Start the zygote and wait until its handlers are imported.
+
+        Raises:
+            ZygoteFailed: the interpreter, a handler module or the zygote does not work here.
+        """
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        ours.setblocking(False)
+        with theirs:
+            self._pid = _spawn_zygote(self._command, theirs.fileno())
+        self._socket = ours
+        self._pidfd = os.pidfd_open(self._pid)
+        self._loop.add_reader(self._pidfd, self._on_zygote_end)
+        self._loop.add_reader(ours, self._on_packets)
+        self._send(self._command.setup)
+        try:
+            return await asyncio.wait_for(asyncio.shield(self._ready), READY_SECONDS)
+        except TimeoutError:
+            raise ZygoteFailed(f"the handlers were not imported in {READY_SECONDS:g} s") from None
+
+    def spawn(self, slot: int, generation: int) -> None:
+        """Start a worker; the session hears of it."""
+        cpus = self._cpus[slot]
+        self._send(Spawn(slot, generation, None if cpus is None else tuple(sorted(cpus))))
+
+    def kill(self, slot: int, generation: int) -> None:
+        """SIGKILL to a worker and all below it; its exit is heard of as any other."""
+        self._send(KillWorker(slot, generation))
+
+    async def close(self) -> None:
+        """Kill what is left, and wait until the zygote has ended."""
+        self._close_socket()
+        if self._pid == 0:
+            return
+        try:
+            await asyncio.wait_for(self._ended.wait(), END_SECONDS)
+        except TimeoutError:
+            log.warning("zygote does not end", extra={"pid": self._pid})
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
+            await self._ended.wait()
+
+    def _send(self, packet: AgentToZygote) -> None:
+        if self._socket is None:
+            return
+        try:
+            self._socket.send(encode(packet))
+        except BlockingIOError:
+            # 200 KiB of packets of 20 bytes are queued: the zygote stands still.
+            log.warning("zygote takes no packets", extra={"pid": self._pid})
+            self._close_socket()
+        except OSError:
+            self._close_socket()  # its end is noticed by the pidfd
+
+    def _on_packets(self) -> None:
+        while self._socket is not None:
+            try:
+                data = self._socket.recv(MAX_PACKET_BYTES)
+            except BlockingIOError:
+                return
+            except OSError:
+                data = b""
+            if not data:
+                self._close_socket()
+                return
+            self._on_packet(decode_for_agent(data))
+
+    def _on_packet(self, packet: ZygoteToAgent) -> None:
+        match packet:
+            case Ready():
+                self._answer(packet)
+            case ImportFailed():
+                log.error(
+                    "handler module not imported",
+                    extra={"handler_module": packet.module, "traceback": packet.traceback},
+                )
+                self._answer(
+                    HandlersNotImported(f"cannot import {packet.module}: {packet.message}")
+                )
+            case Spawned():
+                self.pids[packet.slot, packet.generation] = packet.pid
+                self._events.worker_spawned(packet.slot, packet.generation, packet.pid)
+            case SpawnFailed():
+                log.error(
+                    "worker not spawned", extra={"slot": packet.slot, "reason": packet.message}
+                )
+                unknown = ExitReason(ExitKind.UNKNOWN)
+                self._events.worker_exited(packet.slot, packet.generation, unknown)
+            case Exited():
+                self.pids.pop((packet.slot, packet.generation), None)
+                reason = ExitReason.from_wait_status(packet.wait_status)
+                self._events.worker_exited(packet.slot, packet.generation, reason)
+
+    def _answer(self, answer: Ready | ZygoteFailed) -> None:
+        if self._ready.done():
+            return
+        if isinstance(answer, Ready):
+            self._ready.set_result(answer)
+        else:
+            self._ready.set_exception(answer)
+
+    def _on_zygote_end(self) -> None:
+        self._on_packets()
+        self._loop.remove_reader(self._pidfd)
+        os.close(self._pidfd)
+        _, status = os.waitpid(self._pid, 0)
+        self._close_socket()
+        reason = ExitReason.from_wait_status(status)
+        self._answer(ZygoteFailed(f"the zygote ended before it was ready: {reason}"))
+        log.debug("zygote ended", extra={"pid": self._pid, "reason": str(reason)})
+        self._ended.set()
+        self._events.zygote_ended()
+
+    def _close_socket(self) -> None:
+        if self._socket is not None:
+            self._loop.remove_reader(self._socket)
+            self._socket.close()
+            self._socket = None
+
+
+def _spawn_zygote(command: ZygoteCommand, descriptor: int) -> int:
+    """Start the process with ``descriptor`` as its AGENT_FD, in a session of its own."""
+    argv = [command.python, "-P", "-m", "mitosis.worker", "zygote"]
+    try:
+        return os.posix_spawn(
+            command.python,
+            argv,
+            dict(command.environment),
+            file_actions=[
+                (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0),
+                (os.POSIX_SPAWN_DUP2, 2, 1),
+                (os.POSIX_SPAWN_DUP2, descriptor, AGENT_FD),
+            ],
+            setsid=True,
+            setsigmask=[],
+            setsigdef=[signal.SIGINT, signal.SIGTERM, signal.SIGPIPE],
+        )
+    except OSError as error:
+        raise ZygoteFailed(f"cannot start {command.python}: {error.strerror}") from None

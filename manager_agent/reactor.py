@@ -1,0 +1,426 @@
+"""The decisions of a lease session: an event and the state in, instructions and the new state out.
+
+No clock, no socket, no randomness: everything it needs to know is in the event. ``session.py`` carries
+the instructions out and turns what happens into events.
+"""
+
+import math
+from collections.abc import Iterable
+
+from manager_agent import exits
+from manager_agent.events import (
+    AbandonClaim,
+    Begin,
+    CancelRunning,
+    Claim,
+    ClaimAbandoned,
+    Claimed,
+    Dismiss,
+    Event,
+    Fenced,
+    Hold,
+    Instruction,
+    Kill,
+    Renewed,
+    RenewNow,
+    Report,
+    Reported,
+    RespawnDue,
+    Send,
+    SessionOver,
+    Spawn,
+    SpawnLater,
+    Stop,
+    TaskBegan,
+    TasksEnded,
+    WorkerExited,
+    WorkerHangs,
+    WorkerReady,
+)
+from manager_agent.state import Key, Phase, State, Task, Worker
+from mitosis.contracts.lifecycle import WORKER, WorkerEvent, WorkerState
+from mitosis.contracts.wire import CancelOrder, ClaimedTask, LeaseStanding, TaskReport
+
+MAX_SURPLUS = 256
+HORIZON_SECONDS = 0.25
+"""How much work to hold beyond what the workers have: enough to hide a claim, too little to hoard."""
+MEAN_WEIGHT = 0.2
+FIRST_RESPAWN_DELAY_SECONDS = 0.05
+LONGEST_RESPAWN_DELAY_SECONDS = 5.0
+
+
+def step(state: State, event: Event) -> list[Instruction]:
+    """Change ``state`` by ``event``; what is to be done now, in this order."""
+    if state.phase is Phase.OVER:
+        return []
+    out = _handle(state, event)
+    out += _dispatch(state)
+    out += _refill(state)
+    out += _finish(state)
+    return out
+
+
+def _handle(state: State, event: Event) -> list[Instruction]:  # noqa: C901, PLR0911, PLR0912 - one line per event
+    match event:
+        case Begin():
+            return _on_begin(state)
+        case WorkerReady():
+            return _on_ready(state, event)
+        case WorkerExited():
+            return _on_exited(state, event)
+        case RespawnDue():
+            return _on_respawn_due(state, event)
+        case TaskBegan():
+            return _on_began(state, event)
+        case TasksEnded():
+            return _on_ended(state, event)
+        case WorkerHangs():
+            return _on_hangs(state, event)
+        case Claimed():
+            return _on_claimed(state, event)
+        case ClaimAbandoned():
+            if event.claim_seq == state.claim_seq and state.claiming:
+                state.claiming = False
+                state.claim_seq -= 1  # never acknowledged: the same number asks again
+            return []
+        case Reported():
+            for key in event.keys:
+                state.unreported.pop(key, None)
+                state.held.discard(key)
+            return _on_standing(state, event.standing, None)
+        case Renewed():
+            state.returned -= event.returned
+            return _on_standing(state, event.standing, event.order)
+        case Fenced():
+            return _on_fenced(state, event.on)
+        case Stop():
+            return _on_stop(state, event)
+
+
+# --- workers ----------------------------------------------------------------------------------------
+
+
+def _worker(state: State, slot: int, generation: int) -> Worker | None:
+    """The worker, unless the event is about an earlier process of its slot."""
+    worker = state.workers[slot]
+    return worker if worker.generation == generation and worker.alive else None
+
+
+def _on_begin(state: State) -> list[Instruction]:
+    if state.phase is not Phase.ACTIVE:
+        return []
+    for worker in state.workers:
+        worker.phase = WorkerState.STARTING
+    return [Spawn(worker.slot, worker.generation) for worker in state.workers]
+
+
+def _on_ready(state: State, event: WorkerReady) -> list[Instruction]:
+    worker = _worker(state, event.slot, event.generation)
+    if worker is None or worker.phase is not WorkerState.STARTING:
+        return []
+    worker.phase = WORKER.after(worker.phase, WorkerEvent.HELLO)
+    if state.phase is not Phase.ACTIVE:
+        return [_dismissed(worker)]
+    return [Hold(worker.slot, worker.generation, on=True)] if state.fenced else []
+
+
+def _on_began(state: State, event: TaskBegan) -> list[Instruction]:
+    worker = _worker(state, event.slot, event.generation)
+    if worker is None or worker.unstarted.pop(event.key, None) is None:
+        return []
+    if worker.running is not None:
+        worker.finishing[worker.running] = worker.started_at
+    worker.running, worker.started_at = event.key, event.at
+    if state.order is not None and state.order.kill and state.phase is not Phase.ACTIVE:
+        return [_cancelled(state, worker, event.key, state.order)]
+    return []
+
+
+def _on_ended(state: State, event: TasksEnded) -> list[Instruction]:
+    worker = _worker(state, event.slot, event.generation)
+    if worker is None:
+        return []
+    reports = [report for report in event.reports if _leave(worker, _key(report))]
+    for report in reports:
+        if report.started_at is not None and report.finished_at is not None:
+            _measure(state, report.finished_at - report.started_at)
+    if reports:
+        worker.useful, worker.crashes = True, 0
+    if worker.phase is WorkerState.EXECUTING and worker.load == 0 and not worker.finishing:
+        worker.phase = WORKER.after(worker.phase, WorkerEvent.FINISH)
+    return _report(state, reports)
+
+
+def _on_hangs(state: State, event: WorkerHangs) -> list[Instruction]:
+    worker = _worker(state, event.slot, event.generation)
+    if worker is None or event.key not in (key for key, _ in worker.started):
+        return []
+    worker.killed_for = event.why
+    return [Kill(worker.slot, worker.generation)]
+
+
+def _on_exited(state: State, event: WorkerExited) -> list[Instruction]:
+    worker = _worker(state, event.slot, event.generation)
+    if worker is None:
+        return []
+    told = worker.phase is WorkerState.STOPPING
+    reports = [
+        exits.lost_attempt(key, started_at, event, worker.killed_for, key in state.cancelled)
+        for key, started_at in worker.started
+        if not worker.silent
+    ]
+    unstarted = list(worker.unstarted.values())
+    state.held.difference_update(key for key, _ in worker.started)
+    worker.unstarted, worker.running, worker.finishing = {}, None, {}
+    state.held.update(_key(report) for report in reports)
+    out = _report(state, reports)
+    out += _put_back(state, unstarted)
+    worker.phase = WORKER.after(worker.phase, WorkerEvent.EXIT if told else WorkerEvent.CRASH)
+    return out + _after_death(state, worker)
+
+
+def _after_death(state: State, worker: Worker) -> list[Instruction]:
+    """Respawn the slot while the session is active; at once, unless it keeps dying uselessly."""
+    if state.phase is not Phase.ACTIVE:
+        worker.phase = WorkerState.EXITED
+        return []
+    worker.crashes = 0 if worker.useful else worker.crashes + 1
+    worker.useful, worker.killed_for = False, None
+    worker.phase = WorkerState.CRASHED
+    worker.generation += 1
+    if worker.crashes <= 1:
+        return _respawn(worker)
+    seconds = min(
+        LONGEST_RESPAWN_DELAY_SECONDS, FIRST_RESPAWN_DELAY_SECONDS * 2 ** (worker.crashes - 2)
+    )
+    return [SpawnLater(worker.slot, worker.generation, seconds)]
+
+
+def _on_respawn_due(state: State, event: RespawnDue) -> list[Instruction]:
+    worker = state.workers[event.slot]
+    due = worker.generation == event.generation and worker.phase is WorkerState.CRASHED
+    return _respawn(worker) if due else []
+
+
+def _respawn(worker: Worker) -> list[Instruction]:
+    worker.phase = WORKER.after(worker.phase, WorkerEvent.RESPAWN)
+    return [Spawn(worker.slot, worker.generation)]
+
+
+def _leave(worker: Worker, key: Key) -> bool:
+    """Take the attempt out of the worker; False if it is not there."""
+    if worker.running == key:
+        worker.running = None
+        return True
+    if key in worker.finishing:
+        del worker.finishing[key]
+        return True
+    return worker.unstarted.pop(key, None) is not None
+
+
+# --- tasks in and out -------------------------------------------------------------------------------
+
+
+def _on_claimed(state: State, event: Claimed) -> list[Instruction]:
+    if event.claim_seq != state.claim_seq or not state.claiming:
+        return []
+    state.claiming = False
+    state.acked_seq = event.claim_seq
+    new = [_task(claimed) for claimed in event.tasks]
+    new = [task for task in new if task.key not in state.held]
+    state.held.update(task.key for task in new)
+    for task in new:
+        (state.alone if task.alone else state.ready).append(task)
+    out = _on_standing(state, event.standing, None)
+    return out if state.phase is Phase.ACTIVE else out + _give_up_waiting(state)
+
+
+def _report(state: State, reports: list[TaskReport]) -> list[Instruction]:
+    if not reports:
+        return []
+    for report in reports:
+        key = _key(report)
+        state.unreported[key] = report
+        state.cancelled.discard(key)
+        if key == state.alone_running:
+            state.alone_running = None
+    state.finished += len(reports)
+    return [Report(tuple(reports), urgent=len(state.held) == len(state.unreported))]
+
+
+def _put_back(state: State, tasks: Iterable[Task]) -> list[Instruction]:
+    """Unstarted tasks of a dead or dismissed worker: first in line again, or given back."""
+    for task in reversed(list(tasks)):
+        if task.key == state.alone_running:
+            state.alone_running = None
+        (state.alone if task.alone else state.ready).appendleft(task)
+    return [] if state.phase is Phase.ACTIVE else _give_up_waiting(state)
+
+
+def _give_up_waiting(state: State) -> list[Instruction]:
+    """Return what has not started; under a lease that is gone there is nobody to return it to."""
+    keys = {task.key for task in (*state.ready, *state.alone)}
+    state.ready.clear()
+    state.alone.clear()
+    state.held -= keys
+    if not keys or state.phase is Phase.GONE:
+        return []
+    state.returned |= keys
+    return [RenewNow()]
+
+
+def _dispatch(state: State) -> list[Instruction]:
+    """Fill the workers up to their credit, those with the least first."""
+    if state.phase is not Phase.ACTIVE or state.fenced:
+        return []
+    if state.alone or state.alone_running is not None:
+        return _dispatch_alone(state)
+    if not state.ready:
+        return []
+    hungry = [w for w in state.workers if w.available and w.load < state.credit]
+    sent: dict[int, list[Task]] = {}
+    for level in range(state.credit):
+        for worker in hungry:
+            if state.ready and worker.load <= level:
+                task = state.ready.popleft()
+                worker.unstarted[task.key] = task
+                sent.setdefault(worker.slot, []).append(task)
+    return [_send(state.workers[slot], tasks) for slot, tasks in sent.items()]
+
+
+def _dispatch_alone(state: State) -> list[Instruction]:
+    busy = any(True for worker in state.workers for _ in worker.attempts())
+    idle = next((worker for worker in state.workers if worker.available), None)
+    if busy or idle is None or not state.alone:
+        return []
+    task = state.alone.popleft()
+    idle.unstarted[task.key] = task
+    state.alone_running = task.key
+    return [_send(idle, [task])]
+
+
+def _send(worker: Worker, tasks: list[Task]) -> Instruction:
+    if worker.phase is WorkerState.IDLE:
+        worker.phase = WORKER.after(worker.phase, WorkerEvent.RUN)
+    return Send(worker.slot, worker.generation, tuple(tasks))
+
+
+def _refill(state: State) -> list[Instruction]:
+    """Claim when what waits here has sunk to half of what should; one claim at a time."""
+    idle = state.phase is not Phase.ACTIVE or state.fenced or state.claiming
+    if idle or state.alone or state.alone_running is not None:
+        return []
+    available = [worker for worker in state.workers if worker.available]
+    surplus = _surplus(state, len(available))
+    room = sum(max(0, state.credit - worker.load) for worker in available)
+    want = min(MAX_SURPLUS, room + surplus - len(state.ready))
+    if not available or want < 1 or len(state.ready) > surplus // 2:
+        return []
+    state.claiming = True
+    state.claim_seq += 1
+    return [Claim(state.claim_seq, state.acked_seq, want)]
+
+
+def _surplus(state: State, workers: int) -> int:
+    if state.prefetch is not None:
+        return state.prefetch
+    if state.mean_seconds is None:
+        return workers
+    mean = max(state.mean_seconds, 1e-4)
+    return min(MAX_SURPLUS, math.ceil(workers * HORIZON_SECONDS / mean))
+
+
+def _measure(state: State, seconds: float) -> None:
+    seconds = max(0.0, seconds)
+    mean = state.mean_seconds
+    state.mean_seconds = seconds if mean is None else mean + MEAN_WEIGHT * (seconds - mean)
+
+
+def _key(report: TaskReport) -> Key:
+    return Key(report.task_id, report.attempt)
+
+
+def _task(claimed: ClaimedTask) -> Task:
+    return Task(Key(claimed.task_id, claimed.attempt), bytes(claimed.spec), claimed.alone)
+
+
+# --- endings ----------------------------------------------------------------------------------------
+
+
+def _on_standing(
+    state: State, standing: LeaseStanding, order: CancelOrder | None
+) -> list[Instruction]:
+    if standing is LeaseStanding.ACTIVE:
+        return []
+    newly = order is not None and order.kill and not (state.order and state.order.kill)
+    state.order = order or state.order
+    out: list[Instruction] = []
+    if standing is LeaseStanding.GONE and state.phase is not Phase.GONE:
+        out += _end(state, Phase.GONE)
+    elif state.phase is Phase.ACTIVE:
+        out += _end(state, Phase.ENDING)
+        if order is None:
+            out.append(RenewNow())  # its answer says what to do with running tasks
+    if newly and state.order is not None:
+        out += [
+            _cancelled(state, worker, worker.running, state.order)
+            for worker in state.workers
+            if worker.running is not None
+        ]
+    return out
+
+
+def _on_stop(state: State, event: Stop) -> list[Instruction]:
+    out = _end(state, Phase.STOPPING) if state.phase is Phase.ACTIVE else []
+    if event.kill:
+        for worker in state.workers:
+            if worker.phase is WorkerState.STOPPING:
+                worker.silent = True
+                out.append(Dismiss(worker.slot, worker.generation, graceful=False))
+    return out
+
+
+def _on_fenced(state: State, on: bool) -> list[Instruction]:
+    if on == state.fenced:
+        return []
+    state.fenced = on
+    if on and state.fence_kills and state.phase is Phase.ACTIVE:
+        out = _end(state, Phase.GONE)
+        for worker in state.workers:
+            worker.silent = True
+        return out + [Kill(w.slot, w.generation) for w in state.workers if w.alive]
+    return [Hold(w.slot, w.generation, on=on) for w in state.workers if w.available]
+
+
+def _end(state: State, phase: Phase) -> list[Instruction]:
+    state.phase = phase
+    out = _give_up_waiting(state)
+    if phase is Phase.GONE:
+        state.returned.clear()
+    if state.claiming:
+        out.append(AbandonClaim())
+    for worker in state.workers:
+        if worker.available:
+            out.append(_dismissed(worker))
+        elif worker.phase is WorkerState.CRASHED:
+            worker.phase = WorkerState.EXITED
+    return out
+
+
+def _dismissed(worker: Worker) -> Instruction:
+    worker.phase = WORKER.after(worker.phase, WorkerEvent.STOP)
+    return Dismiss(worker.slot, worker.generation)
+
+
+def _cancelled(state: State, worker: Worker, key: Key, order: CancelOrder) -> Instruction:
+    state.cancelled.add(key)
+    return CancelRunning(worker.slot, worker.generation, key, order.grace_seconds, order.reason)
+
+
+def _finish(state: State) -> list[Instruction]:
+    """Over when nobody is left to run, nothing to report and nothing to give back."""
+    busy = state.claiming or state.held or state.returned
+    if state.phase is Phase.ACTIVE or busy or any(worker.alive for worker in state.workers):
+        return []
+    ended_in, state.phase = state.phase, Phase.OVER
+    return [SessionOver(ended_in)]

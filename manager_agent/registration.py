@@ -1,0 +1,59 @@
+"""The manager id and token of this host: registered once, kept in a private file."""
+
+import logging
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from uuid import UUID
+
+import msgspec
+
+from manager_agent.identity import write_durably
+from manager_agent.run_folder import make_private
+from mitosis.contracts.errors import ConfigurationError
+from mitosis.contracts.http import RegisteredManager, RegisterManager
+
+FILE = "manager.json"
+
+Register = Callable[[RegisterManager], Awaitable[RegisteredManager]]
+"""``POST /managers`` with a user's token."""
+
+log = logging.getLogger(__name__)
+
+
+class Credentials(msgspec.Struct, frozen=True):
+    """Who this host is. The token is a secret: never logged."""
+
+    manager_id: UUID
+    token: str
+
+    def __repr__(self) -> str:
+        return f"Credentials({self.manager_id})"
+
+
+def read_credentials(state_dir: Path) -> Credentials | None:
+    """Those of an earlier registration, if any.
+
+    Raises:
+        ConfigurationError: the file is not one of ours.
+    """
+    path = state_dir / FILE
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Credentials)
+    except FileNotFoundError:
+        return None
+    except msgspec.MsgspecError as error:
+        raise ConfigurationError(f"{path} is not a manager's credentials: {error}") from None
+
+
+async def ensure_registered(
+    register: Register, state_dir: Path, spec: RegisterManager
+) -> Credentials:
+    """The credentials in ``state_dir``; registers and keeps them (mode 0600) if there are none."""
+    make_private(state_dir)
+    if found := read_credentials(state_dir):
+        return found
+    registered = await register(spec)
+    credentials = Credentials(registered.manager_id, registered.token)
+    write_durably(state_dir / FILE, msgspec.json.encode(credentials))
+    log.info("manager registered", extra={"manager_id": str(credentials.manager_id)})
+    return credentials

@@ -1,0 +1,133 @@
+"""Carries reports to the API: into the journal first, then over HTTP until they are acknowledged.
+
+A lone report goes at once; under load they gather for up to 20 ms or 256 of them. Nothing is ever
+dropped: while the API is away they stay in the journal, and in memory in order.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Sequence
+from itertools import groupby, takewhile
+
+from manager_agent.backoff import delay
+from manager_agent.claims import TaskCalls
+from manager_agent.events import Reported
+from manager_agent.journal import Journal
+from manager_agent.state import Key
+from mitosis.contracts.errors import MitosisError
+from mitosis.contracts.wire import ReportAnswer, ReportStatus, ReportTasks, TaskReport
+
+BATCH = 256
+GATHER_SECONDS = 0.02
+
+log = logging.getLogger(__name__)
+
+
+class Reporter:
+    """One for the whole agent: reports of an old session go on while the next one runs."""
+
+    def __init__(self, calls: TaskCalls, journal: Journal) -> None:
+        self.acknowledged: Callable[[int, Reported], None] = _nobody
+        self.count = 0
+        self._calls = calls
+        self._journal = journal
+        self._waiting: list[tuple[int, TaskReport]] = []
+        self._journalled = 0
+        self._more = asyncio.Event()
+        self._flush = asyncio.Event()
+        self._quiet = asyncio.Event()
+        self._quiet.set()
+        self._loop = asyncio.get_running_loop()
+        self._last_sent = -GATHER_SECONDS
+
+    def add(self, epoch: int, reports: Sequence[TaskReport], urgent: bool) -> None:
+        """Take over these reports of one epoch; ``urgent``: gather no others first."""
+        self._waiting += [(epoch, report) for report in reports]
+        self._quiet.clear()
+        self._more.set()
+        if urgent or len(self._waiting) >= BATCH:
+            self._flush.set()
+
+    async def quiet(self) -> None:
+        """Wait until everything is acknowledged."""
+        await self._quiet.wait()
+
+    async def replay(self) -> None:
+        """Send what an earlier process left, until it is acknowledged (protocol P5)."""
+        for request in self._journal.pending:
+            log.info(
+                "journal replayed", extra={"epoch": request.epoch, "reports": len(request.reports)}
+            )
+            await self._send(request)
+        self._journal.clear()
+
+    async def run(self) -> None:
+        """Send for ever; cancelled at the end of the agent."""
+        while True:
+            await self._more.wait()
+            await self._gather()
+            self._write()
+            epoch, batch = self._next_batch()
+            await self._send(ReportTasks(epoch=epoch, reports=batch))
+            self._sent(len(batch))
+
+    async def _gather(self) -> None:
+        """Not more often than every GATHER_SECONDS, unless a batch is full or one is urgent."""
+        wait = self._last_sent + GATHER_SECONDS - self._loop.time()
+        if wait > 0 and len(self._waiting) < BATCH:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._flush.wait(), wait)
+        self._flush.clear()
+        self._last_sent = self._loop.time()
+
+    def _write(self) -> None:
+        new = self._waiting[self._journalled :]
+        try:
+            for epoch, group in groupby(new, key=lambda entry: entry[0]):
+                reports = [report for _, report in group]
+                self._journal.append(epoch, reports)
+                self._journalled += len(reports)
+        except OSError as error:
+            log.error("journal not written", extra={"reason": str(error)})  # noqa: TRY400
+
+    def _next_batch(self) -> tuple[int, list[TaskReport]]:
+        epoch = self._waiting[0][0]
+        ours = takewhile(lambda entry: entry[0] == epoch, self._waiting[: 4 * BATCH])
+        return epoch, [report for _, report in ours]
+
+    def _sent(self, count: int) -> None:
+        del self._waiting[:count]
+        self._journalled = max(0, self._journalled - count)
+        self.count += count
+        if self._journalled == 0:
+            self._journal.clear()
+        if not self._waiting:
+            self._more.clear()
+            self._quiet.set()
+
+    async def _answer(self, request: ReportTasks) -> ReportAnswer:
+        attempt = 0
+        while True:
+            try:
+                return await self._calls.report(request)
+            except MitosisError as error:
+                if attempt == 0:
+                    log.warning("reports not acknowledged", extra={"reason": error.message})
+                await asyncio.sleep(delay(attempt, error))
+                attempt += 1
+
+    async def _send(self, request: ReportTasks) -> None:
+        answer = await self._answer(request)
+        keys = tuple(Key(report.task_id, report.attempt) for report in request.reports)
+        for key, status in zip(keys, answer.statuses, strict=True):
+            if status in (ReportStatus.SUPERSEDED, ReportStatus.UNKNOWN):
+                log.warning(
+                    "report came too late",
+                    extra={"task_id": key.task_id, "attempt": key.attempt, "status": status},
+                )
+        self.acknowledged(request.epoch, Reported(keys, answer.standing))
+
+
+def _nobody(epoch: int, event: Reported) -> None:
+    """No session: the reports are of one that is over."""

@@ -1,0 +1,404 @@
+"""One lease session: carries out what the reactor decides, and tells it what happens.
+
+The I/O shell of one epoch: claims, reports, control messages and timers. It decides nothing about
+tasks. Contact with the API (renewals) is ``contact.py``; it asks the session what to say.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+
+import msgspec
+
+from manager_agent import exits
+from manager_agent.backoff import delay
+from manager_agent.claims import TaskCalls
+from manager_agent.events import (
+    AbandonClaim,
+    Begin,
+    CancelRunning,
+    Claim,
+    ClaimAbandoned,
+    Claimed,
+    Dismiss,
+    Event,
+    Hold,
+    Instruction,
+    Kill,
+    Renewed,
+    RenewNow,
+    Report,
+    Reported,
+    RespawnDue,
+    Send,
+    SessionOver,
+    Spawn,
+    SpawnLater,
+    TaskBegan,
+    TasksEnded,
+    WorkerExited,
+    WorkerHangs,
+    WorkerReady,
+)
+from manager_agent.pool import HandlersNotImported, Pool, ZygoteFailed
+from manager_agent.reactor import step
+from manager_agent.reporter import Reporter
+from manager_agent.router import Control, Router
+from manager_agent.state import Key, Phase, State
+from mitosis.contracts.control import LeaseProgress
+from mitosis.contracts.errors import MitosisError
+from mitosis.contracts.http import LeaseGrant
+from mitosis.contracts.outcome import ExitKind, ExitReason
+from mitosis.contracts.wire import ClaimTasks, LeaseStanding, Outcome, TaskReport
+from mitosis.ipc.messages import (
+    CancelTask,
+    Goodbye,
+    Hello,
+    Pause,
+    Resume,
+    RunTask,
+    RunTasks,
+    Shutdown,
+    TaskFinished,
+    TasksFinished,
+    TaskStarted,
+    WorkerToManager,
+)
+
+CLAIM_WAIT_SECONDS = 20.0
+LAST_WORDS_SECONDS = 0.02
+"""After a death, until what the worker had said before has surely been read."""
+HANG_MARGIN_SECONDS = 5.0
+ZYGOTE_RETRY_SECONDS = 1.0
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class SessionParts:
+    """What a session works with; made by the host."""
+
+    calls: TaskCalls
+    router: Router
+    reporter: Reporter
+    make_pool: Callable[["LeaseSession", bool], Pool]
+    """The flag says whether handler modules are imported before workers are forked."""
+    renew_now: Callable[[], None]
+
+
+class LeaseSession:
+    """Runs tasks under one epoch until its reactor says that it is over."""
+
+    def __init__(
+        self, grant: LeaseGrant, parts: SessionParts, *, claim_seq: int = 0, generation: int = 0
+    ) -> None:
+        """Make the state; nothing runs before :meth:`start`.
+
+        Args:
+            grant: the lease, its group and plan.
+            parts: what it works with.
+            claim_seq: the last number that was used under this epoch.
+            generation: of the first workers; higher than any that this agent has used.
+        """
+        self.grant = grant
+        self.over = asyncio.Event()
+        self.ends = asyncio.Event()
+        """Set when the session has begun to end."""
+        self.ended_in: Phase | None = None
+        self.state = State(
+            worker_count=grant.worker_allocation_plan.worker_count,
+            prefetch=grant.worker_allocation_plan.task_prefetch_count,
+            fence_kills=grant.fence == "kill",
+            claim_seq=claim_seq,
+            acked_seq=claim_seq,
+        )
+        for worker in self.state.workers:
+            worker.generation = generation
+        self._parts = parts
+        self._loop = asyncio.get_running_loop()
+        self._pool: Pool | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._claim: asyncio.Task[None] | None = None
+        self._hang_timers: dict[Key, asyncio.TimerHandle] = {}
+        self._oom_kills = exits.oom_kills()
+        self._began_at = time.monotonic()
+        self._workers_wanted = False
+
+    # --- what others see ------------------------------------------------------------------------
+
+    @property
+    def epoch(self) -> int:
+        return self.grant.epoch
+
+    @property
+    def ending(self) -> bool:
+        """It claims nothing more and will be over by itself."""
+        return self.state.phase is not Phase.ACTIVE
+
+    def progress(self) -> LeaseProgress:
+        seconds = max(time.monotonic() - self._began_at, 1e-9)
+        return LeaseProgress(
+            running=self.state.running,
+            done=self.state.finished,
+            tasks_per_second=round(self.state.finished / seconds, 1),
+            workers=sum(worker.available for worker in self.state.workers),
+        )
+
+    def ask_standing(self) -> None:
+        """Have the API asked at once how this lease stands."""
+        self._parts.renew_now()
+
+    def start(self) -> None:
+        """Start the workers; claims begin when the first of them is ready."""
+        self._parts.router.deliver = self._on_message
+        self._parts.reporter.acknowledged = self._on_reported
+        self._background(self._start_pool())
+
+    async def close(self) -> None:
+        """Stop every process of the session and wait until they are gone. Reports are not waited for."""
+        for task in self._tasks - {asyncio.current_task()}:
+            task.cancel()
+        if self._claim is not None:
+            self._claim.cancel()
+        for timer in self._hang_timers.values():
+            timer.cancel()
+        if self._pool is not None:
+            await self._pool.close()
+        for worker in self.state.workers:
+            self._parts.router.forget(worker.slot, worker.generation)
+        self.over.set()
+
+    def handle(self, event: Event) -> None:
+        """Let the reactor decide, and do it."""
+        for instruction in step(self.state, event):
+            self._do(instruction)
+        if self.ending:
+            self.ends.set()
+
+    # --- instructions ---------------------------------------------------------------------------
+
+    def _do(self, instruction: Instruction) -> None:  # noqa: C901, PLR0912 - one line per instruction
+        match instruction:
+            case Send():
+                self._send(instruction)
+            case Report():
+                self._cancel_timers(instruction.reports)
+                self._parts.reporter.add(self.epoch, instruction.reports, instruction.urgent)
+            case Claim():
+                self._claim = self._loop.create_task(self._claim_until_answered(instruction))
+            case AbandonClaim():
+                if self._claim is not None:
+                    self._claim.cancel()
+            case Spawn():
+                self._with_pool(lambda pool: pool.spawn(instruction.slot, instruction.generation))
+            case SpawnLater():
+                due = RespawnDue(instruction.slot, instruction.generation)
+                self._loop.call_later(instruction.seconds, self.handle, due)
+            case Kill():
+                self._with_pool(lambda pool: pool.kill(instruction.slot, instruction.generation))
+            case CancelRunning():
+                self._cancel_running(instruction)
+            case Dismiss():
+                self._dismiss(instruction)
+            case Hold():
+                self._control(instruction, Pause if instruction.on else Resume)
+            case RenewNow():
+                self._parts.renew_now()
+            case SessionOver():
+                self._background(self._end(instruction.phase))
+
+    def _send(self, send: Send) -> None:
+        tasks = tuple(RunTask(t.key.task_id, t.key.attempt, t.spec) for t in send.tasks)
+        # A worker that is not there is dead; what it was to run comes back with its exit.
+        self._parts.router.send(send.slot, send.generation, RunTasks(tasks))
+
+    def _cancel_running(self, order: CancelRunning) -> None:
+        key = order.key
+        self._control(
+            order,
+            lambda message_id: CancelTask(
+                message_id, key.task_id, key.attempt, order.grace_seconds, order.reason
+            ),
+        )
+        self._watch(order.slot, order.generation, key, order.grace_seconds, exits.HUNG_CANCEL)
+
+    def _dismiss(self, order: Dismiss) -> None:
+        grace = 0.0 if order.graceful else self.grant.cancel_grace_seconds
+        self._control(order, lambda message_id: Shutdown(message_id, order.graceful, grace))
+
+    def _control(self, to: CancelRunning | Dismiss | Hold, make: Callable[[int], Control]) -> None:
+        self._background(self._controlled(to.slot, to.generation, make))
+
+    async def _controlled(self, slot: int, generation: int, make: Callable[[int], Control]) -> None:
+        await self._parts.router.control(slot, generation, make)
+
+    def _watch(self, slot: int, generation: int, key: Key, seconds: float, why: str) -> None:
+        """Kill the worker if the attempt is not over after ``seconds`` and a margin."""
+        if old := self._hang_timers.pop(key, None):
+            old.cancel()
+        event = WorkerHangs(slot, generation, key, why)
+        self._hang_timers[key] = self._loop.call_later(
+            seconds + HANG_MARGIN_SECONDS, self.handle, event
+        )
+
+    def _cancel_timers(self, reports: tuple[TaskReport, ...]) -> None:
+        if self._hang_timers:
+            for report in reports:
+                if timer := self._hang_timers.pop(Key(report.task_id, report.attempt), None):
+                    timer.cancel()
+
+    async def _end(self, phase: Phase) -> None:
+        self.ended_in = phase
+        log.info(
+            "lease session over",
+            extra={"epoch": self.epoch, "phase": phase, "finished": self.state.finished},
+        )
+        await self.close()
+
+    # --- claims ---------------------------------------------------------------------------------
+
+    async def _claim_until_answered(self, claim: Claim) -> None:
+        """Ask with the same number until there is an answer: what it took is in it (P3)."""
+        request = ClaimTasks(
+            epoch=self.epoch,
+            claim_seq=claim.claim_seq,
+            acked_seq=claim.acked_seq,
+            max_tasks=claim.max_tasks,
+            wait_seconds=CLAIM_WAIT_SECONDS,
+        )
+        attempt = 0
+        try:
+            while True:
+                try:
+                    answer = await self._parts.calls.claim(request)
+                except MitosisError as error:
+                    if not error.retryable:
+                        self._refused(claim, error)
+                        return
+                    await asyncio.sleep(delay(attempt, error))
+                    attempt += 1
+                else:
+                    self.handle(Claimed(claim.claim_seq, answer.standing, tuple(answer.tasks)))
+                    return
+        except asyncio.CancelledError:
+            self.handle(ClaimAbandoned(claim.claim_seq))
+
+    def _refused(self, claim: Claim, error: MitosisError) -> None:
+        log.warning("claim refused", extra={"epoch": self.epoch, "reason": error.message})
+        self.handle(ClaimAbandoned(claim.claim_seq))
+        self.handle(Renewed(LeaseStanding.GONE))
+
+    # --- workers --------------------------------------------------------------------------------
+
+    async def _start_pool(self) -> None:
+        """Start the zygote; try again for as long as the session wants workers."""
+        preload = True
+        while not self.ending:
+            pool = self._pool = self._parts.make_pool(self, preload)
+            try:
+                ready = await pool.start()
+            except HandlersNotImported:
+                preload = False  # the tasks that need them fail one by one, each saying why
+                await pool.close()
+            except ZygoteFailed as error:
+                log.error("workers not started", extra={"reason": error.message})  # noqa: TRY400
+                await pool.close()
+                await asyncio.sleep(ZYGOTE_RETRY_SECONDS)
+            else:
+                log.info(
+                    "workers starting",
+                    extra={"epoch": self.epoch, "forks": ready.forks, "why_not": ready.why_not},
+                )
+                self._workers_wanted = True
+                self.handle(Begin())
+                return
+
+    def worker_spawned(self, slot: int, generation: int, pid: int) -> None:
+        self._parts.router.expect(slot, generation, pid)
+
+    def worker_exited(self, slot: int, generation: int, reason: ExitReason) -> None:
+        self._parts.router.drain()
+        kills = exits.oom_kills()
+        out_of_memory, self._oom_kills = kills > self._oom_kills, kills
+        event = WorkerExited(slot, generation, reason, out_of_memory, time.time())
+        worker = self.state.workers[slot]
+        wait = LAST_WORDS_SECONDS if any(True for _ in worker.attempts()) else 0.0
+        self._loop.call_later(wait, self._buried, event)
+
+    def zygote_ended(self) -> None:
+        """Every worker died with it. While the session goes on, start again."""
+        self._pool = None
+        if not self._workers_wanted:
+            return
+        self._workers_wanted = False
+        self._parts.router.drain()
+        reason = ExitReason(ExitKind.UNKNOWN)
+        for worker in [worker for worker in self.state.workers if worker.alive]:
+            event = WorkerExited(worker.slot, worker.generation, reason, False, time.time())
+            self._buried(event)
+        if not self.ending:
+            log.error("zygote died", extra={"epoch": self.epoch})
+            self._background(self._start_pool())
+
+    def _buried(self, event: WorkerExited) -> None:
+        self._parts.router.drain()
+        self._parts.router.forget(event.slot, event.generation)
+        if not self.ending:
+            log.warning(
+                "worker died",
+                extra={
+                    "slot": event.slot,
+                    "generation": event.generation,
+                    "reason": str(event.reason),
+                    "out_of_memory": event.out_of_memory,
+                },
+            )
+        self.handle(event)
+
+    def _on_reported(self, epoch: int, event: Reported) -> None:
+        if epoch == self.epoch:
+            self.handle(event)
+
+    def _with_pool(self, call: Callable[[Pool], None]) -> None:
+        if self._pool is not None:
+            call(self._pool)
+
+    def _on_message(self, slot: int, generation: int, message: WorkerToManager) -> None:
+        match message:
+            case TasksFinished():
+                reports = tuple(as_report(finished) for finished in message.tasks)
+                self.handle(TasksEnded(slot, generation, reports))
+            case TaskStarted():
+                key = Key(message.task_id, message.attempt)
+                self.handle(TaskBegan(slot, generation, key, message.started_at))
+                if message.overdue_seconds is not None:
+                    self._watch(slot, generation, key, message.overdue_seconds, exits.OVERDUE)
+            case Hello():
+                log.info(
+                    "worker ready", extra={"slot": slot, "pid": message.pid, "cpus": message.cpus}
+                )
+                self.handle(WorkerReady(slot, generation))
+            case Goodbye():
+                pass  # its exit follows
+
+    def _background(self, coroutine: Coroutine[None, None, None]) -> None:
+        task = self._loop.create_task(coroutine)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+def as_report(finished: TaskFinished) -> TaskReport:
+    """What a worker said of an attempt, as the API takes it."""
+    return TaskReport(
+        task_id=finished.task_id,
+        attempt=finished.attempt,
+        outcome=Outcome(finished.outcome),
+        kind=finished.kind,
+        exit_code=finished.exit_code,
+        signal=finished.signal,
+        started_at=finished.started_at,
+        finished_at=finished.finished_at,
+        detail=msgspec.Raw(finished.detail),
+    )

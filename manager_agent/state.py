@@ -1,0 +1,144 @@
+"""What a lease session knows: tasks in hand, workers, counters of the claim protocol. No I/O.
+
+``reactor.py`` is the only one that changes it. A task attempt is in exactly one place: ``ready``,
+one worker, or ``unreported``; ``tests/support/agent_invariants.py`` says so.
+"""
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import NamedTuple
+
+from mitosis.contracts.lifecycle import WorkerState
+from mitosis.contracts.wire import CancelOrder, TaskReport
+
+
+class Key(NamedTuple):
+    """One attempt of one task."""
+
+    task_id: int
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A claimed attempt. ``spec`` is passed on unread."""
+
+    key: Key
+    spec: bytes
+    alone: bool = False
+
+
+class Phase(StrEnum):
+    """Where the session is; only forward."""
+
+    ACTIVE = "active"
+    ENDING = "ending"
+    """PostgreSQL ends the lease: return what has not started, let the rest end, report."""
+    STOPPING = "stopping"
+    """The agent shuts down in order: the same, by our own will."""
+    GONE = "gone"
+    """The lease is lost: drop what has not started, report what ends."""
+    OVER = "over"
+
+
+@dataclass(slots=True)
+class Worker:
+    """One slot of the pool. ``generation`` counts its processes."""
+
+    slot: int
+    generation: int = 0
+    phase: WorkerState = WorkerState.EXITED
+    unstarted: dict[Key, Task] = field(default_factory=dict)
+    running: Key | None = None
+    started_at: float = 0.0
+    """Of the running task, wall clock."""
+    finishing: dict[Key, float] = field(default_factory=dict)
+    """Started before the running one, so they are over; their report is on its way."""
+    useful: bool = False
+    """This process has finished a task."""
+    crashes: int = 0
+    """Processes in a row that died without finishing a task."""
+    killed_for: str | None = None
+    """Why we killed this process because of its task, if we did."""
+    silent: bool = False
+    """We end what runs here for reasons of our own: it is not reported, and runs again elsewhere."""
+
+    @property
+    def available(self) -> bool:
+        return self.phase in (WorkerState.IDLE, WorkerState.EXECUTING)
+
+    @property
+    def alive(self) -> bool:
+        return self.available or self.phase in (WorkerState.STARTING, WorkerState.STOPPING)
+
+    @property
+    def load(self) -> int:
+        """Tasks it still has to run, the running one included."""
+        return len(self.unstarted) + (self.running is not None)
+
+    @property
+    def started(self) -> Iterator[tuple[Key, float]]:
+        """Attempts that have started here and are not reported, and when."""
+        yield from self.finishing.items()
+        if self.running is not None:
+            yield self.running, self.started_at
+
+    def attempts(self) -> Iterator[Key]:
+        yield from self.unstarted
+        yield from (key for key, _ in self.started)
+
+
+@dataclass(slots=True)
+class State:
+    """One lease session."""
+
+    worker_count: int
+    prefetch: int | None = None
+    """``task_prefetch_count`` of the plan."""
+    fence_kills: bool = False
+    claim_seq: int = 0
+    acked_seq: int = 0
+    claiming: bool = False
+    phase: Phase = Phase.ACTIVE
+    order: CancelOrder | None = None
+    fenced: bool = False
+    mean_seconds: float | None = None
+    """Moving mean of the duration of a task; None before the first."""
+    workers: list[Worker] = field(default_factory=list)
+    ready: deque[Task] = field(default_factory=deque)
+    alone: deque[Task] = field(default_factory=deque)
+    """Ready tasks beside which nothing may run (protocol P2)."""
+    alone_running: Key | None = None
+    cancelled: set[Key] = field(default_factory=set)
+    """Running attempts that a person's cancel ends."""
+    unreported: dict[Key, TaskReport] = field(default_factory=dict)
+    returned: set[Key] = field(default_factory=set)
+    """Given back unstarted; until a renewal with them was acknowledged."""
+    held: set[Key] = field(default_factory=set)
+    """Every attempt in hand: ready, with a worker, or unreported."""
+    finished: int = 0
+
+    def __post_init__(self) -> None:
+        if not self.workers:
+            self.workers = [Worker(slot) for slot in range(self.worker_count)]
+
+    @property
+    def credit(self) -> int:
+        """Tasks a worker may hold: enough to hide a round trip of about 70 µs."""
+        if self.mean_seconds is None or self.mean_seconds >= 0.010:
+            return 1
+        return 2 if self.mean_seconds >= 0.001 else 8
+
+    @property
+    def running(self) -> int:
+        return sum(worker.running is not None for worker in self.workers)
+
+    def started_before(self, wall: float) -> list[Key]:
+        """Running attempts that started before ``wall``."""
+        return [
+            worker.running
+            for worker in self.workers
+            if worker.running is not None and worker.started_at < wall
+        ]

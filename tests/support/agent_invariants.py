@@ -1,0 +1,25 @@
+"""What always holds in the state of a lease session."""
+
+from manager_agent.state import Phase, State
+
+
+def check_invariants(state: State) -> None:
+    """Raise AssertionError if an attempt is lost, doubled or where it must not be."""
+    places = [
+        *(task.key for task in state.ready),
+        *(task.key for task in state.alone),
+        *(key for worker in state.workers for key in worker.attempts()),
+        *state.unreported,
+    ]
+    assert len(places) == len(set(places)), "an attempt is in two places"
+    assert set(places) == state.held, "held is not what is held"
+    assert not state.held & state.returned, "an attempt is held and returned"
+    assert state.claim_seq == state.acked_seq + state.claiming, "claims out of step"
+    for worker in state.workers:
+        assert worker.load <= 8, "more tasks than credit"
+        assert worker.alive or not list(worker.attempts()), "a dead worker holds tasks"
+    if state.phase is not Phase.ACTIVE:
+        assert not [*state.ready, *state.alone], "tasks wait in a session that ends"
+    if state.alone_running is not None:
+        others = [key for worker in state.workers for key in worker.attempts()]
+        assert others == [state.alone_running], "something runs beside a task that must be alone"
