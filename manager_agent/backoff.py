@@ -27,18 +27,23 @@ def delay(
     return max(float(told or 0.0), random.uniform(ceiling / 2, ceiling))  # noqa: S311 - jitter
 
 
+def hopeless(error: MitosisError) -> bool:
+    """Did the API refuse, so that asking again cannot help? Any 5xx is worth another try."""
+    return not error.retryable and error.http_status < 500
+
+
 async def until_reached(call: Callable[[], Awaitable[T]], longest: float = LONGEST_SECONDS) -> T:
     """Repeat ``call`` while it fails in a way that trying again can help; never gives up.
 
     Raises:
-        MitosisError: the first error that is not retryable.
+        MitosisError: the first refusal.
     """
     attempt = 0
     while True:
         try:
             return await call()
         except MitosisError as error:
-            if not error.retryable:
+            if hopeless(error):
                 raise
             if attempt == 0:
                 log.warning("api not reached, trying again", extra={"reason": error.message})

@@ -10,6 +10,7 @@ import logging
 import time
 from collections.abc import Callable
 
+from manager_agent.backoff import hopeless
 from manager_agent.claims import TaskCalls
 from manager_agent.events import Fenced, Renewed
 from manager_agent.session import LeaseSession
@@ -72,7 +73,7 @@ class Contact:
                 await self._renew()
             except MitosisError as error:
                 self._held_at = None  # reconnect: compare what is held
-                if not error.retryable:
+                if hopeless(error):
                     raise
                 log.warning("renewal not acknowledged", extra={"reason": error.message})
                 await asyncio.sleep(min(1.0, self._every))

@@ -14,6 +14,7 @@ from uuid import UUID
 
 from temporalio import activity
 
+from manager_agent.backoff import hopeless
 from manager_agent.environments import Environments, lost
 from manager_agent.session import LeaseSession
 from manager_agent.state import Phase
@@ -66,7 +67,7 @@ class Host:
             try:
                 grant = await self._taken(command)
             except MitosisError as error:
-                if error.retryable:
+                if not hopeless(error):
                     raise
                 return lost(error)
             return await self._environments.prepare(grant)
@@ -75,7 +76,7 @@ class Host:
         try:
             session = await self._attach(command)
         except MitosisError as error:
-            if error.retryable:
+            if not hopeless(error):
                 raise
             log.warning("lease command refused", extra={"reason": error.message})
             return LeaseOutcome(end=LeaseEnd.GONE)

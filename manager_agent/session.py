@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import msgspec
 
 from manager_agent import exits
-from manager_agent.backoff import delay
+from manager_agent.backoff import delay, hopeless
 from manager_agent.claims import TaskCalls
 from manager_agent.events import (
     AbandonClaim,
@@ -274,7 +274,7 @@ class LeaseSession:
                 try:
                     answer = await self._parts.calls.claim(request)
                 except MitosisError as error:
-                    if not error.retryable:
+                    if hopeless(error):
                         self._refused(claim, error)
                         return
                     await asyncio.sleep(delay(attempt, error))

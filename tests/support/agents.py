@@ -1,0 +1,90 @@
+"""A real agent (zygote, workers, sockets, journal) against the in-memory API, in this event loop."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from temporalio.testing import ActivityEnvironment
+
+from manager_agent.agent import Agent, AgentConfig
+from manager_agent.run_folder import HostFolders
+from mitosis.contracts.control import HookOutcome, HostCommand, LeaseOutcome
+from tests.support.agent_api import TOKEN, AgentApi
+from tests.support.waiting import wait_until_async
+
+
+def config(api: AgentApi, folder: Path, **more: Any) -> AgentConfig:
+    """Of an agent whose Temporal is away: commands are given by :class:`Commands`."""
+    values: dict[str, Any] = {
+        "api_url": api.url,
+        "manager_id": api.manager_id,
+        "token": TOKEN,
+        "temporal_address": "127.0.0.1:1",
+        "state_dir": folder / "state",
+        "run_parent": folder,
+        "renew_seconds": 0.2,
+        "drain": timedelta(seconds=20),
+    }
+    return AgentConfig(**(values | more))
+
+
+class Commands:
+    """Host activities, run as Temporal would run them."""
+
+    def __init__(self, agent: Agent, api: AgentApi) -> None:
+        self.agent = agent
+        self.api = api
+        self.environment = ActivityEnvironment()
+
+    def command(self, **other: Any) -> HostCommand:
+        values = {
+            "manager_id": self.api.manager_id,
+            "task_group_id": self.api.task_group_id,
+            "epoch": self.api.epoch,
+        }
+        return HostCommand(**(values | other))
+
+    async def prepare(self, **other: Any) -> HookOutcome:
+        return await self._run(self.agent.host.prepare_environment, self.command(**other))
+
+    async def run_lease(self, **other: Any) -> LeaseOutcome:
+        return await self._run(self.agent.host.run_lease, self.command(**other))
+
+    async def clean(self, **other: Any) -> HookOutcome:
+        return await self._run(
+            self.agent.host.clean_environment, self.command(**({"epoch": None} | other))
+        )
+
+    def start_lease(self) -> "asyncio.Task[LeaseOutcome]":
+        return asyncio.get_running_loop().create_task(self.run_lease())
+
+    async def done(self, *task_ids: int, timeout: float = 20.0) -> None:
+        """Until these tasks have a result; without ids, until nothing is open."""
+        await wait_until_async(
+            lambda: (
+                all(i in self.api.results for i in task_ids) and (task_ids or not self.api.open)
+            ),
+            timeout,
+            lambda: f"open {self.api.open}, results {self.api.results}",
+        )
+
+    async def _run(self, activity: Callable[[HostCommand], Any], command: HostCommand) -> Any:
+        return await ActivityEnvironment().run(activity, command)
+
+
+@asynccontextmanager
+async def running_agent(api: AgentApi, folder: Path, **more: Any) -> AsyncIterator[Commands]:
+    """Said hello, and stopped in order at the end."""
+    settings = config(api, folder, **more)
+    with HostFolders.lock(str(api.manager_id), settings.state_dir, folder) as folders:
+        agent = Agent(settings, folders)
+        running = asyncio.get_running_loop().create_task(agent.run())
+        await wait_until_async(lambda: api.hellos or running.done())
+        try:
+            yield Commands(agent, api)
+        finally:
+            agent.stop()
+            await running
