@@ -4,7 +4,8 @@ Two unions named by direction; one packet is one msgpack array. The agent starts
 ``python -P -m mitosis.worker zygote`` (the interpreter of the plan), its own session, and one end of
 the socket pair as file descriptor 3. It sends :class:`Setup`, then waits for :class:`Ready` or
 :class:`ImportFailed`; after that it spawns and kills workers as it likes. There is no message for the
-end: closing the socket kills everything below the zygote, and then the zygote itself.
+end: closing the socket kills everything below the zygote, and then the zygote itself. (``shutdown`` it
+first: a forked process of the agent that inherited the descriptor would keep a merely closed one open.)
 """
 
 from typing import TypeVar

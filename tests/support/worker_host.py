@@ -116,9 +116,8 @@ class WorkerHost:
         """The next message of this kind; others are kept."""
         deadline = time.monotonic() + PATIENCE_SECONDS
         while not self.inbox[kind]:
-            left = deadline - time.monotonic()
-            arrived = left > 0 and self.router.poll(int(left * 1000))
-            assert arrived, f"no {kind.__name__}: {self.inbox}"
+            left = max(0.0, deadline - time.monotonic())
+            assert self.router.poll(int(left * 1000)), f"no {kind.__name__}: {self.inbox}"
             _, frame = self.router.recv_multipart()
             message = decode_for_manager(frame)
             self.inbox[type(message)].append(message)
@@ -153,6 +152,7 @@ class WorkerHost:
 
     def close(self) -> int:
         """Let go of the zygote, as a dying agent would; its exit status."""
+        self.socket.shutdown(socket.SHUT_RDWR)  # EOF, even if another process inherited our end
         self.socket.close()
         status = self.zygote.wait(PATIENCE_SECONDS)
         self._context.destroy(linger=0)
