@@ -17,7 +17,7 @@ class PreloadError(Exception):
     """A handler module raised while it was imported; the cause is what it raised."""
 
     def __init__(self, module: str, error: BaseException) -> None:
-        super().__init__(f"cannot import {module}: {type(error).__name__}: {error}")
+        super().__init__(f"{type(error).__name__}: {error}")
         self.module = module
         self.traceback = "".join(traceback.format_exception(error))[-MAX_TRACEBACK_CHARS:]
 
