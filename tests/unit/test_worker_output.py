@@ -72,7 +72,7 @@ def test_whatever_a_task_writes_becomes_text_that_postgresql_stores(data: bytes)
     for cut in (True, False):
         text = readable(data, cut=cut)
         assert "\0" not in text
-        assert text.encode()
+        assert text.encode().decode() == text
 
 
 @given(st.text(alphabet="aä€😀", min_size=1), st.integers(1, 8))

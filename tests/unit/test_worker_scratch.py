@@ -1,6 +1,5 @@
 """A scratch folder is whole and empty before each task, whatever the task before did to it."""
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -65,5 +64,5 @@ def test_a_file_made_within_one_tick_of_the_clock_is_seen(tmp_path: Path) -> Non
     scratch = ScratchFolder(tmp_path / "slot-0")
     for number in range(200):
         scratch.ensure()
-        assert os.listdir(scratch.path) == [], number
+        assert list(Path(scratch.path).iterdir()) == [], number
         Path(scratch.path, "left").write_text("x")
