@@ -21,10 +21,8 @@ DOCUMENTS = sorted(
 GENERATORS = sorted((ROOT / "tools").glob("gen_*.py"))
 TOUR = ROOT / "docs" / "tour.md"
 
-# Named before they are written; each leaves this list with the commit that brings it.
-COMING = {
-    "docs/tour.md",
-}
+# Named before it is written; it leaves this list with the commit that brings it.
+COMING = {"docs/tour.md"}
 
 LINK = re.compile(r"(?<!!)\[[^\]]*\]\((?P<target>[^)\s]+)\)")
 CODE = re.compile(r"^```.*?^```|`[^`\n]+`", re.MULTILINE | re.DOTALL)
