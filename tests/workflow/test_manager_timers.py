@@ -1,0 +1,149 @@
+"""A host that does not take an offer, falls silent, comes back, fails its setup: with time skipping."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from uuid import uuid4
+
+import pytest
+from temporalio.testing import WorkflowEnvironment
+
+from mitosis.contracts.control import (
+    HookVerdict,
+    ReleaseReason,
+    ReleaseStatus,
+)
+from mitosis.contracts.lifecycle import EnvironmentState, LeaseState, TaskGroupState
+from tests.support.waiting import wait_until_async
+from tests.workflow.agent import ScriptedHost, host_worker
+from tests.workflow.memory import Host, Lease, MemoryHost
+from tests.workflow.running import running
+from tests.workflow.scenarios import AnyHandle, start_manager
+from workflows import options
+from workflows.decisions import LOST_CHECK_SECONDS
+from workflows.manager import ManagerWorkflow
+
+GROUP = uuid4()
+
+
+@pytest.fixture
+def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The test server does not skip time while an activity is under way: shorten what is waited for."""
+    monkeypatch.setattr(options, "HOST_TAKES_WITHIN", timedelta(seconds=1))
+    monkeypatch.setattr(options, "HOST_BEATS_WITHIN", timedelta(seconds=1))
+
+
+@pytest.fixture
+def memory(skipping: WorkflowEnvironment) -> MemoryHost:
+    return MemoryHost(skipping.get_current_time, Host(lease=Lease(7, GROUP)))
+
+
+@asynccontextmanager
+async def workflow_of(
+    skipping: WorkflowEnvironment, memory: MemoryHost, host: ScriptedHost | None
+) -> AsyncIterator[AnyHandle]:
+    """The manager's workflow on a control worker; with ``host`` also an agent."""
+    async with running(skipping, host=memory):
+        handle = await start_manager(skipping, memory)
+        if host is None:
+            yield handle
+        else:
+            async with host_worker(skipping.client, memory.host.uuid, host):
+                yield handle
+
+
+@pytest.mark.spec("S002-176")
+async def test_offer_that_no_host_takes_is_withdrawn_after_ten_seconds(
+    skipping: WorkflowEnvironment, memory: MemoryHost
+) -> None:
+    async with workflow_of(skipping, memory, None):
+        await skipping.sleep(timedelta(seconds=9))
+        assert not memory.host.released
+        await skipping.sleep(timedelta(seconds=2))
+        await wait_until_async(lambda: memory.host.released)
+    assert memory.host.released == [(7, ReleaseReason.UNREACHABLE, ReleaseStatus.RELEASED)]
+
+
+async def test_failed_setup_releases_the_lease(
+    skipping: WorkflowEnvironment, memory: MemoryHost
+) -> None:
+    host = ScriptedHost(memory)
+    host.setup = HookVerdict.FAILED
+    async with workflow_of(skipping, memory, host):
+        await wait_until_async(lambda: memory.host.released)
+    assert memory.host.released == [(7, ReleaseReason.SETUP_FAILED, ReleaseStatus.RELEASED)]
+    assert host.calls == ["prepare"]
+
+
+@pytest.mark.usefixtures("hasty")
+@pytest.mark.spec("S002-141", "S002-176")
+async def test_silent_host_is_lost_only_when_its_liveness_clock_has_run_out(
+    skipping: WorkflowEnvironment, memory: MemoryHost
+) -> None:
+    host = ScriptedHost(memory)
+    async with workflow_of(skipping, memory, host) as handle:
+        await wait_until_async(host.running.is_set)
+        host.mute = True
+        lease = memory.host.lease
+        assert lease is not None
+        assert lease.alive_until is not None
+        alive_until = lease.alive_until
+        await skipping.sleep(timedelta(seconds=60))
+        assert not memory.host.released
+        await handle.result()
+        host.mute = False
+        host.stop.set()
+    assert memory.host.released == [(7, ReleaseReason.LOST, ReleaseStatus.RELEASED)]
+    assert await skipping.get_current_time() >= alive_until
+    assert memory.host.environments == {GROUP: EnvironmentState.OWED}
+
+
+@pytest.mark.usefixtures("hasty")
+async def test_host_that_is_in_contact_again_is_attached_again(
+    skipping: WorkflowEnvironment, memory: MemoryHost
+) -> None:
+    """P4: an outage of Temporal or of the network stops no work: same epoch, a new watch."""
+    host = ScriptedHost(memory)
+    async with workflow_of(skipping, memory, host):
+        await wait_until_async(host.running.is_set)
+        host.mute = True
+        host.running.clear()
+        await skipping.sleep(timedelta(seconds=20))
+        host.mute = False
+        await memory.contact()
+        await skipping.sleep(timedelta(seconds=LOST_CHECK_SECONDS))
+        await wait_until_async(host.running.is_set)
+        assert not memory.host.released
+        assert memory.host.lease is not None
+        assert memory.host.lease.epoch == 7
+        host.stop.set()
+
+
+@pytest.mark.spec("S002-165")
+async def test_ending_lease_is_released_and_the_host_cleaned(
+    skipping: WorkflowEnvironment, memory: MemoryHost
+) -> None:
+    host = ScriptedHost(memory)
+    async with workflow_of(skipping, memory, host) as handle:
+        await wait_until_async(host.running.is_set)
+        lease = memory.host.lease
+        assert lease is not None
+        lease.state, lease.group_state = LeaseState.ENDING, TaskGroupState.COMPLETE
+        await handle.signal(ManagerWorkflow.poke)
+        await wait_until_async(lambda: "clean" in host.calls)
+    assert memory.host.released == [(7, ReleaseReason.GROUP_ENDED, ReleaseStatus.RELEASED)]
+    assert memory.host.environments == {GROUP: EnvironmentState.GONE}
+
+
+@pytest.mark.usefixtures("hasty")
+async def test_silent_host_without_a_lease_owes_its_environments(
+    skipping: WorkflowEnvironment, memory: MemoryHost
+) -> None:
+    memory.host.lease = None
+    memory.host.environments[GROUP] = EnvironmentState.READY
+    async with workflow_of(skipping, memory, None) as handle:
+        # The teardown finds nobody; then the silence becomes a loss.
+        await asyncio.wait_for(handle.result(), 30)
+    assert memory.host.released == [(None, ReleaseReason.LOST, ReleaseStatus.RELEASED)]
+    assert memory.host.environments == {GROUP: EnvironmentState.OWED}
