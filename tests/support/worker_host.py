@@ -56,7 +56,7 @@ class WorkerHost:
         )
         self.inbox: defaultdict[type, deque[Any]] = defaultdict(deque)
         self.packets: deque[z.ZygoteToAgent] = deque()
-        self.generation = 0
+        self.generation = self.worker_pid = 0
         self._next_message = 0
         self.zygote = self._start()
 
@@ -98,6 +98,7 @@ class WorkerHost:
         pid = self.hear(z.Spawned).pid
         hello = self.receive(Hello)
         assert hello.pid == pid
+        self.worker_pid = pid
         return hello
 
     # --- worker ---------------------------------------------------------------------------------
@@ -144,7 +145,16 @@ class WorkerHost:
         self.submit(spec)
         self.started()
         (report,) = self.finished()
-        return report, msgspec.json.decode(report.detail)
+        return report, self.detail(report)
+
+    def detail(self, report: TaskFinished) -> dict[str, Any]:
+        found: dict[str, Any] = msgspec.json.decode(report.detail)
+        return found
+
+    def memory_bytes(self) -> int:
+        """The highest resident size that the last worker ever had."""
+        status = Path(f"/proc/{self.worker_pid}/status").read_text()
+        return int(status.split("VmHWM:")[1].split()[0]) * 1024
 
     def expect_goodbye(self) -> z.Exited:
         self.receive(Goodbye)
@@ -166,3 +176,8 @@ def worker_host(folder: Path, **setup: Any) -> Iterator[WorkerHost]:
         yield host
     finally:
         host.close()
+
+
+def gone(pid: int) -> bool:
+    """No process has this pid, not even a zombie."""
+    return not Path(f"/proc/{pid}").exists()
