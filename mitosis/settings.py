@@ -105,8 +105,20 @@ class AgentSettings(Group):
     tags: Annotated[tuple[str, ...], NoDecode] = Field(
         (), description="Tags of the host, comma-separated in the environment"
     )
+    labels: Annotated[tuple[str, ...], NoDecode] = Field(
+        (), description="Labels of the host, comma-separated in the environment"
+    )
+    groups: Annotated[tuple[str, ...], NoDecode] = Field(
+        (), description="User groups that it works for, as name or name:role; none: your own"
+    )
+    state_dir: Path | None = Field(
+        None, description="Identity, journal and scratch; none: agent/ in the data folder"
+    )
+    drain_seconds: float = Field(
+        30.0, ge=0, description="At a shutdown in order: how long running tasks may go on"
+    )
 
-    @field_validator("tags", mode="before")
+    @field_validator("tags", "labels", "groups", mode="before")
     @classmethod
     def _split(cls, value: object) -> object:
         if isinstance(value, str):

@@ -95,6 +95,7 @@ def _kind(annotation: object) -> str:
         "str": "text",
         "Path": "path",
         "int": "number",
+        "float": "number",
         "bool": "yes or no",
         "SecretStr": "secret",
     }

@@ -17,6 +17,8 @@ from mitosis.app_root import enter_app
 from mitosis.version import __version__
 
 COMMANDS = {
+    "demo": "mitosis.cli.demo:demo",
+    "up": "mitosis.cli.services:up",
     "group": "mitosis.cli.group:app",
     "task": "mitosis.cli.task:app",
     "manager": "mitosis.cli.manager:app",
@@ -26,6 +28,10 @@ COMMANDS = {
     "config": "mitosis.cli.config:app",
     "temporal": "mitosis.cli.temporal:app",
     "doctor": "mitosis.cli.doctor:doctor",
+    "api": "mitosis.cli.services:api",
+    "worker": "mitosis.cli.services:worker",
+    "agent": "mitosis.cli.agent:agent",
+    "migrate": "mitosis.cli.services:migrate",
 }
 """Subcommand -> ``module:attribute``, in the order of the help."""
 PASS_THROUGH = "temporal"  # noqa: S105 - not a password

@@ -1,0 +1,80 @@
+"""`mitosis agent`: the manager agent of this host.
+
+At its first start it registers with a user's token and keeps its own id and token in its state folder.
+"""
+
+import asyncio
+import socket
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from mitosis.contracts.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from manager_agent.registration import Credentials
+    from mitosis.cli.connection import Target
+    from mitosis.settings import Settings
+
+
+def agent(
+    data_dir: Annotated[
+        Path | None, typer.Option("--data-dir", metavar="DIR", help="Data folder of the stack.")
+    ] = None,
+    take_over: Annotated[
+        bool, typer.Option(help="Take the manager id from a machine that is still in contact.")
+    ] = False,
+) -> None:
+    """Run the manager agent of this host until SIGTERM; the API is found as by every command."""
+    from manager_agent.agent import AgentConfig, serve
+    from mitosis.cli.connection import data_dir_of, find_api
+    from mitosis.settings import load_settings
+    from mitosis.telemetry import configure_logging
+
+    settings = load_settings({"data_dir": data_dir}).settings
+    configure_logging(settings.telemetry.log_level, settings.telemetry.log_format)
+    target = find_api(settings)
+    state_dir = settings.agent.state_dir or data_dir_of(settings) / "agent"
+    credentials = asyncio.run(_credentials(settings, target, state_dir))
+    key = settings.temporal.api_key
+    serve(
+        AgentConfig(
+            api_url=target.api_url,
+            manager_id=credentials.manager_id,
+            token=credentials.token,
+            temporal_address=_temporal_address(settings),
+            state_dir=state_dir,
+            run_parent=settings.run_dir,
+            temporal_tls=settings.temporal.tls,
+            temporal_api_key=key.get_secret_value() if key else None,
+            take_over=take_over,
+            drain=timedelta(seconds=settings.agent.drain_seconds),
+        )
+    )
+
+
+async def _credentials(settings: "Settings", target: "Target", state_dir: Path) -> "Credentials":
+    from manager_agent.registration import ensure_registered
+    from mitosis.client.client import Client
+    from mitosis.contracts.http import RegisterManager
+
+    spec = RegisterManager(
+        name=settings.agent.name or socket.gethostname(),
+        tags=frozenset(settings.agent.tags),
+        labels=frozenset(settings.agent.labels),
+        groups=settings.agent.groups,
+    )
+    async with Client(target.api_url, target.token) as client:
+        return await ensure_registered(client.register_manager, state_dir, spec)
+
+
+def _temporal_address(settings: "Settings") -> str:
+    from mitosis.cli.connection import data_dir_of, read_connection
+
+    stack = read_connection(data_dir_of(settings))
+    address = settings.temporal.address or (stack.temporal_address if stack else None)
+    if address is None:
+        raise ConfigurationError("set MITOSIS_TEMPORAL_ADDRESS", field="temporal.address")
+    return address

@@ -1,0 +1,152 @@
+"""The long-running commands: the whole stack (`up`), or its parts one by one.
+
+`mitosis api | worker | agent | migrate` are the parts for systemd, containers and Kubernetes; each reads
+the settings, configures logging and hands plain values down.
+"""
+
+import asyncio
+import signal
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from mitosis.cli.exit import ExitStatus
+from mitosis.contracts.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from mitosis.cli.connection import StackConnection
+    from mitosis.settings import Settings
+
+DataDir = Annotated[
+    Path | None, typer.Option("--data-dir", metavar="DIR", help="Data folder of the stack.")
+]
+
+
+def up(data_dir: DataDir = None) -> int:
+    """Run everything on this machine until Ctrl-C: PostgreSQL, Temporal, API, control worker, agent.
+
+    The data folder is kept; started again it goes on where it was.
+    """
+    settings = _start(data_dir)
+    return asyncio.run(_up(settings))
+
+
+async def _up(settings: "Settings") -> int:
+    from mitosis.cli.whole_stack import whole_stack
+
+    async with whole_stack(settings) as stack:
+        for line in banner(stack.connection, stack.embedded.folder.path):
+            typer.echo(line)
+        await stack.embedded.until_stopped()
+        typer.echo("stopping; the data folder is kept")
+    return ExitStatus.OK
+
+
+def banner(connection: "StackConnection", data_dir: Path) -> list[str]:
+    """What people need to know of a running stack."""
+    return [
+        "Mitosis is up.",
+        f"  API              {connection.api_url}",
+        f"  Temporal Web UI  {connection.ui_url or 'of the Temporal server'}",
+        f"  data folder      {data_dir}",
+        "",
+        f"  export TEMPORAL_ADDRESS={connection.temporal_address}"
+        f" TEMPORAL_NAMESPACE={connection.temporal_namespace}",
+        "",
+        "Every local user can reach Temporal and its Web UI; the API wants a token.",
+        "In another terminal: mitosis group create NAME    (Ctrl-C here stops everything)",
+    ]
+
+
+def migrate(data_dir: DataDir = None) -> int:
+    """Bring the database of MITOSIS_DATABASE_URL to the schema of this version."""
+    from mitosis.store.migrate import head_revision
+    from mitosis.store.migrate import migrate as run_migrations
+
+    settings = _start(data_dir)
+    run_migrations(_needed_database(settings))
+    typer.echo(f"the database is at revision {head_revision()}")
+    return ExitStatus.OK
+
+
+def api(data_dir: DataDir = None) -> int:
+    """Run the HTTP API alone; PostgreSQL and Temporal are found by the settings."""
+    settings = _start(data_dir)
+    return asyncio.run(_until_signal(_api(settings)))
+
+
+async def _api(settings: "Settings") -> None:
+    from api.service import running_api
+    from mitosis.cli.connection import data_dir_of
+    from mitosis.cli.whole_stack import api_options, temporal_address
+    from mitosis.embedded.data_folder import DataFolder
+    from workflows.client import ControlClient
+
+    control = await ControlClient.open(temporal_address(settings, _needed_temporal(settings)))
+    folder = DataFolder(data_dir_of(settings), settings.run_dir)
+    options = api_options(settings, _needed_database(settings), folder)
+    async with running_api(options, control) as running:
+        typer.echo(f"API at {running.url}")
+        await asyncio.Event().wait()
+
+
+def worker(data_dir: DataDir = None) -> int:
+    """Run a control worker alone: workflows, database activities, outbox relay, reconcile."""
+    settings = _start(data_dir)
+    return asyncio.run(_until_signal(_worker(settings)))
+
+
+async def _worker(settings: "Settings") -> None:
+    from mitosis.cli.whole_stack import control_service, temporal_address
+    from mitosis.store.database import Database
+
+    where = temporal_address(settings, _needed_temporal(settings))
+    url, size = _needed_database(settings), settings.database.pool_size
+    async with Database.open(url, pool_size=size) as database, control_service(settings, where, database):
+        typer.echo(f"control worker of {where.address}, namespace {where.namespace}")
+        await asyncio.Event().wait()
+
+
+async def _until_signal(work: Coroutine[Any, Any, None]) -> int:
+    """Run ``work`` until it ends or SIGINT or SIGTERM comes; it is then cancelled and cleans up."""
+    task = asyncio.ensure_future(work)
+    loop = asyncio.get_running_loop()
+    stopped = False
+
+    def stop() -> None:
+        nonlocal stopped
+        stopped = True
+        task.cancel()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop)
+    try:
+        await task
+    except asyncio.CancelledError:
+        if not stopped:
+            raise
+    return ExitStatus.OK
+
+
+def _start(data_dir: Path | None) -> "Settings":
+    """Read the settings and configure logging: the first step of every service."""
+    from mitosis.settings import load_settings
+    from mitosis.telemetry import configure_logging
+
+    settings = load_settings({"data_dir": data_dir}).settings
+    configure_logging(settings.telemetry.log_level, settings.telemetry.log_format)
+    return settings
+
+
+def _needed_database(settings: "Settings") -> str:
+    if settings.database.url is None:
+        raise ConfigurationError("set MITOSIS_DATABASE_URL", field="database.url")
+    return settings.database.url.get_secret_value()
+
+
+def _needed_temporal(settings: "Settings") -> str:
+    if settings.temporal.address is None:
+        raise ConfigurationError("set MITOSIS_TEMPORAL_ADDRESS", field="temporal.address")
+    return settings.temporal.address

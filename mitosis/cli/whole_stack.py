@@ -1,0 +1,157 @@
+"""The whole product in one data folder: what `mitosis up` and `mitosis demo` run.
+
+Order: PostgreSQL and Temporal (unless the settings name addresses), migrations, then API and control
+worker in this process and one agent beside it. Says in ``connection.json`` where everything is.
+"""
+
+import asyncio
+import os
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from api.service import ApiOptions, RunningApi, admin_token, running_api
+from mitosis.cli.connection import StackConnection, remove_connection, write_connection
+from mitosis.client.client import Client
+from mitosis.contracts.errors import ConfigurationError
+from mitosis.embedded.data_folder import DataFolder, ed25519_private_key, write_private
+from mitosis.embedded.stack import EmbeddedStack
+from mitosis.settings import Settings
+from mitosis.store.database import Database
+from mitosis.store.managers import ManagerStore
+from mitosis.store.migrate import migrate
+from mitosis.store.outbox import OutboxStore
+from mitosis.store.scheduler import SchedulerStore
+from mitosis.store.task_groups import TaskGroupStore
+from mitosis.store.wake import Wake
+from workflows.client import ControlClient, TemporalAddress
+from workflows.control import ControlService
+from workflows.worker import ControlPorts, WorkerLimits
+
+Say = Callable[[str], None]
+AGENT_STOP_SECONDS = 60.0
+"""The agent lets running tasks go on for 30 s, then ends them with their grace."""
+CONTROL_READY_SECONDS = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class WholeStack:
+    """A running stack and how to reach it."""
+
+    connection: StackConnection
+    embedded: EmbeddedStack
+    token: str
+
+    def client(self) -> Client:
+        """A new client of the API, as the admin."""
+        return Client(self.connection.api_url, self.token)
+
+
+@asynccontextmanager
+async def whole_stack(settings: Settings, say: Say = lambda _: None) -> AsyncIterator[WholeStack]:
+    """Everything up while the context is open; ``say`` is told of each step.
+
+    Raises:
+        DataFolderInUse, PortInUse, StartFailed, ConfigurationError: nothing is left running.
+    """
+    async with EmbeddedStack(settings) as stack:
+        say("servers are up")
+        await asyncio.to_thread(migrate, stack.database_url)
+        say("database is migrated")
+        where = temporal_address(settings, stack.temporal_address)
+        running = await _add_api_and_control(settings, stack, where)
+        token_file = stack.folder.secret_path("admin-token")
+        token = (await admin_token(running.parts)).token
+        write_private(token_file, token.encode())
+        connection = StackConnection(
+            api_url=running.url,
+            token_file=token_file,
+            temporal_address=stack.temporal_address,
+            temporal_namespace=where.namespace,
+            ui_url=stack.ui_url,
+            pid=os.getpid(),
+        )
+        await _add_agent(stack, connection)
+        write_connection(stack.folder.path, connection)
+        try:
+            say("agent is started")
+            yield WholeStack(connection, stack, token)
+        finally:
+            remove_connection(stack.folder.path)
+
+
+def temporal_address(settings: Settings, address: str) -> TemporalAddress:
+    """The Temporal server at ``address``, with what the settings say of it."""
+    key = settings.temporal.api_key
+    return TemporalAddress(
+        address,
+        settings.temporal.namespace,
+        tls=settings.temporal.tls,
+        api_key=key.get_secret_value() if key else None,
+    )
+
+
+async def _add_api_and_control(
+    settings: Settings, stack: EmbeddedStack, where: TemporalAddress
+) -> RunningApi:
+    control = await ControlClient.open(where)
+    running = await stack.add_service(
+        "api", running_api(api_options(settings, stack.database_url, stack.folder), control)
+    )
+    service = control_service(settings, where, running.parts.database)
+    await stack.add_service("control worker", service)
+    await service.wait_ready(CONTROL_READY_SECONDS)
+    return running
+
+
+def control_service(
+    settings: Settings, where: TemporalAddress, database: Database
+) -> ControlService:
+    """The control worker over the stores of one pool; nothing runs before it is entered."""
+    managers = ManagerStore(database)
+    ports = ControlPorts(TaskGroupStore(database, Wake()), managers, SchedulerStore(database))
+    limits = WorkerLimits(
+        settings.worker.max_cached_workflows, settings.worker.max_concurrent_activities
+    )
+    outbox = OutboxStore(database)
+    return ControlService(where, ports, outbox, outbox, limits=limits)
+
+
+def api_options(settings: Settings, database_url: str, folder: DataFolder) -> ApiOptions:
+    """What the API is told; the signing key is the settings' or the data folder's."""
+    return ApiOptions(
+        database_url=database_url,
+        signing_key=_signing_key(settings, folder),
+        temporal_namespace=settings.temporal.namespace,
+        pool_size=settings.database.pool_size,
+        host=settings.api.host,
+        port=folder.port("api", settings.api.port, "MITOSIS_API__PORT"),
+    )
+
+
+def _signing_key(settings: Settings, folder: DataFolder) -> bytes:
+    given = settings.api.signing_key_file
+    if given is None:
+        return folder.secret("signing-key", ed25519_private_key)
+    try:
+        return given.read_bytes()
+    except OSError as error:
+        raise ConfigurationError(
+            f"cannot read the signing key {given}: {error.strerror}", field="api.signing_key_file"
+        ) from error
+
+
+async def _add_agent(stack: EmbeddedStack, connection: StackConnection) -> None:
+    """The agent of this machine; it registers itself with the admin token and keeps its own."""
+    await stack.add_process(
+        "agent",
+        [sys.executable, "-P", "-m", "mitosis.cli", "agent"],
+        env={
+            "MITOSIS_DATA_DIR": str(stack.folder.path),
+            "MITOSIS_API_URL": connection.api_url,
+            "MITOSIS_API__TOKEN_FILE": str(connection.token_file),
+            "MITOSIS_TEMPORAL_ADDRESS": connection.temporal_address,
+        },
+        stop_seconds=AGENT_STOP_SECONDS,
+    )
