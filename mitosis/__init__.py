@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from mitosis.contracts.hook import HookSpec
     from mitosis.contracts.http import TaskGroupSpec
     from mitosis.contracts.task import RetryPolicy, TaskSubmission
+    from mitosis.worker.context import TaskContext, current_task
 
 __all__ = [
     "Client",
@@ -23,9 +24,11 @@ __all__ = [
     "MitosisError",
     "RetryPolicy",
     "SyncClient",
+    "TaskContext",
     "TaskGroupSpec",
     "TaskSubmission",
     "WorkerAllocationPlan",
+    "current_task",
 ]
 
 _HOME = {
@@ -35,9 +38,11 @@ _HOME = {
     "MitosisError": "mitosis.contracts.errors",
     "RetryPolicy": "mitosis.contracts.task",
     "SyncClient": "mitosis.client.sync",
+    "TaskContext": "mitosis.worker.context",
     "TaskGroupSpec": "mitosis.contracts.http",
     "TaskSubmission": "mitosis.contracts.task",
     "WorkerAllocationPlan": "mitosis.contracts.allocation",
+    "current_task": "mitosis.worker.context",
 }
 
 

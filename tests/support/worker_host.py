@@ -1,5 +1,6 @@
 """The agent's side of a zygote and its workers, bare: a real ROUTER, a real process, real messages."""
 
+import os
 import socket
 import subprocess
 import sys
@@ -155,6 +156,9 @@ class WorkerHost:
         """The highest resident size that the last worker ever had."""
         status = Path(f"/proc/{self.worker_pid}/status").read_text()
         return int(status.split("VmHWM:")[1].split()[0]) * 1024
+
+    def worker_kill(self, number: int) -> None:
+        os.kill(self.worker_pid, number)
 
     def expect_goodbye(self) -> z.Exited:
         self.receive(Goodbye)

@@ -1,0 +1,143 @@
+"""Handlers that the worker tests run; imported by real workers through ``python_path``."""
+
+import asyncio
+import contextlib
+import math
+import os
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import mitosis
+
+
+def add(a: int, b: int = 0) -> int:
+    return a + b
+
+
+def give(value: Any) -> Any:
+    return value
+
+
+class Nested:
+    @staticmethod
+    def inner() -> str:
+        return "inner"
+
+
+async def add_later(a: int, b: int) -> int:
+    await asyncio.sleep(0)
+    return a + b
+
+
+def fail(text: str) -> None:
+    raise ValueError(text)
+
+
+def leave(code: object = None) -> None:
+    sys.exit(code)  # type: ignore[arg-type]
+
+
+def interrupt() -> None:
+    raise KeyboardInterrupt
+
+
+def vanish(status: int) -> None:
+    os._exit(status)
+
+
+def not_json() -> object:
+    return {"a": object()}
+
+
+def not_a_number() -> float:
+    return math.nan
+
+
+def nul() -> str:
+    return "a\0b"
+
+
+def halved() -> str:
+    return "\ud800"
+
+
+def large() -> str:
+    return "x" * 1_000_001
+
+
+def context() -> dict[str, Any]:
+    task = mitosis.current_task()
+    return {
+        "task_id": task.task_id,
+        "task_uuid": str(task.task_uuid),
+        "attempt": task.attempt,
+        "task_group_name": task.task_group_name,
+        "group_name": task.group_name,
+        "scratch_folder": str(task.scratch_folder),
+        "folder": str(Path.cwd()),
+        "extra": os.environ.get("EXTRA"),
+    }
+
+
+def speak() -> None:
+    print("printed")
+    sys.stderr.write("complained\n")
+    os.write(1, b"written\n")
+    subprocess.run(["echo", "child"], check=True)
+
+
+def shout(count: int) -> None:
+    for _ in range(count):
+        print("x" * 999_999)
+
+
+def sleep(seconds: float) -> str:
+    time.sleep(seconds)
+    return "slept"
+
+
+async def sleep_async(note: str) -> None:
+    try:
+        await asyncio.sleep(600)
+    finally:
+        Path(note).write_text("cleaned")  # noqa: ASYNC240 - nothing else runs in this loop
+
+
+def clean_up(note: str) -> None:
+    try:
+        time.sleep(600)
+    finally:
+        Path(note).write_text("cleaned")
+
+
+def stubborn(note: str) -> None:
+    Path(note).write_text(str(os.getpid()))
+    while True:
+        with contextlib.suppress(BaseException):
+            time.sleep(600)
+
+
+def swallow() -> str:
+    try:
+        time.sleep(600)
+    except BaseException:  # noqa: BLE001 - that is the point
+        return "went on"
+    return "slept"
+
+
+def leave_children() -> list[int]:
+    plain = subprocess.Popen(["sleep", "600"])
+    apart = subprocess.Popen(["sleep", "600"], start_new_session=True)
+    return [plain.pid, apart.pid]
+
+
+def leave_thread() -> None:
+    threading.Thread(target=time.sleep, args=(600,), daemon=True).start()
+
+
+def pid() -> int:
+    return os.getpid()
