@@ -1,5 +1,6 @@
 """Fixtures that every test may use: real servers, started once per session and only when asked."""
 
+import tempfile
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +18,18 @@ from tests.support.servers import LoopThread
 pytest_plugins = ["tests.support.spec_report"]
 
 TEMPLATE = "template_mitosis"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def runtime_dir() -> Iterator[Path]:
+    """Short folders for sockets go here, also those of programs that a test kills."""
+    with (
+        tempfile.TemporaryDirectory(prefix="mt-run-") as name,
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        Path(name).chmod(0o711)
+        patch.setenv("XDG_RUNTIME_DIR", name)
+        yield Path(name)
 
 
 @pytest.fixture(scope="session")

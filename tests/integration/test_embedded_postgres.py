@@ -298,13 +298,19 @@ def test_root_without_any_way_gets_a_clear_message(monkeypatch: pytest.MonkeyPat
         privileges.find_privileges()
 
 
-async def test_variables_of_other_servers_change_nothing(
+async def test_the_server_gets_no_variable_that_steers_or_tells(
     folder: DataFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name, value in {"PGPORT": "1", "PGDATA": "/nowhere", "PGHOST": "nowhere"}.items():
-        monkeypatch.setenv(name, value)
     server = EmbeddedPostgres(folder, QUICK)
-    await server.start()
+    with monkeypatch.context() as patch:
+        patch.setenv("PGPORT", "1")
+        patch.setenv("PGDATA", "/nowhere")
+        patch.setenv("MITOSIS_API_TOKEN", "secret")
+        await server.start()
+    assert server.process is not None
+    assert server.process.pid is not None
+    given = psutil.Process(server.process.pid).environ()
+    assert not [name for name in given if name.startswith(("PGPORT", "PGDATA", "MITOSIS_"))]
     assert query(server, "SHOW port") == ("5432",)
     await server.stop()
 

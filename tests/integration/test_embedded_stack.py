@@ -17,6 +17,7 @@ import psycopg
 import pytest
 from temporalio.client import Client
 
+from mitosis.embedded.data_folder import default_run_dir
 from mitosis.embedded.errors import DataFolderInUse, PortInUse, StartFailed
 from mitosis.embedded.stack import EmbeddedStack
 from mitosis.settings import Settings, TemporalSettings
@@ -56,6 +57,7 @@ def test_ctrl_c_stops_everything_cleanly(data_dir: Path) -> None:
         assert program.wait(30) == 0
         assert living(below) == []
         assert not (data_dir / "postgres/data/postmaster.pid").exists()
+        assert not default_run_dir(data_dir).exists()
         port = int(up["temporal_address"].rsplit(":", 1)[1])
         with socket.socket() as free:
             free.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

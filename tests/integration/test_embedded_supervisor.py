@@ -20,6 +20,7 @@ from mitosis.embedded.supervisor import (
     next_backoff,
     run_to_end,
 )
+from tests.support.processes import living
 from tests.support.waiting import wait_until, wait_until_async
 
 PAUSE = "import signal; signal.pause()"
@@ -156,25 +157,30 @@ async def test_start_and_stop_many_times_leaves_no_process_task_or_descriptor(
 
 
 def test_a_child_dies_with_a_killed_supervisor(tmp_path: Path) -> None:
+    up = tmp_path / "up"
     program = (
-        "import asyncio, pathlib, sys\n"
+        "import asyncio, os, pathlib, sys\n"
         "from mitosis.embedded.supervisor import ProcessSpec, SupervisedProcess\n"
+        "log, up = map(pathlib.Path, sys.argv[1:])\n"
+        "async def ready(): return up.exists()\n"
         "async def main():\n"
-        "    argv = [sys.executable, '-c', 'import signal; signal.pause()']\n"
-        "    log = pathlib.Path(sys.argv[1])\n"
-        "    process = SupervisedProcess(ProcessSpec('child', argv, log))\n"
+        "    argv = [sys.executable, '-c', 'import pathlib, signal, sys;'\n"
+        "            'pathlib.Path(sys.argv[1]).touch(); signal.pause()', str(up)]\n"
+        "    process = SupervisedProcess(ProcessSpec('child', argv, log, ready))\n"
         "    await process.start()\n"
         "    print(process.pid, flush=True)\n"
         "    await asyncio.Event().wait()\n"
         "asyncio.run(main())\n"
     )
     with subprocess.Popen(
-        [sys.executable, "-c", program, str(tmp_path / "log")], stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", program, str(tmp_path / "log"), str(up)],
+        stdout=subprocess.PIPE,
+        text=True,
     ) as supervisor:
         assert supervisor.stdout is not None
-        child = int(supervisor.stdout.readline())
+        child = psutil.Process(int(supervisor.stdout.readline()))
         supervisor.kill()
-    wait_until(lambda: not _alive(child), on_timeout=f"child {child} lives on")
+    wait_until(lambda: not living([child]), on_timeout=f"{child} lives on")
 
 
 def test_a_child_of_a_dead_supervisor_does_not_even_begin(tmp_path: Path) -> None:
@@ -220,7 +226,3 @@ def test_backoff_doubles_up_to_a_limit_and_is_forgotten_after_a_stable_life() ->
         waits.append(last)
     assert waits == [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 10.0, 10.0, 10.0]
     assert next_backoff(10.0, lived=11.0) == 0.1
-
-
-def _alive(pid: int) -> bool:
-    return psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
