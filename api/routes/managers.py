@@ -25,10 +25,10 @@ class Listing(BaseModel):
     limit: Annotated[int, Field(ge=1, le=500)] = 100
 
 
-class NamedManager(BaseModel):
+class NamedManagers(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
-    manager_id: UUID
+    manager_ids: Annotated[list[UUID], Field(min_length=1, max_length=1000)]
 
 
 class Refreshed(BaseModel):
@@ -69,10 +69,11 @@ async def list_of_group(parts: PartsDep, group: ReadableGroup) -> list[ManagerIn
 
 @router.post(PATH + "/managers", status_code=204)
 async def add_to_group(
-    parts: PartsDep, user: UserDep, group: WritableGroup, body: NamedManager
+    parts: PartsDep, user: UserDep, group: WritableGroup, body: NamedManagers
 ) -> None:
-    """Name a manager for a group; again is success."""
-    await parts.task_groups.add_manager(group, body.manager_id, user.user_id)
+    """Name managers for a group, in order up to the first that cannot be; again is success."""
+    for manager_id in body.manager_ids:
+        await parts.task_groups.add_manager(group, manager_id, user.user_id)
 
 
 @router.post(PATH + "/managers/refresh")
@@ -81,7 +82,8 @@ async def refresh(parts: PartsDep, group: WritableGroup) -> Refreshed:
     return Refreshed(matched=await parts.task_groups.refresh_managers(group))
 
 
-@router.delete(PATH + "/managers/{manager_id}", status_code=204)
-async def remove_from_group(parts: PartsDep, group: WritableGroup, manager_id: UUID) -> None:
-    """Take a manager off the list; its lease for the group, if it has one, begins to end."""
-    await parts.task_groups.remove_manager(group, manager_id)
+@router.delete(PATH + "/managers", status_code=204)
+async def remove_from_group(parts: PartsDep, group: WritableGroup, body: NamedManagers) -> None:
+    """Take managers off the list; a lease that one has for the group begins to end."""
+    for manager_id in body.manager_ids:
+        await parts.task_groups.remove_manager(group, manager_id)

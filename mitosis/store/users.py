@@ -97,7 +97,7 @@ class UserStore:
         """
         row = await self._row(username=username)
         known: str | None = row["password_hash"] if row else None
-        hashed = known or await asyncio.to_thread(_hash_of_nothing)
+        hashed = known if known is not None else await asyncio.to_thread(_hash_of_nothing)
         right = await asyncio.to_thread(_verify, hashed, password)
         if row is None or known is None or not right:
             raise Unauthenticated("unknown user or wrong password", reason="login_failed")

@@ -1,0 +1,162 @@
+"""Who may do what over HTTP: tokens, roles, the anonymous, managers and users apart."""
+
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from uuid import UUID, uuid4
+
+import pytest
+from fastapi import FastAPI
+from fastapi.routing import iter_route_contexts
+
+from api.app import create_app
+from api.auth import Subject, TokenSigner
+from mitosis.contracts.errors import Unauthenticated
+from mitosis.contracts.http import TaskGroupSpec
+from mitosis.embedded.data_folder import ed25519_private_key
+from tests.support.http_api import Api, in_process_api, problem, said_hello
+
+OPEN = {"/health", "/ready", "/openapi.json", "/docs", "/docs/oauth2-redirect", "/api/v1/login"}
+
+
+@pytest.fixture
+async def api(database: str) -> AsyncIterator[Api]:
+    async with in_process_api(database) as opened:
+        yield opened
+
+
+def routes(app: FastAPI) -> list[tuple[str, str]]:
+    return [
+        (method, route.path_format or "")
+        for route in iter_route_contexts(app.routes)
+        for method in sorted(route.methods or ())
+        if method != "HEAD"
+    ]
+
+
+@pytest.mark.spec("S002-10")
+async def test_nothing_is_open_to_the_anonymous(api: Api) -> None:
+    closed = [(m, p) for m, p in routes(create_app(api.parts)) if p not in OPEN]
+    assert len(closed) > 25
+    for method, path in closed:
+        below = path.removeprefix("/api/v1").format(
+            reference=uuid4(),
+            task_uuid=uuid4(),
+            task_group_id=uuid4(),
+            manager_id=uuid4(),
+            epoch=1,
+        )
+        assert path.startswith("/api/v1"), f"{path} is open"
+        for token in (None, "x.y.z"):
+            answer = await api.call(method, below, token=token, json={})
+            assert answer.status_code == 401, f"{method} {path}: {answer.text}"
+            assert answer.headers["www-authenticate"] == "Bearer"
+
+
+async def test_a_login_gives_a_token(api: Api) -> None:
+    await api.user("ann")
+    async with api.client("none") as client:
+        with pytest.raises(Unauthenticated) as refused:
+            await client.login("ann", "wrong")
+        assert refused.value.facts["reason"] == "login_failed"
+        token = await client.login("ann", "secret words")
+        assert (await client.me()).username == "ann"
+    answer = await api.call("GET", "/me", token=token.token)
+    assert answer.json()["groups"] == {"ann": "admin"}
+
+
+@pytest.mark.parametrize("case", ["missing", "garbage", "foreign", "expired", "unknown", "revoked"])
+async def test_bad_tokens(api: Api, case: str) -> None:
+    signer, hour = api.parts.signer, timedelta(hours=1)
+    admin = await api.parts.users.ensure_admin("admin")
+    foreign = TokenSigner(ed25519_private_key())
+    known = Subject("user", admin.user_id, admin.token_version)
+    token = {
+        "missing": None,
+        "garbage": "x.y.z",
+        "foreign": foreign.issue(known, hour).token,
+        "expired": signer.issue(known, -hour).token,
+        "unknown": signer.issue(Subject("user", uuid4(), 1), hour).token,
+        "revoked": signer.issue(Subject("user", admin.user_id, 0), hour).token,
+    }[case]
+    answer = await api.call("GET", "/me", token=token)
+    with problem(answer, 401, "unauthenticated") as document:
+        reason = {"missing": "token_missing", "expired": "token_expired"}
+        assert document["reason"] == reason.get(case, "token_invalid")
+        assert token is None or token not in answer.text
+
+
+async def test_users_and_managers_are_kept_apart(api: Api) -> None:
+    async with said_hello(api) as (manager, _):
+        token = manager._api._http.headers["authorization"].removeprefix("Bearer ")
+        with problem(await api.call("GET", "/me", token=token), 403, "permission_denied"):
+            pass
+        with problem(await api.call("GET", "/task-groups", token=token), 403, "permission_denied"):
+            pass
+    claim = {"epoch": 1, "claim_seq": 1, "acked_seq": 0, "max_tasks": 1}
+    answer = await api.call("POST", "/managers/tasks/claim", json=claim)
+    with problem(answer, 403, "permission_denied"):
+        pass
+
+
+async def test_roles_decide(api: Api) -> None:
+    async with api.client(await api.user("ann")) as ann:
+        group = await ann.create_group(TaskGroupSpec(name="work"))
+    ben = await api.user("ben")
+    path = f"/task-groups/{group.task_group_id}"
+    tasks = {"tasks": [{"command": ["true"]}]}
+    for method, below in (("GET", ""), ("GET", "/tasks"), ("POST", "/close"), ("DELETE", "")):
+        with problem(await api.call(method, path + below, token=ben), 404, "not_found"):
+            pass
+    await api.parts.users.add_member("ann", "ben", "read")
+    api.parts.users._cache.clear()
+    assert (await api.call("GET", path, token=ben)).status_code == 200
+    assert (await api.call("GET", "/task-groups/ann/work", token=ben)).status_code == 200
+    assert (await api.call("GET", path + "/tasks", token=ben)).status_code == 200
+    for method, below, body in (
+        ("POST", "/tasks", tasks),
+        ("POST", "/close", None),
+        ("PUT", "/reopen", None),
+        ("POST", "/cancel", None),
+        ("POST", "/complete", None),
+        ("PUT", "", {"priority": 1}),
+        ("DELETE", "", None),
+    ):
+        answer = await api.call(method, path + below, token=ben, json=body)
+        with problem(answer, 403, "permission_denied") as document:
+            assert document["needed"] == "write"
+    foreign = {"name": "x", "group_name": "ann"}
+    answer = await api.call("POST", "/task-groups", token=ben, json=foreign)
+    with problem(answer, 403, "permission_denied"):
+        pass
+    await api.parts.users.add_member("ann", "ben", "write")
+    assert (await api.call("POST", path + "/tasks", token=ben, json=tasks)).status_code == 201
+    assert (await api.call("GET", path)).status_code == 200  # the admin sees everything
+
+
+async def test_a_group_has_three_addresses(api: Api) -> None:
+    ann = await api.user("ann")
+    async with api.client(ann) as client:
+        group = await client.create_group(TaskGroupSpec(name="work"))
+        for address in (group.task_group_id, "ann/work", "work"):
+            found = await client.group(address)
+            assert found.task_group_id == group.task_group_id
+            assert await client.submit(address, [{"command": ["true"]}])
+    for address in ("work", "ann/other", "nobody/work", "a/b/c", str(uuid4())):
+        answer = await api.call("GET", f"/task-groups/{address}")
+        with problem(answer, 404, "not_found"):
+            pass
+
+
+async def test_a_task_is_seen_by_those_who_see_its_group(api: Api) -> None:
+    ann, ben = await api.user("ann"), await api.user("ben")
+    async with api.client(ann) as client:
+        await client.create_group(TaskGroupSpec(name="work"))
+        await client.submit("work", [{"command": ["true"]}])
+        (task,) = [item async for item in client.tasks("work")]
+        assert (await client.task(task.task_uuid)).spec["command"] == ["true"]
+    with problem(await api.call("GET", f"/tasks/{task.task_uuid}", token=ben), 404, "not_found"):
+        pass
+    with problem(await api.call("GET", f"/tasks/{uuid4()}"), 404, "not_found"):
+        pass
+    with problem(await api.call("GET", f"/tasks/{UUID(int=8 << 76)}"), 404, "not_found"):
+        pass

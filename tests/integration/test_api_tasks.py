@@ -1,0 +1,156 @@
+"""Submitting and looking at tasks over HTTP: whole or not at all, once under a key."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import pytest
+
+from mitosis.contracts.errors import InvalidRequest, TaskGroupClosed, TooLarge
+from mitosis.contracts.http import TaskGroupSpec
+from mitosis.contracts.lifecycle import TaskState
+from mitosis.contracts.task import TaskSubmission
+from tests.support.http_api import Api, in_process_api, problem
+
+TASKS = "/task-groups/work/tasks"
+OK = {"command": ["true"]}
+
+
+@pytest.fixture
+async def api(database: str) -> AsyncIterator[Api]:
+    async with in_process_api(database) as opened:
+        async with opened.client() as client:
+            await client.create_group(TaskGroupSpec(name="work"))
+        yield opened
+
+
+async def total(api: Api) -> int:
+    async with api.client() as client:
+        return (await client.group("work")).tasks_total
+
+
+@pytest.mark.spec("S002-30", "S000-165")
+async def test_any_number_of_tasks_from_a_generator(api: Api) -> None:
+    def many() -> Iterator[TaskSubmission]:
+        for number in range(12_345):
+            yield TaskSubmission(command=["echo", str(number)], priority=number % 3)
+
+    async with api.client() as client:
+        ids = await client.submit("work", many())
+        assert len(set(ids)) == 12_345
+        assert ids == sorted(ids)
+        shown = {task.task_id: task async for task in client.tasks("work")}
+    assert list(shown) == ids
+    assert shown[ids[12_000]].spec["command"] == ["echo", "12000"]
+    assert {task.state for task in shown.values()} == {TaskState.READY}
+
+
+async def test_a_submission_answers_and_moves_the_counters(api: Api) -> None:
+    answer = await api.call("POST", TASKS, json={"tasks": [OK, OK]})
+    assert answer.status_code == 201
+    assert answer.json()["created"] == 2
+    async with api.client() as client:
+        group = await client.group("work")
+    assert (group.tasks_total, group.tasks_unfinished) == (2, 2)
+    assert group.last_task_submitted_at is not None
+
+
+async def test_the_same_key_creates_once_also_in_a_race(api: Api) -> None:
+    async with api.client() as client:
+        tasks = [OK] * 25_000
+        answers = await asyncio.gather(
+            *(client.submit("work", tasks, idempotency_key="one") for _ in range(3))
+        )
+    assert answers[0] == answers[1] == answers[2]
+    assert len(set(answers[0])) == 25_000
+    assert await total(api) == 25_000
+    body = {"tasks": [OK] * 10_000, "idempotency_key": "one", "part": 0}
+    again = (await api.call("POST", TASKS, json=body)).json()
+    assert (again["replayed"], again["task_ids"]) == (True, answers[0][:10_000])
+
+
+async def test_a_dedup_key_gives_the_live_task(api: Api) -> None:
+    async with api.client() as client:
+        (first,) = await client.submit("work", [{**OK, "dedup_key": "k"}])
+        assert await client.submit("work", [OK, {**OK, "dedup_key": "k"}]) == [first + 1, first]
+    assert await total(api) == 2
+
+
+BAD_TASKS: list[tuple[Any, str, str]] = [
+    ({"tasks": []}, "tasks", "at least one"),
+    ({"tasks": [OK], "extra": 1}, "extra", "unknown field"),
+    ({"tasks": [OK, {**OK, "prio": 1}]}, "tasks[1].prio", "unknown field"),
+    ({"tasks": [OK, {"command": []}]}, "tasks[1].command", "must name a program"),
+    ({"tasks": [OK, {}]}, "tasks[1]", "exactly one of command and handler"),
+    ({"tasks": [OK, {"command": ["a\0"]}]}, "tasks[1].command[0]", "NUL"),
+    ({"tasks": [OK, {"handler": "m:f", "arguments": ["\0"]}]}, "tasks[1]", "NUL"),
+    ({"tasks": [OK, {**OK, "timeout_seconds": -1}]}, "tasks[1].timeout_seconds", "> 0"),
+    ({"tasks": [OK], "part": -1}, "part", ">= 0"),
+    ({"tasks": [OK], "idempotency_key": ""}, "idempotency_key", "length >= 1"),
+]
+
+
+@pytest.mark.parametrize(("body", "field", "says"), BAD_TASKS)
+async def test_a_bad_task_is_named_and_nothing_is_half_done(
+    api: Api, body: Any, field: str, says: str
+) -> None:
+    answer = await api.call("POST", TASKS, json=body)
+    with problem(answer, 422, "invalid_request") as document:
+        assert document["field"] == field
+        assert says in document["detail"]
+    assert await total(api) == 0
+
+
+async def test_what_is_too_large_is_told_the_limit(api: Api) -> None:
+    answer = await api.call("POST", TASKS, json={"tasks": [OK] * 10_001})
+    with problem(answer, 413, "too_large") as document:
+        assert document["limit"] == 10_000
+        assert "SDK" in document["detail"]
+    answer = await api.call("POST", TASKS, json={"tasks": [OK, {"command": ["x" * 1_000_001]}]})
+    with problem(answer, 413, "too_large") as document:
+        assert (document["field"], document["limit_bytes"]) == ("tasks[1]", 1_000_000)
+    answer = await api.call("POST", TASKS, content=b" " * 64_000_001)
+    with problem(answer, 413, "too_large") as document:
+        assert document["limit_bytes"] == 64_000_000
+    assert await total(api) == 0
+
+
+async def test_bytes_that_are_no_text_name_the_task(api: Api) -> None:
+    body = b'{"tasks":[{"command":["true"]},{"command":["\xff"]}]}'
+    with problem(await api.call("POST", TASKS, content=body), 422, "invalid_request") as document:
+        assert document["field"] == "tasks[1]"
+
+
+async def test_the_sdk_says_the_same_errors(api: Api) -> None:
+    async with api.client() as client:
+        with pytest.raises(InvalidRequest) as refused:
+            await client.submit("work", [*[OK] * 10_005, {"command": []}])
+        assert refused.value.facts["field"] == "tasks[10005].command"
+        with pytest.raises(TooLarge):
+            await client.submit("work", [{"command": ["x" * 1_000_001]}])
+
+
+@pytest.mark.spec("S002-104")
+async def test_a_closed_group_takes_no_tasks(api: Api) -> None:
+    async with api.client() as client:
+        await client.close("work")
+        with pytest.raises(TaskGroupClosed):
+            await client.submit("work", [OK])
+        assert await total(api) == 0
+        await client.reopen("work")
+        await client.submit("work", [OK])
+
+
+async def test_tasks_are_pages_by_state(api: Api) -> None:
+    async with api.client() as client:
+        ids = await client.submit("work", [OK] * 5)
+        assert [t.task_id async for t in client.tasks("work", state=TaskState.READY)] == ids
+        assert [t async for t in client.tasks("work", state=TaskState.FAILED)] == []
+    page = (await api.call("GET", TASKS + "?limit=3")).json()
+    assert [item["task_id"] for item in page["items"]] == ids[:3]
+    page = (await api.call("GET", f"{TASKS}?limit=3&after={page['next']}")).json()
+    assert [item["task_id"] for item in page["items"]] == ids[3:]
+    assert page["next"] is None
+    for query in ("after=x", "limit=1001", "state=done"):
+        with problem(await api.call("GET", f"{TASKS}?{query}"), 422, "invalid_request"):
+            pass
