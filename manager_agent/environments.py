@@ -8,6 +8,7 @@ import asyncio
 import logging
 import os
 from collections.abc import Callable, Coroutine
+from datetime import UTC, datetime
 from uuid import UUID
 
 from manager_agent.affinity import plan_cpus
@@ -82,7 +83,7 @@ class Environments:
                 await self._change(group, event="preparing", epoch=grant.epoch, fingerprint=mark)
             refused = self._check_plan(grant)
             if refused is not None:
-                await self._change(group, event="setup_failed", epoch=grant.epoch)
+                await self._refuse(grant, refused, known_ready=ready)
                 return refused
             return await self._set_up(grant, mark, known_ready=ready)
         except _GONE as error:
@@ -100,6 +101,13 @@ class Environments:
             log.warning("plan does not fit this host", extra={"reason": error.message})
             return HookOutcome(verdict=HookVerdict.FAILED, message=error.message)
         return None
+
+    async def _refuse(self, grant: LeaseGrant, refused: HookOutcome, *, known_ready: bool) -> None:
+        if known_ready:
+            return
+        now = datetime.now(UTC)
+        hook = HookReport(state="failed", message=refused.message, started_at=now, finished_at=now)
+        await self._change(grant.task_group_id, event="setup_failed", epoch=grant.epoch, hook=hook)
 
     async def _set_up(self, grant: LeaseGrant, mark: str, *, known_ready: bool) -> HookOutcome:
         group = grant.task_group_id

@@ -158,6 +158,7 @@ class LeaseSession:
 
     async def close(self) -> None:
         """Stop every process of the session and wait until they are gone. Reports are not waited for."""
+        self.state.phase = Phase.OVER
         for task in self._tasks - {asyncio.current_task()}:
             task.cancel()
         if self._claim is not None:
@@ -187,7 +188,7 @@ class LeaseSession:
                 self._cancel_timers(instruction.reports)
                 self._parts.reporter.add(self.epoch, instruction.reports, instruction.urgent)
             case Claim():
-                self._claim = self._loop.create_task(self._claim_until_answered(instruction))
+                self._start_claim(instruction)
             case AbandonClaim():
                 if self._claim is not None:
                     self._claim.cancel()
@@ -259,6 +260,14 @@ class LeaseSession:
 
     # --- claims ---------------------------------------------------------------------------------
 
+    def _start_claim(self, claim: Claim) -> None:
+        def given_up(task: asyncio.Task[None]) -> None:
+            if task.cancelled():
+                self.handle(ClaimAbandoned(claim.claim_seq))
+
+        self._claim = self._loop.create_task(self._claim_until_answered(claim))
+        self._claim.add_done_callback(given_up)
+
     async def _claim_until_answered(self, claim: Claim) -> None:
         """Ask with the same number until there is an answer: what it took is in it (P3)."""
         request = ClaimTasks(
@@ -269,26 +278,24 @@ class LeaseSession:
             wait_seconds=CLAIM_WAIT_SECONDS,
         )
         attempt = 0
-        try:
-            while True:
-                try:
-                    answer = await self._parts.calls.claim(request)
-                except MitosisError as error:
-                    if hopeless(error):
-                        self._refused(claim, error)
-                        return
-                    await asyncio.sleep(delay(attempt, error))
-                    attempt += 1
-                else:
-                    self.handle(Claimed(claim.claim_seq, answer.standing, tuple(answer.tasks)))
+        while True:
+            try:
+                answer = await self._parts.calls.claim(request)
+            except MitosisError as error:
+                if hopeless(error):
+                    self._refused(claim, error)
                     return
-        except asyncio.CancelledError:
-            self.handle(ClaimAbandoned(claim.claim_seq))
+                await asyncio.sleep(delay(attempt, error))
+                attempt += 1
+            else:
+                self.handle(Claimed(claim.claim_seq, answer.standing, tuple(answer.tasks)))
+                return
 
     def _refused(self, claim: Claim, error: MitosisError) -> None:
         log.warning("claim refused", extra={"epoch": self.epoch, "reason": error.message})
-        self.handle(ClaimAbandoned(claim.claim_seq))
+        self._claim = None
         self.handle(Renewed(LeaseStanding.GONE))
+        self.handle(ClaimAbandoned(claim.claim_seq))
 
     # --- workers --------------------------------------------------------------------------------
 

@@ -1,13 +1,31 @@
-"""A lease on a host, with real worker processes: tasks in, results out, endings."""
+"""A lease on a host, with real worker processes: tasks in, results out, deaths, endings."""
 
+import asyncio
+import os
+import signal
 from pathlib import Path
 
+import msgspec
 import pytest
+from temporalio.testing import ActivityEnvironment
 
+from mitosis.contracts.allocation import CpuBinding, CpuBindingStrategy, WorkerAllocationPlan
 from mitosis.contracts.control import HookVerdict, LeaseEnd
-from mitosis.contracts.wire import CancelOrder
+from mitosis.contracts.task import TaskSubmission
+from mitosis.contracts.wire import CancelOrder, LeaseStanding, Outcome
 from tests.support.agent_api import AgentApi, command
-from tests.support.agents import running_agent
+from tests.support.agents import Commands, running_agent
+from tests.support.waiting import wait_until_async
+
+FINISH = CancelOrder(kill=False, grace_seconds=0, reason="complete")
+
+
+def detail(api: AgentApi, task_id: int) -> dict[str, object]:
+    return msgspec.json.decode(api.results[task_id].detail, type=dict[str, object])
+
+
+async def running_tasks(host: Commands, count: int) -> None:
+    await wait_until_async(lambda: host.agent.host.session and host.session.state.running == count)
 
 
 @pytest.mark.spec("S002-128")
@@ -19,5 +37,193 @@ async def test_one_command_through_zygote_and_worker(tmp_path: Path) -> None:
         await host.done(task_id)
         assert api.results[task_id].outcome == "succeeded"
         assert api.results[task_id].exit_code == 0
-        api.end(CancelOrder(kill=False, grace_seconds=0, reason="complete"))
+        api.end(FINISH)
         assert (await lease).end is LeaseEnd.ENDING
+
+
+async def test_a_batch_of_commands_and_handlers_runs_once_each(tmp_path: Path) -> None:
+    async with AgentApi().serving() as api, running_agent(api, tmp_path) as host:
+        log = tmp_path / "log"
+        commands = [command("/bin/sh", "-c", f"echo {n} >> {log}") for n in range(200)]
+        handlers = [
+            TaskSubmission(handler="math:factorial", arguments=[n % 10]) for n in range(200)
+        ]
+        ids = api.submit(*commands, *handlers)
+        lease = host.start_lease()
+        await host.done(*ids, timeout=60)
+        assert {report.outcome for report in api.results.values()} == {Outcome.SUCCEEDED}
+        assert sorted(map(int, log.read_text().split())) == list(range(200))
+        assert detail(api, ids[205])["result"] == 120
+        assert set(api.statuses) == {"committed"}
+        api.end(FINISH)
+        await lease
+
+
+async def test_workers_are_pinned_and_read_back_their_cores(tmp_path: Path) -> None:
+    core = min(os.sched_getaffinity(0))
+    plan = WorkerAllocationPlan(
+        worker_count=2,
+        cpu_binding=CpuBinding(strategy=CpuBindingStrategy.ROUND_ROBIN, cores=(core,)),
+    )
+    async with AgentApi(plan=plan).serving() as api, running_agent(api, tmp_path) as host:
+        ids = api.submit(
+            *[command("/bin/sh", "-c", "grep Cpus_allowed_list /proc/self/status")] * 4
+        )
+        host.start_lease()
+        await host.done(*ids)
+        for task_id in ids:
+            assert str(detail(api, task_id)["stdout"]).split() == ["Cpus_allowed_list:", str(core)]
+            assert detail(api, task_id)["cpus"] == [core]
+        await _end(host)
+
+
+@pytest.mark.spec("S002-142", "S000-67", "S000-69", "S002-249")
+async def test_a_killed_worker_is_respawned_and_its_task_reported(tmp_path: Path) -> None:
+    async with AgentApi(retries=1).serving() as api, running_agent(api, tmp_path) as host:
+        once = tmp_path / "once"
+        script = f"if [ -e {once} ]; then exit 0; fi; touch {once}; kill -9 $PPID; sleep 60"
+        (task_id,) = api.submit(command("/bin/sh", "-c", script))
+        host.start_lease()
+        await host.done(task_id)
+        assert api.results[task_id].outcome == "succeeded"
+        (failure,) = api.failures
+        assert (failure.kind, failure.signal) == ("worker_lost", signal.SIGKILL)
+        assert b"killed by SIGKILL" in bytes(failure.detail)
+        await _end(host)
+
+
+async def test_unstarted_tasks_of_a_killed_worker_cost_no_attempt(tmp_path: Path) -> None:
+    plan = WorkerAllocationPlan(worker_count=1, task_prefetch_count=5)
+    async with AgentApi(plan=plan).serving() as api, running_agent(api, tmp_path) as host:
+        ids = api.submit(
+            command("/bin/sh", "-c", "kill -9 $PPID; sleep 60"), *[command("/bin/true")] * 5
+        )
+        host.start_lease()
+        await host.done(*ids)
+        assert api.results[ids[0]].kind == "worker_lost"
+        assert [api.results[i].attempt for i in ids] == [1] * 6
+        assert {api.results[i].outcome for i in ids[1:]} == {Outcome.SUCCEEDED}
+        await _end(host)
+
+
+async def test_handlers_that_cannot_be_imported_fail_their_tasks(tmp_path: Path) -> None:
+    plan = WorkerAllocationPlan(worker_count=1, handler_modules=("no_such_module",))
+    async with AgentApi(plan=plan).serving() as api, running_agent(api, tmp_path) as host:
+        good, bad = api.submit(
+            command("/bin/true"), TaskSubmission(handler="no_such_module:f", arguments=[])
+        )
+        host.start_lease()
+        await host.done(good, bad)
+        assert api.results[good].outcome == "succeeded"
+        assert api.results[bad].outcome == "failed"
+        assert "no_such_module" in str(detail(api, bad))
+        await _end(host)
+
+
+async def test_an_ending_that_kills_cancels_what_runs_and_returns_the_rest(tmp_path: Path) -> None:
+    async with AgentApi().serving() as api, running_agent(api, tmp_path) as host:
+        ids = api.submit(*[command("/bin/sleep", "60")] * 4)
+        lease = host.start_lease()
+        await running_tasks(host, 2)
+        await wait_until_async(lambda: all(task.epoch for task in api.open.values()))
+        await wait_until_async(lambda: len(host.session.state.ready) == 2)
+        api.end(CancelOrder(kill=True, grace_seconds=5, reason="cancelled by alice"))
+        assert (await lease).end is LeaseEnd.ENDING
+        assert {api.results[i].outcome for i in ids[:2]} == {Outcome.CANCELLED}
+        assert "cancelled by alice" in str(detail(api, ids[0]))
+        assert set(api.open) == set(ids[2:])
+        assert all(task.epoch is None for task in api.open.values())
+
+
+async def test_an_ending_that_lets_finish_waits_and_starts_nothing_more(tmp_path: Path) -> None:
+    async with AgentApi().serving() as api, running_agent(api, tmp_path) as host:
+        go = tmp_path / "go"
+        wait = f"while [ ! -e {go} ]; do sleep 0.02; done"
+        ids = api.submit(*[command("/bin/sh", "-c", wait)] * 2, *[command("/bin/true")] * 3)
+        lease = host.start_lease()
+        await running_tasks(host, 2)
+        await wait_until_async(lambda: host.session.state.ready)
+        waiting = [task.key.task_id for task in host.session.state.ready]
+        api.end(FINISH)
+        await wait_until_async(lambda: sorted(api.returned) == waiting)
+        assert not lease.done()
+        go.touch()
+        assert (await lease).end is LeaseEnd.ENDING
+        assert {api.results[i].outcome for i in ids[:2]} == {Outcome.SUCCEEDED}
+        assert set(api.open) == set(ids[2:])
+
+
+async def test_a_lost_lease_lets_tasks_finish_and_says_hello_again(tmp_path: Path) -> None:
+    async with AgentApi().serving() as api, running_agent(api, tmp_path) as host:
+        go = tmp_path / "go"
+        ids = api.submit(command("/bin/sh", "-c", f"while [ ! -e {go} ]; do sleep 0.02; done"))
+        lease = host.start_lease()
+        await running_tasks(host, 1)
+        api.lose_lease()
+        await asyncio.wait_for(host.session.ends.wait(), 10)
+        go.touch()
+        assert (await lease).end is LeaseEnd.GONE
+        # Nobody had claimed it again, so the late result counts (P2).
+        await host.done(*ids)
+        assert api.results[ids[0]].outcome == "succeeded"
+        await wait_until_async(lambda: len(api.hellos) == 2)
+        assert api.hellos[0] == api.hellos[1]
+
+
+async def test_a_task_that_must_be_alone_runs_beside_nothing(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    script = f"echo begin $0 >> {log}; sleep 0.05; echo end $0 >> {log}"
+    async with AgentApi().serving() as api, running_agent(api, tmp_path) as host:
+        first = api.submit(*[command("/bin/sh", "-c", script, "many")] * 4)
+        alone = api.submit(command("/bin/sh", "-c", script, "alone"), alone=True)
+        last = api.submit(*[command("/bin/sh", "-c", script, "many")] * 4)
+        host.start_lease()
+        await host.done(*first, *alone, *last)
+        lines = log.read_text().splitlines()
+        at = lines.index("begin alone")
+        assert lines[at + 1] == "end alone"
+        assert sum(1 if "begin" in line else -1 for line in lines[:at]) == 0
+        await _end(host)
+
+
+async def test_cancelling_the_activity_alone_stops_no_work(tmp_path: Path) -> None:
+    async with AgentApi().serving() as api, running_agent(api, tmp_path) as host:
+        go = tmp_path / "go"
+        (task_id,) = api.submit(command("/bin/sh", "-c", f"until [ -e {go} ]; do sleep 0.02; done"))
+        watching = ActivityEnvironment()
+        lease = asyncio.create_task(
+            watching.run(host.agent.host.run_lease, host.command())  # type: ignore[arg-type]
+        )
+        await running_tasks(host, 1)
+        watching.cancel()
+        assert (await lease).end is LeaseEnd.DETACHED
+        again = host.start_lease()
+        go.touch()
+        await host.done(task_id)
+        assert api.results[task_id].attempt == 1
+        api.end(FINISH)
+        assert (await again).end is LeaseEnd.ENDING
+
+
+@pytest.mark.parametrize("forged", ["manager_id", "task_group_id", "epoch"])
+async def test_a_forged_command_does_nothing(tmp_path: Path, forged: str) -> None:
+    async with AgentApi().serving() as api, running_agent(api, tmp_path) as host:
+        api.submit(command("/bin/true"))
+        value = 999 if forged == "epoch" else AgentApi().manager_id
+        assert (await host.prepare(**{forged: value})).verdict is HookVerdict.LEASE_LOST
+        assert (await host.run_lease(**{forged: value})).end is LeaseEnd.GONE
+        assert not api.changes
+        assert not api.results
+        assert host.agent.host.session is None
+
+
+async def test_a_lease_that_is_gone_at_the_claim_is_given_up(tmp_path: Path) -> None:
+    async with AgentApi().serving() as api, running_agent(api, tmp_path) as host:
+        api.refuse["/managers/tasks/claim"] = (409, "lease_lost")
+        assert (await host.run_lease()).end is LeaseEnd.GONE
+        assert api.standing is LeaseStanding.ACTIVE
+
+
+async def _end(host: Commands) -> None:
+    host.api.end(FINISH)
+    await host.session.over.wait()

@@ -44,6 +44,7 @@ from mitosis.contracts.wire import (
 )
 
 TOKEN = "manager-token"
+TWO_WORKERS = WorkerAllocationPlan(worker_count=2)
 
 
 @dataclass
@@ -64,7 +65,7 @@ class AgentApi:
 
     manager_id: UUID = field(default_factory=uuid4)
     task_group_id: UUID = field(default_factory=uuid4)
-    plan: WorkerAllocationPlan = WorkerAllocationPlan(worker_count=2)
+    plan: WorkerAllocationPlan = TWO_WORKERS
     setup: HookSpec | None = None
     teardown: HookSpec | None = None
     retries: int = 0

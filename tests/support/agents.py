@@ -1,19 +1,22 @@
 """A real agent (zygote, workers, sockets, journal) against the in-memory API, in this event loop."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from temporalio.testing import ActivityEnvironment
 
 from manager_agent.agent import Agent, AgentConfig
 from manager_agent.run_folder import HostFolders
+from manager_agent.session import LeaseSession
 from mitosis.contracts.control import HookOutcome, HostCommand, LeaseOutcome
 from tests.support.agent_api import TOKEN, AgentApi
 from tests.support.waiting import wait_until_async
+
+T = TypeVar("T")
 
 
 def config(api: AgentApi, folder: Path, **more: Any) -> AgentConfig:
@@ -37,10 +40,15 @@ class Commands:
     def __init__(self, agent: Agent, api: AgentApi) -> None:
         self.agent = agent
         self.api = api
-        self.environment = ActivityEnvironment()
+
+    @property
+    def session(self) -> LeaseSession:
+        session = self.agent.host.session
+        assert session is not None
+        return session
 
     def command(self, **other: Any) -> HostCommand:
-        values = {
+        values: dict[str, Any] = {
             "manager_id": self.api.manager_id,
             "task_group_id": self.api.task_group_id,
             "epoch": self.api.epoch,
@@ -71,7 +79,9 @@ class Commands:
             lambda: f"open {self.api.open}, results {self.api.results}",
         )
 
-    async def _run(self, activity: Callable[[HostCommand], Any], command: HostCommand) -> Any:
+    async def _run(
+        self, activity: Callable[[HostCommand], Coroutine[Any, Any, T]], command: HostCommand
+    ) -> T:
         return await ActivityEnvironment().run(activity, command)
 
 

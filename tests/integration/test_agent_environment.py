@@ -1,0 +1,231 @@
+"""Setup and teardown of a group on a host: hooks as real processes, checkpoints, refusals."""
+
+import asyncio
+import os
+import resource
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from manager_agent.affinity import plan_cpus
+from mitosis.contracts.allocation import CpuBinding, CpuBindingStrategy, WorkerAllocationPlan
+from mitosis.contracts.control import HookVerdict
+from mitosis.contracts.errors import InvalidRequest
+from mitosis.contracts.hook import HookSpec
+from mitosis.contracts.lifecycle import EnvironmentState
+from mitosis.contracts.wire import CancelOrder
+from tests.support.agent_api import AgentApi, command
+from tests.support.agents import running_agent
+from tests.support.waiting import wait_until, wait_until_async
+
+
+def shell(script: str, **more: object) -> HookSpec:
+    return HookSpec.model_validate({"command": ("/bin/sh", "-c", script), **more})
+
+
+@pytest.mark.spec("S002-135", "S002-109")
+async def test_setup_runs_once_with_its_context(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    names = ("TASK_GROUP_UUID", "TASK_GROUP_NAME", "GROUP_NAME", "WORKER_COUNT", "MANAGER_ID")
+    setup = shell("echo " + " ".join(f"$MITOSIS_{name}" for name in names) + f" >> {log}")
+    async with AgentApi(setup=setup).serving() as api, running_agent(api, tmp_path) as host:
+        assert (await host.prepare()).verdict is HookVerdict.READY
+        assert (await host.prepare()).message == "prepared before"
+        assert log.read_text().split() == [
+            str(api.task_group_id), "campaign", "lab", "2", str(api.manager_id),
+        ]  # fmt: skip
+        assert [change.event for change in api.changes] == ["preparing", "prepared"]
+        assert api.changes[0].epoch == api.epoch
+        assert api.changes[0].fingerprint
+
+
+@pytest.mark.spec("S002-137", "S002-144", "S002-138")
+@pytest.mark.parametrize(
+    ("setup", "says"),
+    [
+        (shell("echo no compiler >&2; exit 3"), "exit code 3: no compiler"),
+        (shell("kill -SEGV $$"), "killed by SIGSEGV"),
+        (shell("sleep 60", timeout=timedelta(seconds=0.2)), "longer than its timeout of 0.2 s"),
+        (HookSpec(command=("/no/such/program",)), "cannot start /no/such/program"),
+        (shell("true", working_directory="/no/such/folder"), "cannot start /bin/sh"),
+    ],
+)
+async def test_a_failing_setup_is_final_on_this_host(
+    tmp_path: Path, setup: HookSpec, says: str
+) -> None:
+    async with AgentApi(setup=setup).serving() as api, running_agent(api, tmp_path) as host:
+        outcome = await host.prepare()
+        assert outcome.verdict is HookVerdict.FAILED
+        assert says in outcome.message
+        assert [change.event for change in api.changes] == ["preparing", "setup_failed"]
+        assert api.changes[1].hook is not None
+        assert api.changes[1].hook.state == "failed"
+
+
+async def test_a_hook_that_leaves_a_daemon_behind_is_over_when_it_ends(tmp_path: Path) -> None:
+    pid = tmp_path / "pid"
+    setup = shell(f"setsid sh -c 'echo $$ > {pid}.new; mv {pid}.new {pid}; exec sleep 60' & exit 0")
+    async with AgentApi(setup=setup).serving() as api, running_agent(api, tmp_path) as host:
+        outcome = await asyncio.wait_for(host.prepare(), 10)
+        assert outcome.verdict is HookVerdict.READY
+        wait_until(pid.exists)
+        daemon = int(pid.read_text())
+        os.kill(daemon, 0)
+        os.kill(daemon, 9)
+
+
+async def test_gigabytes_of_output_keep_their_end_only(tmp_path: Path) -> None:
+    setup = shell("head -c 300000000 /dev/zero | tr '\\0' x; echo; echo the end; exit 1")
+    async with AgentApi(setup=setup).serving() as api, running_agent(api, tmp_path) as host:
+        await host.prepare()
+        hook = api.changes[-1].hook
+        assert hook is not None
+        assert hook.stdout_tail is not None
+        assert hook.stdout_tail.endswith("the end\n")
+        assert len(hook.stdout_tail) < 20_000
+
+
+async def test_a_timeout_kills_the_whole_process_group(tmp_path: Path) -> None:
+    pids = tmp_path / "pids"
+    script = f"sleep 60 & echo $! > {pids}; trap '' TERM; wait; sleep 60"
+    setup = shell(script, timeout=timedelta(seconds=0.3))
+    async with AgentApi(setup=setup).serving() as api, running_agent(api, tmp_path) as host:
+        assert (await host.prepare()).verdict is HookVerdict.FAILED
+        child = int(pids.read_text())
+        wait_until(lambda: not Path(f"/proc/{child}/cmdline").exists() or _is_zombie(child))
+
+
+@pytest.mark.spec("S000-93", "S000-94", "S000-143")
+async def test_a_restarted_agent_does_not_run_setup_again(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    async with AgentApi(setup=shell(f"echo once >> {log}")).serving() as api:
+        async with running_agent(api, tmp_path) as host:
+            await host.prepare()
+        async with running_agent(api, tmp_path) as host:
+            assert (await host.prepare()).message == "prepared before"
+        assert log.read_text() == "once\n"
+
+
+@pytest.mark.spec("S000-95")
+async def test_a_lost_environment_is_prepared_again(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    async with AgentApi(setup=shell(f"echo again >> {log}")).serving() as api:
+        async with running_agent(api, tmp_path) as host:
+            await host.prepare()
+        for checkpoint in (tmp_path / "state" / "environments").iterdir():
+            text = checkpoint.read_text().replace('"boot_id":"', '"boot_id":"another')
+            checkpoint.write_text(text)
+        async with running_agent(api, tmp_path) as host:
+            assert (await host.prepare()).verdict is HookVerdict.READY
+        assert log.read_text() == "again\nagain\n"
+
+
+@pytest.mark.spec("S002-246", "S002-247", "S002-241")
+@pytest.mark.parametrize(
+    ("plan", "says"),
+    [
+        (
+            WorkerAllocationPlan(
+                worker_count=10_000,
+                cpu_binding=CpuBinding(strategy=CpuBindingStrategy.EXCLUSIVE),
+            ),
+            "open files",
+        ),
+        (
+            WorkerAllocationPlan(
+                worker_count=99, cpu_binding=CpuBinding(strategy=CpuBindingStrategy.EXCLUSIVE)
+            ),
+            "99 exclusive workers need 99 cores",
+        ),
+        (
+            WorkerAllocationPlan(cpu_binding=CpuBinding(cores=(4095,))),
+            "this host has no core 4095",
+        ),
+    ],
+)
+async def test_a_plan_that_does_not_fit_fails_with_the_reason(
+    tmp_path: Path, plan: WorkerAllocationPlan, says: str
+) -> None:
+    async with AgentApi(plan=plan).serving() as api, running_agent(api, tmp_path) as host:
+        outcome = await host.prepare()
+        assert outcome.verdict is HookVerdict.FAILED
+        assert says in outcome.message
+        hook = api.changes[-1].hook
+        assert api.changes[-1].event == "setup_failed"
+        assert hook is not None
+        assert says in str(hook.message)
+
+
+def test_more_workers_than_files_allow_are_refused() -> None:
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    assert soft > 0
+    with pytest.raises(InvalidRequest, match="at most 231 workers"):
+        plan_cpus(WorkerAllocationPlan(worker_count=232), files=1024)
+    assert len(plan_cpus(WorkerAllocationPlan(worker_count=231), files=1024)) == 231
+
+
+@pytest.mark.spec("S002-123", "S002-106")
+async def test_teardown_runs_and_the_environment_is_gone(tmp_path: Path) -> None:
+    scratch = tmp_path / "staged"
+    setup, teardown = shell(f"mkdir {scratch}"), shell(f"rmdir {scratch}")
+    api = AgentApi(setup=setup, teardown=teardown)
+    async with api.serving(), running_agent(api, tmp_path) as host:
+        await host.prepare()
+        assert scratch.is_dir()
+        assert (await host.clean()).verdict is HookVerdict.CLEANED
+        assert not scratch.exists()
+        assert api.environment is EnvironmentState.GONE
+        assert (await host.clean()).verdict is HookVerdict.CLEANED
+        assert [c.event for c in api.changes[2:]] == ["tear_down", "cleaned"]
+
+
+@pytest.mark.spec("S002-124", "S002-145")
+async def test_a_failing_teardown_is_degraded_and_over(tmp_path: Path) -> None:
+    api = AgentApi(teardown=shell("exit 1"))
+    async with api.serving(), running_agent(api, tmp_path) as host:
+        await host.prepare()
+        assert (await host.clean()).verdict is HookVerdict.DEGRADED
+        assert api.degraded
+        assert api.environment is EnvironmentState.GONE
+
+
+async def test_teardown_is_refused_while_tasks_run_and_waits_for_an_ending_one(
+    tmp_path: Path,
+) -> None:
+    go, torn = tmp_path / "go", tmp_path / "torn"
+    api = AgentApi(teardown=shell(f"touch {torn}"))
+    async with api.serving(), running_agent(api, tmp_path) as host:
+        await host.prepare()
+        (task_id,) = api.submit(command("/bin/sh", "-c", f"until [ -e {go} ]; do sleep 0.02; done"))
+        host.start_lease()
+        await wait_until_async(lambda: host.agent.host.session and host.session.state.running == 1)
+        refused = await host.clean()
+        assert refused.verdict is HookVerdict.LEASE_LOST
+        assert "has not ended" in refused.message
+        assert not torn.exists()
+        api.end(CancelOrder(kill=False, grace_seconds=0, reason="complete"))
+        await host.session.ends.wait()
+        cleaning = asyncio.create_task(host.clean())
+        await asyncio.wait([cleaning], timeout=0.3)
+        assert not torn.exists()
+        go.touch()
+        assert (await cleaning).verdict is HookVerdict.CLEANED
+        assert torn.exists()
+        assert api.results[task_id].outcome == "succeeded"
+
+
+async def test_owed_teardowns_come_first_after_hello(tmp_path: Path) -> None:
+    torn = tmp_path / "torn"
+    api = AgentApi(teardown=shell(f"touch {torn}"))
+    api.owed, api.environment = (api.task_group_id,), EnvironmentState.OWED
+    async with api.serving(), running_agent(api, tmp_path):
+        await wait_until_async(lambda: api.environment is EnvironmentState.GONE)
+        assert torn.exists()
+
+
+def _is_zombie(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except OSError:
+        return True
