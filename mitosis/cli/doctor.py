@@ -19,11 +19,14 @@ def doctor(cli: Cli) -> int:
     cli.output.table(
         Table(
             data={"ok": not failed, "checks": [check.as_json() for check in checks]},
-            columns=("", "check", "found", "what to do"),
-            rows=[(check.state, check.name, check.found, check.advice) for check in checks],
+            columns=("", "check", "found"),
+            rows=[(check.state, check.name, check.found) for check in checks],
             ids=[check.name for check in checks if check.state == "fail"],
             empty="",
         )
     )
+    for check in checks:
+        if check.advice:
+            cli.output.note(f"\n{check.state}: {check.name}: {check.found}\n  {check.advice}")
     cli.output.note(f"\n{failed} of {len(checks)} checks failed")
     return ExitStatus.PROBLEM_FOUND if failed else ExitStatus.OK

@@ -12,6 +12,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Protocol, TextIO
 
+SHORT = 24
+"""Columns of a terminal up to this wide are not broken into lines."""
+
 
 @dataclass(frozen=True, slots=True)
 class Item:
@@ -130,8 +133,9 @@ class TerminalOutput(TextOutput):
             self._line(table.empty)
             return
         grid = Grid(box=None, pad_edge=False, header_style="bold")
-        for column in table.columns:
-            grid.add_column(column, overflow="fold")
+        for column, *cells in zip(table.columns, *table.rows, strict=True):
+            short = max(map(len, cells)) <= SHORT
+            grid.add_column(column, overflow="fold", no_wrap=short)
         for row in table.rows:
             grid.add_row(*(_plain(one_line(text)) for text in row))
         self._print(grid)

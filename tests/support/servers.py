@@ -6,7 +6,8 @@ so they live on a loop in a thread.
 
 import asyncio
 import threading
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Future
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -29,4 +30,12 @@ class LoopThread:
         self._loop.close()
 
     def run(self, coroutine: Coroutine[Any, Any, T], timeout: float = 90.0) -> T:
-        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(timeout)
+        return self.spawn(coroutine).result(timeout)
+
+    def spawn(self, coroutine: Coroutine[Any, Any, T]) -> Future[T]:
+        """As :meth:`run`, without waiting."""
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+
+    def call(self, function: Callable[[], object]) -> None:
+        """Call a plain function on the loop, some time soon."""
+        self._loop.call_soon_threadsafe(function)

@@ -82,6 +82,7 @@ FILES = [
     ("--command-file", "", "has no command"),
     ("--command-file", "# only a comment\n", "has no command"),
     ("--command-file", "true\nsh -c 'x\n", "line 2 of -: No closing quotation"),
+    ("--command-file", "true\n''\n", "COMMAND (command): line 2 of -: must name a program"),
     ("--command-file", b"true\n\xff\n", "byte 5 is 0xff"),
     ("--json-file", "", "has no task"),
     ("--json-file", "[]", "has no task"),

@@ -124,6 +124,7 @@ def test_a_stack_that_was_killed_is_reported_as_such(
 ) -> None:
     ran = mitosis("whoami", "--data-dir", str(data_dir))
     assert ran.status == 69
+    assert ran.out == ""
     assert f"the API at {HERE} cannot be reached" in ran.err
     assert "connection.json; start everything on this machine with: mitosis up" in ran.err
 

@@ -1,0 +1,139 @@
+"""An API on loopback for tests of the command line, and by hand what host and control plane would do."""
+
+import asyncio
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from uuid import UUID
+
+from api.parts import Parts
+from api.service import ApiOptions, admin_token, running_api
+from mitosis.cli.connection import StackConnection, write_connection
+from mitosis.client.client import Client
+from mitosis.client.manager import ManagerClient
+from mitosis.contracts.control import ReleaseReason, ReleaseRequest
+from mitosis.contracts.http import EnvironmentChange, RegisterManager
+from mitosis.contracts.wire import ClaimTasks, Outcome, ReportTasks, TaskReport
+from mitosis.embedded.data_folder import ed25519_private_key, write_private
+from mitosis.store.scheduler import SchedulerStore
+from tests.support.http_api import NAMESPACE, NoTemporal, hello
+from tests.support.servers import LoopThread
+
+COMMAND = [sys.executable, "-c", "from mitosis.cli import main; main()"]
+
+
+@dataclass(frozen=True, slots=True)
+class CliStack:
+    """A served API whose address and token are in a data folder, as `mitosis up` leaves them."""
+
+    parts: Parts
+    url: str
+    token: str
+    data_dir: Path
+    loop: LoopThread
+
+    def environment(self) -> dict[str, str]:
+        """For a process that is to use this stack."""
+        kept = {key: value for key, value in os.environ.items() if not key.startswith("MITOSIS_")}
+        return {**kept, "MITOSIS_DATA_DIR": str(self.data_dir)}
+
+    def run_tasks(self, outcomes: Sequence[Outcome]) -> None:
+        """Have a host claim and report that many tasks of the one group that has work."""
+        self.loop.run(_run_tasks(self, outcomes))
+
+    def end(self, task_group_id: UUID) -> None:
+        """What the group's workflow does at the end of a closed or cancelled group."""
+        self.loop.run(_end(self.parts, task_group_id))
+
+
+@contextmanager
+def cli_stack(loop: LoopThread, database: str, data_dir: Path) -> Iterator[CliStack]:
+    """Serve the API over ``database`` while the context is open; Temporal does not run."""
+    ready: Future[tuple[Parts, str, str]] = Future()
+    stop = asyncio.Event()
+    serving = loop.spawn(_serve(database, ready, stop))
+    try:
+        parts, url, token = ready.result(30)
+        data_dir.mkdir(mode=0o700)
+        write_private(data_dir / "token", token.encode())
+        connection = StackConnection(
+            api_url=url,
+            token_file=data_dir / "token",
+            temporal_address="127.0.0.1:1",
+            temporal_namespace=NAMESPACE,
+            pid=os.getpid(),
+        )
+        write_connection(data_dir, connection)
+        yield CliStack(parts, url, token, data_dir, loop)
+    finally:
+        loop.call(stop.set)
+        serving.result(30)
+
+
+async def _serve(
+    database: str, ready: "Future[tuple[Parts, str, str]]", stop: asyncio.Event
+) -> None:
+    options = ApiOptions(
+        database_url=database, signing_key=ed25519_private_key(), temporal_namespace=NAMESPACE
+    )
+    try:
+        async with running_api(options, NoTemporal()) as api:
+            token = await admin_token(api.parts)
+            ready.set_result((api.parts, api.url, token.token))
+            await stop.wait()
+    except BaseException as error:
+        if not ready.done():
+            ready.set_exception(error)
+        raise
+
+
+async def _run_tasks(stack: CliStack, outcomes: Sequence[Outcome]) -> None:
+    async with Client(stack.url, stack.token) as client:
+        registered = await client.register_manager(RegisterManager(name="host-1"))
+    async with ManagerClient(stack.url, registered.token) as manager:
+        await manager.hello(hello())
+        await SchedulerStore(stack.parts.database).assign_round()
+        lease = (await stack.parts.managers.observe(registered.manager_id)).lease
+        assert lease is not None, "the scheduler offered nothing"
+        epoch, group = lease.epoch, lease.task_group_id
+        await manager.take(epoch)
+        for event in ("preparing", "prepared"):
+            await manager.change_environment(
+                group, EnvironmentChange(event=event, epoch=epoch, fingerprint="f")
+            )
+        claim = ClaimTasks(epoch=epoch, claim_seq=1, acked_seq=0, max_tasks=len(outcomes))
+        tasks = (await manager.claim(claim)).tasks
+        await manager.report(
+            ReportTasks(
+                epoch=epoch,
+                reports=[
+                    TaskReport(
+                        task_id=task.task_id,
+                        attempt=task.attempt,
+                        outcome=outcome,
+                        kind=None if outcome is Outcome.SUCCEEDED else "exit_code",
+                        exit_code=0 if outcome is Outcome.SUCCEEDED else 3,
+                        started_at=1.0,
+                        finished_at=2.5,
+                    )
+                    for task, outcome in zip(tasks, outcomes, strict=True)
+                ],
+            )
+        )
+        release = ReleaseRequest(
+            manager_id=registered.manager_id, epoch=epoch, reason=ReleaseReason.MOVED
+        )
+        await stack.parts.managers.release(release)
+        await manager.change_environment(group, EnvironmentChange(event="tear_down"))
+        await manager.change_environment(group, EnvironmentChange(event="cleaned"))
+
+
+async def _end(parts: Parts, task_group_id: UUID) -> None:
+    while (await parts.task_groups.discard(task_group_id)).remaining:
+        pass
+    await parts.task_groups.finalize(task_group_id)
+    await parts.task_groups.settle(task_group_id)
