@@ -104,7 +104,10 @@ async def _worker(settings: "Settings") -> None:
 
     where = temporal_address(settings, _needed_temporal(settings))
     url, size = _needed_database(settings), settings.database.pool_size
-    async with Database.open(url, pool_size=size) as database, control_service(settings, where, database):
+    async with (
+        Database.open(url, pool_size=size) as database,
+        control_service(settings, where, database),
+    ):
         typer.echo(f"control worker of {where.address}, namespace {where.namespace}")
         await asyncio.Event().wait()
 

@@ -4,9 +4,11 @@ Every method raises the class of :mod:`mitosis.contracts.errors` that the API's 
 that may be repeated are, while the API or what it needs is away, up to ``give_up_after``.
 """
 
+import math
+import time
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from types import TracebackType
 from typing import Literal, Self, TypeVar
 from uuid import UUID
@@ -173,17 +175,21 @@ class Client:
     async def wait(
         self, group: Group, *, until: Until = "settled", timeout: timedelta | None = None
     ) -> TaskGroupInfo:
-        """Wait until the group is complete (or cancelled), settled, or has changed.
+        """Wait until the group is complete (or cancelled), settled, or has changed since now.
 
         Gives the group as it is after ``timeout`` in any case; None waits for ever.
         """
-        deadline = None if timeout is None else datetime.now(UTC) + timeout
+        ends = math.inf if timeout is None else time.monotonic() + timeout.total_seconds()
+        before = await self.group(group)
         while True:
-            left = LONG_POLL if deadline is None else min(LONG_POLL, deadline - datetime.now(UTC))
-            seconds = max(0.0, left.total_seconds())
-            params: Params = {"wait_seconds": seconds, "until": until}
-            info = await self._get(TaskGroupInfo, _path(group), params, wait_seconds=seconds)
-            if until == "changed" or _reached(info, until) or seconds == 0:
+            left = min(LONG_POLL.total_seconds(), ends - time.monotonic())
+            if left <= 0 or (until != "changed" and _reached(before, until)):
+                return before
+            params: Params = {"wait_seconds": round(left, 3), "until": until}
+            info = await self._get(TaskGroupInfo, _path(group), params, wait_seconds=left)
+            if until != "changed":
+                before = info
+            elif info != before:
                 return info
 
     # --- tasks

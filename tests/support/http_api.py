@@ -63,12 +63,13 @@ class Api:
     async def call(
         self, method: str, path: str, *, token: str | None = "", **how: Any
     ) -> httpx2.Response:
-        """One raw call below ``/api/v1``; token None sends none, "" sends the admin's."""
+        """One raw call below ``/api/v1`` (``//`` first: of that path); token "" is the admin's."""
         headers = dict(how.pop("headers", {}))
         if token is not None:
             headers["Authorization"] = f"Bearer {token or self.token}"
         async with httpx2.AsyncClient(transport=self.transport, base_url=URL) as http:
-            return await http.request(method, "/api/v1" + path, headers=headers, **how)
+            address = path[1:] if path.startswith("//") else "/api/v1" + path
+            return await http.request(method, address, headers=headers, **how)
 
 
 @asynccontextmanager
