@@ -14,6 +14,7 @@ from temporalio.worker import WorkflowRunner
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner
 from temporalio.workflow import SandboxImportNotificationPolicy
 
+from workflows.interception import OneArgument
 from workflows.manager import ManagerWorkflow
 from workflows.scheduler import SchedulerWorkflow
 from workflows.task_group import TaskGroupWorkflow
@@ -52,6 +53,7 @@ class MitosisPlugin(SimplePlugin):
             workflows=workflows,
             activities=activities,
             workflow_runner=runner,
+            interceptors=[OneArgument()] if workflows else None,
         )
 
 
