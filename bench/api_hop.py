@@ -1,0 +1,145 @@
+"""What does one call of the API cost? Median and p99 over loopback, server in a process of its own.
+
+The floor is an empty GET. The rows below it add PostgreSQL: a submission of one task, a claim and a
+report of 256, with the lean calls of the agent and, for the submission, with the SDK.
+"""
+
+import asyncio
+import multiprocessing
+import statistics
+import tempfile
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+import httpx2
+
+from api.service import ApiOptions, admin_token, running_api
+from mitosis.client.client import Client
+from mitosis.client.manager import ManagerClient
+from mitosis.contracts.http import EnvironmentChange, Hello, RegisterManager, TaskGroupSpec
+from mitosis.contracts.wire import ClaimTasks, Outcome, ReportTasks, TaskReport
+from mitosis.embedded.data_folder import DataFolder, ed25519_private_key, free_port
+from mitosis.embedded.postgres import EmbeddedPostgres
+from mitosis.store.database import Database
+from mitosis.store.migrate import migrate
+from mitosis.store.scheduler import SchedulerStore
+from workflows.client import ControlClient, TemporalAddress
+
+BATCH, ROUNDS, SMALL_ROUNDS = 256, 60, 400
+Call = Callable[[], Awaitable[object]]
+
+
+async def serve(url: str, parent: Connection) -> None:
+    options = ApiOptions(
+        database_url=url, signing_key=ed25519_private_key(), temporal_namespace="mitosis"
+    )
+    nowhere = await ControlClient.open(TemporalAddress(f"127.0.0.1:{free_port()}"))
+    async with running_api(options, nowhere) as api:
+        parent.send((api.url, (await admin_token(api.parts)).token))
+        await asyncio.to_thread(parent.recv)
+
+
+def server(url: str, parent: Connection) -> None:
+    asyncio.run(serve(url, parent))
+
+
+async def measure(name: str, call: Call, rounds: int) -> None:
+    for _ in range(min(20, rounds)):
+        await call()
+    times = []
+    for _ in range(rounds):
+        began = time.perf_counter()
+        await call()
+        times.append((time.perf_counter() - began) * 1e3)
+    p99 = statistics.quantiles(times, n=100)[98]
+    print(f"{name:<34} {statistics.median(times):>9.2f} {p99:>9.2f} {min(times):>9.2f}")
+
+
+async def leased(client: Client, manager: ManagerClient, database_url: str) -> int:
+    """The epoch of a lease on the group ``bench``, its environment ready."""
+    hello = Hello(
+        incarnation=1, machine_id="m", boot_id="b", host_name="h", cores=(0,), agent_version="0"
+    )
+    await manager.hello(hello)
+    async with Database.open(database_url) as database:
+        await SchedulerStore(database).assign_round()
+    (lease,) = (await client.group("bench")).leases
+    grant = await manager.take(lease.epoch)
+    for change in (
+        EnvironmentChange(event="preparing", epoch=lease.epoch, fingerprint="f"),
+        EnvironmentChange(event="prepared", epoch=lease.epoch, fingerprint="f"),
+    ):
+        await manager.change_environment(grant.task_group_id, change)
+    return lease.epoch
+
+
+async def calls(url: str, token: str, database_url: str) -> None:
+    task = {"command": ["true"]}
+    async with AsyncExitStack() as exits:
+        client = await exits.enter_async_context(Client(url, token))
+        http = await exits.enter_async_context(httpx2.AsyncClient(trust_env=False))
+        await client.create_group(TaskGroupSpec(name="bench"))
+        await client.submit("bench", [task])
+        made = await client.register_manager(RegisterManager(name="host"))
+        manager = await exits.enter_async_context(ManagerClient(url, made.token))
+        epoch = await leased(client, manager, database_url)
+        await client.submit("bench", ({**task} for _ in range((ROUNDS + 25) * BATCH)))
+
+        seq = 0
+        held: list[tuple[int, int]] = []
+
+        async def claim() -> None:
+            nonlocal seq
+            seq += 1
+            body = ClaimTasks(epoch=epoch, claim_seq=seq, acked_seq=seq - 1, max_tasks=BATCH)
+            held.extend((item.task_id, item.attempt) for item in (await manager.claim(body)).tasks)
+
+        async def report() -> None:
+            batch = [
+                TaskReport(task_id=i, attempt=a, outcome=Outcome.SUCCEEDED, exit_code=0)
+                for i, a in held[:BATCH]
+            ]
+            del held[:BATCH]
+            await manager.report(ReportTasks(epoch=epoch, reports=batch))
+
+        print(f"{'call':<34} {'p50 ms':>9} {'p99 ms':>9} {'best ms':>9}")
+        await measure("GET, empty answer", lambda: http.get(url + "/health"), SMALL_ROUNDS)
+        await measure("GET /me (token checked)", client.me, SMALL_ROUNDS)
+        await measure("submit 1 task (SDK)", lambda: client.submit("bench", [task]), SMALL_ROUNDS)
+        await measure(f"claim {BATCH}", claim, ROUNDS)
+        await measure(f"report {BATCH}", report, ROUNDS)
+
+
+async def run(folder: Path) -> None:
+    data = DataFolder(folder)
+    data.lock()
+    postgres = EmbeddedPostgres(data)
+    await postgres.start()
+    try:
+        await asyncio.to_thread(migrate, postgres.url())
+        ours, theirs = multiprocessing.get_context("spawn").Pipe()
+        process = multiprocessing.get_context("spawn").Process(
+            target=server, args=(postgres.url(), theirs)
+        )
+        process.start()
+        try:
+            url, token = await asyncio.to_thread(ours.recv)
+            await calls(url, token, postgres.url())
+        finally:
+            ours.send("stop")
+            process.join(20)
+    finally:
+        await postgres.stop()
+        data.release()
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        asyncio.run(run(Path(folder)))
+
+
+if __name__ == "__main__":
+    main()
