@@ -5,6 +5,7 @@ status; it raises ``MitosisError`` for everything that can be said to people.
 """
 
 import inspect
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -19,11 +20,12 @@ import typer
 from mitosis.cli.connection import START, Target, find_api
 from mitosis.cli.output import Output, choose_output
 from mitosis.client.sync import SyncClient
-from mitosis.contracts.errors import ApiUnavailable, Unauthenticated
+from mitosis.contracts.errors import ApiUnavailable, InvalidRequest, Unauthenticated
 from mitosis.settings import Loaded, Settings, load_settings
 
 T = TypeVar("T")
 
+REFERENCE = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?", re.ASCII)
 SCREENFUL = 50
 PATIENCE = timedelta(seconds=2)
 """How long a command repeats a call that may be repeated, before it says that nothing answers."""
@@ -51,6 +53,29 @@ DataDirOption = Annotated[
     ),
 ]
 
+
+def check_reference(text: str) -> str:
+    """A task group as people name it; anything else must not become part of a URL.
+
+    Raises:
+        InvalidRequest: says what would be right.
+    """
+    if not REFERENCE.fullmatch(text):
+        raise InvalidRequest(
+            f"{text!r} is not the id or name of a task group; write NAME, USERGROUP/NAME or an id",
+            option="GROUP",
+        )
+    return text
+
+
+GroupArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="GROUP",
+        help="Id, name, or user group/name of the task group.",
+        callback=check_reference,
+    ),
+]
 LimitOption = Annotated[
     int | None,
     typer.Option(min=0, help="How many; 0 is all. [default: 50, all with --json or --quiet]"),

@@ -8,10 +8,11 @@ or `mitosis login` must have stored one for exactly that address.
 import json
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from mitosis.contracts.errors import ApiUnavailable, ConfigurationError, NotFound
+from mitosis.contracts.errors import ApiUnavailable, ConfigurationError, InvalidRequest, NotFound
 from mitosis.settings import Settings
 
 FILE_NAME = "connection.json"
@@ -86,6 +87,7 @@ def find_api(settings: Settings) -> Target:
 
     Raises:
         ApiUnavailable: there is no address and nothing runs; says what to type.
+        InvalidRequest: the address is not one.
     """
     data_dir = data_dir_of(settings)
     stack = read_connection(data_dir)
@@ -95,10 +97,30 @@ def find_api(settings: Settings) -> Target:
             f"no stack runs on the data folder {data_dir}, and no API address is given",
             hint=f"{START}\n  or name a running API with --api URL or MITOSIS_API_URL",
         )
+    check_url(url)
     token = _given_token(settings) or stored_token(url)
     if token is None and stack is not None and url == stack.api_url:
         token = read_token(stack.token_file)
     return Target(url, token, "the settings" if settings.api.url else str(data_dir / FILE_NAME))
+
+
+def check_url(url: str) -> None:
+    """Refuse an address that cannot be one.
+
+    Raises:
+        InvalidRequest: says what would be right.
+    """
+    try:
+        parts = urlsplit(url)
+        usable = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    except ValueError:
+        usable = False
+    if not usable or any(char.isspace() for char in url):
+        raise InvalidRequest(
+            f"{url!r} is not an address of an API; write it as in http://127.0.0.1:8000",
+            option="--api",
+            field="api.url",
+        )
 
 
 def _given_token(settings: Settings) -> str | None:

@@ -5,15 +5,11 @@ from typing import Annotated
 import typer
 
 from mitosis.cli import group_create, group_submit, group_verbs, group_wait, plain_app
-from mitosis.cli.command import Cli, LimitOption, register
+from mitosis.cli.command import Cli, GroupArgument, LimitOption, register
 from mitosis.cli.group_view import group_item, groups_table, tasks_table
 from mitosis.contracts.lifecycle import TaskGroupState, TaskState
 
 app = plain_app()
-
-GroupArgument = Annotated[
-    str, typer.Argument(metavar="GROUP", help="Id, name, or user group/name of the task group.")
-]
 
 
 @app.callback()

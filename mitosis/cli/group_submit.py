@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mitosis.cli.command import Cli
+from mitosis.cli.command import Cli, GroupArgument
 from mitosis.cli.group_submit_options import (
     ArgumentsOption,
     ArgvArgument,
@@ -19,7 +19,6 @@ from mitosis.cli.group_submit_options import (
     CwdOption,
     DedupKeyOption,
     EnvOption,
-    GroupArgument,
     HandlerOption,
     IdempotencyKeyOption,
     JsonFileOption,

@@ -5,9 +5,6 @@ from typing import Annotated
 
 import typer
 
-GroupArgument = Annotated[
-    str, typer.Argument(metavar="GROUP", help="Id, name, or user group/name of the task group.")
-]
 ArgvArgument = Annotated[
     list[str] | None,
     typer.Argument(

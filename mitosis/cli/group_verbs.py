@@ -5,12 +5,9 @@ from typing import Annotated, Any
 
 import typer
 
-from mitosis.cli.command import Cli
+from mitosis.cli.command import Cli, GroupArgument
 from mitosis.cli.group_view import group_item
 
-GroupArgument = Annotated[
-    str, typer.Argument(metavar="GROUP", help="Id, name, or user group/name of the task group.")
-]
 ReasonOption = Annotated[str | None, typer.Option(metavar="TEXT", help="Why; kept with the group.")]
 GraceOption = Annotated[
     str | None,

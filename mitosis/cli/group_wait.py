@@ -12,7 +12,7 @@ from typing import Annotated, Literal, TextIO
 
 import typer
 
-from mitosis.cli.command import Cli
+from mitosis.cli.command import Cli, GroupArgument
 from mitosis.cli.exit import OF_RESULT, ExitStatus
 from mitosis.cli.group_view import counts_text, group_item, state_text
 from mitosis.client.sync import SyncClient
@@ -43,7 +43,7 @@ class ProgressLine:
 
 def wait(
     cli: Cli,
-    group: Annotated[str, typer.Argument(metavar="GROUP", help="Id or name of the task group.")],
+    group: GroupArgument,
     timeout: Annotated[
         str | None, typer.Option(metavar="TIME", help="Stop waiting after this long, as in 2h.")
     ] = None,

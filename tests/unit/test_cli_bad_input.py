@@ -192,6 +192,23 @@ def test_an_unknown_setting_in_the_settings_file_is_named(
     assert str(path) in ran.err
 
 
+@pytest.mark.parametrize("verb", ["show", "tasks", "close", "cancel", "wait", "delete", "submit"])
+@pytest.mark.parametrize("group", ["../managers", "a?b=c", "a/b/c", "", "a b", "a#b", "ä"])
+def test_what_is_no_name_of_a_group_never_becomes_part_of_an_address(verb: str, group: str) -> None:
+    ran = mitosis("group", verb, group)
+    assert ran.status == ExitStatus.INVALID
+    assert "write NAME, USERGROUP/NAME or an id" in ran.err
+
+
+@pytest.mark.parametrize(
+    "url", ["nonsense", "ftp://x", "http://", "http://[x", "http://x:99999", "http://a b"]
+)
+def test_what_is_no_address_is_refused(url: str) -> None:
+    ran = mitosis("whoami", "--api", url)
+    assert ran.status == ExitStatus.INVALID
+    assert ran.err.startswith("error: --api (api.url): ")
+
+
 def test_a_password_is_never_taken_from_the_command_line() -> None:
     assert mitosis("login", "ann", "--password", "x").status == ExitStatus.USAGE
     ran = mitosis("login", "ann", "--password-file", "/no/such")
