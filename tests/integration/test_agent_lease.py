@@ -33,12 +33,12 @@ async def test_one_command_through_zygote_and_worker(tmp_path: Path) -> None:
     async with AgentApi().serving() as api, running_agent(api, tmp_path) as host:
         (task_id,) = api.submit(command("/bin/true"))
         assert (await host.prepare()).verdict is HookVerdict.READY
-        lease = host.start_lease()
+        host.start_lease()
         await host.done(task_id)
         assert api.results[task_id].outcome == "succeeded"
         assert api.results[task_id].exit_code == 0
         api.end(FINISH)
-        assert (await lease).end is LeaseEnd.ENDING
+        assert (await host.lease).end is LeaseEnd.ENDING
 
 
 async def test_a_batch_of_commands_and_handlers_runs_once_each(tmp_path: Path) -> None:
@@ -49,14 +49,14 @@ async def test_a_batch_of_commands_and_handlers_runs_once_each(tmp_path: Path) -
             TaskSubmission(handler="math:factorial", arguments=[n % 10]) for n in range(200)
         ]
         ids = api.submit(*commands, *handlers)
-        lease = host.start_lease()
+        host.start_lease()
         await host.done(*ids, timeout=60)
         assert {report.outcome for report in api.results.values()} == {Outcome.SUCCEEDED}
         assert sorted(map(int, log.read_text().split())) == list(range(200))
         assert detail(api, ids[205])["result"] == 120
         assert set(api.statuses) == {"committed"}
         api.end(FINISH)
-        await lease
+        await host.lease
 
 
 async def test_workers_are_pinned_and_read_back_their_cores(tmp_path: Path) -> None:
@@ -123,12 +123,12 @@ async def test_handlers_that_cannot_be_imported_fail_their_tasks(tmp_path: Path)
 async def test_an_ending_that_kills_cancels_what_runs_and_returns_the_rest(tmp_path: Path) -> None:
     async with AgentApi().serving() as api, running_agent(api, tmp_path) as host:
         ids = api.submit(*[command("/bin/sleep", "60")] * 4)
-        lease = host.start_lease()
+        host.start_lease()
         await running_tasks(host, 2)
         await wait_until_async(lambda: all(task.epoch for task in api.open.values()))
         await wait_until_async(lambda: len(host.session.state.ready) == 2)
         api.end(CancelOrder(kill=True, grace_seconds=5, reason="cancelled by alice"))
-        assert (await lease).end is LeaseEnd.ENDING
+        assert (await host.lease).end is LeaseEnd.ENDING
         assert {api.results[i].outcome for i in ids[:2]} == {Outcome.CANCELLED}
         assert "cancelled by alice" in str(detail(api, ids[0]))
         assert set(api.open) == set(ids[2:])
@@ -140,15 +140,15 @@ async def test_an_ending_that_lets_finish_waits_and_starts_nothing_more(tmp_path
         go = tmp_path / "go"
         wait = f"while [ ! -e {go} ]; do sleep 0.02; done"
         ids = api.submit(*[command("/bin/sh", "-c", wait)] * 2, *[command("/bin/true")] * 3)
-        lease = host.start_lease()
+        host.start_lease()
         await running_tasks(host, 2)
         await wait_until_async(lambda: host.session.state.ready)
         waiting = [task.key.task_id for task in host.session.state.ready]
         api.end(FINISH)
         await wait_until_async(lambda: sorted(api.returned) == waiting)
-        assert not lease.done()
+        assert not host.lease.done()
         go.touch()
-        assert (await lease).end is LeaseEnd.ENDING
+        assert (await host.lease).end is LeaseEnd.ENDING
         assert {api.results[i].outcome for i in ids[:2]} == {Outcome.SUCCEEDED}
         assert set(api.open) == set(ids[2:])
 
@@ -157,12 +157,12 @@ async def test_a_lost_lease_lets_tasks_finish_and_says_hello_again(tmp_path: Pat
     async with AgentApi().serving() as api, running_agent(api, tmp_path) as host:
         go = tmp_path / "go"
         ids = api.submit(command("/bin/sh", "-c", f"while [ ! -e {go} ]; do sleep 0.02; done"))
-        lease = host.start_lease()
+        host.start_lease()
         await running_tasks(host, 1)
         api.lose_lease()
         await asyncio.wait_for(host.session.ends.wait(), 10)
         go.touch()
-        assert (await lease).end is LeaseEnd.GONE
+        assert (await host.lease).end is LeaseEnd.GONE
         # Nobody had claimed it again, so the late result counts (P2).
         await host.done(*ids)
         assert api.results[ids[0]].outcome == "succeeded"
@@ -191,18 +191,16 @@ async def test_cancelling_the_activity_alone_stops_no_work(tmp_path: Path) -> No
         go = tmp_path / "go"
         (task_id,) = api.submit(command("/bin/sh", "-c", f"until [ -e {go} ]; do sleep 0.02; done"))
         watching = ActivityEnvironment()
-        lease = asyncio.create_task(
-            watching.run(host.agent.host.run_lease, host.command())  # type: ignore[arg-type]
-        )
+        lease = asyncio.create_task(watching.run(host.agent.host.run_lease, host.command()))
         await running_tasks(host, 1)
         watching.cancel()
         assert (await lease).end is LeaseEnd.DETACHED
-        again = host.start_lease()
+        host.start_lease()
         go.touch()
         await host.done(task_id)
         assert api.results[task_id].attempt == 1
         api.end(FINISH)
-        assert (await again).end is LeaseEnd.ENDING
+        assert (await host.lease).end is LeaseEnd.ENDING
 
 
 @pytest.mark.parametrize("forged", ["manager_id", "task_group_id", "epoch"])

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 from uuid import UUID, uuid4
 
 import msgspec
@@ -70,7 +70,7 @@ class AgentApi:
     teardown: HookSpec | None = None
     retries: int = 0
     """How often a failed attempt is put back."""
-    fence: str = "finish"
+    fence: Literal["finish", "kill"] = "finish"
     grace_seconds: float = 1.0
     host_lost_after_seconds: float = 90.0
     epoch: int = 7

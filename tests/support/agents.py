@@ -40,6 +40,7 @@ class Commands:
     def __init__(self, agent: Agent, api: AgentApi) -> None:
         self.agent = agent
         self.api = api
+        self.stopped = False
 
     @property
     def session(self) -> LeaseSession:
@@ -66,8 +67,14 @@ class Commands:
             self.agent.host.clean_environment, self.command(**({"epoch": None} | other))
         )
 
-    def start_lease(self) -> "asyncio.Task[LeaseOutcome]":
-        return asyncio.get_running_loop().create_task(self.run_lease())
+    def stop(self) -> None:
+        """SIGTERM; a second time: SIGTERM again."""
+        self.stopped = True
+        self.agent.stop()
+
+    def start_lease(self) -> None:
+        """Watch the lease in the background; ``await self.lease`` is its outcome."""
+        self.lease = asyncio.get_running_loop().create_task(self.run_lease())
 
     async def done(self, *task_ids: int, timeout: float = 20.0) -> None:
         """Until these tasks have a result; without ids, until nothing is open."""
@@ -91,10 +98,13 @@ async def running_agent(api: AgentApi, folder: Path, **more: Any) -> AsyncIterat
     settings = config(api, folder, **more)
     with HostFolders.lock(str(api.manager_id), settings.state_dir, folder) as folders:
         agent = Agent(settings, folders)
+        before = len(api.hellos)
         running = asyncio.get_running_loop().create_task(agent.run())
-        await wait_until_async(lambda: api.hellos or running.done())
+        await wait_until_async(lambda: len(api.hellos) > before or running.done())
+        host = Commands(agent, api)
         try:
-            yield Commands(agent, api)
+            yield host
         finally:
-            agent.stop()
+            if not host.stopped:
+                agent.stop()
             await running

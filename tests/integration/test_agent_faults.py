@@ -1,0 +1,228 @@
+"""What can go wrong between an agent and the API, and between an agent and its earlier self."""
+
+import asyncio
+from pathlib import Path
+from typing import Literal
+
+import pytest
+
+from manager_agent.agent import EXIT_DO_NOT_RESTART, Agent, run_agent
+from manager_agent.journal import Journal
+from manager_agent.run_folder import HostFolders
+from mitosis.contracts.allocation import WorkerAllocationPlan
+from mitosis.contracts.control import LeaseEnd
+from mitosis.contracts.errors import ManagerIdInUse
+from mitosis.contracts.wire import CancelOrder, Outcome, TaskReport
+from tests.support.agent_api import AgentApi, command
+from tests.support.agents import config, running_agent
+from tests.support.waiting import wait_until_async
+
+CLAIM, REPORT, RENEW = "/managers/tasks/claim", "/managers/tasks/report", "/managers/heartbeat"
+FINISH = CancelOrder(kill=False, grace_seconds=0, reason="complete")
+
+
+@pytest.mark.spec("S000-141")
+@pytest.mark.parametrize("path", [CLAIM, REPORT, RENEW])
+async def test_a_lost_answer_neither_loses_nor_repeats_a_task(tmp_path: Path, path: str) -> None:
+    log = tmp_path / "log"
+    async with AgentApi().serving() as api, running_agent(api, tmp_path) as host:
+        api.lose_answers[path] = 3
+        ids = api.submit(*[command("/bin/sh", "-c", f"echo {n} >> {log}") for n in range(30)])
+        host.start_lease()
+        await host.done(*ids)
+        assert sorted(map(int, log.read_text().split())) == list(range(30))
+        assert [api.results[i].attempt for i in ids] == [1] * 30
+        await wait_until_async(lambda: api.lose_answers[path] == 0)
+        if path == REPORT:
+            assert api.statuses["duplicate"] >= 1
+        api.end(FINISH)
+        await host.lease
+
+
+@pytest.mark.spec("S000-152")
+async def test_tasks_go_on_while_the_api_is_away(tmp_path: Path) -> None:
+    plan = WorkerAllocationPlan(worker_count=2, task_prefetch_count=20)
+    log = tmp_path / "log"
+    async with AgentApi(plan=plan).serving() as api, running_agent(api, tmp_path) as host:
+        (first,) = api.submit(command("/bin/true"))
+        host.start_lease()
+        await host.done(first)
+        ids = api.submit(*[command("/bin/sh", "-c", f"echo {n} >> {log}") for n in range(20)])
+        await wait_until_async(lambda: all(task.epoch for task in api.open.values()))
+        api.down = True
+        await wait_until_async(lambda: log.exists() and len(log.read_text().split()) == 20)
+        await wait_until_async(lambda: not host.session.state.running)
+        api.down = False
+        await host.done(*ids)
+        assert {api.results[i].outcome for i in ids} == {Outcome.SUCCEEDED}
+        assert [api.results[i].attempt for i in ids] == [1] * 20
+        api.end(FINISH)
+        assert (await host.lease).end is LeaseEnd.ENDING
+
+
+async def test_a_claim_that_strands_tasks_is_found_by_what_is_held(tmp_path: Path) -> None:
+    async with AgentApi().serving() as api, running_agent(api, tmp_path) as host:
+        (first,) = api.submit(command("/bin/true"))
+        host.start_lease()
+        await host.done(first)
+        (stranded,) = api.submit(command("/bin/true"))
+        await host.done(stranded)
+        (lost,) = api.submit(command("/bin/true"))
+        task = api.open[lost]
+        task.epoch, task.claim_seq, task.attempt = api.epoch, 1, 1  # claimed, answered, forgotten
+        api.lose_answers[RENEW] = 1  # a reconnect asks for the comparison at once
+        await host.done(lost)
+        assert api.results[lost].attempt == 2
+        api.end(FINISH)
+        await host.lease
+
+
+async def test_started_attempts_are_told_once_they_run_for_a_second(tmp_path: Path) -> None:
+    go = tmp_path / "go"
+    async with AgentApi().serving() as api, running_agent(api, tmp_path) as host:
+        long, short = api.submit(
+            command("/bin/sh", "-c", f"until [ -e {go} ]; do sleep 0.02; done"),
+            command("/bin/true"),
+        )
+        host.start_lease()
+        await wait_until_async(lambda: api.open[long].started)
+        told = [a.task_id for renewal in api.renewals for a in renewal.started]
+        assert told == [long]
+        go.touch()
+        await host.done(long, short)
+        api.end(FINISH)
+        await host.lease
+
+
+@pytest.mark.parametrize("fence", ["finish", "kill"])
+async def test_a_silent_api_fences_the_host(
+    tmp_path: Path, fence: Literal["finish", "kill"]
+) -> None:
+    go = tmp_path / "go"
+    wait = f"until [ -e {go} ]; do sleep 0.02; done"
+    plan = WorkerAllocationPlan(worker_count=1, task_prefetch_count=3)
+    api = AgentApi(fence=fence, host_lost_after_seconds=1.0, plan=plan)
+    async with api.serving(), running_agent(api, tmp_path) as host:
+        running, waiting = api.submit(command("/bin/sh", "-c", wait), command("/bin/true"))
+        host.start_lease()
+        await wait_until_async(lambda: host.agent.host.session and host.session.state.running == 1)
+        await wait_until_async(lambda: len(host.session.state.ready) == 1)
+        api.down = True
+        await wait_until_async(lambda: host.session.state.fenced)
+        if fence == "kill":
+            assert (await host.lease).end is LeaseEnd.GONE
+            api.down = False
+            assert not api.results
+            return
+        go.touch()
+        await wait_until_async(lambda: host.session.state.running == 0)
+        assert len(host.session.state.ready) == 1
+        api.down = False
+        await host.done(running, waiting)
+        api.end(FINISH)
+        await host.lease
+
+
+async def test_the_journal_of_an_earlier_process_is_replayed_before_hello(tmp_path: Path) -> None:
+    async with AgentApi().serving() as api:
+        (task_id,) = api.submit(command("/bin/true"))
+        api.open[task_id].attempt, api.open[task_id].epoch = 1, 5
+        settings = config(api, tmp_path)
+        settings.state_dir.mkdir()
+        journal = Journal(settings.state_dir / "journal")
+        journal.append(5, [TaskReport(task_id=task_id, attempt=1, outcome=Outcome.SUCCEEDED)])
+        journal.close()
+        api.lose_answers[REPORT] = 1
+        async with running_agent(api, tmp_path):
+            assert api.results[task_id].attempt == 1
+            assert api.statuses == {"committed": 1, "duplicate": 1}
+        again = Journal(settings.state_dir / "journal")
+        assert again.pending == []
+        again.close()
+
+
+async def test_every_process_says_hello_with_a_higher_incarnation(tmp_path: Path) -> None:
+    async with AgentApi().serving() as api:
+        for _ in range(3):
+            async with running_agent(api, tmp_path):
+                pass
+        assert api.hellos == [1, 2, 3]
+        assert api.said_goodbye
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "code"),
+    [
+        ("/managers/hello", 401, "unauthenticated"),
+        ("/managers/hello", 409, "superseded"),
+        ("/managers/hello", 409, "manager_id_in_use"),
+        (RENEW, 401, "unauthenticated"),
+        (RENEW, 409, "superseded"),
+    ],
+)
+async def test_a_refused_agent_exits_for_good(
+    tmp_path: Path, path: str, status: int, code: str
+) -> None:
+    async with AgentApi().serving() as api:
+        api.refuse[path] = (status, code)
+        assert await run_agent(config(api, tmp_path)) == EXIT_DO_NOT_RESTART
+
+
+async def test_a_second_agent_of_one_manager_is_refused(tmp_path: Path) -> None:
+    async with AgentApi().serving() as api, running_agent(api, tmp_path):
+        other = config(api, tmp_path, state_dir=tmp_path / "other")
+        assert await run_agent(other) == EXIT_DO_NOT_RESTART
+        with pytest.raises(ManagerIdInUse, match="another agent of manager"):
+            HostFolders.lock(str(api.manager_id), other.state_dir, tmp_path)
+        assert api.hellos == [1]
+
+
+async def test_shutdown_in_order_lets_running_tasks_finish_and_returns_the_rest(
+    tmp_path: Path,
+) -> None:
+    go = tmp_path / "go"
+    async with AgentApi().serving() as api:
+        async with running_agent(api, tmp_path) as host:
+            wait = f"until [ -e {go} ]; do sleep 0.02; done"
+            ids = api.submit(*[command("/bin/sh", "-c", wait)] * 2, *[command("/bin/true")] * 4)
+            host.start_lease()
+            await wait_until_async(
+                lambda: host.agent.host.session and host.session.state.running == 2
+            )
+            host.stop()
+            await host.session.ends.wait()
+            go.touch()
+        assert (await host.lease).end is LeaseEnd.STOPPING
+        assert {api.results[i].outcome for i in ids[:2]} == {Outcome.SUCCEEDED}
+        assert all(task.epoch is None for task in api.open.values())
+        assert api.said_goodbye
+
+
+async def test_a_second_stop_kills_without_charging_the_tasks(tmp_path: Path) -> None:
+    async with AgentApi().serving() as api:
+        async with running_agent(api, tmp_path) as host:
+            (task_id,) = api.submit(command("/bin/sleep", "60"))
+            host.start_lease()
+            await wait_until_async(
+                lambda: host.agent.host.session and host.session.state.running == 1
+            )
+            host.stop()
+            host.stop()
+        assert not api.results
+        assert api.open[task_id].epoch is None
+        assert api.said_goodbye
+
+
+async def test_an_agent_waits_for_an_api_that_is_not_there_yet(tmp_path: Path) -> None:
+    api = AgentApi()
+    async with api.serving():
+        api.down = True
+        settings = config(api, tmp_path)
+        with HostFolders.lock(str(api.manager_id), settings.state_dir, tmp_path) as folders:
+            agent = Agent(settings, folders)
+            running = asyncio.create_task(agent.run())
+            await wait_until_async(lambda: api.calls["/managers/hello"] >= 2)
+            api.down = False
+            await wait_until_async(lambda: bool(api.hellos))
+            agent.stop()
+            await running
