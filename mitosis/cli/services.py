@@ -72,7 +72,10 @@ def migrate(data_dir: DataDir = None) -> int:
 
 
 def api(data_dir: DataDir = None) -> int:
-    """Run the HTTP API alone; PostgreSQL and Temporal are found by the settings."""
+    """Run the HTTP API alone; PostgreSQL and Temporal are found by the settings.
+
+    The data folder holds its signing key and the admin's token, secrets/admin-token.
+    """
     settings = _start(data_dir)
     return asyncio.run(_until_signal(_api(settings)))
 
@@ -80,7 +83,7 @@ def api(data_dir: DataDir = None) -> int:
 async def _api(settings: "Settings") -> None:
     from api.service import running_api
     from mitosis.cli.connection import data_dir_of
-    from mitosis.cli.whole_stack import api_options, temporal_address
+    from mitosis.cli.whole_stack import api_options, keep_admin_token, temporal_address
     from mitosis.embedded.data_folder import DataFolder
     from workflows.client import ControlClient
 
@@ -88,6 +91,7 @@ async def _api(settings: "Settings") -> None:
     folder = DataFolder(data_dir_of(settings), settings.run_dir)
     options = api_options(settings, _needed_database(settings), folder)
     async with running_api(options, control) as running:
+        await keep_admin_token(folder, running)
         typer.echo(f"API at {running.url}")
         await asyncio.Event().wait()
 

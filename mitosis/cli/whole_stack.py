@@ -10,6 +10,7 @@ import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 from api.service import ApiOptions, RunningApi, admin_token, running_api
 from mitosis.cli.connection import StackConnection, remove_connection, write_connection
@@ -61,12 +62,10 @@ async def whole_stack(settings: Settings, say: Say = lambda _: None) -> AsyncIte
         say("database is migrated")
         where = temporal_address(settings, stack.temporal_address)
         running = await _add_api_and_control(settings, stack, where)
-        token_file = stack.folder.secret_path("admin-token")
-        token = (await admin_token(running.parts)).token
-        write_private(token_file, token.encode())
+        token = await keep_admin_token(stack.folder, running)
         connection = StackConnection(
             api_url=running.url,
-            token_file=token_file,
+            token_file=admin_token_file(stack.folder),
             temporal_address=stack.temporal_address,
             temporal_namespace=where.namespace,
             ui_url=stack.ui_url,
@@ -79,6 +78,18 @@ async def whole_stack(settings: Settings, say: Say = lambda _: None) -> AsyncIte
             yield WholeStack(connection, stack, token)
         finally:
             remove_connection(stack.folder.path)
+
+
+async def keep_admin_token(folder: DataFolder, running: RunningApi) -> str:
+    """Put a fresh token of the admin account into a 0600 file of the data folder; gives the token."""
+    token = (await admin_token(running.parts)).token
+    write_private(admin_token_file(folder), token.encode())
+    return token
+
+
+def admin_token_file(folder: DataFolder) -> Path:
+    """What opens the API to the owner of the data folder."""
+    return folder.secret_path("admin-token")
 
 
 def temporal_address(settings: Settings, address: str) -> TemporalAddress:

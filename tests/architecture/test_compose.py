@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
+from mitosis.cli import COMMANDS
 from mitosis.embedded.postgres import find_postgres_bin
 from mitosis.embedded.temporal import DYNAMIC_CONFIG, find_temporal_binary
 from mitosis.settings import SHORT_NAMES, Settings, environment_name, flatten, load_settings
@@ -53,6 +54,12 @@ def test_image_versions_are_those_the_tests_run_on() -> None:
     assert temporal is not None
     assert (tag("temporal"), tag("temporal-ui")) == temporal.groups()
     assert tag("temporal-schema") == tag("temporal")
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_commands_are_those_of_the_program(name: str) -> None:
+    assert SERVICES[name]["command"] == [name]
+    assert name in COMMANDS
 
 
 @pytest.mark.parametrize("name", OURS)
