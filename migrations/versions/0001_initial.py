@@ -133,7 +133,8 @@ CREATE TABLE group_live (
     kill_running    boolean NOT NULL DEFAULT false,
     grace_seconds   double precision,
     reason          text,
-    hungry          boolean NOT NULL DEFAULT false,
+    hungry          boolean NOT NULL DEFAULT false,    -- someone waits for work (protocol P7)
+    watched         boolean NOT NULL DEFAULT false,    -- someone waits for any change
     total           bigint NOT NULL DEFAULT 0,
     unfinished      bigint NOT NULL DEFAULT 0 CHECK (unfinished >= 0),
     succeeded       bigint NOT NULL DEFAULT 0,
@@ -246,16 +247,23 @@ CREATE TABLE open_task (
     exit_failures   smallint NOT NULL DEFAULT 0,
     crash_failures  smallint NOT NULL DEFAULT 0,
     lost_count      smallint NOT NULL DEFAULT 0,
+    -- Its present attempt has ended by a report (a retry): no other report of it counts.
+    spent           boolean NOT NULL DEFAULT false,
+    -- The retry policy, here so that a report need not read the payload.
+    max_attempts    smallint NOT NULL DEFAULT 1,
+    retry_delay_seconds     real NOT NULL DEFAULT 0,
+    retry_exit_codes        integer[],
     dedup_key       text,
     PRIMARY KEY (group_id, id),
     CHECK ((state = 1) = (epoch IS NOT NULL)),
     CHECK ((state = 1) = (claim_seq IS NOT NULL)),
-    CHECK ((state = 4) = (not_before IS NOT NULL))
+    CHECK ((state = 4) = (not_before IS NOT NULL)),
+    CHECK (NOT (spent AND state = 1))
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 50000,
         autovacuum_vacuum_cost_delay = 0);
 CREATE INDEX open_task_ready ON open_task (group_id, priority DESC, id) WHERE state = 0;
 CREATE INDEX open_task_claimed ON open_task (group_id, epoch) WHERE state = 1;
-CREATE INDEX open_task_delayed ON open_task (not_before) WHERE state = 4;
+CREATE INDEX open_task_delayed ON open_task (group_id, not_before) WHERE state = 4;
 CREATE UNIQUE INDEX open_task_dedup ON open_task (group_id, dedup_key) WHERE dedup_key IS NOT NULL;
 
 CREATE TABLE task_result (

@@ -16,7 +16,7 @@ from psycopg import AsyncConnection
 from psycopg.rows import DictRow, dict_row
 from psycopg_pool import AsyncConnectionPool, PoolClosed, PoolTimeout
 
-from mitosis.contracts.errors import ConfigurationError, DatabaseUnavailable
+from mitosis.contracts.errors import ConfigurationError, DatabaseUnavailable, InvalidRequest
 
 log = logging.getLogger(__name__)
 
@@ -133,7 +133,12 @@ class Database:
 
 @contextmanager
 def as_unavailable() -> Iterator[None]:
-    """Turn lost connections, reached limits and resolved deadlocks into DatabaseUnavailable."""
+    """Turn lost connections, reached limits and resolved deadlocks into DatabaseUnavailable.
+
+    Raises:
+        DatabaseUnavailable: trying again can help.
+        InvalidRequest: a value that no column can hold, as text with a NUL byte.
+    """
     try:
         yield
     except (PoolTimeout, PoolClosed) as error:
@@ -143,6 +148,8 @@ def as_unavailable() -> Iterator[None]:
             "database.unavailable", extra={"sqlstate": error.sqlstate, "reason": str(error)}
         )
         raise DatabaseUnavailable from error
+    except psycopg.DataError as error:
+        raise InvalidRequest(f"a value cannot be stored: {error}") from error
 
 
 def _split_url(url: str) -> tuple[str, bool]:

@@ -1,7 +1,20 @@
 """The assignment round: one transaction that matches idle managers to groups and writes offers."""
 
+from collections.abc import AsyncIterator
+from typing import Any
+
+from psycopg.rows import DictRow
+
+from mitosis.contracts.allocation import WorkerAllocationPlan
 from mitosis.contracts.control import AssignAnswer
-from mitosis.store.database import Database
+from mitosis.store.database import Connection, Database
+from mitosis.store.matching import HungryGroup, IdleManager, Offer, match
+from mitosis.store.statements import load
+
+SQL = load("scheduler")
+GROUPS_PER_PAGE = 200
+CHECK_OFFERS_SECONDS = 10.0
+"""While an offer is open, its manager is poked again after this long."""
 
 
 class SchedulerStore:
@@ -12,4 +25,85 @@ class SchedulerStore:
 
     async def assign_round(self) -> AssignAnswer:
         """Offer leases, poke the managers of every open offer, say when to look again."""
-        raise NotImplementedError
+        async with self._database.transaction() as connection:
+            await connection.execute(SQL["lock"])
+            rows = await (await connection.execute(SQL["idle_managers"])).fetchall()
+            idle = {row["id"]: _manager(row) for row in rows}
+            offers: list[Offer] = []
+            if idle:
+                async for page in _pages(connection, len(idle)):
+                    offers += match(page, idle)
+                    if not idle:
+                        break
+            offered = await _write(connection, offers)
+            poked = (await connection.execute(SQL["poke_offered"])).rowcount
+            if poked:
+                await connection.execute(SQL["tell_relay"])
+            delayed = await (await connection.execute(SQL["next_delayed"])).fetchone()
+        return AssignAnswer(
+            offered=offered,
+            resignalled=poked - offered,
+            next_round_in_seconds=_next_round(delayed, poked),
+        )
+
+
+async def _pages(connection: Connection, managers: int) -> AsyncIterator[list[HungryGroup]]:
+    key: dict[str, Any] = {"after_priority": None, "after_id": None}
+    while True:
+        cursor = await connection.execute(
+            SQL["hungry_groups"], {**key, "managers": managers, "limit": GROUPS_PER_PAGE}
+        )
+        rows = await cursor.fetchall()
+        if rows:
+            yield [_group(row) for row in rows]
+        if len(rows) < GROUPS_PER_PAGE:
+            return
+        key = {"after_priority": rows[-1]["priority"], "after_id": rows[-1]["id"]}
+
+
+async def _write(connection: Connection, offers: list[Offer]) -> int:
+    """Write the offers of groups that are still open or closed; gives how many."""
+    if not offers:
+        return 0
+    groups = sorted({offer.group for offer in offers})
+    cursor = await connection.execute(SQL["hold_groups"], {"groups": groups})
+    going_on = {row["group_id"] for row in await cursor.fetchall()}
+    kept = [offer for offer in offers if offer.group in going_on]
+    values = {
+        "groups": [offer.group for offer in kept],
+        "managers": [offer.manager for offer in kept],
+    }
+    return (await connection.execute(SQL["offer"], values)).rowcount
+
+
+def _next_round(delayed: DictRow | None, open_offers: int) -> float | None:
+    candidates = [CHECK_OFFERS_SECONDS] if open_offers else []
+    if delayed is not None and delayed["seconds"] is not None:
+        candidates.append(max(delayed["seconds"], 0.1))
+    return min(candidates, default=None)
+
+
+def _manager(row: DictRow) -> IdleManager:
+    return IdleManager(
+        number=row["id"],
+        tags=frozenset(row["tags"]),
+        cores=tuple(row["cores"]),
+        serves=frozenset(row["serves"]),
+        warm=frozenset(row["warm"]),
+        failed=frozenset(row["failed"]),
+    )
+
+
+def _group(row: DictRow) -> HungryGroup:
+    named = frozenset(row["named"]) if row["assignment_method"] == "user_specified" else None
+    return HungryGroup(
+        number=row["id"],
+        user_group=row["user_group_id"],
+        tags=frozenset(row["tags"]),
+        tag_match=row["tag_match"],
+        named=named,
+        max_managers=row["max_managers"],
+        plan=WorkerAllocationPlan.model_validate(row["plan"]),
+        live_leases=row["live_leases"],
+        ready=row["ready"],
+    )

@@ -1,44 +1,56 @@
 """Task groups: create, look, change; and the port of TaskGroupWorkflow.
 
-Endings (cancel, complete, finalize, settle, discard) are in ``endings.py``, what is shown in
-``group_views.py``.
+The edges of their life are in ``endings.py``, what is shown in ``group_views.py``.
 """
 
+import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import timedelta
-from typing import Literal
+from typing import Any, Literal
 from uuid import UUID
 
+from psycopg.errors import UniqueViolation
+
+from mitosis.contracts.allocation import worker_cpus
 from mitosis.contracts.control import DiscardAnswer, GroupView, VerbRequest
+from mitosis.contracts.errors import (
+    AlreadyExists,
+    Conflict,
+    InvalidRequest,
+    NotFound,
+    PermissionDenied,
+)
 from mitosis.contracts.http import ManagerInfo, Page, TaskGroupInfo, TaskGroupSpec, TaskGroupUpdate
-from mitosis.contracts.lifecycle import TaskGroupState
-from mitosis.store.database import Database
-from mitosis.store.wake import Wake
+from mitosis.contracts.lifecycle import TASK_GROUP
+from mitosis.store import endings, group_views, manager_views
+from mitosis.store.database import Connection, Database
+from mitosis.store.group_filter import GroupFilter
+from mitosis.store.managers import HOST_LOST_AFTER
+from mitosis.store.statements import load
+from mitosis.store.wake import Topic, Wake
+
+__all__ = ["GroupFilter", "TaskGroupStore", "Until"]
+
+SQL = load("task_groups")
+MIN_HOST_LOST_AFTER = timedelta(seconds=10)
+DELETE_CHUNK = 10_000
 
 Until = Literal["changed", "complete", "settled"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupFilter:
-    """Which groups a list shows; all conditions hold. Empty = all the viewer may see."""
-
-    states: Sequence[TaskGroupState] = ()
-    settled: bool | None = None
-    tags: Sequence[str] = ()
-    """It has all of these."""
-    labels: Sequence[str] = ()
-    name: str | None = None
-    """Exactly this name, or a pattern with ``*``."""
 
 
 class TaskGroupStore:
     """All access to task groups. Implements ``activities.task_groups.TaskGroupPort``."""
 
-    def __init__(self, database: Database, wake: Wake | None = None) -> None:
+    def __init__(
+        self,
+        database: Database,
+        wake: Wake | None = None,
+        host_lost_after: timedelta = HOST_LOST_AFTER,
+    ) -> None:
         """Without ``wake``, :meth:`wait` only looks once."""
         self._database = database
         self._wake = wake
+        self._host_lost_after = host_lost_after
 
     async def create(self, spec: TaskGroupSpec, user_id: UUID) -> TaskGroupInfo:
         """A new OPEN group, its pokes with it (its workflow starts by the outbox).
@@ -50,7 +62,21 @@ class TaskGroupStore:
             AlreadyExists: the name is taken in that user group.
             InvalidRequest: the plan cannot hold on any host (more exclusive workers than cores listed).
         """
-        raise NotImplementedError
+        _check(spec)
+        try:
+            async with self._database.transaction() as connection:
+                row = await (
+                    await connection.execute(SQL["create"], _row(spec, user_id))
+                ).fetchone()
+                if row is None:
+                    raise NotFound("no such user group", field="group_name")
+                for manager_id in spec.manager_ids:
+                    await self._name(connection, row["uuid"], manager_id, user_id)
+        except UniqueViolation as error:
+            raise AlreadyExists(
+                f"the user group has a task group called {spec.name}", field="name"
+            ) from error
+        return await self.get(row["uuid"])
 
     async def resolve(self, reference: str) -> UUID:
         """The id behind a UUID or ``group/name``.
@@ -58,7 +84,23 @@ class TaskGroupStore:
         Raises:
             NotFound: no such group.
         """
-        raise NotImplementedError
+        group_name, slash, name = reference.partition("/")
+        if not slash:
+            try:
+                return UUID(reference)
+            except ValueError:
+                raise NotFound(
+                    f"{reference!r} is neither an id nor group/name of a task group"
+                ) from None
+        async with self._database.connection() as connection:
+            cursor = await connection.execute(
+                SQL["resolve"], {"group_name": group_name, "name": name}
+            )
+            row = await cursor.fetchone()
+        if row is None:
+            raise NotFound(f"no such task group: {reference}")
+        found: UUID = row["uuid"]
+        return found
 
     async def get(self, task_group_id: UUID) -> TaskGroupInfo:
         """Everything about one group.
@@ -66,7 +108,7 @@ class TaskGroupStore:
         Raises:
             NotFound: no such group.
         """
-        raise NotImplementedError
+        return (await group_views.one(self._database, task_group_id)).info
 
     async def wait(self, task_group_id: UUID, until: Until, timeout: timedelta) -> TaskGroupInfo:
         """:meth:`get` as soon as the group changed, became terminal or settled; after ``timeout`` as it is.
@@ -76,7 +118,20 @@ class TaskGroupStore:
         Raises:
             NotFound: no such group.
         """
-        raise NotImplementedError
+        deadline = time.monotonic() + timeout.total_seconds()
+        first = await group_views.one(self._database, task_group_id)
+        if _reached(until, first.info) or self._wake is None:
+            return first.info
+        with self._wake.waiter(first.number, Topic.CHANGED) as waiter:
+            while True:
+                if until == "changed":
+                    await self._watch(first.number)
+                now = (await group_views.one(self._database, task_group_id)).info
+                changed = until == "changed" and _essence(now) != _essence(first.info)
+                left = deadline - time.monotonic()
+                if changed or _reached(until, now) or left <= 0:
+                    return now
+                await waiter.wait(left)
 
     async def list(
         self,
@@ -87,7 +142,9 @@ class TaskGroupStore:
         limit: int = 50,
     ) -> Page[TaskGroupInfo]:
         """Groups the user may read, newest first, without leases and hook runs. ``limit`` at most 500."""
-        raise NotImplementedError
+        return await group_views.page(
+            self._database, viewer_id, which or GroupFilter(), after, limit
+        )
 
     async def update(self, task_group_id: UUID, changes: TaskGroupUpdate) -> TaskGroupInfo:
         """Change what is given.
@@ -96,7 +153,21 @@ class TaskGroupStore:
             NotFound: no such group.
             Conflict: it was changed since ``expected_updated_at``, or it is terminal.
         """
-        raise NotImplementedError
+        async with self._database.transaction() as connection:
+            cursor = await connection.execute(SQL["lock_live"], {"group": task_group_id})
+            live = await cursor.fetchone()
+            if live is None:
+                raise NotFound("no such task group", task_group_id=str(task_group_id))
+            if live["state"] in TASK_GROUP.terminal:
+                raise Conflict(f"the task group is {live['state']}", state=live["state"])
+            values = _changes(changes, live["group_id"])
+            updated = await connection.execute(SQL["update"], values)
+            if updated.rowcount == 0:
+                raise Conflict("the task group was changed by somebody else since")
+            await connection.execute(
+                SQL["tell_group"], {"group_number": live["group_id"], "scheduler": True}
+            )
+        return await self.get(task_group_id)
 
     async def delete(self, task_group_id: UUID) -> None:
         """Remove a settled group and all its tasks.
@@ -105,7 +176,14 @@ class TaskGroupStore:
             NotFound: no such group.
             Conflict: it is not settled.
         """
-        raise NotImplementedError
+        seen = await group_views.one(self._database, task_group_id)
+        if not seen.info.settled:
+            raise Conflict("only a settled task group can be deleted", state=seen.info.state.value)
+        parameters = {"group_number": seen.number, "limit": DELETE_CHUNK}
+        async with self._database.connection() as connection:
+            while (await connection.execute(SQL["delete_tasks"], parameters)).rowcount:
+                pass
+            await connection.execute(SQL["delete_group"], parameters)
 
     async def managers(self, task_group_id: UUID) -> Sequence[ManagerInfo]:
         """The managers listed for the group: matched by tags, or named by a user.
@@ -113,7 +191,11 @@ class TaskGroupStore:
         Raises:
             NotFound: no such group.
         """
-        raise NotImplementedError
+        async with self._database.connection() as connection:
+            await _number(connection, task_group_id)
+            cursor = await connection.execute(SQL["listed_managers"], {"group": task_group_id})
+            ids = [row["uuid"] for row in await cursor.fetchall()]
+            return await manager_views.some(connection, ids, self._host_lost_after.total_seconds())
 
     async def add_manager(self, task_group_id: UUID, manager_id: UUID, user_id: UUID) -> None:
         """Name a manager for the group; again is success.
@@ -122,7 +204,10 @@ class TaskGroupStore:
             NotFound: no such group or manager.
             PermissionDenied: the manager has no write role in the group's user group.
         """
-        raise NotImplementedError
+        async with self._database.transaction() as connection:
+            await self._name(connection, task_group_id, manager_id, user_id)
+            number = await _number(connection, task_group_id)
+            await connection.execute(SQL["tell_group"], {"group_number": number, "scheduler": True})
 
     async def remove_manager(self, task_group_id: UUID, manager_id: UUID) -> None:
         """Take a manager off the list; its live lease for the group, if any, begins to end.
@@ -130,7 +215,14 @@ class TaskGroupStore:
         Raises:
             NotFound: no such group, or the manager is not listed.
         """
-        raise NotImplementedError
+        async with self._database.transaction() as connection:
+            parameters = {"group": task_group_id, "manager": manager_id}
+            facts = await (await connection.execute(SQL["may_serve"], parameters)).fetchone()
+            if facts is None:
+                raise NotFound("no such task group", task_group_id=str(task_group_id))
+            removed = await connection.execute(SQL["unname_manager"], {**parameters, **facts})
+            if removed.rowcount == 0:
+                raise NotFound("the manager is not listed", manager_id=str(manager_id))
 
     async def refresh_managers(self, task_group_id: UUID) -> int:
         """Match managers to the group's tags again; gives how many are listed by tags now.
@@ -138,13 +230,17 @@ class TaskGroupStore:
         Raises:
             NotFound: no such group.
         """
-        raise NotImplementedError
+        async with self._database.transaction() as connection:
+            await _number(connection, task_group_id)
+            cursor = await connection.execute(SQL["refresh_managers"], {"group": task_group_id})
+            row = await cursor.fetchone()
+        return 0 if row is None else int(row["n"])
 
     # --- the port of TaskGroupWorkflow --------------------------------------------------------------
 
     async def observe(self, task_group_id: UUID) -> GroupView:
         """The group as it is now; ``exists=False`` when it was deleted."""
-        raise NotImplementedError
+        return await group_views.view(self._database, task_group_id)
 
     async def apply(self, request: VerbRequest) -> GroupView:
         """Close, reopen, cancel or complete. Ensures: a group already there is success.
@@ -153,20 +249,132 @@ class TaskGroupStore:
             NotFound: no such group.
             InvalidTransition: the state does not allow it.
         """
-        raise NotImplementedError
+        await endings.apply(self._database, request)
+        return await self.observe(request.task_group_id)
 
     async def close_if_inactive(self, task_group_id: UUID) -> GroupView:
         """Close an OPEN group whose auto-close time or close deadline has come; else change nothing."""
-        raise NotImplementedError
+        await endings.close_if_inactive(self._database, task_group_id)
+        return await self.observe(task_group_id)
 
     async def discard(self, task_group_id: UUID) -> DiscardAnswer:
         """Cancel up to 10,000 unclaimed tasks of a group that is discarding."""
-        raise NotImplementedError
+        return await endings.discard(self._database, task_group_id)
 
     async def finalize(self, task_group_id: UUID) -> GroupView:
         """CLOSED with nothing unfinished → COMPLETE; any other state is left as it is."""
-        raise NotImplementedError
+        await endings.finalize(self._database, task_group_id)
+        return await self.observe(task_group_id)
 
     async def settle(self, task_group_id: UUID) -> GroupView:
         """Write ``settled_at`` and ``result`` if nothing is left anywhere; else change nothing."""
-        raise NotImplementedError
+        await endings.settle(self._database, task_group_id)
+        return await self.observe(task_group_id)
+
+    # --- inside --------------------------------------------------------------------------------------
+
+    async def _watch(self, number: int) -> None:
+        async with self._database.connection() as connection:
+            await connection.execute(SQL["watch"], {"group_number": number})
+
+    async def _name(
+        self, connection: Connection, task_group_id: UUID, manager_id: UUID, user_id: UUID
+    ) -> None:
+        parameters = {"group": task_group_id, "manager": manager_id, "user": user_id}
+        facts = await (await connection.execute(SQL["may_serve"], parameters)).fetchone()
+        if facts is None or facts["manager_number"] is None:
+            raise NotFound("no such task group or manager", manager_id=str(manager_id))
+        if not facts["allowed"]:
+            raise PermissionDenied(
+                "the manager has no write role in the user group of this task group",
+                manager_id=str(manager_id),
+            )
+        await connection.execute(
+            SQL["name_managers"], {**parameters, **facts, "managers": [manager_id]}
+        )
+
+
+async def _number(connection: Connection, task_group_id: UUID) -> int:
+    row = await (await connection.execute(SQL["number"], {"group": task_group_id})).fetchone()
+    if row is None:
+        raise NotFound("no such task group", task_group_id=str(task_group_id))
+    return int(row["id"])
+
+
+def _reached(until: Until, info: TaskGroupInfo) -> bool:
+    return info.settled or (until == "complete" and info.state in TASK_GROUP.terminal)
+
+
+def _essence(info: TaskGroupInfo) -> tuple[object, ...]:
+    """What counts as a change for somebody who watches."""
+    return (
+        info.state,
+        info.settled,
+        info.tasks_total,
+        info.tasks_completed,
+        info.tasks_running,
+        info.updated_at,
+        info.counting,
+        [(lease.epoch, lease.state) for lease in info.leases],
+    )
+
+
+def _check(spec: TaskGroupSpec) -> None:
+    """What the types alone cannot say.
+
+    Raises:
+        InvalidRequest: naming the field.
+    """
+    plan = spec.worker_allocation_plan
+    if plan.cpu_binding is not None and plan.cpu_binding.cores is not None:
+        worker_cpus(plan, plan.cpu_binding.cores)
+    if spec.auto_close_timeout is not None and spec.auto_close_timeout <= timedelta(0):
+        raise InvalidRequest("must be longer than 0 seconds", field="auto_close_timeout")
+    if spec.host_lost_after is not None and spec.host_lost_after < MIN_HOST_LOST_AFTER:
+        raise InvalidRequest("must be at least 10 seconds", field="host_lost_after")
+    if spec.close_deadline is not None and spec.close_deadline.tzinfo is None:
+        raise InvalidRequest(
+            "must have a time zone, as in 2030-01-31T12:00:00Z", field="close_deadline"
+        )
+
+
+def _row(spec: TaskGroupSpec, user_id: UUID) -> dict[str, Any]:
+    setup, teardown = spec.environment_setup_hook, spec.environment_teardown_hook
+    return {
+        "name": spec.name,
+        "group_name": spec.group_name,
+        "user": user_id,
+        "tags": sorted(spec.tags),
+        "labels": sorted(spec.labels),
+        "tag_match": spec.tag_match,
+        "priority": spec.priority,
+        "plan": spec.worker_allocation_plan.model_dump_json(),
+        "setup": setup and setup.model_dump_json(),
+        "teardown": teardown and teardown.model_dump_json(),
+        "auto_close": _seconds(spec.auto_close_timeout),
+        "close_deadline": spec.close_deadline,
+        "max_managers": spec.max_managers,
+        "assignment_method": spec.assignment_method,
+        "reopen_on_submit": spec.reopen_on_submit,
+        "cancel_grace": spec.cancel_grace_seconds,
+        "host_lost_after": _seconds(spec.host_lost_after),
+        "fence": spec.fence,
+    }
+
+
+def _changes(changes: TaskGroupUpdate, group_number: int) -> dict[str, Any]:
+    if changes.auto_close_timeout is not None and changes.auto_close_timeout <= timedelta(0):
+        raise InvalidRequest("must be longer than 0 seconds", field="auto_close_timeout")
+    return {
+        "group_number": group_number,
+        "tags": None if changes.tags is None else sorted(changes.tags),
+        "labels": None if changes.labels is None else sorted(changes.labels),
+        "priority": changes.priority,
+        "auto_close": _seconds(changes.auto_close_timeout),
+        "max_managers": changes.max_managers,
+        "expected": changes.expected_updated_at,
+    }
+
+
+def _seconds(duration: timedelta | None) -> float | None:
+    return None if duration is None else duration.total_seconds()

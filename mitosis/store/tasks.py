@@ -4,20 +4,33 @@ Submit, claim and report are the hot path: one statement each for a whole batch
 (``sql/tasks.sql``), never one per task.
 """
 
+import time
+from collections.abc import Mapping
+from typing import Any
 from uuid import UUID
+
+from msgspec import Raw
 
 from mitosis.contracts.http import Page, TaskInfo
 from mitosis.contracts.lifecycle import TaskState
+from mitosis.contracts.outcome import LOST_ALONE
 from mitosis.contracts.wire import (
     ClaimAnswer,
+    ClaimedTask,
     ClaimTasks,
+    LeaseStanding,
     ReportAnswer,
     ReportTasks,
     SubmitAnswer,
     SubmitTasks,
 )
+from mitosis.store import reports, submits, task_views
 from mitosis.store.database import Database
-from mitosis.store.wake import Wake
+from mitosis.store.leases import STANDING
+from mitosis.store.statements import load
+from mitosis.store.wake import Topic, Wake
+
+SQL = load("tasks")
 
 
 class TaskStore:
@@ -39,11 +52,22 @@ class TaskStore:
             InvalidRequest: a task is not valid; names it by index.
             TooLarge: too many tasks, or a spec that is too large.
         """
-        raise NotImplementedError
+        return await submits.submit(self._database, task_group_id, request)
 
     async def claim(self, manager_id: UUID, request: ClaimTasks) -> ClaimAnswer:
         """Take tasks under a live epoch; waits up to ``wait_seconds`` holding no connection (P3, P7)."""
-        raise NotImplementedError
+        deadline = time.monotonic() + request.wait_seconds
+        answer, group_number = await self._claim(manager_id, request)
+        if not _worth_waiting(answer, request) or group_number is None or self._wake is None:
+            return answer
+        with self._wake.waiter(group_number, Topic.WORK) as waiter:
+            while True:
+                due_in_seconds = await self._mark_hungry(group_number)
+                answer, _ = await self._claim(manager_id, request)
+                left = deadline - time.monotonic()
+                if not _worth_waiting(answer, request) or left <= 0:
+                    return answer
+                await waiter.wait(left if due_in_seconds is None else min(left, due_in_seconds))
 
     async def report(self, manager_id: UUID, request: ReportTasks) -> ReportAnswer:
         """Record how attempts ended; says per task what became of the report (P2, P3).
@@ -53,7 +77,7 @@ class TaskStore:
         Raises:
             TooLarge: more than ``wire.MAX_REPORTS``.
         """
-        raise NotImplementedError
+        return await reports.report(self._database, manager_id, request)
 
     async def list(
         self,
@@ -69,7 +93,7 @@ class TaskStore:
             NotFound: no such group.
             InvalidRequest: ``after`` is not from an earlier page.
         """
-        raise NotImplementedError
+        return await task_views.page(self._database, task_group_id, state, after, limit)
 
     async def get(self, task_uuid: UUID) -> TaskInfo:
         """One task with its spec, result and every failed attempt.
@@ -77,4 +101,44 @@ class TaskStore:
         Raises:
             NotFound: no such task.
         """
-        raise NotImplementedError
+        return await task_views.one(self._database, task_uuid)
+
+    async def _claim(self, manager_id: UUID, request: ClaimTasks) -> tuple[ClaimAnswer, int | None]:
+        """One look: the answer, and the group's number while the lease is active."""
+        parameters = {
+            "manager": manager_id,
+            "epoch": request.epoch,
+            "claim_seq": request.claim_seq,
+            "acked_seq": request.acked_seq,
+            "max_tasks": request.max_tasks,
+        }
+        async with self._database.connection() as connection:
+            cursor = await connection.execute(SQL["claim"], parameters, binary=True)
+            rows = await cursor.fetchall()
+            if not rows:
+                cursor = await connection.execute(SQL["standing"], parameters)
+                lease = await cursor.fetchone()
+                state = "ended" if lease is None else lease["lease_state"]
+                return ClaimAnswer(standing=STANDING[state]), None
+        tasks = [_claimed(row) for row in rows if row["id"] is not None]
+        return ClaimAnswer(standing=LeaseStanding.ACTIVE, tasks=tasks), rows[0]["group_id"]
+
+    async def _mark_hungry(self, group_number: int) -> float | None:
+        """Ask to be told of work; gives the seconds until a delayed task is due, if there is one."""
+        async with self._database.connection() as connection:
+            cursor = await connection.execute(SQL["hungry"], {"group_number": group_number})
+            row = await cursor.fetchone()
+        return None if row is None else row["due_in_seconds"]
+
+
+def _worth_waiting(answer: ClaimAnswer, request: ClaimTasks) -> bool:
+    return request.wait_seconds > 0 and not answer.tasks and answer.standing is LeaseStanding.ACTIVE
+
+
+def _claimed(row: Mapping[str, Any]) -> ClaimedTask:
+    return ClaimedTask(
+        task_id=row["id"],
+        attempt=row["attempt"],
+        spec=Raw(row["spec"].encode()),
+        alone=row["lost_count"] >= LOST_ALONE,
+    )

@@ -56,3 +56,11 @@ SELECT g.id, u.id, %(role)s
  WHERE g.name = %(group_name)s AND u.username = %(username)s
 ON CONFLICT (user_group_id, user_id) DO UPDATE SET role = excluded.role
 RETURNING m.user_id;
+
+-- name: roles_in
+-- User groups by name with the user's role in each (null = none).
+SELECT g.id, g.name, m.role
+  FROM user_groups g
+  LEFT JOIN user_group_members m
+         ON m.user_group_id = g.id AND m.user_id = (SELECT id FROM users WHERE uuid = %(user_id)s)
+ WHERE g.name = ANY(%(names)s::text[]) AND g.state = 'active';

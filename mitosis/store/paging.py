@@ -1,0 +1,44 @@
+"""Keyset pages: the cursor of a page is the key of its last row, as opaque text."""
+
+import base64
+import binascii
+import json
+from collections.abc import Callable
+from typing import Any
+
+from mitosis.contracts.errors import InvalidRequest
+
+
+def encode_cursor(*key: str | int) -> str:
+    """The key of the last row of a page as text for ``after``."""
+    return base64.urlsafe_b64encode(json.dumps(key).encode()).decode().rstrip("=")
+
+
+def decode_cursor(text: str, *types: Callable[[Any], Any]) -> tuple[Any, ...]:
+    """The key again, each part of the given type (``str``, ``int``).
+
+    Raises:
+        InvalidRequest: not made by :func:`encode_cursor` for this list.
+    """
+    key: list[Any] = []
+    try:
+        key = json.loads(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))
+        good = len(key) == len(types) and all(
+            type(part) is kind for part, kind in zip(key, types, strict=True)
+        )
+    except (ValueError, binascii.Error, TypeError):
+        good = False
+    if not good:
+        raise InvalidRequest("must be the next of an earlier page", field="after")
+    return tuple(key)
+
+
+def page_limit(limit: int, most: int) -> int:
+    """``limit`` if it is usable.
+
+    Raises:
+        InvalidRequest: not between 1 and ``most``.
+    """
+    if not 1 <= limit <= most:
+        raise InvalidRequest(f"must be between 1 and {most}", field="limit")
+    return limit

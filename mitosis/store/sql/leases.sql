@@ -1,0 +1,178 @@
+-- Leases and endings (protocol P1-P5, P8). Lock order: managers, leases, group_live, task rows,
+-- environments, manager_live. Whatever ends something locks first and scans in a later statement.
+
+-- name: lock_lease
+-- FOR UPDATE waits for claims, reports and renewals of this epoch and stops new ones.
+SELECT l.epoch, l.state, l.group_id, l.manager_id,
+       extract(epoch FROM l.alive_until - clock_timestamp())::float8 AS alive_in_seconds
+  FROM leases AS l JOIN managers AS m ON m.id = l.manager_id
+ WHERE l.epoch = %(epoch)s AND m.uuid = %(manager)s
+   FOR UPDATE OF l
+
+-- name: lock_live_lease
+SELECT l.epoch, l.state, l.group_id, l.manager_id,
+       extract(epoch FROM l.alive_until - clock_timestamp())::float8 AS alive_in_seconds
+  FROM leases AS l
+ WHERE l.manager_id = %(manager_number)s AND l.kind = 'manager' AND l.state <> 'ended'
+   FOR UPDATE OF l
+
+-- name: lock_leases_of_group
+SELECT l.epoch, l.state, l.manager_id FROM leases AS l
+ WHERE l.group_id = %(group_number)s AND l.state <> 'ended'
+ ORDER BY l.epoch
+   FOR UPDATE OF l
+
+-- name: live_epochs_of_group
+SELECT l.epoch FROM leases AS l WHERE l.group_id = %(group_number)s AND l.state <> 'ended'
+
+-- name: lock_group
+SELECT v.*, g.uuid, g.cancel_grace_seconds
+  FROM group_live AS v JOIN task_groups AS g ON g.id = v.group_id
+ WHERE v.group_id = %(group_number)s
+   FOR UPDATE OF v
+
+-- name: group_number
+SELECT id FROM task_groups WHERE uuid = %(group)s
+
+-- name: end_lease
+-- The caller holds the lease and its group. What the epoch still holds goes back to ready with its
+-- attempt kept; with charge (host lost) a started task has lost a host once more, and one that
+-- has lost too many ends as failed.
+WITH held AS MATERIALIZED (
+    SELECT o.id, o.attempt, o.started_at, o.started_at IS NOT NULL AND %(charge)s AS lost,
+           o.started_at IS NOT NULL AND %(charge)s AND o.lost_count + 1 >= %(lost_limit)s AS poison
+      FROM open_task AS o
+     WHERE o.group_id = %(group_number)s AND o.state = 1 AND o.epoch = %(epoch)s
+     ORDER BY o.id
+       FOR UPDATE OF o
+), poisoned AS (
+    DELETE FROM open_task AS o USING held AS h
+     WHERE o.group_id = %(group_number)s AND o.id = h.id AND h.poison
+    RETURNING o.id
+), results AS (
+    INSERT INTO task_result (task_id, group_id, state, attempt, manager_id, kind, started_at, finished_at, detail)
+    SELECT h.id, %(group_number)s, 'failed', h.attempt, %(manager_number)s, 'host_lost', h.started_at, now(),
+           json_build_object('message', 'its host was lost ' || %(lost_limit)s || ' times while it ran')
+      FROM held AS h WHERE h.poison
+), failures AS (
+    INSERT INTO task_failures (task_id, group_id, attempt, manager_id, kind)
+    SELECT h.id, %(group_number)s, h.attempt, %(manager_number)s, 'host_lost' FROM held AS h WHERE h.lost
+        ON CONFLICT (task_id, attempt) DO NOTHING
+), requeued AS (
+    UPDATE open_task AS o
+       SET state = 0, epoch = NULL, claim_seq = NULL, started_at = NULL,
+           lost_count = o.lost_count + h.lost::int
+      FROM held AS h
+     WHERE o.group_id = %(group_number)s AND o.id = h.id AND NOT h.poison
+    RETURNING o.id
+), sums AS MATERIALIZED (
+    SELECT (SELECT count(*) FROM requeued) AS requeued, (SELECT count(*) FROM poisoned) AS poisoned
+), before AS MATERIALIZED (
+    SELECT v.group_id, v.state, v.discarding, v.hungry, v.watched, v.unfinished, g.uuid
+      FROM group_live AS v JOIN task_groups AS g ON g.id = v.group_id
+     WHERE v.group_id = %(group_number)s
+), counted AS (
+    UPDATE group_live AS v
+       SET unfinished = v.unfinished - n.poisoned, failed = v.failed + n.poisoned,
+           drain_seq = v.drain_seq
+                     + (v.state <> 'open' AND n.poisoned > 0 AND v.unfinished = n.poisoned)::int,
+           hungry = v.hungry AND n.requeued = 0, watched = false
+      FROM sums AS n WHERE v.group_id = %(group_number)s
+), ended AS (
+    UPDATE leases SET state = 'ended', ended_at = now(), end_reason = %(reason)s
+     WHERE epoch = %(epoch)s
+), pokes AS (
+    INSERT INTO outbox (kind, subject)
+    SELECT 'task_group', b.uuid FROM before AS b, sums AS n
+     WHERE b.state NOT IN ('open', 'closed') OR b.discarding
+        OR (b.state <> 'open' AND n.poisoned > 0 AND b.unfinished = n.poisoned)
+    UNION ALL SELECT 'manager', m.uuid FROM managers AS m WHERE m.id = %(manager_number)s
+    UNION ALL SELECT 'scheduler', NULL
+    RETURNING 1
+)
+SELECT n.requeued, n.poisoned,
+       CASE WHEN EXISTS (SELECT FROM pokes) THEN pg_notify('mitosis_outbox', '') END AS told_relay,
+       CASE WHEN b.hungry AND n.requeued > 0 THEN pg_notify('mitosis_wake', b.group_id::text) END AS told_claims,
+       CASE WHEN b.watched THEN pg_notify('mitosis_wake', b.group_id || '!') END AS told_watchers
+  FROM before AS b, sums AS n
+
+-- name: lose_environments
+-- A lost host owes the teardown of everything it has (protocol P9).
+UPDATE environments AS e SET state = 'owed', changed_at = now()
+  FROM task_groups AS g
+ WHERE e.manager_id = %(manager_number)s AND e.state IN ('preparing', 'ready', 'tearing_down')
+   AND g.id = e.group_id
+RETURNING g.uuid
+
+-- name: forget_environments
+-- Another machine, or a reboot: nothing of it is left here. Degraded where nobody can clean it any more.
+UPDATE environments AS e
+   SET state = 'gone', changed_at = now(), degraded = e.degraded OR %(degraded)s
+  FROM task_groups AS g
+ WHERE e.manager_id = %(manager_number)s AND e.state <> 'gone' AND g.id = e.group_id
+RETURNING g.uuid
+
+-- name: set_offline
+UPDATE manager_live SET offline = true WHERE manager_id = %(manager_number)s
+
+-- name: insert_active_lease
+-- For a new process of an agent that held an ACTIVE lease (P5). The caller holds the group's row.
+INSERT INTO leases (group_id, manager_id, state, alive_until, taken_at, affinity_until)
+SELECT %(group_number)s, %(manager_number)s, 'active',
+       now() + make_interval(secs => coalesce(g.host_lost_after_seconds, %(host_lost_after)s)),
+       now(), now() + interval '1 hour'
+  FROM task_groups AS g WHERE g.id = %(group_number)s
+RETURNING epoch
+
+-- name: end_leases_of_group
+-- The group became terminal or is discarding, in the caller's transaction, which holds all its leases:
+-- offers are withdrawn, the others begin to end. Everybody concerned is told.
+WITH changed AS (
+    UPDATE leases AS l
+       SET state = CASE WHEN l.state = 'offered' THEN 'ended' ELSE 'ending' END,
+           ended_at = CASE WHEN l.state = 'offered' THEN now() END,
+           end_reason = %(reason)s
+     WHERE l.group_id = %(group_number)s AND l.state IN ('offered', 'active')
+    RETURNING l.manager_id
+), concerned AS (
+    SELECT manager_id FROM changed WHERE manager_id IS NOT NULL
+    UNION
+    SELECT e.manager_id FROM environments AS e WHERE e.group_id = %(group_number)s AND e.state <> 'gone'
+), pokes AS (
+    INSERT INTO outbox (kind, subject)
+    SELECT 'manager', m.uuid FROM concerned AS c JOIN managers AS m ON m.id = c.manager_id
+    UNION ALL SELECT 'task_group', g.uuid FROM task_groups AS g WHERE g.id = %(group_number)s
+    RETURNING 1
+)
+SELECT CASE WHEN EXISTS (SELECT FROM pokes) THEN pg_notify('mitosis_outbox', '') END AS told_relay,
+       pg_notify('mitosis_wake', %(group_number)s::bigint::text) AS told_claims,
+       pg_notify('mitosis_wake', %(group_number)s::bigint || '!') AS told_watchers
+
+-- name: take
+UPDATE leases AS l
+   SET state = 'active', taken_at = now(), affinity_until = now() + interval '1 hour',
+       alive_until = now() + make_interval(secs => coalesce(g.host_lost_after_seconds, %(host_lost_after)s))
+  FROM managers AS m, task_groups AS g
+ WHERE l.epoch = %(epoch)s AND l.state = 'offered' AND m.id = l.manager_id AND m.uuid = %(manager)s
+   AND g.id = l.group_id
+
+-- name: grant
+SELECT l.epoch, l.state AS lease_state, g.uuid AS task_group_id, g.id AS task_group_number,
+       g.name AS task_group_name, u.name AS group_name, g.worker_allocation_plan, g.environment_setup_hook,
+       e.state AS environment_state, e.fingerprint AS environment_fingerprint, g.cancel_grace_seconds,
+       coalesce(g.host_lost_after_seconds, %(host_lost_after)s)::float8 AS host_lost_after_seconds, g.fence
+  FROM leases AS l
+  JOIN managers AS m ON m.id = l.manager_id
+  JOIN task_groups AS g ON g.id = l.group_id
+  JOIN user_groups AS u ON u.id = g.user_group_id
+  LEFT JOIN environments AS e ON e.manager_id = l.manager_id AND e.group_id = l.group_id
+ WHERE l.epoch = %(epoch)s AND m.uuid = %(manager)s
+
+-- name: stay_alive
+-- The fence moves with every contact. Not in one statement with contact: lock order.
+UPDATE leases AS l
+   SET alive_until = greatest(l.alive_until, now()
+         + make_interval(secs => coalesce(g.host_lost_after_seconds, %(host_lost_after)s)))
+  FROM task_groups AS g
+ WHERE l.manager_id = %(manager_number)s AND l.kind = 'manager' AND l.state IN ('active', 'ending')
+   AND g.id = l.group_id

@@ -1,0 +1,279 @@
+"""A small world in a real database: a user, hosts, task groups; short words for what agents do."""
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+import msgspec
+from psycopg.rows import DictRow
+
+from mitosis.contracts.control import Cancel, Close, Complete, Reopen, VerbRequest
+from mitosis.contracts.http import (
+    EnvironmentChange,
+    Hello,
+    HookReport,
+    RegisterManager,
+    TaskGroupSpec,
+)
+from mitosis.contracts.task import TaskSubmission
+from mitosis.contracts.wire import (
+    ClaimAnswer,
+    ClaimedTask,
+    ClaimTasks,
+    Held,
+    Outcome,
+    Renewal,
+    RenewalAnswer,
+    ReportAnswer,
+    ReportTasks,
+    SubmitAnswer,
+    SubmitTasks,
+    TaskAttempt,
+    TaskReport,
+)
+from mitosis.store.database import Database
+from mitosis.store.managers import ManagerStore
+from mitosis.store.outbox import OutboxStore
+from mitosis.store.scheduler import SchedulerStore
+from mitosis.store.task_groups import TaskGroupStore
+from mitosis.store.tasks import TaskStore
+from mitosis.store.users import UserStore
+from mitosis.store.wake import Wake
+
+
+@dataclass
+class Host:
+    """One manager as its agent sees it: counters of its own, calls of the store."""
+
+    world: "World"
+    manager_id: UUID
+    machine: str = "machine-1"
+    boot: str = "boot-1"
+    incarnation: int = 0
+    epoch: int = 0
+    claim_seq: int = 0
+    acked_seq: int = 0
+    held: dict[int, ClaimedTask] = field(default_factory=dict)
+
+    async def hello(self, **changes: Any) -> Any:
+        """Say hello as a new process, or as told."""
+        self.incarnation = changes.pop("incarnation", self.incarnation + 1)
+        body = {
+            "incarnation": self.incarnation,
+            "machine_id": self.machine,
+            "boot_id": self.boot,
+            "host_name": "host",
+            "cores": (0, 1),
+            "agent_version": "test",
+            **changes,
+        }
+        answer = await self.world.managers.hello(self.manager_id, Hello(**body))
+        self.incarnation = answer.incarnation
+        if answer.lease is not None:
+            self._begin(answer.lease.epoch)
+        return answer
+
+    def _begin(self, epoch: int) -> None:
+        self.epoch, self.claim_seq, self.acked_seq, self.held = epoch, 0, 0, {}
+
+    async def offered_epoch(self) -> int:
+        """The epoch of the open offer."""
+        view = await self.world.managers.observe(self.manager_id)
+        assert view.lease is not None and view.lease.state == "offered", view
+        return view.lease.epoch
+
+    async def take(self, group: UUID, *, prepare: bool = True) -> None:
+        """Take the open offer and prepare the environment."""
+        self._begin(await self.offered_epoch())
+        await self.world.managers.take(self.manager_id, self.epoch)
+        if prepare:
+            await self.prepare(group)
+
+    async def prepare(self, group: UUID) -> None:
+        await self.environment(group, "preparing", epoch=self.epoch, fingerprint="f1")
+        await self.environment(group, "prepared", epoch=self.epoch)
+
+    async def environment(self, group: UUID, event: str, **facts: Any) -> str:
+        change = EnvironmentChange.model_validate({"event": event, **facts})
+        answer = await self.world.managers.change_environment(self.manager_id, group, change)
+        return answer.state.value
+
+    async def clean(self, group: UUID, **facts: Any) -> None:
+        await self.environment(group, "tear_down")
+        await self.environment(group, "cleaned", **facts)
+
+    async def claim(self, most: int = 100, *, wait: float = 0.0, lose: bool = False) -> ClaimAnswer:
+        """One claim; with ``lose`` its answer never arrives."""
+        if not lose:
+            self.claim_seq += 1
+        seq = self.claim_seq + 1 if lose else self.claim_seq
+        request = ClaimTasks(
+            epoch=self.epoch,
+            claim_seq=seq,
+            acked_seq=self.acked_seq,
+            max_tasks=most,
+            wait_seconds=wait,
+        )
+        answer = await self.world.tasks.claim(self.manager_id, request)
+        if not lose:
+            self.acked_seq = seq
+            self.held.update({task.task_id: task for task in answer.tasks})
+        return answer
+
+    async def report(self, *reports: TaskReport, epoch: int | None = None) -> ReportAnswer:
+        request = ReportTasks(epoch=epoch or self.epoch, reports=list(reports))
+        return await self.world.tasks.report(self.manager_id, request)
+
+    async def finish(self, tasks: Sequence[ClaimedTask]) -> ReportAnswer:
+        """Report success of these."""
+        return await self.report(*(succeeded(task) for task in tasks))
+
+    async def renew(
+        self,
+        *,
+        started: Sequence[ClaimedTask] = (),
+        returned: Sequence[ClaimedTask] = (),
+        held: Sequence[int] | None = None,
+    ) -> RenewalAnswer:
+        renewal = Renewal(
+            incarnation=self.incarnation,
+            epoch=self.epoch,
+            started=[TaskAttempt(task_id=t.task_id, attempt=t.attempt) for t in started],
+            returned=[TaskAttempt(task_id=t.task_id, attempt=t.attempt) for t in returned],
+            held=None if held is None else Held(acked_seq=self.acked_seq, task_ids=list(held)),
+        )
+        return await self.world.managers.renew(self.manager_id, renewal)
+
+
+@dataclass
+class World:
+    """Stores over one database, and a user to own things."""
+
+    database: Database
+    wake: Wake
+    users: UserStore
+    groups: TaskGroupStore
+    tasks: TaskStore
+    managers: ManagerStore
+    scheduler: SchedulerStore
+    outbox: OutboxStore
+    user_id: UUID
+
+    async def group(self, name: str = "campaign", **spec: Any) -> UUID:
+        info = await self.groups.create(TaskGroupSpec(name=name, **spec), self.user_id)
+        return info.task_group_id
+
+    async def host(self, *, tags: Sequence[str] = (), hello: bool = True, **facts: Any) -> Host:
+        spec = RegisterManager(name="host", tags=frozenset(tags))
+        manager_id, _ = await self.managers.register(spec, self.user_id)
+        host = Host(self, manager_id, **facts)
+        if hello:
+            await host.hello()
+        return host
+
+    async def leased_host(self, group: UUID, **facts: Any) -> Host:
+        """A new host with an ACTIVE lease on the group and a ready environment; needs ready tasks."""
+        host = await self.host(**facts)
+        await self.scheduler.assign_round()
+        await host.take(group)
+        return host
+
+    async def submit(self, group: UUID, count: int = 1, **request: Any) -> SubmitAnswer:
+        tasks = [TaskSubmission(command=["true", str(i)]) for i in range(count)]
+        return await self.submit_tasks(group, tasks, **request)
+
+    async def submit_tasks(
+        self, group: UUID, tasks: Sequence[TaskSubmission], **request: Any
+    ) -> SubmitAnswer:
+        return await self.tasks.submit(group, SubmitTasks(tasks=list(tasks), **request))
+
+    async def close(self, group: UUID) -> Any:
+        return await self.apply(group, Close())
+
+    async def reopen(self, group: UUID) -> Any:
+        return await self.apply(group, Reopen())
+
+    async def cancel(self, group: UUID, **verb: Any) -> Any:
+        return await self.apply(group, Cancel(**verb))
+
+    async def complete(self, group: UUID, **verb: Any) -> Any:
+        return await self.apply(group, Complete(**verb))
+
+    async def apply(self, group: UUID, verb: Close | Reopen | Cancel | Complete) -> Any:
+        return await self.groups.apply(VerbRequest(task_group_id=group, verb=verb))
+
+    async def rows(self, statement: Any, *parameters: Any) -> list[DictRow]:
+        async with self.database.connection() as connection:
+            cursor = await connection.execute(statement, parameters)
+            return await cursor.fetchall() if cursor.description else []
+
+    async def value(self, statement: Any, *parameters: Any) -> Any:
+        rows = await self.rows(statement, *parameters)
+        return next(iter(rows[0].values())) if rows else None
+
+    async def pokes(self) -> set[tuple[str, UUID | None]]:
+        """Take everything out of the outbox."""
+        rows = await self.rows("DELETE FROM outbox RETURNING kind, subject")
+        return {(row["kind"], row["subject"]) for row in rows}
+
+    async def check(self) -> None:
+        """Counters are what the rows say, in every group."""
+        wrong = await self.rows(
+            """
+            SELECT v.* FROM group_live AS v
+             WHERE v.unfinished <> (SELECT count(*) FROM open_task AS o WHERE o.group_id = v.group_id)
+                OR v.total <> (SELECT count(*) FROM task AS t WHERE t.group_id = v.group_id)
+                OR (v.succeeded, v.failed, v.cancelled) IS DISTINCT FROM (
+                   SELECT count(*) FILTER (WHERE r.state = 'succeeded'),
+                          count(*) FILTER (WHERE r.state = 'failed'),
+                          count(*) FILTER (WHERE r.state = 'cancelled')
+                     FROM task_result AS r WHERE r.group_id = v.group_id)
+            """
+        )
+        assert wrong == []
+
+
+@asynccontextmanager
+async def world(
+    url: str, *, host_lost_after: timedelta = timedelta(seconds=90), pool_size: int = 10
+) -> AsyncIterator[World]:
+    """A world in an empty database."""
+    async with Database.open(url, pool_size=pool_size) as database, Wake.listen(database) as wake:
+        users = UserStore(database)
+        user = await users.create("alice")
+        yield World(
+            database=database,
+            wake=wake,
+            users=users,
+            groups=TaskGroupStore(database, wake, host_lost_after),
+            tasks=TaskStore(database, wake),
+            managers=ManagerStore(database, host_lost_after),
+            scheduler=SchedulerStore(database),
+            outbox=OutboxStore(database),
+            user_id=user.user_id,
+        )
+
+
+def succeeded(task: ClaimedTask, **facts: Any) -> TaskReport:
+    return TaskReport(
+        task_id=task.task_id, attempt=task.attempt, outcome=Outcome.SUCCEEDED, exit_code=0, **facts
+    )
+
+
+def failed(task: ClaimedTask, kind: str = "exit_code", **facts: Any) -> TaskReport:
+    return TaskReport(
+        task_id=task.task_id, attempt=task.attempt, outcome=Outcome.FAILED, kind=kind, **facts
+    )
+
+
+def hook(state: str, **facts: Any) -> HookReport:
+    return HookReport.model_validate(
+        {"state": state, "started_at": "2030-01-01T00:00:00Z", **facts}
+    )
+
+
+def spec_of(task: ClaimedTask) -> TaskSubmission:
+    return msgspec.json.decode(task.spec, type=TaskSubmission)
