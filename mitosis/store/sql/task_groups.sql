@@ -192,7 +192,8 @@ SELECT g.assignment_method, g.tag_match, g.tags, u.name AS group_name,
 -- name: observe
 -- One consistent read of everything TaskGroupWorkflow decides by.
 SELECT g.id AS number, g.uuid AS task_group_id, g.name, u.name AS group_name, g.priority, g.tags, v.state,
-       v.settled_at IS NOT NULL AS settled, v.result, v.total, v.unfinished, v.succeeded, v.failed,
+       v.settled_at IS NOT NULL AS settled, v.result, v.total, v.unfinished,
+       extract(epoch FROM v.settled_at - g.created_at)::float8 AS settled_after_seconds, v.succeeded, v.failed,
        v.cancelled, v.drain_seq, v.discarding,
        CASE WHEN v.state = 'open' AND g.auto_close_timeout_seconds IS NOT NULL
             THEN extract(epoch FROM greatest(v.opened_at, v.last_task_submitted_at) - now())::float8
