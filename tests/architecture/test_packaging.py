@@ -17,9 +17,11 @@ PUBLIC_NAMES = [
     "MitosisError",
     "RetryPolicy",
     "SyncClient",
+    "TaskContext",
     "TaskGroupSpec",
     "TaskSubmission",
     "WorkerAllocationPlan",
+    "current_task",
 ]
 
 
