@@ -14,22 +14,20 @@ _ROUND_SECONDS = 0.002
 
 
 def process_parents() -> dict[int, int]:
-    """Parent by pid of every process that is not a zombie. Source: proc_pid_stat(5)."""
+    """Parent by pid of every process, also of zombies: they are not gone. Source: proc_pid_stat(5)."""
     parents = {}
     for name in os.listdir("/proc"):  # noqa: PTH208 - a hot walk over hundreds of entries
-        if name.isdigit() and (facts := _stat(name)) is not None:
-            parents[int(name)] = facts
+        if name.isdigit() and (parent := _parent(name)) is not None:
+            parents[int(name)] = parent
     return parents
 
 
-def _stat(pid: str) -> int | None:
+def _parent(pid: str) -> int | None:
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:  # noqa: PTH123 - as above
-            after_name = file.read().rpartition(b")")[2].split()
+            return int(file.read().rpartition(b")")[2].split()[1])
     except OSError:
         return None
-    state, parent = after_name[0], int(after_name[1])
-    return None if state in b"ZX" else parent
 
 
 def below(root: int, parents: dict[int, int], spare: Collection[int] = ()) -> set[int]:

@@ -126,11 +126,11 @@ class WorkerHost:
         found: M = self.inbox[kind].popleft()
         return found
 
-    def submit(self, *specs: dict[str, Any], first_id: int = 1) -> None:
+    def submit(self, *specs: dict[str, Any], first_id: int = 1, slot: int = 0) -> None:
         tasks = [
             RunTask(first_id + i, 1, msgspec.json.encode(spec)) for i, spec in enumerate(specs)
         ]
-        self.send(RunTasks(tuple(tasks)))
+        self.send(RunTasks(tuple(tasks)), slot)
 
     def started(self) -> TaskStarted:
         return self.receive(TaskStarted)
@@ -165,7 +165,9 @@ class WorkerHost:
         return self.hear(z.Exited)
 
     def close(self) -> int:
-        """Let go of the zygote, as a dying agent would; its exit status."""
+        """Let go of the zygote, as a dying agent would; its exit status. Idempotent."""
+        if self._context.closed:
+            return self.zygote.returncode
         self.socket.shutdown(socket.SHUT_RDWR)  # EOF, even if another process inherited our end
         self.socket.close()
         status = self.zygote.wait(PATIENCE_SECONDS)

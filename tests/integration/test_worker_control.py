@@ -1,0 +1,199 @@
+"""Control messages of a real worker: order, credit, cancel, pause, configure, shutdown."""
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mitosis.contracts.outcome import ExitKind, ExitReason
+from mitosis.ipc.messages import (
+    Acknowledge,
+    CancelTask,
+    Configure,
+    Goodbye,
+    Pause,
+    Resume,
+    Shutdown,
+    TasksFinished,
+    TaskStarted,
+)
+from mitosis.worker.zygote_protocol import Exited
+from tests.support.waiting import wait_until
+from tests.support.worker_host import WorkerHost, gone, worker_host
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Iterator[WorkerHost]:
+    with worker_host(tmp_path) as host:
+        host.spawn()
+        yield host
+
+
+def sleeping(note: Path) -> dict[str, Any]:
+    """A command that notes its pid and sleeps."""
+    return {"command": ["sh", "-c", f"echo $$ > {note}.new; mv {note}.new {note}; exec sleep 600"]}
+
+
+def begin(host: WorkerHost, note: Path, *more: dict[str, Any]) -> int:
+    """Submit a sleeping command (and more); its pid once it runs."""
+    host.submit(sleeping(note), *more)
+    wait_until(note.exists)
+    return int(note.read_text())
+
+
+# --- order ----------------------------------------------------------------------------------------
+
+
+def test_tasks_run_in_order_and_each_says_start_before_it_ends(host: WorkerHost) -> None:
+    host.submit(*[{"command": ["true"]}] * 20)
+    assert [report.task_id for report in host.finished(20)] == list(range(1, 21))
+    assert [host.started().task_id for _ in range(20)] == list(range(1, 21))
+
+
+def test_reports_come_in_batches_of_eight_at_most(host: WorkerHost) -> None:
+    host.submit(*[{"handler": "builtins:abs", "arguments": [1]}] * 100)
+    sizes = []
+    while sum(sizes) < 100:
+        sizes.append(len(host.receive(TasksFinished).tasks))
+    assert max(sizes) <= 8
+    assert len(sizes) < 100
+
+
+def test_a_report_does_not_wait_for_the_next_command(host: WorkerHost, tmp_path: Path) -> None:
+    host.submit({"command": ["true"]}, sleeping(tmp_path / "note"))
+    assert [report.task_id for report in host.finished()] == [1]
+
+
+# --- cancel ---------------------------------------------------------------------------------------
+
+
+def test_a_running_command_is_cancelled_with_its_group(host: WorkerHost, tmp_path: Path) -> None:
+    pid = begin(host, tmp_path / "note")
+    number = host.order(CancelTask, 1, 1, 5.0, "not wanted")
+    assert host.receive(Acknowledge).message_id == number
+    (report,) = host.finished()
+    assert (report.outcome, report.kind) == ("cancelled", "cancelled")
+    assert (report.exit_code, report.signal) == (None, signal.SIGTERM)
+    assert host.detail(report)["message"] == "cancelled: not wanted (killed by SIGTERM)"
+    assert gone(pid)
+
+
+def test_a_cancelled_command_that_ignores_sigterm_is_killed_after_the_grace_of_the_order(
+    host: WorkerHost, tmp_path: Path
+) -> None:
+    note = tmp_path / "note"
+    host.submit({"command": ["sh", "-c", f"trap '' TERM; echo x > {note}; sleep 600; sleep 600"]})
+    wait_until(note.exists)
+    host.order(CancelTask, 1, 1, 0.2, "")
+    (report,) = host.finished()
+    assert (report.outcome, report.signal) == ("cancelled", signal.SIGKILL)
+
+
+def test_a_second_cancel_can_shorten_the_grace(host: WorkerHost, tmp_path: Path) -> None:
+    note = tmp_path / "note"
+    host.submit({"command": ["sh", "-c", f"trap '' TERM; echo x > {note}; sleep 600; sleep 600"]})
+    wait_until(note.exists)
+    host.order(CancelTask, 1, 1, 600.0, "slowly")
+    host.order(CancelTask, 1, 1, 0.1, "at once")
+    (report,) = host.finished()
+    assert host.detail(report)["message"].startswith("cancelled: slowly")
+
+
+def test_a_queued_task_is_cancelled_without_having_started(
+    host: WorkerHost, tmp_path: Path
+) -> None:
+    marker = tmp_path / "never"
+    begin(host, tmp_path / "note", {"command": ["touch", str(marker)]})
+    host.order(CancelTask, 2, 1, 5.0, "not wanted")
+    (report,) = host.finished()
+    assert (report.task_id, report.outcome, report.started_at) == (2, "cancelled", None)
+    host.order(CancelTask, 1, 1, 5.0, "not wanted")
+    assert [report.task_id for report in host.finished()] == [1]
+    assert host.run(command=["true"])[0].outcome == "succeeded"
+    assert not marker.exists()
+
+
+@pytest.mark.parametrize(("task_id", "attempt"), [(1, 2), (99, 1)])
+def test_cancelling_what_is_not_here_is_acknowledged_and_stops_nothing(
+    host: WorkerHost, tmp_path: Path, task_id: int, attempt: int
+) -> None:
+    pid = begin(host, tmp_path / "note")
+    number = host.order(CancelTask, task_id, attempt, 0.0, "other")
+    assert host.receive(Acknowledge).message_id == number
+    assert not gone(pid)
+
+
+# --- pause and configure --------------------------------------------------------------------------
+
+
+def test_a_paused_worker_finishes_what_runs_and_starts_nothing(
+    host: WorkerHost, tmp_path: Path
+) -> None:
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    host.submit({"command": ["cat", str(fifo)]}, {"command": ["true"]})
+    host.started()
+    number = host.order(Pause)
+    assert host.receive(Acknowledge).message_id == number
+    fifo.write_text("go on")
+    assert [report.task_id for report in host.finished()] == [1]
+    number = host.order(Configure)  # a round trip: had the second task begun, it would have said so
+    assert host.receive(Acknowledge).message_id == number
+    assert not host.inbox[TaskStarted]
+    host.order(Resume)
+    assert [report.task_id for report in host.finished()] == [2]
+
+
+def test_the_length_of_the_tail_can_be_changed(host: WorkerHost) -> None:
+    host.order(Configure, output_tail_bytes=3)
+    host.receive(Acknowledge)
+    assert host.run(command=["echo", "12345"])[1]["stdout"] == "45\n"
+    printing = {"handler": "builtins:print", "arguments": ["12345"]}
+    assert host.run(**printing)[1]["stdout"] == "45\n"
+
+
+# --- shutdown -------------------------------------------------------------------------------------
+
+
+def test_a_graceful_shutdown_finishes_the_running_task_and_drops_the_rest(
+    host: WorkerHost, tmp_path: Path
+) -> None:
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    host.submit({"command": ["cat", str(fifo)]}, {"command": ["touch", str(tmp_path / "never")]})
+    host.started()
+    number = host.order(Shutdown, True)
+    assert host.receive(Acknowledge).message_id == number
+    fifo.write_text("last words")
+    (report,) = host.finished()
+    assert (report.outcome, host.detail(report)["stdout"]) == ("succeeded", "last words")
+    exited = host.expect_goodbye()
+    assert ExitReason.from_wait_status(exited.wait_status).kind is ExitKind.SUCCESS
+    assert not (tmp_path / "never").exists()
+
+
+def test_an_idle_worker_ends_at_once(host: WorkerHost) -> None:
+    host.order(Shutdown, True)
+    assert host.expect_goodbye().leftovers == 0
+
+
+def test_a_forced_shutdown_kills_the_task_and_does_not_report_it(
+    host: WorkerHost, tmp_path: Path
+) -> None:
+    pid = begin(host, tmp_path / "note")
+    host.order(Shutdown, False, 0.2)
+    host.receive(Goodbye)
+    assert gone(pid)
+    assert not host.inbox[TasksFinished]
+    assert ExitReason.from_wait_status(host.hear(Exited).wait_status).kind is ExitKind.SUCCESS
+
+
+def test_a_forced_shutdown_ends_a_handler(host: WorkerHost) -> None:
+    host.submit({"handler": "time:sleep", "arguments": [600]})
+    host.started()
+    host.order(Shutdown, False, 5.0)
+    host.expect_goodbye()
+    assert not host.inbox[TasksFinished]
