@@ -45,7 +45,10 @@ def demo(
 
 
 def _temporary_folder() -> "tempfile.TemporaryDirectory[str]":
-    return tempfile.TemporaryDirectory(prefix="mitosis-demo-")
+    """One that others may pass through: PostgreSQL may have to run as another user (root in a container)."""
+    folder = tempfile.TemporaryDirectory(prefix="mitosis-demo-")
+    Path(folder.name).chmod(0o711)
+    return folder
 
 
 async def _demo(folder: Path, workers: int) -> int:
