@@ -46,7 +46,7 @@ async def submit(request: Request, parts: PartsDep, group: WritableGroup) -> Res
 async def list_tasks(
     parts: PartsDep, group: ReadableGroup, query: Annotated[Listing, Query()]
 ) -> Page[TaskInfo]:
-    """The tasks of a group with their results, in the order of submission."""
+    """The tasks of a group with their results, by id."""
     return await parts.tasks.list(group, state=query.state, after=query.after, limit=query.limit)
 
 

@@ -45,7 +45,7 @@ Group = UUID | str
 """A task group: its id, ``group/name``, or the plain name within the caller's own user group."""
 Until = Literal["changed", "complete", "settled"]
 
-PAGE = 1_000
+PAGE = 500
 LONG_POLL = timedelta(seconds=30)
 
 
@@ -216,7 +216,7 @@ class Client:
     async def tasks(
         self, group: Group, *, state: TaskState | None = None
     ) -> AsyncIterator[TaskInfo]:
-        """The tasks of a group with their results, in the order of submission."""
+        """The tasks of a group with their results, by id."""
         async for item in self._pages(Page[TaskInfo], _path(group) + "/tasks", _given(state=state)):
             yield item
 

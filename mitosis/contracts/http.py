@@ -4,7 +4,7 @@ from datetime import datetime, timedelta
 from typing import Annotated, Generic, Literal, TypeVar
 from uuid import UUID
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, StringConstraints
 
 from mitosis.contracts.allocation import WorkerAllocationPlan
 from mitosis.contracts.duration import Duration
@@ -23,7 +23,22 @@ T = TypeVar("T")
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")]
 """1 to 100 letters, digits, dots, underscores and dashes, starting with a letter or digit."""
 Tag = Annotated[str, StringConstraints(min_length=1, max_length=100, pattern=r"^[^\s,\x00]+$")]
-PositiveDuration = Annotated[Duration, Field(gt=timedelta(0))]
+
+
+def _some_time(duration: timedelta) -> timedelta:
+    if duration <= timedelta(0):
+        raise ValueError("must be longer than 0 seconds")
+    return duration
+
+
+def _ten_seconds(duration: timedelta) -> timedelta:
+    if duration < timedelta(seconds=10):
+        raise ValueError("must be at least 10 seconds")
+    return duration
+
+
+PositiveDuration = Annotated[Duration, AfterValidator(_some_time)]
+LivenessDuration = Annotated[Duration, AfterValidator(_ten_seconds)]
 Int32 = Annotated[int, Field(ge=-(2**31), le=2**31 - 1)]
 Epoch = Annotated[int, Field(ge=0, le=2**63 - 1)]
 
@@ -87,7 +102,7 @@ class TaskGroupSpec(RequestBody):
     """For ``user_specified``: the managers that may run it."""
     reopen_on_submit: bool = False
     cancel_grace_seconds: Annotated[float, Field(ge=0, le=86_400)] = 30.0
-    host_lost_after: Annotated[Duration, Field(ge=timedelta(seconds=10))] | None = None
+    host_lost_after: LivenessDuration | None = None
     """At least 10 s; None = the deployment's default (90 s)."""
     fence: Literal["finish", "kill"] = "finish"
 

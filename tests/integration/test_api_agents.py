@@ -162,7 +162,7 @@ async def test_incarnations(api: Api) -> None:
 
 
 async def test_a_lease_belongs_to_one_manager(api: Api) -> None:
-    await group_with_tasks(api)
+    await group_with_tasks(api, 1)  # wants one host
     async with said_hello(api) as (manager, _), said_hello(api, "host-2") as (other, _):
         grant = await taken(api, manager) if await _offered_to(api, "host-1") else None
         if grant is None:

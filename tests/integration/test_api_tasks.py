@@ -38,9 +38,8 @@ async def test_any_number_of_tasks_from_a_generator(api: Api) -> None:
     async with api.client() as client:
         ids = await client.submit("work", many())
         assert len(set(ids)) == 12_345
-        assert ids == sorted(ids)
         shown = {task.task_id: task async for task in client.tasks("work")}
-    assert list(shown) == ids
+    assert list(shown) == sorted(ids)  # parts are sent side by side
     assert shown[ids[12_000]].spec["command"] == ["echo", "12000"]
     assert {task.state for task in shown.values()} == {TaskState.READY}
 
