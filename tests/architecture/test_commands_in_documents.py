@@ -15,8 +15,6 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 DOCUMENTS = sorted({*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("examples/**/*.md")})
 BLOCK = re.compile(r"^```console\n(.*?)^```", re.MULTILINE | re.DOTALL)
 PROGRAM = {"mitosis", ".venv/bin/mitosis"}
-COMING = {"up", "demo"}
-"""Shown before they are written; each leaves this set with the commit that brings it."""
 
 
 def shown_commands(text: str) -> Iterator[list[str]]:
@@ -26,7 +24,7 @@ def shown_commands(text: str) -> Iterator[list[str]]:
             if not line.startswith("$ "):
                 continue
             words = shlex.split(line[2:], comments=True)
-            if words and words[0] in PROGRAM and words[1] not in COMING:
+            if words and words[0] in PROGRAM:
                 yield words[1:]
 
 
