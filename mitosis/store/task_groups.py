@@ -3,6 +3,7 @@
 The edges of their life are in ``endings.py``, what is shown in ``group_views.py``.
 """
 
+import asyncio
 import time
 from collections.abc import Sequence
 from datetime import timedelta
@@ -34,6 +35,8 @@ __all__ = ["GroupFilter", "TaskGroupStore", "Until"]
 SQL = load("task_groups")
 MIN_HOST_LOST_AFTER = timedelta(seconds=10)
 DELETE_CHUNK = 10_000
+LOOK_AGAIN_SECONDS = 0.05
+"""Between two looks of one waiter, however often the group changes."""
 
 Until = Literal["changed", "complete", "settled"]
 
@@ -132,6 +135,7 @@ class TaskGroupStore:
                 if changed or _reached(until, now) or left <= 0:
                     return now
                 await waiter.wait(left)
+                await asyncio.sleep(min(LOOK_AGAIN_SECONDS, left))
 
     async def list(
         self,

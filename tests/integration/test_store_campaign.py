@@ -2,10 +2,11 @@
 
 import pytest
 
+from mitosis.contracts.control import ReleaseReason, ReleaseRequest
 from tests.support.campaigns import world
 
 
-@pytest.mark.spec("S002-121", "S002-122")
+@pytest.mark.spec("S002-121", "S002-122", "S000-115")
 async def test_a_campaign_from_registration_to_settlement(database: str) -> None:
     async with world(database) as w:
         group = await w.group()
@@ -14,16 +15,27 @@ async def test_a_campaign_from_registration_to_settlement(database: str) -> None
         host = await w.leased_host(group)
         claimed = await host.claim()
         assert [task.task_id for task in claimed.tasks] == submitted.task_ids
+
         await host.renew(started=claimed.tasks[:2])
         info = await w.groups.get(group)
         assert (info.tasks_total, info.tasks_running, info.waiting_for) == (5, 2, None)
         assert (await host.finish(claimed.tasks)).statuses == ["committed"] * 5
-        view = await w.close(group)
-        assert (view.state, view.unfinished) == ("closed", 0)
+        assert (await w.close(group)).state == "closed"
         view = await w.groups.finalize(group)
         assert (view.state, view.settled) == ("complete", False)
+
         assert (await host.claim()).standing == "ending"
-        await host.clean(group)
+        assert (await host.renew()).order is not None
+        request = ReleaseRequest(
+            manager_id=host.manager_id, epoch=host.epoch, reason=ReleaseReason.GROUP_ENDED
+        )
+        assert (await w.managers.release(request)).status == "released"
+        assert (await w.managers.release(request)).status == "already_ended"
+        assert (await w.managers.observe(host.manager_id)).environments[0].cleanable
         assert not (await w.groups.settle(group)).settled
-        view_m = await w.managers.observe(host.manager_id)
-        assert view_m.lease is not None and view_m.lease.state == "ending"
+        await host.clean(group)
+        view = await w.groups.settle(group)
+        assert (view.settled, view.result) == (True, "success")
+        info = await w.groups.get(group)
+        assert (info.tasks_completed, info.tasks_total, info.settled) == (5, 5, True)
+        await w.check()

@@ -82,7 +82,8 @@ class Host:
     async def offered_epoch(self) -> int:
         """The epoch of the open offer."""
         view = await self.world.managers.observe(self.manager_id)
-        assert view.lease is not None and view.lease.state == "offered", view
+        assert view.lease is not None, view
+        assert view.lease.state == "offered", view
         return view.lease.epoch
 
     async def take(self, group: UUID, *, prepare: bool = True) -> None:
@@ -226,7 +227,7 @@ class World:
             SELECT v.* FROM group_live AS v
              WHERE v.unfinished <> (SELECT count(*) FROM open_task AS o WHERE o.group_id = v.group_id)
                 OR v.total <> (SELECT count(*) FROM task AS t WHERE t.group_id = v.group_id)
-                OR (v.succeeded, v.failed, v.cancelled) IS DISTINCT FROM (
+                OR (v.succeeded, v.failed, v.cancelled) NOT IN (
                    SELECT count(*) FILTER (WHERE r.state = 'succeeded'),
                           count(*) FILTER (WHERE r.state = 'failed'),
                           count(*) FILTER (WHERE r.state = 'cancelled')

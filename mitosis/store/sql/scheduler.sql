@@ -36,10 +36,10 @@ SELECT g.id, g.uuid, g.priority, g.user_group_id, g.tags, g.tag_match, g.max_man
                       WHERE l.group_id = g.id AND l.state <> 'ended') AS s
  CROSS JOIN LATERAL (
        SELECT count(*) AS ready FROM (
-           (SELECT FROM open_task AS o WHERE o.group_id = g.id AND o.state = 0
+           (SELECT 1 FROM open_task AS o WHERE o.group_id = g.id AND o.state = 0
              LIMIT 2 * (g.worker_allocation_plan ->> 'worker_count')::bigint * (s.live_leases + %(managers)s))
            UNION ALL
-           (SELECT FROM open_task AS o WHERE o.group_id = g.id AND o.state = 4 AND o.not_before <= now()
+           (SELECT 1 FROM open_task AS o WHERE o.group_id = g.id AND o.state = 4 AND o.not_before <= now()
              LIMIT 1000)) AS c) AS r
  WHERE v.settled_at IS NULL AND v.state IN ('open', 'closed') AND NOT v.discarding AND v.unfinished > 0
    AND g.kind = 'managed' AND r.ready > 0
