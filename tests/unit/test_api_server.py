@@ -12,7 +12,7 @@ from fastapi import FastAPI, Request
 from api.envelope import RequestEnvelope
 from api.errors import install_error_handlers
 from api.holding import Holding
-from api.server import serving
+from api.server import _bind, serving
 from mitosis.contracts.errors import ConfigurationError
 from tests.support.waiting import wait_until_async
 
@@ -118,3 +118,11 @@ async def test_a_port_taken_is_named() -> None:
         with pytest.raises(ConfigurationError, match=f"127.0.0.1 port {port}"):
             async with serving(HeldApp().app, port=port):
                 pass
+
+
+def test_an_answer_never_waits_for_the_acknowledgement_of_its_head() -> None:
+    with _bind("127.0.0.1", 0) as listener:
+        with socket.create_connection(listener.getsockname()):
+            accepted, _ = listener.accept()
+            with accepted:
+                assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
