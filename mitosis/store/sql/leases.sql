@@ -47,7 +47,8 @@ WITH held AS MATERIALIZED (
        FOR UPDATE OF o
 ), poisoned AS (
     DELETE FROM open_task AS o USING held AS h
-     WHERE o.group_id = %(group_number)s AND o.id = h.id AND h.poison
+     WHERE o.group_id = %(group_number)s AND o.id = ANY(ARRAY(SELECT id FROM held WHERE poison))
+       AND o.id = h.id
     RETURNING o.id
 ), results AS (
     INSERT INTO task_result (task_id, group_id, state, attempt, manager_id, kind, started_at, finished_at, detail)
@@ -63,7 +64,8 @@ WITH held AS MATERIALIZED (
        SET state = 0, epoch = NULL, claim_seq = NULL, started_at = NULL,
            lost_count = o.lost_count + h.lost::int
       FROM held AS h
-     WHERE o.group_id = %(group_number)s AND o.id = h.id AND NOT h.poison
+     WHERE o.group_id = %(group_number)s AND o.id = ANY(ARRAY(SELECT id FROM held WHERE NOT poison))
+       AND o.id = h.id
     RETURNING o.id
 ), sums AS MATERIALIZED (
     SELECT (SELECT count(*) FROM requeued) AS requeued, (SELECT count(*) FROM poisoned) AS poisoned

@@ -33,8 +33,8 @@ UPDATE open_task AS o SET started_at = now()
           FROM open_task AS o
           JOIN unnest(%(ids)s::bigint[], %(attempts)s::int[]) AS s (id, attempt)
             ON s.id = o.id AND s.attempt = o.attempt
-         WHERE o.group_id = %(group_number)s AND o.state = 1 AND o.epoch = %(epoch)s
-           AND o.started_at IS NULL
+         WHERE o.group_id = %(group_number)s AND o.id = ANY(%(ids)s::bigint[])
+           AND o.state = 1 AND o.epoch = %(epoch)s AND o.started_at IS NULL
            FOR UPDATE OF o SKIP LOCKED) AS r
  WHERE o.group_id = r.group_id AND o.id = r.id
 
@@ -49,8 +49,8 @@ SELECT l.group_id FROM leases AS l JOIN managers AS m ON m.id = l.manager_id
 UPDATE open_task AS o
    SET state = 0, epoch = NULL, claim_seq = NULL, started_at = NULL
   FROM unnest(%(ids)s::bigint[], %(attempts)s::int[]) AS s (id, attempt)
- WHERE o.group_id = %(group_number)s AND o.id = s.id AND o.attempt = s.attempt
-   AND o.state = 1 AND o.epoch = %(epoch)s
+ WHERE o.group_id = %(group_number)s AND o.id = ANY(%(ids)s::bigint[])
+   AND o.id = s.id AND o.attempt = s.attempt AND o.state = 1 AND o.epoch = %(epoch)s
 
 -- name: not_held
 -- Rows of this epoch whose claim was answered and acknowledged, but which the agent does not have (P3).

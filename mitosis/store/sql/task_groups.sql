@@ -276,7 +276,8 @@ WITH picked AS MATERIALIZED (
      ORDER BY o.id LIMIT %(limit)s
        FOR UPDATE OF o SKIP LOCKED
 ), gone AS (
-    DELETE FROM open_task AS o USING picked AS p WHERE o.group_id = %(group_number)s AND o.id = p.id
+    DELETE FROM open_task AS o
+     WHERE o.group_id = %(group_number)s AND o.id = ANY(ARRAY(SELECT id FROM picked))
     RETURNING o.id, o.attempt
 ), results AS (
     INSERT INTO task_result (task_id, group_id, state, attempt, kind, finished_at)

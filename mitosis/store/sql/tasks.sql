@@ -1,5 +1,8 @@
 -- The hot path: submit, claim, report. One statement for a whole batch (protocol P1-P3, P7, P11).
 --
+-- Rows of a batch are always found as (group, id = ANY(array)): a join alone is planned by guesses about
+-- the group's size and may read all of it.
+--
 -- Lock order: lease, group_live, task rows. A statement that waits for the lock of a lease or of
 -- group_live goes on with the row as it is then, and takes task rows only as they are now.
 
@@ -182,8 +185,7 @@ WITH lease AS MATERIALIZED (
     UPDATE open_task AS o
        SET state = 1, attempt = o.attempt + 1, spent = false, not_before = NULL, started_at = NULL,
            epoch = %(epoch)s, claim_seq = %(claim_seq)s
-      FROM picked AS p
-     WHERE o.group_id = (SELECT group_id FROM allowed) AND o.id = p.id
+     WHERE o.group_id = (SELECT group_id FROM allowed) AND o.id = ANY(ARRAY(SELECT id FROM picked))
     RETURNING o.id, o.attempt, o.priority, o.lost_count
 ), answered AS (
     SELECT * FROM again UNION ALL SELECT * FROM taken
@@ -244,7 +246,8 @@ WITH lease AS MATERIALIZED (
            exit_failures = o.exit_failures + (s.crash_limit IS NULL)::int,
            crash_failures = least(o.crash_failures + (s.crash_limit IS NOT NULL)::int, 32767)
       FROM said AS s, live AS v
-     WHERE o.group_id = v.group_id AND o.id = s.id AND o.attempt = s.attempt AND NOT o.spent
+     WHERE o.group_id = (SELECT group_id FROM live) AND o.id = ANY(%(ids)s::bigint[])
+       AND o.id = s.id AND o.attempt = s.attempt AND NOT o.spent
        AND s.outcome = 'failed' AND v.goes_on
        AND (CASE WHEN s.crash_limit IS NOT NULL
                  THEN s.crash_limit = 0 OR o.crash_failures + 1 < s.crash_limit
@@ -255,7 +258,8 @@ WITH lease AS MATERIALIZED (
 ), ended AS (
     DELETE FROM open_task AS o
      USING said AS s, live AS v
-     WHERE o.group_id = v.group_id AND o.id = s.id AND o.attempt = s.attempt AND NOT o.spent
+     WHERE o.group_id = (SELECT group_id FROM live) AND o.id = ANY(%(ids)s::bigint[])
+       AND o.id = s.id AND o.attempt = s.attempt AND NOT o.spent
        AND NOT (s.outcome = 'failed' AND v.goes_on
        AND (CASE WHEN s.crash_limit IS NOT NULL
                  THEN s.crash_limit = 0 OR o.crash_failures + 1 < s.crash_limit
