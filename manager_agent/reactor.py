@@ -359,7 +359,7 @@ def _on_standing(
         out += _end(state, Phase.GONE)
     elif state.phase is Phase.ACTIVE:
         out += _end(state, Phase.ENDING)
-        if order is None:
+        if order is None and RenewNow() not in out:
             out.append(RenewNow())  # its answer says what to do with running tasks
     if newly and state.order is not None:
         out += [

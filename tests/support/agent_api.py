@@ -351,7 +351,9 @@ class AgentApi:
     @asynccontextmanager
     async def serving(self) -> AsyncIterator["AgentApi"]:
         """On a free port of loopback, in this event loop."""
-        listener = socket.create_server(("127.0.0.1", self.port))
+        # With the protocol named, so that asyncio turns Nagle off on what is accepted.
+        listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+        listener.bind(("127.0.0.1", self.port))
         self.port = listener.getsockname()[1]
         server = uvicorn.Server(
             uvicorn.Config(

@@ -1,0 +1,447 @@
+"""The reactor of a lease session: each event's whole list of instructions."""
+
+import msgspec
+import pytest
+
+from manager_agent.events import (
+    AbandonClaim,
+    Begin,
+    CancelRunning,
+    Claim,
+    ClaimAbandoned,
+    Claimed,
+    Dismiss,
+    Event,
+    Fenced,
+    Hold,
+    Instruction,
+    Kill,
+    Renewed,
+    RenewNow,
+    Report,
+    Reported,
+    RespawnDue,
+    Send,
+    SessionOver,
+    Spawn,
+    SpawnLater,
+    Stop,
+    TaskBegan,
+    TasksEnded,
+    WorkerExited,
+    WorkerHangs,
+    WorkerReady,
+)
+from manager_agent.reactor import step
+from manager_agent.state import Key, Phase, State, Task
+from mitosis.contracts.lifecycle import WorkerState
+from mitosis.contracts.outcome import ExitKind, ExitReason
+from mitosis.contracts.wire import CancelOrder, ClaimedTask, LeaseStanding, Outcome, TaskReport
+from tests.support.agent_invariants import check_invariants
+
+ACTIVE, ENDING, GONE = LeaseStanding.ACTIVE, LeaseStanding.ENDING, LeaseStanding.GONE
+SEGFAULT = ExitReason(ExitKind.SIGNAL, 11)
+KILLED = ExitReason(ExitKind.SIGNAL, 9)
+KILL_ORDER = CancelOrder(kill=True, grace_seconds=3.0, reason="cancelled")
+FINISH_ORDER = CancelOrder(kill=False, grace_seconds=0.0, reason="complete")
+
+
+class Session:
+    """Feeds events and checks what always holds after each."""
+
+    def __init__(
+        self, workers: int = 1, prefetch: int | None = None, *, fence: bool = False
+    ) -> None:
+        self.state = State(worker_count=workers, prefetch=prefetch, fence_kills=fence)
+
+    def __call__(self, event: Event) -> list[Instruction]:
+        out = step(self.state, event)
+        check_invariants(self.state)
+        return out
+
+    def begin(self) -> list[Instruction]:
+        self(Begin())
+        out: list[Instruction] = []
+        for slot in range(len(self.state.workers)):
+            out += self(WorkerReady(slot, 0))
+        return out
+
+    def claimed(
+        self, *task_ids: int, alone: bool = False, standing: LeaseStanding = ACTIVE
+    ) -> list[Instruction]:
+        tasks = tuple(
+            ClaimedTask(task_id=n, attempt=1, spec=msgspec.Raw(b"{}"), alone=alone)
+            for n in task_ids
+        )
+        return self(Claimed(self.state.claim_seq, ACTIVE, tasks))
+
+    def began(self, task_id: int, slot: int = 0, generation: int = 0) -> list[Instruction]:
+        return self(TaskBegan(slot, generation, Key(task_id, 1), 100.0))
+
+    def ended(self, *task_ids: int, slot: int = 0, seconds: float = 1.0) -> list[Instruction]:
+        return self(TasksEnded(slot, 0, tuple(report(n, seconds) for n in task_ids)))
+
+    def died(
+        self,
+        slot: int = 0,
+        generation: int = 0,
+        reason: ExitReason = SEGFAULT,
+        *,
+        oom: bool = False,
+    ) -> list[Instruction]:
+        return self(WorkerExited(slot, generation, reason, oom, 101.0))
+
+    def reported(self, *task_ids: int, standing: LeaseStanding = ACTIVE) -> list[Instruction]:
+        return self(Reported(tuple(Key(n, 1) for n in task_ids), standing))
+
+
+def report(task_id: int, seconds: float = 1.0) -> TaskReport:
+    return TaskReport(
+        task_id=task_id,
+        attempt=1,
+        outcome=Outcome.SUCCEEDED,
+        started_at=100.0,
+        finished_at=100.0 + seconds,
+    )
+
+
+def task(task_id: int, *, alone: bool = False) -> Task:
+    return Task(Key(task_id, 1), b"{}", alone)
+
+
+def send(slot: int, *task_ids: int) -> Send:
+    return Send(slot, 0, tuple(task(n) for n in task_ids))
+
+
+def test_workers_are_spawned_and_the_first_that_is_ready_starts_the_claims() -> None:
+    session = Session(workers=2)
+    assert session(Begin()) == [Spawn(0, 0), Spawn(1, 0)]
+    assert session(WorkerReady(1, 0)) == [Claim(1, 0, 2)]
+    assert session(WorkerReady(0, 0)) == []  # one claim at a time
+
+
+def test_claimed_tasks_are_spread_and_the_next_claim_follows() -> None:
+    session = Session(workers=2)
+    session.begin()
+    assert session.claimed(10, 11) == [send(0, 10), send(1, 11), Claim(2, 1, 2)]
+    assert session.claimed(12, 13) == []
+    assert session.began(10) == []
+    assert session.ended(10) == [Report((report(10),)), send(0, 12)]
+    session.began(11, slot=1)
+    assert session.ended(11, slot=1) == [Report((report(11),)), send(1, 13), Claim(3, 2, 1)]
+
+
+def test_a_lone_report_is_urgent_and_an_empty_answer_raises_acked_seq() -> None:
+    session = Session()
+    session.begin()
+    assert session.claimed(10) == [send(0, 10), Claim(2, 1, 1)]
+    assert session.claimed() == [Claim(3, 2, 1)]
+    session.began(10)
+    assert session.ended(10) == [Report((report(10),), urgent=True)]
+    assert session.reported(10) == []
+    assert session.state.held == set()
+
+
+def test_rows_that_are_returned_again_are_not_taken_twice() -> None:
+    session = Session(prefetch=5)
+    session.begin()
+    session.claimed(10, 11)
+    assert session.claimed(10, 11, 12) == [Claim(3, 2, 3)]
+    assert [t.key.task_id for t in session.state.ready] == [11, 12]
+
+
+def test_an_answer_to_another_claim_is_ignored() -> None:
+    session = Session()
+    session.begin()
+    assert session(Claimed(9, ACTIVE, ())) == []
+    assert session.state.acked_seq == 0
+
+
+@pytest.mark.parametrize(
+    ("seconds", "credit"), [(0.5, 1), (0.010, 1), (0.009, 2), (0.001, 2), (0.0009, 8)]
+)
+def test_credit_follows_the_duration_of_tasks(seconds: float, credit: int) -> None:
+    session = Session(prefetch=20)
+    session.begin()
+    session.claimed(*range(10, 30))
+    session.began(10)
+    session.ended(10, seconds=seconds)
+    assert session.state.credit == credit
+    assert session.state.workers[0].load == credit
+
+
+@pytest.mark.parametrize(("seconds", "wanted"), [(10.0, 1), (0.1, 5), (0.001, 256)])
+def test_what_is_held_beyond_the_workers_is_a_quarter_second_of_work(
+    seconds: float, wanted: int
+) -> None:
+    session = Session(workers=2)
+    session.begin()
+    session.state.mean_seconds = seconds
+    session.claimed()
+    (claim,) = session.claimed() or [None]
+    assert isinstance(claim, Claim)
+    assert claim.max_tasks == min(256, 2 * session.state.credit + wanted)
+
+
+@pytest.mark.spec("S000-06")
+def test_the_prefetch_count_of_the_plan_is_honoured() -> None:
+    session = Session(workers=2, prefetch=7)
+    session(Begin())
+    assert session(WorkerReady(0, 0)) == [Claim(1, 0, 8)]
+    none = Session(workers=2, prefetch=0)
+    none(Begin())
+    assert none(WorkerReady(0, 0)) == [Claim(1, 0, 1)]
+
+
+def test_a_start_frees_the_credit_of_the_task_before() -> None:
+    session = Session(prefetch=10)
+    session.begin()
+    session.state.mean_seconds = 0.005
+    session.claimed(10, 11, 12, 13)
+    assert [key.task_id for key in session.state.workers[0].unstarted] == [10, 11]
+    assert session.began(10) == []
+    assert session.began(11) == [send(0, 12)]  # 10 is over, although not reported
+    assert list(session.state.workers[0].finishing) == [Key(10, 1)]
+
+
+@pytest.mark.spec("S000-67", "S000-69", "S002-142", "S002-249")
+def test_death_of_a_worker_charges_what_had_started_and_nothing_else() -> None:
+    session = Session(prefetch=10)
+    session.begin()
+    session.state.mean_seconds = 0.005
+    session.claimed(10, 11, 12)
+    session.began(10)
+    session.began(11)
+    out = session.died()
+    (said,) = [i for i in out if isinstance(i, Report)]
+    assert [(r.task_id, r.kind, r.signal) for r in said.reports] == [
+        (10, "worker_lost", 11),
+        (11, "worker_lost", 11),
+    ]
+    assert Spawn(0, 1) in out
+    assert [t.key.task_id for t in session.state.ready] == [12]
+
+
+@pytest.mark.spec("S000-61")
+def test_death_for_lack_of_memory_is_told_apart() -> None:
+    session = Session()
+    session.begin()
+    session.claimed(10)
+    session.began(10)
+    (said,) = [i for i in session.died(reason=KILLED, oom=True) if isinstance(i, Report)]
+    assert said.reports[0].kind == "out_of_memory"
+    assert b"killed by SIGKILL (out of memory)" in bytes(said.reports[0].detail)
+
+
+def test_a_worker_that_keeps_dying_uselessly_is_respawned_ever_later() -> None:
+    session = Session()
+    session(Begin())
+    assert session.died(generation=0) == [Spawn(0, 1)]
+    assert session.died(generation=1) == [SpawnLater(0, 2, 0.05)]
+    assert session(RespawnDue(0, 1)) == []
+    assert session(RespawnDue(0, 2)) == [Spawn(0, 2)]
+    assert session.died(generation=2) == [SpawnLater(0, 3, 0.1)]
+    for generation in range(3, 30):
+        session(RespawnDue(0, generation))
+        out = session.died(generation=generation)
+    assert out == [SpawnLater(0, 30, 5.0)]
+
+
+def test_events_of_an_earlier_process_of_the_slot_change_nothing() -> None:
+    session = Session()
+    session.begin()
+    session.claimed(10)
+    session.began(10)
+    session.died()
+    session(WorkerReady(0, 1))
+    assert session.ended(10) == []
+    assert session.died(generation=0) == []
+    assert session(TaskBegan(0, 0, Key(10, 1), 1.0)) == []
+
+
+def test_a_hanging_worker_is_killed_and_its_task_timed_out() -> None:
+    session = Session()
+    session.begin()
+    session.claimed(10)
+    session.began(10)
+    assert session(WorkerHangs(0, 0, Key(10, 1), "too long")) == [Kill(0, 0)]
+    (said,) = [i for i in session.died(reason=KILLED) if isinstance(i, Report)]
+    assert said.reports[0].kind == "timeout"
+    assert session(WorkerHangs(0, 1, Key(10, 1), "too long")) == []
+
+
+def test_a_task_that_must_be_alone_waits_for_the_others_and_holds_them_up() -> None:
+    session = Session(workers=2, prefetch=4)
+    session.begin()
+    session.claimed(10)
+    session.began(10)
+    assert session.claimed(20, alone=True) == []
+    assert session.ended(10) == [
+        Report((report(10),)),
+        Send(0, 0, (task(20, alone=True),)),
+    ]
+    session.began(20)
+    assert session.reported(10) == []
+    out = session.ended(20)
+    assert out[0] == Report((report(20),), urgent=True)
+    assert isinstance(out[1], Claim)
+
+
+# --- endings ----------------------------------------------------------------------------------------
+
+
+def test_an_ending_returns_what_waits_and_asks_what_to_do_with_the_rest() -> None:
+    session = Session(prefetch=2)
+    session.begin()
+    session.claimed(10, 11, 12)
+    session.began(10)
+    assert session(Renewed(ENDING)) == [RenewNow(), Dismiss(0, 0)]
+    assert session.state.returned == {Key(11, 1), Key(12, 1)}
+    assert session(Renewed(ENDING, FINISH_ORDER, frozenset(session.state.returned))) == []
+    assert session.ended(10) == [Report((report(10),), urgent=True)]
+    assert session.died(reason=ExitReason(ExitKind.SUCCESS, 0)) == []
+    assert session.reported(10, standing=ENDING) == [SessionOver(Phase.ENDING)]
+
+
+def test_an_ending_that_kills_cancels_each_running_task_once() -> None:
+    session = Session(workers=2, prefetch=0)
+    session.begin()
+    session.claimed(10, 11)
+    session.began(10, slot=0)
+    session.began(11, slot=1)
+    assert session(Renewed(ENDING, KILL_ORDER)) == [
+        Dismiss(0, 0),
+        Dismiss(1, 0),
+        CancelRunning(0, 0, Key(10, 1), 3.0, "cancelled"),
+        CancelRunning(1, 0, Key(11, 1), 3.0, "cancelled"),
+    ]
+    assert session(Renewed(ENDING, KILL_ORDER)) == []
+
+
+def test_finish_may_become_kill_but_not_back() -> None:
+    session = Session(prefetch=0)
+    session.begin()
+    session.claimed(10)
+    session.began(10)
+    assert session(Renewed(ENDING, FINISH_ORDER)) == [Dismiss(0, 0)]
+    assert session(Renewed(ENDING, KILL_ORDER)) == [
+        CancelRunning(0, 0, Key(10, 1), 3.0, "cancelled")
+    ]
+
+
+def test_a_task_that_begins_after_the_order_to_kill_is_cancelled_too() -> None:
+    session = Session(prefetch=0)
+    session.begin()
+    session.claimed(10)
+    assert session(Renewed(ENDING, KILL_ORDER)) == [Dismiss(0, 0)]
+    assert session.began(10) == [CancelRunning(0, 0, Key(10, 1), 3.0, "cancelled")]
+
+
+def test_a_worker_that_dies_under_a_cancelled_task_reports_it_cancelled() -> None:
+    session = Session(prefetch=0)
+    session.begin()
+    session.claimed(10)
+    session.began(10)
+    session(Renewed(ENDING, KILL_ORDER))
+    session(WorkerHangs(0, 0, Key(10, 1), "hung"))
+    (said,) = [i for i in session.died(reason=KILLED) if isinstance(i, Report)]
+    assert (said.reports[0].outcome, said.reports[0].kind) == ("cancelled", "cancelled")
+
+
+def test_under_a_lost_lease_nothing_is_returned() -> None:
+    session = Session(prefetch=2)
+    session.begin()
+    session.claimed(10, 11, 12)
+    session.began(10)
+    assert session(Renewed(GONE)) == [Dismiss(0, 0)]
+    assert session.state.returned == set()
+    assert session.state.held == {Key(10, 1)}
+
+
+def test_a_claim_in_flight_is_given_up_at_an_ending() -> None:
+    session = Session()
+    session.begin()
+    assert session(Renewed(ENDING, FINISH_ORDER)) == [AbandonClaim(), Dismiss(0, 0)]
+    session.died(reason=ExitReason(ExitKind.SUCCESS, 0))
+    assert session(ClaimAbandoned(1)) == [SessionOver(Phase.ENDING)]
+
+
+def test_an_answer_that_comes_after_the_ending_is_returned_unstarted() -> None:
+    session = Session()
+    session.begin()
+    session(Renewed(ENDING, FINISH_ORDER))
+    assert session.claimed(10, 11) == [RenewNow()]
+    assert session.state.returned == {Key(10, 1), Key(11, 1)}
+
+
+def test_tasks_that_a_dismissed_worker_dropped_are_returned() -> None:
+    session = Session(prefetch=10)
+    session.begin()
+    session.state.mean_seconds = 0.005
+    session.claimed(10, 11)
+    session.began(10)
+    session(Renewed(ENDING, FINISH_ORDER))
+    session.ended(10)
+    assert session.died(reason=ExitReason(ExitKind.SUCCESS, 0)) == [RenewNow()]
+    assert session.state.returned == {Key(11, 1)}
+
+
+def test_a_worker_that_becomes_ready_too_late_is_dismissed() -> None:
+    session = Session(workers=2)
+    session(Begin())
+    session(WorkerReady(0, 0))
+    session(Renewed(ENDING, FINISH_ORDER))
+    assert session(WorkerReady(1, 0)) == [Dismiss(1, 0)]
+
+
+def test_a_dead_worker_is_not_respawned_in_a_session_that_ends() -> None:
+    session = Session(workers=2)
+    session.begin()
+    session.died(slot=0)
+    session.died(slot=0, generation=1)
+    session(Renewed(ENDING, FINISH_ORDER))
+    assert session(RespawnDue(0, 2)) == []
+    assert session.state.workers[0].phase is WorkerState.EXITED
+
+
+def test_a_forced_stop_reports_nothing_of_what_it_kills() -> None:
+    session = Session(prefetch=0)
+    session.begin()
+    session.claimed(10)
+    session.began(10)
+    assert session(Stop()) == [Dismiss(0, 0)]
+    assert session(Stop(kill=True)) == [Dismiss(0, 0, graceful=False)]
+    assert session.died(reason=ExitReason(ExitKind.SUCCESS, 0)) == [SessionOver(Phase.STOPPING)]
+
+
+def test_a_session_that_ends_before_its_workers_start_is_over() -> None:
+    session = Session()
+    assert session(Renewed(GONE)) == [SessionOver(Phase.GONE)]
+    assert session(Begin()) == []
+
+
+# --- fence ------------------------------------------------------------------------------------------
+
+
+def test_a_fenced_host_starts_nothing_and_goes_on_when_it_is_heard_again() -> None:
+    session = Session(prefetch=2)
+    session.begin()
+    session.claimed(10, 11)
+    session.began(10)
+    assert session(Fenced(on=True)) == [Hold(0, 0, on=True)]
+    assert session(Fenced(on=True)) == []
+    assert session.ended(10) == [Report((report(10),))]
+    assert session.reported(10) == []
+    assert session(Fenced(on=False)) == [Hold(0, 0, on=False), send(0, 11)]
+
+
+def test_a_fence_that_kills_drops_everything_unreported() -> None:
+    session = Session(prefetch=2, fence=True)
+    session.begin()
+    session.claimed(10, 11)
+    session.began(10)
+    out = session(Fenced(on=True))
+    assert Kill(0, 0) in out
+    session(ClaimAbandoned(session.state.claim_seq))
+    assert session.died(reason=KILLED) == [SessionOver(Phase.GONE)]
+    assert session.state.unreported == {}
