@@ -178,7 +178,7 @@ def test_what_is_held_beyond_the_workers_is_a_quarter_second_of_work(
     session.begin()
     session.state.mean_seconds = seconds
     session.claimed()
-    (claim,) = session.claimed() or [None]
+    (claim,) = session.claimed()
     assert isinstance(claim, Claim)
     assert claim.max_tasks == min(256, 2 * session.state.credit + wanted)
 
@@ -241,6 +241,7 @@ def test_a_worker_that_keeps_dying_uselessly_is_respawned_ever_later() -> None:
     assert session(RespawnDue(0, 1)) == []
     assert session(RespawnDue(0, 2)) == [Spawn(0, 2)]
     assert session.died(generation=2) == [SpawnLater(0, 3, 0.1)]
+    out: list[Instruction] = []
     for generation in range(3, 30):
         session(RespawnDue(0, generation))
         out = session.died(generation=generation)
