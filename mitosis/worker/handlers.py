@@ -123,11 +123,10 @@ class HandlerSlot:
         self._started_at = time.time()
         timeout = spec.timeout_seconds
         self._timeout_at = None if timeout is None else time.monotonic() + timeout
-        before = _cpu_times()
+        meter = _Meter()
         with _Surroundings(spec, variables, folder, self._own_fds, self._streams) as place:
             ended = place.failure or self._guarded()
-        user, system = (now - then for now, then in zip(_cpu_times(), before, strict=True))
-        return self._complete(ended, Usage(round(user, 6), round(system, 6), _max_rss_bytes()))
+        return self._complete(ended, meter.usage())
 
     def stop(self, kind: FailureKind, message: str, grace_seconds: float | None = None) -> None:
         """End the running handler; a second call can only shorten the grace."""
@@ -325,12 +324,25 @@ def _traceback(error: BaseException) -> str:
     return "".join(traceback.format_exception(type(error), error, frames))
 
 
-def _cpu_times() -> tuple[float, float]:
-    """User and system seconds of this process and of the children it waited for."""
-    own = resource.getrusage(resource.RUSAGE_SELF)
-    children = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return own.ru_utime + children.ru_utime, own.ru_stime + children.ru_stime
+class _Meter:
+    """CPU time of one handler, of its threads, and of the children it waited for.
 
+    RUSAGE_SELF costs several microseconds in a process with threads, so the sum comes from
+    CLOCK_PROCESS_CPUTIME_ID; system time in other threads than the handler's counts as user time.
+    """
 
-def _max_rss_bytes() -> int:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    def __init__(self) -> None:
+        self._own = resource.getrusage(resource.RUSAGE_THREAD)
+        self._children = resource.getrusage(resource.RUSAGE_CHILDREN)
+        self._all_threads = time.process_time()
+
+    def usage(self) -> Usage:
+        both = time.process_time() - self._all_threads
+        own = resource.getrusage(resource.RUSAGE_THREAD)
+        children = resource.getrusage(resource.RUSAGE_CHILDREN)
+        system = min(both, own.ru_stime - self._own.ru_stime)
+        return Usage(
+            user_seconds=round(both - system + children.ru_utime - self._children.ru_utime, 6),
+            system_seconds=round(system + children.ru_stime - self._children.ru_stime, 6),
+            max_rss_bytes=own.ru_maxrss * 1024,
+        )

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sys
 import traceback
 from pathlib import Path
 from types import FrameType
@@ -33,6 +34,7 @@ def run_worker(settings: WorkerSettings, parent: int) -> NoReturn:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         die_with_parent(parent, signal.SIGTERM)
         become_subreaper()
+        _reseed()
         scratch = ScratchFolder(Path(settings.scratch_folder))
         os.chdir("/")
         status = Worker(settings, scratch).serve()
@@ -40,6 +42,13 @@ def run_worker(settings: WorkerSettings, parent: int) -> NoReturn:
         traceback.print_exc()
     finally:
         os._exit(status)
+
+
+def _reseed() -> None:
+    """Forked workers must not draw the same random numbers. Python's ``random`` sees to itself."""
+    numpy_random = sys.modules.get("numpy.random")
+    if numpy_random is not None:
+        numpy_random.seed()
 
 
 def _end_with_all(number: int, _frame: FrameType | None) -> None:

@@ -184,7 +184,7 @@ def test_a_command_has_nothing_open_but_its_three_streams(host: WorkerHost) -> N
 
 
 def test_a_command_gets_default_signals(host: WorkerHost) -> None:
-    _, detail = host.run(command=["sh", "-c", "grep -E 'Sig(Blk|Ign)' /proc/$$/status"])
+    _, detail = host.run(command=["grep", "-E", "Sig(Blk|Ign)", "/proc/self/status"])
     assert set(detail["stdout"].split()) == {"SigBlk:", "SigIgn:", "0000000000000000"}
 
 

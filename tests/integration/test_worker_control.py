@@ -55,7 +55,7 @@ def test_tasks_run_in_order_and_each_says_start_before_it_ends(host: WorkerHost)
 
 def test_reports_come_in_batches_of_eight_at_most(host: WorkerHost) -> None:
     host.submit(*[{"handler": "builtins:abs", "arguments": [1]}] * 100)
-    sizes = []
+    sizes: list[int] = []
     while sum(sizes) < 100:
         sizes.append(len(host.receive(TasksFinished).tasks))
     assert max(sizes) <= 8

@@ -252,6 +252,23 @@ def test_handlers_are_imported_once_and_forked(tmp_path: Path) -> None:
     assert (tmp_path / "count").read_text() == "x"
 
 
+def test_forked_workers_draw_different_random_numbers(tmp_path: Path) -> None:
+    numpy = tmp_path / "numpy"  # the name and the one call that matter
+    numpy.mkdir()
+    (numpy / "__init__.py").touch()
+    (numpy / "random.py").write_text(
+        "import random as _r\n_state = _r.Random(1)\nseed = _state.seed\nrandom = _state.random\n"
+    )
+    modules = ("numpy.random", "random")
+    drawn = set()
+    with worker_host(tmp_path, handler_modules=modules, python_path=(str(tmp_path),)) as host:
+        for slot in range(3):
+            host.spawn(slot)
+            host.submit(*[{"handler": f"{name}:random"} for name in modules], slot=slot)
+            drawn |= {host.detail(report)["result"] for report in host.finished(2)}
+    assert len(drawn) == 6
+
+
 @pytest.mark.parametrize(
     ("module", "reason"),
     [
