@@ -68,6 +68,9 @@ class TaskStore:
                 if not _worth_waiting(answer, request) or left <= 0:
                     return answer
                 await waiter.wait(left if due_in_seconds is None else min(left, due_in_seconds))
+                answer, _ = await self._claim(manager_id, request)
+                if not _worth_waiting(answer, request):
+                    return answer
 
     async def report(self, manager_id: UUID, request: ReportTasks) -> ReportAnswer:
         """Record how attempts ended; says per task what became of the report (P2, P3).

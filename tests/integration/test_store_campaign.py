@@ -6,7 +6,7 @@ from mitosis.contracts.control import ReleaseReason, ReleaseRequest
 from tests.support.campaigns import world
 
 
-@pytest.mark.spec("S002-121", "S002-122", "S000-115")
+@pytest.mark.spec("S002-122", "S000-115")
 async def test_a_campaign_from_registration_to_settlement(database: str) -> None:
     async with world(database) as w:
         group = await w.group()

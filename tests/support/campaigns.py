@@ -8,7 +8,8 @@ from typing import Any
 from uuid import UUID
 
 import msgspec
-from psycopg.rows import DictRow
+from psycopg import AsyncConnection
+from psycopg.rows import DictRow, dict_row
 
 from mitosis.contracts.control import Cancel, Close, Complete, Reopen, VerbRequest
 from mitosis.contracts.http import (
@@ -34,7 +35,7 @@ from mitosis.contracts.wire import (
     TaskAttempt,
     TaskReport,
 )
-from mitosis.store.database import Database
+from mitosis.store.database import Connection, Database
 from mitosis.store.managers import ManagerStore
 from mitosis.store.outbox import OutboxStore
 from mitosis.store.scheduler import SchedulerStore
@@ -42,6 +43,7 @@ from mitosis.store.task_groups import TaskGroupStore
 from mitosis.store.tasks import TaskStore
 from mitosis.store.users import UserStore
 from mitosis.store.wake import Wake
+from tests.support.waiting import wait_until_async
 
 
 @dataclass
@@ -278,3 +280,53 @@ def hook(state: str, **facts: Any) -> HookReport:
 
 def spec_of(task: ClaimedTask) -> TaskSubmission:
     return msgspec.json.decode(task.spec, type=TaskSubmission)
+
+
+class HeldDatabase(Database):
+    """Everything a store does on it happens in one transaction that stays open until ``commit``."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.held = connection
+
+    @asynccontextmanager
+    async def connection(self) -> AsyncIterator[Connection]:
+        yield self.held
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[Connection]:
+        async with self.held.transaction():
+            yield self.held
+
+    async def commit(self) -> None:
+        await self.held.commit()
+
+
+@asynccontextmanager
+async def held(url: str) -> AsyncIterator[HeldDatabase]:
+    """A database whose one transaction the test commits when it likes."""
+    connection = await AsyncConnection.connect(url, row_factory=dict_row)
+    async with connection:
+        yield HeldDatabase(connection)
+
+
+async def until_blocked(w: World, sessions: int = 1) -> None:
+    """Wait until so many sessions of the database wait for a lock."""
+
+    async def blocked() -> bool:
+        count = await w.value(
+            "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()"
+            " AND wait_event_type = 'Lock'"
+        )
+        return int(count) >= sessions
+
+    await wait_until_async(blocked)
+
+
+async def stranded(w: World) -> int:
+    """Claimed rows whose epoch has ended: there must never be one."""
+    return int(
+        await w.value(
+            "SELECT count(*) FROM open_task AS o JOIN leases AS l ON l.epoch = o.epoch"
+            " WHERE o.state = 1 AND l.state = 'ended'"
+        )
+    )

@@ -1,0 +1,268 @@
+"""Reports: the attempt is the fence, every failure is charged once, the rest is said per task (P2, P3)."""
+
+import pytest
+from msgspec import Raw
+
+from mitosis.contracts.control import ReleaseReason, ReleaseRequest
+from mitosis.contracts.errors import TooLarge
+from mitosis.contracts.ids import task_uuid
+from mitosis.contracts.task import RetryPolicy, TaskSubmission
+from mitosis.contracts.wire import ClaimedTask, LeaseStanding, Outcome, ReportStatus, TaskReport
+from tests.support.campaigns import Host, World, failed, succeeded, world
+
+COMMITTED, DUPLICATE = ReportStatus.COMMITTED, ReportStatus.DUPLICATE
+SUPERSEDED, UNKNOWN = ReportStatus.SUPERSEDED, ReportStatus.UNKNOWN
+
+
+async def one_task(w: World, **retry: object) -> tuple[Host, ClaimedTask]:
+    group = await w.group()
+    policy = RetryPolicy(**retry)  # type: ignore[arg-type]
+    await w.submit_tasks(group, [TaskSubmission(command=["x"], retry=policy)])
+    host = await w.leased_host(group)
+    (task,) = (await host.claim()).tasks
+    return host, task
+
+
+async def goodbye(host: Host) -> None:
+    await host.world.managers.goodbye(host.manager_id, host.epoch)
+
+
+@pytest.mark.spec("S000-141", "S000-142")
+async def test_a_report_counts_once(database: str) -> None:
+    async with world(database) as w:
+        host, task = await one_task(w)
+        answer = await host.report(succeeded(task), succeeded(task))
+        assert answer.statuses == [COMMITTED, DUPLICATE]
+        assert (await host.report(succeeded(task))).statuses == [DUPLICATE]
+        assert (await host.report(failed(task))).statuses == [DUPLICATE]
+        assert await w.value("SELECT succeeded FROM group_live") == 1
+        await w.check()
+
+
+async def test_a_late_report_counts_while_nobody_has_claimed_the_task_again(database: str) -> None:
+    async with world(database) as w:
+        host, task = await one_task(w)
+        await goodbye(host)
+        answer = await host.report(succeeded(task))
+        assert (answer.standing, answer.statuses) == (LeaseStanding.GONE, [COMMITTED])
+        await w.check()
+
+
+async def test_a_zombie_is_superseded(database: str) -> None:
+    async with world(database) as w:
+        host, task = await one_task(w)
+        group = await w.value("SELECT uuid FROM task_groups")
+        await goodbye(host)
+        other = await w.leased_host(group)
+        (again,) = (await other.claim()).tasks
+        assert (again.task_id, again.attempt) == (task.task_id, 2)
+        assert (await host.report(succeeded(task))).statuses == [SUPERSEDED]
+        assert (await other.report(failed(again, exit_code=7))).statuses == [COMMITTED]
+        assert (await host.report(succeeded(task))).statuses == [SUPERSEDED]
+        info = await w.tasks.get(task_uuid(1, task.task_id))
+        assert (info.state, info.exit_code, info.attempt) == ("failed", 7, 2)
+        await w.check()
+
+
+async def test_reports_of_nothing_are_unknown(database: str) -> None:
+    async with world(database) as w:
+        host, task = await one_task(w)
+        nothing = TaskReport(task_id=2**62, attempt=1, outcome=Outcome.SUCCEEDED)
+        answer = await host.report(nothing, succeeded(task))
+        assert answer.statuses == [UNKNOWN, COMMITTED]
+        stranger = await w.host()
+        stranger.epoch = host.epoch
+        answer = await stranger.report(succeeded(task))
+        assert (answer.standing, answer.statuses) == (LeaseStanding.GONE, [UNKNOWN])
+        assert (await host.report()).statuses == []
+        with pytest.raises(TooLarge):
+            await host.report(*([nothing] * 5001))
+
+
+async def test_a_report_does_not_reach_into_another_group(database: str) -> None:
+    async with world(database) as w:
+        host, task = await one_task(w)
+        other = await w.group("other")
+        await w.submit(other, 1)
+        stranger = await w.leased_host(other)
+        assert (await stranger.report(succeeded(task))).statuses == [UNKNOWN]
+        assert (await host.report(succeeded(task))).statuses == [COMMITTED]
+
+
+@pytest.mark.spec("S000-73", "S000-145")
+async def test_a_retried_failure_is_charged_once_and_kept(database: str) -> None:
+    async with world(database) as w:
+        host, task = await one_task(w, max_attempts=2)
+        first = failed(task, exit_code=3, detail=Raw(b'{"stderr":"no"}'))
+        assert (await host.report(first)).statuses == [COMMITTED]
+        assert (await host.report(first)).statuses == [DUPLICATE], "its answer was lost"
+        assert await w.value("SELECT exit_failures FROM open_task") == 1
+        (again,) = (await host.claim()).tasks
+        assert again.attempt == 2
+        assert (await host.report(first)).statuses == [DUPLICATE]
+        both = await host.report(first, failed(again, exit_code=4))
+        assert both.statuses == [DUPLICATE, COMMITTED]
+        info = await w.tasks.get(task_uuid(1, task.task_id))
+        assert (info.state, info.exit_code, info.kind) == ("failed", 4, "exit_code")
+        assert [(f.attempt, f.exit_code, f.detail) for f in info.failures] == [
+            (1, 3, {"stderr": "no"})
+        ]
+        await w.check()
+
+
+@pytest.mark.parametrize(
+    ("retry", "kind", "exit_code", "again"),
+    [
+        ({}, "exit_code", 1, False),
+        ({"max_attempts": 2}, "exit_code", 1, True),
+        ({"max_attempts": 2}, "timeout", None, True),
+        ({"max_attempts": 2}, "handler_error", None, True),
+        ({"max_attempts": 2}, "not_started", None, True),
+        ({"max_attempts": 2, "exit_codes": (75,)}, "exit_code", 75, True),
+        ({"max_attempts": 2, "exit_codes": (75,)}, "exit_code", 1, False),
+        ({"max_attempts": 2, "exit_codes": (75,)}, "exit_code", None, False),
+        ({"max_attempts": 2, "exit_codes": ()}, "exit_code", 1, False),
+        ({"max_attempts": 2, "exit_codes": (75,)}, "timeout", None, False),
+        ({"max_attempts": 2}, "something new", 1, True),
+    ],
+)
+@pytest.mark.spec("S000-58")
+async def test_the_retry_policy_decides_failures_of_the_task_itself(
+    database: str, retry: dict[str, object], kind: str, exit_code: int | None, *, again: bool
+) -> None:
+    async with world(database) as w:
+        host, task = await one_task(w, **retry)
+        assert (await host.report(failed(task, kind, exit_code=exit_code))).statuses == [COMMITTED]
+        assert await w.value("SELECT count(*) FROM open_task") == int(again)
+        await w.check()
+
+
+@pytest.mark.parametrize(
+    ("kind", "signal", "limit"),
+    [
+        ("signal", 11, 2),
+        ("signal", 4, 2),
+        ("signal", 7, 2),
+        ("signal", 8, 2),
+        ("signal", 9, 3),
+        ("signal", 6, 3),
+        ("signal", 40, 3),
+        ("out_of_memory", 9, 3),
+        ("worker_lost", None, 3),
+        ("signal", 15, None),
+        ("signal", 2, None),
+    ],
+)
+@pytest.mark.spec("S000-60", "S000-61", "S000-63", "S000-64")
+async def test_the_signal_table_decides_crashes(
+    database: str, kind: str, signal: int | None, limit: int | None
+) -> None:
+    async with world(database) as w:
+        host, task = await one_task(w, max_attempts=1)
+        rounds = limit or 5
+        for number in range(1, rounds + 1):
+            assert task.attempt == number
+            assert (await host.report(failed(task, kind, signal=signal))).statuses == [COMMITTED]
+            left = await w.value("SELECT count(*) FROM open_task")
+            assert left == (0 if number == limit else 1)
+            if left:
+                (task,) = (await host.claim()).tasks
+        assert await w.value("SELECT count(*) FROM task_failures") == rounds
+        await w.check()
+
+
+async def test_the_two_counters_are_kept_apart(database: str) -> None:
+    async with world(database) as w:
+        host, task = await one_task(w, max_attempts=2)
+        await host.report(failed(task, "signal", signal=11))
+        (task,) = (await host.claim()).tasks
+        await host.report(failed(task, "exit_code", exit_code=1))
+        row = (await w.rows("SELECT exit_failures, crash_failures FROM open_task"))[0]
+        assert row == {"exit_failures": 1, "crash_failures": 1}
+
+
+async def test_delays_double_and_crashes_have_none(database: str) -> None:
+    async with world(database) as w:
+        host, task = await one_task(w, max_attempts=10, delay_seconds=100)
+        delay = "SELECT round(extract(epoch FROM not_before - now())) FROM open_task"
+        await host.report(failed(task, exit_code=1))
+        assert await w.value(delay) == 100
+        for expected in (200, 400):
+            await w.rows("UPDATE open_task SET not_before = now()")
+            (task,) = (await host.claim()).tasks
+            await host.report(failed(task, exit_code=1))
+            assert await w.value(delay) == expected
+        await w.rows("UPDATE open_task SET not_before = now()")
+        (task,) = (await host.claim()).tasks
+        await host.report(failed(task, "signal", signal=9))
+        assert await w.value("SELECT state FROM open_task") == 0
+
+
+async def test_nothing_is_tried_again_in_a_group_that_was_cancelled(database: str) -> None:
+    async with world(database) as w:
+        host, task = await one_task(w, max_attempts=5)
+        group = await w.value("SELECT uuid FROM task_groups")
+        await w.cancel(group)
+        answer = await host.report(failed(task, exit_code=1))
+        assert (answer.standing, answer.statuses) == (LeaseStanding.ENDING, [COMMITTED])
+        assert (await w.groups.observe(group)).unfinished == 0
+        await w.check()
+
+
+@pytest.mark.parametrize(
+    "detail",
+    [b"{", b'"text"', b'{"a":"\xff"}', b"[" * 100_000, b'{"a":"\\ud800"}', b'{"a":\x001}', b""],
+)
+async def test_a_bad_detail_harms_nobody_else(database: str, detail: bytes) -> None:
+    async with world(database) as w:
+        group = await w.group()
+        await w.submit(group, 2)
+        host = await w.leased_host(group)
+        good, bad = (await host.claim()).tasks
+        answer = await host.report(
+            succeeded(good, detail=Raw(b'{"stdout":"\\u0000fine"}')),
+            succeeded(bad, detail=Raw(detail)),
+        )
+        assert answer.statuses == [COMMITTED, COMMITTED]
+        page = await w.tasks.list(group)
+        assert page.items[0].detail == {"stdout": "\0fine"}
+        assert "message" in (page.items[1].detail or {})
+
+
+async def test_a_kind_with_a_nul_byte_is_recorded_as_a_failure(database: str) -> None:
+    async with world(database) as w:
+        host, task = await one_task(w)
+        assert (await host.report(failed(task, "a\0b"))).statuses == [COMMITTED]
+
+
+@pytest.mark.spec("S002-141")
+async def test_a_lost_host_is_charged_for_started_tasks_only(database: str) -> None:
+    """Twice lost: runs alone. Three times: it ends as poison. Never started: nothing is charged."""
+    async with world(database) as w:
+        group = await w.group()
+        started, waiting = (await w.submit(group, 2)).task_ids
+        lost = w.user_id
+        for loss in (1, 2, 3):
+            host = await w.leased_host(group)
+            lost = host.manager_id
+            claimed = {task.task_id: task for task in (await host.claim()).tasks}
+            assert claimed[started].alone == (loss == 3)
+            assert not claimed[waiting].alone
+            await host.renew(started=[claimed[started]])
+            request = ReleaseRequest(
+                manager_id=host.manager_id, epoch=host.epoch, reason=ReleaseReason.LOST
+            )
+            alive = await w.managers.release(request)
+            assert (alive.status, alive.requeued) == ("alive", 0)
+            assert 80 < (alive.alive_in_seconds or 0) <= 90
+            await w.rows("UPDATE leases SET alive_until = now() WHERE state = 'active'")
+            released = await w.managers.release(request)
+            assert (released.status, released.requeued) == ("released", 2 if loss < 3 else 1)
+        info = await w.tasks.get(task_uuid(1, started))
+        assert (info.state, info.kind, len(info.failures)) == ("failed", "host_lost", 3)
+        row = (await w.rows("SELECT lost_count, exit_failures, crash_failures FROM open_task"))[0]
+        assert set(row.values()) == {0}
+        view = await w.managers.observe(lost)
+        assert (view.online, view.lease, view.environments[0].state) == (False, None, "owed")
+        assert (await w.groups.observe(group)).unfinished == 1
+        await w.check()
