@@ -1,7 +1,6 @@
 """The parts as `docker-compose.yml` runs them, each in a process of its own, without containers."""
 
 import json
-import os
 import subprocess
 import sys
 import uuid
@@ -17,13 +16,13 @@ from psycopg import sql
 
 from mitosis.embedded.data_folder import free_port
 from mitosis.embedded.postgres import EmbeddedPostgres
+from tests.support.program import MITOSIS, clean_environment, mitosis
 from tests.support.waiting import wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
 SERVICES: dict[str, dict[str, Any]] = yaml.safe_load((ROOT / "docker-compose.yml").read_text())[
     "services"
 ]
-MITOSIS = [sys.executable, "-P", "-m", "mitosis.cli"]
 
 
 class Compose:
@@ -45,7 +44,7 @@ class Compose:
     def environment(self, service: str) -> dict[str, str]:
         given: dict[str, str] = SERVICES[service]["environment"]
         words = self._words | {"/var/lib/mitosis": str(self._place / service)}
-        env = {k: v for k, v in os.environ.items() if not k.startswith("MITOSIS_")}
+        env = clean_environment()
         for name, value in given.items():
             for ours, here in words.items():
                 value = value.replace(ours, here)
@@ -54,16 +53,7 @@ class Compose:
 
     def once(self, service: str, *arguments: str) -> str:
         """As `docker compose run`, or `exec` of a command: to its end, which must be good."""
-        done = subprocess.run(
-            [*MITOSIS, *arguments],
-            env=self.environment(service),
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=60,
-        )
-        assert done.returncode == 0, done.stdout + done.stderr
-        return done.stdout
+        return mitosis(*arguments, env=self.environment(service))
 
     @contextmanager
     def running(self, service: str) -> Iterator[subprocess.Popen[bytes]]:

@@ -1,0 +1,64 @@
+"""The ``mitosis`` program as its users run it: in a process of its own, by its command line."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from tests.support.waiting import wait_until
+
+MITOSIS = (sys.executable, "-P", "-m", "mitosis.cli")
+
+
+def clean_environment(**more: str) -> dict[str, str]:
+    """Ours without settings of Mitosis."""
+    return {k: v for k, v in os.environ.items() if not k.startswith("MITOSIS_")} | more
+
+
+def mitosis(*arguments: str, env: Mapping[str, str] | None = None) -> str:
+    """One command to its end, which must be good; what it printed.
+
+    Raises:
+        AssertionError: with all that it said.
+    """
+    done = subprocess.run(
+        [*MITOSIS, *arguments],
+        env=clean_environment() if env is None else env,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=100,
+    )
+    assert done.returncode == 0, f"{arguments}: {done.stdout}{done.stderr}"
+    return done.stdout
+
+
+def mitosis_json(data_dir: Path, *arguments: str) -> Any:
+    """As :func:`mitosis` against the stack of ``data_dir``, with ``--json``."""
+    return json.loads(
+        mitosis(*arguments[:2], "--data-dir", str(data_dir), "--json", *arguments[2:])
+    )
+
+
+@contextmanager
+def running_up(data_dir: Path, timeout: float = 60.0) -> Iterator[subprocess.Popen[bytes]]:
+    """`mitosis up` on ``data_dir``, ready; killed at the end when it still runs."""
+    log = data_dir.with_name(f"{data_dir.name}.up.log")
+    argv = [*MITOSIS, "up", "--data-dir", str(data_dir)]
+    with log.open("wb") as output:
+        process = subprocess.Popen(argv, stdout=output, stderr=output, env=clean_environment())
+    try:
+        wait_until(
+            lambda: process.poll() is not None or b"Mitosis is up" in log.read_bytes(),
+            timeout,
+            lambda: log.read_text()[-3000:],
+        )
+        assert process.poll() is None, log.read_text()[-3000:]
+        yield process
+    finally:
+        process.kill()
+        process.wait()
