@@ -1,0 +1,214 @@
+"""An agent as a process, commanded by a real Temporal server: killed, restarted, stopped."""
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import uuid
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from temporalio.client import Client
+from temporalio.contrib.pydantic import pydantic_data_converter
+
+from mitosis.contracts.control import HookOutcome, HookVerdict, HostCommand, LeaseEnd, LeaseOutcome
+from mitosis.contracts.names import host_task_queue
+from mitosis.contracts.wire import CancelOrder
+from tests.support.agent_api import TOKEN, AgentApi, command
+from tests.support.processes import descendants, living
+from tests.support.waiting import wait_until, wait_until_async
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+FINISH = CancelOrder(kill=False, grace_seconds=0, reason="complete")
+
+
+class Process:
+    """A running agent process and its log."""
+
+    def __init__(self, api: AgentApi, folder: Path, temporal: str, **more: Any) -> None:
+        self.log = folder / "agent.log"
+        given = {
+            "api_url": api.url,
+            "manager_id": str(api.manager_id),
+            "token": TOKEN,
+            "temporal_address": temporal,
+            "state_dir": str(folder / "state"),
+            "run_parent": str(folder),
+        }
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "tests.support.run_agent"],
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=log,
+                cwd=ROOT,
+            )
+        assert self.process.stdin is not None
+        with self.process.stdin as stdin:
+            stdin.write(json.dumps(given | more).encode())
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+    def terminate(self) -> int:
+        self.process.terminate()
+        return self.process.wait(30)
+
+
+@contextlib.contextmanager
+def agent_process(api: AgentApi, folder: Path, temporal: str, **more: Any) -> Iterator[Process]:
+    process = Process(api, folder, temporal, **more)
+    try:
+        yield process
+    finally:
+        process.kill()
+
+
+@asynccontextmanager
+async def commanded(api: AgentApi, temporal: str) -> AsyncIterator["Commander"]:
+    client = await Client.connect(
+        temporal, namespace="mitosis", data_converter=pydantic_data_converter
+    )
+    commander = Commander(client, api)
+    yield commander
+    for task in commander.tasks:
+        task.cancel()
+
+
+class Commander:
+    """Sends host activities through Temporal, as a workflow would."""
+
+    def __init__(self, client: Client, api: AgentApi) -> None:
+        self.client = client
+        self.api = api
+        self.tasks: list[asyncio.Task[Any]] = []
+
+    async def run(self, activity: str, result: type[Any], **other: Any) -> Any:
+        values: dict[str, Any] = {
+            "manager_id": self.api.manager_id,
+            "task_group_id": self.api.task_group_id,
+            "epoch": self.api.epoch,
+        }
+        return await self.client.execute_activity(
+            activity,
+            HostCommand(**(values | other)),
+            id=f"{activity}-{uuid.uuid4()}",
+            task_queue=host_task_queue(self.api.manager_id),
+            result_type=result,
+            start_to_close_timeout=timedelta(minutes=2),
+            heartbeat_timeout=timedelta(seconds=5),
+        )
+
+    def start_lease(self) -> None:
+        """Watch the lease in the background; ``await self.tasks[-1]`` is its outcome."""
+        task = asyncio.get_running_loop().create_task(self.run("run_lease", LeaseOutcome))
+        self.tasks.append(task)
+
+
+async def test_commands_of_temporal_run_a_lease_to_its_end(
+    tmp_path: Path, temporal_server: str
+) -> None:
+    api = AgentApi()
+    async with api.serving(), commanded(api, temporal_server) as temporal:
+        with agent_process(api, tmp_path, temporal_server) as agent:
+            ready = await temporal.run("prepare_environment", HookOutcome)
+            assert ready.verdict is HookVerdict.READY
+            ids = api.submit(*[command("/bin/true")] * 50)
+            temporal.start_lease()
+            await wait_until_async(lambda: len(api.results) == len(ids))
+            api.end(FINISH)
+            assert (await temporal.tasks[-1]).end is LeaseEnd.ENDING
+            cleaned = await temporal.run("clean_environment", HookOutcome, epoch=None)
+            assert cleaned.verdict is HookVerdict.CLEANED
+            forged = await temporal.run("run_lease", LeaseOutcome, epoch=999)
+            assert forged.end is LeaseEnd.GONE
+            status = await asyncio.to_thread(agent.terminate)
+            assert status == 0, agent.log.read_text()
+            assert api.said_goodbye
+
+
+@pytest.mark.spec("S002-141", "S000-91", "S000-92")
+async def test_a_killed_agent_leaves_nothing_and_goes_on_after_its_restart(
+    tmp_path: Path, temporal_server: str
+) -> None:
+    api = AgentApi()
+    pid = tmp_path / "pid"
+    script = f"if [ -e {pid} ]; then exit 0; fi; echo $$ > {pid}.new; mv {pid}.new {pid}; sleep 300"
+    async with api.serving(), commanded(api, temporal_server) as temporal:
+        with agent_process(api, tmp_path, temporal_server) as agent:
+            (task_id,) = api.submit(command("/bin/sh", "-c", script))
+            temporal.start_lease()
+            await wait_until_async(pid.exists, on_timeout=agent.log.read_text)
+            below = descendants(agent.process.pid)
+            assert len(below) >= 4  # zygote, two workers, the command and its sleep
+            agent.kill()
+            wait_until(lambda: not living(below))
+        with agent_process(api, tmp_path, temporal_server) as agent:
+            await wait_until_async(lambda: api.hellos == [1, 2], on_timeout=agent.log.read_text)
+            temporal.start_lease()
+            await wait_until_async(lambda: task_id in api.results, on_timeout=agent.log.read_text)
+            assert api.results[task_id].attempt == 2
+            assert api.results[task_id].outcome == "succeeded"
+
+
+async def test_a_stopped_zygote_does_not_save_leftovers_from_the_next_agent(
+    tmp_path: Path, temporal_server: str
+) -> None:
+    """The guardian cannot act, so the next process finds what is left by its environment (P5)."""
+    api = AgentApi()
+    async with api.serving(), commanded(api, temporal_server) as temporal:
+        with agent_process(api, tmp_path, temporal_server) as agent:
+            api.submit(command("/bin/sleep", "300"))
+            temporal.start_lease()
+            await wait_until_async(
+                lambda: any(p.name() == "sleep" for p in descendants(agent.process.pid)),
+                on_timeout=agent.log.read_text,
+            )
+            below = descendants(agent.process.pid)
+            zygote = next(p for p in below if p.ppid() == agent.process.pid)
+            os.kill(zygote.pid, signal.SIGSTOP)
+            agent.kill()
+            assert living(below)
+        with agent_process(api, tmp_path, temporal_server) as agent:
+            await wait_until_async(lambda: api.hellos == [1, 2], on_timeout=agent.log.read_text)
+            assert not living(below)
+
+
+async def test_what_a_finished_setup_started_outlives_the_agent(
+    tmp_path: Path, temporal_server: str
+) -> None:
+    from mitosis.contracts.hook import HookSpec
+
+    pid = tmp_path / "pid"
+    script = f"setsid sh -c 'echo $$ > {pid}.new; mv {pid}.new {pid}; exec sleep 300' & exit 0"
+    api = AgentApi(setup=HookSpec(command=("/bin/sh", "-c", script)))
+    async with api.serving(), commanded(api, temporal_server) as temporal:
+        with agent_process(api, tmp_path, temporal_server):
+            await temporal.run("prepare_environment", HookOutcome)
+            wait_until(pid.exists)
+        daemon = int(pid.read_text())
+        try:
+            with agent_process(api, tmp_path, temporal_server):
+                await wait_until_async(lambda: len(api.hellos) == 2)
+                os.kill(daemon, 0)
+        finally:
+            os.kill(daemon, signal.SIGKILL)
+
+
+async def test_the_exit_status_says_that_a_restart_would_not_help(
+    tmp_path: Path, temporal_server: str
+) -> None:
+    api = AgentApi()
+    async with api.serving():
+        api.refuse["/managers/hello"] = (409, "superseded")
+        with agent_process(api, tmp_path, temporal_server) as agent:
+            assert await asyncio.to_thread(agent.process.wait, 30) == 78
+            assert "agent stops for good" in agent.log.read_text()

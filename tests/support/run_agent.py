@@ -1,0 +1,31 @@
+"""An agent as a process: ``python -m tests.support.run_agent``, its config as JSON on standard input."""
+
+import json
+import sys
+from datetime import timedelta
+from pathlib import Path
+from uuid import UUID
+
+from manager_agent.agent import AgentConfig, serve
+from mitosis.telemetry import configure_logging
+
+
+def main() -> None:
+    given = json.load(sys.stdin)
+    configure_logging("INFO", "json")
+    serve(
+        AgentConfig(
+            api_url=given["api_url"],
+            manager_id=UUID(given["manager_id"]),
+            token=given["token"],
+            temporal_address=given["temporal_address"],
+            state_dir=Path(given["state_dir"]),
+            run_parent=Path(given["run_parent"]),
+            drain=timedelta(seconds=given.get("drain_seconds", 20)),
+            renew_seconds=0.2,
+        )
+    )
+
+
+if __name__ == "__main__":
+    main()
