@@ -131,6 +131,12 @@ class WorkerSettings(Group):
 
     max_cached_workflows: int = Field(1000, ge=1, description="Workflows kept in memory")
     max_concurrent_activities: int = Field(50, ge=1, description="Activities at the same time")
+    idle_threshold_seconds: float | None = Field(
+        None,
+        ge=0,
+        description="How long a lease without work is safe from other groups; none: 300, "
+        "and 5 in a stack of one machine",
+    )
 
 
 class TelemetrySettings(Group):

@@ -173,6 +173,7 @@ CREATE TABLE leases (
     offered_at      timestamptz NOT NULL DEFAULT now(),
     taken_at        timestamptz,
     last_claim_at   timestamptz,
+    busy_at         timestamptz,               -- last renewal at which its group had work for it
     ended_at        timestamptz,
     end_reason      text,
     CHECK ((manager_id IS NOT NULL) = (kind = 'manager')),

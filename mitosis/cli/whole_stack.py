@@ -10,6 +10,7 @@ import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 
 from api.service import ApiOptions, RunningApi, admin_token, running_api
@@ -23,7 +24,7 @@ from mitosis.store.database import Database
 from mitosis.store.managers import ManagerStore
 from mitosis.store.migrate import migrate
 from mitosis.store.outbox import OutboxStore
-from mitosis.store.scheduler import SchedulerStore
+from mitosis.store.scheduler import IDLE_THRESHOLD, SchedulerStore
 from mitosis.store.task_groups import TaskGroupStore
 from mitosis.store.wake import Wake
 from workflows.client import ControlClient, TemporalAddress
@@ -34,6 +35,8 @@ Say = Callable[[str], None]
 AGENT_STOP_SECONDS = 60.0
 """The agent lets running tasks go on for 30 s, then ends them with their grace."""
 CONTROL_READY_SECONDS = 60.0
+ONE_HOST_IDLE_THRESHOLD = timedelta(seconds=5)
+"""With one host an idle group would keep everybody else waiting; its environment stays ready anyway."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,18 +113,27 @@ async def _add_api_and_control(
     running = await stack.add_service(
         "api", running_api(api_options(settings, stack.database_url, stack.folder), control)
     )
-    service = control_service(settings, where, running.parts.database)
+    service = control_service(settings, where, running.parts.database, ONE_HOST_IDLE_THRESHOLD)
     await stack.add_service("control worker", service)
     await service.wait_ready(CONTROL_READY_SECONDS)
     return running
 
 
 def control_service(
-    settings: Settings, where: TemporalAddress, database: Database
+    settings: Settings,
+    where: TemporalAddress,
+    database: Database,
+    idle_threshold: timedelta = IDLE_THRESHOLD,
 ) -> ControlService:
-    """The control worker over the stores of one pool; nothing runs before it is entered."""
+    """The control worker over the stores of one pool; nothing runs before it is entered.
+
+    ``idle_threshold`` holds unless the settings say otherwise.
+    """
+    if (seconds := settings.worker.idle_threshold_seconds) is not None:
+        idle_threshold = timedelta(seconds=seconds)
     managers = ManagerStore(database)
-    ports = ControlPorts(TaskGroupStore(database, Wake()), managers, SchedulerStore(database))
+    scheduler = SchedulerStore(database, idle_threshold)
+    ports = ControlPorts(TaskGroupStore(database, Wake()), managers, scheduler)
     limits = WorkerLimits(
         settings.worker.max_cached_workflows, settings.worker.max_concurrent_activities
     )

@@ -160,6 +160,9 @@ class ManagerStore:
             await self._reconcile(manager_id, renewal.epoch, renewal)
         parameters = {"manager": manager_id, "epoch": renewal.epoch}
         row = await self._one(TASKS["standing"], parameters)
+        if row is not None and row["lease_state"] == "active":
+            async with self._database.connection() as connection:
+                await connection.execute(SQL["mark_busy"], {"epoch": renewal.epoch})
         if row is None:
             return RenewalAnswer(
                 standing=LeaseStanding.GONE, host_lost_after_seconds=self._host_lost_after

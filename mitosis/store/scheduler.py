@@ -1,6 +1,7 @@
 """The assignment round: one transaction that matches idle managers to groups and writes offers."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
+from datetime import timedelta
 from typing import Any
 
 from psycopg.rows import DictRow
@@ -13,6 +14,7 @@ from mitosis.store.statements import load
 
 SQL = load("scheduler")
 GROUPS_PER_PAGE = 200
+IDLE_THRESHOLD = timedelta(minutes=5)
 CHECK_OFFERS_SECONDS = 10.0
 """While an offer is open, its manager is poked again after this long."""
 
@@ -20,31 +22,67 @@ CHECK_OFFERS_SECONDS = 10.0
 class SchedulerStore:
     """Implements ``activities.managers.SchedulerPort``."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, idle_threshold: timedelta = IDLE_THRESHOLD) -> None:
+        """``idle_threshold``: how long a lease without work is safe from other groups (C-03)."""
         self._database = database
+        self._idle_threshold = idle_threshold.total_seconds()
 
     async def assign_round(self) -> AssignAnswer:
-        """Offer leases, poke the managers of every open offer, say when to look again."""
+        """Offer leases, end idle ones that others need, poke the hosts concerned, say when to look again."""
         async with self._database.transaction() as connection:
             await connection.execute(SQL["lock"])
             rows = await (await connection.execute(SQL["idle_managers"])).fetchall()
             idle = {row["id"]: _manager(row) for row in rows}
-            offers: list[Offer] = []
-            if idle:
-                async for page in _pages(connection, len(idle)):
-                    offers += match(page, idle)
-                    if not idle:
-                        break
+            offers = await _match_pages(connection, idle)
             offered = await _write(connection, offers)
+            moved, next_idle = await self._move(connection, {offer.group for offer in offers})
             poked = (await connection.execute(SQL["poke_offered"])).rowcount
-            if poked:
+            if poked or moved:
                 await connection.execute(SQL["tell_relay"])
             delayed = await (await connection.execute(SQL["next_delayed"])).fetchone()
         return AssignAnswer(
             offered=offered,
             resignalled=poked - offered,
-            next_round_in_seconds=_next_round(delayed, poked),
+            next_round_in_seconds=_next_round(delayed, poked, next_idle),
         )
+
+    async def _move(self, connection: Connection, served: set[int]) -> tuple[int, float | None]:
+        """End idle leases whose hosts other groups need: how many, and when the next one is idle enough.
+
+        ``served`` groups have just been offered a host and wait for that one first.
+        """
+        threshold = {"idle_threshold": self._idle_threshold}
+        cursor = await connection.execute(SQL["contestable_managers"], threshold)
+        rows = {row["id"]: row for row in await cursor.fetchall()}
+        if not rows:
+            return 0, None
+        managers = {number: _manager(row) for number, row in rows.items()}
+        needed = await _match_pages(connection, managers, without_lease=True, served=served)
+        left = [rows[offer.manager]["seconds_left"] for offer in needed]
+        due = [rows[o.manager]["epoch"] for o in needed if rows[o.manager]["seconds_left"] <= 0]
+        if due:
+            await connection.execute(SQL["move_leases"], {"epochs": due})
+        return len(due), min((seconds for seconds in left if seconds > 0), default=None)
+
+
+async def _match_pages(
+    connection: Connection,
+    managers: dict[int, IdleManager],
+    *,
+    without_lease: bool = False,
+    served: Collection[int] = (),
+) -> list[Offer]:
+    """Match page after page while there are managers; those used are taken out of ``managers``."""
+    offers: list[Offer] = []
+    if not managers:
+        return offers
+    async for page in _pages(connection, len(managers)):
+        if without_lease:
+            page = [g for g in page if g.live_leases == 0 and g.number not in served]
+        offers += match(page, managers)
+        if not managers:
+            break
+    return offers
 
 
 async def _pages(connection: Connection, managers: int) -> AsyncIterator[list[HungryGroup]]:
@@ -76,8 +114,10 @@ async def _write(connection: Connection, offers: list[Offer]) -> int:
     return (await connection.execute(SQL["offer"], values)).rowcount
 
 
-def _next_round(delayed: DictRow | None, open_offers: int) -> float | None:
+def _next_round(delayed: DictRow | None, open_offers: int, next_idle: float | None) -> float | None:
     candidates = [CHECK_OFFERS_SECONDS] if open_offers else []
+    if next_idle is not None:
+        candidates.append(max(next_idle, 0.1))
     if delayed is not None and delayed["seconds"] is not None:
         candidates.append(max(delayed["seconds"], 0.1))
     return min(candidates, default=None)

@@ -26,6 +26,15 @@ WITH seen AS (
 )
 SELECT id, incarnation FROM seen
 
+-- name: mark_busy
+-- Busy: something of the group is claimable, or something is claimed under this epoch (C-04). What is not
+-- busy for longer than the idle threshold may be given to another group.
+UPDATE leases AS l SET busy_at = now()
+ WHERE l.epoch = %(epoch)s AND l.state = 'active'
+   AND (EXISTS (SELECT FROM open_task AS o WHERE o.group_id = l.group_id AND o.state = 0)
+     OR EXISTS (SELECT FROM open_task AS o
+                 WHERE o.group_id = l.group_id AND o.state = 1 AND o.epoch = l.epoch))
+
 -- name: started
 -- Attempts that run for more than 1 s. Rows somebody else holds are being reported or requeued.
 UPDATE open_task AS o SET started_at = now()

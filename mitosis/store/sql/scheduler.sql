@@ -23,6 +23,43 @@ SELECT m.id, m.tags, m.cores,
                       AND (e.state <> 'ready' OR v.state IN ('complete', 'cancelled')))
  ORDER BY m.id
 
+-- name: contestable_managers
+-- Managers in contact whose active lease has had no work for the idle threshold; those that will be so far
+-- later come with the seconds left. Same facts as idle_managers: they are matched the same way.
+SELECT m.id, m.tags, m.cores, l.epoch,
+       ARRAY(SELECT r.user_group_id FROM user_group_managers AS r
+              WHERE r.manager_id = m.id AND r.role IN ('write', 'admin')) AS serves,
+       ARRAY(SELECT e.group_id FROM environments AS e
+              WHERE e.manager_id = m.id AND e.state = 'ready') AS warm,
+       ARRAY(SELECT DISTINCT h.group_id FROM hook_runs AS h JOIN group_live AS v ON v.group_id = h.group_id
+              WHERE h.manager_id = m.id AND h.kind = 'setup' AND h.state = 'failed'
+                AND v.settled_at IS NULL) AS failed,
+       extract(epoch FROM greatest(l.busy_at, l.taken_at) - now())::float8 + %(idle_threshold)s AS seconds_left
+  FROM leases AS l
+  JOIN managers AS m ON m.id = l.manager_id
+  JOIN manager_live AS c ON c.manager_id = m.id
+ WHERE l.kind = 'manager' AND l.state = 'active'
+   AND NOT c.offline AND NOT m.draining AND c.last_contact_at > now() - interval '10 seconds'
+   AND EXISTS (SELECT FROM environments AS e
+                WHERE e.manager_id = m.id AND e.group_id = l.group_id AND e.state = 'ready')
+   AND NOT EXISTS (SELECT FROM open_task AS o WHERE o.group_id = l.group_id AND o.state = 0)
+   AND NOT EXISTS (SELECT FROM open_task AS o
+                    WHERE o.group_id = l.group_id AND o.state = 1 AND o.epoch = l.epoch)
+ ORDER BY m.id
+
+-- name: move_leases
+-- End idle leases so that their hosts can go to other groups. A claim in between is no harm: what runs is
+-- finished and reported first.
+WITH moved AS (
+    UPDATE leases AS l SET state = 'ending', end_reason = 'moved'
+     WHERE l.epoch = ANY(%(epochs)s::bigint[]) AND l.state = 'active'
+    RETURNING l.manager_id, l.group_id
+), pokes AS (
+    INSERT INTO outbox (kind, subject)
+    SELECT 'manager', m.uuid FROM moved AS l JOIN managers AS m ON m.id = l.manager_id
+)
+SELECT pg_notify('mitosis_wake', group_id::text) FROM moved
+
 -- name: hungry_groups
 -- Groups with claimable work, best first, one page after the other; ready is counted up to what could
 -- matter for so many managers.

@@ -1,0 +1,107 @@
+"""An idle lease goes to a group that has work (C-03, C-04); a busy one stays."""
+
+from datetime import timedelta
+
+import pytest
+
+from mitosis.contracts.control import ReleaseReason, ReleaseRequest
+from mitosis.store.scheduler import SchedulerStore
+from tests.support.campaigns import Host, world
+
+
+async def let_go(host: Host) -> None:
+    """What the manager's workflow does once the host has nothing left."""
+    request = ReleaseRequest(
+        manager_id=host.manager_id, epoch=host.epoch, reason=ReleaseReason.MOVED
+    )
+    await host.world.managers.release(request)
+
+
+@pytest.mark.spec("S002-160", "S002-161", "S002-168", "C-03", "C-28")
+async def test_an_idle_lease_ends_when_another_group_has_work_and_comes_back_warm(
+    database: str,
+) -> None:
+    async with world(database) as w:
+        scheduler = SchedulerStore(w.database, idle_threshold=timedelta(0))
+        first = await w.group("first")
+        await w.submit(first)
+        host = await w.leased_host(first)
+        await host.finish((await host.claim()).tasks)
+        second = await w.group("second")
+        await w.submit(second)
+
+        await scheduler.assign_round()
+        assert ("manager", host.manager_id) in await w.pokes()
+        assert (await host.claim()).standing == "ending"
+        await let_go(host)
+        assert (await scheduler.assign_round()).offered == 1
+        await host.take(second)
+        states = {
+            e.task_group_name: e.state
+            for e in (await w.managers.observe(host.manager_id)).environments
+        }
+        assert states == {"first": "ready", "second": "ready"}
+
+        await host.finish((await host.claim()).tasks)
+        await w.submit(first)
+        await scheduler.assign_round()
+        await let_go(host)
+        await scheduler.assign_round()
+        await host.take(first, prepare=False)
+        assert len((await host.claim()).tasks) == 1  # its environment has stayed ready
+
+
+@pytest.mark.spec("S002-172", "C-04")
+@pytest.mark.parametrize("work", ["claimable", "in flight"])
+async def test_a_lease_with_work_is_not_contested(database: str, work: str) -> None:
+    async with world(database) as w:
+        scheduler = SchedulerStore(w.database, idle_threshold=timedelta(0))
+        first = await w.group("first")
+        await w.submit(first, 2)
+        host = await w.leased_host(first)
+        tasks = (await host.claim(1 if work == "claimable" else 2)).tasks
+        await host.finish(tasks[:1])
+        await w.submit(await w.group("second", priority=9))
+        answer = await scheduler.assign_round()
+        assert (answer.offered, answer.next_round_in_seconds) == (0, None)
+        assert (await host.renew()).standing == "active"
+
+
+@pytest.mark.spec("S002-160", "S002-162", "S002-171", "S002-178")
+async def test_an_idle_lease_is_safe_until_the_threshold_and_the_round_comes_back_then(
+    database: str,
+) -> None:
+    async with world(database) as w:
+        scheduler = SchedulerStore(w.database, idle_threshold=timedelta(minutes=5))
+        first = await w.group("first")
+        await w.submit(first)
+        host = await w.leased_host(first)
+        await host.finish((await host.claim()).tasks)
+        assert (await scheduler.assign_round()).next_round_in_seconds is None  # nobody else waits
+
+        await w.submit(await w.group("second"))
+        left = (await scheduler.assign_round()).next_round_in_seconds
+        assert left is not None
+        assert 290 < left <= 300
+        await w.rows("UPDATE leases SET taken_at = taken_at - interval '4 minutes', busy_at = NULL")
+        left = (await scheduler.assign_round()).next_round_in_seconds
+        assert left is not None
+        assert 50 < left <= 60
+        assert (await host.renew()).standing == "active"
+
+
+@pytest.mark.spec("S002-172")
+async def test_work_seen_at_a_renewal_starts_the_idle_clock_anew(database: str) -> None:
+    async with world(database) as w:
+        scheduler = SchedulerStore(w.database, idle_threshold=timedelta(minutes=5))
+        first = await w.group("first")
+        await w.submit(first)
+        host = await w.leased_host(first)
+        await w.rows("UPDATE leases SET taken_at = taken_at - interval '10 minutes'")
+        tasks = (await host.claim()).tasks
+        await host.renew(started=tasks)
+        await host.finish(tasks)
+        await w.submit(await w.group("second"))
+        left = (await scheduler.assign_round()).next_round_in_seconds
+        assert left is not None
+        assert 290 < left <= 300
