@@ -34,6 +34,8 @@ log = logging.getLogger(__name__)
 RETENTION = timedelta(days=30)
 EVERY_SECONDS = 30.0
 STARTS_PER_SECOND = 50
+VISIBLE_AFTER_SECONDS = (0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4)
+"""A new namespace is known to every part of the server only after a while (measured: 1 to 10 s)."""
 RPC_TIMEOUT = timedelta(seconds=10)
 
 _VALUE_TYPES = {
@@ -85,6 +87,15 @@ class Bootstrap:
     async def ensure_server(self) -> None:
         """The namespace with its retention, and our search attributes."""
         await self._ensure_namespace()
+        for pause in VISIBLE_AFTER_SECONDS:
+            try:
+                await self._ensure_search_attributes()
+            except RPCError as error:
+                if error.status is not RPCStatusCode.NOT_FOUND:
+                    raise
+                await asyncio.sleep(pause)
+            else:
+                return
         await self._ensure_search_attributes()
 
     async def reconcile(self) -> None:

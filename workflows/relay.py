@@ -32,9 +32,14 @@ class Relay:
     """Sends what is due until it is cancelled."""
 
     def __init__(
-        self, outbox: OutboxPort, client: ControlClient, on_trouble: Callable[[], None]
+        self,
+        outbox: OutboxPort,
+        client: ControlClient,
+        on_trouble: Callable[[], None],
+        idle_seconds: float = IDLE_SECONDS,
     ) -> None:
         """``on_trouble`` is called when Temporal does not take a poke: perhaps its namespace is gone."""
+        self._idle_seconds = idle_seconds
         self._outbox = outbox
         self._client = client
         self._on_trouble = on_trouble
@@ -47,6 +52,7 @@ class Relay:
                     while True:
                         pause = await self._send_due()
                         await listener.wait(pause)
+                        _raise_if_cancelled()
             except DatabaseUnavailable as error:
                 log.warning("relay.database_unavailable", extra={"reason": error.message})
                 await asyncio.sleep(AFTER_TROUBLE_SECONDS)
@@ -61,7 +67,7 @@ class Relay:
             self._on_trouble()
             await self._wait_for_temporal()
             return AFTER_TROUBLE_SECONDS
-        return IDLE_SECONDS
+        return self._idle_seconds
 
     async def send_batch(self) -> int:
         """Take, send and delete one batch; how many rows it had.
@@ -108,6 +114,13 @@ class Relay:
                 self._on_trouble()
             else:
                 return
+
+
+def _raise_if_cancelled() -> None:
+    """``asyncio.wait_for`` before Python 3.12, which psycopg waits with, may swallow a cancellation."""
+    task = asyncio.current_task()
+    if task is not None and task.cancelling():
+        raise asyncio.CancelledError
 
 
 def by_subject(pokes: Sequence[Poke]) -> Mapping[Subject, Sequence[int]]:

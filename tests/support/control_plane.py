@@ -1,0 +1,144 @@
+"""A control plane over a real database and a real Temporal server, in the test's own process."""
+
+import asyncio
+import json
+import subprocess
+import uuid
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from temporalio.client import Client
+
+from mitosis.contracts.control import GroupView
+from mitosis.contracts.http import TaskGroupSpec
+from mitosis.embedded.temporal import find_temporal_binary
+from mitosis.store.database import Database
+from mitosis.store.managers import ManagerStore
+from mitosis.store.outbox import OutboxStore
+from mitosis.store.scheduler import SchedulerStore
+from mitosis.store.task_groups import TaskGroupStore
+from mitosis.store.tasks import TaskStore
+from mitosis.store.users import UserStore
+from workflows.client import ControlClient, TemporalAddress
+from workflows.control import ControlService
+from workflows.plugin import ControlPlugin
+from workflows.worker import ControlPorts
+
+
+@dataclass
+class Stores:
+    """Everything of PostgreSQL."""
+
+    database: Database
+    users: UserStore
+    groups: TaskGroupStore
+    managers: ManagerStore
+    scheduler: SchedulerStore
+    tasks: TaskStore
+    outbox: OutboxStore
+    admin: UUID
+
+    async def create_group(self, **spec: Any) -> UUID:
+        """A new task group of the admin."""
+        spec.setdefault("name", f"campaign-{uuid.uuid4().hex[:8]}")
+        info = await self.groups.create(TaskGroupSpec.model_validate(spec), self.admin)
+        return info.task_group_id
+
+    async def observe(self, task_group_id: UUID) -> GroupView:
+        return await self.groups.observe(task_group_id)
+
+    async def outbox_is_empty(self) -> bool:
+        async with self.database.connection() as connection:
+            row = await (await connection.execute("SELECT count(*) AS n FROM outbox")).fetchone()
+        return row is not None and row["n"] == 0
+
+
+@asynccontextmanager
+async def open_stores(url: str) -> AsyncIterator[Stores]:
+    async with Database.open(url) as database:
+        users = UserStore(database)
+        admin = await users.ensure_admin("admin")
+        yield Stores(
+            database=database,
+            users=users,
+            groups=TaskGroupStore(database),
+            managers=ManagerStore(database),
+            scheduler=SchedulerStore(database),
+            tasks=TaskStore(database),
+            outbox=OutboxStore(database),
+            admin=admin.user_id,
+        )
+
+
+class ControlPlane:
+    """Starts and stops control services over the same stores and server."""
+
+    def __init__(self, address: str, namespace: str, stores: Stores) -> None:
+        self.where = TemporalAddress(address, namespace)
+        self.stores = stores
+        self._stack = AsyncExitStack()
+
+    async def start(self, bootstrap_every_seconds: float = 30.0) -> ControlService:
+        """A control service that is ready; it stops with :meth:`stop`."""
+        service = self.service(bootstrap_every_seconds)
+        await self._stack.enter_async_context(service)
+        await service.wait_ready(30)
+        return service
+
+    def service(self, bootstrap_every_seconds: float = 30.0) -> ControlService:
+        stores = self.stores
+        return ControlService(
+            self.where,
+            ControlPorts(stores.groups, stores.managers, stores.scheduler),
+            stores.outbox,
+            stores.outbox,
+            bootstrap_every_seconds=bootstrap_every_seconds,
+        )
+
+    async def stop(self) -> None:
+        await self._stack.aclose()
+        self._stack = AsyncExitStack()
+
+    async def client(self) -> Client:
+        return await self.where.connect(ControlPlugin())
+
+    async def control(self) -> ControlClient:
+        return ControlClient(await self.client())
+
+    async def cli(self, *arguments: str) -> "CliAnswer":
+        """The real ``temporal`` program against this server and namespace."""
+        where = ("--address", self.where.address, "--namespace", self.where.namespace)
+        program = await asyncio.create_subprocess_exec(
+            str(find_temporal_binary()),
+            *arguments,
+            *where,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        out, err = await program.communicate()
+        return CliAnswer(program.returncode or 0, out.decode(), err.decode())
+
+
+@dataclass
+class CliAnswer:
+    status: int
+    out: str
+    err: str
+
+    def json(self) -> Any:
+        assert self.status == 0, self.err
+        return json.loads(self.out)
+
+
+@asynccontextmanager
+async def control_plane(url: str, address: str) -> AsyncIterator[ControlPlane]:
+    """In a namespace of its own: workflow ids like ``scheduler`` are unique in a namespace only."""
+    async with open_stores(url) as stores:
+        plane = ControlPlane(address, f"test-{uuid.uuid4().hex[:8]}", stores)
+        try:
+            yield plane
+        finally:
+            await plane.stop()

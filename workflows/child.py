@@ -1,0 +1,34 @@
+"""A task group as a step of somebody else's workflow: the one call such a workflow needs.
+
+Its worker's client carries ``MitosisPlugin`` and lives in our namespace; the group is made beforehand, over
+HTTP, in an activity of theirs.
+"""
+
+from uuid import UUID
+
+from temporalio import workflow
+from temporalio.common import WorkflowIDReusePolicy
+
+from mitosis.contracts.control import GroupSummary, TaskGroupInput
+from mitosis.contracts.names import CONTROL_TASK_QUEUE, task_group_workflow_id
+
+
+async def run_task_group(task_group_id: UUID) -> GroupSummary:
+    """Wait in a workflow until a task group is settled. Cancelling the wait cancels the group.
+
+    The group's workflow becomes a child of the caller: a run that was going on already is replaced,
+    which loses nothing, because it keeps no state of its own. So one workflow at a time waits for a
+    group; of two, the earlier sees its child terminated. The end of the caller leaves the group alone.
+    """
+    summary: GroupSummary = await workflow.execute_child_workflow(
+        "TaskGroupWorkflow",
+        TaskGroupInput(task_group_id=task_group_id),
+        id=task_group_workflow_id(task_group_id),
+        task_queue=CONTROL_TASK_QUEUE,
+        result_type=GroupSummary,
+        id_reuse_policy=WorkflowIDReusePolicy.TERMINATE_IF_RUNNING,
+        parent_close_policy=workflow.ParentClosePolicy.ABANDON,
+        cancellation_type=workflow.ChildWorkflowCancellationType.WAIT_CANCELLATION_COMPLETED,
+        static_summary=f"Task group {task_group_id}",
+    )
+    return summary
