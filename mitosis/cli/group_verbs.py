@@ -55,11 +55,11 @@ def complete(
     group: GroupArgument,
     reason: ReasonOption = None,
     force: Annotated[
-        bool, typer.Option("--force", help="Cancel unfinished tasks instead of refusing.")
+        bool, typer.Option("--force", help="Cancel unfinished tasks instead of waiting.")
     ] = False,
     grace: GraceOption = None,
 ) -> None:
-    """Close and complete the group now."""
+    """Close the group, so that it completes; with --force at once."""
     from mitosis.cli.validation import duration
 
     patience = duration(grace, "--grace")

@@ -22,6 +22,8 @@ from mitosis.contracts.http import TaskGroupInfo
 Until = Literal["changed", "complete", "settled"]
 
 LONGEST_REQUEST_SECONDS = 30.0
+STALE_AFTER_SECONDS = 2.0
+"""On a terminal the line is never older than this, also when a change fell between two requests."""
 RETRY_SECONDS = 1.0
 
 
@@ -117,7 +119,9 @@ class Waiting:
 
     def longer(self, seconds: float) -> TaskGroupInfo:
         """The group after at most ``seconds``, or as soon as there is something to tell."""
-        until: Until = "changed" if self.line.enabled else self.until
+        until = self.until
+        if self.line.enabled:
+            until, seconds = "changed", min(seconds, STALE_AFTER_SECONDS)
         return self._client.wait(self._group, until=until, timeout=timedelta(seconds=seconds))
 
 
