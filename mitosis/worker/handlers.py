@@ -265,12 +265,14 @@ class _Surroundings:
 
     def __enter__(self) -> "_Surroundings":
         self._before = {name: os.environ.get(name) for name in self._spec.environment}
-        os.environ.update(self._variables)
         for stream, fd in zip(self._streams, (1, 2), strict=True):
             os.dup2(stream.fd, fd)
         folder = self._spec.working_directory or self._folder
         try:
+            os.environ.update(self._variables)
             os.chdir(folder)
+        except ValueError as error:
+            self.failure = Ended(kind=FailureKind.NOT_STARTED, message=f"environment: {error}")
         except OSError as error:
             message = f"working_directory {folder}: {error.strerror}"
             self.failure = Ended(kind=FailureKind.NOT_STARTED, message=message)

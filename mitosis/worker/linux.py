@@ -1,4 +1,4 @@
-"""The three Linux calls that Python 3.11 does not offer, by ctypes. Each raises OSError."""
+"""The Linux calls that Python 3.11 does not offer, by ctypes. Each raises OSError."""
 
 import ctypes
 import os
@@ -10,6 +10,7 @@ _libc.fallocate64.argtypes = [ctypes.c_int, ctypes.c_int, _off_t, _off_t]
 
 # Source: linux/prctl.h, linux/falloc.h
 _PR_SET_PDEATHSIG = 1
+_PR_SET_NAME = 15
 _PR_SET_CHILD_SUBREAPER = 36
 _FALLOC_FL_KEEP_SIZE = 0x01
 _FALLOC_FL_PUNCH_HOLE = 0x02
@@ -25,6 +26,11 @@ def die_with_parent(parent: int, number: signal.Signals) -> None:
     _check(_libc.prctl(_PR_SET_PDEATHSIG, int(number), 0, 0, 0))
     if os.getppid() != parent:
         os.kill(os.getpid(), number)
+
+
+def name_process(name: str) -> None:
+    """What ``ps -o comm`` and ``top`` show; cut at 15 bytes. Source: prctl(2), PR_SET_NAME."""
+    _check(_libc.prctl(_PR_SET_NAME, name.encode(), 0, 0, 0))
 
 
 def forget_file_start(fd: int, end: int) -> None:

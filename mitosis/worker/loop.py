@@ -156,18 +156,20 @@ class Worker:
         try:
             spec = self._decode(task.spec)
         except msgspec.MsgspecError as error:
-            self._channel.send(TaskStarted(task.task_id, task.attempt, time.time()))
-            ended = _unreadable(f"not a task specification: {error}")
+            spec, problem = TaskSpec(), f"not a task specification: {error}"
         else:
-            overdue = None
-            if spec.timeout_seconds is not None:
-                overdue = spec.timeout_seconds + spec.kill_grace_seconds + _OVERDUE_MARGIN_SECONDS
-            self._channel.send(TaskStarted(task.task_id, task.attempt, time.time(), overdue))
-            variables = task_variables(self._group_number, task.task_id, task.attempt)
-            if spec.handler is not None:
-                ended = self._run_handler(spec, variables)
-            else:
-                ended = self._run_command(spec, variables)
+            problem = "the task names neither a command nor a handler"
+        overdue = None
+        if spec.timeout_seconds is not None:
+            overdue = spec.timeout_seconds + spec.kill_grace_seconds + _OVERDUE_MARGIN_SECONDS
+        self._channel.send(TaskStarted(task.task_id, task.attempt, time.time(), overdue))
+        variables = task_variables(self._group_number, task.task_id, task.attempt)
+        if spec.handler:
+            ended = self._run_handler(spec, variables)
+        elif spec.command:
+            ended = self._run_command(spec, variables)
+        else:
+            ended = _not_a_task(problem)
         self._stoppable, self._current = None, None
         if self._shutdown is None or self._shutdown.graceful:
             self._report(task, ended)
@@ -256,6 +258,6 @@ class Worker:
         return max(0.0, min(times) - time.monotonic()) * 1000 if times else None
 
 
-def _unreadable(message: str) -> Ended:
+def _not_a_task(message: str) -> Ended:
     now = time.time()
     return Ended(kind=FailureKind.NOT_STARTED, message=message, started_at=now, finished_at=now)

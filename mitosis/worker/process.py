@@ -8,7 +8,7 @@ from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
-from mitosis.worker.linux import become_subreaper, die_with_parent
+from mitosis.worker.linux import become_subreaper, die_with_parent, name_process
 from mitosis.worker.loop import Worker
 from mitosis.worker.process_tree import kill_all_below
 from mitosis.worker.scratch import ScratchFolder
@@ -29,6 +29,7 @@ def run_worker(settings: WorkerSettings, parent: int) -> NoReturn:
     status = EXIT_BROKEN
     try:
         os.setsid()
+        name_process(f"mitosis-{settings.slot}")
         signal.signal(signal.SIGTERM, _end_with_all)
         signal.signal(signal.SIGINT, signal.default_int_handler)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)

@@ -244,8 +244,7 @@ def main() -> int:
         raise TypeError(f"the first packet must be Setup, not {type(setup).__name__}")
     if os.getsid(0) != os.getpid():
         os.setsid()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    _own_signals()
     become_subreaper()
     environment = session_environment(setup, os.environ)
     os.environ.clear()
@@ -257,6 +256,12 @@ def main() -> int:
         kill_all_below(_GUARDIAN_SECONDS)
 
 
+def _own_signals() -> None:
+    """Ctrl-C on a terminal is the agent's business; SIGTERM ends the zygote with all below it."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+
+
 def _serve(agent: socket.socket, setup: Setup) -> int:
     try:
         with _agent_watched(agent):
@@ -264,6 +269,7 @@ def _serve(agent: socket.socket, setup: Setup) -> int:
     except PreloadError as error:
         agent.send(encode(ImportFailed(error.module, str(error)[:2000], error.traceback)))
         return EXIT_IMPORT_FAILED
+    _own_signals()  # a module may have taken them
     zygote = Zygote(agent, setup, forks=loaded.why_not_fork is None)
     ready = Ready(
         os.getpid(), loaded.why_not_fork is None, loaded.why_not_fork, loaded.import_seconds

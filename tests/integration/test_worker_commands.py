@@ -5,6 +5,7 @@ import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -127,10 +128,23 @@ def test_arguments_that_are_too_long_are_refused_clearly(host: WorkerHost) -> No
     assert "Argument list too long" in detail["message"]
 
 
-def test_something_that_is_no_task_fails_and_the_worker_goes_on(host: WorkerHost) -> None:
-    report, detail = host.run(command="not a list")
+@pytest.mark.parametrize(
+    ("spec", "why"),
+    [
+        ({"command": "not a list"}, "not a task specification"),
+        ({}, "neither a command nor a handler"),
+        ({"command": []}, "neither a command nor a handler"),
+        ({"command": ["a\0b"]}, "cannot execute a\ufffdb: embedded null byte"),
+        ({"command": ["true"], "environment": {"a=b": "c"}}, "illegal environment variable name"),
+        ({"handler": "math:sin", "environment": {"a=b": "c"}}, "environment: "),
+    ],
+)
+def test_something_that_is_no_task_fails_and_the_worker_goes_on(
+    host: WorkerHost, spec: dict[str, Any], why: str
+) -> None:
+    report, detail = host.run(**spec)
     assert (report.outcome, report.kind) == ("failed", "not_started")
-    assert "not a task specification" in detail["message"]
+    assert why in detail["message"]
     assert host.run(command=["true"])[0].outcome == "succeeded"
 
 
