@@ -14,6 +14,8 @@ from temporalio.client import Client
 
 from mitosis.contracts.control import GroupView
 from mitosis.contracts.http import TaskGroupSpec
+from mitosis.contracts.task import TaskSubmission
+from mitosis.contracts.wire import SubmitTasks
 from mitosis.embedded.temporal import find_temporal_binary
 from mitosis.store.database import Database
 from mitosis.store.managers import ManagerStore
@@ -46,6 +48,11 @@ class Stores:
         spec.setdefault("name", f"campaign-{uuid.uuid4().hex[:8]}")
         info = await self.groups.create(TaskGroupSpec.model_validate(spec), self.admin)
         return info.task_group_id
+
+    async def submit_one(self, task_group_id: UUID) -> None:
+        """One command task that nobody will run unless the test does."""
+        task = TaskSubmission(command=["true"])
+        await self.tasks.submit(task_group_id, SubmitTasks(tasks=[task]))
 
     async def observe(self, task_group_id: UUID) -> GroupView:
         return await self.groups.observe(task_group_id)
