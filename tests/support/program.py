@@ -25,7 +25,22 @@ def mitosis(*arguments: str, env: Mapping[str, str] | None = None) -> str:
     Raises:
         AssertionError: with all that it said.
     """
-    done = subprocess.run(
+    done = _run(arguments, env)
+    assert done.returncode == 0, f"{arguments}: {done.stdout}{done.stderr}"
+    return done.stdout
+
+
+def refused(*arguments: str, env: Mapping[str, str] | None = None) -> str:
+    """One command that must end by itself and not well; what it printed."""
+    done = _run(arguments, env)
+    assert done.returncode > 0, f"{arguments}: {done.stdout}{done.stderr}"
+    return done.stdout + done.stderr
+
+
+def _run(
+    arguments: tuple[str, ...], env: Mapping[str, str] | None
+) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
         [*MITOSIS, *arguments],
         env=clean_environment() if env is None else env,
         capture_output=True,
@@ -33,8 +48,6 @@ def mitosis(*arguments: str, env: Mapping[str, str] | None = None) -> str:
         check=False,
         timeout=100,
     )
-    assert done.returncode == 0, f"{arguments}: {done.stdout}{done.stderr}"
-    return done.stdout
 
 
 def mitosis_json(data_dir: Path, *arguments: str) -> Any:
