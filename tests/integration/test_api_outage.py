@@ -15,7 +15,7 @@ from mitosis.contracts.lifecycle import TaskGroupState
 from mitosis.embedded.data_folder import DataFolder, ed25519_private_key, free_port
 from mitosis.embedded.postgres import EmbeddedPostgres
 from mitosis.store.migrate import migrate
-from tests.support.http_api import NAMESPACE, Api, in_process_api, problem
+from tests.support.http_api import NAMESPACE, Api, in_process_api, problem, ready
 from tests.support.waiting import wait_until_async
 from workflows.client import ControlClient, TemporalAddress
 
@@ -85,11 +85,6 @@ async def test_an_api_that_is_not_there(database: str) -> None:
     async with Client(nobody, "t", give_up_after=timedelta(seconds=0.5)) as client:
         with pytest.raises(ApiUnavailable, match=nobody):
             await client.me()
-
-
-async def ready(api: Api) -> tuple[int, object]:
-    answer = await api.call("GET", "//ready", token=None)
-    return answer.status_code, answer.json()
 
 
 async def is_ready(api: Api) -> bool:

@@ -107,6 +107,12 @@ def hello(incarnation: int = 1, machine_id: str = "machine-1", **changes: Any) -
     )
 
 
+async def ready(api: Api) -> tuple[int, object]:
+    """Status and body of ``/ready``."""
+    answer = await api.call("GET", "//ready", token=None)
+    return answer.status_code, answer.json()
+
+
 @contextmanager
 def problem(answer: httpx2.Response, status: int, code: str) -> Iterator[dict[str, Any]]:
     """The problem document of an answer, its standard members checked."""

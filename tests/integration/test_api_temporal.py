@@ -1,0 +1,69 @@
+"""Verbs with a real Temporal: carried out by the group's workflow, or without it when nobody works there."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+
+import pytest
+
+from mitosis.contracts.errors import InvalidTransition, NotFound
+from mitosis.contracts.http import TaskGroupSpec
+from mitosis.contracts.lifecycle import TaskGroupResult, TaskGroupState
+from mitosis.store.managers import ManagerStore
+from mitosis.store.outbox import OutboxStore
+from mitosis.store.scheduler import SchedulerStore
+from mitosis.store.task_groups import TaskGroupStore
+from tests.support.http_api import Api, in_process_api, ready
+from workflows.client import ControlClient, TemporalAddress
+from workflows.control import ControlService
+from workflows.worker import ControlPorts
+
+
+@pytest.fixture
+async def api(database: str, temporal_server: str) -> AsyncIterator[Api]:
+    control = await ControlClient.open(TemporalAddress(temporal_server))
+    async with in_process_api(database, control) as opened:
+        yield opened
+
+
+@asynccontextmanager
+async def control_service(api: Api, address: str) -> AsyncIterator[None]:
+    database = api.parts.database
+    ports = ControlPorts(TaskGroupStore(database), ManagerStore(database), SchedulerStore(database))
+    outbox = OutboxStore(database)
+    service = ControlService(TemporalAddress(address), ports, outbox, outbox)
+    async with service:
+        await service.wait_ready(30)
+        yield
+
+
+@pytest.mark.spec("S002-118", "S002-122", "S002-166")
+async def test_verbs_are_carried_out_by_the_workflow(api: Api, temporal_server: str) -> None:
+    async with control_service(api, temporal_server), api.client() as client:
+        assert (await ready(api)) == (200, {"status": "ok", "database": "ok", "temporal": "ok"})
+        await client.create_group(TaskGroupSpec(name="work"))
+        await client.submit("work", [{"command": ["true"]}])
+        assert (await client.close("work", reason="enough")).state is TaskGroupState.CLOSED
+        assert (await client.reopen("work")).state is TaskGroupState.OPEN
+        await client.cancel("work")
+        with pytest.raises(InvalidTransition) as refused:
+            await client.reopen("work")
+        assert refused.value.facts["state"] == "cancelled"
+        settled = await client.wait("work", timeout=timedelta(seconds=20))
+        assert (settled.settled, settled.result) == (True, TaskGroupResult.CANCELLED)
+        await client.create_group(TaskGroupSpec(name="empty"))
+        await client.close("empty")
+        settled = await client.wait("empty", timeout=timedelta(seconds=20))
+        assert (settled.state, settled.result) == (
+            TaskGroupState.COMPLETE,
+            TaskGroupResult.SUCCESS,
+        )
+        await client.delete_group("empty")
+        with pytest.raises(NotFound):
+            await client.close("empty")
+
+
+async def test_a_temporal_without_a_worker_holds_nobody_up(api: Api) -> None:
+    async with api.client() as client:
+        await client.create_group(TaskGroupSpec(name="work"))
+        assert (await client.close("work")).state is TaskGroupState.CLOSED
