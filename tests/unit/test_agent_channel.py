@@ -1,0 +1,207 @@
+"""The agent's own HTTP connection: answers, refusals, silence, reconnecting, backoff."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+import pytest
+
+from manager_agent.backoff import delay, hopeless, until_reached
+from manager_agent.channel import ApiAddress, ApiChannel
+from mitosis.contracts.errors import (
+    ApiUnavailable,
+    ConfigurationError,
+    DatabaseUnavailable,
+    InvalidTransition,
+    LeaseLost,
+    MitosisError,
+)
+from tests.support.waiting import wait_until_async
+
+Script = Callable[[int, asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+
+
+@asynccontextmanager
+async def talking_to(script: Script) -> AsyncIterator[tuple[ApiChannel, list[bytes]]]:
+    """A channel to a server that reads whole requests and lets ``script`` answer."""
+    requests: list[bytes] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while True:
+                head = await reader.readuntil(b"\r\n\r\n")
+                length = int(head.lower().split(b"content-length: ")[1].split(b"\r\n")[0])
+                requests.append(head + await reader.readexactly(length))
+                await script(len(requests), reader, writer)
+        except (asyncio.IncompleteReadError, ConnectionError):
+            pass
+        finally:
+            writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    channel = ApiChannel(
+        ApiAddress.parse(f"http://127.0.0.1:{port}/deep/"), lambda: "t0k", "agent/1"
+    )
+    try:
+        yield channel, requests
+    finally:
+        channel.close()
+        server.close()
+        await server.wait_closed()
+
+
+def answer(status: int, body: bytes, *headers: str) -> bytes:
+    head = "\r\n".join([f"HTTP/1.1 {status} X", f"Content-Length: {len(body)}", *headers])
+    return head.encode() + b"\r\n\r\n" + body
+
+
+async def test_requests_share_one_connection_and_carry_the_token() -> None:
+    peers = set()
+
+    async def script(n: int, _: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        peers.add(writer.get_extra_info("peername"))
+        writer.write(answer(200, b'{"n": %d}' % n))
+
+    async with talking_to(script) as (channel, requests):
+        assert await channel.call("POST", "/managers/hello", b"{}") == b'{"n": 1}'
+        assert await channel.call("GET", "/x") == b'{"n": 2}'
+        assert len(peers) == 1
+        assert requests[0].startswith(b"POST /deep/api/v1/managers/hello HTTP/1.1\r\n")
+        assert b"\r\nAuthorization: Bearer t0k\r\n" in requests[0]
+        assert requests[0].endswith(b"\r\n\r\n{}")
+
+
+async def test_an_answer_in_pieces_or_chunks_is_put_together() -> None:
+    async def script(n: int, _: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if n == 1:
+            for byte in answer(200, b"whole"):
+                writer.write(bytes([byte]))
+                await writer.drain()
+        else:
+            writer.write(
+                b"HTTP/1.1 200 X\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nwho\r\n2\r\nle\r\n0\r\n\r\n"
+            )
+
+    async with talking_to(script) as (channel, _):
+        assert await channel.call("GET", "/x") == b"whole"
+        assert await channel.call("GET", "/x") == b"whole"
+
+
+async def test_a_problem_document_becomes_its_error() -> None:
+    documents = [
+        (409, b'{"code": "lease_lost", "detail": "not yours"}', "X-A: b"),
+        (503, b'{"code": "database_unavailable", "detail": "later"}', "Retry-After: 7"),
+        (409, b'{"code": "invalid_transition", "detail": "no", "state": "gone"}', "X-A: b"),
+    ]
+
+    async def script(n: int, _: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        status, body, header = documents[n - 1]
+        writer.write(answer(status, body, header, "Content-Type: application/problem+json"))
+
+    async with talking_to(script) as (channel, _):
+        with pytest.raises(LeaseLost, match="not yours"):
+            await channel.call("GET", "/x")
+        with pytest.raises(DatabaseUnavailable) as error:
+            await channel.call("GET", "/x")
+        assert error.value.facts["retry_after_seconds"] == 7.0
+        with pytest.raises(InvalidTransition) as transition:
+            await channel.call("GET", "/x")
+        assert transition.value.facts["state"] == "gone"
+
+
+async def test_a_connection_that_ends_is_unavailable_and_then_opened_again() -> None:
+    async def script(n: int, _: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if n == 1:
+            writer.write(b"HTTP/1.1 200 X\r\nContent-Length: 100\r\n\r\nhalf")
+            writer.close()
+        else:
+            writer.write(answer(200, b"again"))
+
+    async with talking_to(script) as (channel, _):
+        with pytest.raises(ApiUnavailable):
+            await channel.call("GET", "/x")
+        assert await channel.call("GET", "/x") == b"again"
+
+
+async def test_connection_close_is_obeyed() -> None:
+    peers = set()
+
+    async def script(n: int, _: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        peers.add(writer.get_extra_info("peername"))
+        writer.write(answer(200, b"bye", "Connection: close"))
+        writer.close()
+
+    async with talking_to(script) as (channel, _):
+        assert await channel.call("GET", "/x") == b"bye"
+        assert await channel.call("GET", "/x") == b"bye"
+        assert len(peers) == 2
+
+
+async def test_silence_ends_after_the_timeout_and_garbage_at_once() -> None:
+    async def script(n: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if n == 2:
+            writer.write(b"220 mail server ready\r\n\r\n")
+
+    async with talking_to(script) as (channel, _):
+        with pytest.raises(ApiUnavailable):
+            await channel.call("GET", "/x", timeout=0.05)
+        with pytest.raises(ApiUnavailable, match="not HTTP"):
+            await channel.call("GET", "/x", timeout=5)
+
+
+async def test_an_abandoned_request_does_not_spoil_the_next_answer() -> None:
+    async def script(n: int, _: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if n > 1:
+            writer.write(answer(200, b"%d" % n))
+
+    async with talking_to(script) as (channel, requests):
+        abandoned = asyncio.create_task(channel.call("GET", "/x"))
+        await wait_until_async(lambda: bool(requests))
+        abandoned.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await abandoned
+        assert await channel.call("GET", "/x") == b"2"
+
+
+async def test_nobody_there_is_unavailable() -> None:
+    channel = ApiChannel(ApiAddress.parse("http://127.0.0.1:1"), lambda: "t", "a")
+    with pytest.raises(ApiUnavailable):
+        await channel.call("GET", "/x")
+
+
+@pytest.mark.parametrize("url", ["", "127.0.0.1:80", "ftp://host", "http://"])
+def test_an_address_that_is_none_is_refused(url: str) -> None:
+    with pytest.raises(ConfigurationError, match="must be http"):
+        ApiAddress.parse(url)
+
+
+def test_addresses() -> None:
+    assert ApiAddress.parse("https://host/a/") == ApiAddress("host", 443, True, "/a")
+    assert ApiAddress.parse("http://[::1]:8000").host_header == "[::1]:8000"
+
+
+# --- backoff ----------------------------------------------------------------------------------------
+
+
+def test_delays_grow_to_a_limit_and_respect_what_the_api_says() -> None:
+    assert 0.025 <= delay(0) <= 0.05
+    assert 2.5 <= delay(30) <= 5.0
+    assert delay(0, DatabaseUnavailable("later", retry_after_seconds=7.0)) == 7.0
+
+
+def test_only_a_refusal_is_hopeless() -> None:
+    assert hopeless(LeaseLost())
+    assert not hopeless(ApiUnavailable())
+    assert not hopeless(MitosisError("an unexpected 500"))
+
+
+async def test_a_call_is_repeated_until_it_is_answered_or_refused() -> None:
+    errors: list[MitosisError] = [ApiUnavailable(), MitosisError("a bug of the API"), LeaseLost()]
+
+    async def call() -> None:
+        raise errors.pop(0)
+
+    with pytest.raises(LeaseLost):
+        await until_reached(call, longest=0.001)
+    assert not errors

@@ -1,0 +1,87 @@
+"""Deaths of workers as reports, and the kernel's count of processes killed for lack of memory."""
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from manager_agent.events import WorkerExited
+from manager_agent.exits import lost_attempt, oom_kills
+from manager_agent.state import Key
+from mitosis.contracts.outcome import ExitKind, ExitReason
+from mitosis.contracts.wire import TaskReport
+
+
+def died(
+    reason: ExitReason, *, oom: bool = False, cancelled: bool = False, killed: str | None = None
+) -> TaskReport:
+    event = WorkerExited(2, 0, reason, oom, at=105.0)
+    return lost_attempt(Key(1, 3), 100.0, event, killed, cancelled)
+
+
+def message(report: TaskReport) -> object:
+    return msgspec.json.decode(report.detail)["message"]
+
+
+@pytest.mark.spec("S000-59", "S000-65", "S000-66")
+@pytest.mark.parametrize(
+    ("reason", "exit_code", "signal", "says"),
+    [
+        (ExitReason(ExitKind.SIGNAL, 11), None, 11, "killed by SIGSEGV"),
+        (ExitReason(ExitKind.SIGNAL, 9), None, 9, "killed by SIGKILL"),
+        (ExitReason(ExitKind.EXIT_CODE, 3), 3, None, "exit code 3"),
+        (ExitReason(ExitKind.SUCCESS, 0), None, None, "success"),
+        (ExitReason(ExitKind.UNKNOWN), None, None, "unknown exit"),
+    ],
+)
+def test_each_class_of_death_is_told(
+    reason: ExitReason, exit_code: int | None, signal: int | None, says: str
+) -> None:
+    report = died(reason)
+    assert (report.kind, report.exit_code, report.signal) == ("worker_lost", exit_code, signal)
+    assert str(message(report)).endswith(says)
+    assert (report.task_id, report.attempt, report.outcome) == (1, 3, "failed")
+    assert (report.started_at, report.finished_at) == (100.0, 105.0)
+
+
+def test_only_a_sigkill_with_the_kernels_count_is_lack_of_memory() -> None:
+    assert died(ExitReason(ExitKind.SIGNAL, 9), oom=True).kind == "out_of_memory"
+    assert died(ExitReason(ExitKind.SIGNAL, 11), oom=True).kind == "worker_lost"
+    assert died(ExitReason(ExitKind.SIGNAL, 9)).kind == "worker_lost"
+
+
+def test_what_we_killed_says_why() -> None:
+    report = died(ExitReason(ExitKind.SIGNAL, 9), killed="too long")
+    assert (report.kind, message(report)) == ("timeout", "too long")
+    cancelled = died(ExitReason(ExitKind.SIGNAL, 9), killed="hung", cancelled=True)
+    assert (cancelled.outcome, cancelled.kind) == ("cancelled", "cancelled")
+
+
+@pytest.mark.parametrize(
+    ("cgroup", "file", "text"),
+    [
+        ("0::/mitosis.slice/a\n", "mitosis.slice/a/memory.events", "oom 3\noom_kill 2\n"),
+        (
+            "9:name=systemd:/\n4:cpu,memory:/x/y\n0::/\n",
+            "memory/x/y/memory.oom_control",
+            "oom_kill_disable 0\nunder_oom 0\noom_kill 2\n",
+        ),
+        (
+            "4:memory:/outside/of/this/namespace\n",
+            "memory/memory.oom_control",
+            "under_oom 0\noom_kill 2\n",
+        ),
+    ],
+)
+def test_the_kernels_count_is_read_of_both_versions(
+    tmp_path: Path, cgroup: str, file: str, text: str
+) -> None:
+    path = tmp_path / file
+    path.parent.mkdir(parents=True)
+    path.write_text(text)
+    assert oom_kills(cgroup, tmp_path) == 2
+
+
+def test_without_a_memory_cgroup_nothing_counts(tmp_path: Path) -> None:
+    assert oom_kills("0::/\n1:cpu:/\n", tmp_path) == 0
+    assert isinstance(oom_kills(), int)

@@ -1,0 +1,120 @@
+"""The journal: what is appended is read again, whatever the power cut left of the end."""
+
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from manager_agent import journal as module
+from manager_agent.journal import Journal
+from mitosis.contracts.wire import Outcome, TaskReport
+
+
+def report(task_id: int, detail: str = "{}") -> TaskReport:
+    return TaskReport(
+        task_id=task_id, attempt=1, outcome=Outcome.SUCCEEDED, detail=msgspec.Raw(detail.encode())
+    )
+
+
+def read(path: Path) -> list[tuple[int, int]]:
+    journal = Journal(path)
+    found = [(r.epoch, one.task_id) for r in journal.pending for one in r.reports]
+    journal.close()
+    return found
+
+
+def write(path: Path, *batches: tuple[int, list[int]]) -> None:
+    journal = Journal(path)
+    for epoch, task_ids in batches:
+        journal.append(epoch, [report(n) for n in task_ids])
+    journal.close()
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "journal"
+
+
+def test_what_is_not_acknowledged_is_read_again_by_epoch(path: Path) -> None:
+    write(path, (7, [1, 2]), (8, [3]), (7, [4]))
+    assert read(path) == [(7, 1), (7, 2), (7, 4), (8, 3)]
+    assert read(path) == [(7, 1), (7, 2), (7, 4), (8, 3)]
+
+
+def test_what_is_acknowledged_is_not(path: Path) -> None:
+    journal = Journal(path)
+    journal.append(7, [report(1), report(2)])
+    journal.clear()
+    journal.close()
+    assert read(path) == []
+
+
+def test_records_of_an_earlier_round_are_not_read_after_a_newer_one(path: Path) -> None:
+    journal = Journal(path)
+    journal.append(7, [report(1), report(2), report(3)])
+    journal.clear()
+    journal.append(8, [report(9)])
+    journal.close()
+    assert read(path) == [(8, 9)]
+
+
+def test_a_restart_after_a_clear_reads_nothing_old(path: Path) -> None:
+    journal = Journal(path)
+    journal.append(7, [report(1), report(2)])
+    journal.clear()
+    journal.close()
+    write(path, (8, [5]))  # ends exactly where record 2 of the earlier round begins
+    assert read(path) == [(8, 5)]
+
+
+@settings(max_examples=60, deadline=None)
+@given(cut=st.integers(1, 400))
+def test_a_torn_end_costs_only_what_was_torn(
+    tmp_path_factory: pytest.TempPathFactory, cut: int
+) -> None:
+    path = tmp_path_factory.mktemp("journal") / "journal"
+    write(path, (7, [1, 2, 3]))
+    end = _written(path)
+    with path.open("r+b") as file:
+        file.seek(max(0, end - cut))
+        file.write(bytes(cut))
+    found = read(path)
+    assert found == [(7, 1), (7, 2), (7, 3)][: len(found)]
+    assert len(found) < 3
+    write(path, (7, [4]))  # and it goes on after the last whole record
+    assert read(path) == [*found, (7, 4)]
+
+
+def test_a_flipped_bit_ends_the_reading(path: Path) -> None:
+    write(path, (7, [1, 2, 3]))
+    data = bytearray(path.read_bytes())
+    data[_written(path) // 2] ^= 1
+    path.write_bytes(data)
+    assert read(path) == [(7, 1)]
+
+
+def test_it_may_grow_beyond_what_is_reserved_and_shrinks_again(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "RESERVED_BYTES", 4096)
+    journal = Journal(path)
+    big = '{"stdout": "' + "x" * 3000 + '"}'
+    for n in range(5):
+        journal.append(7, [report(n, big)])
+    assert path.stat().st_size > 4096
+    assert read(path) == [(7, n) for n in range(5)]
+    journal.clear()
+    assert path.stat().st_size == 4096
+    journal.close()
+
+
+def test_it_is_private(path: Path) -> None:
+    write(path, (7, [1]))
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert path.stat().st_size == module.RESERVED_BYTES
+
+
+def _written(path: Path) -> int:
+    return len(path.read_bytes().rstrip(b"\0"))
