@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+import shutil
 import stat
 from dataclasses import dataclass
 from pathlib import Path
@@ -60,6 +61,9 @@ class HostFolders:
         return self.state_dir / "scratch"
 
     def release(self) -> None:
+        """Give both up; the run folder goes, since nothing in it outlives its owner. Idempotent."""
+        if self._locks:
+            shutil.rmtree(self.run_dir, ignore_errors=True)
         for descriptor in self._locks:
             os.close(descriptor)
         self._locks = []

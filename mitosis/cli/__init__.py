@@ -5,10 +5,12 @@ what a Python interpreter and typer cost. Each row of :data:`COMMANDS` names a f
 application; the modules keep heavy imports inside their functions.
 """
 
+import logging
+import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import typer
 from typer.core import TyperGroup
@@ -41,7 +43,20 @@ PASS_THROUGH = "temporal"  # noqa: S105 - not a password
 def main() -> None:
     """Entry point of the ``mitosis`` program: never returns, never shows a traceback for a known error."""
     enter_app()
-    sys.exit(run(sys.argv[1:]))
+    _exit(run(sys.argv[1:]))
+
+
+def _exit(status: int) -> NoReturn:
+    """End the process; without the interpreter's teardown once Temporal's SDK is loaded.
+
+    Its threads sometimes abort the teardown (temporalio/sdk-python#300), after all work is done.
+    """
+    if "temporalio" in sys.modules:
+        logging.shutdown()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)
+    sys.exit(status)
 
 
 def run(arguments: Sequence[str]) -> int:

@@ -29,8 +29,16 @@ def up(data_dir: DataDir = None) -> int:
 
     The data folder is kept; started again it goes on where it was.
     """
-    settings = _start(data_dir)
-    return asyncio.run(_up(settings))
+    from mitosis.cli.connection import data_dir_of
+    from mitosis.embedded.data_folder import DataFolder
+    from mitosis.settings import load_settings
+    from mitosis.telemetry import configure_logging
+
+    settings = load_settings({"data_dir": data_dir}).settings
+    folder = DataFolder(data_dir_of(settings), settings.run_dir)
+    with folder.log("mitosis").open("a") as stream:
+        configure_logging(settings.telemetry.log_level, settings.telemetry.log_format, stream)
+        return asyncio.run(_up(settings))
 
 
 async def _up(settings: "Settings") -> int:
@@ -50,7 +58,7 @@ def banner(connection: "StackConnection", data_dir: Path) -> list[str]:
         "Mitosis is up.",
         f"  API              {connection.api_url}",
         f"  Temporal Web UI  {connection.ui_url or 'of the Temporal server'}",
-        f"  data folder      {data_dir}",
+        f"  data folder      {data_dir} (logs in logs/)",
         "",
         f"  export TEMPORAL_ADDRESS={connection.temporal_address}"
         f" TEMPORAL_NAMESPACE={connection.temporal_namespace}",

@@ -17,6 +17,7 @@ from api.service import ApiOptions, RunningApi, admin_token, running_api
 from mitosis.cli.connection import StackConnection, remove_connection, write_connection
 from mitosis.client.client import Client
 from mitosis.contracts.errors import ConfigurationError
+from mitosis.contracts.lifecycle import ManagerState
 from mitosis.embedded.data_folder import DataFolder, ed25519_private_key, write_private
 from mitosis.embedded.stack import EmbeddedStack
 from mitosis.settings import Settings
@@ -74,7 +75,7 @@ async def whole_stack(settings: Settings, say: Say = lambda _: None) -> AsyncIte
             ui_url=stack.ui_url,
             pid=os.getpid(),
         )
-        await _add_agent(stack, connection)
+        await _add_agent(stack, connection, token)
         write_connection(stack.folder.path, connection)
         try:
             say("agent is started")
@@ -165,8 +166,13 @@ def _signing_key(settings: Settings, folder: DataFolder) -> bytes:
         ) from error
 
 
-async def _add_agent(stack: EmbeddedStack, connection: StackConnection) -> None:
+async def _add_agent(stack: EmbeddedStack, connection: StackConnection, token: str) -> None:
     """The agent of this machine; it registers itself with the admin token and keeps its own."""
+    client = await stack.add_service("client", Client(connection.api_url, token))
+
+    async def in_contact() -> bool:
+        return any([one.state is not ManagerState.OFFLINE async for one in client.managers()])
+
     await stack.add_process(
         "agent",
         [sys.executable, "-P", "-m", "mitosis.cli", "agent"],
@@ -175,6 +181,8 @@ async def _add_agent(stack: EmbeddedStack, connection: StackConnection) -> None:
             "MITOSIS_API_URL": connection.api_url,
             "MITOSIS_API__TOKEN_FILE": str(connection.token_file),
             "MITOSIS_TEMPORAL_ADDRESS": connection.temporal_address,
+            "MITOSIS_RUN_DIR": str(stack.folder.run),
         },
+        ready=in_contact,
         stop_seconds=AGENT_STOP_SECONDS,
     )

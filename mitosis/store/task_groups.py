@@ -28,6 +28,7 @@ from mitosis.store.database import Connection, Database
 from mitosis.store.group_filter import GroupFilter
 from mitosis.store.managers import HOST_LOST_AFTER
 from mitosis.store.statements import load
+from mitosis.store.waiting import misfit
 from mitosis.store.wake import Topic, Wake
 
 __all__ = ["GroupFilter", "TaskGroupStore", "Until"]
@@ -63,11 +64,13 @@ class TaskGroupStore:
         Raises:
             NotFound: no such user group or manager.
             AlreadyExists: the name is taken in that user group.
-            InvalidRequest: the plan cannot hold on any host (more exclusive workers than cores listed).
+            InvalidRequest: the plan cannot hold on any host (more exclusive workers than cores listed),
+                or on none of those that work for the user group now.
         """
         _check(spec)
         try:
             async with self._database.transaction() as connection:
+                await _check_hosts(connection, spec)
                 row = await (
                     await connection.execute(SQL["create"], _row(spec, user_id))
                 ).fetchone()
@@ -321,6 +324,17 @@ def _essence(info: TaskGroupInfo) -> tuple[object, ...]:
         info.counting,
         [(lease.epoch, lease.state) for lease in info.leases],
     )
+
+
+async def _check_hosts(connection: Connection, spec: TaskGroupSpec) -> None:
+    """Refuse a plan that no known host can hold; hosts may come later, so none at all is no reason."""
+    rows = await connection.execute(SQL["hosts_of_user_group"], {"group_name": spec.group_name})
+    reasons = [
+        misfit(spec.worker_allocation_plan, row["name"], row["cores"])
+        for row in await rows.fetchall()
+    ]
+    if reasons and all(reasons):
+        raise InvalidRequest(f"{reasons[0]}", field="worker_allocation_plan", hosts=len(reasons))
 
 
 def _check(spec: TaskGroupSpec) -> None:

@@ -6,6 +6,8 @@ Every rule is an answer to "what would I look at next?"; None means that work go
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from mitosis.contracts.allocation import WorkerAllocationPlan, worker_cpus
+from mitosis.contracts.errors import InvalidRequest
 from mitosis.contracts.outcome import signal_name
 
 Facts = Mapping[str, Any]
@@ -81,11 +83,24 @@ def _nobody(facts: Facts, managers: Sequence[Facts]) -> str | None:
     fitting = [m for m in managers if m["tags_fit"]]
     if not fitting:
         return f"no manager has {facts['tag_match']} of the tags {', '.join(facts['tags'])}"
-    return _why_not(fitting)
+    return _why_not(fitting, WorkerAllocationPlan.model_validate(facts["plan"]))
 
 
-def _why_not(fitting: Sequence[Facts]) -> str:
-    """Managers that fit, none of which has a lease."""
+def misfit(plan: WorkerAllocationPlan, host: str, cores: Sequence[int]) -> str | None:
+    """Why the workers of ``plan`` cannot be bound on a host with these cores; None = they can."""
+    try:
+        worker_cpus(plan, cores)
+    except InvalidRequest as error:
+        return f"{host} cannot serve it: {error.message}"
+    return None
+
+
+def _why_not(fitting: Sequence[Facts], plan: WorkerAllocationPlan) -> str:
+    """Managers with the right tags, none of which has a lease."""
+    misfits = [misfit(plan, manager["name"], manager["cores"]) for manager in fitting]
+    if (first := misfits[0]) and all(misfits):
+        return first
+    fitting = [manager for manager, reason in zip(fitting, misfits, strict=True) if not reason]
     able = [m for m in fitting if not _failed(m)]
     if not able:
         return f"setup failed on {fitting[0]['name']}: {_message(fitting[0]['setup'])}"

@@ -23,6 +23,15 @@ SELECT c.id, c.uuid,
        CASE WHEN EXISTS (SELECT FROM pokes) THEN pg_notify('mitosis_outbox', '') END AS told_relay
   FROM created AS c
 
+-- name: hosts_of_user_group
+-- Hosts that have said what cores they have and may work for the user group.
+SELECT m.name, m.cores
+  FROM user_groups AS u
+  JOIN user_group_managers AS r ON r.user_group_id = u.id AND r.role IN ('write', 'admin')
+  JOIN managers AS m ON m.id = r.manager_id AND m.cores <> '{}'
+ WHERE u.name = %(group_name)s
+ ORDER BY m.id LIMIT 1000
+
 -- name: name_managers
 INSERT INTO task_group_managers (task_group_id, manager_id, assignment_method, added_by_user_id)
 SELECT %(group_number)s, m.id, 'user_specified', (SELECT id FROM users WHERE uuid = %(user)s)
@@ -159,12 +168,12 @@ SELECT (SELECT count(*) FROM (SELECT FROM open_task AS o WHERE o.group_id = %(gr
 
 -- name: waiting_facts
 -- What waiting.py reasons about: who might serve the group, and what keeps each of them.
-SELECT g.assignment_method, g.tag_match, g.tags, u.name AS group_name,
+SELECT g.assignment_method, g.tag_match, g.tags, u.name AS group_name, g.worker_allocation_plan AS plan,
        EXISTS (SELECT FROM open_task AS o WHERE o.group_id = g.id AND o.state = 0) AS has_ready,
        (SELECT extract(epoch FROM min(o.not_before) - now())::float8 FROM open_task AS o
          WHERE o.group_id = g.id AND o.state = 4) AS delayed_seconds,
        coalesce((SELECT json_agg(c) FROM (
-         SELECT m.name, m.draining,
+         SELECT m.name, m.draining, m.cores,
                 c.offline OR c.last_contact_at < now() - interval '10 seconds' AS silent,
                 EXISTS (SELECT FROM task_group_managers AS t
                          WHERE t.task_group_id = g.id AND t.manager_id = m.id
