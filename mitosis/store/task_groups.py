@@ -70,12 +70,12 @@ class TaskGroupStore:
         _check(spec)
         try:
             async with self._database.transaction() as connection:
-                await _check_hosts(connection, spec)
                 row = await (
                     await connection.execute(SQL["create"], _row(spec, user_id))
                 ).fetchone()
                 if row is None:
                     raise NotFound("no such user group", field="group_name")
+                await _check_hosts(connection, row["id"], spec)
                 for manager_id in spec.manager_ids:
                     await self._name(connection, row["uuid"], manager_id, user_id)
         except UniqueViolation as error:
@@ -326,9 +326,9 @@ def _essence(info: TaskGroupInfo) -> tuple[object, ...]:
     )
 
 
-async def _check_hosts(connection: Connection, spec: TaskGroupSpec) -> None:
+async def _check_hosts(connection: Connection, group_number: int, spec: TaskGroupSpec) -> None:
     """Refuse a plan that no known host can hold; hosts may come later, so none at all is no reason."""
-    rows = await connection.execute(SQL["hosts_of_user_group"], {"group_name": spec.group_name})
+    rows = await connection.execute(SQL["hosts_of_group"], {"group_number": group_number})
     reasons = [
         misfit(spec.worker_allocation_plan, row["name"], row["cores"])
         for row in await rows.fetchall()

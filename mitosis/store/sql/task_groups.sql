@@ -23,13 +23,13 @@ SELECT c.id, c.uuid,
        CASE WHEN EXISTS (SELECT FROM pokes) THEN pg_notify('mitosis_outbox', '') END AS told_relay
   FROM created AS c
 
--- name: hosts_of_user_group
--- Hosts that have said what cores they have and may work for the user group.
+-- name: hosts_of_group
+-- Hosts that have said what cores they have and may work for the group's user group.
 SELECT m.name, m.cores
-  FROM user_groups AS u
-  JOIN user_group_managers AS r ON r.user_group_id = u.id AND r.role IN ('write', 'admin')
+  FROM task_groups AS g
+  JOIN user_group_managers AS r ON r.user_group_id = g.user_group_id AND r.role IN ('write', 'admin')
   JOIN managers AS m ON m.id = r.manager_id AND m.cores <> '{}'
- WHERE u.name = %(group_name)s
+ WHERE g.id = %(group_number)s
  ORDER BY m.id LIMIT 1000
 
 -- name: name_managers
