@@ -4,6 +4,7 @@ import fcntl
 import os
 import shutil
 import stat
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -37,7 +38,6 @@ class HostFolders:
         worker_endpoint(folders.run_dir)
         try:
             for folder in (folders.run_dir, folders.state_dir):
-                make_private(folder)
                 folders._locks.append(_locked(folder / LOCK, manager_id))
         except BaseException:
             folders.release()
@@ -86,7 +86,9 @@ def make_private(folder: Path) -> None:
     Raises:
         ConfigurationError: it belongs to another user or others may enter it.
     """
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with suppress(FileExistsError):
+        folder.mkdir(mode=0o700)
     found = folder.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
         raise ConfigurationError(f"{folder} must be a folder of this user")
@@ -95,12 +97,27 @@ def make_private(folder: Path) -> None:
 
 
 def _locked(path: Path, manager_id: str) -> int:
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
+    """Lock the file, and be sure that it is the one at ``path``: its holder removes it at the end."""
+    while True:
+        try:
+            make_private(path.parent)
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except FileNotFoundError:
+            continue
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(descriptor)
+            raise ManagerIdInUse(
+                f"another agent of manager {manager_id} runs on this host (it holds {path})"
+            ) from None
+        if _is_at(path, descriptor):
+            return descriptor
         os.close(descriptor)
-        raise ManagerIdInUse(
-            f"another agent of manager {manager_id} runs on this host (it holds {path})"
-        ) from None
-    return descriptor
+
+
+def _is_at(path: Path, descriptor: int) -> bool:
+    try:
+        return os.path.samestat(os.fstat(descriptor), path.stat())
+    except FileNotFoundError:
+        return False
