@@ -1,0 +1,235 @@
+"""One group from creation to settlement over real PostgreSQL and Temporal, with a simulated agent."""
+
+import asyncio
+import contextlib
+import json
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from uuid import UUID
+
+import pytest
+from temporalio.client import Client
+
+from mitosis.contracts.control import Cancel, Close, Complete, GroupSummary, Reopen
+from mitosis.contracts.errors import InvalidTransition, NotFound, TemporalUnavailable
+from mitosis.contracts.lifecycle import TaskGroupResult, TaskGroupState
+from mitosis.contracts.names import task_group_workflow_id
+from mitosis.embedded.data_folder import DataFolder
+from mitosis.embedded.temporal import EmbeddedTemporal
+from tests.support.control_plane import ControlPlane, control_plane
+from tests.support.simulated_agent import Reached, SimulatedAgent, nothing
+from tests.support.waiting import wait_until_async
+from workflows.client import ControlClient
+
+
+@pytest.fixture
+async def plane(database: str, temporal_server: str) -> AsyncIterator[ControlPlane]:
+    async with control_plane(database, temporal_server) as one:
+        yield one
+
+
+@asynccontextmanager
+async def agent_on(
+    plane: ControlPlane, client: Client, reached: Reached = nothing
+) -> AsyncIterator[SimulatedAgent]:
+    agent = await SimulatedAgent.register(plane.stores, reached)
+    contact = asyncio.create_task(agent.keep_in_contact())
+    try:
+        async with agent.worker(client):
+            yield agent
+    finally:
+        contact.cancel()
+
+
+async def settled(plane: ControlPlane, group: UUID) -> GroupSummary:
+    handle = (await plane.client()).get_workflow_handle(
+        task_group_workflow_id(group), result_type=GroupSummary
+    )
+    summary: GroupSummary = await handle.result()
+    return summary
+
+
+@pytest.mark.spec("S002-27", "S002-103", "S002-106", "S002-122", "S002-165")
+async def test_group_runs_completes_and_settles(plane: ControlPlane) -> None:
+    await plane.start()
+    client = await plane.client()
+    async with agent_on(plane, client) as agent:
+        group = await plane.stores.create_group()
+        for _ in range(5):
+            await plane.stores.submit_one(group)
+        await wait_until_async(lambda: len(agent.ran) == 5, timeout=30)
+        view = await (await plane.control()).execute_verb(group, Close())
+        assert view.state in (TaskGroupState.CLOSED, TaskGroupState.COMPLETE)
+        summary = await settled(plane, group)
+    assert summary.state is TaskGroupState.COMPLETE
+    assert summary.result is TaskGroupResult.SUCCESS
+    assert (summary.total, summary.succeeded) == (5, 5)
+    assert summary.seconds is not None
+    assert agent.calls == ["prepare", "run", "clean"]
+    history = await client.get_workflow_handle(task_group_workflow_id(group)).fetch_history()
+    activities = [
+        e for e in history.events if e.HasField("activity_task_scheduled_event_attributes")
+    ]
+    assert len(activities) <= 15, "a group costs a handful of activities, whatever its tasks do"
+
+
+class ControlProcess:
+    """A control plane in a process of its own that is killed and started again on demand."""
+
+    def __init__(self, plane: ControlPlane, database: str) -> None:
+        where = {"address": plane.where.address, "namespace": plane.where.namespace}
+        self._given = json.dumps({"database": database, **where}).encode()
+        self._process: asyncio.subprocess.Process | None = None
+        self.kills: list[str] = []
+
+    async def start(self) -> None:
+        pipe = asyncio.subprocess.PIPE
+        argv = (sys.executable, "-m", "tests.support.run_control")
+        self._process = await asyncio.create_subprocess_exec(*argv, stdin=pipe, stdout=pipe)
+        assert self._process.stdin
+        assert self._process.stdout
+        self._process.stdin.write(self._given)
+        self._process.stdin.close()
+        assert await self._process.stdout.readline() == b"ready\n"
+
+    async def kill(self) -> None:
+        if self._process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                self._process.kill()
+            await self._process.wait()
+
+    async def kill_and_start_again(self, step: str) -> None:
+        """Once per step: what is repeated after a kill is not killed again."""
+        if step not in self.kills:
+            self.kills.append(step)
+            await self.kill()
+            await self.start()
+
+
+@pytest.mark.timeout(180)
+@pytest.mark.spec("S000-127", "S000-144")
+async def test_control_worker_killed_between_any_two_steps(
+    plane: ControlPlane, database: str
+) -> None:
+    control = ControlProcess(plane, database)
+    step = control.kill_and_start_again
+    try:
+        await control.start()
+        async with agent_on(plane, await plane.client(), step) as agent:
+            group = await plane.stores.create_group()
+            for _ in range(3):
+                await plane.stores.submit_one(group)
+            await step("created")
+            await wait_until_async(lambda: len(agent.ran) == 3, timeout=60)
+            await step("drained")
+            client = await plane.control()
+            await wait_until_async(lambda: _closed(client, group), timeout=30)
+            await step("closed")
+            summary = await settled(plane, group)
+    finally:
+        await control.kill()
+    assert summary.result is TaskGroupResult.SUCCESS
+    assert (summary.total, summary.succeeded) == (3, 3)
+    assert sorted(set(agent.ran)) == sorted(agent.ran), "no task ran twice"
+    assert {"created", "offered", "preparing", "prepared", "attached", "claimed"} <= set(
+        control.kills
+    )
+    assert {"reported", "drained", "closed", "to clean", "tearing down"} <= set(control.kills)
+
+
+async def _closed(client: ControlClient, group: UUID) -> bool:
+    try:
+        await client.execute_verb(group, Close())
+    except TemporalUnavailable:
+        return False
+    return True
+
+
+@pytest.mark.spec("S002-110", "S002-144")
+async def test_failed_setup_gives_the_host_back(plane: ControlPlane) -> None:
+    await plane.start()
+    async with agent_on(plane, await plane.client()) as agent:
+        agent.setup_exit_code = 1
+        group = await plane.stores.create_group()
+        await plane.stores.submit_one(group)
+        await wait_until_async(lambda: agent.calls, timeout=20)
+
+        async def released() -> bool:
+            view = await plane.stores.managers.observe(agent.manager_id)
+            return view.lease is None
+
+        await wait_until_async(released, timeout=20)
+        control = await plane.control()
+        await control.execute_verb(group, Complete(force=True))
+        summary = await settled(plane, group)
+    assert summary.result is TaskGroupResult.SETUP_FAILED
+    assert agent.calls == ["prepare"]
+
+
+async def test_verbs_answer_the_group_or_say_why_not(plane: ControlPlane) -> None:
+    await plane.start()
+    control, group = await plane.control(), await plane.stores.create_group()
+    await plane.stores.submit_one(group)
+    assert (await control.execute_verb(group, Close())).state is TaskGroupState.CLOSED
+    assert (await control.execute_verb(group, Close())).state is TaskGroupState.CLOSED
+    assert (await control.execute_verb(group, Reopen())).state is TaskGroupState.OPEN
+    await control.execute_verb(group, Cancel(reason="wrong data"))
+    with pytest.raises(InvalidTransition) as refused:
+        await control.execute_verb(group, Reopen())
+    assert refused.value.facts["state"] == "cancelled"
+    assert refused.value.facts["event"] == "reopen"
+    assert refused.value.facts["allowed"] == []
+    with pytest.raises(NotFound):
+        await control.execute_verb(plane.stores.admin, Close())
+
+
+async def test_verb_without_a_control_worker_is_unavailable(plane: ControlPlane) -> None:
+    await plane.start()
+    await plane.stop()
+    group = await plane.stores.create_group()
+    with pytest.raises(TemporalUnavailable):
+        await (await plane.control()).execute_verb(group, Close())
+    await plane.start()
+    summary = await settled(plane, group)  # it was accepted, and is carried out
+    assert summary.state is TaskGroupState.COMPLETE
+
+
+@pytest.mark.timeout(180)
+async def test_temporal_wiped_under_a_live_control_plane(
+    database: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """PostgreSQL alone can rebuild the control plane, and a running lease is watched again."""
+    folder = DataFolder(tmp_path_factory.mktemp("wiped"))
+    folder.lock()
+    server = EmbeddedTemporal(folder)
+    await server.start()
+    try:
+        async with control_plane(database, server.address) as plane:
+            await plane.start(bootstrap_every_seconds=1)
+            async with agent_on(plane, await plane.client()) as agent:
+                group = await plane.stores.create_group()
+                await plane.stores.submit_one(group)
+                await wait_until_async(lambda: len(agent.ran) == 1, timeout=30)
+                epoch = await _epoch(plane, agent)
+                await server.stop()
+                for file in folder.part("temporal").glob("temporal.db*"):
+                    file.unlink()
+                await plane.stores.submit_one(group)  # works without Temporal
+                await server.start()
+                await wait_until_async(lambda: agent.calls.count("run") == 2, timeout=60)
+                assert await _epoch(plane, agent) == epoch
+                await wait_until_async(lambda: len(agent.ran) == 2, timeout=30)
+                control = await plane.control()
+                await wait_until_async(lambda: _closed(control, group), timeout=30)
+                summary = await settled(plane, group)
+    finally:
+        await server.stop()
+        folder.release()
+    assert summary.succeeded == 2
+
+
+async def _epoch(plane: ControlPlane, agent: SimulatedAgent) -> int:
+    lease = (await plane.stores.managers.observe(agent.manager_id)).lease
+    assert lease is not None
+    return lease.epoch
