@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from uuid import UUID
 
+import psycopg
 import pytest
 
 from mitosis.cli.exit import ExitStatus
@@ -122,7 +123,7 @@ def test_endings_with_their_options(stack: CliStack) -> None:
 
 
 @pytest.mark.spec("S002-78")
-def test_every_option_of_create_arrives(stack: CliStack) -> None:
+def test_every_option_of_create_arrives(stack: CliStack, database: str) -> None:
     setup = ("--setup", "sh -c 'echo $HOME'", "--teardown", "rm -rf /tmp/x")
     times = ("--auto-close", "1h30m", "--host-lost-after", "45s", "--cancel-grace", "5s")
     more = ("--max-managers", "3", "--priority", "-7", "--cores", "0-1,3", "--pin", "shared")
@@ -143,6 +144,9 @@ def test_every_option_of_create_arrives(stack: CliStack) -> None:
     assert (workers["worker_count"], workers["environment"]) == (2, {"A": "1"})
     assert workers["cpu_binding"]["strategy"] == "shared"
     assert workers["cpu_binding"]["cores"] == [0, 1, 3]
+    with psycopg.connect(database) as link:  # what the API does not show
+        found = link.execute("SELECT host_lost_after_seconds, cancel_grace_seconds FROM task_groups")
+        assert found.fetchall() == [(45.0, 5.0)]
 
 
 def test_every_option_of_submit_arrives(stack: CliStack) -> None:
