@@ -6,7 +6,8 @@ import typer
 
 from mitosis.cli import group_create, group_submit, group_verbs, group_wait, plain_app
 from mitosis.cli.command import Cli, GroupArgument, LimitOption, register
-from mitosis.cli.group_view import group_item, groups_table, tasks_table
+from mitosis.cli.group_view import group_item, groups_table
+from mitosis.cli.task_view import tasks_table
 from mitosis.contracts.lifecycle import TaskGroupState, TaskState
 
 app = plain_app()

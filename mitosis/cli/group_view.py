@@ -1,12 +1,9 @@
-"""How task groups and tasks look to people. Pure functions of what the API answered."""
+"""How task groups look to people. Pure functions of what the API answered."""
 
-import shlex
 from collections.abc import Sequence
-from datetime import datetime
 
-from mitosis.cli.output import Item, Table, span_text, time_text
-from mitosis.contracts.http import TaskFailureInfo, TaskGroupInfo, TaskInfo
-from mitosis.contracts.outcome import signal_name
+from mitosis.cli.output import Item, Table, elapsed_text, span_text, time_text
+from mitosis.contracts.http import TaskGroupInfo
 
 
 def group_item(group: TaskGroupInfo) -> Item:
@@ -84,83 +81,6 @@ def groups_table(groups: Sequence[TaskGroupInfo]) -> Table:
     )
 
 
-def tasks_table(tasks: Sequence[TaskInfo]) -> Table:
-    rows = [
-        (
-            str(task.task_id),
-            str(task.state),
-            ending_text(task),
-            str(task.attempt),
-            task.manager_name or "",
-            _duration_text(task.started_at, task.finished_at),
-            what_text(task, width=60),
-        )
-        for task in tasks
-    ]
-    return Table(
-        data=[task.model_dump(mode="json") for task in tasks],
-        columns=("task", "state", "ended", "attempt", "host", "time", "what"),
-        rows=rows,
-        ids=[str(task.task_uuid) for task in tasks],
-        empty="no tasks",
-    )
-
-
-def task_item(task: TaskInfo) -> Item:
-    """One task, its result, the ends of its output, and its earlier failures."""
-    detail = task.detail or {}
-    fields = [
-        ("task", str(task.task_id)),
-        ("id", str(task.task_uuid)),
-        ("group id", str(task.task_group_id)),
-        ("what", what_text(task)),
-        ("state", str(task.state)),
-        ("ended", ending_text(task)),
-        ("attempt", str(task.attempt)),
-        ("host", task.manager_name or ""),
-        ("created", time_text(task.created_at)),
-        ("started", time_text(task.started_at)),
-        ("finished", time_text(task.finished_at)),
-        ("time", _duration_text(task.started_at, task.finished_at)),
-        *[(key, _text(detail[key])) for key in detail],
-        *[("earlier failure", _failure_text(failure)) for failure in task.failures],
-    ]
-    shown = [(label, text) for label, text in fields if text]
-    return Item(task.model_dump(mode="json"), shown, str(task.task_uuid))
-
-
-def ending_text(task: TaskInfo) -> str:
-    """``exit 0``, ``SIGKILL``, ``timeout``; empty while it has not ended."""
-    if task.signal is not None:
-        return _with_kind(signal_name(task.signal), task.kind, plain="signal")
-    if task.exit_code is not None:
-        return _with_kind(f"exit {task.exit_code}", task.kind, plain="exit_code")
-    return task.kind or ""
-
-
-def what_text(task: TaskInfo, width: int | None = None) -> str:
-    """The command as a shell would read it, or ``module:function(arguments)``; cut to ``width``."""
-    command, handler = task.spec.get("command"), task.spec.get("handler")
-    if isinstance(command, list):
-        text = shlex.join(str(word) for word in command)
-    else:
-        text = f"{handler}({_text(task.spec.get('arguments'))})"
-    return text if width is None or len(text) <= width else text[: width - 1] + "…"
-
-
-def _with_kind(text: str, kind: str | None, plain: str) -> str:
-    return text if kind in (None, plain) else f"{text} ({kind})"
-
-
-def _failure_text(failure: TaskFailureInfo) -> str:
-    how = failure.kind
-    if failure.exit_code is not None:
-        how += f", exit {failure.exit_code}"
-    if failure.signal is not None:
-        how += f", {signal_name(failure.signal)}"
-    return f"attempt {failure.attempt}, {time_text(failure.failed_at)}: {how}"
-
-
 def _workers_text(group: TaskGroupInfo) -> str:
     plan = group.worker_allocation_plan
     text = f"{plan.worker_count} a host"
@@ -175,22 +95,10 @@ def _hook_fields(group: TaskGroupInfo) -> list[tuple[str, str]]:
     fields: list[tuple[str, str]] = []
     for run in group.hook_runs:
         text = f"{run.state} on {run.manager_name}"
-        took = _duration_text(run.started_at, run.finished_at)
+        took = elapsed_text(run.started_at, run.finished_at)
         text += f" in {took}" if took else ""
         text += f": {run.message}" if run.message else ""
         if run.state == "failed" and run.stderr_tail:
             text += f"\n{run.stderr_tail}"
         fields.append((run.kind, text))
     return fields
-
-
-def _duration_text(start: datetime | None, end: datetime | None) -> str:
-    return span_text(end - start) if start and end else ""
-
-
-def _text(value: object) -> str:
-    import json
-
-    if value is None:
-        return ""
-    return value.rstrip("\n") if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

@@ -188,6 +188,11 @@ def span_text(span: timedelta | float | None) -> str:
     return "".join(parts[:2])
 
 
+def elapsed_text(start: datetime | None, end: datetime | None) -> str:
+    """The time between; empty while there is none."""
+    return span_text(end - start) if start and end else ""
+
+
 def _plain(text: str) -> Any:
     from rich.text import Text
 

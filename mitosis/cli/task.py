@@ -7,7 +7,7 @@ import typer
 
 from mitosis.cli import plain_app
 from mitosis.cli.command import Cli, register
-from mitosis.cli.group_view import task_item
+from mitosis.cli.task_view import task_item
 
 app = plain_app()
 

@@ -9,16 +9,13 @@ import pytest
 from mitosis.cli.exit import ExitStatus
 from mitosis.cli.group_view import (
     counts_text,
-    ending_text,
     group_item,
     groups_table,
     state_text,
-    task_item,
-    tasks_table,
-    what_text,
 )
 from mitosis.cli.group_wait import ended, progress_text, verdict
 from mitosis.cli.manager import manager_item, managers_table
+from mitosis.cli.task_view import ending_text, output_text, task_item, tasks_table, what_text
 from mitosis.contracts.http import LeaseInfo, ManagerInfo, TaskGroupInfo, TaskInfo
 from mitosis.contracts.lifecycle import EnvironmentState, LeaseState, ManagerState
 
@@ -77,7 +74,14 @@ def task(**changes: Any) -> TaskInfo:
         "created_at": NOON,
         "started_at": NOON,
         "finished_at": NOON + timedelta(seconds=1.5),
-        "detail": {"stderr": "no\x1b[2J\n", "usage": {"max_rss_bytes": 5}},
+        "detail": {
+            "stderr": "no\x1b[2J\n",
+            "stdout": "first\nlast\n",
+            "stdout_bytes": 5000,
+            "usage": {"user_seconds": 0.25, "max_rss_bytes": 5_000_000},
+            "worker": 1,
+            "cpus": [2, 3],
+        },
         "failures": [
             {"attempt": 1, "kind": "signal", "signal": 9, "failed_at": NOON},
         ],
@@ -150,7 +154,8 @@ def test_an_ending_in_a_word_or_two(changes: dict[str, Any], text: str) -> None:
 
 def test_what_a_task_runs_reads_as_a_shell_would_read_it() -> None:
     assert what_text(task()) == "sh -c 'exit 3'"
-    assert what_text(task(), width=8) == "sh -c '…"
+    long = task(spec={"command": ["echo", "x" * 100]})
+    assert tasks_table([long]).rows[0][6] == "echo " + "x" * 42 + "…"
     called = task(spec={"handler": "m:f", "arguments": {"x": 1}})
     assert what_text(called) == 'm:f({"x": 1})'
 
@@ -160,9 +165,25 @@ def test_a_task_shows_output_usage_and_earlier_failures() -> None:
     shown = dict(item.fields)
     assert shown["time"] == "1.5s"
     assert shown["stderr"] == "no\x1b[2J"
-    assert shown["usage"] == '{"max_rss_bytes": 5}'
+    assert shown["used"] == "0.250 s user, 0.000 s system, 5.0 MB at most"
+    assert shown["worker"] == "1, on cores 2, 3"
+    assert shown["stdout (the end of 5,000 bytes)"] == "first\nlast"
     assert shown["earlier failure"].endswith("signal, SIGKILL")
     assert tasks_table([task()]).data == [item.data]
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        ({}, "no\x1b[2J"),
+        ({"state": "succeeded"}, "last"),
+        ({"detail": {"result": {"area": 4}, "stdout": "noise"}}, '{"area": 4}'),
+        ({"detail": {"message": "command not found: x"}}, "command not found: x"),
+        ({"detail": None}, ""),
+    ],
+)
+def test_the_table_shows_the_line_that_tells_most(changes: dict[str, Any], text: str) -> None:
+    assert output_text(task(**changes)) == text
 
 
 def test_managers_show_what_they_work_for() -> None:

@@ -1,0 +1,132 @@
+"""How tasks look to people. Pure functions of what the API answered."""
+
+import json
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from mitosis.cli.output import Item, Table, elapsed_text, time_text
+from mitosis.contracts.http import TaskFailureInfo, TaskInfo
+from mitosis.contracts.outcome import signal_name
+
+WHAT_WIDTH = 48
+OUTPUT_WIDTH = 40
+
+
+def tasks_table(tasks: Sequence[TaskInfo]) -> Table:
+    rows = [
+        (
+            str(task.task_id),
+            str(task.state),
+            ending_text(task),
+            str(task.attempt),
+            task.manager_name or "",
+            elapsed_text(task.started_at, task.finished_at),
+            _cut(what_text(task), WHAT_WIDTH),
+            _cut(output_text(task), OUTPUT_WIDTH),
+        )
+        for task in tasks
+    ]
+    return Table(
+        data=[task.model_dump(mode="json") for task in tasks],
+        columns=("task", "state", "ended", "attempt", "host", "time", "what", "output"),
+        rows=rows,
+        ids=[str(task.task_uuid) for task in tasks],
+        empty="no tasks",
+    )
+
+
+def task_item(task: TaskInfo) -> Item:
+    """One task, its result, the ends of its output, and its earlier failures."""
+    fields = [
+        ("task", str(task.task_id)),
+        ("id", str(task.task_uuid)),
+        ("group id", str(task.task_group_id)),
+        ("what", what_text(task)),
+        ("state", str(task.state)),
+        ("ended", ending_text(task)),
+        ("attempt", str(task.attempt)),
+        ("host", task.manager_name or ""),
+        ("created", time_text(task.created_at)),
+        ("started", time_text(task.started_at)),
+        ("finished", time_text(task.finished_at)),
+        ("time", elapsed_text(task.started_at, task.finished_at)),
+        *_detail_fields(task.detail or {}),
+        *[("earlier failure", _failure_text(failure)) for failure in task.failures],
+    ]
+    shown = [(label, text) for label, text in fields if text]
+    return Item(task.model_dump(mode="json"), shown, str(task.task_uuid))
+
+
+def ending_text(task: TaskInfo) -> str:
+    """``exit 0``, ``SIGKILL``, ``timeout``; empty while it has not ended."""
+    if task.signal is not None:
+        return _with_kind(signal_name(task.signal), task.kind, plain="signal")
+    if task.exit_code is not None:
+        return _with_kind(f"exit {task.exit_code}", task.kind, plain="exit_code")
+    return task.kind or ""
+
+
+def what_text(task: TaskInfo) -> str:
+    """The command as a shell would read it, or ``module:function(arguments)``."""
+    command, handler = task.spec.get("command"), task.spec.get("handler")
+    if isinstance(command, list):
+        return shlex.join(str(word) for word in command)
+    return f"{handler}({_text(task.spec.get('arguments'))})"
+
+
+def output_text(task: TaskInfo) -> str:
+    """The one line that tells most: the result of a handler, else the last line that was written."""
+    detail = task.detail or {}
+    if detail.get("result") is not None:
+        return _text(detail["result"])
+    streams = ("stderr", "stdout") if task.state == "failed" else ("stdout", "stderr")
+    for name in (*streams, "message"):
+        if lines := str(detail.get(name) or "").strip().splitlines():
+            return lines[-1]
+    return ""
+
+
+def _detail_fields(detail: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """``detail`` of a report (see ``wire.TaskReport``), what people look for first in front."""
+    for key in ("result", "message", "traceback"):
+        yield key, _text(detail.get(key))
+    for key in ("stdout", "stderr"):
+        text = str(detail.get(key) or "")
+        written = int(detail.get(f"{key}_bytes") or 0)
+        cut = written > len(text.encode())
+        yield f"{key} (the end of {written:,} bytes)" if cut else key, text.rstrip("\n")
+    if usage := detail.get("usage"):
+        yield "used", _usage_text(usage)
+    if "worker" in detail:
+        cores = ", ".join(str(core) for core in detail.get("cpus") or ())
+        yield "worker", f"{detail['worker']}" + (f", on cores {cores}" if cores else "")
+
+
+def _usage_text(usage: Mapping[str, Any]) -> str:
+    user, system = usage.get("user_seconds", 0.0), usage.get("system_seconds", 0.0)
+    memory = usage.get("max_rss_bytes", 0) / 1e6
+    return f"{user:.3f} s user, {system:.3f} s system, {memory:.1f} MB at most"
+
+
+def _with_kind(text: str, kind: str | None, plain: str) -> str:
+    return text if kind in (None, plain) else f"{text} ({kind})"
+
+
+def _failure_text(failure: TaskFailureInfo) -> str:
+    how = failure.kind
+    if failure.exit_code is not None:
+        how += f", exit {failure.exit_code}"
+    if failure.signal is not None:
+        how += f", {signal_name(failure.signal)}"
+    return f"attempt {failure.attempt}, {time_text(failure.failed_at)}: {how}"
+
+
+def _cut(text: str, width: int) -> str:
+    return text if len(text) <= width else text[: width - 1] + "…"
+
+
+def _text(value: object) -> str:
+    if value is None:
+        return ""
+    return value.rstrip("\n") if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
