@@ -294,6 +294,7 @@ class HeldDatabase(Database):
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Connection]:
+        await self.held.execute("SELECT")  # so that what follows is a savepoint, not all of it
         async with self.held.transaction():
             yield self.held
 
