@@ -18,7 +18,7 @@ import os
 import secrets
 import socket
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from pathlib import Path
 
@@ -87,12 +87,17 @@ def socket_path(folder: Path, name: str) -> Path:
     return path
 
 
-def free_port(host: str = "127.0.0.1") -> int:
-    """A TCP port that nobody listens on at this moment."""
-    with socket.socket() as probe:
-        probe.bind((host, 0))
-        port: int = probe.getsockname()[1]
-        return port
+def free_port(host: str = "127.0.0.1", but: Collection[int] = ()) -> int:
+    """A TCP port that nobody listens on at this moment, and that no outgoing connection is given.
+
+    A port of the kernel's own range would be lost to any client that happens to be given it, now or
+    before the next start. Source: ip(7), ip_local_port_range.
+    """
+    first, last = map(int, Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split())
+    own = [port for port in range(10_000, 32_768) if not first <= port <= last]
+    candidates = [port for port in own or range(first, last + 1) if port not in but]
+    tried = (secrets.choice(candidates) for _ in range(100))
+    return next(port for port in tried if port_is_free(port, host))
 
 
 def port_is_free(port: int, host: str = "127.0.0.1") -> bool:
@@ -181,7 +186,7 @@ class DataFolder:
         known: dict[str, int] = json.loads(path.read_bytes()) if path.exists() else {}
         port = wanted or known.get(name)
         if port is None:
-            port = free_port()
+            port = free_port(but=[*known.values()])
         elif not port_is_free(port):
             raise PortInUse(name, port, setting)
         write_private(path, json.dumps(known | {name: port}, indent=1).encode())

@@ -145,7 +145,9 @@ def test_every_option_of_create_arrives(stack: CliStack, database: str) -> None:
     assert workers["cpu_binding"]["strategy"] == "shared"
     assert workers["cpu_binding"]["cores"] == [0, 1, 3]
     with psycopg.connect(database) as link:  # what the API does not show
-        found = link.execute("SELECT host_lost_after_seconds, cancel_grace_seconds FROM task_groups")
+        found = link.execute(
+            "SELECT host_lost_after_seconds, cancel_grace_seconds FROM task_groups"
+        )
         assert found.fetchall() == [(45.0, 5.0)]
 
 

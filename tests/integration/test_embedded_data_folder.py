@@ -14,6 +14,7 @@ from mitosis.embedded.data_folder import (
     default_data_dir,
     default_run_dir,
     ed25519_private_key,
+    free_port,
     own_folder,
     random_password,
     socket_path,
@@ -130,3 +131,10 @@ def test_default_folders(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Non
 def test_signing_key_is_ed25519() -> None:
     key = load_pem_private_key(ed25519_private_key(), password=None)
     assert type(key).__name__ == "Ed25519PrivateKey"
+
+
+def test_a_free_port_is_none_that_the_kernel_gives_to_clients() -> None:
+    first, last = map(int, Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split())
+    ports = [free_port() for _ in range(50)]
+    assert not [port for port in ports if first <= port <= last]
+    assert len(set(ports)) > 40  # two stacks that start together choose different ones
