@@ -190,7 +190,8 @@ def test_output_of_the_handler_and_its_children_is_kept(host: WorkerHost) -> Non
 
 
 def test_gigabytes_of_output_do_not_become_memory(host: WorkerHost) -> None:
-    _, detail = call(host, "shout", 1_000)
+    report, detail = call(host, "shout", 1_000)
+    assert report.outcome == "succeeded"
     assert detail["stdout_bytes"] == 1_000_000_000
     assert detail["stdout"] == ("x" * 8191) + "\n"
     assert host.memory_bytes() < 60_000_000

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import mitosis
+from tests.support.waiting import wait_until
 
 
 def add(a: int, b: int = 0) -> int:
@@ -91,8 +92,10 @@ def speak() -> None:
 
 
 def shout(count: int) -> None:
+    """Fails unless the memory of its output is given back while it runs."""
     for _ in range(count):
         print("x" * 999_999)
+    wait_until(lambda: os.fstat(1).st_blocks * 512 < 1_000_000)
 
 
 def sleep(seconds: float) -> str:
