@@ -58,6 +58,7 @@ EXIT_DO_NOT_RESTART = 78
 GOODBYE_SECONDS = 5.0
 REPORT_SECONDS = 10.0
 KILL_MARGIN_SECONDS = 10.0
+CLOSE_SECONDS = 10.0
 
 log = logging.getLogger(__name__)
 
@@ -171,8 +172,10 @@ class Agent:
         return answer
 
     async def _serve(self, answer: HelloAnswer) -> None:
-        """Owed teardowns, then commands of Temporal for ever."""
+        """Owed teardowns, the lease that is held, then commands of Temporal for ever."""
         await self.host.clean_owed(answer.owed)
+        if answer.lease is not None:
+            await self.host.resume(answer.lease)
         await poll_for_ever(
             TemporalTarget(
                 self._config.temporal_address,
@@ -300,7 +303,7 @@ class Agent:
         for task in running:
             task.cancel()
         if running:
-            await asyncio.wait(running)
+            await asyncio.wait(running, timeout=CLOSE_SECONDS)
         await self._environments.close()
         if self.host.session is not None:
             await self.host.session.close()

@@ -74,7 +74,7 @@ class Environments:
             fingerprint(grant.task_group_id, grant.environment_setup_hook),
         )
         ready = grant.environment_state is EnvironmentState.READY
-        if ready and self._stands(grant, mark):
+        if ready and self.stands(grant):
             return self._check_plan(grant) or HookOutcome(
                 verdict=HookVerdict.READY, message="prepared before"
             )
@@ -89,10 +89,10 @@ class Environments:
         except _GONE as error:
             return lost(error)
 
-    def _stands(self, grant: LeaseGrant, mark: str) -> bool:
-        if grant.environment_setup_hook is None:
-            return True
-        return self._checkpoints.holds(grant.task_group_id, mark)
+    def stands(self, grant: LeaseGrant) -> bool:
+        """Has the setup of this group succeeded here, in this boot (or is there none)?"""
+        hook, group = grant.environment_setup_hook, grant.task_group_id
+        return hook is None or self._checkpoints.holds(group, fingerprint(group, hook))
 
     def _check_plan(self, grant: LeaseGrant) -> HookOutcome | None:
         try:

@@ -14,20 +14,22 @@ from uuid import UUID
 
 from temporalio import activity
 
-from manager_agent.backoff import hopeless
+from manager_agent.backoff import hopeless, until_reached
 from manager_agent.environments import Environments, lost
 from manager_agent.session import LeaseSession
 from manager_agent.state import Phase
 from mitosis.client.manager import ManagerClient
 from mitosis.contracts.control import (
     HookOutcome,
+    HookVerdict,
     HostCommand,
     LeaseEnd,
     LeaseOutcome,
     LeaseProgress,
 )
 from mitosis.contracts.errors import ApiUnavailable, LeaseLost, MitosisError
-from mitosis.contracts.http import LeaseGrant
+from mitosis.contracts.http import HeldLease, LeaseGrant
+from mitosis.contracts.lifecycle import EnvironmentState
 
 HEARTBEAT_SECONDS = 1.0
 CONFIRM_SECONDS = 5.0
@@ -105,6 +107,19 @@ class Host:
                 extra={"task_group_id": str(task_group_id), "verdict": outcome.verdict},
             )
 
+    async def resume(self, lease: HeldLease) -> None:
+        """Go on with a lease that the hello confirmed, if its environment stands: no need to wait
+        for Temporal, whose ``run_lease`` attaches later (S000-94).
+        """
+        try:
+            grant = await until_reached(lambda: self._api.grant(lease.epoch))
+            ready = grant.environment_state is EnvironmentState.READY
+            async with self._starting:
+                if ready and self.session is None and self._environments.stands(grant):
+                    self._start(grant)
+        except MitosisError as error:
+            log.warning("lease not resumed", extra={"reason": error.message})
+
     # --- the checks that only a host can make ----------------------------------------------------
 
     def _check_ours(self, command: HostCommand) -> None:
@@ -133,9 +148,8 @@ class Host:
         self._check_ours(command)
         if command.epoch is None:
             raise LeaseLost("the command names no lease")
-        session = self.session
-        if session is not None and session.epoch != command.epoch:
-            await session.over.wait()
+        if self.session is not None and self.session.epoch != command.epoch:
+            await self._previous_over(command.epoch)
         return _confirmed(command, await self._api.take(command.epoch))
 
     async def _attach(self, command: HostCommand) -> LeaseSession:
@@ -143,22 +157,35 @@ class Host:
         self._check_ours(command)
         if command.epoch is None:
             raise LeaseLost("the command names no lease")
-        async with self._starting:
+        async with self._starting, _heartbeats():
             session = self.session
             if session is not None and session.epoch == command.epoch and not session.over.is_set():
                 _same_group(command, session.grant.task_group_id)
                 return session
-            async with _heartbeats():
-                if session is not None:
-                    await session.over.wait()
-                grant = _confirmed(command, await self._api.grant(command.epoch))
-            if self.stopping:
-                raise ApiUnavailable("the agent is shutting down")
-            if self._environments.cleaning(command.task_group_id):
-                raise LeaseLost("the environment of the group is being torn down")
-            self.session = self._make_session(grant)
-            self.session.start()
-            return self.session
+            await self._previous_over(command.epoch)
+            grant = _confirmed(command, await self._api.grant(command.epoch))
+            if not self._environments.stands(grant):
+                outcome = await self._environments.prepare(grant)
+                if outcome.verdict is not HookVerdict.READY:
+                    raise LeaseLost(f"the environment is not ready: {outcome.message}")
+            return self._start(grant)
+
+    async def _previous_over(self, epoch: int) -> None:
+        """A host has one session at a time: wait until that of another epoch has ended here."""
+        session = self.session
+        if session is not None and not session.over.is_set():
+            if session.epoch != epoch:
+                session.ask_standing()
+            await session.over.wait()
+
+    def _start(self, grant: LeaseGrant) -> LeaseSession:
+        if self.stopping:
+            raise ApiUnavailable("the agent is shutting down")
+        if self._environments.cleaning(grant.task_group_id):
+            raise LeaseLost("the environment of the group is being torn down")
+        self.session = self._make_session(grant)
+        self.session.start()
+        return self.session
 
     async def _detach(self, session: LeaseSession) -> LeaseOutcome:
         """The activity was cancelled: only an ending that the API confirms ends the work (P4)."""

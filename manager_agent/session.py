@@ -47,6 +47,7 @@ from manager_agent.reactor import step
 from manager_agent.reporter import Reporter
 from manager_agent.router import Control, Router
 from manager_agent.state import Key, Phase, State
+from manager_agent.watchdog import watch_processes
 from mitosis.contracts.control import LeaseProgress
 from mitosis.contracts.errors import MitosisError
 from mitosis.contracts.http import LeaseGrant
@@ -155,6 +156,7 @@ class LeaseSession:
         self._parts.router.deliver = self._on_message
         self._parts.reporter.acknowledged = self._on_reported
         self._background(self._start_pool())
+        self._background(watch_processes(self.state, self._kill_stuck))
 
     async def close(self) -> None:
         """Stop every process of the session and wait until they are gone. Reports are not waited for."""
@@ -321,6 +323,10 @@ class LeaseSession:
                 self._workers_wanted = True
                 self.handle(Begin())
                 return
+
+    def _kill_stuck(self, slot: int, generation: int) -> None:
+        log.warning("worker is stuck", extra={"slot": slot, "generation": generation})
+        self._with_pool(lambda pool: pool.kill(slot, generation))
 
     def worker_spawned(self, slot: int, generation: int, pid: int) -> None:
         self._parts.router.expect(slot, generation, pid)

@@ -10,6 +10,7 @@ from datetime import timedelta
 
 from temporalio.client import Client
 from temporalio.contrib.pydantic import pydantic_data_converter
+from temporalio.exceptions import TemporalError
 from temporalio.runtime import Runtime, TelemetryConfig
 from temporalio.worker import PollerBehaviorSimpleMaximum, Worker
 
@@ -54,7 +55,7 @@ async def poll_for_ever(target: TemporalTarget, host: HostPort) -> None:
             log.info("polling temporal", extra={"task_queue": target.task_queue})
             attempt = 0
             await worker.run()
-        except (RuntimeError, OSError) as error:
+        except (RuntimeError, OSError, TemporalError) as error:
             if attempt == 0:
                 log.warning("temporal not reached, trying again", extra={"reason": str(error)})
         await asyncio.sleep(delay(attempt))

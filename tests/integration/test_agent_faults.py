@@ -12,6 +12,7 @@ from manager_agent.run_folder import HostFolders
 from mitosis.contracts.allocation import WorkerAllocationPlan
 from mitosis.contracts.control import LeaseEnd
 from mitosis.contracts.errors import ManagerIdInUse
+from mitosis.contracts.lifecycle import EnvironmentState
 from mitosis.contracts.wire import CancelOrder, Outcome, TaskReport
 from tests.support.agent_api import AgentApi, command
 from tests.support.agents import config, running_agent
@@ -226,3 +227,22 @@ async def test_an_agent_waits_for_an_api_that_is_not_there_yet(tmp_path: Path) -
             await wait_until_async(lambda: bool(api.hellos))
             agent.stop()
             await running
+
+
+@pytest.mark.spec("S000-91", "S000-92", "S000-94")
+async def test_a_restarted_agent_goes_on_with_its_lease_before_temporal_says_so(
+    tmp_path: Path,
+) -> None:
+    async with AgentApi().serving() as api:
+        async with running_agent(api, tmp_path) as host:
+            await host.prepare()
+            (task_id,) = api.submit(command("/bin/true"))
+            host.start_lease()
+            await host.done(task_id)
+        api.environment = EnvironmentState.READY
+        (task_id,) = api.submit(command("/bin/true"))
+        async with running_agent(api, tmp_path) as host:
+            await host.done(task_id)
+            host.start_lease()  # attaches
+            api.end(FINISH)
+            assert (await host.lease).end is LeaseEnd.ENDING

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 from temporalio.testing import ActivityEnvironment
 
+from manager_agent import watchdog
 from mitosis.contracts.allocation import CpuBinding, CpuBindingStrategy, WorkerAllocationPlan
 from mitosis.contracts.control import HookVerdict, LeaseEnd
 from mitosis.contracts.task import TaskSubmission
@@ -225,3 +226,35 @@ async def test_a_lease_that_is_gone_at_the_claim_is_given_up(tmp_path: Path) -> 
 async def _end(host: Commands) -> None:
     host.api.end(FINISH)
     await host.session.over.wait()
+
+
+async def test_a_worker_that_cannot_hear_the_ending_is_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watchdog, "CHECK_SECONDS", 0.05)
+    monkeypatch.setattr(watchdog, "EXIT_SECONDS", 0.3)
+    async with AgentApi().serving() as api, running_agent(api, tmp_path) as host:
+        (task_id,) = api.submit(command("/bin/true"))
+        host.start_lease()
+        await host.done(task_id)
+        pool = host.session._pool
+        assert pool is not None
+        os.kill(next(iter(pool.pids.values())), signal.SIGSTOP)
+        api.end(FINISH)
+        assert (await host.lease).end is LeaseEnd.ENDING
+
+
+async def test_a_zygote_that_dies_is_started_again(tmp_path: Path) -> None:
+    async with AgentApi(retries=1).serving() as api, running_agent(api, tmp_path) as host:
+        once = tmp_path / "once"
+        script = f"if [ -e {once} ]; then exit 0; fi; touch {once}; sleep 60"
+        (task_id,) = api.submit(command("/bin/sh", "-c", script))
+        host.start_lease()
+        await wait_until_async(once.exists)
+        pool = host.session._pool
+        assert pool is not None
+        os.kill(pool._pid, signal.SIGKILL)
+        await host.done(task_id)
+        assert api.failures[0].kind == "worker_lost"
+        assert api.results[task_id].outcome == "succeeded"
+        await _end(host)

@@ -25,7 +25,13 @@ from starlette.types import Receive, Scope, Send
 
 from mitosis.contracts.allocation import WorkerAllocationPlan
 from mitosis.contracts.hook import HookSpec
-from mitosis.contracts.http import EnvironmentChange, EnvironmentGrant, HelloAnswer, LeaseGrant
+from mitosis.contracts.http import (
+    EnvironmentChange,
+    EnvironmentGrant,
+    HeldLease,
+    HelloAnswer,
+    LeaseGrant,
+)
 from mitosis.contracts.lifecycle import ENVIRONMENT, EnvironmentEvent, EnvironmentState
 from mitosis.contracts.names import host_task_queue
 from mitosis.contracts.task import TaskSubmission
@@ -141,6 +147,9 @@ class AgentApi:
             incarnation=self.incarnation,
             temporal_namespace="mitosis",
             temporal_task_queue=host_task_queue(self.manager_id),
+            lease=HeldLease(epoch=self.epoch, task_group_id=self.task_group_id)
+            if self.taken and self.standing is LeaseStanding.ACTIVE
+            else None,
             owed=self.owed,
             host_lost_after_seconds=self.host_lost_after_seconds,
         )
