@@ -8,11 +8,13 @@ import ipaddress
 from datetime import timedelta
 from types import TracebackType
 from typing import Self, TypeVar
+from urllib.request import getproxies
 
 import httpx2
 import msgspec
 from pydantic import BaseModel
 
+from mitosis.client.lean import LeanTransport
 from mitosis.client.problems import error_from
 from mitosis.contracts.errors import ApiUnavailable
 from mitosis.version import __version__
@@ -48,7 +50,7 @@ class Connection:
                 max_connections=max_connections, keepalive_expiry=KEEP_ALIVE.total_seconds()
             ),
             timeout=self._timeout,
-            transport=transport,
+            transport=transport or _lean_transport(self.url, max_connections),
             trust_env=not _is_loopback(self.url),
         )
         self.set_token(token)
@@ -140,6 +142,16 @@ def _encode(body: BaseModel | msgspec.Struct | None) -> bytes | None:
     if isinstance(body, msgspec.Struct):
         return msgspec.json.encode(body)
     return body.model_dump_json(exclude_unset=True).encode()
+
+
+def _lean_transport(url: str, connections: int) -> LeanTransport | None:
+    """For plain HTTP without a proxy; None leaves the rest to httpx2."""
+    parts = httpx2.URL(url)
+    if parts.scheme != "http" or (getproxies() and not _is_loopback(url)):
+        return None
+    return LeanTransport(
+        parts.host, parts.port or 80, connections=connections, keep_alive=KEEP_ALIVE
+    )
 
 
 def _is_loopback(url: str) -> bool:

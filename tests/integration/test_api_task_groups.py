@@ -158,8 +158,8 @@ async def test_groups_are_listed_by_what_they_are(api: Api) -> None:
         answer = await api.call("GET", f"/task-groups?{query}")
         with problem(answer, 422, "invalid_request") as document:
             assert document["field"] == field
-    for query in ("after=nonsense", "name=a%00"):
-        with problem(await api.call("GET", f"/task-groups?{query}"), 422, "invalid_request"):
+    for below in ("?after=nonsense", "?name=a%00", "?tag=%00", "/a%00b"):
+        with problem(await api.call("GET", f"/task-groups{below}"), 422, "invalid_request"):
             pass
 
 

@@ -1,0 +1,158 @@
+"""The lean transport against servers that behave, and servers that do not."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from datetime import timedelta
+
+import httpx2
+import pytest
+
+from mitosis.client.connection import Connection
+from mitosis.client.lean import LeanTransport
+from tests.support.waiting import wait_until_async
+
+Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
+
+
+class Server:
+    """Answers every request on a connection by ``answers``, in turn; counts connections."""
+
+    def __init__(self, *answers: bytes) -> None:
+        self.answers = list(answers)
+        self.connections = 0
+        self.bodies: list[bytes] = []
+        self.release = asyncio.Event()
+        self.port = 0
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
+        try:
+            while self.answers:
+                head = await reader.readuntil(b"\r\n\r\n")
+                length = head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0]
+                self.bodies.append(await reader.readexactly(int(length or b"0")))
+                answer = self.answers.pop(0)
+                if answer == b"wait":
+                    await self.release.wait()
+                    continue
+                writer.write(answer)
+                await writer.drain()
+        except (asyncio.IncompleteReadError, ConnectionError):
+            pass
+        finally:
+            writer.close()
+
+
+@asynccontextmanager
+async def running(*answers: bytes) -> AsyncIterator[tuple[Server, httpx2.AsyncClient]]:
+    it = Server(*answers)
+    server = await asyncio.start_server(it.serve, "127.0.0.1", 0)
+    it.port = server.sockets[0].getsockname()[1]
+    transport = LeanTransport("127.0.0.1", it.port, connections=2, keep_alive=timedelta(seconds=60))
+    url = f"http://127.0.0.1:{it.port}"
+    try:
+        async with httpx2.AsyncClient(transport=transport, base_url=url, timeout=5) as client:
+            yield it, client
+    finally:
+        it.release.set()
+        server.close()
+        await server.wait_closed()
+
+
+async def test_a_connection_is_kept() -> None:
+    async with running(OK, OK, OK, b"") as (server, client):
+        for body in (b"", b"x", b"y" * 3_000_000):
+            answer = await client.post("/path?a=b", content=body)
+            assert (answer.status_code, answer.content) == (200, b"ok")
+        assert server.connections == 1
+        assert [len(body) for body in server.bodies] == [0, 1, 3_000_000]
+
+
+async def test_answers_in_pieces_chunked_and_empty() -> None:
+    chunked = (
+        b"HTTP/1.1 201 Created\r\ntransfer-encoding: chunked\r\nx-a: 1\r\n\r\n"
+        b"3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n"
+    )
+    async with running(chunked, b"HTTP/1.1 204 No Content\r\n\r\n", OK, b"") as (server, client):
+        answer = await client.get("/")
+        assert (answer.status_code, answer.content) == (201, b"abcde")
+        assert answer.headers["x-a"] == "1"
+        assert (await client.get("/")).status_code == 204
+        assert (await client.get("/")).content == b"ok"
+        assert server.connections == 1
+
+
+async def test_a_server_that_closes_is_connected_to_again() -> None:
+    close = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
+    async with running(close, OK, b"") as (server, client):
+        await client.get("/")
+        await client.get("/")
+        assert server.connections == 2
+
+
+async def test_a_connection_that_the_server_ended_while_idle_is_not_used() -> None:
+    async with running(OK) as (server, client):  # it closes after its last answer
+        await client.get("/")
+        server.answers.append(OK)
+        link = client._transport._idle[0]  # type: ignore[attr-defined]
+        await wait_until_async(lambda: not link.usable)
+        assert (await client.get("/")).content == b"ok"
+        assert server.connections == 2
+
+
+@pytest.mark.parametrize("answer", [b"SSH-2.0-OpenSSH\r\n", b"HTTP/1.1 200 OK\r\ncont"])
+async def test_what_is_no_answer_is_an_error(answer: bytes) -> None:
+    async with running(answer) as (_, client):
+        with pytest.raises(httpx2.RemoteProtocolError):
+            await client.get("/")
+
+
+async def test_a_late_answer_is_not_taken_for_the_next_one() -> None:
+    async with running(b"wait", OK, b"") as (server, client):
+        with pytest.raises(httpx2.ReadTimeout):
+            await client.get("/", timeout=0.1)
+        asking = asyncio.create_task(client.get("/"))
+        await wait_until_async(lambda: server.connections == 2)
+        assert (await asking).content == b"ok"
+
+
+async def test_a_call_given_up_frees_its_connection() -> None:
+    async with running(b"wait", b"wait", OK, b"") as (server, client):
+        asking = [asyncio.create_task(client.get("/")) for _ in range(2)]
+        await wait_until_async(lambda: len(server.bodies) == 2)
+        for call in asking:
+            call.cancel()
+        await asyncio.wait(asking)
+        assert (await client.get("/")).content == b"ok"
+
+
+async def test_no_more_connections_than_allowed() -> None:
+    async with running(*[OK] * 20, b"") as (server, client):
+        await asyncio.gather(*(client.get("/") for _ in range(20)))
+        assert server.connections <= 2
+
+
+async def test_nobody_there() -> None:
+    async with running() as (server, client):
+        port = server.port
+    transport = LeanTransport("127.0.0.1", port, connections=1, keep_alive=timedelta(1))
+    async with httpx2.AsyncClient(transport=transport) as client:
+        with pytest.raises(httpx2.ConnectError):
+            await client.get(f"http://127.0.0.1:{port}")
+
+
+async def test_what_is_lean_and_what_is_left_to_httpx2(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("http_proxy", "http://proxy.test:3128")
+    for url, lean in (
+        ("http://127.0.0.1:1", True),
+        ("http://localhost:1", True),
+        ("http://api.test", False),
+        ("https://127.0.0.1:1", False),
+    ):
+        async with Connection(url) as connection:
+            assert isinstance(connection._http._transport, LeanTransport) == lean, url
+    monkeypatch.delenv("http_proxy")
+    async with Connection("http://api.test") as connection:
+        assert isinstance(connection._http._transport, LeanTransport)
