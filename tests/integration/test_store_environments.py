@@ -1,0 +1,159 @@
+"""Environments: every change is a compare-and-set by the table (protocol P9)."""
+
+import pytest
+
+from mitosis.contracts.control import ReleaseReason, ReleaseRequest
+from mitosis.contracts.errors import InvalidRequest, InvalidTransition, LeaseLost, NotFound
+from mitosis.contracts.lifecycle import ENVIRONMENT, EnvironmentEvent, EnvironmentState
+from tests.support.campaigns import Host, hook, world
+
+
+async def released(host: Host, reason: ReleaseReason = ReleaseReason.MOVED) -> None:
+    request = ReleaseRequest(manager_id=host.manager_id, epoch=host.epoch, reason=reason)
+    await host.world.managers.release(request)
+
+
+@pytest.mark.parametrize("state", list(EnvironmentState))
+@pytest.mark.parametrize("event", ["preparing", "prepared", "setup_failed", "tear_down", "cleaned"])
+async def test_the_table_decides_every_edge(
+    database: str, state: EnvironmentState, event: str
+) -> None:
+    async with world(database) as w:
+        group = await w.group()
+        await w.submit(group, 1)
+        host = await w.leased_host(group)
+        if event in ("tear_down", "cleaned"):
+            await released(host)
+        await w.rows("UPDATE environments SET state = %s", state.value)
+        goal = {
+            "preparing": "preparing",
+            "prepared": "ready",
+            "setup_failed": "gone",
+            "tear_down": "tearing_down",
+            "cleaned": "gone",
+        }[event]
+        asked = EnvironmentEvent("prepare_again" if event == "preparing" else event)
+        allowed = state == goal or (state, asked) in ENVIRONMENT.table
+        if allowed:
+            assert await host.environment(group, event, epoch=host.epoch) == goal
+        else:
+            with pytest.raises(InvalidTransition):
+                await host.environment(group, event, epoch=host.epoch)
+        now = await w.value("SELECT state FROM environments")
+        assert now == (goal if allowed else state.value)
+
+
+async def test_setup_belongs_to_the_lease_it_names(database: str) -> None:
+    async with world(database) as w:
+        group = await w.group()
+        await w.submit(group, 1)
+        host = await w.host()
+        await w.scheduler.assign_round()
+        epoch = await host.offered_epoch()
+        with pytest.raises(LeaseLost):
+            await host.environment(group, "preparing", epoch=epoch)
+        with pytest.raises(InvalidRequest):
+            await host.environment(group, "preparing")
+        await w.managers.take(host.manager_id, epoch)
+        with pytest.raises(NotFound):
+            await host.environment(group, "prepared", epoch=epoch)
+        with pytest.raises(LeaseLost):
+            await host.environment(group, "preparing", epoch=epoch + 1)
+        assert await host.environment(group, "preparing", epoch=epoch) == "preparing"
+        assert await host.environment(group, "preparing", epoch=epoch) == "preparing"
+        with pytest.raises(NotFound):
+            await host.environment(w.user_id, "preparing", epoch=epoch)
+
+
+async def test_no_teardown_under_a_live_lease_of_a_group_that_goes_on(database: str) -> None:
+    async with world(database) as w:
+        group = await w.group()
+        await w.submit(group, 1)
+        host = await w.leased_host(group)
+        with pytest.raises(InvalidTransition):
+            await host.environment(group, "tear_down")
+        await w.cancel(group)
+        assert await host.environment(group, "tear_down") == "tearing_down"
+        assert (await host.claim()).tasks == []
+        grant = await w.managers.environment(host.manager_id, group)
+        assert (grant.state, grant.worker_count, grant.group_name) == ("tearing_down", 1, "alice")
+        assert await host.environment(group, "cleaned", degraded=True) == "gone"
+        assert await host.environment(group, "cleaned") == "gone", "again is success"
+        assert await w.value("SELECT degraded FROM environments")
+        with pytest.raises(NotFound):
+            await w.managers.environment(host.manager_id, group)
+
+
+async def test_a_dormant_environment_is_kept_and_used_again(database: str) -> None:
+    async with world(database) as w:
+        group = await w.group()
+        await w.submit(group, 1)
+        host = await w.leased_host(group)
+        await released(host)
+        view = await w.managers.observe(host.manager_id)
+        assert [(e.state, e.cleanable) for e in view.environments] == [("ready", False)]
+        cold = await w.host()
+        await w.scheduler.assign_round()
+        assert (await w.managers.observe(cold.manager_id)).lease is None, "the warm one goes first"
+        await host.take(group, prepare=False)
+        assert len((await host.claim()).tasks) == 1
+        await w.cancel(group)
+        await released(host)
+        view = await w.managers.observe(host.manager_id)
+        assert [(e.state, e.cleanable) for e in view.environments] == [("ready", True)]
+
+
+async def test_half_made_setups_are_to_be_cleaned_before_anything_else(database: str) -> None:
+    async with world(database) as w:
+        group = await w.group()
+        await w.submit(group, 1)
+        host = await w.host()
+        await w.scheduler.assign_round()
+        await host.take(group, prepare=False)
+        await host.environment(group, "preparing", epoch=host.epoch)
+        await released(host, ReleaseReason.SETUP_LOST)
+        view = await w.managers.observe(host.manager_id)
+        assert [(e.state, e.cleanable) for e in view.environments] == [("preparing", True)]
+        assert (await w.scheduler.assign_round()).offered == 0
+        await host.clean(group)
+        assert (await w.scheduler.assign_round()).offered == 1
+
+
+@pytest.mark.spec("S002-110", "S002-137", "S002-139", "S002-144")
+async def test_a_failed_setup_is_told_kept_and_not_tried_again_there(database: str) -> None:
+    async with world(database) as w:
+        group = await w.group()
+        await w.submit(group, 1)
+        host = await w.host()
+        await w.scheduler.assign_round()
+        await host.take(group, prepare=False)
+        running = hook("running")
+        await host.environment(group, "preparing", epoch=host.epoch, hook=running)
+        ended = hook("failed", exit_code=3, message="no GPU", stderr_tail="a\0b")
+        await host.environment(group, "setup_failed", epoch=host.epoch, hook=ended)
+        await host.environment(group, "setup_failed", epoch=host.epoch, hook=ended)
+        await released(host, ReleaseReason.SETUP_FAILED)
+        info = await w.groups.get(group)
+        assert [(run.state, run.exit_code) for run in info.hook_runs] == [("failed", 3)]
+        assert info.waiting_for == "setup failed on host: no GPU"
+        assert (await w.scheduler.assign_round()).offered == 0
+        other = await w.host()
+        assert (await w.scheduler.assign_round()).offered == 1
+        assert (await w.managers.observe(other.manager_id)).lease is not None
+
+
+@pytest.mark.spec("S000-137")
+async def test_a_manager_that_cleans_up_is_offered_nothing(database: str) -> None:
+    async with world(database) as w:
+        group, other = await w.group(), await w.group("other")
+        await w.submit(group, 1)
+        host = await w.leased_host(group)
+        await w.submit(other, 1)
+        await w.cancel(group)
+        await released(host, ReleaseReason.GROUP_ENDED)
+        assert (await w.scheduler.assign_round()).offered == 0, "not cleaned yet"
+        await host.environment(group, "tear_down")
+        assert (await w.managers.get(host.manager_id)).state == "cleanup"
+        assert (await w.scheduler.assign_round()).offered == 0
+        await host.environment(group, "cleaned")
+        assert (await w.scheduler.assign_round()).offered == 1

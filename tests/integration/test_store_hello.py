@@ -1,0 +1,275 @@
+"""Processes of an agent: hello, goodbye, incarnations, machines, silence (protocol P4, P5)."""
+
+from datetime import timedelta
+from uuid import UUID
+
+import pytest
+
+from mitosis.contracts.control import ReleaseReason, ReleaseRequest
+from mitosis.contracts.errors import LeaseLost, ManagerIdInUse, NotFound, Superseded
+from mitosis.contracts.names import host_task_queue
+from mitosis.contracts.wire import LeaseStanding
+from tests.support.campaigns import Host, World, stranded, world
+
+
+def lost(host: Host, epoch: int | None) -> ReleaseRequest:
+    return ReleaseRequest(manager_id=host.manager_id, epoch=epoch, reason=ReleaseReason.LOST)
+
+
+async def working(w: World) -> tuple[Host, UUID]:
+    """A host that holds three tasks, one of them started."""
+    group = await w.group()
+    await w.submit(group, 5)
+    host = await w.leased_host(group)
+    tasks = (await host.claim(3)).tasks
+    await host.renew(started=tasks[:1])
+    return host, group
+
+
+@pytest.mark.spec("S002-45", "S000-74")
+async def test_the_first_hello(database: str) -> None:
+    async with world(database) as w:
+        host = await w.host(hello=False)
+        assert (await w.managers.get(host.manager_id)).state == "offline"
+        answer = await host.hello()
+        assert (answer.name, answer.incarnation, answer.lease, answer.owed) == ("host", 1, None, ())
+        assert answer.temporal_task_queue == host_task_queue(host.manager_id)
+        assert answer.host_lost_after_seconds == 90
+        info = await w.managers.get(host.manager_id)
+        assert (info.state, info.host_name, info.cores) == ("idle", "host", [0, 1])
+        assert {("manager", host.manager_id), ("scheduler", None)} <= await w.pokes()
+        with pytest.raises(NotFound):
+            await Host(w, w.user_id).hello()
+
+
+@pytest.mark.spec("S000-77", "S000-93")
+async def test_a_greater_incarnation_gets_a_new_epoch_and_its_tasks_are_requeued(
+    database: str,
+) -> None:
+    async with world(database) as w:
+        host, group = await working(w)
+        before = host.epoch
+        answer = await host.hello()
+        assert answer.lease.epoch > before
+        assert answer.lease.task_group_id == group
+        assert await w.value("SELECT count(*) FROM open_task WHERE state = 1") == 0
+        assert len((await host.claim()).tasks) == 5, "the environment is still ready"
+        assert (await w.rows("SELECT sum(lost_count) AS n FROM open_task"))[0]["n"] == 0
+        released = await w.managers.release(lost(host, before))
+        assert released.status == "already_ended", "a timeout of the old epoch changes nothing"
+        assert await stranded(w) == 0
+
+
+@pytest.mark.spec("S000-149")
+async def test_an_equal_incarnation_gets_the_same_answer(database: str) -> None:
+    async with world(database) as w:
+        host, _ = await working(w)
+        epoch = host.epoch
+        answer = await host.hello(incarnation=host.incarnation)
+        assert answer.lease.epoch == epoch
+        assert await w.value("SELECT count(*) FROM open_task WHERE state = 1") == 3
+
+
+async def test_a_lower_incarnation_is_superseded_and_ends_nothing(database: str) -> None:
+    async with world(database) as w:
+        host, _ = await working(w)
+        late = Host(w, host.manager_id)
+        await host.hello()
+        assert len((await host.claim(1)).tasks) == 1
+        with pytest.raises(Superseded):
+            await late.hello(incarnation=1)
+        assert await w.value("SELECT count(*) FROM open_task WHERE state = 1") == 1
+        late.incarnation, late.epoch = 1, host.epoch
+        with pytest.raises(Superseded):
+            await late.renew()
+
+
+async def test_an_offer_is_withdrawn_and_an_ending_lease_is_not_renewed(database: str) -> None:
+    async with world(database) as w:
+        group = await w.group()
+        await w.submit(group, 1)
+        host = await w.host()
+        await w.scheduler.assign_round()
+        epoch = await host.offered_epoch()
+        assert (await host.hello()).lease is None
+        with pytest.raises(LeaseLost):
+            await w.managers.take(host.manager_id, epoch)
+        await w.scheduler.assign_round()
+        await host.take(group)
+        await w.cancel(group)
+        assert (await host.hello()).lease is None
+        assert (await w.managers.observe(host.manager_id)).lease is None
+
+
+async def test_a_copied_agent_is_refused_while_the_first_is_in_contact(database: str) -> None:
+    async with world(database) as w:
+        host, group = await working(w)
+        copy = Host(w, host.manager_id, machine="machine-2", incarnation=host.incarnation)
+        with pytest.raises(ManagerIdInUse):
+            await copy.hello()
+        assert (await host.renew()).standing is LeaseStanding.ACTIVE
+        copy.incarnation = 0
+        answer = await copy.hello(take_over=True)
+        assert answer.incarnation == host.incarnation + 1, "continues from PostgreSQL's value"
+        with pytest.raises(Superseded):
+            await host.renew()
+        assert (await host.claim()).standing is LeaseStanding.GONE
+        row = (await w.rows("SELECT state, degraded FROM environments"))[0]
+        assert row == {"state": "gone", "degraded": True}, "nobody cleaned the old machine"
+        assert (await copy.claim()).tasks == [], "and here nothing is prepared"
+        await copy.prepare(group)
+        assert len((await copy.claim()).tasks) == 5
+
+
+async def test_another_machine_may_come_when_the_first_is_silent_for_long(database: str) -> None:
+    async with world(database) as w:
+        host, _ = await working(w)
+        await w.rows("UPDATE leases SET alive_until = now()")
+        await w.rows("UPDATE manager_live SET last_contact_at = now() - interval '91 seconds'")
+        other = Host(w, host.manager_id, machine="machine-2", incarnation=host.incarnation)
+        assert (await other.hello()).lease is not None
+        assert await w.value("SELECT max(lost_count) FROM open_task") == 1, "its host was lost"
+
+
+@pytest.mark.spec("S000-95")
+async def test_after_a_reboot_nothing_is_prepared_any_more(database: str) -> None:
+    async with world(database) as w:
+        host, _ = await working(w)
+        host.boot = "boot-2"
+        await host.hello()
+        row = (await w.rows("SELECT state, degraded FROM environments"))[0]
+        assert row == {"state": "gone", "degraded": False}
+        assert await w.value("SELECT max(lost_count) FROM open_task") == 1
+
+
+async def test_goodbye_gives_everything_back_and_a_late_one_does_nothing(database: str) -> None:
+    async with world(database) as w:
+        host, _ = await working(w)
+        old = host.epoch
+        await host.hello()
+        await host.claim()
+        await w.managers.goodbye(host.manager_id, old)
+        assert (await host.renew()).standing is LeaseStanding.ACTIVE
+        await w.managers.goodbye(host.manager_id, host.epoch)
+        await w.managers.goodbye(host.manager_id, host.epoch)
+        assert (await w.managers.get(host.manager_id)).state == "offline"
+        assert await w.value("SELECT count(*) FROM open_task WHERE state = 0") == 5
+        assert await w.value("SELECT max(lost_count) FROM open_task") == 0
+        assert await stranded(w) == 0
+
+
+@pytest.mark.spec("S002-141", "S002-176")
+async def test_silence_is_a_loss_only_after_its_time_in_postgresql(database: str) -> None:
+    async with world(database, host_lost_after=timedelta(seconds=30)) as w:
+        host, group = await working(w)
+        alive = await w.managers.release(lost(host, host.epoch))
+        assert alive.status == "alive"
+        assert 25 < (alive.alive_in_seconds or 0) <= 30
+        await w.rows("UPDATE leases SET alive_until = now() + interval '1 second'")
+        await host.renew()
+        view = await w.managers.observe(host.manager_id)
+        assert view.lease is not None
+        assert (view.lease.alive_in_seconds or 0) > 25
+        await w.rows("UPDATE leases SET alive_until = now()")
+        assert (await w.managers.release(lost(host, host.epoch))).status == "released"
+        info = await w.managers.get(host.manager_id)
+        assert (info.state, info.environments) == ("offline", {"campaign": "owed"})
+        answer = await host.hello()
+        assert answer.owed == (group,), "first thing to do"
+        assert answer.lease is None
+
+
+async def test_any_contact_counts_and_a_group_has_its_own_time(database: str) -> None:
+    async with world(database) as w:
+        group = await w.group(host_lost_after=timedelta(seconds=20))
+        await w.submit(group, 1)
+        host = await w.leased_host(group)
+        view = await w.managers.observe(host.manager_id)
+        assert view.lease is not None
+        assert 15 < (view.lease.alive_in_seconds or 0) <= 20
+        assert (await host.renew()).host_lost_after_seconds == 20
+        await w.rows("UPDATE leases SET alive_until = now()")
+        await w.managers.contact(host.manager_id)
+        view = await w.managers.observe(host.manager_id)
+        assert view.lease is not None
+        assert (view.lease.alive_in_seconds or 0) > 15
+
+
+async def test_a_silent_host_without_a_lease_is_lost_too(database: str) -> None:
+    async with world(database) as w:
+        host, _ = await working(w)
+        await w.managers.goodbye(host.manager_id, host.epoch)
+        await host.hello()
+        assert (await w.managers.release(lost(host, None))).status == "alive"
+        await w.rows("UPDATE manager_live SET last_contact_at = now() - interval '91 seconds'")
+        view = await w.managers.observe(host.manager_id)
+        assert view.online is False
+        assert (view.lost_in_seconds or 0) < 0
+        assert (await w.managers.release(lost(host, None))).status == "released"
+        view = await w.managers.observe(host.manager_id)
+        assert (view.lost_in_seconds, view.environments[0].state) == (None, "owed")
+
+
+async def test_held_ids_bring_back_what_got_lost_on_the_way(database: str) -> None:
+    """An answer that was acknowledged but never arrived whole: its rows go back to ready."""
+    async with world(database) as w:
+        host, _ = await working(w)
+        kept = list(host.held)[:2]
+        await host.renew(held=kept)
+        ready = await w.rows("SELECT id FROM open_task WHERE state = 0")
+        assert {row["id"] for row in ready} >= set(host.held) - set(kept)
+        assert await w.value("SELECT count(*) FROM open_task WHERE state = 1") == 2
+        claimed = await host.claim(lose=True)
+        assert len(claimed.tasks) == 3
+        await host.renew(held=kept)
+        assert await w.value("SELECT count(*) FROM open_task WHERE state = 1") == 5, (
+            "not acknowledged"
+        )
+
+
+async def test_returned_tasks_are_ready_again_and_started_is_noted_once(database: str) -> None:
+    async with world(database) as w:
+        host, _ = await working(w)
+        first, second, third = host.held.values()
+        started = "SELECT started_at FROM open_task WHERE id = %s"
+        before = await w.value(started, first.task_id)
+        assert before is not None
+        await host.renew(started=[first, second], returned=[third])
+        assert await w.value(started, first.task_id) == before
+        assert await w.value(started, second.task_id) is not None
+        assert await w.value("SELECT state FROM open_task WHERE id = %s", third.task_id) == 0
+        await host.renew(returned=[third])
+        (again,) = (await host.claim(1)).tasks
+        assert (again.task_id, again.attempt) == (third.task_id, 2)
+        await host.renew(returned=[third])
+        assert await w.value("SELECT state FROM open_task WHERE id = %s", third.task_id) == 1
+
+
+async def test_a_cancelled_group_says_how_to_end(database: str) -> None:
+    async with world(database) as w:
+        host, group = await working(w)
+        await w.cancel(group, reason="enough", grace_seconds=3)
+        order = (await host.renew()).order
+        assert order is not None
+        assert (order.kill, order.grace_seconds, order.reason) == (True, 3, "enough")
+
+
+async def test_a_lease_is_granted_to_its_manager_only(database: str) -> None:
+    async with world(database) as w:
+        group = await w.group(cancel_grace_seconds=7, fence="kill")
+        await w.submit(group, 1)
+        host, other = await w.host(), await w.host()
+        await w.scheduler.assign_round()
+        view = await w.managers.observe(host.manager_id)
+        if view.lease is None:
+            host, other = other, host
+        epoch = await host.offered_epoch()
+        with pytest.raises(LeaseLost):
+            await w.managers.take(other.manager_id, epoch)
+        with pytest.raises(LeaseLost):
+            await w.managers.grant(host.manager_id, epoch)
+        first = await w.managers.take(host.manager_id, epoch)
+        assert await w.managers.take(host.manager_id, epoch) == first, "again is success"
+        assert await w.managers.grant(host.manager_id, epoch) == first
+        assert (first.task_group_id, first.group_name, first.fence) == (group, "alice", "kill")
+        assert (first.cancel_grace_seconds, first.environment_state) == (7, None)
