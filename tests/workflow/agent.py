@@ -30,6 +30,8 @@ class ScriptedHost:
         self.setup = HookVerdict.READY
         self.mute = False
         """Stops heartbeating and never answers, like a killed process."""
+        self.stubborn = False
+        """Heartbeats for ever, whatever happens to its lease."""
         self.running = asyncio.Event()
         self.stop = asyncio.Event()
         self.calls: list[str] = []
@@ -49,6 +51,8 @@ class ScriptedHost:
         try:
             await self._beat_until(lambda: self.stop.is_set() or self._ending(command))
         except asyncio.CancelledError:
+            if self.stubborn:
+                await self._beat_until(self.stop.is_set)
             if not self._ending(command):
                 return LeaseOutcome(end=LeaseEnd.DETACHED)
         self.running.clear()
@@ -64,7 +68,9 @@ class ScriptedHost:
         return lease is None or lease.epoch != command.epoch or lease.state is not LeaseState.ACTIVE
 
     async def _beat_until(self, over: Callable[[], bool]) -> None:
-        while self.mute or not over():
+        while self.mute or self.stubborn or not over():
+            if self.stop.is_set():
+                return
             if not self.mute:
                 await self.memory.contact()
                 activity.heartbeat()

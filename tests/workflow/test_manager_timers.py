@@ -20,7 +20,8 @@ from tests.workflow.agent import ScriptedHost, host_worker
 from tests.workflow.memory import Host, Lease, MemoryHost
 from tests.workflow.running import running
 from tests.workflow.scenarios import AnyHandle, start_manager
-from workflows import options
+from workflows import decisions, options
+from workflows.attention import HANDLED_BEFORE_CONTINUE_AS_NEW
 from workflows.decisions import LOST_CHECK_SECONDS
 from workflows.manager import ManagerWorkflow
 
@@ -147,3 +148,54 @@ async def test_silent_host_without_a_lease_owes_its_environments(
         await asyncio.wait_for(handle.result(), 30)
     assert memory.host.released == [(None, ReleaseReason.LOST, ReleaseStatus.RELEASED)]
     assert memory.host.environments == {GROUP: EnvironmentState.OWED}
+
+
+async def test_host_that_ignores_the_end_of_its_lease_is_left_behind(
+    skipping: WorkflowEnvironment, memory: MemoryHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(decisions, "BACKSTOP_SECONDS", 0.3)
+    host = ScriptedHost(memory)
+    async with workflow_of(skipping, memory, host) as handle:
+        await wait_until_async(host.running.is_set)
+        host.stubborn = True
+        memory.host.lease = Lease(8, GROUP)
+        await handle.signal(ManagerWorkflow.poke)
+        await wait_until_async(lambda: host.calls.count("run") == 2)
+        assert memory.host.lease is not None
+        assert memory.host.lease.state is LeaseState.ACTIVE
+        host.stop.set()
+
+
+async def test_long_history_continues_as_new_under_the_same_lease(
+    skipping: WorkflowEnvironment, memory: MemoryHost
+) -> None:
+    host = ScriptedHost(memory)
+    async with workflow_of(skipping, memory, host) as handle:
+        await wait_until_async(host.running.is_set)
+        for _ in range(HANDLED_BEFORE_CONTINUE_AS_NEW + 5):
+            await handle.signal(ManagerWorkflow.poke)
+        await wait_until_async(lambda: host.calls.count("run") == 2, timeout=30)
+        assert (await handle.describe()).run_id != handle.first_execution_run_id
+        assert memory.host.lease is not None
+        assert (memory.host.lease.epoch, memory.host.lease.state) == (7, LeaseState.ACTIVE)
+        assert not memory.host.released
+        host.stop.set()
+
+
+async def test_agent_that_stops_in_order_says_goodbye_itself(
+    skipping: WorkflowEnvironment, memory: MemoryHost
+) -> None:
+    """The workflow releases nothing while the liveness clock of the lease runs."""
+    host = ScriptedHost(memory)
+    async with workflow_of(skipping, memory, host) as handle:
+        await wait_until_async(host.running.is_set)
+        host.stop.set()
+        await wait_until_async(lambda: not host.running.is_set())
+        await handle.signal(ManagerWorkflow.poke)
+        await skipping.sleep(timedelta(seconds=30))
+        assert host.calls == ["prepare", "run"]
+        assert not memory.host.released
+        memory.host.lease, memory.host.offline = None, True  # what goodbye does
+        memory.host.environments.clear()
+        await handle.signal(ManagerWorkflow.poke)
+        await handle.result()
