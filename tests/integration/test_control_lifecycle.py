@@ -195,6 +195,32 @@ async def test_verb_without_a_control_worker_is_unavailable(plane: ControlPlane)
     assert summary.state is TaskGroupState.COMPLETE
 
 
+async def test_control_plane_may_start_before_temporal(
+    database: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    folder = DataFolder(tmp_path_factory.mktemp("late"))
+    folder.lock()
+    server = EmbeddedTemporal(folder)
+    await server.start()
+    address = server.address  # the data folder keeps it
+    await server.stop()
+    try:
+        async with control_plane(database, address) as plane:
+            service = plane.service()
+            async with service:
+                group = await plane.stores.create_group()
+                with pytest.raises(TemporalUnavailable):
+                    await service.wait_ready(1)
+                assert not service.ready
+                await server.start()
+                await service.wait_ready(30)
+                client = await plane.control()
+                await wait_until_async(lambda: _closed(client, group), timeout=30)
+    finally:
+        await server.stop()
+        folder.release()
+
+
 @pytest.mark.timeout(180)
 async def test_temporal_wiped_under_a_live_control_plane(
     database: str, tmp_path_factory: pytest.TempPathFactory
