@@ -19,8 +19,11 @@ from temporalio.client import Client
 from temporalio.contrib.pydantic import pydantic_data_converter
 
 from mitosis.contracts.control import HookOutcome, HookVerdict, HostCommand, LeaseEnd, LeaseOutcome
+from mitosis.contracts.hook import HookSpec
 from mitosis.contracts.names import host_task_queue
 from mitosis.contracts.wire import CancelOrder
+from mitosis.embedded.data_folder import DataFolder
+from mitosis.embedded.temporal import EmbeddedTemporal
 from tests.support.agent_api import TOKEN, AgentApi, command
 from tests.support.processes import descendants, living
 from tests.support.waiting import wait_until, wait_until_async
@@ -185,8 +188,6 @@ async def test_a_stopped_zygote_does_not_save_leftovers_from_the_next_agent(
 async def test_what_a_finished_setup_started_outlives_the_agent(
     tmp_path: Path, temporal_server: str
 ) -> None:
-    from mitosis.contracts.hook import HookSpec
-
     pid = tmp_path / "pid"
     script = f"setsid sh -c 'echo $$ > {pid}.new; mv {pid}.new {pid}; exec sleep 300' & exit 0"
     api = AgentApi(setup=HookSpec(command=("/bin/sh", "-c", script)))
@@ -212,3 +213,43 @@ async def test_the_exit_status_says_that_a_restart_would_not_help(
         with agent_process(api, tmp_path, temporal_server) as agent:
             assert await asyncio.to_thread(agent.process.wait, 30) == 78
             assert "agent stops for good" in agent.log.read_text()
+
+
+async def test_an_agent_outlives_temporal(tmp_path: Path) -> None:
+    """It starts without, is commanded as soon as there is one, and works on while that is away."""
+    folder = DataFolder(tmp_path / "temporal")
+    folder.lock()
+    temporal = EmbeddedTemporal(folder)
+    await temporal.start()
+    await temporal.stop()  # its address is known now
+    api = AgentApi()
+    go = tmp_path / "go"
+    async with api.serving():
+        with agent_process(api, tmp_path, temporal.address) as agent:
+            await wait_until_async(
+                lambda: "temporal not reached" in agent.log.read_text(), timeout=30
+            )
+            await temporal.start()
+            try:
+                async with commanded(api, temporal.address) as commander:
+                    (task_id,) = api.submit(
+                        command("/bin/sh", "-c", f"until [ -e {go} ]; do sleep 0.02; done")
+                    )
+                    commander.start_lease()
+                    await wait_until_async(lambda: api.open[task_id].started, timeout=30)
+                await temporal.stop()
+                (meanwhile,) = api.submit(command("/bin/true"))
+                await wait_until_async(lambda: meanwhile in api.results)
+                temporal = EmbeddedTemporal(folder)
+                await temporal.start()
+                async with commanded(api, temporal.address) as commander:
+                    commander.start_lease()
+                    go.touch()
+                    await wait_until_async(lambda: task_id in api.results)
+                    assert api.results[task_id].attempt == 1
+                    api.end(FINISH)
+                    outcome = await commander.tasks[-1]
+                    assert outcome.end is LeaseEnd.ENDING
+            finally:
+                await temporal.stop()
+                folder.release()
