@@ -1,0 +1,301 @@
+"""Creating, listing, changing and watching task groups, and the one line that says why nothing happens."""
+
+import asyncio
+from datetime import timedelta
+
+import pytest
+
+from mitosis.contracts.allocation import WorkerAllocationPlan
+from mitosis.contracts.errors import (
+    AlreadyExists,
+    Conflict,
+    InvalidRequest,
+    NotFound,
+    PermissionDenied,
+)
+from mitosis.contracts.http import RegisterManager, TaskGroupUpdate
+from mitosis.contracts.ids import task_uuid
+from mitosis.contracts.lifecycle import TaskGroupState, TaskState
+from mitosis.store.task_groups import GroupFilter
+from tests.support.campaigns import failed, hook, succeeded, world
+from tests.support.waiting import wait_until_async
+
+
+@pytest.mark.spec("S002-23", "S002-63", "S002-70", "S002-148")
+async def test_a_group_keeps_what_it_was_given_and_its_name(database: str) -> None:
+    async with world(database) as w:
+        plan = WorkerAllocationPlan.model_validate(
+            {"worker_count": 2, "cpu_binding": {"strategy": "exclusive", "cores": [0, 1]}}
+        )
+        group = await w.group(
+            "a",
+            tags={"gpu", "big"},
+            labels={"x"},
+            priority=-5,
+            worker_allocation_plan=plan,
+            environment_setup_hook={"command": ["prepare"], "timeout": "1m"},
+            auto_close_timeout="30m",
+            max_managers=3,
+        )
+        assert ("task_group", group) in await w.pokes(), "its workflow starts by the outbox"
+        info = await w.groups.get(group)
+        assert (info.name, info.group_name, info.state, info.priority) == ("a", "alice", "open", -5)
+        assert (info.tags, info.labels, info.max_managers) == (["big", "gpu"], ["x"], 3)
+        assert info.worker_allocation_plan == plan
+        assert info.environment_setup_hook is not None
+        assert info.environment_setup_hook.timeout == timedelta(minutes=1)
+        assert info.auto_close_timeout == timedelta(minutes=30)
+        assert info.workflow_id == f"task-group/{group}"
+        assert await w.groups.resolve("alice/a") == group
+        assert await w.groups.resolve(str(group)) == group
+        for bad in ("alice/b", "nonsense", "bob/a"):
+            with pytest.raises(NotFound):
+                await w.groups.resolve(bad)
+        with pytest.raises(AlreadyExists):
+            await w.group("a")
+        with pytest.raises(NotFound):
+            await w.group("b", group_name="nobody")
+        crowded = {"worker_count": 3, "cpu_binding": {"strategy": "exclusive", "cores": [0, 1]}}
+        with pytest.raises(InvalidRequest):
+            await w.group("b", worker_allocation_plan=crowded)
+
+
+async def test_lists_are_pages_of_what_one_may_read(database: str) -> None:
+    async with world(database) as w:
+        groups = [await w.group(f"g-{i}", tags={"t", str(i % 2)}) for i in range(5)]
+        bob = await w.users.create("bob")
+        admin = await w.users.ensure_admin("admin")
+        await w.close(groups[0])
+        await w.close(groups[1])
+        await w.groups.finalize(groups[1])
+        await w.groups.settle(groups[1])
+        page = await w.groups.list(w.user_id, limit=2)
+        assert [item.task_group_id for item in page.items] == groups[:2:-1]
+        rest = await w.groups.list(w.user_id, after=page.next, limit=10)
+        assert ([item.task_group_id for item in rest.items], rest.next) == (groups[2::-1], None)
+        assert (await w.groups.list(bob.user_id)).items == []
+        assert len((await w.groups.list(admin.user_id)).items) == 5
+        await w.users.add_member("alice", "bob", "read")
+        assert len((await w.groups.list(bob.user_id)).items) == 5
+
+        async def found(**which: object) -> list[str]:
+            shown = await w.groups.list(w.user_id, GroupFilter(**which))  # type: ignore[arg-type]
+            return [item.name for item in shown.items]
+
+        assert await found(states=[TaskGroupState.CLOSED]) == ["g-0"]
+        assert await found(settled=True) == ["g-1"]
+        assert await found(tags=["1"]) == ["g-3", "g-1"]
+        assert await found(name="g-2") == ["g-2"]
+        assert len(await found(name="g-*")) == 5
+        assert await found(name="g_*") == []
+        for after in ("x", "W10", page.next and page.next[:-2]):
+            with pytest.raises(InvalidRequest):
+                await w.groups.list(w.user_id, after=after)
+        with pytest.raises(InvalidRequest):
+            await w.groups.list(w.user_id, limit=501)
+
+
+@pytest.mark.spec("S000-138")
+async def test_a_change_is_refused_when_somebody_else_was_quicker(database: str) -> None:
+    async with world(database) as w:
+        group = await w.group()
+        first = await w.groups.get(group)
+        changed = await w.groups.update(
+            group, TaskGroupUpdate(priority=7, expected_updated_at=first.updated_at)
+        )
+        assert (changed.priority, changed.tags) == (7, [])
+        with pytest.raises(Conflict):
+            await w.groups.update(
+                group,
+                TaskGroupUpdate(tags=frozenset({"x"}), expected_updated_at=first.updated_at),
+            )
+        assert (await w.groups.update(group, TaskGroupUpdate(tags=frozenset({"x"})))).tags == ["x"]
+        await w.cancel(group)
+        with pytest.raises(Conflict):
+            await w.groups.update(group, TaskGroupUpdate(priority=1))
+        with pytest.raises(NotFound):
+            await w.groups.update(w.user_id, TaskGroupUpdate(priority=1))
+
+
+async def test_only_a_settled_group_is_deleted_and_then_wholly(database: str) -> None:
+    async with world(database) as w:
+        group = await w.group()
+        await w.submit(group, 3, idempotency_key="k")
+        with pytest.raises(Conflict):
+            await w.groups.delete(group)
+        await w.cancel(group)
+        await w.groups.discard(group)
+        assert (await w.groups.settle(group)).settled
+        await w.groups.delete(group)
+        rows = await w.value(
+            "SELECT (SELECT count(*) FROM task) + (SELECT count(*) FROM open_task)"
+            " + (SELECT count(*) FROM task_result) + (SELECT count(*) FROM submission)"
+            " + (SELECT count(*) FROM group_live) + (SELECT count(*) FROM task_groups)"
+        )
+        assert rows == 0
+        with pytest.raises(NotFound):
+            await w.groups.delete(group)
+
+
+@pytest.mark.spec("S000-115", "S000-117")
+async def test_progress_rate_and_estimate(database: str) -> None:
+    async with world(database) as w:
+        group = await w.group()
+        await w.submit(group, 20)
+        host = await w.leased_host(group)
+        info = await w.groups.get(group)
+        assert (info.tasks_completed, info.tasks_total) == (0, 20)
+        assert (info.tasks_per_second, info.estimated_completion_at) == (None, None)
+        tasks = (await host.claim()).tasks
+        await host.report(succeeded(tasks[0]), failed(tasks[1], exit_code=1))
+        await host.finish(tasks[2:5])
+        info = await w.groups.get(group)
+        assert (info.tasks_completed, info.tasks_succeeded, info.tasks_failed) == (5, 4, 1)
+        assert (info.tasks_per_second or 0) > 0
+        assert info.estimated_completion_at is not None
+        assert info.estimated_completion_at > info.created_at
+        await host.finish(tasks[5:])
+        assert (await w.groups.get(group)).estimated_completion_at is None
+
+
+async def test_tasks_are_listed_by_id_and_state(database: str) -> None:
+    async with world(database) as w:
+        group = await w.group()
+        ids = (await w.submit(group, 6)).task_ids
+        host = await w.leased_host(group)
+        tasks = (await host.claim(4)).tasks
+        await host.renew(started=tasks[:3])
+        await host.report(succeeded(tasks[0], started_at=1e9, finished_at=1e9 + 2))
+        page = await w.tasks.list(group, limit=4)
+        assert [item.task_id for item in page.items] == ids[:4]
+        assert [item.state.value for item in page.items] == [
+            "succeeded",
+            "running",
+            "running",
+            "ready",
+        ]
+        rest = await w.tasks.list(group, after=page.next, limit=4)
+        assert ([item.task_id for item in rest.items], rest.next) == (ids[4:], None)
+        first = page.items[0]
+        assert (first.manager_name, first.attempt, first.spec["command"]) == (
+            "host",
+            1,
+            ["true", "0"],
+        )
+        assert first.task_uuid == task_uuid(1, ids[0])
+        assert first.finished_at is not None
+        assert first.started_at is not None
+        assert (first.finished_at - first.started_at).total_seconds() == 2
+
+        assert [i.task_id for i in (await w.tasks.list(group, state=TaskState.READY)).items] == ids[
+            3:
+        ]
+        running = await w.tasks.list(group, state=TaskState.RUNNING)
+        assert [item.task_id for item in running.items] == ids[1:3]
+        done = await w.tasks.list(group, state=TaskState.SUCCEEDED)
+        assert [item.task_id for item in done.items] == ids[:1]
+        with pytest.raises(NotFound):
+            await w.tasks.get(task_uuid(1, 2**62))
+        with pytest.raises(NotFound):
+            await w.tasks.get(group)
+
+
+@pytest.mark.spec("S000-01", "S000-03", "S000-07", "S000-11")
+async def test_managers_named_by_a_user(database: str) -> None:
+    async with world(database) as w:
+        host, other = await w.host(), await w.host()
+        bob = await w.users.create("bob")
+        foreign, _ = await w.managers.register(RegisterManager(name="bobs"), bob.user_id)
+        group = await w.group(assignment_method="user_specified")
+        await w.submit(group, 1)
+        assert "none is named" in str((await w.groups.get(group)).waiting_for)
+        assert (await w.scheduler.assign_round()).offered == 0
+        await w.groups.add_manager(group, other.manager_id, w.user_id)
+        await w.groups.add_manager(group, other.manager_id, w.user_id)
+        with pytest.raises(PermissionDenied):
+            await w.groups.add_manager(group, foreign, w.user_id)
+        with pytest.raises(NotFound):
+            await w.groups.add_manager(group, group, w.user_id)
+        listed = await w.groups.managers(group)
+        assert [item.manager_id for item in listed] == [other.manager_id]
+        assert (await w.scheduler.assign_round()).offered == 1
+        await other.take(group)
+        await w.pokes()
+        await w.groups.remove_manager(group, other.manager_id)
+        assert (await other.claim()).standing == "ending"
+        assert ("manager", other.manager_id) in await w.pokes()
+        with pytest.raises(NotFound):
+            await w.groups.remove_manager(group, host.manager_id)
+
+
+@pytest.mark.spec("S000-02", "S000-09", "S000-18", "S000-19")
+async def test_refresh_lists_the_managers_whose_tags_fit(database: str) -> None:
+    async with world(database) as w:
+        fits, no, named = await w.host(tags=["a", "b", "c"]), await w.host(), await w.host()
+        group = await w.group(tags={"a", "b"})
+        await w.groups.add_manager(group, named.manager_id, w.user_id)
+        assert await w.groups.refresh_managers(group) == 1
+        listed = {item.manager_id for item in await w.groups.managers(group)}
+        assert listed == {fits.manager_id, named.manager_id}
+        matched = await w.rows("SELECT matched_tags FROM task_group_managers ORDER BY id")
+        assert [row["matched_tags"] for row in matched] == [None, ["a", "b"]]
+        await w.groups.update(group, TaskGroupUpdate(tags=frozenset({"z"})))
+        assert await w.groups.refresh_managers(group) == 0
+        listed = {item.manager_id for item in await w.groups.managers(group)}
+        assert listed == {named.manager_id}, "what a user named stays"
+        assert no.manager_id not in listed
+
+
+async def test_waiting_says_why_nothing_happens(database: str) -> None:
+    async with world(database) as w:
+        group = await w.group(tags={"gpu"})
+
+        async def why() -> str | None:
+            shown = (await w.groups.get(group)).waiting_for
+            assert (await w.groups.observe(group)).waiting_for == shown
+            return shown
+
+        assert await why() == "no task has been submitted yet"
+        await w.submit(group, 1)
+        assert await why() == "no manager may serve group alice; register one there"
+        await w.host()
+        assert await why() == "no manager has all of the tags gpu"
+        host = await w.host(tags=["gpu"], hello=False)
+        assert await why() == "no manager that may run it is in contact: host"
+        await host.hello()
+        assert await why() == "about to be offered to a manager"
+        await w.scheduler.assign_round()
+        assert await why() == "offered to host"
+        await host.take(group, prepare=False)
+        waits = hook("waiting", message="cannot fetch x")
+        await host.environment(group, "preparing", epoch=host.epoch, hook=waits)
+        assert await why() == "host waits for infrastructure: cannot fetch x"
+        await host.environment(group, "preparing", epoch=host.epoch, hook=hook("running"))
+        assert await why() == "setup on host"
+        await host.environment(group, "prepared", epoch=host.epoch, hook=hook("succeeded"))
+        assert await why() is None
+        await host.finish((await host.claim()).tasks)
+        assert await why() == "all tasks have ended; waiting for more tasks or for close"
+        await w.close(group)
+        assert await why() == "all tasks have ended; being completed"
+        await w.groups.finalize(group)
+        assert await why() == "cleanup on host"
+
+
+async def test_a_watcher_is_woken_by_changes_and_by_the_end(database: str) -> None:
+    async with world(database, pool_size=3) as w:
+        group = await w.group()
+        first = await w.groups.wait(group, "changed", timedelta(0))
+        assert first.tasks_total == 0
+        changed = asyncio.create_task(w.groups.wait(group, "changed", timedelta(seconds=20)))
+        settled = asyncio.create_task(w.groups.wait(group, "settled", timedelta(seconds=20)))
+        complete = asyncio.create_task(w.groups.wait(group, "complete", timedelta(seconds=20)))
+        await wait_until_async(lambda: w.value("SELECT watched FROM group_live"))
+        await w.submit(group, 1)
+        assert (await changed).tasks_total == 1
+        await w.cancel(group)
+        assert (await complete).state == "cancelled"
+        await w.groups.discard(group)
+        assert not settled.done()
+        await w.groups.settle(group)
+        assert (await settled).settled

@@ -1,0 +1,339 @@
+"""The life of a task group in PostgreSQL: verbs, clocks, discard, settlement (protocol P8)."""
+
+from datetime import UTC, datetime, timedelta
+from uuid import UUID
+
+import pytest
+
+from mitosis.contracts.control import Cancel, Close, Complete, ReleaseReason, ReleaseRequest, Reopen
+from mitosis.contracts.errors import InvalidTransition, NotFound
+from mitosis.contracts.lifecycle import TASK_GROUP, TaskGroupEvent, TaskGroupState
+from mitosis.store.endings import DISCARD_CHUNK
+from tests.support.campaigns import Host, World, failed, hook, succeeded, world
+
+VERBS: dict[TaskGroupEvent, Close | Reopen | Cancel | Complete] = {
+    TaskGroupEvent.CLOSE: Close(),
+    TaskGroupEvent.REOPEN: Reopen(),
+    TaskGroupEvent.CANCEL: Cancel(),
+    TaskGroupEvent.COMPLETE: Complete(),
+}
+S = TaskGroupState
+ALREADY_THERE = {
+    (S.CLOSED, TaskGroupEvent.CLOSE),
+    (S.COMPLETE, TaskGroupEvent.CLOSE),
+    (S.OPEN, TaskGroupEvent.REOPEN),
+    (S.COMPLETE, TaskGroupEvent.COMPLETE),
+    (S.CANCELLED, TaskGroupEvent.CANCEL),
+}
+THROUGH_CLOSED = {(S.OPEN, TaskGroupEvent.COMPLETE)}
+
+
+async def bring_to(w: World, group: UUID, state: TaskGroupState) -> None:
+    if state is S.CANCELLED:
+        await w.cancel(group)
+    elif state is not S.OPEN:
+        await w.close(group)
+        if state is S.COMPLETE:
+            await w.groups.finalize(group)
+
+
+async def release(w: World, host: Host) -> None:
+    request = ReleaseRequest(
+        manager_id=host.manager_id, epoch=host.epoch, reason=ReleaseReason.GROUP_ENDED
+    )
+    await w.managers.release(request)
+
+
+@pytest.mark.parametrize("state", list(TaskGroupState))
+@pytest.mark.parametrize("event", list(TaskGroupEvent))
+@pytest.mark.spec("S002-103", "S000-144")
+async def test_the_table_decides_every_verb(
+    database: str, state: TaskGroupState, event: TaskGroupEvent
+) -> None:
+    async with world(database) as w:
+        group = await w.group()
+        await bring_to(w, group, state)
+        if (state, event) in ALREADY_THERE:
+            assert (await w.apply(group, VERBS[event])).state == state
+        elif (state, event) in THROUGH_CLOSED:
+            assert (await w.apply(group, VERBS[event])).state == S.COMPLETE
+        elif (state, event) in TASK_GROUP.table:
+            assert (await w.apply(group, VERBS[event])).state == TASK_GROUP.after(state, event)
+        else:
+            with pytest.raises(InvalidTransition):
+                await w.apply(group, VERBS[event])
+            assert (await w.groups.observe(group)).state == state
+
+
+async def test_a_group_that_does_not_exist(database: str) -> None:
+    async with world(database) as w:
+        nobody = w.user_id
+        assert not (await w.groups.observe(nobody)).exists
+        assert not (await w.groups.finalize(nobody)).exists
+        assert not (await w.groups.settle(nobody)).exists
+        assert not (await w.groups.close_if_inactive(nobody)).exists
+        assert (await w.groups.discard(nobody)).remaining is False
+        for verb in VERBS.values():
+            with pytest.raises(NotFound):
+                await w.apply(nobody, verb)
+        with pytest.raises(NotFound):
+            await w.groups.get(nobody)
+
+
+@pytest.mark.spec("S002-122", "S002-104")
+async def test_the_drain_edge_is_seen_by_whoever_makes_it(database: str) -> None:
+    """By the last report of a closed group, and by the close of a group with nothing unfinished."""
+    async with world(database) as w:
+        group = await w.group()
+        await w.submit(group, 2)
+        host = await w.leased_host(group)
+        one, two = (await host.claim()).tasks
+        await host.report(succeeded(one))
+        await w.close(group)
+        await w.pokes()
+        assert (await w.groups.finalize(group)).state == "closed"
+        await host.report(succeeded(two))
+        assert ("task_group", group) in await w.pokes()
+        assert (await w.groups.observe(group)).drain_seq == 1
+        await w.reopen(group)
+        await w.close(group)
+        assert (await w.groups.observe(group)).drain_seq == 2
+        assert ("task_group", group) in await w.pokes()
+        assert (await w.groups.finalize(group)).state == "complete"
+        assert {("task_group", group), ("manager", host.manager_id)} <= await w.pokes()
+
+
+async def test_an_open_group_drains_without_an_edge(database: str) -> None:
+    async with world(database) as w:
+        group = await w.group()
+        await w.submit(group, 1)
+        host = await w.leased_host(group)
+        await w.pokes()
+        await host.finish((await host.claim()).tasks)
+        assert await w.pokes() == set()
+        assert (await w.groups.observe(group)).drain_seq == 0
+
+
+@pytest.mark.spec("S002-31", "S002-119", "S002-131")
+async def test_auto_close_counts_from_the_last_submission(database: str) -> None:
+    async with world(database) as w:
+        group = await w.group(auto_close_timeout=timedelta(seconds=60))
+        view = await w.groups.close_if_inactive(group)
+        assert view.state == "open"
+        assert 50 < (view.auto_close_in_seconds or 0) <= 60
+        await w.rows("UPDATE group_live SET opened_at = now() - interval '61 seconds'")
+        await w.submit(group, 1)
+        assert (await w.groups.close_if_inactive(group)).state == "open", "a submission moved it"
+        await w.rows("UPDATE group_live SET last_task_submitted_at = opened_at")
+        assert ((await w.groups.observe(group)).auto_close_in_seconds or 0) < 0
+        await w.pokes()
+        assert (await w.groups.close_if_inactive(group)).state == "closed"
+        assert ("task_group", group) in await w.pokes()
+        await w.reopen(group)
+        assert (await w.groups.close_if_inactive(group)).state == "open", "reopening starts it anew"
+
+
+async def test_a_close_deadline_and_no_clock_at_all(database: str) -> None:
+    async with world(database) as w:
+        never = await w.group("never")
+        view = await w.groups.close_if_inactive(never)
+        assert (view.state, view.auto_close_in_seconds) == ("open", None)
+        assert view.close_deadline_in_seconds is None
+        soon = await w.group("soon", close_deadline=datetime.now(UTC) + timedelta(hours=1))
+        assert (await w.groups.close_if_inactive(soon)).state == "open"
+        past = await w.group("past", close_deadline=datetime.now(UTC) - timedelta(hours=1))
+        assert (await w.groups.close_if_inactive(past)).state == "closed"
+
+
+@pytest.mark.spec("S000-136")
+async def test_cancel_ends_leases_and_discards_what_nobody_has_claimed(database: str) -> None:
+    async with world(database) as w:
+        group = await w.group()
+        await w.submit(group, 5)
+        host = await w.leased_host(group)
+        one, two = (await host.claim(2)).tasks
+        await w.pokes()
+        view = await w.cancel(group, reason="enough", grace_seconds=1)
+        assert (view.state, view.discarding, view.discardable, view.unfinished) == (
+            "cancelled",
+            True,
+            True,
+            5,
+        )
+        assert {("task_group", group), ("manager", host.manager_id)} <= await w.pokes()
+        info = await w.groups.get(group)
+        assert (info.counting, info.reason) == (True, "enough")
+        answer = await w.groups.discard(group)
+        assert (answer.cancelled, answer.remaining) == (3, False)
+        await host.report(succeeded(one), failed(two, "cancelled"))
+        view = await w.groups.observe(group)
+        assert (view.succeeded, view.failed, view.cancelled) == (1, 1, 3)
+        assert ("task_group", group) in await w.pokes(), "the last one is gone"
+        states = {item.task_id: item.state.value for item in (await w.tasks.list(group)).items}
+        assert list(states.values()) == [
+            "succeeded",
+            "failed",
+            "cancelled",
+            "cancelled",
+            "cancelled",
+        ]
+        await w.check()
+
+
+async def test_cancel_may_let_running_tasks_finish_and_a_second_one_may_not(database: str) -> None:
+    async with world(database) as w:
+        group = await w.group()
+        await w.submit(group, 1)
+        host = await w.leased_host(group)
+        await host.claim()
+        await w.cancel(group, cancel_running_tasks=False)
+        order = (await host.renew()).order
+        assert order is not None
+        assert not order.kill
+        await w.cancel(group, grace_seconds=2)
+        order = (await host.renew()).order
+        assert order is not None
+        assert (order.kill, order.grace_seconds) == (True, 2)
+
+
+async def test_discard_goes_by_chunks_and_can_be_repeated(database: str) -> None:
+    async with world(database) as w:
+        group = await w.group()
+        await w.submit(group, DISCARD_CHUNK)
+        await w.submit(group, 100)
+        assert (await w.groups.discard(group)).cancelled == 0, "not discarding"
+        await w.cancel(group)
+        first = await w.groups.discard(group)
+        assert (first.cancelled, first.remaining) == (DISCARD_CHUNK, True)
+        await w.pokes()
+        second = await w.groups.discard(group)
+        assert (second.cancelled, second.remaining) == (100, False)
+        assert ("task_group", group) in await w.pokes()
+        assert (await w.groups.discard(group)).cancelled == 0
+        await w.check()
+
+
+@pytest.mark.spec("S002-105")
+async def test_complete_by_force_cancels_what_is_unfinished(database: str) -> None:
+    async with world(database) as w:
+        group = await w.group()
+        await w.submit(group, 3)
+        host = await w.leased_host(group)
+        (one,) = (await host.claim(1)).tasks
+        assert (await w.complete(group)).state == "closed", "completes when the last one ends"
+        view = await w.complete(group, force=True, grace_seconds=4)
+        assert (view.state, view.discardable) == ("closed", True)
+        with pytest.raises(InvalidTransition):
+            await w.reopen(group)
+        order = (await host.renew()).order
+        assert order is not None
+        assert (order.kill, order.grace_seconds) == (True, 4)
+        await w.groups.discard(group)
+        await host.report(failed(one, "cancelled"))
+        await w.groups.finalize(group)
+        await release(w, host)
+        await host.clean(group)
+        view = await w.groups.settle(group)
+        assert (view.state, view.settled, view.result) == ("complete", True, "tasks_failed")
+
+
+@pytest.mark.parametrize(
+    "missing", ["terminal", "unfinished", "offer", "lease", "environment", "none"]
+)
+async def test_a_group_settles_only_when_nothing_is_left(database: str, missing: str) -> None:
+    async with world(database) as w:
+        group = await w.group()
+        await w.submit(group, 1)
+        host = await w.leased_host(group)
+        tasks = (await host.claim()).tasks
+        if missing != "unfinished":
+            await host.finish(tasks)
+        if missing == "unfinished":
+            await w.cancel(group)
+        elif missing != "terminal":
+            await w.close(group)
+            await w.groups.finalize(group)
+        if missing not in ("lease", "terminal"):
+            await release(w, host)
+        if missing == "unfinished":
+            await w.rows("UPDATE open_task SET state = 0, epoch = NULL, claim_seq = NULL")
+        if missing == "offer":
+            await w.rows(
+                "INSERT INTO leases (group_id, manager_id) SELECT g.id, m.id FROM task_groups g, managers m"
+            )
+        if missing not in ("environment", "terminal"):
+            await host.clean(group)
+        view = await w.groups.settle(group)
+        assert view.settled is (missing == "none")
+        assert view.settleable is False
+
+
+async def test_settlement_does_not_wait_for_a_host_that_is_lost(database: str) -> None:
+    async with world(database) as w:
+        group = await w.group()
+        await w.submit(group, 1)
+        host = await w.leased_host(group)
+        await host.finish((await host.claim()).tasks)
+        await w.close(group)
+        await w.groups.finalize(group)
+        await w.pokes()
+        await w.rows("UPDATE leases SET alive_until = now()")
+        request = ReleaseRequest(
+            manager_id=host.manager_id, epoch=host.epoch, reason=ReleaseReason.LOST
+        )
+        await w.managers.release(request)
+        assert ("task_group", group) in await w.pokes()
+        view = await w.groups.settle(group)
+        assert (view.settled, view.result) == (True, "teardown_degraded")
+        assert (await host.hello()).owed == (group,)
+        await host.clean(group)
+
+
+@pytest.mark.spec("S002-124", "S002-145")
+@pytest.mark.parametrize(
+    ("how", "result"),
+    [
+        ("success", "success"),
+        ("failed", "tasks_failed"),
+        ("degraded", "teardown_degraded"),
+        ("failed and degraded", "tasks_failed"),
+        ("cancelled", "cancelled"),
+    ],
+)
+async def test_the_result_is_the_first_rule_that_holds(
+    database: str, how: str, result: str
+) -> None:
+    async with world(database) as w:
+        group = await w.group()
+        await w.submit(group, 1)
+        host = await w.leased_host(group)
+        (task,) = (await host.claim()).tasks
+        await host.report(failed(task, exit_code=1) if "failed" in how else succeeded(task))
+        if how == "cancelled":
+            await w.cancel(group)
+        else:
+            await w.close(group)
+            await w.groups.finalize(group)
+        await release(w, host)
+        await host.clean(group, degraded="degraded" in how)
+        view = await w.groups.settle(group)
+        assert (view.settled, view.result) == (True, result)
+        assert view.settled_after_seconds is not None
+        assert (await w.groups.settle(group)).result == result, "again is success"
+
+
+async def test_setup_failed_is_the_result_of_tasks_that_never_ran(database: str) -> None:
+    async with world(database) as w:
+        group = await w.group()
+        await w.submit(group, 2)
+        host = await w.host()
+        await w.scheduler.assign_round()
+        await host.take(group, prepare=False)
+        await host.environment(group, "preparing", epoch=host.epoch)
+        bad = hook("failed", exit_code=1)
+        await host.environment(group, "setup_failed", epoch=host.epoch, hook=bad)
+        await release(w, host)
+        await w.complete(group, force=True)
+        await w.groups.discard(group)
+        await w.groups.finalize(group)
+        assert (await w.groups.settle(group)).result == "setup_failed"
