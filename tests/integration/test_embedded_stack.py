@@ -64,6 +64,19 @@ def test_ctrl_c_stops_everything_cleanly(data_dir: Path) -> None:
             free.bind(("127.0.0.1", port))
 
 
+def test_a_stop_during_the_start_is_heard(data_dir: Path) -> None:
+    root = Path(__file__).parents[2]
+    argv = [sys.executable, str(PROGRAM), str(data_dir)]
+    env = {**os.environ, "PYTHONPATH": str(root)}
+    with subprocess.Popen(argv, stdout=subprocess.DEVNULL, cwd=root, env=env) as program:
+        wait_until(lambda: descendants(program.pid), 30)
+        program.terminate()
+        below = descendants(program.pid)
+        assert program.wait(60) == 0
+    assert living(below) == []
+    assert not default_run_dir(data_dir).exists()
+
+
 def test_kill_leaves_no_process_and_the_next_start_has_lost_nothing(data_dir: Path) -> None:
     with running(data_dir) as (program, up):
         with psycopg.connect(up["database_url"], autocommit=True) as link:
