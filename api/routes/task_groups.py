@@ -7,6 +7,7 @@ from fastapi import APIRouter, Query, Request
 from pydantic import BaseModel, ConfigDict, Field
 
 from api.deps import PartsDep, ReadableGroup, UserDep, WritableGroup, require_role_in_group
+from api.holding import MAX_WAIT_SECONDS
 from api.limits import LimitedRoute
 from api.routes.references import PATH
 from api.verbs import apply_verb
@@ -22,8 +23,6 @@ from mitosis.contracts.http import (
 )
 from mitosis.contracts.lifecycle import TaskGroupState
 from mitosis.store.task_groups import GroupFilter, Until
-
-MAX_WAIT_SECONDS = 60.0
 
 router = APIRouter(tags=["task groups"], route_class=LimitedRoute)
 

@@ -1,5 +1,6 @@
 """Tasks as people submit and see them."""
 
+from datetime import timedelta
 from typing import Annotated
 from uuid import UUID
 
@@ -10,11 +11,12 @@ from starlette.responses import Response
 
 from api.bodies import SUBMIT_LIMIT, decode, encode, read_body
 from api.deps import PartsDep, ReadableGroup, UserDep, WritableGroup, readable_group
+from api.holding import MAX_WAIT_SECONDS
 from api.limits import LimitedRoute
 from api.openapi import hot_route
 from api.routes.references import PATH
 from api.submissions import check_tasks
-from mitosis.contracts.http import Page, TaskInfo
+from mitosis.contracts.http import Page, ResultsPage, TaskInfo
 from mitosis.contracts.lifecycle import TaskState
 from mitosis.contracts.wire import SubmitAnswer, SubmitTasks
 
@@ -33,6 +35,16 @@ class Listing(BaseModel):
     limit: Annotated[int, Field(ge=1, le=1000)] = 100
 
 
+class Following(BaseModel):
+    """Query of the results of a group: hold the request until there is one more, or answer at once."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    after: Annotated[int, Field(ge=0, le=2**63 - 1)] = 0
+    limit: Annotated[int, Field(ge=1, le=1000)] = 100
+    wait_seconds: Annotated[float, Field(ge=0, le=MAX_WAIT_SECONDS)] = 0.0
+
+
 @router.post(PATH + "/tasks", status_code=201, openapi_extra=hot_route(SubmitTasks, SubmitAnswer))
 async def submit(request: Request, parts: PartsDep, group: WritableGroup) -> Response:
     """Submit up to 10,000 tasks, all or nothing; larger submissions are parts under one key."""
@@ -48,6 +60,20 @@ async def list_tasks(
 ) -> Page[TaskInfo]:
     """The tasks of a group with their results, by id."""
     return await parts.tasks.list(group, state=query.state, after=query.after, limit=query.limit)
+
+
+@router.get(PATH + "/results")
+async def results(
+    request: Request, parts: PartsDep, group: ReadableGroup, query: Annotated[Following, Query()]
+) -> ResultsPage:
+    """The results recorded after number ``after``, in that order; may wait for the next one."""
+    following = parts.tasks.results(
+        group,
+        after=query.after,
+        limit=query.limit,
+        timeout=timedelta(seconds=query.wait_seconds),
+    )
+    return await parts.holding.hold(request, following)
 
 
 @router.get("/tasks/{task_uuid}")

@@ -270,6 +270,7 @@ CREATE UNIQUE INDEX open_task_dedup ON open_task (group_id, dedup_key) WHERE ded
 CREATE TABLE task_result (
     task_id         bigint PRIMARY KEY,
     group_id        bigint NOT NULL,
+    seq             bigint NOT NULL,           -- 1, 2, 3 … in the order of commits, no gaps (see tasks.sql)
     state           text NOT NULL CHECK (state IN ('succeeded', 'failed', 'cancelled')),
     attempt         integer NOT NULL,
     manager_id      bigint,
@@ -282,6 +283,7 @@ CREATE TABLE task_result (
     detail          json
 );
 CREATE INDEX task_result_by_group ON task_result (group_id, state, task_id);
+CREATE UNIQUE INDEX task_result_in_order ON task_result (group_id, seq);
 
 -- Every attempt that failed and was followed by another, or ended the task by a crash or a loss.
 CREATE TABLE task_failures (

@@ -28,6 +28,7 @@ from mitosis.contracts.http import (
     Page,
     RegisteredManager,
     RegisterManager,
+    ResultsPage,
     TaskGroupInfo,
     TaskGroupSpec,
     TaskGroupUpdate,
@@ -219,6 +220,21 @@ class Client:
         """The tasks of a group with their results, by id."""
         async for item in self._pages(Page[TaskInfo], _path(group) + "/tasks", _given(state=state)):
             yield item
+
+    async def results(self, group: Group, *, after: int = 0) -> AsyncIterator[TaskInfo]:
+        """Tasks as they end, each once, until the group has ended and all have been given.
+
+        In the order in which they were recorded; ``seq`` of the last one as ``after`` goes on there.
+        """
+        path, seconds = _path(group) + "/results", LONG_POLL.total_seconds()
+        while True:
+            params: Params = {"after": after, "limit": PAGE, "wait_seconds": seconds}
+            page = await self._get(ResultsPage, path, params, wait_seconds=seconds)
+            for item in page.items:
+                yield item
+            after = page.after
+            if page.finished:
+                return
 
     async def task(self, task_uuid: UUID) -> TaskInfo:
         """One task with everything that is known of it."""

@@ -122,6 +122,9 @@ class SyncClient:
     def tasks(self, group: Group, *, state: TaskState | None = None) -> Iterator[TaskInfo]:
         return self._each(self._client.tasks(group, state=state))
 
+    def results(self, group: Group, *, after: int = 0) -> Iterator[TaskInfo]:
+        return self._each(self._client.results(group, after=after))
+
     def task(self, task_uuid: UUID) -> TaskInfo:
         return self._run(self._client.task(task_uuid))
 

@@ -213,6 +213,8 @@ class TaskInfo(AnswerBody):
     task_group_id: UUID
     state: TaskState
     attempt: int
+    seq: int | None = None
+    """Its result was the seq-th of the group."""
     priority: int | None = None
     spec: dict[str, object]
     kind: str | None = None
@@ -224,6 +226,16 @@ class TaskInfo(AnswerBody):
     finished_at: datetime | None = None
     detail: dict[str, object] | None = None
     failures: list[TaskFailureInfo] = []
+
+
+class ResultsPage(AnswerBody):
+    """Results in the order in which they were recorded."""
+
+    items: list[TaskInfo]
+    after: int
+    """Ask for those after this one next."""
+    finished: bool
+    """There will be no more: the group has ended and these were the last."""
 
 
 # --- managers ---------------------------------------------------------------------------------------

@@ -43,7 +43,7 @@ async def page(
         values = {"group_number": group["id"], "ids": number_array(ids)}
         rows = await (await connection.execute(SQL["some"], values)).fetchall()
     return Page(
-        items=[_info(row) for row in rows],
+        items=[task_info(row) for row in rows],
         next=encode_cursor(ids[-1]) if len(found) > size else None,
     )
 
@@ -70,7 +70,7 @@ async def one(database: Database, public_id: UUID) -> TaskInfo:
     shown = [
         TaskFailureInfo.model_validate({**f, "detail": _document(f["detail"])}) for f in failures
     ]
-    return _info(row).model_copy(update={"failures": shown})
+    return task_info(row).model_copy(update={"failures": shown})
 
 
 def _ids_of(state: TaskState | None) -> str:
@@ -79,7 +79,8 @@ def _ids_of(state: TaskState | None) -> str:
     return "ended_ids" if state in TASK.terminal else "unfinished_ids"
 
 
-def _info(row: Mapping[str, Any]) -> TaskInfo:
+def task_info(row: Mapping[str, Any]) -> TaskInfo:
+    """A row of ``some``."""
     return TaskInfo.model_validate(
         {
             **row,

@@ -6,12 +6,13 @@ Submit, claim and report are the hot path: one statement each for a whole batch
 
 import time
 from collections.abc import Mapping
+from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
 from msgspec import Raw
 
-from mitosis.contracts.http import Page, TaskInfo
+from mitosis.contracts.http import Page, ResultsPage, TaskInfo
 from mitosis.contracts.lifecycle import TaskState
 from mitosis.contracts.outcome import LOST_ALONE
 from mitosis.contracts.wire import (
@@ -27,6 +28,7 @@ from mitosis.contracts.wire import (
 from mitosis.store import reports, submits, task_views
 from mitosis.store.database import Database
 from mitosis.store.leases import STANDING
+from mitosis.store.results import results_after
 from mitosis.store.statements import load
 from mitosis.store.wake import Topic, Wake
 
@@ -97,6 +99,30 @@ class TaskStore:
             InvalidRequest: ``after`` is not from an earlier page.
         """
         return await task_views.page(self._database, task_group_id, state, after, limit)
+
+    async def results(
+        self,
+        task_group_id: UUID,
+        *,
+        after: int = 0,
+        limit: int = 100,
+        timeout: timedelta = timedelta(0),
+    ) -> ResultsPage:
+        """Results recorded after number ``after``, in that order; waits up to ``timeout`` for the next one.
+
+        ``limit`` at most 1,000. Holds no connection while it waits.
+
+        Raises:
+            NotFound: no such group.
+        """
+        return await results_after(
+            self._database,
+            self._wake,
+            task_group_id,
+            after=after,
+            limit=limit,
+            timeout=timeout,
+        )
 
     async def get(self, task_uuid: UUID) -> TaskInfo:
         """One task with its spec, result and every failed attempt.

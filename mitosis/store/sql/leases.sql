@@ -51,10 +51,12 @@ WITH held AS MATERIALIZED (
        AND o.id = h.id
     RETURNING o.id
 ), results AS (
-    INSERT INTO task_result (task_id, group_id, state, attempt, manager_id, kind, started_at, finished_at, detail)
-    SELECT h.id, %(group_number)s, 'failed', h.attempt, %(manager_number)s, 'host_lost', h.started_at, now(),
+    INSERT INTO task_result (task_id, group_id, seq, state, attempt, manager_id, kind, started_at, finished_at,
+                             detail)
+    SELECT h.id, v.group_id, v.total - v.unfinished + row_number() OVER (), 'failed', h.attempt,
+           %(manager_number)s, 'host_lost', h.started_at, now(),
            json_build_object('message', 'its host was lost ' || %(lost_limit)s || ' times while it ran')
-      FROM held AS h WHERE h.poison
+      FROM held AS h, group_live AS v WHERE h.poison AND v.group_id = %(group_number)s
 ), failures AS (
     INSERT INTO task_failures (task_id, group_id, attempt, manager_id, kind)
     SELECT h.id, %(group_number)s, h.attempt, %(manager_number)s, 'host_lost' FROM held AS h WHERE h.lost

@@ -219,6 +219,10 @@ SELECT g.id AS number, g.uuid AS task_group_id, g.name, u.name AS group_name, g.
   JOIN user_groups AS u ON u.id = g.user_group_id
  WHERE g.uuid = %(group)s
 
+-- name: followed
+SELECT g.id AS number, v.state, v.unfinished, v.total - v.unfinished AS ended
+  FROM task_groups AS g JOIN group_live AS v ON v.group_id = g.id WHERE g.uuid = %(group)s
+
 -- name: watch
 UPDATE group_live SET watched = true WHERE group_id = %(group_number)s AND NOT watched
 
@@ -289,8 +293,9 @@ WITH picked AS MATERIALIZED (
      WHERE o.group_id = %(group_number)s AND o.id = ANY(ARRAY(SELECT id FROM picked))
     RETURNING o.id, o.attempt
 ), results AS (
-    INSERT INTO task_result (task_id, group_id, state, attempt, kind, finished_at)
-    SELECT id, %(group_number)s, 'cancelled', attempt, 'cancelled', now() FROM gone
+    INSERT INTO task_result (task_id, group_id, seq, state, attempt, kind, finished_at)
+    SELECT g.id, v.group_id, v.total - v.unfinished + row_number() OVER (), 'cancelled', g.attempt, 'cancelled', now()
+      FROM gone AS g, group_live AS v WHERE v.group_id = %(group_number)s
 ), sums AS MATERIALIZED (
     SELECT count(*) AS n FROM gone
 ), before AS MATERIALIZED (

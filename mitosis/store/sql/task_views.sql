@@ -5,6 +5,12 @@ SELECT r.task_id AS id FROM task_result AS r
  WHERE r.group_id = %(group_number)s AND r.state = %(state)s AND r.task_id > %(after)s
  ORDER BY r.task_id LIMIT %(limit)s
 
+-- name: results_after
+-- The next results in the order in which they were recorded.
+SELECT r.task_id AS id, r.seq FROM task_result AS r
+ WHERE r.group_id = %(group_number)s AND r.seq > %(after)s
+ ORDER BY r.seq LIMIT %(limit)s
+
 -- name: unfinished_ids
 -- Claimed and unstarted counts as ready; delayed and due as well.
 SELECT o.id FROM open_task AS o
@@ -20,7 +26,7 @@ SELECT t.id AS task_id, t.group_id, g.uuid AS task_group_id, t.spec::text AS spe
        coalesce(r.state, CASE WHEN o.state = 4 AND o.not_before > now() THEN 'delayed'
                               WHEN o.state = 1 AND o.started_at IS NOT NULL THEN 'running'
                               ELSE 'ready' END) AS state,
-       coalesce(r.attempt, o.attempt) AS attempt, o.priority, r.kind, r.exit_code, r.signal,
+       coalesce(r.attempt, o.attempt) AS attempt, r.seq, o.priority, r.kind, r.exit_code, r.signal,
        m.name AS manager_name, coalesce(r.started_at, o.started_at) AS started_at, r.finished_at,
        r.detail::text AS detail
   FROM task AS t

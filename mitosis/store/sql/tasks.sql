@@ -220,15 +220,17 @@ SELECT l.state AS lease_state, l.group_id, v.state AS group_state, v.discarding,
 -- A report counts if the open row has the same attempt and that attempt has not been reported (spent),
 -- under whatever epoch; the lease is locked only to be ordered with its ending. Per row: another attempt
 -- (requeued, now or with a delay that doubles), or the end (deleted, with a result). The lock of
--- group_live comes first and makes the counters, the drain edge and a submit's dedup keys exact.
+-- group_live comes first and makes the counters, the drain edge and a submit's dedup keys exact. It also
+-- numbers the results: how many tasks of the group had ended before, plus one, plus one more for each; since
+-- the lock is held until the commit, whoever reads up to a number has missed none before it.
 WITH lease AS MATERIALIZED (
     SELECT l.group_id, l.manager_id, l.state
       FROM leases AS l JOIN managers AS m ON m.id = l.manager_id
      WHERE l.epoch = %(epoch)s AND m.uuid = %(manager)s
        FOR KEY SHARE OF l
 ), live AS MATERIALIZED (
-    SELECT v.group_id, v.state, v.unfinished, v.hungry, v.watched, l.manager_id,
-           v.state IN ('open', 'closed') AND NOT v.discarding AS goes_on
+    SELECT v.group_id, v.state, v.unfinished, v.total - v.unfinished AS ended_before, v.hungry, v.watched,
+           l.manager_id, v.state IN ('open', 'closed') AND NOT v.discarding AS goes_on
       FROM group_live AS v JOIN lease AS l ON l.group_id = v.group_id
        FOR NO KEY UPDATE OF v
 ), said AS MATERIALIZED (
@@ -266,11 +268,11 @@ WITH lease AS MATERIALIZED (
                  ELSE o.exit_failures + 1 < o.max_attempts
                       AND (o.retry_exit_codes IS NULL
                            OR (s.kind = 'exit_code' AND s.exit_code = ANY(o.retry_exit_codes))) END) IS TRUE)
-    RETURNING o.id AS task_id, v.manager_id, v.group_id, s.*
+    RETURNING o.id AS task_id, v.manager_id, v.group_id, v.ended_before, s.*
 ), results AS (
-    INSERT INTO task_result (task_id, group_id, state, attempt, manager_id, kind, exit_code, signal,
+    INSERT INTO task_result (task_id, group_id, seq, state, attempt, manager_id, kind, exit_code, signal,
                              started_at, finished_at, detail)
-    SELECT e.task_id, e.group_id, e.outcome, e.attempt, e.manager_id, e.kind, e.exit_code, e.signal,
+    SELECT e.task_id, e.group_id, e.ended_before + row_number() OVER (), e.outcome, e.attempt, e.manager_id, e.kind, e.exit_code, e.signal,
            to_timestamp(e.started), to_timestamp(e.finished), e.detail::json
       FROM ended AS e
 ), failures AS (

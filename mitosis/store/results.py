@@ -1,0 +1,74 @@
+"""The results of a group in the order in which they were recorded, for whoever follows along.
+
+``task_result.seq`` counts 1, 2, 3 … within a group in the order of commits, without gaps: it is given
+under the lock of ``group_live``. So a reader that has seen up to a number has missed nothing before it.
+"""
+
+import time
+from datetime import timedelta
+from uuid import UUID
+
+from mitosis.contracts.errors import NotFound
+from mitosis.contracts.http import ResultsPage
+from mitosis.contracts.lifecycle import TASK_GROUP, TaskGroupState
+from mitosis.store.arrays import number_array
+from mitosis.store.database import Database
+from mitosis.store.paging import page_limit
+from mitosis.store.statements import load
+from mitosis.store.task_views import MAX_PAGE, task_info
+from mitosis.store.wake import Topic, Wake
+
+SQL = load("task_views")
+GROUPS = load("task_groups")
+
+
+async def results_after(
+    database: Database,
+    wake: Wake | None,
+    task_group_id: UUID,
+    *,
+    after: int,
+    limit: int,
+    timeout: timedelta,
+) -> ResultsPage:
+    """See :meth:`mitosis.store.tasks.TaskStore.results`."""
+    deadline = time.monotonic() + timeout.total_seconds()
+    size = page_limit(limit, MAX_PAGE)
+    number, page = await _read(database, task_group_id, after, size)
+    if _worth_answering(page) or wake is None or timeout <= timedelta(0):
+        return page
+    with wake.waiter(number, Topic.CHANGED) as waiter:
+        while True:
+            async with database.connection() as connection:
+                await connection.execute(GROUPS["watch"], {"group_number": number})
+            _, page = await _read(database, task_group_id, after, size)
+            left = deadline - time.monotonic()
+            if _worth_answering(page) or left <= 0:
+                return page
+            await waiter.wait(left)
+
+
+def _worth_answering(page: ResultsPage) -> bool:
+    return bool(page.items) or page.finished
+
+
+async def _read(
+    database: Database, task_group_id: UUID, after: int, size: int
+) -> tuple[int, ResultsPage]:
+    """The number of the group, and one page. The group is read first: what ended since is in the page."""
+    async with database.connection() as connection:
+        cursor = await connection.execute(GROUPS["followed"], {"group": task_group_id})
+        group = await cursor.fetchone()
+        if group is None:
+            raise NotFound("no such task group", task_group_id=str(task_group_id))
+        key = {"group_number": group["number"], "after": after, "limit": size}
+        found = await (await connection.execute(SQL["results_after"], key)).fetchall()
+        ids = [row["id"] for row in found]
+        values = {"group_number": group["number"], "ids": number_array(ids)}
+        rows = await (await connection.execute(SQL["some"], values)).fetchall() if ids else []
+    items = sorted((task_info(row) for row in rows), key=lambda task: task.seq or 0)
+    last = found[-1]["seq"] if found else after
+    over = TaskGroupState(group["state"]) in TASK_GROUP.terminal and group["unfinished"] == 0
+    return group["number"], ResultsPage(
+        items=items, after=last, finished=over and last >= group["ended"]
+    )
