@@ -1,0 +1,243 @@
+"""The agent against the real API and PostgreSQL; what Temporal would command is called by hand."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+from temporalio.testing import ActivityEnvironment
+
+from api.service import ApiOptions, RunningApi, admin_token, running_api
+from manager_agent.agent import Agent, AgentConfig
+from manager_agent.run_folder import HostFolders
+from mitosis.client.client import Client
+from mitosis.contracts.allocation import WorkerAllocationPlan
+from mitosis.contracts.control import (
+    Cancel,
+    Close,
+    HookVerdict,
+    HostCommand,
+    LeaseEnd,
+    ManagerView,
+    ReleaseReason,
+    ReleaseRequest,
+    ReleaseStatus,
+    VerbRequest,
+)
+from mitosis.contracts.hook import HookSpec
+from mitosis.contracts.http import RegisterManager, TaskGroupInfo, TaskGroupSpec
+from mitosis.contracts.lifecycle import EnvironmentState, LeaseState, TaskGroupResult
+from mitosis.contracts.task import RetryPolicy, TaskSubmission
+from mitosis.embedded.data_folder import ed25519_private_key
+from mitosis.store.scheduler import SchedulerStore
+from tests.support.agent_api import command
+from tests.support.http_api import NAMESPACE, NoTemporal
+from tests.support.waiting import wait_until_async
+
+
+@dataclass
+class Site:
+    """A served API over a database, one host with an agent, and the admin's client."""
+
+    api: RunningApi
+    client: Client
+    agent: Agent
+    manager_id: UUID
+
+    async def group(self, *tasks: TaskSubmission, **spec: Any) -> UUID:
+        plan = WorkerAllocationPlan(worker_count=2)
+        info = await self.client.create_group(
+            TaskGroupSpec.model_validate(
+                {"name": "campaign", "worker_allocation_plan": plan} | spec
+            )
+        )
+        await self.client.submit(info.task_group_id, list(tasks))
+        await SchedulerStore(self.api.parts.database).assign_round()
+        return info.task_group_id
+
+    async def view(self) -> ManagerView:
+        return await self.api.parts.managers.observe(self.manager_id)
+
+    async def command(self, activity: Any, group: UUID, epoch: int | None) -> Any:
+        command = HostCommand(manager_id=self.manager_id, task_group_id=group, epoch=epoch)
+        return await ActivityEnvironment().run(activity, command)
+
+    async def start(self, group: UUID) -> "asyncio.Task[Any]":
+        """What ManagerWorkflow does with an offer."""
+        lease = (await self.view()).lease
+        assert lease is not None
+        outcome = await self.command(self.agent.host.prepare_environment, group, lease.epoch)
+        assert outcome.verdict is HookVerdict.READY
+        return asyncio.create_task(self.command(self.agent.host.run_lease, group, lease.epoch))
+
+    async def finished(self, group: UUID, count: int) -> TaskGroupInfo:
+        async def completed() -> bool:
+            return (await self.client.group(group)).tasks_completed >= count
+
+        await wait_until_async(completed, timeout=30)
+        return await self.client.group(group)
+
+    async def release(self) -> None:
+        """What ManagerWorkflow does when the watch of an ending lease is over."""
+        lease = (await self.view()).lease
+        assert lease is not None
+        assert lease.state is LeaseState.ENDING
+        answer = await self.api.parts.managers.release(
+            ReleaseRequest(
+                manager_id=self.manager_id, epoch=lease.epoch, reason=ReleaseReason.GROUP_ENDED
+            )
+        )
+        assert answer.status is ReleaseStatus.RELEASED
+
+
+def options(database: str, key: bytes, port: int = 0) -> ApiOptions:
+    return ApiOptions(
+        database_url=database, signing_key=key, temporal_namespace=NAMESPACE, port=port
+    )
+
+
+@asynccontextmanager
+async def site(api: RunningApi, folder: Path) -> AsyncIterator[Site]:
+    token = (await admin_token(api.parts)).token
+    async with Client(api.url, token) as client:
+        manager = await client.register_manager(RegisterManager(name="host"))
+        config = AgentConfig(
+            api_url=api.url,
+            manager_id=manager.manager_id,
+            token=manager.token,
+            temporal_address="127.0.0.1:1",
+            state_dir=folder / "state",
+            run_parent=folder,
+            renew_seconds=0.2,
+        )
+        with HostFolders.lock(str(manager.manager_id), config.state_dir, folder) as folders:
+            agent = Agent(config, folders)
+            running = asyncio.create_task(agent.run())
+            it = Site(api, client, agent, manager.manager_id)
+
+            async def online() -> bool:
+                return (await it.view()).online
+
+            await wait_until_async(online)
+            try:
+                yield it
+            finally:
+                agent.stop()
+                await running
+
+
+@pytest.mark.spec("S002-106", "S002-125")
+async def test_a_campaign_from_offer_to_settlement(database: str, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    key = ed25519_private_key()
+    hooks = {
+        "environment_setup_hook": HookSpec(command=("/bin/sh", "-c", f"echo setup >> {log}")),
+        "environment_teardown_hook": HookSpec(command=("/bin/sh", "-c", f"echo teardown >> {log}")),
+    }
+    async with running_api(options(database, key), NoTemporal()) as api, site(api, tmp_path) as it:
+        tasks = [command("/bin/sh", "-c", f"echo {n} >> {log}") for n in range(100)]
+        group = await it.group(*tasks, **hooks)
+        watch = await it.start(group)
+        info = await it.finished(group, 100)
+        assert info.tasks_succeeded == 100
+        groups = api.parts.task_groups
+        await groups.apply(VerbRequest(task_group_id=group, verb=Close()))
+        await groups.finalize(group)
+        assert (await watch).end is LeaseEnd.ENDING
+        await it.release()
+        cleaned = await it.command(it.agent.host.clean_environment, group, None)
+        assert cleaned.verdict is HookVerdict.CLEANED
+        view = await groups.settle(group)
+        assert view.settled
+        assert view.result is TaskGroupResult.SUCCESS
+        lines = log.read_text().split()
+        assert (lines[0], lines[-1]) == ("setup", "teardown")
+        assert sorted(map(int, lines[1:-1])) == list(range(100))
+
+
+async def test_failures_are_retried_by_policy_and_crashes_by_the_signal_table(
+    database: str, tmp_path: Path
+) -> None:
+    key = ed25519_private_key()
+    async with running_api(options(database, key), NoTemporal()) as api, site(api, tmp_path) as it:
+        group = await it.group(
+            command("/bin/sh", "-c", "exit 3", retry=RetryPolicy(max_attempts=2)),
+            command("/bin/sh", "-c", "kill -9 $PPID; sleep 60"),
+            command("/bin/true"),
+        )
+        watch = await it.start(group)
+        info = await it.finished(group, 3)
+        assert (info.tasks_failed, info.tasks_succeeded) == (2, 1)
+        by_kind = {task.kind: task async for task in it.client.tasks(group)}
+        assert len((await it.client.task(by_kind["exit_code"].task_uuid)).failures) >= 1
+        crashed = await it.client.task(by_kind["worker_lost"].task_uuid)
+        assert crashed.signal == 9
+        assert len(crashed.failures) == 3
+        it.agent.stop()
+        await watch
+
+
+async def test_an_api_that_restarts_costs_no_attempt(database: str, tmp_path: Path) -> None:
+    key, go, log = ed25519_private_key(), tmp_path / "go", tmp_path / "log"
+    script = f"echo run >> {log}; until [ -e {go} ]; do sleep 0.02; done"
+    async with running_api(options(database, key), NoTemporal()) as first:
+        port = int(first.url.rpartition(":")[2])
+        exits = site(first, tmp_path)
+        it = await exits.__aenter__()
+        group = await it.group(*[command("/bin/sh", "-c", script)] * 2)
+        watch = await it.start(group)
+        await wait_until_async(lambda: log.exists() and len(log.read_text().split()) == 2)
+    go.touch()
+    await wait_until_async(
+        lambda: it.agent.host.session and not it.agent.host.session.state.running
+    )
+    async with running_api(options(database, key, port), NoTemporal()) as second:
+        it.api = second
+        info = await it.finished(group, 2)
+        assert info.tasks_succeeded == 2
+        assert log.read_text().split() == ["run", "run"]
+        await exits.__aexit__(None, None, None)
+        assert (await watch).end is LeaseEnd.STOPPING
+
+
+async def test_a_cancelled_group_kills_what_runs(database: str, tmp_path: Path) -> None:
+    key = ed25519_private_key()
+    async with running_api(options(database, key), NoTemporal()) as api, site(api, tmp_path) as it:
+        group = await it.group(*[command("/bin/sleep", "60")] * 5, cancel_grace_seconds=2)
+        watch = await it.start(group)
+
+        def both_run() -> bool:
+            session = it.agent.host.session
+            return session is not None and session.state.running == 2
+
+        await wait_until_async(both_run)
+        await api.parts.task_groups.apply(VerbRequest(task_group_id=group, verb=Cancel()))
+        assert (await watch).end is LeaseEnd.ENDING
+        while (await api.parts.task_groups.discard(group)).remaining:
+            pass
+        info = await it.finished(group, 5)
+        assert info.tasks_cancelled == 5
+        await it.release()
+        assert (
+            await it.command(it.agent.host.clean_environment, group, None)
+        ).verdict is HookVerdict.CLEANED
+        assert (await api.parts.task_groups.settle(group)).result is TaskGroupResult.CANCELLED
+
+
+async def test_goodbye_gives_the_lease_back(database: str, tmp_path: Path) -> None:
+    key = ed25519_private_key()
+    async with running_api(options(database, key), NoTemporal()) as api:
+        async with site(api, tmp_path) as it:
+            group = await it.group(command("/bin/sleep", "60"))
+            watch = await it.start(group)
+            await wait_until_async(lambda: it.agent.host.session is not None)
+            it.agent.stop()
+        assert (await watch).end is LeaseEnd.STOPPING
+        view = await it.view()
+        assert view.lease is None
+        assert not view.online
+        assert [e.state for e in view.environments] == [EnvironmentState.READY]
