@@ -14,6 +14,7 @@ from temporalio.service import RPCError
 from mitosis.contracts.errors import DatabaseUnavailable, TemporalUnavailable
 from workflows.bootstrap import EVERY_SECONDS, Bootstrap
 from workflows.client import ControlClient, TemporalAddress
+from workflows.namespace import ensure_namespace
 from workflows.plugin import ControlPlugin
 from workflows.ports import ExpectedPort, OutboxPort
 from workflows.relay import Relay
@@ -93,7 +94,7 @@ class ControlService:
         """One connection to Temporal: ends with an error when its worker cannot go on."""
         client = ControlClient(await self._where.connect(ControlPlugin()))
         bootstrap = Bootstrap(client, self._expected, self._bootstrap_every_seconds)
-        await bootstrap.ensure_server()
+        await ensure_namespace(client.temporal)
         worker = control_worker(client.temporal, self._ports, self._limits)
         relay = Relay(self._outbox, client, on_trouble=bootstrap.ask)
         async with asyncio.TaskGroup() as together:

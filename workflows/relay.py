@@ -14,6 +14,7 @@ from temporalio.service import RPCError
 
 from mitosis.contracts.control import Poke
 from mitosis.contracts.errors import DatabaseUnavailable, TemporalUnavailable
+from workflows.cancellation import raise_if_cancelled
 from workflows.client import ControlClient, Kind
 from workflows.ports import OutboxPort
 
@@ -52,7 +53,7 @@ class Relay:
                     while True:
                         pause = await self._send_due()
                         await listener.wait(pause)
-                        _raise_if_cancelled()
+                        raise_if_cancelled()
             except DatabaseUnavailable as error:
                 log.warning("relay.database_unavailable", extra={"reason": error.message})
                 await asyncio.sleep(AFTER_TROUBLE_SECONDS)
@@ -114,13 +115,6 @@ class Relay:
                 self._on_trouble()
             else:
                 return
-
-
-def _raise_if_cancelled() -> None:
-    """``asyncio.wait_for`` before Python 3.12, which psycopg waits with, may swallow a cancellation."""
-    task = asyncio.current_task()
-    if task is not None and task.cancelling():
-        raise asyncio.CancelledError
 
 
 def by_subject(pokes: Sequence[Poke]) -> Mapping[Subject, Sequence[int]]:

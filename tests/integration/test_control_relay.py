@@ -12,8 +12,8 @@ from mitosis.contracts.names import SCHEDULER_WORKFLOW_ID, task_group_workflow_i
 from mitosis.store.outbox import poke
 from tests.support.control_plane import ControlPlane, control_plane
 from tests.support.waiting import wait_until_async
-from workflows.bootstrap import Bootstrap
 from workflows.client import ControlClient, TemporalAddress
+from workflows.namespace import ensure_namespace
 from workflows.relay import Relay
 
 SIGNALED = EventType.EVENT_TYPE_WORKFLOW_EXECUTION_SIGNALED
@@ -23,8 +23,7 @@ NOBODY = TemporalAddress("127.0.0.1:1")
 @pytest.fixture
 async def plane(database: str, temporal_server: str) -> AsyncIterator[ControlPlane]:
     async with control_plane(database, temporal_server) as one:
-        control = await one.control()
-        await Bootstrap(control, one.stores.outbox).ensure_server()
+        await ensure_namespace(await one.client())
         yield one
 
 
