@@ -12,16 +12,17 @@ from datetime import timedelta
 from functools import cached_property, wraps
 from itertools import islice
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
-import stamina
 import typer
 
-from mitosis.cli.connection import START, Target, find_api
 from mitosis.cli.output import Output, choose_output
-from mitosis.client.sync import SyncClient
 from mitosis.contracts.errors import ApiUnavailable, InvalidRequest, Unauthenticated
-from mitosis.settings import Loaded, Settings, load_settings
+
+if TYPE_CHECKING:  # heavy: imported when a command needs them, so that --help and errors are quick
+    from mitosis.cli.connection import Target
+    from mitosis.client.sync import SyncClient
+    from mitosis.settings import Loaded, Settings
 
 T = TypeVar("T")
 
@@ -92,16 +93,18 @@ class Cli:
         self.output: Output = choose_output(as_json=as_json, quiet=quiet)
 
     @cached_property
-    def loaded(self) -> Loaded:
+    def loaded(self) -> "Loaded":
         """The settings, command line first.
 
         Raises:
             SettingsError: a setting is unknown or not valid.
         """
+        from mitosis.settings import load_settings
+
         return load_settings(self._overrides)
 
     @property
-    def settings(self) -> Settings:
+    def settings(self) -> "Settings":
         return self.loaded.settings
 
     def some(self, items: Iterator[T], limit: int | None) -> list[T]:
@@ -121,22 +124,29 @@ class Cli:
             typer.echo(text, err=True)
 
     @cached_property
-    def target(self) -> Target:
+    def target(self) -> "Target":
         """The API that the settings or the running stack name.
 
         Raises:
             ApiUnavailable: there is none; says what to do.
         """
+        from mitosis.cli.connection import find_api
+
         return find_api(self.settings)
 
     @contextmanager
-    def client(self) -> Iterator[SyncClient]:
+    def client(self) -> Iterator["SyncClient"]:
         """The API, as the user of the token.
 
         Raises:
             ApiUnavailable: nothing runs, or nothing answers at the address; says what to do.
             Unauthenticated: says how to log in.
         """
+        import stamina
+
+        from mitosis.cli.connection import START
+        from mitosis.client.sync import SyncClient
+
         stamina.instrumentation.set_on_retry_hooks([])  # it would write to standard output
         target = self.target
         try:

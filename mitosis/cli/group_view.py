@@ -1,12 +1,15 @@
 """How task groups look to people. Pure functions of what the API answered."""
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from mitosis.cli.output import Item, Table, elapsed_text, span_text, time_text
-from mitosis.contracts.http import TaskGroupInfo
+
+if TYPE_CHECKING:
+    from mitosis.contracts.http import TaskGroupInfo
 
 
-def group_item(group: TaskGroupInfo) -> Item:
+def group_item(group: "TaskGroupInfo") -> Item:
     """Everything that has something to say about a group, in the order of interest."""
     fields = [
         ("group", f"{group.group_name}/{group.name}"),
@@ -35,7 +38,7 @@ def group_item(group: TaskGroupInfo) -> Item:
     return Item(group.model_dump(mode="json"), shown, str(group.task_group_id))
 
 
-def state_text(group: TaskGroupInfo) -> str:
+def state_text(group: "TaskGroupInfo") -> str:
     """``closed``; ``complete, cleaning up``; ``complete, settled: success``."""
     if group.settled:
         return f"{group.state}, settled: {group.result}"
@@ -44,7 +47,7 @@ def state_text(group: TaskGroupInfo) -> str:
     return str(group.state)
 
 
-def counts_text(group: TaskGroupInfo) -> str:
+def counts_text(group: "TaskGroupInfo") -> str:
     """``5 of 8 completed (4 succeeded, 1 failed), 2 running``."""
     parts = [
         f"{count} {word}"
@@ -60,7 +63,7 @@ def counts_text(group: TaskGroupInfo) -> str:
     return text + (f", {group.tasks_running} running" if group.tasks_running else "")
 
 
-def groups_table(groups: Sequence[TaskGroupInfo]) -> Table:
+def groups_table(groups: "Sequence[TaskGroupInfo]") -> Table:
     rows = [
         (
             f"{group.group_name}/{group.name}",
@@ -81,7 +84,7 @@ def groups_table(groups: Sequence[TaskGroupInfo]) -> Table:
     )
 
 
-def _workers_text(group: TaskGroupInfo) -> str:
+def _workers_text(group: "TaskGroupInfo") -> str:
     plan = group.worker_allocation_plan
     text = f"{plan.worker_count} a host"
     if plan.cpu_binding is None:
@@ -91,7 +94,7 @@ def _workers_text(group: TaskGroupInfo) -> str:
     return f"{text}, {plan.cpu_binding.strategy} on {where}"
 
 
-def _hook_fields(group: TaskGroupInfo) -> list[tuple[str, str]]:
+def _hook_fields(group: "TaskGroupInfo") -> list[tuple[str, str]]:
     fields: list[tuple[str, str]] = []
     for run in group.hook_runs:
         text = f"{run.state} on {run.manager_name}"

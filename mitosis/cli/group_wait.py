@@ -8,16 +8,18 @@ import sys
 import time
 from collections.abc import Callable
 from datetime import timedelta
-from typing import Annotated, Literal, TextIO
+from typing import TYPE_CHECKING, Annotated, Literal, TextIO
 
 import typer
 
 from mitosis.cli.command import Cli, GroupArgument
 from mitosis.cli.exit import OF_RESULT, ExitStatus
 from mitosis.cli.group_view import counts_text, group_item, state_text
-from mitosis.client.sync import SyncClient
 from mitosis.contracts.errors import Unavailable
-from mitosis.contracts.http import TaskGroupInfo
+
+if TYPE_CHECKING:
+    from mitosis.client.sync import SyncClient
+    from mitosis.contracts.http import TaskGroupInfo
 
 Until = Literal["changed", "complete", "settled"]
 
@@ -79,11 +81,11 @@ def wait(
     return verdict(last)
 
 
-def ended(group: TaskGroupInfo, until: str) -> bool:
+def ended(group: "TaskGroupInfo", until: str) -> bool:
     return group.settled or (until == "complete" and group.state in ("complete", "cancelled"))
 
 
-def verdict(group: TaskGroupInfo) -> ExitStatus:
+def verdict(group: "TaskGroupInfo") -> ExitStatus:
     """The exit status for a group that has ended; before it is settled, by its counts."""
     if group.result is not None:
         return OF_RESULT[group.result]
@@ -92,7 +94,7 @@ def verdict(group: TaskGroupInfo) -> ExitStatus:
     return ExitStatus.TASKS_FAILED if group.tasks_failed or group.tasks_cancelled else ExitStatus.OK
 
 
-def progress_text(group: TaskGroupInfo, now: float) -> str:
+def progress_text(group: "TaskGroupInfo", now: float) -> str:
     """One line: name, state, counts, rate, time left; why it waits when it does."""
     parts = [f"{group.name}: {state_text(group)}", counts_text(group)]
     if group.tasks_per_second:
@@ -108,16 +110,16 @@ def progress_text(group: TaskGroupInfo, now: float) -> str:
 class Waiting:
     """The requests of one wait."""
 
-    def __init__(self, client: SyncClient, group: str, until: Until, line: ProgressLine) -> None:
+    def __init__(self, client: "SyncClient", group: str, until: Until, line: ProgressLine) -> None:
         self._client = client
         self._group = group
         self.until = until
         self.line = line
 
-    def now(self) -> TaskGroupInfo:
+    def now(self) -> "TaskGroupInfo":
         return self._client.group(self._group)
 
-    def longer(self, seconds: float) -> TaskGroupInfo:
+    def longer(self, seconds: float) -> "TaskGroupInfo":
         """The group after at most ``seconds``, or as soon as there is something to tell."""
         until = self.until
         if self.line.enabled:
@@ -125,7 +127,7 @@ class Waiting:
         return self._client.wait(self._group, until=until, timeout=timedelta(seconds=seconds))
 
 
-def _wait(waiting: Waiting, deadline: float | None, hint: Callable[[str], None]) -> TaskGroupInfo:
+def _wait(waiting: Waiting, deadline: float | None, hint: Callable[[str], None]) -> "TaskGroupInfo":
     group = waiting.now()
     if group.state == "open" and group.auto_close_timeout is None and not waiting.line.enabled:
         hint(f"the group is open, it ends after: mitosis group close {group.name}")

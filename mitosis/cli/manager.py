@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 from uuid import UUID
 
 import typer
@@ -10,7 +10,9 @@ import typer
 from mitosis.cli import plain_app
 from mitosis.cli.command import Cli, LimitOption, register
 from mitosis.cli.output import Item, Table, time_text
-from mitosis.contracts.http import ManagerInfo, RegisteredManager
+
+if TYPE_CHECKING:
+    from mitosis.contracts.http import ManagerInfo, RegisteredManager
 
 app = plain_app()
 
@@ -82,7 +84,7 @@ def register_manager(
     cli.output.item(registered_item(registered, save_token))
 
 
-def managers_table(managers: Sequence[ManagerInfo]) -> Table:
+def managers_table(managers: "Sequence[ManagerInfo]") -> Table:
     rows = [
         (
             one.name,
@@ -104,7 +106,7 @@ def managers_table(managers: Sequence[ManagerInfo]) -> Table:
     )
 
 
-def manager_item(one: ManagerInfo) -> Item:
+def manager_item(one: "ManagerInfo") -> Item:
     lease = one.lease
     fields = [
         ("manager", one.name),
@@ -124,7 +126,7 @@ def manager_item(one: ManagerInfo) -> Item:
     return Item(one.model_dump(mode="json"), shown, str(one.manager_id))
 
 
-def registered_item(registered: RegisteredManager, token_file: Path | None) -> Item:
+def registered_item(registered: "RegisteredManager", token_file: Path | None) -> Item:
     """The new manager; its token goes to the file when there is one, else into the output."""
     data = registered.model_dump(mode="json")
     fields = [

@@ -3,17 +3,19 @@
 import json
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mitosis.cli.output import Item, Table, elapsed_text, time_text
-from mitosis.contracts.http import TaskFailureInfo, TaskInfo
 from mitosis.contracts.outcome import signal_name
+
+if TYPE_CHECKING:
+    from mitosis.contracts.http import TaskFailureInfo, TaskInfo
 
 WHAT_WIDTH = 48
 OUTPUT_WIDTH = 40
 
 
-def tasks_table(tasks: Sequence[TaskInfo]) -> Table:
+def tasks_table(tasks: "Sequence[TaskInfo]") -> Table:
     rows = [
         (
             str(task.task_id),
@@ -36,7 +38,7 @@ def tasks_table(tasks: Sequence[TaskInfo]) -> Table:
     )
 
 
-def task_item(task: TaskInfo) -> Item:
+def task_item(task: "TaskInfo") -> Item:
     """One task, its result, the ends of its output, and its earlier failures."""
     fields = [
         ("task", str(task.task_id)),
@@ -58,7 +60,7 @@ def task_item(task: TaskInfo) -> Item:
     return Item(task.model_dump(mode="json"), shown, str(task.task_uuid))
 
 
-def ending_text(task: TaskInfo) -> str:
+def ending_text(task: "TaskInfo") -> str:
     """``exit 0``, ``SIGKILL``, ``timeout``; empty while it has not ended."""
     if task.signal is not None:
         return _with_kind(signal_name(task.signal), task.kind, plain="signal")
@@ -67,7 +69,7 @@ def ending_text(task: TaskInfo) -> str:
     return task.kind or ""
 
 
-def what_text(task: TaskInfo) -> str:
+def what_text(task: "TaskInfo") -> str:
     """The command as a shell would read it, or ``module:function(arguments)``."""
     command, handler = task.spec.get("command"), task.spec.get("handler")
     if isinstance(command, list):
@@ -75,7 +77,7 @@ def what_text(task: TaskInfo) -> str:
     return f"{handler}({_text(task.spec.get('arguments'))})"
 
 
-def output_text(task: TaskInfo) -> str:
+def output_text(task: "TaskInfo") -> str:
     """The one line that tells most: the result of a handler, else the last line that was written."""
     detail = task.detail or {}
     if detail.get("result") is not None:
@@ -113,7 +115,7 @@ def _with_kind(text: str, kind: str | None, plain: str) -> str:
     return text if kind in (None, plain) else f"{text} ({kind})"
 
 
-def _failure_text(failure: TaskFailureInfo) -> str:
+def _failure_text(failure: "TaskFailureInfo") -> str:
     how = failure.kind
     if failure.exit_code is not None:
         how += f", exit {failure.exit_code}"

@@ -34,6 +34,15 @@ def test_the_version_is_shown_without_importing_any_part() -> None:
     assert set(HEAVY) & set(ran.stderr.split()) == set()
 
 
+@pytest.mark.parametrize("words", [["--help"], ["group", "create", "--help"], ["doctor", "--help"]])
+def test_help_imports_no_client_and_no_settings(words: list[str]) -> None:
+    code = f"import sys\ntry:\n {MAIN}\nfinally:\n print(*sys.modules, file=sys.stderr)"
+    ran = start(*words, code=code)
+    assert ran.returncode == 0
+    light = {"pydantic"}  # typer reads values with it
+    assert (set(HEAVY) - light) & set(ran.stderr.split()) == set()
+
+
 def test_help_lists_every_command_and_needs_no_rich() -> None:
     ran = start("--help", code=f"import sys; sys.modules['rich'] = None\n{MAIN}")
     assert ran.returncode == 0
