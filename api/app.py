@@ -3,7 +3,7 @@
 from fastapi import APIRouter, Depends, FastAPI
 
 from api import errors, openapi
-from api.deps import get_subject
+from api.deps import authenticate
 from api.envelope import RequestEnvelope
 from api.parts import Parts
 from api.routes import account, agents, health, managers, task_groups, tasks
@@ -43,7 +43,7 @@ def create_app(parts: Parts) -> FastAPI:
 
 def _authenticated() -> APIRouter:
     """The agents' paths come first: ``/managers/tasks/claim`` is no manager of that name."""
-    router = APIRouter(dependencies=[Depends(get_subject)])
+    router = APIRouter(dependencies=[Depends(authenticate)])
     for part in (agents, account, managers, tasks, task_groups):
         router.include_router(part.router)
     return router

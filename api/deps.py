@@ -16,57 +16,66 @@ from api.parts import Parts
 from mitosis.contracts.errors import NotFound, PermissionDenied, Unauthenticated
 from mitosis.store.users import RANK, Role, User
 
-# Every dependency is async: FastAPI sends plain functions to a thread, which costs more than they do.
+# Every dependency is async, since FastAPI sends plain functions to a thread, and there are few of them
+# and none below another on the hot routes: each costs more than what it does.
 _bearer = HTTPBearer(auto_error=False, scheme_name="token", bearerFormat="JWT")
 
 
-async def get_parts(request: Request) -> Parts:
+def parts_of(request: Request) -> Parts:
+    """What the application is made of."""
     return cast("Parts", request.app.state.parts)
 
 
+async def get_parts(request: Request) -> Parts:
+    return parts_of(request)
+
+
 PartsDep = Annotated[Parts, Depends(get_parts)]
-Credentials = Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]
 
 
-async def get_subject(parts: PartsDep, credentials: Credentials) -> Subject:
-    """Whom the token names; it may have been revoked since.
+async def authenticate(
+    request: Request, credentials: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]
+) -> None:
+    """Read the token, before everything else; it may have been revoked since.
+
+    The routers of ``api.app`` depend on it; :func:`get_user` and :func:`get_manager_id` go on from
+    what it leaves behind, and fail where it did not run.
 
     Raises:
         Unauthenticated: there is no token, or it is not good.
     """
     if credentials is None:
         raise Unauthenticated("send a token: Authorization: Bearer …", reason="token_missing")
-    return parts.signer.read(credentials.credentials)
+    request.state.subject = parts_of(request).signer.read(credentials.credentials)
 
 
-SubjectDep = Annotated[Subject, Depends(get_subject)]
-
-
-async def get_user(parts: PartsDep, subject: SubjectDep) -> User:
+async def get_user(request: Request) -> User:
     """The active user who calls.
 
     Raises:
         PermissionDenied: the token is a manager's.
         Unauthenticated: no such user, locked, or the token was revoked.
     """
+    subject = _subject(request)
     if subject.kind != "user":
         raise PermissionDenied("this call needs the token of a user, not of a manager")
-    user = await parts.users.get(subject.id)
+    user = await parts_of(request).users.get(subject.id)
     if user is None or user.token_version != subject.token_version:
         raise invalid_token()
     return user
 
 
-async def get_manager_id(parts: PartsDep, subject: SubjectDep) -> UUID:
+async def get_manager_id(request: Request) -> UUID:
     """The manager whose agent calls.
 
     Raises:
         PermissionDenied: the token is a user's.
         Unauthenticated: no such manager, or the token was revoked.
     """
+    subject = _subject(request)
     if subject.kind != "manager":
         raise PermissionDenied("this call needs the token of a manager, not of a user")
-    if await parts.managers.token_version(subject.id) != subject.token_version:
+    if await parts_of(request).managers.token_version(subject.id) != subject.token_version:
         raise invalid_token()
     return subject.id
 
@@ -75,22 +84,22 @@ UserDep = Annotated[User, Depends(get_user)]
 ManagerDep = Annotated[UUID, Depends(get_manager_id)]
 
 
-async def readable_group(parts: PartsDep, user: UserDep, reference: str) -> UUID:
+async def readable_group(request: Request, reference: str) -> UUID:
     """The task group of the path, for those who may read it.
 
     Raises:
         NotFound: there is none, or the user has no role in its user group.
     """
-    return await _task_group(parts, user, reference, "read")
+    return await _task_group(request, reference, "read")
 
 
-async def writable_group(parts: PartsDep, user: UserDep, reference: str) -> UUID:
+async def writable_group(request: Request, reference: str) -> UUID:
     """As :func:`readable_group`, for those who may change it.
 
     Raises:
         PermissionDenied: the user may only read it.
     """
-    return await _task_group(parts, user, reference, "write")
+    return await _task_group(request, reference, "write")
 
 
 ReadableGroup = Annotated[UUID, Depends(readable_group)]
@@ -108,7 +117,12 @@ async def require_role_in_group(parts: Parts, user: User, group_name: str, neede
     _require(role, needed, NotFound("there is no such user group", group_name=group_name))
 
 
-async def _task_group(parts: Parts, user: User, reference: str, needed: Role) -> UUID:
+def _subject(request: Request) -> Subject:
+    return cast("Subject", request.state.subject)
+
+
+async def _task_group(request: Request, reference: str, needed: Role) -> UUID:
+    parts, user = parts_of(request), await get_user(request)
     missing = NotFound("there is no such task group", task_group=reference)
     task_group_id = _as_uuid(reference)
     if task_group_id is None:

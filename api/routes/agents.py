@@ -15,7 +15,7 @@ from api.bodies import (
     read_body,
     without_nul,
 )
-from api.deps import ManagerDep, PartsDep
+from api.deps import ManagerDep, PartsDep, parts_of
 from api.limits import AgentRoute
 from api.openapi import hot_route
 from mitosis.contracts.errors import TooLarge
@@ -48,9 +48,10 @@ _RENEWAL = msgspec.json.Decoder(Renewal)
 
 
 @router.post("/tasks/claim", openapi_extra=hot_route(ClaimTasks, ClaimAnswer))
-async def claim(request: Request, parts: PartsDep, manager_id: ManagerDep) -> Response:
+async def claim(request: Request, manager_id: ManagerDep) -> Response:
     """Take tasks under a lease; held up to ``wait_seconds`` when there are none (P3, P7)."""
     body = decode(await read_body(request, BODY_LIMIT), _CLAIM)
+    parts = parts_of(request)
     claiming = parts.tasks.claim(manager_id, body)
     if body.wait_seconds == 0:
         return encode(await claiming)
@@ -58,7 +59,7 @@ async def claim(request: Request, parts: PartsDep, manager_id: ManagerDep) -> Re
 
 
 @router.post("/tasks/report", openapi_extra=hot_route(ReportTasks, ReportAnswer))
-async def report(request: Request, parts: PartsDep, manager_id: ManagerDep) -> Response:
+async def report(request: Request, manager_id: ManagerDep) -> Response:
     """Report how attempts ended; answered one by one.
 
     A NUL character in a detail, as programs print them, is kept as U+FFFD.
@@ -68,16 +69,16 @@ async def report(request: Request, parts: PartsDep, manager_id: ManagerDep) -> R
     body = decode(without_nul(raw), _REPORT)
     if len(body.reports) > MAX_REPORTS:
         raise TooLarge(f"one call takes {MAX_REPORTS} reports", field="reports", limit=MAX_REPORTS)
-    return encode(await parts.tasks.report(manager_id, body))
+    return encode(await parts_of(request).tasks.report(manager_id, body))
 
 
 @router.post("/heartbeat", openapi_extra=hot_route(Renewal, RenewalAnswer))
-async def heartbeat(request: Request, parts: PartsDep, manager_id: ManagerDep) -> Response:
+async def heartbeat(request: Request, manager_id: ManagerDep) -> Response:
     """Contact every 3 s, with what has started, what is returned and what is held."""
     body = decode(await read_body(request, BODY_LIMIT), _RENEWAL)
     if body.held is not None and len(body.held.task_ids) > MAX_HELD:
         raise TooLarge(f"one call takes {MAX_HELD} ids", field="held.task_ids", limit=MAX_HELD)
-    return encode(await parts.managers.renew(manager_id, body))
+    return encode(await parts_of(request).managers.renew(manager_id, body))
 
 
 @router.post("/hello")

@@ -10,7 +10,14 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
 from api.bodies import SUBMIT_LIMIT, decode, encode, read_body
-from api.deps import PartsDep, ReadableGroup, UserDep, WritableGroup, readable_group
+from api.deps import (
+    PartsDep,
+    ReadableGroup,
+    UserDep,
+    WritableGroup,
+    parts_of,
+    readable_group,
+)
 from api.holding import MAX_WAIT_SECONDS
 from api.limits import LimitedRoute
 from api.openapi import hot_route
@@ -46,12 +53,12 @@ class Following(BaseModel):
 
 
 @router.post(PATH + "/tasks", status_code=201, openapi_extra=hot_route(SubmitTasks, SubmitAnswer))
-async def submit(request: Request, parts: PartsDep, group: WritableGroup) -> Response:
+async def submit(request: Request, group: WritableGroup) -> Response:
     """Submit up to 10,000 tasks, all or nothing; larger submissions are parts under one key."""
     raw = await read_body(request, SUBMIT_LIMIT)
     body = decode(raw, _SUBMIT)
     check_tasks(body.tasks, raw)
-    return encode(await parts.tasks.submit(group, body), 201)
+    return encode(await parts_of(request).tasks.submit(group, body), 201)
 
 
 @router.get(PATH + "/tasks")
@@ -77,8 +84,8 @@ async def results(
 
 
 @router.get("/tasks/{task_uuid}")
-async def show(parts: PartsDep, user: UserDep, task_uuid: UUID) -> TaskInfo:
+async def show(request: Request, parts: PartsDep, _: UserDep, task_uuid: UUID) -> TaskInfo:
     """One task: spec, state, attempts, failures, result."""
     task = await parts.tasks.get(task_uuid)
-    await readable_group(parts, user, str(task.task_group_id))
+    await readable_group(request, str(task.task_group_id))
     return task

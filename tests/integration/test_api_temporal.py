@@ -5,6 +5,7 @@ from contextlib import asynccontextmanager
 from datetime import timedelta
 
 import pytest
+from temporalio.client import Client as Temporal
 
 from mitosis.contracts.errors import InvalidTransition, NotFound
 from mitosis.contracts.http import TaskGroupSpec
@@ -13,7 +14,7 @@ from mitosis.store.managers import ManagerStore
 from mitosis.store.outbox import OutboxStore
 from mitosis.store.scheduler import SchedulerStore
 from mitosis.store.task_groups import TaskGroupStore
-from tests.support.http_api import Api, in_process_api, ready
+from tests.support.http_api import NAMESPACE, Api, in_process_api, ready
 from workflows.client import ControlClient, TemporalAddress
 from workflows.control import ControlService
 from workflows.worker import ControlPorts
@@ -41,7 +42,7 @@ async def control_service(api: Api, address: str) -> AsyncIterator[None]:
 async def test_verbs_are_carried_out_by_the_workflow(api: Api, temporal_server: str) -> None:
     async with control_service(api, temporal_server), api.client() as client:
         assert (await ready(api)) == (200, {"status": "ok", "database": "ok", "temporal": "ok"})
-        await client.create_group(TaskGroupSpec(name="work"))
+        group = await client.create_group(TaskGroupSpec(name="work"))
         await client.submit("work", [{"command": ["true"]}])
         assert (await client.close("work", reason="enough")).state is TaskGroupState.CLOSED
         assert (await client.reopen("work")).state is TaskGroupState.OPEN
@@ -51,6 +52,8 @@ async def test_verbs_are_carried_out_by_the_workflow(api: Api, temporal_server: 
         assert refused.value.facts["state"] == "cancelled"
         settled = await client.wait("work", timeout=timedelta(seconds=20))
         assert (settled.settled, settled.result) == (True, TaskGroupResult.CANCELLED)
+        asked = await updates_of(temporal_server, group.workflow_id)
+        assert asked == ["close", "reopen", "cancel", "reopen"]
         await client.create_group(TaskGroupSpec(name="empty"))
         await client.close("empty")
         settled = await client.wait("empty", timeout=timedelta(seconds=20))
@@ -61,6 +64,17 @@ async def test_verbs_are_carried_out_by_the_workflow(api: Api, temporal_server: 
         await client.delete_group("empty")
         with pytest.raises(NotFound):
             await client.close("empty")
+
+
+async def updates_of(address: str, workflow_id: str) -> list[str]:
+    """The names of the updates that a workflow was asked for, from its history."""
+    temporal = await Temporal.connect(address, namespace=NAMESPACE)
+    history = await temporal.get_workflow_handle(workflow_id).fetch_history()
+    accepted = (
+        event.workflow_execution_update_accepted_event_attributes for event in history.events
+    )
+    names = [attributes.accepted_request.input.name for attributes in accepted]
+    return [name for name in names if name]
 
 
 async def test_a_temporal_without_a_worker_holds_nobody_up(api: Api) -> None:

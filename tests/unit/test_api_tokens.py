@@ -102,3 +102,26 @@ def test_only_an_ed25519_key_signs() -> None:
     for key in (pem, b"", b"-----BEGIN PRIVATE KEY-----"):
         with pytest.raises(ConfigurationError):
             TokenSigner(key)
+
+
+def test_a_signature_is_checked_once_while_the_token_is_good(
+    signer: TokenSigner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checked: list[str] = []
+    verify = signer._verified
+
+    def counting(token: str) -> tuple[Subject, float]:
+        checked.append(token)
+        return verify(token)
+
+    monkeypatch.setattr(signer, "_verified", counting)
+    token = signer.issue(Subject("user", uuid4(), 1), HOUR)
+    assert signer.read(token.token) == signer.read(token.token)
+    assert len(checked) == 1
+    monkeypatch.setattr("api.auth.time.time", lambda: token.expires_at.timestamp() + 1)
+    signer.read(token.token)
+    assert len(checked) == 2
+    for _ in range(2):  # a bad one is never remembered
+        with pytest.raises(Unauthenticated):
+            signer.read(token.token[:-8] + "AAAAAAAA")
+    assert len(checked) == 4
