@@ -1,0 +1,184 @@
+"""Where the inputs of a run come from. Every source is an iterator, so that an open pipe starts at once.
+
+Lines are split at newline (or NUL), decoded by ``os.fsdecode`` so that any byte survives. A source
+reports whether its length is known before it is read.
+"""
+
+import csv
+import io
+import json
+import os
+import re
+import select
+import stat
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+from mitosis.cli.run.template import Item
+from mitosis.contracts.errors import InvalidRequest
+
+_RANGE = re.compile(r"(-?\d+)-(-?\d+)(?::(\d+))?")
+_CHUNK = 65_536
+HAS_DATA_SECONDS = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Inputs, with the columns they have and their number if it is known beforehand."""
+
+    items: Iterable[Item]
+    columns: frozenset[str] = frozenset()
+    count: int | None = None
+
+
+def no_source() -> Source:
+    """One task without input."""
+    return Source((Item("", 1),), count=1)
+
+
+def from_values(values: Sequence[str]) -> Source:
+    """``::: a b c``"""
+    return Source(_numbered(values), count=len(values))
+
+
+def from_range(text: str) -> Source:
+    """``A-B`` or ``A-B:STEP``, both ends included.
+
+    Raises:
+        InvalidRequest: it is something else, or empty.
+    """
+    match = _RANGE.fullmatch(text)
+    if match is None:
+        raise InvalidRequest("write a range as 1-100 or 1-100:2", option="--range")
+    first, last, step = int(match[1]), int(match[2]), int(match[3] or 1)
+    numbers = range(first, last + 1, step) if step else range(0)
+    if not numbers:
+        raise InvalidRequest(f"the range {text} holds no number", option="--range")
+    return Source(_numbered(map(str, numbers)), count=len(numbers))
+
+
+def from_lines(stream: BinaryIO, *, nul: bool = False) -> Source:
+    """Lines of a file or pipe, as they arrive; empty ones are left out (not with ``nul``)."""
+    return Source(_numbered(_lines(stream, b"\0" if nul else b"\n")))
+
+
+def from_csv(stream: BinaryIO) -> Source:
+    """Rows below a header line; ``{column}`` is a field, ``{}`` the first one.
+
+    Raises:
+        InvalidRequest: no header, or two columns of one name.
+    """
+    text = io.TextIOWrapper(stream, "utf-8-sig", "surrogateescape", newline="")
+    rows = csv.reader(text, strict=True)
+    header = next(rows, [])
+    if not header or len(set(header)) != len(header):
+        raise InvalidRequest("the first line must name the columns, each once", option="--from-csv")
+    return Source(_csv_items(rows, header), frozenset(header))
+
+
+def _csv_items(rows: Iterator[list[str]], header: list[str]) -> Iterator[Item]:
+    number = 0
+    for row in rows:
+        if not row:
+            continue
+        number += 1
+        if len(row) != len(header):
+            raise InvalidRequest(
+                f"row {number} has {len(row)} fields, the header {len(header)}", option="--from-csv"
+            )
+        yield Item(row[0], number, dict(zip(header, row, strict=True)))
+
+
+def from_json(stream: BinaryIO) -> Source:
+    """A list, or one value a line; objects give ``{key}``, anything else gives ``{}``.
+
+    Raises:
+        InvalidRequest: not JSON, or objects with different keys.
+    """
+    data = stream.read()
+    try:
+        values = json.loads(data)
+    except ValueError:
+        values = list(_json_lines(data))
+    if not isinstance(values, list):
+        values = [values]
+    keys = frozenset(values[0]) if values and isinstance(values[0], dict) else frozenset()
+    items = [_json_item(value, number, keys) for number, value in enumerate(values, 1)]
+    return Source(items, keys, len(items))
+
+
+def _json_lines(data: bytes) -> Iterator[object]:
+    for number, line in enumerate(data.splitlines(), 1):
+        if line.strip():
+            try:
+                yield json.loads(line)
+            except ValueError as error:
+                raise InvalidRequest(
+                    f"line {number} is not JSON: {error}", option="--from-json"
+                ) from None
+
+
+def _json_item(value: object, number: int, keys: frozenset[str]) -> Item:
+    if not isinstance(value, dict) or not keys:
+        if keys:
+            raise InvalidRequest(f"entry {number} is not an object", option="--from-json")
+        return Item(_text(value), number)
+    if frozenset(value) != keys:
+        raise InvalidRequest(
+            f"entry {number} has other keys than the first one: {', '.join(sorted(keys))}",
+            option="--from-json",
+        )
+    columns = {key: _text(field) for key, field in value.items()}
+    return Item(json.dumps(value, ensure_ascii=False), number, columns)
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def open_file(path: Path, option: str) -> BinaryIO:
+    """A file to read from, ``-`` is standard input.
+
+    Raises:
+        InvalidRequest: it cannot be opened.
+    """
+    if str(path) == "-":
+        return sys.stdin.buffer
+    try:
+        return path.open("rb")
+    except OSError as error:
+        raise InvalidRequest(f"cannot read {path}: {error.strerror}", option=option) from None
+
+
+def stdin_is_given() -> bool:
+    """Whether standard input is a file or a pipe that somebody feeds (not a terminal, not /dev/null).
+
+    A pipe that stays empty and open does not count; many programs are started with one.
+    """
+    try:
+        mode = os.fstat(0).st_mode
+    except OSError:
+        return False
+    if stat.S_ISREG(mode):
+        return True
+    if not (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)):
+        return False
+    return bool(select.select([0], [], [], HAS_DATA_SECONDS)[0])
+
+
+def _numbered(values: Iterable[str]) -> Iterator[Item]:
+    return (Item(value, number) for number, value in enumerate(values, 1))
+
+
+def _lines(stream: BinaryIO, end: bytes) -> Iterator[str]:
+    """Whole records as soon as they are there; read1 gives what a pipe has without waiting for more."""
+    read = getattr(stream, "read1", stream.read)
+    rest = b""
+    while chunk := read(_CHUNK):
+        *whole, rest = (rest + chunk).split(end)
+        yield from (os.fsdecode(record) for record in whole if record or end == b"\0")
+    if rest:
+        yield os.fsdecode(rest)
