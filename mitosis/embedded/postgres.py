@@ -128,9 +128,9 @@ class EmbeddedPostgres:
         server.give(own_folder(self._sockets, server.uid))
         if not self.data.exists():
             await self._initdb(binaries, server)
-        server.give(self.data)
         _check_version(binaries, self.data)
         await self._end_leftover()
+        server.give(self.data)
         self.process = SupervisedProcess(
             ProcessSpec(
                 name="postgres",
@@ -143,6 +143,7 @@ class EmbeddedPostgres:
                 stop=((signal.SIGINT, 15.0), (signal.SIGQUIT, 5.0)),
                 start_attempts=5,
                 still_starting=lambda: self._starting,
+                before_start=self._drop_stale_lock_files,
             )
         )
         await self.process.start()
@@ -205,14 +206,16 @@ class EmbeddedPostgres:
             if (named := named_by(self.data)) in pids:
                 os.kill(named, signal.SIGINT)
             await asyncio.sleep(0.1)
-        self._drop_stale_lock_files()
 
     def _drop_stale_lock_files(self) -> None:
         """Remove lock files that name a live process which is not a server on this cluster.
 
         After a reboot, pid reuse or with an unreaped zombie PostgreSQL would refuse to start for
-        ever. A file that names a dead process is left to PostgreSQL, which has its own checks.
+        ever. A file that names a dead process is left to PostgreSQL, which has its own checks, and
+        so is everything while sessions of a killed server still end.
         """
+        if running_on(self.data):
+            return
         for file in (self.data / "postmaster.pid", self._socket.with_name(f"{SOCKET_NAME}.lock")):
             pid = _first_number(file)
             if pid is not None and Path(f"/proc/{pid}").exists():

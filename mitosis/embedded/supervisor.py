@@ -54,6 +54,7 @@ class ProcessSpec:
         start_attempts: how often the first start may fail before :class:`StartFailed`.
         ready_timeout: seconds from start to ready. ``still_starting`` extends it.
         still_starting: True while a slow start is in order (crash recovery of a database).
+        before_start: called before every start, also before a restart.
     """
 
     name: str
@@ -67,6 +68,7 @@ class ProcessSpec:
     start_attempts: int = 1
     ready_timeout: float = 60.0
     still_starting: Callable[[], bool] = lambda: False
+    before_start: Callable[[], None] = lambda: None
 
 
 def next_backoff(last: float, lived: float) -> float:
@@ -241,6 +243,7 @@ class SupervisedProcess:
 
     async def _live(self) -> str:
         """One life of the process; gives the reason why it is over."""
+        self.spec.before_start()
         self._process = process = spawn(self.spec)
         end = asyncio.create_task(exited(process))
         try:

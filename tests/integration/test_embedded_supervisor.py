@@ -110,6 +110,25 @@ async def test_first_start_may_need_several_attempts(tmp_path: Path) -> None:
     await process.stop()
 
 
+async def test_a_probe_that_fails_itself_does_not_end_the_supervision(tmp_path: Path) -> None:
+    asked = 0
+
+    async def probe() -> bool:
+        nonlocal asked
+        asked += 1
+        if asked == 2:
+            raise RuntimeError("the client library has a bad day")
+        return True
+
+    process = SupervisedProcess(spec(tmp_path, ready=probe))
+    await process.start()
+    assert process.pid is not None
+    os.kill(process.pid, signal.SIGKILL)
+    await wait_until_async(lambda: process.starts == 2)
+    assert process.pid is not None
+    await process.stop()
+
+
 async def test_stop_ends_with_sigkill(tmp_path: Path) -> None:
     up = tmp_path / "up"
     process = SupervisedProcess(spec(tmp_path, REFUSE, str(up), ready=exists(up), stop_seconds=0.2))
