@@ -1,0 +1,171 @@
+"""The outbox, the listeners, and the pool: messages survive, connections come back."""
+
+import asyncio
+from datetime import timedelta
+
+import psycopg
+import pytest
+
+from mitosis.contracts.errors import DatabaseUnavailable
+from mitosis.store.database import Database
+from mitosis.store.outbox import poke
+from mitosis.store.wake import Topic, Wake
+from tests.support.campaigns import world
+from tests.support.waiting import wait_until_async
+
+
+async def test_a_poke_is_hidden_while_it_is_sent_and_gone_when_it_was(database: str) -> None:
+    async with world(database) as w:
+        group = await w.group()
+        (first,) = await w.outbox.take(10)
+        assert (first.kind, first.subject) == ("task_group", group)
+        assert await w.outbox.take(10) == [], "hidden from other relays"
+        await w.rows("UPDATE outbox SET due_at = now()")
+        (again,) = await w.outbox.take(10)
+        assert again == first, "a relay that died leaves it for the next one"
+        delay = await w.value("SELECT extract(epoch FROM due_at - now()) FROM outbox")
+        assert 3 < delay <= 4
+        await w.rows("UPDATE outbox SET due_at = now(), attempts = 50")
+        await w.outbox.take(10)
+        assert await w.value("SELECT extract(epoch FROM due_at - now()) FROM outbox") <= 60
+        await w.outbox.delete([first.id])
+        await w.outbox.delete([])
+        assert await w.value("SELECT count(*) FROM outbox") == 0
+
+
+async def test_relays_share_the_work_and_the_oldest_goes_first(database: str) -> None:
+    async with world(database) as w:
+        groups = [await w.group(f"g{i}") for i in range(20)]
+        assert [item.subject for item in await w.outbox.take(5)] == groups[:5]
+        taken = await asyncio.gather(*(w.outbox.take(5) for _ in range(5)))
+        subjects = [item.subject for batch in taken for item in batch]
+        assert sorted(map(str, subjects)) == sorted(map(str, groups[5:]))
+
+
+async def test_a_poke_of_a_transaction_that_fails_is_never_sent(database: str) -> None:
+    async with world(database) as w:
+
+        async def fail() -> None:
+            async with w.database.transaction() as connection:
+                await poke(connection, managers=[w.user_id], scheduler=True)
+                raise ZeroDivisionError
+
+        with pytest.raises(ZeroDivisionError):
+            await fail()
+        assert await w.outbox.take(10) == []
+        async with w.database.transaction() as connection:
+            await poke(connection)
+            await poke(connection, groups=[w.user_id], scheduler=True)
+        assert {item.kind for item in await w.outbox.take(10)} == {"task_group", "scheduler"}
+
+
+async def test_a_listener_hears_of_a_commit_and_of_its_lost_connection(database: str) -> None:
+    async with world(database) as w, w.outbox.listen() as listener:
+        assert await listener.wait(0.05) is False
+        await w.group()
+        assert await listener.wait(10) is True
+        await w.rows(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+            " WHERE datname = current_database() AND query = 'LISTEN mitosis_outbox'"
+        )
+        with pytest.raises(DatabaseUnavailable):
+            await listener.wait(10)
+
+
+@pytest.mark.spec("S000-144")
+async def test_expected_names_who_must_have_a_workflow(database: str) -> None:
+    async with world(database) as w:
+        assert (await w.outbox.expected()).task_groups == ()
+        group, done = await w.group(), await w.group("done")
+        await w.cancel(done)
+        await w.groups.settle(done)
+        idle, busy = await w.host(), await w.host()
+        await w.submit(group, 1)
+        await w.scheduler.assign_round()
+        expected = await w.outbox.expected()
+        assert (expected.task_groups, expected.managers) == ((group,), (idle.manager_id,))
+        await idle.take(group)
+        await w.managers.goodbye(idle.manager_id, idle.epoch)
+        assert (await w.outbox.expected()).managers == (idle.manager_id,), "its environment"
+        await idle.environment(group, "tear_down")
+        await idle.environment(group, "cleaned")
+        assert (await w.outbox.expected()).managers == ()
+        assert busy.manager_id != idle.manager_id
+
+
+async def test_waiters_are_woken_by_topic_and_all_of_them_after_a_lost_connection(
+    database: str,
+) -> None:
+    async with Database.open(database) as db, Wake.listen(db) as wake:
+        with wake.waiter(1, Topic.WORK) as work, wake.waiter(1, Topic.CHANGED) as changed:
+            assert await work.wait(20), "once after the connection was made"
+            assert await changed.wait(20)
+            async with db.connection() as connection:
+                await connection.execute("SELECT pg_notify('mitosis_wake', '1')")
+                assert await work.wait(20)
+                assert not await changed.wait(0.01)
+                await connection.execute("SELECT pg_notify('mitosis_wake', '1!')")
+                assert await changed.wait(20)
+                await connection.execute("SELECT pg_notify('mitosis_wake', 'nonsense')")
+                await connection.execute("SELECT pg_notify('mitosis_wake', '2')")
+                assert not await work.wait(0.01)
+                await connection.execute(
+                    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+                    " WHERE datname = current_database() AND query = 'LISTEN mitosis_wake'"
+                )
+                assert await work.wait(20)
+                assert await changed.wait(20)
+                await connection.execute("SELECT pg_notify('mitosis_wake', '1')")
+                assert await work.wait(20), "and it listens again"
+        assert wake._waiters == {}
+
+
+async def test_the_pool_comes_back_after_its_connections_were_ended(database: str) -> None:
+    async with Database.open(database, pool_size=2) as db:
+        await db.check()
+        with psycopg.connect(database, autocommit=True) as other:
+            other.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+                " WHERE datname = current_database() AND pid <> pg_backend_pid()"
+            )
+
+        async def works() -> bool:
+            try:
+                await db.check()
+            except DatabaseUnavailable:
+                return False
+            return True
+
+        await wait_until_async(works)
+
+
+async def test_limits_hold_for_every_session_and_not_behind_a_pooler(database: str) -> None:
+    async with Database.open(database) as db, db.connection() as connection:
+        row = await (
+            await connection.execute(
+                "SELECT current_setting('statement_timeout') AS statement,"
+                " current_setting('lock_timeout') AS lock,"
+                " current_setting('idle_in_transaction_session_timeout') AS idle"
+            )
+        ).fetchone()
+        assert row == {"statement": "15s", "lock": "3s", "idle": "10s"}
+    pooled = f"{database}&pgbouncer=1"
+    async with Database.open(pooled) as db, db.connection() as connection:
+        for _ in range(10):
+            await connection.execute("SELECT %s::int", [1])
+        cursor = await connection.execute("SELECT count(*) AS n FROM pg_prepared_statements")
+        assert await cursor.fetchone() == {"n": 0}
+
+
+async def test_a_server_that_is_not_there(database: str) -> None:
+    with pytest.raises(DatabaseUnavailable):
+        async with Database.open("postgresql://u@127.0.0.1:9/nothing"):
+            pass
+
+
+async def test_a_watch_without_a_listener_only_looks(database: str) -> None:
+    async with world(database) as w:
+        w.groups._wake = None
+        group = await w.group()
+        info = await w.groups.wait(group, "settled", timedelta(seconds=60))
+        assert not info.settled

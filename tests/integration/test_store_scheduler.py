@@ -1,0 +1,169 @@
+"""The assignment round against a real database: who is idle, what is hungry, nobody twice."""
+
+import asyncio
+
+import pytest
+
+from mitosis.contracts.control import ReleaseReason, ReleaseRequest
+from mitosis.contracts.http import RegisterManager
+from mitosis.contracts.task import RetryPolicy, TaskSubmission
+from tests.support.campaigns import Host, failed, world
+
+
+@pytest.mark.spec("S002-42", "S002-146", "S000-108")
+async def test_the_higher_priority_gets_the_only_host(database: str) -> None:
+    async with world(database) as w:
+        old, high = await w.group("old"), await w.group("high", priority=1)
+        await w.submit(old, 1)
+        await w.submit(high, 1)
+        host = await w.host()
+        await w.pokes()
+        answer = await w.scheduler.assign_round()
+        assert (answer.offered, answer.resignalled) == (1, 0)
+        view = await w.managers.observe(host.manager_id)
+        assert view.lease is not None
+        assert (view.lease.task_group_id, view.lease.state) == (high, "offered")
+        assert await w.pokes() == {("manager", host.manager_id)}
+
+
+async def test_an_open_offer_is_poked_again_and_counts_as_capacity(database: str) -> None:
+    async with world(database) as w:
+        group = await w.group()
+        await w.submit(group, 2)
+        host, _ = await w.host(), await w.host()
+        assert (await w.scheduler.assign_round()).offered == 1
+        await w.pokes()
+        again = await w.scheduler.assign_round()
+        assert (again.offered, again.resignalled) == (0, 1)
+        assert again.next_round_in_seconds == 10
+        assert await w.pokes() == {("manager", host.manager_id)}
+        await w.submit(group, 1)
+        assert (await w.scheduler.assign_round()).offered == 1
+
+
+@pytest.mark.spec("S002-40", "S002-108", "S002-175")
+async def test_who_is_not_idle_gets_nothing(database: str) -> None:
+    async with world(database) as w:
+        group = await w.group(max_managers=5)
+        await w.submit(group, 100)
+        silent, draining, offline, foreign = [await w.host() for _ in range(4)]
+        never = await w.host(hello=False)
+        await w.rows(
+            "UPDATE manager_live SET last_contact_at = now() - interval '11 seconds'"
+            " WHERE manager_id = (SELECT id FROM managers WHERE uuid = %s)",
+            silent.manager_id,
+        )
+        await w.rows("UPDATE managers SET draining = true WHERE uuid = %s", draining.manager_id)
+        await w.managers.goodbye(offline.manager_id, None)
+        await w.rows(
+            "UPDATE user_group_managers SET role = 'read'"
+            " WHERE manager_id = (SELECT id FROM managers WHERE uuid = %s)",
+            foreign.manager_id,
+        )
+        assert (await w.scheduler.assign_round()).offered == 0
+        assert (await w.managers.get(draining.manager_id)).state == "draining"
+        assert (await w.managers.get(never.manager_id)).state == "offline"
+        busy = await w.host()
+        assert (await w.scheduler.assign_round()).offered == 1
+        await busy.take(group)
+        assert (await w.scheduler.assign_round()).offered == 0
+
+
+async def test_only_groups_with_claimable_work_that_go_on(database: str) -> None:
+    async with world(database) as w:
+        await w.host()
+        empty, closed, cancelled, forced = [await w.group(f"g{i}") for i in range(4)]
+        for group in (closed, cancelled, forced):
+            await w.submit(group, 1)
+        await w.close(closed)
+        await w.cancel(cancelled)
+        await w.complete(forced, force=True)
+        assert (await w.scheduler.assign_round()).offered == 1
+        assert await w.value("SELECT group_id FROM leases") == 2, "closed may finish"
+        assert empty is not None
+
+
+async def test_a_delayed_task_is_waited_for_by_the_clock(database: str) -> None:
+    async with world(database) as w:
+        group = await w.group()
+        policy = RetryPolicy(max_attempts=2, delay_seconds=100)
+        await w.submit_tasks(group, [TaskSubmission(command=["x"], retry=policy)])
+        host = await w.leased_host(group)
+        (task,) = (await host.claim()).tasks
+        await host.report(failed(task, exit_code=1))
+        request = ReleaseRequest(
+            manager_id=host.manager_id, epoch=host.epoch, reason=ReleaseReason.MOVED
+        )
+        await w.managers.release(request)
+        assert "next attempt" in str((await w.groups.get(group)).waiting_for)
+        answer = await w.scheduler.assign_round()
+        assert answer.offered == 0
+        assert 90 < (answer.next_round_in_seconds or 0) <= 100
+        await w.rows("UPDATE open_task SET not_before = now()")
+        assert (await w.scheduler.assign_round()).offered == 1
+
+
+async def test_more_groups_than_a_page(database: str) -> None:
+    """The first 250 groups want a tag that nobody has; the last one still gets its host."""
+    async with world(database) as w:
+        await w.group("template", tags={"rare"}, priority=1)
+        await w.rows(
+            "INSERT INTO task_groups"
+            " (name, user_group_id, creator_id, tags, worker_allocation_plan, priority)"
+            " SELECT 'g' || i, user_group_id, creator_id, tags, worker_allocation_plan, priority"
+            " FROM task_groups, generate_series(1, 250) AS i"
+        )
+        await w.rows(
+            "INSERT INTO group_live (group_id) SELECT id FROM task_groups ON CONFLICT DO NOTHING"
+        )
+        groups = await w.rows("SELECT uuid FROM task_groups WHERE name LIKE 'g%%'")
+        await asyncio.gather(*(w.submit(row["uuid"], 1) for row in groups))
+        last = await w.group("last")
+        await w.submit(last, 1)
+        host = await w.host()
+        assert (await w.scheduler.assign_round()).offered == 1
+        view = await w.managers.observe(host.manager_id)
+        assert view.lease is not None
+        assert view.lease.task_group_id == last
+
+
+async def test_rounds_at_the_same_time_never_assign_twice(database: str) -> None:
+    async with world(database, pool_size=12) as w:
+        groups = [await w.group(f"g{i}", max_managers=2) for i in range(6)]
+        for group in groups:
+            await w.submit(group, 10)
+        hosts = [await w.host() for _ in range(10)]
+        answers = await asyncio.gather(*(w.scheduler.assign_round() for _ in range(8)))
+        assert sum(answer.offered for answer in answers) == 10
+        per_group = await w.rows("SELECT count(*) AS n FROM leases GROUP BY group_id")
+        assert max(row["n"] for row in per_group) == 2
+        per_host = await w.rows("SELECT count(*) AS n FROM leases GROUP BY manager_id")
+        assert {row["n"] for row in per_host} == {1}
+        assert len(hosts) == 10
+
+
+async def test_a_host_of_another_user_group_is_not_used(database: str) -> None:
+    async with world(database) as w:
+        bob = await w.users.create("bob")
+        bobs, _ = await w.managers.register(RegisterManager(name="bobs"), bob.user_id)
+        host = Host(w, bobs)
+        await host.hello()
+        group = await w.group()
+        await w.submit(group, 1)
+        assert (await w.scheduler.assign_round()).offered == 0
+
+
+async def test_an_overdue_host_is_poked(database: str) -> None:
+    async with world(database) as w:
+        group = await w.group()
+        await w.submit(group, 1)
+        host = await w.leased_host(group)
+        await w.pokes()
+        await w.scheduler.assign_round()
+        assert await w.pokes() == set()
+        await w.rows("UPDATE leases SET alive_until = now() - interval '1 second'")
+        expected = await w.outbox.expected()
+        assert expected.overdue_managers == (host.manager_id,)
+        assert expected.task_groups == (group,)
+        await w.scheduler.assign_round()
+        assert ("manager", host.manager_id) in await w.pokes()
