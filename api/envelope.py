@@ -8,13 +8,11 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from api.errors import internal_error, problem_response
-from mitosis.contracts.errors import InvalidRequest
+from api.errors import internal_error
 
 log = logging.getLogger(__name__)
 
 REQUEST_ID = "x-request-id"
-_NUL = InvalidRequest("the address must not contain a NUL character", field="path")
 _ACCEPTABLE = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
 
@@ -39,9 +37,6 @@ class RequestEnvelope:
             await send(message)
 
         try:
-            if "\0" in scope["path"] or b"%00" in scope["query_string"]:
-                await problem_response(_NUL)(scope, receive, send_with_id)
-                return
             await self._app(scope, receive, send_with_id)
         except ClientDisconnect:
             log.debug("request.abandoned", extra={"request_id": request_id})

@@ -22,7 +22,6 @@ from api.holding import MAX_WAIT_SECONDS
 from api.limits import LimitedRoute
 from api.openapi import hot_route
 from api.routes.references import PATH
-from api.submissions import check_tasks
 from mitosis.contracts.http import Page, ResultsPage, TaskInfo
 from mitosis.contracts.lifecycle import TaskState
 from mitosis.contracts.wire import SubmitAnswer, SubmitTasks
@@ -55,9 +54,7 @@ class Following(BaseModel):
 @router.post(PATH + "/tasks", status_code=201, openapi_extra=hot_route(SubmitTasks, SubmitAnswer))
 async def submit(request: Request, group: WritableGroup) -> Response:
     """Submit up to 10,000 tasks, all or nothing; larger submissions are parts under one key."""
-    raw = await read_body(request, SUBMIT_LIMIT)
-    body = decode(raw, _SUBMIT)
-    check_tasks(body.tasks, raw)
+    body = decode(await read_body(request, SUBMIT_LIMIT), _SUBMIT)
     return encode(await parts_of(request).tasks.submit(group, body), 201)
 
 

@@ -169,9 +169,12 @@ def _columns(tasks: Sequence[TaskSubmission]) -> dict[str, Any]:
     Raises:
         TooLarge, InvalidRequest: naming the task by index.
     """
+    if not tasks:
+        raise InvalidRequest("must hold at least one task", field="tasks")
     if len(tasks) > MAX_TASKS_PER_SUBMIT:
         raise TooLarge(
-            f"at most {MAX_TASKS_PER_SUBMIT} tasks at once; send the rest as further parts",
+            f"one submission takes at most {MAX_TASKS_PER_SUBMIT} tasks and this has {len(tasks)};"
+            " send parts under one idempotency_key, as the submit of the SDK does",
             field="tasks",
             limit=MAX_TASKS_PER_SUBMIT,
         )
@@ -183,9 +186,10 @@ def _columns(tasks: Sequence[TaskSubmission]) -> dict[str, Any]:
         spec = encoder.encode(task)
         if len(spec) > MAX_SPEC_BYTES:
             raise TooLarge(
-                f"a task may have {MAX_SPEC_BYTES} bytes as JSON, this one has {len(spec)}",
+                f"a task may have {MAX_SPEC_BYTES} bytes as JSON and this one has {len(spec)}; put"
+                " the data into a file or an object and pass its name",
                 field=f"tasks[{index}]",
-                limit=MAX_SPEC_BYTES,
+                limit_bytes=MAX_SPEC_BYTES,
             )
         specs.append(spec.decode())
     return {

@@ -4,9 +4,7 @@ import msgspec
 import pytest
 
 from api.bodies import check_utf8, decode, holds_nul, without_nul
-from api.submissions import check_tasks
-from mitosis.contracts.errors import InvalidRequest, TooLarge
-from mitosis.contracts.task import MAX_SPEC_BYTES, TaskSubmission
+from mitosis.contracts.errors import InvalidRequest
 from mitosis.contracts.wire import ClaimTasks, ReportTasks, SubmitTasks
 
 SUBMIT = msgspec.json.Decoder(SubmitTasks)
@@ -40,57 +38,6 @@ def test_numbers_that_no_column_holds_are_refused() -> None:
     with pytest.raises(InvalidRequest) as refused:
         decode(body, msgspec.json.Decoder(ClaimTasks))
     assert refused.value.facts["field"] == "epoch"
-
-
-def checked(*tasks: dict[str, object]) -> None:
-    raw = msgspec.json.encode({"tasks": tasks})
-    check_tasks(decode(raw, SUBMIT).tasks, raw)
-
-
-OK: dict[str, object] = {"command": ["true"]}
-
-
-@pytest.mark.parametrize(
-    ("task", "field"),
-    [
-        ({}, "tasks[1]"),
-        ({"command": []}, "tasks[1].command"),
-        ({"command": [""]}, "tasks[1].command"),
-        ({"command": ["a"], "handler": "m:f"}, "tasks[1]"),
-        ({"handler": "m.f"}, "tasks[1].handler"),
-        ({"command": ["a"], "environment": {"MITOSIS_X": "1"}}, "tasks[1].environment.MITOSIS_X"),
-        ({"command": ["a"], "working_directory": "b"}, "tasks[1].working_directory"),
-        ({"command": ["a"], "dedup_key": ""}, "tasks[1].dedup_key"),
-        ({"handler": "m:f", "arguments": {"a": "\0"}}, "tasks[1]"),
-        ({"command": ["a"], "labels": ["\0"]}, "tasks[1]"),
-    ],
-)
-def test_what_a_task_may_not_be(task: dict[str, object], field: str) -> None:
-    checked(OK, OK)
-    with pytest.raises(InvalidRequest) as refused:
-        checked(OK, task)
-    assert refused.value.facts["field"] == field
-
-
-def test_no_task_at_all() -> None:
-    with pytest.raises(InvalidRequest, match="at least one"):
-        checked()
-
-
-def test_too_many_tasks_points_to_the_parts() -> None:
-    checked(*[OK] * 10_000)
-    with pytest.raises(TooLarge, match=r"at most 10000 tasks and this has 10001.*parts") as refused:
-        checked(*[OK] * 10_001)
-    assert refused.value.facts == {"field": "tasks", "limit": 10_000}
-
-
-def test_a_task_of_more_than_a_megabyte() -> None:
-    frame = len(msgspec.json.encode(TaskSubmission(command=["a", ""])))
-    fits = "x" * (MAX_SPEC_BYTES - frame)
-    checked(OK, {"command": ["a", fits]})
-    with pytest.raises(TooLarge, match="1000000 bytes") as refused:
-        checked(OK, {"command": ["a", fits + "x"]})
-    assert refused.value.facts["field"] == "tasks[1]"
 
 
 @pytest.mark.parametrize(

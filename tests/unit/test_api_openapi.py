@@ -5,6 +5,7 @@ from typing import Any, cast
 
 import pytest
 from fastapi import FastAPI
+from fastapi.openapi.models import OpenAPI
 from fastapi.routing import iter_route_contexts
 
 from api.app import create_app
@@ -55,6 +56,14 @@ def test_every_route_is_described(app: FastAPI, document: dict[str, Any]) -> Non
     for path, method, operation in operations(document):
         assert method in METHODS
         assert operation["description"], f"{method} {path} has no description"
+
+
+def test_the_document_is_openapi(document: dict[str, Any]) -> None:
+    checked = OpenAPI.model_validate(document).model_dump(
+        mode="json", by_alias=True, exclude_none=True, exclude_unset=True
+    )
+    assert checked["openapi"].startswith("3.1")
+    assert checked["paths"].keys() == document["paths"].keys()
 
 
 def test_every_reference_resolves(document: dict[str, Any]) -> None:
