@@ -7,6 +7,7 @@ import pty
 import signal
 import subprocess
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from uuid import UUID
 
@@ -15,6 +16,7 @@ import pytest
 
 from mitosis.cli.exit import ExitStatus
 from mitosis.contracts.wire import Outcome
+from mitosis.embedded.data_folder import ed25519_private_key, free_port
 from tests.support.cli_stack import COMMAND, CliStack, cli_stack
 from tests.support.command import Ran, mitosis
 from tests.support.servers import LoopThread
@@ -401,3 +403,21 @@ def test_a_terminal_sees_progress_and_ctrl_c_leaves_the_group_alone(stack: CliSt
         seen.wait_for("the group goes on")
         assert "Traceback" not in seen.text()
     assert done(mitosis("group", "show", "p", "--json")).json["state"] == "open"
+
+
+def test_an_outage_of_the_api_is_waited_out(
+    server_loop: LoopThread, database: str, data_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    port, key = free_port(), ed25519_private_key()
+    served = partial(cli_stack, server_loop, database, data_dir, port=port, signing_key=key)
+    with contextlib.ExitStack() as exits:
+        with served() as stack:
+            use(stack, monkeypatch)
+            group_id = create("o")
+            process, seen = exits.enter_context(on_a_terminal(stack, "o"))
+            seen.wait_for("o: open, 0 of 0 completed")
+        seen.wait_for("cannot be reached")
+        with served() as stack:
+            done(mitosis("group", "cancel", "o"))
+            stack.end(group_id)
+            assert process.wait(30) == ExitStatus.CANCELLED, seen.text()

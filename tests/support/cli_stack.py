@@ -36,6 +36,19 @@ class CliStack:
     data_dir: Path
     loop: LoopThread
 
+    def write_connection(self) -> None:
+        """Say in the data folder where this API is, as `mitosis up` does."""
+        self.data_dir.mkdir(mode=0o700, exist_ok=True)
+        write_private(self.data_dir / "token", self.token.encode())
+        connection = StackConnection(
+            api_url=self.url,
+            token_file=self.data_dir / "token",
+            temporal_address="127.0.0.1:1",
+            temporal_namespace=NAMESPACE,
+            pid=os.getpid(),
+        )
+        write_connection(self.data_dir, connection)
+
     def environment(self) -> dict[str, str]:
         """For a process that is to use this stack."""
         kept = {key: value for key, value in os.environ.items() if not key.startswith("MITOSIS_")}
@@ -51,35 +64,37 @@ class CliStack:
 
 
 @contextmanager
-def cli_stack(loop: LoopThread, database: str, data_dir: Path) -> Iterator[CliStack]:
+def cli_stack(
+    loop: LoopThread,
+    database: str,
+    data_dir: Path,
+    *,
+    port: int = 0,
+    signing_key: bytes | None = None,
+) -> Iterator[CliStack]:
     """Serve the API over ``database`` while the context is open; Temporal does not run."""
+    options = ApiOptions(
+        database_url=database,
+        signing_key=signing_key or ed25519_private_key(),
+        temporal_namespace=NAMESPACE,
+        port=port,
+    )
     ready: Future[tuple[Parts, str, str]] = Future()
     stop = asyncio.Event()
-    serving = loop.spawn(_serve(database, ready, stop))
+    serving = loop.spawn(_serve(options, ready, stop))
     try:
         parts, url, token = ready.result(30)
-        data_dir.mkdir(mode=0o700)
-        write_private(data_dir / "token", token.encode())
-        connection = StackConnection(
-            api_url=url,
-            token_file=data_dir / "token",
-            temporal_address="127.0.0.1:1",
-            temporal_namespace=NAMESPACE,
-            pid=os.getpid(),
-        )
-        write_connection(data_dir, connection)
-        yield CliStack(parts, url, token, data_dir, loop)
+        stack = CliStack(parts, url, token, data_dir, loop)
+        stack.write_connection()
+        yield stack
     finally:
         loop.call(stop.set)
         serving.result(30)
 
 
 async def _serve(
-    database: str, ready: "Future[tuple[Parts, str, str]]", stop: asyncio.Event
+    options: ApiOptions, ready: "Future[tuple[Parts, str, str]]", stop: asyncio.Event
 ) -> None:
-    options = ApiOptions(
-        database_url=database, signing_key=ed25519_private_key(), temporal_namespace=NAMESPACE
-    )
     try:
         async with running_api(options, NoTemporal()) as api:
             token = await admin_token(api.parts)
