@@ -35,6 +35,7 @@ from mitosis.contracts.task import (
     RetryPolicy,
     TaskSubmission,
     check_submission,
+    command_fields,
 )
 
 OPTION_OF_FIELD = {
@@ -141,7 +142,7 @@ def tasks_from(sources: Sources, options: dict[str, Any]) -> list[TaskSubmission
     what = (
         {"handler": sources.handler, "arguments": _arguments(sources.arguments)}
         if sources.handler
-        else {"command": list(sources.argv)}
+        else command_fields(sources.argv)
     )
     return [_checked(TaskSubmission(**what, **options), "")]
 

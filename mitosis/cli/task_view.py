@@ -5,8 +5,11 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from mitosis.cli.output import Item, Table, elapsed_text, time_text
 from mitosis.contracts.outcome import signal_name
+from mitosis.contracts.task import TaskSpec, command_argv
 
 if TYPE_CHECKING:
     from mitosis.contracts.http import TaskFailureInfo, TaskInfo
@@ -73,7 +76,8 @@ def what_text(task: "TaskInfo") -> str:
     """The command as a shell would read it, or ``module:function(arguments)``."""
     command, handler = task.spec.get("command"), task.spec.get("handler")
     if isinstance(command, list):
-        return shlex.join(str(word) for word in command)
+        words = command_argv(msgspec.convert(task.spec, TaskSpec))
+        return shlex.join(words).encode(errors="backslashreplace").decode()
     return f"{handler}({_text(task.spec.get('arguments'))})"
 
 

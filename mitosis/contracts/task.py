@@ -4,8 +4,11 @@ A task is either a command (``command`` is an argv, never a shell line) or a Pyt
 (``handler`` is ``module:function``, called with ``arguments``).
 """
 
+import base64
 import math
-from typing import Annotated, Any
+import os
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
@@ -37,6 +40,8 @@ class TaskSpec(msgspec.Struct, omit_defaults=True, kw_only=True):
 
     command: list[str] | None = None
     """argv; element 0 is looked up in PATH of the task's environment."""
+    command_encoding: Literal["text", "base64"] = "text"
+    """``base64``: the elements are bytes that need not be UTF-8, each in base64."""
     handler: str | None = None
     """``module:function`` (dotted attribute paths allowed)."""
     arguments: dict[str, Any] | list[Any] | None = None
@@ -90,14 +95,42 @@ def _check_what_to_run(task: TaskSubmission, field: str) -> None:
     if task.handler is not None:
         _check_handler(task.handler, field)
     if task.command is not None:
-        _check_command(task.command, field)
+        _check_command(task, field)
     if task.command is not None and task.arguments is not None:
         raise InvalidRequest(
             "arguments belong to a handler; put them into command", field=f"{field}.arguments"
         )
 
 
-def _check_command(command: list[str], field: str) -> None:
+def command_argv(spec: TaskSpec) -> list[str]:
+    """Argv as ``os.fsdecode`` gives it: any byte survives the way to ``execve``.
+
+    Raises:
+        ValueError: an element is not base64 where it should be.
+    """
+    words = spec.command or []
+    if spec.command_encoding == "text":
+        return words
+    return [os.fsdecode(base64.b64decode(word, validate=True)) for word in words]
+
+
+def command_fields(argv: Sequence[str]) -> dict[str, Any]:
+    """The fields of a spec for an argv as ``os.fsdecode`` gives it: the inverse of :func:`command_argv`."""
+    if all(word.isascii() or _is_text(word) for word in argv):
+        return {"command": list(argv)}
+    words = [base64.b64encode(os.fsencode(word)).decode() for word in argv]
+    return {"command": words, "command_encoding": "base64"}
+
+
+def _is_text(word: str) -> bool:
+    return not any("\ud800" <= letter <= "\udfff" for letter in word)
+
+
+def _check_command(task: TaskSubmission, field: str) -> None:
+    try:
+        command = command_argv(task)
+    except ValueError:
+        raise InvalidRequest("every element must be base64", field=f"{field}.command") from None
     if not command or not command[0]:
         raise InvalidRequest(
             'must name a program, as in ["gzip", "-k", "file"]', field=f"{field}.command"

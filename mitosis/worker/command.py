@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mitosis.contracts.outcome import ExitKind, ExitReason, FailureKind
-from mitosis.contracts.task import TaskSpec
+from mitosis.contracts.task import TaskSpec, command_argv
 from mitosis.worker.output import PipeOutput
 from mitosis.worker.process_tree import kill_below, reap_any
 from mitosis.worker.report import Ended, Usage
@@ -68,7 +68,7 @@ class CommandRun:
         self._streams = to
         self._started_at = time.time()
         self._process = subprocess.Popen(
-            spec.command,
+            command_argv(spec),
             stdin=to.null_fd,
             stdout=to.stdout.write_fd,
             stderr=to.stderr.write_fd,
@@ -202,7 +202,7 @@ def not_started(spec: TaskSpec, environment: Mapping[str, str], error: Exception
 def _explain(
     spec: TaskSpec, environment: Mapping[str, str], error: Exception
 ) -> tuple[str, int | None]:
-    program = (spec.command or [""])[0]
+    program = next(iter(command_argv(spec)), "")
     folder = spec.working_directory
     if folder is not None and (problem := _folder_problem(Path(folder))) is not None:
         return problem, EXIT_NOT_EXECUTABLE
