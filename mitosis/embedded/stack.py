@@ -10,7 +10,8 @@ agent) is for the caller, who hands them in::
         await stack.add_process("agent", [sys.executable, "-m", "mitosis", "agent"], ready=…)
         await stack.until_stopped()
 
-Parts end in the reverse order, also when a later one cannot be started or the caller is cancelled.
+Parts end in the reverse order, also when a later one cannot be started, the caller is cancelled, or
+SIGINT or SIGTERM comes at any moment.
 When this process is killed, PostgreSQL, Temporal and every added process die with it, and the same
 data folder can be started again.
 """
@@ -20,8 +21,8 @@ import logging
 import os
 import signal
 import threading
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from types import TracebackType
 from typing import Self, TypeVar
 
@@ -36,29 +37,43 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 
-@contextmanager
-def stop_signals() -> Iterator[asyncio.Future[signal.Signals]]:
-    """A future of the first SIGINT or SIGTERM; the next one has its usual effect.
+class StopSignals:
+    """Hears the first SIGINT or SIGTERM of this process; the next one has its usual effect.
 
-    Outside of the main thread, where Python delivers no signals, it stays pending.
+    Who waits for it gets it; otherwise the task that entered the context is cancelled, so that a
+    start, or work on the stack, ends at once and in order. Outside of the main thread, where Python
+    delivers no signals, nothing is ever heard.
     """
-    loop = asyncio.get_running_loop()
-    asked: asyncio.Future[signal.Signals] = loop.create_future()
-    numbers = (signal.SIGINT, signal.SIGTERM)
 
-    def stop(number: signal.Signals) -> None:
-        asked.set_result(number)
-        for each in numbers:
-            loop.remove_signal_handler(each)
+    _numbers = (signal.SIGINT, signal.SIGTERM)
 
-    if threading.current_thread() is threading.main_thread():
-        for number in numbers:
-            loop.add_signal_handler(number, stop, number)
-    try:
-        yield asked
-    finally:
-        for number in numbers:
-            loop.remove_signal_handler(number)
+    def __init__(self) -> None:
+        self.heard = False
+        self._loop = asyncio.get_running_loop()
+        self._task = asyncio.current_task()
+        self._waiter: asyncio.Future[signal.Signals] | None = None
+
+    def __enter__(self) -> Self:
+        if threading.current_thread() is threading.main_thread():
+            for number in self._numbers:
+                self._loop.add_signal_handler(number, self._hear, number)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number in self._numbers:
+            self._loop.remove_signal_handler(number)
+
+    async def wait(self) -> signal.Signals:
+        self._waiter = self._loop.create_future()
+        return await self._waiter
+
+    def _hear(self, number: signal.Signals) -> None:
+        self.__exit__()
+        self.heard = True
+        if self._waiter is not None:
+            self._waiter.set_result(number)
+        elif self._task is not None:
+            self._task.cancel()
 
 
 class EmbeddedStack:
@@ -79,26 +94,30 @@ class EmbeddedStack:
         self.postgres: EmbeddedPostgres | None = None
         self.temporal: EmbeddedTemporal | None = None
         self._exits = AsyncExitStack()
-        self._asked: asyncio.Future[signal.Signals]
+        self._signals: StopSignals
 
     async def __aenter__(self) -> Self:
         """Bring the servers up, PostgreSQL and Temporal side by side.
 
         Raises:
-            DataFolderInUse, PortInUse, StartFailed, ProgramMissing, SocketPathTooLong: nothing is
-                left running.
+            DataFolderInUse, PortInUse, StartFailed, ProgramMissing, SocketPathTooLong,
+            KeyboardInterrupt: nothing is left running.
         """
-        async with AsyncExitStack() as exits:
-            self.folder.lock()
-            exits.callback(self.folder.release)
-            self._asked = exits.enter_context(stop_signals())
-            try:
+        self._signals = StopSignals()
+        try:
+            async with AsyncExitStack() as exits:
+                self.folder.lock()
+                exits.callback(self.folder.release)
+                exits.enter_context(self._signals)
                 async with asyncio.TaskGroup() as starting:
                     starting.create_task(self._start_postgres(exits))
                     starting.create_task(self._start_temporal(exits))
-            except ExceptionGroup as failed:
-                raise failed.exceptions[0] from None
-            self._exits = exits.pop_all()
+                self._exits = exits.pop_all()
+        except ExceptionGroup as failed:
+            raise failed.exceptions[0] from None
+        except asyncio.CancelledError:
+            self._raise_interrupt()
+            raise
         return self
 
     async def __aexit__(
@@ -107,8 +126,18 @@ class EmbeddedStack:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Stop everything, last started first."""
+        """Stop everything, last started first.
+
+        Raises:
+            KeyboardInterrupt: a signal cancelled what was done with the stack.
+        """
         await self._exits.__aexit__(kind, error, trace)
+        if isinstance(error, asyncio.CancelledError):
+            self._raise_interrupt()
+
+    def _raise_interrupt(self) -> None:
+        if self._signals.heard:
+            raise KeyboardInterrupt
 
     async def add_service(self, name: str, service: AbstractAsyncContextManager[T]) -> T:
         """Enter a part that runs in this process; it is left when the stack stops."""
@@ -145,11 +174,8 @@ class EmbeddedStack:
         return process
 
     async def until_stopped(self) -> signal.Signals:
-        """Wait for SIGINT or SIGTERM and give it; at once when it came while parts were started.
-
-        A second signal has its usual effect.
-        """
-        return await self._asked
+        """Wait for SIGINT or SIGTERM and give it."""
+        return await self._signals.wait()
 
     async def _start_postgres(self, exits: AsyncExitStack) -> None:
         if url := self.settings.database.url:

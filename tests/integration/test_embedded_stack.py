@@ -70,11 +70,21 @@ def test_a_stop_during_the_start_is_heard(data_dir: Path) -> None:
     env = {**os.environ, "PYTHONPATH": str(root)}
     with subprocess.Popen(argv, stdout=subprocess.DEVNULL, cwd=root, env=env) as program:
         wait_until(lambda: descendants(program.pid), 30)
-        program.terminate()
         below = descendants(program.pid)
+        program.terminate()
         assert program.wait(60) == 0
     assert living(below) == []
     assert not default_run_dir(data_dir).exists()
+
+
+def test_a_stop_during_work_on_the_stack_ends_it_in_order(data_dir: Path) -> None:
+    """Nobody waits for the signal: what is done with the stack is cancelled."""
+    with running(data_dir, "temporal", "waiting") as (program, _):
+        below = descendants(program.pid)
+        program.send_signal(signal.SIGINT)
+        assert program.wait(30) == 0
+        assert living(below) == []
+        assert not (data_dir / "postgres/data/postmaster.pid").exists()
 
 
 def test_kill_leaves_no_process_and_the_next_start_has_lost_nothing(data_dir: Path) -> None:
