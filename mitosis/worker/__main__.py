@@ -17,11 +17,13 @@ EXIT_USAGE = 64
 def exec_worker() -> None:
     """Read the settings from standard input, then be that worker."""
     with open(0, "rb", closefd=False) as file:
-        settings, parent = msgspec.msgpack.decode(file.read(), type=tuple[WorkerSettings, int])
+        kind = tuple[WorkerSettings, int, int]
+        settings, parent, stderr_fd = msgspec.msgpack.decode(file.read(), type=kind)
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
     preload(settings.setup.handler_modules, settings.setup.python_path)
-    run_worker(settings, parent)
+    os.set_inheritable(stderr_fd, False)
+    run_worker(settings, parent, stderr_fd)
 
 
 if __name__ == "__main__":

@@ -91,17 +91,20 @@ class HandlerSlot:
     """Runs the handlers of one worker, one after the other. Main thread only."""
 
     def __init__(
-        self, tail_bytes: int, on_tick: Callable[[], None], on_stuck: Callable[[Ended], None]
+        self,
+        streams: tuple[MemoryOutput, MemoryOutput],
+        on_tick: Callable[[], None],
+        on_stuck: Callable[[Ended], None],
     ) -> None:
         """Take over SIGALRM.
 
         Args:
-            tail_bytes: how much of the end of stdout, and of stderr, is kept.
+            streams: stdout and stderr of the handlers.
             on_tick: called between two bytecodes of a running handler; may call :meth:`stop`.
             on_stuck: called when a handler outlived its grace; must not return.
         """
         self._registry = HandlerRegistry()
-        self._streams = (MemoryOutput("stdout", tail_bytes), MemoryOutput("stderr", tail_bytes))
+        self._streams = streams
         self._own_fds = (os.dup(1), os.dup(2))
         self._on_tick, self._on_stuck = on_tick, on_stuck
         self._running = False

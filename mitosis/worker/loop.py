@@ -34,7 +34,7 @@ from mitosis.worker.channel import WorkerChannel
 from mitosis.worker.command import CommandRun, Streams, not_started
 from mitosis.worker.context import task_variables
 from mitosis.worker.handlers import HandlerSlot
-from mitosis.worker.output import PipeOutput
+from mitosis.worker.output import MemoryOutput, PipeOutput, memory_file
 from mitosis.worker.process_tree import kill_all_below, reap_any
 from mitosis.worker.report import Ended, to_finished
 from mitosis.worker.scratch import ScratchFolder
@@ -53,7 +53,8 @@ _LEFTOVERS_SECONDS = 5.0
 class Worker:
     """One worker process. Its CPU set is in force already; :meth:`serve` runs until it is told to end."""
 
-    def __init__(self, settings: WorkerSettings, scratch: ScratchFolder) -> None:
+    def __init__(self, settings: WorkerSettings, scratch: ScratchFolder, stderr_fd: int) -> None:
+        """``stderr_fd``: what handlers write there is read by the zygote when this worker dies."""
         self._settings = settings
         self._cpus = tuple(sorted(os.sched_getaffinity(0)))
         self._group_number = settings.setup.task_group_number
@@ -64,7 +65,14 @@ class Worker:
         self._scratch = scratch
         os.environ.update(worker_variables(settings, self._cpus))
         self._environment = dict(os.environ)
-        self._handlers = HandlerSlot(tail_bytes, self._talk, self._end_stuck)
+        self._handlers = HandlerSlot(
+            (
+                MemoryOutput(memory_file("stdout"), tail_bytes),
+                MemoryOutput(stderr_fd, tail_bytes),
+            ),
+            self._talk,
+            self._end_stuck,
+        )
         self._decode = msgspec.json.Decoder(TaskSpec).decode
         self._channel = WorkerChannel(settings.setup.endpoint, settings.identity)
         self._poll = select.poll()

@@ -70,13 +70,28 @@ class PipeOutput:
         return tail
 
 
+def memory_file(name: str) -> int:
+    """A file without a place in the file system; every write goes to its end. Source: memfd_create(2)."""
+    fd = os.memfd_create(name, os.MFD_CLOEXEC)
+    fcntl.fcntl(fd, fcntl.F_SETFL, os.O_APPEND)
+    return fd
+
+
+def tail_of(fd: int, tail_bytes: int) -> Tail:
+    """The end of a file."""
+    size = os.fstat(fd).st_size
+    if not size:
+        return _NOTHING
+    keep = min(size, tail_bytes)
+    return Tail(readable(os.pread(fd, keep, size - keep), cut=size > keep), size)
+
+
 class MemoryOutput:
     """stdout or stderr of handlers: written by the worker itself, and by what handlers start."""
 
-    def __init__(self, name: str, tail_bytes: int) -> None:
-        self.tail_bytes = tail_bytes
-        self.fd = os.memfd_create(name, os.MFD_CLOEXEC)
-        fcntl.fcntl(self.fd, fcntl.F_SETFL, os.O_APPEND)
+    def __init__(self, fd: int, tail_bytes: int) -> None:
+        """Write to ``fd``, which :func:`memory_file` made, maybe in another process."""
+        self.fd, self.tail_bytes = fd, tail_bytes
         self._forgotten = 0
 
     def trim(self) -> None:
@@ -88,11 +103,8 @@ class MemoryOutput:
 
     def take(self) -> Tail:
         """What there was since the last call."""
-        size = os.fstat(self.fd).st_size
-        if not size:
-            return _NOTHING
-        keep = min(size, self.tail_bytes)
-        data = os.pread(self.fd, keep, size - keep)
-        os.ftruncate(self.fd, 0)
-        self._forgotten = 0
-        return Tail(readable(data, cut=size > keep), size)
+        tail = tail_of(self.fd, self.tail_bytes)
+        if tail.total_bytes:
+            os.ftruncate(self.fd, 0)
+            self._forgotten = 0
+        return tail

@@ -1,5 +1,6 @@
 """A new worker process, forked or exec'd, before and around its loop: signals, parent, session, stdin."""
 
+import faulthandler
 import os
 import signal
 import sys
@@ -20,11 +21,12 @@ EXIT_BROKEN = 70
 _LAST_WALK_SECONDS = 2.0
 
 
-def run_worker(settings: WorkerSettings, parent: int) -> NoReturn:
+def run_worker(settings: WorkerSettings, parent: int, stderr_fd: int) -> NoReturn:
     """Be the worker of this slot; never returns into the code of whoever forked it.
 
     When the zygote (``parent``) dies the kernel sends SIGTERM, and SIGTERM ends the worker together
-    with everything it started.
+    with everything it started. ``stderr_fd`` is a memory file that the zygote reads afterwards: what a
+    handler wrote last, and the Python traceback of a crash in C code.
     """
     status = EXIT_BROKEN
     try:
@@ -36,9 +38,10 @@ def run_worker(settings: WorkerSettings, parent: int) -> NoReturn:
         die_with_parent(parent, signal.SIGTERM)
         become_subreaper()
         _reseed()
+        faulthandler.enable(stderr_fd)
         scratch = ScratchFolder(Path(settings.scratch_folder))
         os.chdir("/")
-        status = Worker(settings, scratch).serve()
+        status = Worker(settings, scratch, stderr_fd).serve()
     except BaseException:  # noqa: BLE001 - the last frame of this process
         traceback.print_exc()
     finally:

@@ -24,6 +24,7 @@ from resource import struct_rusage
 import msgspec
 
 from mitosis.worker.linux import become_subreaper
+from mitosis.worker.output import memory_file, tail_of
 from mitosis.worker.preload import PreloadError, preload
 from mitosis.worker.process import run_worker
 from mitosis.worker.process_tree import below, kill_all_below, kill_below, process_parents
@@ -61,6 +62,8 @@ class _Child:
     generation: int
     pid: int
     pidfd: int
+    stderr_fd: int
+    """A memory file: what the worker's running handler wrote is there when the worker is not."""
     popen: subprocess.Popen[bytes] | None
     """Of an exec'd worker, kept so that nobody else waits for it."""
 
@@ -70,6 +73,7 @@ class _Death:
     child: _Child
     wait_status: int
     usage: struct_rusage
+    last_words: str
     at: float
     leftovers: set[int] = field(default_factory=set)
 
@@ -134,7 +138,7 @@ class Zygote:
         settings = WorkerSettings(slot, generation, order.cpus, self._setup)
         try:
             with self._pinned(order.cpus):
-                child = self._fork(settings) if self._forks else self._exec(settings)
+                child = self._start(settings)
         except OSError as error:
             self._say(SpawnFailed(slot, generation, f"no worker could be started: {error}"))
             return
@@ -157,7 +161,18 @@ class Zygote:
         finally:
             os.sched_setaffinity(0, self._cpus)
 
-    def _fork(self, settings: WorkerSettings) -> _Child:
+    def _start(self, settings: WorkerSettings) -> _Child:
+        stderr_fd = memory_file("stderr")
+        try:
+            popen = None if self._forks else self._exec(settings, stderr_fd)
+            pid = self._fork(settings, stderr_fd) if popen is None else popen.pid
+        except OSError:
+            os.close(stderr_fd)
+            raise
+        slot, generation = settings.slot, settings.generation
+        return _Child(slot, generation, pid, os.pidfd_open(pid), stderr_fd, popen)
+
+    def _fork(self, settings: WorkerSettings, stderr_fd: int) -> int:
         parent = os.getpid()
         pid = os.fork()
         if pid == 0:
@@ -165,19 +180,18 @@ class Zygote:
                 self._agent.close()
                 for child in self._children.values():
                     os.close(child.pidfd)
+                    os.close(child.stderr_fd)
             finally:
-                run_worker(settings, parent)
-        return _Child(settings.slot, settings.generation, pid, os.pidfd_open(pid), None)
+                run_worker(settings, parent, stderr_fd)
+        return pid
 
-    def _exec(self, settings: WorkerSettings) -> _Child:
+    def _exec(self, settings: WorkerSettings, stderr_fd: int) -> subprocess.Popen[bytes]:
         """A new interpreter; it reads its settings from standard input."""
         with os.fdopen(os.memfd_create("settings"), "w+b") as file:
-            file.write(msgspec.msgpack.encode((settings, os.getpid())))
+            file.write(msgspec.msgpack.encode((settings, os.getpid(), stderr_fd)))
             file.seek(0)
             command = [sys.executable, "-P", "-m", "mitosis.worker", "worker"]
-            popen = subprocess.Popen(command, stdin=file)
-        pid = popen.pid
-        return _Child(settings.slot, settings.generation, pid, os.pidfd_open(pid), popen)
+            return subprocess.Popen(command, stdin=file, pass_fds=[stderr_fd])
 
     # --- ending ---------------------------------------------------------------------------------
 
@@ -189,11 +203,13 @@ class Zygote:
     def _reap(self, child: _Child) -> None:
         _, status, usage = os.wait4(child.pid, 0)
         self._poll.unregister(child.pidfd)
+        last_words = tail_of(child.stderr_fd, self._setup.output_tail_bytes).text
         os.close(child.pidfd)
+        os.close(child.stderr_fd)
         if child.popen is not None:
             child.popen.returncode = os.waitstatus_to_exitcode(status)
         del self._children[child.pid]
-        self._deaths.append(_Death(child, status, usage, time.monotonic()))
+        self._deaths.append(_Death(child, status, usage, last_words, time.monotonic()))
 
     def _sweep(self) -> None:
         """Kill and reap what dead workers left; say Exited when there is nothing of it any more.
@@ -229,7 +245,15 @@ class Zygote:
 def _exited(death: _Death, leftovers: int) -> Exited:
     child, usage = death.child, death.usage
     facts = ProcessUsage(usage.ru_utime, usage.ru_stime, usage.ru_maxrss * 1024)
-    return Exited(child.slot, child.generation, child.pid, death.wait_status, facts, leftovers)
+    return Exited(
+        child.slot,
+        child.generation,
+        child.pid,
+        death.wait_status,
+        facts,
+        leftovers,
+        death.last_words,
+    )
 
 
 def main() -> int:

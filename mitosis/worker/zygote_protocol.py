@@ -127,6 +127,8 @@ class Exited(Packet, frozen=True):
     usage: ProcessUsage
     leftovers: int = 0
     """Processes it left behind that were killed; -1: some could not be killed within 5 s."""
+    last_words: str = ""
+    """The end of what the handler that it ran had written to stderr, with the traceback of a crash."""
 
 
 ZygoteToAgent = Ready | ImportFailed | Spawned | SpawnFailed | Exited

@@ -151,6 +151,17 @@ def test_a_handler_that_ends_its_process_costs_the_worker(own_host: WorkerHost) 
     assert ExitReason.from_wait_status(exited.wait_status).number == 9
 
 
+def test_a_crash_in_c_code_leaves_the_python_traceback(own_host: WorkerHost) -> None:
+    call(own_host, "speak")
+    own_host.submit({"handler": f"{SAMPLES}:crash"})
+    exited = own_host.hear(Exited)
+    assert ExitReason.from_wait_status(exited.wait_status).number == signal.SIGSEGV
+    first, *rest = exited.last_words.splitlines()
+    assert first == "about to crash"
+    assert "Fatal Python error: Segmentation fault" in rest
+    assert any("sample_handlers.py" in line and "in crash" in line for line in rest)
+
+
 # --- surroundings ---------------------------------------------------------------------------------
 
 

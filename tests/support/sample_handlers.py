@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import math
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -48,6 +49,11 @@ def interrupt() -> None:
 
 def vanish(status: int) -> None:
     os._exit(status)
+
+
+def crash() -> None:
+    print("about to crash", file=sys.stderr)
+    os.kill(os.getpid(), signal.SIGSEGV)
 
 
 def not_json() -> object:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mitosis.worker.output import MemoryOutput, PipeOutput, readable
+from mitosis.worker.output import MemoryOutput, PipeOutput, memory_file, readable
 
 TAIL = 8192
 
@@ -22,7 +22,7 @@ def pipe() -> Iterator[PipeOutput]:
 
 @pytest.fixture
 def memory() -> Iterator[MemoryOutput]:
-    output = MemoryOutput("stdout", TAIL)
+    output = MemoryOutput(memory_file("stdout"), TAIL)
     yield output
     os.close(output.fd)
 

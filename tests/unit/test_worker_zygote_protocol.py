@@ -42,6 +42,7 @@ to_agent = st.one_of(
         numbers,
         st.builds(z.ProcessUsage, seconds, seconds, numbers),
         st.integers(-1, 100),
+        text,
     ),
 )
 
