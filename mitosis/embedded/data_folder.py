@@ -4,9 +4,10 @@ Layout below it (everything 0700 or 0600)::
 
     lock          flock'ed while a stack runs; holds the pid of the holder
     secrets/      one file per secret
-    ports.json    addresses chosen at the first start and kept
+    ports.json    ports chosen at the first start and kept
     logs/         one file per part
-    postgres/ temporal/ …   data of the parts
+    postgres/ temporal/ agent/ …   data of the parts
+    programs/     copies of programs, only where root needs them (mitosis.embedded.privileges)
 
 Sockets do not live here: a unix socket path is limited to 107 bytes and a data folder may be deep.
 """
