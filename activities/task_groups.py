@@ -3,13 +3,16 @@
 Every one *ensures* a goal and returns the state after it, so a retry after a commit answers the same.
 """
 
+from datetime import UTC, datetime
 from typing import Protocol
 from uuid import UUID
 
 from temporalio import activity
+from temporalio.exceptions import ApplicationError
 
 from activities.errors import as_application_errors
 from mitosis.contracts.control import DiscardAnswer, GroupView, VerbRequest
+from mitosis.contracts.errors import TemporalUnavailable
 
 
 class TaskGroupPort(Protocol):
@@ -58,6 +61,14 @@ class TaskGroupActivities:
 
     @activity.defn(name="apply_verb")
     async def apply(self, request: VerbRequest) -> GroupView:
+        """As the port, unless whoever asked has given up waiting by now (each attempt looks again)."""
+        valid_until = request.verb.valid_until
+        if valid_until is not None and datetime.now(UTC) > valid_until:
+            raise ApplicationError(
+                f"{request.verb.kind} came too late and was not carried out",
+                type=TemporalUnavailable.code,
+                non_retryable=True,
+            )
         with as_application_errors():
             return await self._groups.apply(request)
 

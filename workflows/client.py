@@ -7,7 +7,7 @@ that a poke does not fail in a namespace that has none yet.
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any, Literal, TypeAlias
 from uuid import UUID
 
@@ -139,8 +139,9 @@ class ControlClient:
 
         Raises:
             NotFound, InvalidTransition: as the store says.
-            TemporalUnavailable: no answer within 5 s. The verb may still be carried out.
+            TemporalUnavailable: no answer within 5 s. A verb that has not been carried out by then never is.
         """
+        timely = verb.model_copy(update={"valid_until": datetime.now(UTC) + VERB_TIMEOUT})
         group = target("task_group", task_group_id)
         start: WithStartWorkflowOperation[Any, Any] = WithStartWorkflowOperation(
             WORKFLOW_TYPES[group.kind],
@@ -154,7 +155,7 @@ class ControlClient:
         with _our_errors():
             view: GroupView = await self.temporal.execute_update_with_start_workflow(
                 verb.kind,
-                verb,
+                timely,
                 start_workflow_operation=start,
                 result_type=GroupView,
                 rpc_timeout=VERB_TIMEOUT,

@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Literal
 from uuid import UUID
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
 from mitosis.contracts.lifecycle import (
     EnvironmentState,
@@ -37,37 +37,41 @@ class ManagerInput(Model):
     manager_id: UUID
 
 
-class Close(Model):
+class VerbModel(Model):
+    """What every verb may carry."""
+
+    reason: str | None = None
+    valid_until: AwareDatetime | None = None
+    """Carried out only before this time, lest it surprise whoever has given up waiting. None = always."""
+
+
+class Close(VerbModel):
     """Accept no more tasks; complete when the last one ends."""
 
     kind: Literal["close"] = "close"
-    reason: str | None = None
 
 
-class Reopen(Model):
+class Reopen(VerbModel):
     """Accept tasks again."""
 
     kind: Literal["reopen"] = "reopen"
-    reason: str | None = None
 
 
-class Cancel(Model):
+class Cancel(VerbModel):
     """End the group: nothing more is claimed."""
 
     kind: Literal["cancel"] = "cancel"
-    reason: str | None = None
     cancel_running_tasks: bool = True
     """True: SIGTERM, grace, SIGKILL. False: running tasks finish and their results count."""
     grace_seconds: float | None = Field(default=None, ge=0, le=86_400)
     """None = the group's own grace."""
 
 
-class Complete(Model):
+class Complete(VerbModel):
     """Close and complete. With ``force`` unfinished tasks are cancelled first, with grace."""
 
     kind: Literal["complete"] = "complete"
     force: bool = False
-    reason: str | None = None
     grace_seconds: float | None = Field(default=None, ge=0, le=86_400)
 
 
