@@ -26,14 +26,17 @@ async def test_a_follower_sees_every_result_once_whoever_reports_beside(database
                 await host.report(*(report(task) for task in tasks))
 
         async def follow() -> list[tuple[int | None, int]]:
-            seen, after = [], 0
+            seen: list[tuple[int | None, int]] = []
+            after = 0
             while len(seen) < len(submitted):
                 page = await w.tasks.results(group, after=after, limit=9, timeout=SOON)
                 seen += [(task.seq, task.task_id) for task in page.items]
                 after = page.after
             return seen
 
-        seen, *_ = await asyncio.gather(follow(), *(work(number) for number in range(3)))
+        following = asyncio.create_task(follow())
+        await asyncio.gather(*(work(number) for number in range(3)))
+        seen = await following
         assert [seq for seq, _ in seen] == list(range(1, 121))
         assert sorted(task_id for _, task_id in seen) == submitted
 
