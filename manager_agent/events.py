@@ -32,6 +32,8 @@ class WorkerExited:
     out_of_memory: bool
     at: float
     """Wall clock."""
+    last_words: str = ""
+    """The end of the stderr of the handler it ran, with the traceback of a crash in C code."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,6 +28,9 @@ def lost_attempt(
         cancelled: a person had cancelled the attempt before.
     """
     kind = _kind(event, killed_for, cancelled)
+    detail: dict[str, object] = {"message": _message(event, killed_for), "worker": event.slot}
+    if event.last_words:
+        detail["stderr"] = event.last_words
     number = event.reason.number
     return TaskReport(
         task_id=key.task_id,
@@ -38,9 +41,7 @@ def lost_attempt(
         signal=number if event.reason.kind is ExitKind.SIGNAL else None,
         started_at=started_at,
         finished_at=max(event.at, started_at),
-        detail=msgspec.Raw(
-            msgspec.json.encode({"message": _message(event, killed_for), "worker": event.slot})
-        ),
+        detail=msgspec.Raw(msgspec.json.encode(detail)),
     )
 
 

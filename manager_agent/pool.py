@@ -45,7 +45,9 @@ class PoolEvents(Protocol):
 
     def worker_spawned(self, slot: int, generation: int, pid: int) -> None: ...
 
-    def worker_exited(self, slot: int, generation: int, reason: ExitReason) -> None: ...
+    def worker_exited(
+        self, slot: int, generation: int, reason: ExitReason, last_words: str = ""
+    ) -> None: ...
 
     def zygote_ended(self) -> None:
         """The zygote is gone, and with it every worker."""
@@ -183,7 +185,8 @@ class Pool:
             case Exited():
                 self.pids.pop((packet.slot, packet.generation), None)
                 reason = ExitReason.from_wait_status(packet.wait_status)
-                self._events.worker_exited(packet.slot, packet.generation, reason)
+                words = packet.last_words
+                self._events.worker_exited(packet.slot, packet.generation, reason, words)
 
     def _answer(self, answer: Ready | ZygoteFailed) -> None:
         if self._ready.done():

@@ -331,11 +331,13 @@ class LeaseSession:
     def worker_spawned(self, slot: int, generation: int, pid: int) -> None:
         self._parts.router.expect(slot, generation, pid)
 
-    def worker_exited(self, slot: int, generation: int, reason: ExitReason) -> None:
+    def worker_exited(
+        self, slot: int, generation: int, reason: ExitReason, last_words: str = ""
+    ) -> None:
         self._parts.router.drain()
         kills = exits.oom_kills()
         out_of_memory, self._oom_kills = kills > self._oom_kills, kills
-        event = WorkerExited(slot, generation, reason, out_of_memory, time.time())
+        event = WorkerExited(slot, generation, reason, out_of_memory, time.time(), last_words)
         worker = self.state.workers[slot]
         wait = LAST_WORDS_SECONDS if any(True for _ in worker.attempts()) else 0.0
         self._loop.call_later(wait, self._buried, event)

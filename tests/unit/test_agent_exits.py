@@ -85,3 +85,11 @@ def test_the_kernels_count_is_read_of_both_versions(
 def test_without_a_memory_cgroup_nothing_counts(tmp_path: Path) -> None:
     assert oom_kills("0::/\n1:cpu:/\n", tmp_path) == 0
     assert isinstance(oom_kills(), int)
+
+
+def test_the_last_words_of_a_worker_are_in_the_report() -> None:
+    reason = ExitReason(ExitKind.SIGNAL, 11)
+    event = WorkerExited(2, 0, reason, False, 105.0, "Fatal Python error")
+    report = lost_attempt(Key(1, 3), 100.0, event, None, False)
+    assert msgspec.json.decode(report.detail)["stderr"] == "Fatal Python error"
+    assert "stderr" not in msgspec.json.decode(died(reason).detail)
