@@ -52,7 +52,7 @@ def _drained(group: Facts) -> str:
 
 def _setup(managers: Sequence[Facts]) -> str | None:
     """Somebody has a lease: nothing to explain once one is ready, else what the setup does."""
-    holders = [m for m in managers if m["lease"]]
+    holders = [m for m in managers if m["lease"] in ("offered", "active")]
     working = [m for m in holders if m["lease"] == "active" and m["environment"] == "ready"]
     if working:
         return None
@@ -64,7 +64,8 @@ def _setup(managers: Sequence[Facts]) -> str | None:
         name = holders[0]["name"]
         offered = holders[0]["lease"] == "offered"
         return f"offered to {name}" if offered else f"setup on {name}"
-    return None
+    leaving = [m["name"] for m in managers if m["lease"]]
+    return f"{_names(leaving)} finishes what it runs and leaves" if leaving else None
 
 
 def _nobody(facts: Facts, managers: Sequence[Facts]) -> str | None:
@@ -97,9 +98,9 @@ def misfit(plan: WorkerAllocationPlan, host: str, cores: Sequence[int]) -> str |
 
 def _why_not(fitting: Sequence[Facts], plan: WorkerAllocationPlan) -> str:
     """Managers with the right tags, none of which has a lease."""
-    misfits = [misfit(plan, manager["name"], manager["cores"]) for manager in fitting]
+    misfits = [m["cores"] and misfit(plan, m["name"], m["cores"]) for m in fitting]
     if (first := misfits[0]) and all(misfits):
-        return first
+        return str(first)
     fitting = [manager for manager, reason in zip(fitting, misfits, strict=True) if not reason]
     able = [m for m in fitting if not _failed(m)]
     if not able:
@@ -110,6 +111,9 @@ def _why_not(fitting: Sequence[Facts], plan: WorkerAllocationPlan) -> str:
     free = [m for m in online if not m["busy"]]
     if not free:
         return f"busy with another group: {_names([m['name'] for m in online])}"
+    clean = [m for m in free if not m["unclean"]]
+    if not clean:
+        return f"cleanup after another group on {_names([m['name'] for m in free])}"
     return "about to be offered to a manager"
 
 

@@ -92,7 +92,7 @@ SELECT m.id, m.uuid, m.name, m.incarnation, m.machine_id, m.boot_id,
            AS silent_seconds
   FROM managers AS m JOIN manager_live AS c ON c.manager_id = m.id
  WHERE m.uuid = %(manager)s
-   FOR UPDATE OF m
+   FOR NO KEY UPDATE OF m
 
 -- name: save_hello
 UPDATE managers

@@ -147,13 +147,9 @@ SELECT (SELECT count(*) FROM (SELECT FROM open_task AS o WHERE o.group_id = %(gr
        (SELECT CASE WHEN count(*) > 1 THEN count(*) / greatest(0.001, extract(epoch FROM
                     CASE WHEN %(unfinished)s > 0 THEN now() ELSE max(r.recorded_at) END
                     - min(coalesce(r.started_at, r.recorded_at))))::float8 END
-          FROM (SELECT * FROM (SELECT started_at, recorded_at FROM task_result
-                                WHERE group_id = %(group_number)s AND state = 'succeeded'
-                                ORDER BY task_id DESC LIMIT 500) AS s
-                UNION ALL
-                SELECT * FROM (SELECT started_at, recorded_at FROM task_result
-                                WHERE group_id = %(group_number)s AND state = 'failed'
-                                ORDER BY task_id DESC LIMIT 500) AS f) AS r) AS tasks_per_second,
+          FROM (SELECT started_at, recorded_at FROM task_result
+                 WHERE group_id = %(group_number)s AND state <> 'cancelled'
+                 ORDER BY seq DESC LIMIT 500) AS r) AS tasks_per_second,
        coalesce((SELECT json_agg(json_build_object('epoch', l.epoch, 'state', l.state,
                    'task_group_id', g.uuid, 'task_group_name', g.name, 'manager_id', m.uuid,
                    'manager_name', m.name, 'offered_at', l.offered_at, 'taken_at', l.taken_at,
@@ -186,6 +182,9 @@ SELECT g.assignment_method, g.tag_match, g.tags, u.name AS group_name, g.worker_
                            AND l.state <> 'ended') AS busy,
                 (SELECT e.state FROM environments AS e
                   WHERE e.manager_id = m.id AND e.group_id = g.id) AS environment,
+                EXISTS (SELECT FROM environments AS e JOIN group_live AS v ON v.group_id = e.group_id
+                         WHERE e.manager_id = m.id AND e.state <> 'gone'
+                           AND (e.state <> 'ready' OR v.state IN ('complete', 'cancelled'))) AS unclean,
                 (SELECT json_build_object('state', h.state, 'message', h.message, 'exit_code', h.exit_code,
                                           'signal', h.signal)
                    FROM hook_runs AS h WHERE h.group_id = g.id AND h.manager_id = m.id AND h.kind = 'setup'
