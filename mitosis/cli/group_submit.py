@@ -5,13 +5,13 @@ submits nothing.
 """
 
 import json
-import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from mitosis.cli.command import Cli, GroupArgument
+from mitosis.cli.command_line import words_of
 from mitosis.cli.group_submit_options import (
     ArgumentsOption,
     ArgvArgument,
@@ -149,9 +149,9 @@ def tasks_from(sources: Sources, options: dict[str, Any]) -> list[TaskSubmission
 
 def _from_command_file(path: Path, options: dict[str, Any]) -> list[TaskSubmission]:
     tasks = []
-    for number, line in enumerate(read_text(path, "--command-file").splitlines(), start=1):
+    for number, line in enumerate(read_text(path, "--command-file").split("\n"), start=1):
         try:
-            words = shlex.split(line, comments=True)
+            words = words_of(line)
         except ValueError as error:
             raise InvalidRequest(
                 f"line {number} of {path}: {error}", option="--command-file"

@@ -1,0 +1,64 @@
+"""Reading tasks from a file: the words that a shell would see."""
+
+import shlex
+import subprocess
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mitosis.cli.command_line import words_of
+from mitosis.cli.group_submit import Sources, tasks_from
+
+WITHOUT_COMMENTS = st.text(st.sampled_from("ab \t\r'\"\\$\x0b\u2003é"), max_size=12)
+
+
+@given(WITHOUT_COMMENTS)
+def test_words_are_those_of_shlex(line: str) -> None:
+    try:
+        expected = shlex.split(line)
+    except ValueError:
+        with pytest.raises(ValueError, match="No "):
+            words_of(line)
+    else:
+        assert words_of(line) == expected
+
+
+SHELL = """
+show() { for word in "$@"; do printf '%s\\0' "$word"; done; }
+set -f
+show """
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "curl http://host/#part",
+        "echo 'x'#y #z",
+        r"echo a\ #b",
+        r"echo \#b # it's a comment with one quote",
+        """echo '#' "# \\" #" ' # '""",
+        "echo a#'b c'd # e",
+        "#echo",
+        "  # echo 'x",
+        """echo '' "" ''''""",
+    ],
+)
+def test_quotes_and_comments_are_those_of_a_shell(line: str) -> None:
+    ran = subprocess.run(
+        ["sh", "-c", f"{SHELL}{line}\n"], capture_output=True, text=True, check=True
+    )
+    assert words_of(line) == ran.stdout.split("\0")[:-1]
+
+
+def read(path: Path, content: str) -> list[list[str] | None]:
+    path.write_text(content, newline="")
+    sources = Sources(argv=[], handler=None, arguments=None, command_file=path, json_file=None)
+    return [task.command for task in tasks_from(sources, {})]
+
+
+def test_a_line_is_what_ends_with_a_newline(tmp_path: Path) -> None:
+    """Form feeds and line separators are letters like others inside quotes."""
+    content = "echo 'a\x0cb\u2028c'\r\n\n  # comment\necho $HOME # no shell\n"
+    assert read(tmp_path / "commands", content) == [["echo", "a\x0cb\u2028c"], ["echo", "$HOME"]]
