@@ -13,8 +13,8 @@ from temporalio.client import Client
 
 from mitosis.contracts.control import Cancel, Close, Complete, GroupSummary, Reopen
 from mitosis.contracts.errors import InvalidTransition, NotFound, TemporalUnavailable
-from mitosis.contracts.lifecycle import TaskGroupResult, TaskGroupState
-from mitosis.contracts.names import task_group_workflow_id
+from mitosis.contracts.lifecycle import EnvironmentState, TaskGroupResult, TaskGroupState
+from mitosis.contracts.names import manager_workflow_id, task_group_workflow_id
 from mitosis.embedded.data_folder import DataFolder
 from mitosis.embedded.temporal import EmbeddedTemporal
 from tests.support.control_plane import ControlPlane, control_plane
@@ -165,6 +165,50 @@ async def test_failed_setup_gives_the_host_back(plane: ControlPlane) -> None:
         summary = await settled(plane, group)
     assert summary.result is TaskGroupResult.SETUP_FAILED
     assert agent.calls == ["prepare"]
+
+
+@pytest.mark.parametrize("how", ["terminate", "cancel"])
+async def test_host_workflow_that_somebody_ends_is_started_again(
+    plane: ControlPlane, how: str
+) -> None:
+    """The lease is not touched by it: same epoch, watched again, work goes on."""
+    await plane.start(bootstrap_every_seconds=1)
+    async with agent_on(plane, await plane.client()) as agent:
+        group = await plane.stores.create_group()
+        await plane.stores.submit_one(group)
+        await wait_until_async(lambda: len(agent.ran) == 1, timeout=30)
+        epoch = await _epoch(plane, agent)
+        ended = await plane.cli("workflow", how, "-w", manager_workflow_id(agent.manager_id))
+        assert ended.status == 0, ended.err
+        await wait_until_async(lambda: agent.calls.count("run") == 2, timeout=30)
+        assert await _epoch(plane, agent) == epoch
+        await plane.stores.submit_one(group)
+        await wait_until_async(lambda: len(agent.ran) == 2, timeout=30)
+
+
+@pytest.mark.spec("S002-141")
+async def test_host_that_only_temporal_hears_is_lost_when_its_clock_has_run_out(
+    plane: ControlPlane,
+) -> None:
+    """Heartbeats of an activity are no contact: reconcile has the workflow look (P4, P6)."""
+    await plane.start(bootstrap_every_seconds=1)
+    async with agent_on(plane, await plane.client()) as agent:
+        group = await plane.stores.create_group()
+        await plane.stores.submit_one(group)
+        await wait_until_async(lambda: len(agent.ran) == 1, timeout=30)
+        agent.api_reachable.clear()
+
+        async def lost() -> bool:
+            async with (
+                plane.stores.database.connection() as connection
+            ):  # a renewal may be under way
+                await connection.execute("UPDATE leases SET alive_until = now() - interval '1 s'")
+            view = await plane.stores.managers.observe(agent.manager_id)
+            owed = [e.state is EnvironmentState.OWED for e in view.environments]
+            return view.lease is None and owed == [True]
+
+        await wait_until_async(lost, timeout=30)
+        agent.api_reachable.set()
 
 
 async def test_verbs_answer_the_group_or_say_why_not(plane: ControlPlane) -> None:

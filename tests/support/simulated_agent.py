@@ -50,6 +50,9 @@ class SimulatedAgent:
         self.ran: list[int] = []
         self.calls: list[str] = []
         self.setup_exit_code = 0
+        self.api_reachable = asyncio.Event()
+        """Cleared: its calls of the API hang, while Temporal still hears its heartbeats."""
+        self.api_reachable.set()
         self._stores = stores
         self._reached = reached
 
@@ -76,6 +79,7 @@ class SimulatedAgent:
     async def keep_in_contact(self) -> None:
         """Renew until cancelled, as an idle agent does too."""
         while True:
+            await self.api_reachable.wait()
             await self._stores.managers.renew(self.manager_id, Renewal(incarnation=1))
             await asyncio.sleep(0.5)
 
@@ -140,6 +144,7 @@ class SimulatedAgent:
         return LeaseEnd.ENDING if standing is LeaseStanding.ENDING else LeaseEnd.GONE
 
     async def _standing(self, epoch: int) -> LeaseStanding | None:
+        await self.api_reachable.wait()
         renewal = Renewal(incarnation=1, epoch=epoch)
         return (await self._stores.managers.renew(self.manager_id, renewal)).standing
 
