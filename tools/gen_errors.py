@@ -7,8 +7,10 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-import mitosis.embedded.errors  # noqa: E402 - after the path; adds its classes to the tree
-import mitosis.settings  # noqa: E402, F401 - as above
+import mitosis.embedded.errors  # noqa: E402
+import mitosis.ipc.codec  # noqa: E402
+import mitosis.settings  # noqa: E402
+import mitosis.worker.zygote_protocol  # noqa: E402, F401
 from mitosis.cli.exit import ExitStatus, status_of  # noqa: E402
 from mitosis.contracts.errors import MitosisError  # noqa: E402
 from tools.pages import markdown, member_texts, run_generator, table  # noqa: E402
@@ -44,6 +46,7 @@ def _errors() -> str:
             markdown(inspect.getdoc(cls)),
         )
         for cls in _tree(MitosisError)
+        if "code" in vars(cls)
     ]
     return table(("Code", "HTTP", "Exit", "Retry", "Meaning"), rows)
 
