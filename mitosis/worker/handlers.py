@@ -25,7 +25,7 @@ import traceback
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from types import FrameType
-from typing import Any
+from typing import Any, TextIO
 
 from mitosis.contracts.outcome import FailureKind
 from mitosis.contracts.task import TaskSpec
@@ -250,7 +250,9 @@ class HandlerSlot:
 
 
 class _Surroundings:
-    """What a handler finds around it: environment, working directory, file descriptors 1 and 2."""
+    """What a handler finds around it, and what the next one finds again, whatever this one did:
+    environment, working directory, file descriptors 1 and 2, ``sys.stdout`` and ``sys.stderr``.
+    """
 
     def __init__(
         self,
@@ -264,10 +266,12 @@ class _Surroundings:
         self._spec = spec
         self._variables = {**spec.environment, **variables}
         self._before: dict[str, str | None] = {}
+        self._python_streams = sys.stdout, sys.stderr
         self.failure: Ended | None = None
 
     def __enter__(self) -> "_Surroundings":
         self._before = {name: os.environ.get(name) for name in self._spec.environment}
+        self._python_streams = sys.stdout, sys.stderr
         for stream, fd in zip(self._streams, (1, 2), strict=True):
             os.dup2(stream.fd, fd)
         folder = self._spec.working_directory or self._folder
@@ -282,8 +286,9 @@ class _Surroundings:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for stream in (sys.stdout, sys.stderr):
+        for stream in {sys.stdout, sys.stderr, *self._python_streams}:
             _flush(stream)
+        sys.stdout, sys.stderr = map(_usable, self._python_streams, (1, 2))
         for own, fd in zip(self._own_fds, (1, 2), strict=True):
             os.dup2(own, fd)
         for name, value in self._before.items():
@@ -298,6 +303,13 @@ def _flush(stream: Any) -> None:
     """Whatever the handler made of sys.stdout, a failing flush is not the worker's end."""
     with contextlib.suppress(Exception):  # closed, replaced, or None
         stream.flush()
+
+
+def _usable(stream: TextIO, fd: int) -> TextIO:
+    """The stream, or a new one if the handler closed it."""
+    if stream is None or not stream.closed:
+        return stream
+    return open(fd, "w", buffering=1, closefd=False)
 
 
 def _apply(function: Callable[..., Any], arguments: dict[str, Any] | list[Any] | None) -> Any:

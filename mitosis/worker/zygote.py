@@ -26,7 +26,7 @@ import msgspec
 from mitosis.worker.linux import become_subreaper
 from mitosis.worker.output import memory_file, tail_of
 from mitosis.worker.preload import PreloadError, preload
-from mitosis.worker.process import run_worker
+from mitosis.worker.process import EXIT_BROKEN, run_worker
 from mitosis.worker.process_tree import below, kill_all_below, kill_below, process_parents
 from mitosis.worker.settings import WorkerSettings, session_environment
 from mitosis.worker.zygote_protocol import (
@@ -181,8 +181,9 @@ class Zygote:
                 for child in self._children.values():
                     os.close(child.pidfd)
                     os.close(child.stderr_fd)
-            finally:
                 run_worker(settings, parent, stderr_fd)
+            finally:
+                os._exit(EXIT_BROKEN)  # whatever happens, never back into the zygote's code
         return pid
 
     def _exec(self, settings: WorkerSettings, stderr_fd: int) -> subprocess.Popen[bytes]:

@@ -200,6 +200,16 @@ def test_output_of_the_handler_and_its_children_is_kept(host: WorkerHost) -> Non
     assert "stdout" not in call(host, "pid")[1]
 
 
+@pytest.mark.parametrize("vandal", ["close_streams", "replace_streams", "change_surroundings"])
+def test_the_next_task_finds_everything_as_it_was(own_host: WorkerHost, vandal: str) -> None:
+    _, before = call(own_host, "context")
+    assert call(own_host, vandal)[0].outcome == "succeeded"
+    assert call(own_host, "context")[1]["result"] == before["result"]
+    _, detail = call(own_host, "speak")
+    assert sorted(detail["stdout"].split()) == ["child", "printed", "written"]
+    assert detail["stderr"] == "complained\n"
+
+
 def test_gigabytes_of_output_do_not_become_memory(host: WorkerHost) -> None:
     report, detail = call(host, "shout", 1_000)
     assert report.outcome == "succeeded"

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import io
 import math
 import os
 import signal
@@ -95,6 +96,21 @@ def speak() -> None:
     sys.stderr.write("complained\n")
     os.write(1, b"written\n")
     subprocess.run(["echo", "child"], check=True)
+
+
+def close_streams() -> None:
+    sys.stdout.close()
+    sys.stderr.close()
+
+
+def replace_streams() -> None:
+    sys.stdout = sys.stderr = io.StringIO()
+    print("into the void")
+
+
+def change_surroundings() -> None:
+    os.chdir("/usr")
+    os.environ["MITOSIS_TASK_ID"] = "0"
 
 
 def shout(count: int) -> None:
