@@ -21,6 +21,7 @@ from mitosis.version import __version__
 COMMANDS = {
     "demo": "mitosis.cli.demo:demo",
     "up": "mitosis.cli.services:up",
+    "run": "mitosis.cli.run.command:app",
     "group": "mitosis.cli.group:app",
     "task": "mitosis.cli.task:app",
     "manager": "mitosis.cli.manager:app",

@@ -99,16 +99,16 @@ def create(
         "labels": label,
         "tag_match": tag_match,
         "priority": priority,
-        "worker_allocation_plan": _present(
+        "worker_allocation_plan": present(
             {
                 "worker_count": workers,
                 "handler_modules": handler_module,
                 "python_path": python_path,
-                "cpu_binding": _cpu_binding(pin, cores, cores_per_worker),
+                "cpu_binding": cpu_binding(pin, cores, cores_per_worker),
             }
         ),
-        "environment_setup_hook": _hook(setup, setup_file, "--setup"),
-        "environment_teardown_hook": _hook(teardown, teardown_file, "--teardown"),
+        "environment_setup_hook": hook(setup, setup_file, "--setup"),
+        "environment_teardown_hook": hook(teardown, teardown_file, "--teardown"),
         "auto_close_timeout": auto_close,
         "max_managers": max_managers,
         "assignment_method": "user_specified" if manager else None,
@@ -116,7 +116,7 @@ def create(
         "cancel_grace_seconds": seconds(cancel_grace, "--cancel-grace"),
         "host_lost_after": host_lost_after,
     }
-    _create(cli, merged(read_json_object(spec, "--spec") if spec else {}, _present(given) or {}))
+    _create(cli, merged(read_json_object(spec, "--spec") if spec else {}, present(given) or {}))
 
 
 def _create(cli: Cli, values: dict[str, Any]) -> None:
@@ -161,10 +161,10 @@ def parse_cores(text: str) -> list[int]:
     return cores
 
 
-def _cpu_binding(
+def cpu_binding(
     pin: str | None, cores: str | None, cores_per_worker: int | None
 ) -> dict[str, Any] | None:
-    return _present(
+    return present(
         {
             "strategy": pin.replace("-", "_") if pin else None,
             "cores": parse_cores(cores) if cores is not None else None,
@@ -173,7 +173,7 @@ def _cpu_binding(
     )
 
 
-def _hook(command: str | None, file: Path | None, option: str) -> dict[str, Any] | None:
+def hook(command: str | None, file: Path | None, option: str) -> dict[str, Any] | None:
     if command is not None and file is not None:
         raise InvalidRequest(f"give either {option} or {option}-file, not both", option=option)
     if file is not None:
@@ -191,6 +191,6 @@ def _hook(command: str | None, file: Path | None, option: str) -> dict[str, Any]
     return {"command": words}
 
 
-def _present(values: dict[str, Any]) -> dict[str, Any] | None:
+def present(values: dict[str, Any]) -> dict[str, Any] | None:
     """The values that were given; None when there is none."""
     return {key: value for key, value in values.items() if value not in (None, [])} or None

@@ -144,6 +144,10 @@ class HookRunInfo(AnswerBody):
     finished_at: datetime | None = None
 
 
+WAITING_SETUP_FAILED = "setup failed on "
+"""How ``waiting_for`` begins when the setup hook has failed on every host that may run the group."""
+
+
 class TaskGroupInfo(AnswerBody):
     task_group_id: UUID
     name: str

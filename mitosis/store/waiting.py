@@ -8,6 +8,7 @@ from typing import Any
 
 from mitosis.contracts.allocation import WorkerAllocationPlan, worker_cpus
 from mitosis.contracts.errors import InvalidRequest
+from mitosis.contracts.http import WAITING_SETUP_FAILED
 from mitosis.contracts.outcome import signal_name
 
 Facts = Mapping[str, Any]
@@ -104,7 +105,7 @@ def _why_not(fitting: Sequence[Facts], plan: WorkerAllocationPlan) -> str:
     fitting = [manager for manager, reason in zip(fitting, misfits, strict=True) if not reason]
     able = [m for m in fitting if not _failed(m)]
     if not able:
-        return f"setup failed on {fitting[0]['name']}: {_message(fitting[0]['setup'])}"
+        return f"{WAITING_SETUP_FAILED}{fitting[0]['name']}: {_message(fitting[0]['setup'])}"
     online = [m for m in able if not m["silent"] and not m["draining"]]
     if not online:
         return f"no manager that may run it is in contact: {_names([m['name'] for m in able])}"

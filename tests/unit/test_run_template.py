@@ -77,6 +77,7 @@ def test_placeholders_are_noticed() -> None:
 
 def test_the_correction_can_be_typed() -> None:
     assert corrected(["echo", "a b"]) == "echo 'a b' {}"
+    assert corrected(["echo"], ["a", "b c"]) == "echo {} ::: a 'b c'"
 
 
 def test_no_command_is_refused() -> None:

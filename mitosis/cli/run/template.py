@@ -108,9 +108,10 @@ class Template:
         return _OF_VALUE[name](item.value)
 
 
-def corrected(words: Sequence[str]) -> str:
-    """The command with ``{}`` put at its end, as a person would type it."""
-    return " ".join([*map(_typed, words), "{}"])
+def corrected(words: Sequence[str], values: Sequence[str] | None = None) -> str:
+    """The command line with ``{}`` put at the end of the command, as a person would type it."""
+    tail = [":::", *map(_typed, values)] if values else []
+    return " ".join([*map(_typed, words), "{}", *tail])
 
 
 def _typed(word: str) -> str:

@@ -1,0 +1,233 @@
+"""What a run shows while it goes on: a few live lines on a terminal, else one plain line now and then.
+
+Progress goes to standard error only; standard output belongs to the tasks. No control characters where
+standard error is no terminal, with NO_COLOR or TERM=dumb, or in CI.
+"""
+
+import os
+import shutil
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Literal, Protocol, TextIO
+
+from mitosis.contracts.http import TaskGroupInfo
+
+Style = Literal["auto", "rich", "plain", "none"]
+PLAIN_EVERY_SECONDS = 10.0
+LIVE_EVERY_SECONDS = 0.25
+WIDE = 120
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """What is known at one moment."""
+
+    group: TaskGroupInfo
+    input_open: bool
+    """More inputs may come, so the total is not known."""
+    now: datetime
+    hint: str = ""
+
+    @property
+    def done(self) -> int:
+        return self.group.tasks_completed
+
+    @property
+    def running(self) -> int:
+        return self.group.tasks_running or 0
+
+    @property
+    def ready(self) -> int:
+        return max(0, self.group.tasks_unfinished - self.running)
+
+    @property
+    def fraction(self) -> float:
+        return self.done / self.group.tasks_total if self.group.tasks_total else 0.0
+
+    def percent_text(self) -> str:
+        """Of *finished* tasks; while inputs may come, of those known so far."""
+        if self.input_open:
+            return f"{self.done} of {self.group.tasks_total} or more"
+        return f"{100 * self.fraction:.1f} %"
+
+    def rate_text(self) -> str:
+        rate = self.group.tasks_per_second
+        return f"{rate:.3g}/s" if rate else ""
+
+    def left_text(self) -> str:
+        """A duration; with the clock time when it is more than an hour."""
+        at = self.group.estimated_completion_at
+        if at is None or self.input_open or self.group.tasks_unfinished == 0:
+            return ""
+        left = max(0, round((at - self.now).total_seconds()))
+        text = span_text(left)
+        return f"{text} (at {at.astimezone():%H:%M})" if left > 3600 else text
+
+
+def span_text(seconds: int) -> str:
+    minutes, seconds = divmod(seconds, 60)
+    hours, minutes = divmod(minutes, 60)
+    if hours:
+        return f"{hours}h{minutes:02}m"
+    return f"{minutes}m{seconds:02}s" if minutes else f"{seconds}s"
+
+
+def plain_line(progress: Progress) -> str:
+    """``22:04:10 name 60.9% ok=6074 fail=14 run=192 ready=3720 31.4/s eta=1m50s``"""
+    group = progress.group
+    percent = (
+        f">={progress.done}/{group.tasks_total}"
+        if progress.input_open
+        else f"{100 * progress.fraction:.1f}%"
+    )
+    parts = [
+        f"{progress.now.astimezone():%H:%M:%S}",
+        group.name,
+        percent,
+        f"ok={group.tasks_succeeded}",
+        f"fail={group.tasks_failed}",
+        f"run={progress.running}",
+        f"ready={progress.ready}",
+        progress.rate_text(),
+        f"eta={progress.left_text()}" if progress.left_text() else "",
+        f"({group.waiting_for})" if group.waiting_for else "",
+    ]
+    return " ".join(part for part in parts if part)
+
+
+def live_lines(progress: Progress, width: int) -> list[str]:
+    """Three to five lines that fit into ``width`` columns."""
+    group = progress.group
+    hosts = ", ".join(sorted({lease.manager_name for lease in group.leases})) or "no host yet"
+    tail = f" {progress.percent_text()}"
+    if rate := progress.rate_text():
+        tail += f"  {rate}"
+    if left := progress.left_text():
+        tail += f"  done in {left}"
+    counts = (
+        f" ok {group.tasks_succeeded}   running {progress.running}   ready {progress.ready}"
+        f"   failed {group.tasks_failed}"
+    )
+    lines = [f"{group.name}  on {hosts}", f" {bar(progress, width - len(tail) - 2)}{tail}", counts]
+    if group.waiting_for:
+        lines.append(f" {group.waiting_for}")
+    if progress.hint:
+        lines.append(f" {progress.hint}")
+    return [line[:width] for line in lines]
+
+
+def bar(progress: Progress, width: int) -> str:
+    """Finished, failed, running, rest; the parts add up to ``width``."""
+    width = max(10, min(width, 72))
+    total = max(1, progress.group.tasks_total)
+    failed = _share(progress.group.tasks_failed, total, width)
+    done = min(_share(progress.done, total, width), width)
+    running = min(_share(progress.running, total, width), width - done)
+    ok = max(0, done - failed)
+    return "█" * ok + "✗" * (done - ok) + "▓" * running + "░" * (width - done - running)
+
+
+def _share(part: int, total: int, width: int) -> int:
+    """At least one cell for what is not nothing."""
+    return max(1, width * part // total) if part else 0
+
+
+class Display(Protocol):
+    def show(self, progress: Progress) -> None: ...
+
+    def say(self, text: str) -> None:
+        """A line that stays."""
+        ...
+
+    def clear(self) -> None:
+        """Make room for other output."""
+        ...
+
+
+class NoDisplay:
+    """Lines that stay only."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def show(self, progress: Progress) -> None:
+        """Nothing."""
+
+    def say(self, text: str) -> None:
+        self._stream.write(f"{text}\n")
+        self._stream.flush()
+
+    def clear(self) -> None:
+        """Nothing to clear."""
+
+
+class PlainDisplay(NoDisplay):
+    """One line at every change of state, and at most every ten seconds."""
+
+    def __init__(self, stream: TextIO, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__(stream)
+        self._clock = clock
+        self._last = -PLAIN_EVERY_SECONDS
+        self._state: tuple[object, ...] = ()
+
+    def show(self, progress: Progress) -> None:
+        group = progress.group
+        state = (group.state, group.settled, group.waiting_for)
+        if state == self._state and self._clock() - self._last < PLAIN_EVERY_SECONDS:
+            return
+        self._state, self._last = state, self._clock()
+        self.say(plain_line(progress))
+
+
+class LiveDisplay(NoDisplay):
+    """A block of lines that is drawn over."""
+
+    def __init__(self, stream: TextIO, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__(stream)
+        self._clock = clock
+        self._last = -LIVE_EVERY_SECONDS
+        self._height = 0
+
+    def show(self, progress: Progress) -> None:
+        if self._clock() - self._last < LIVE_EVERY_SECONDS and not progress.group.settled:
+            return
+        self._last = self._clock()
+        lines = live_lines(progress, shutil.get_terminal_size().columns - 1)
+        self._stream.write(self._erase() + "\n".join(lines) + "\n")
+        self._stream.flush()
+        self._height = len(lines)
+
+    def say(self, text: str) -> None:
+        self.clear()
+        super().say(text)
+
+    def clear(self) -> None:
+        self._stream.write(self._erase())
+        self._stream.flush()
+        self._height = 0
+
+    def _erase(self) -> str:
+        return f"\033[{self._height}A\033[J" if self._height else ""
+
+
+def choose_display(
+    style: Style, stream: TextIO = sys.stderr, environment: Mapping[str, str] = os.environ
+) -> Display:
+    """The display for this stream and environment; ``auto`` is live on a capable terminal only."""
+    capable = (
+        stream.isatty()
+        and environment.get("TERM") != "dumb"
+        and not {"NO_COLOR", "CI"}.intersection(environment)
+    )
+    if style == "none":
+        return NoDisplay(stream)
+    if style == "rich" or (style == "auto" and capable):
+        return LiveDisplay(stream)
+    return PlainDisplay(stream)
+
+
+def now() -> datetime:
+    return datetime.now(UTC)

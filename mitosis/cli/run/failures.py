@@ -1,0 +1,115 @@
+"""Why tasks failed, grouped: one row a reason, the most frequent first. Pure functions.
+
+Two failures have one reason when they ended in the same way and the last line of their stderr is the
+same once numbers, addresses and paths are taken out of it.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from mitosis.contracts.http import TaskInfo
+from mitosis.contracts.lifecycle import TaskState
+from mitosis.contracts.outcome import FailureKind, signal_name
+
+_MASKS = (
+    (re.compile(r"0x[0-9a-fA-F]+|\b[0-9a-fA-F]{8,}\b"), "#"),
+    (re.compile(r"(?<![\w])/[^\s:'\"]+"), "/…"),
+    (re.compile(r"\d+"), "#"),
+)
+TASKS_SHOWN = 3
+
+
+@dataclass(slots=True)
+class Reason:
+    """One row: how these tasks ended, an example of their last line, which ones, on which hosts."""
+
+    ending: str
+    line: str
+    tasks: list[int] = field(default_factory=list)
+    hosts: dict[str, int] = field(default_factory=dict)
+
+    def tasks_text(self) -> str:
+        shown = " ".join(map(str, self.tasks[:TASKS_SHOWN]))
+        more = len(self.tasks) - TASKS_SHOWN
+        return f"{shown} +{more}" if more > 0 else shown
+
+    def hosts_text(self) -> str:
+        return " ".join(f"{name} {count}x" for name, count in self.hosts.items())
+
+
+class Failures:
+    """Collects failed tasks as they come; memory grows with the number of reasons and of task ids."""
+
+    def __init__(self) -> None:
+        self._reasons: dict[tuple[str, str], Reason] = {}
+
+    def add(self, task: TaskInfo) -> None:
+        if task.state is not TaskState.FAILED:
+            return
+        ending, line = ending_of(task), last_line(task)
+        reason = self._reasons.setdefault((ending, masked(line)), Reason(ending, line))
+        reason.tasks.append(task.task_id)
+        if task.manager_name:
+            reason.hosts[task.manager_name] = reason.hosts.get(task.manager_name, 0) + 1
+
+    def rows(self) -> Sequence[Reason]:
+        return sorted(self._reasons.values(), key=lambda reason: -len(reason.tasks))
+
+
+def ending_of(task: TaskInfo) -> str:
+    """``exit 1``, ``SIGSEGV``, ``timeout``, ``out of memory`` …"""
+    if task.kind == FailureKind.EXIT_CODE and task.exit_code is not None:
+        return f"exit {task.exit_code}"
+    if task.kind == FailureKind.SIGNAL and task.signal is not None:
+        return signal_name(task.signal)
+    return (task.kind or "failed").replace("_", " ")
+
+
+def last_line(task: TaskInfo) -> str:
+    """The last line of stderr; else the message that we have for it."""
+    detail = task.detail or {}
+    lines = [line.strip() for line in str(detail.get("stderr") or "").splitlines()]
+    text = next((line for line in reversed(lines) if line), "")
+    return text or str(detail.get("message") or "")
+
+
+def masked(line: str) -> str:
+    for pattern, mask in _MASKS:
+        line = pattern.sub(mask, line)
+    return line
+
+
+def table(reasons: Iterable[Reason], width: int) -> list[str]:
+    """The rows as text of at most ``width`` columns; hosts where there is room for them."""
+    wide = width >= 120
+    head = ["n", "reason", "last line of stderr", *(["hosts"] if wide else []), "tasks"]
+    rows = [
+        [
+            str(len(reason.tasks)),
+            reason.ending,
+            reason.line,
+            *([reason.hosts_text()] if wide else []),
+            reason.tasks_text(),
+        ]
+        for reason in reasons
+    ]
+    return _aligned([head, *rows], width) if rows else []
+
+
+def _aligned(rows: list[list[str]], width: int) -> list[str]:
+    flexible = 2
+    sizes = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    others = sum(size for i, size in enumerate(sizes) if i != flexible) + 3 * (len(sizes) - 1)
+    sizes[flexible] = max(10, min(sizes[flexible], width - others))
+    lines = []
+    for row in rows:
+        cells = [_cut(cell, size).ljust(size) for cell, size in zip(row, sizes, strict=True)]
+        lines.append("   ".join(cells).rstrip()[:width])
+    lines.insert(1, "─" * min(width, sum(sizes) + 3 * (len(sizes) - 1)))
+    return lines
+
+
+def _cut(text: str, size: int) -> str:
+    text = text.encode(errors="backslashreplace").decode().replace("\t", " ")
+    return text if len(text) <= size else text[: size - 1] + "…"

@@ -1,0 +1,87 @@
+"""Reads the inputs in a thread and submits them as they come: an open pipe starts running at once.
+
+The reader is held back when it is far ahead of the API. Parts are numbered under one key, so a part
+that is sent again creates nothing twice.
+"""
+
+import asyncio
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable
+from uuid import UUID, uuid4
+
+from mitosis.cli.run.template import Item
+from mitosis.client.client import Client
+from mitosis.contracts.task import TaskSubmission
+
+PART = 5_000
+AHEAD = 20_000
+GATHER_SECONDS = 0.02
+"""How long to gather inputs for one submission once the first has come."""
+
+
+class Feeder:
+    """Submits every input to one group."""
+
+    def __init__(
+        self,
+        client: Client,
+        group: UUID,
+        items: Iterable[Item],
+        make: Callable[[Item], TaskSubmission],
+    ) -> None:
+        self._client = client
+        self._group = group
+        self._items = items
+        self._make = make
+        self._key = uuid4().hex
+        self._parts = 0
+        self._read: deque[TaskSubmission] = deque()
+        self._room = threading.Semaphore(AHEAD)
+        self._news = asyncio.Event()
+        self._end = False
+        self._error: Exception | None = None
+        self.submitted = 0
+
+    async def run(self) -> None:
+        """Until the source ends.
+
+        Raises:
+            MitosisError: an input is not right, or the API refuses it; what was submitted stays.
+        """
+        loop = asyncio.get_running_loop()
+        threading.Thread(target=self._reader, args=[loop], daemon=True, name="inputs").start()
+        while True:
+            await self._news.wait()
+            if not self._end:
+                await asyncio.sleep(GATHER_SECONDS)
+            self._news.clear()
+            while self._read:
+                await self._submit(
+                    [self._read.popleft() for _ in range(min(PART, len(self._read)))]
+                )
+            if self._end and not self._read:
+                if self._error is not None:
+                    raise self._error
+                return
+
+    async def _submit(self, tasks: list[TaskSubmission]) -> None:
+        self._parts += 1
+        await self._client.submit(self._group, tasks, idempotency_key=f"{self._key}-{self._parts}")
+        self.submitted += len(tasks)
+        self._room.release(len(tasks))
+
+    def _reader(self, loop: asyncio.AbstractEventLoop) -> None:
+        try:
+            for item in self._items:
+                task = self._make(item)
+                self._room.acquire()
+                self._read.append(task)
+                loop.call_soon_threadsafe(self._news.set)
+        except Exception as error:  # noqa: BLE001 - handed to the caller of run()
+            self._error = error
+        self._end = True
+        try:
+            loop.call_soon_threadsafe(self._news.set)
+        except RuntimeError:
+            return  # detached: the loop is gone

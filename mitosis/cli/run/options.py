@@ -1,0 +1,76 @@
+"""The options of `mitosis run`, one type each."""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+WordsArgument = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="COMMAND [ARG]... [::: VALUE...]", help="What to run, and on what."),
+]
+FileOption = Annotated[
+    Path | None,
+    typer.Option("--file", "-a", metavar="FILE", help="One input a line (- = stdin)."),
+]
+NulOption = Annotated[
+    bool, typer.Option("--null", "-0", help="Inputs of a file or pipe end with NUL, not newline.")
+]
+RangeOption = Annotated[
+    str | None, typer.Option("--range", metavar="A-B[:STEP]", help="Numbers, both ends included.")
+]
+JsonSourceOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--from-json", metavar="FILE", help="A list, or one value a line; {key} of objects."
+    ),
+]
+CsvSourceOption = Annotated[
+    Path | None, typer.Option("--from-csv", metavar="FILE", help="Rows below a header; {column}.")
+]
+ShellOption = Annotated[
+    bool, typer.Option("--shell", help="The words are one shell line; values are quoted.")
+]
+WorkersOption = Annotated[
+    int | None, typer.Option("--workers", "-w", help="Workers on each host; default: its cores.")
+]
+RunNameOption = Annotated[
+    str | None, typer.Option("--name", help="Name of the task group; default: made up.")
+]
+KeepOption = Annotated[
+    Path | None,
+    typer.Option("--keep-output", "-o", metavar="DIR", help="Write TASK.out and TASK.err there."),
+]
+TagOutputOption = Annotated[
+    bool, typer.Option("--tag-output", help="Task number before each line.")
+]
+SilentOption = Annotated[bool, typer.Option("--silent", help="Do not print the output of tasks.")]
+DetachOption = Annotated[
+    bool, typer.Option("--detach", "-d", help="Submit, close, and do not wait.")
+]
+DeadlineOption = Annotated[
+    str | None, typer.Option("--deadline", metavar="TIME", help="Cancel the run after this long.")
+]
+OnInterruptOption = Annotated[
+    Literal["detach", "cancel"], typer.Option("--on-interrupt", help="What the first Ctrl-C does.")
+]
+ProgressOption = Annotated[
+    Literal["auto", "rich", "plain", "none"], typer.Option("--progress", help="What to show.")
+]
+DryRunOption = Annotated[
+    bool, typer.Option("--dry-run", help="Print the argv of the first 5 tasks and stop.")
+]
+AllOption = Annotated[bool, typer.Option("--all", help="With --dry-run: of all tasks.")]
+UpOption = Annotated[
+    bool, typer.Option("--up", help="Start a stack for this run alone, in a temporary folder.")
+]
+RunEnvOption = Annotated[
+    list[str] | None,
+    typer.Option("--env", metavar="NAME[=VALUE]", help="For the tasks; NAME alone: as it is here."),
+]
+RunCwdOption = Annotated[
+    str | None,
+    typer.Option(
+        "--cwd", metavar="FOLDER", help="Working directory; default: this one; -: a scratch folder."
+    ),
+]

@@ -1,0 +1,246 @@
+"""One run: create the group, feed it, follow its results, and end as the user wishes."""
+
+import asyncio
+import contextlib
+import shutil
+from collections.abc import Coroutine
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, TypeVar
+
+from mitosis.cli.run.display import Display, Progress, now, span_text
+from mitosis.cli.run.exit import RunExit
+from mitosis.cli.run.failures import Failures, table
+from mitosis.cli.run.feeding import Feeder
+from mitosis.cli.run.interrupt import Interrupts, OnInterrupt, Wish
+from mitosis.cli.run.output import TaskOutput
+from mitosis.cli.run.sources import Source
+from mitosis.cli.run.template import Item, Template
+from mitosis.client.client import Client
+from mitosis.contracts.errors import MitosisError
+from mitosis.contracts.http import WAITING_SETUP_FAILED, TaskGroupInfo, TaskGroupSpec
+from mitosis.contracts.lifecycle import TaskGroupResult
+from mitosis.contracts.task import TaskSubmission, check_submission, command_fields
+
+T = TypeVar("T")
+LOOK_SECONDS = 1.0
+DETACH_HINT = "Ctrl-C: stop watching (tasks keep running)"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunPlan:
+    """Everything a run is told."""
+
+    spec: TaskGroupSpec
+    template: Template
+    source: Source
+    task_fields: dict[str, Any]
+    """Fields that all tasks share: timeout, environment, retries …"""
+    detach: bool = False
+    deadline: timedelta | None = None
+    on_interrupt: OnInterrupt = "detach"
+    keep_output: Path | None = None
+    tag_output: bool = False
+    silent: bool = False
+
+    def task(self, item: Item) -> TaskSubmission:
+        """The task for one input; the dry run and the run both come through here.
+
+        Raises:
+            InvalidRequest: the filled command is not one.
+        """
+        task = TaskSubmission(**command_fields(self.template.argv(item)), **self.task_fields)
+        check_submission(task, f"input {item.number}")
+        return task
+
+
+class Runner:
+    """Carries out one plan against one API."""
+
+    def __init__(self, client: Client, plan: RunPlan, display: Display) -> None:
+        self._client = client
+        self._plan = plan
+        self._display = display
+        self._failures = Failures()
+        self._input_open = True
+        self._hint = DETACH_HINT if plan.on_interrupt == "detach" else "Ctrl-C: cancel"
+        self._began = now()
+
+    async def run(self) -> RunExit:
+        """From creation to the exit status.
+
+        Raises:
+            MitosisError: the group could not be created, or an input is not right.
+        """
+        group = await self._client.create_group(self._plan.spec)
+        with Interrupts(self._plan.on_interrupt) as interrupts:
+            return await self._work(group, interrupts)
+
+    async def _work(self, group: TaskGroupInfo, interrupts: Interrupts) -> RunExit:
+        key = group.task_group_id
+        feeder = Feeder(self._client, key, self._plan.source.items, self._plan.task)
+        whole = asyncio.create_task(self._feed_and_follow(group, feeder))
+        asked = asyncio.create_task(interrupts.asked())
+        deadline = self._plan.deadline.total_seconds() if self._plan.deadline else None
+        await asyncio.wait({whole, asked}, timeout=deadline, return_when=asyncio.FIRST_COMPLETED)
+        try:
+            if whole.done():
+                return await whole
+            if asked.done():
+                return await self._interrupted(group, interrupts, whole)
+            self._display.say(f"--deadline passed; {group.name} is cancelled")
+            await self._end_group(group, "deadline of the run")
+            return RunExit.DEADLINE
+        finally:
+            for task in (whole, asked):
+                task.cancel()
+            await asyncio.gather(whole, asked, return_exceptions=True)
+
+    # --- the work -----------------------------------------------------------------------------------
+
+    async def _feed_and_follow(self, group: TaskGroupInfo, feeder: Feeder) -> RunExit:
+        key = group.task_group_id
+        async with _together() as start:
+            feeding = start(self._feed(group, feeder))
+            if self._plan.detach:
+                await feeding
+                self._display.say(f"{group.name} runs: mitosis group wait {group.name}")
+                return RunExit.OK
+            results = start(self._results(group))
+            watching = start(self._watch(group))
+            await asyncio.wait({feeding, results, watching}, return_when=asyncio.FIRST_EXCEPTION)
+            for task in (feeding, results, watching):
+                if task.done():
+                    await task
+        last = await self._client.group(key)
+        return self._conclude(last)
+
+    async def _feed(self, group: TaskGroupInfo, feeder: Feeder) -> None:
+        try:
+            await feeder.run()
+        except MitosisError:
+            await self._end_group(group, "an input of the run was not right")
+            raise
+        self._input_open = False
+        await self._client.close(group.task_group_id, reason="the run has submitted everything")
+
+    async def _results(self, group: TaskGroupInfo) -> None:
+        output = TaskOutput(
+            self._display,
+            keep_in=self._plan.keep_output,
+            tag=self._plan.tag_output,
+            silent=self._plan.silent,
+        )
+        async for task in self._client.results(group.task_group_id):
+            self._failures.add(task)
+            output.write(task)
+
+    async def _watch(self, group: TaskGroupInfo) -> None:
+        """Show progress until the group is settled; give up where no host can be prepared."""
+        while True:
+            info = await self._client.wait(
+                group.task_group_id, until="changed", timeout=timedelta(seconds=LOOK_SECONDS)
+            )
+            self._display.show(Progress(info, self._input_open, now(), self._hint))
+            if info.settled:
+                return
+            if not info.leases and (info.waiting_for or "").startswith(WAITING_SETUP_FAILED):
+                self._display.say(f"cannot run: {info.waiting_for}")
+                await self._client.cancel(group.task_group_id, reason=info.waiting_for)
+
+    def _conclude(self, group: TaskGroupInfo) -> RunExit:
+        self._display.clear()
+        elapsed = span_text(round((now() - self._began).total_seconds()))
+        self._display.say(
+            f"{group.name} finished in {elapsed}: {group.tasks_succeeded} ok,"
+            f" {group.tasks_failed} failed, {group.tasks_cancelled} cancelled"
+        )
+        if rows := self._failures.rows():
+            for line in ["", *table(rows, shutil.get_terminal_size((100, 24)).columns), ""]:
+                self._display.say(line)
+            first = rows[0].tasks[0]
+            self._display.say(
+                f" one of them: mitosis group tasks {group.name} --state failed   (task {first})"
+            )
+        status = verdict(group)
+        if status is RunExit.COULD_NOT_RUN:
+            for run in group.hook_runs:
+                if run.state == "failed":
+                    tail = (run.stderr_tail or run.stdout_tail or "").strip()
+                    self._display.say(f" {run.kind} failed on {run.manager_name}: {run.message}")
+                    if tail:
+                        self._display.say(f"   {tail.splitlines()[-1]}")
+        return status
+
+    # --- ends ---------------------------------------------------------------------------------------
+
+    async def _interrupted(
+        self, group: TaskGroupInfo, interrupts: Interrupts, whole: "asyncio.Task[RunExit]"
+    ) -> RunExit:
+        if interrupts.wish is Wish.DETACH:
+            self._display.say(
+                f"detaching, tasks keep running (mitosis group wait {group.name}, "
+                f"mitosis group cancel {group.name}); Ctrl-C again within 2 s cancels"
+            )
+            if not await interrupts.again_soon() or interrupts.wish is Wish.DETACH:
+                await self._close_quietly(group)
+                self._display.say("detached")
+                return RunExit.INTERRUPTED
+        running = (await self._client.group(group.task_group_id)).tasks_running or 0
+        self._display.say(
+            f"cancelling: stopping {running} tasks, "
+            f"{self._plan.spec.cancel_grace_seconds:g} s grace; Ctrl-C stops waiting"
+        )
+        self._hint = "cancelling; Ctrl-C: stop waiting (the cancel stays in force)"
+        await self._client.cancel(group.task_group_id, reason="Ctrl-C")
+        leaving = asyncio.create_task(interrupts.asked())
+        settled = asyncio.create_task(self._client.wait(group.task_group_id))
+        await asyncio.wait({leaving, settled, whole}, return_when=asyncio.FIRST_COMPLETED)
+        for task in (leaving, settled):
+            task.cancel()
+        self._display.say(
+            "cancelled" if not leaving.done() else "cancelled; not waiting for its end"
+        )
+        return RunExit.INTERRUPTED
+
+    async def _close_quietly(self, group: TaskGroupInfo) -> None:
+        """A group made from an open pipe gets no more inputs."""
+        with contextlib.suppress(MitosisError):
+            await self._client.close(group.task_group_id, reason="the run detached")
+
+    async def _end_group(self, group: TaskGroupInfo, reason: str) -> None:
+        with contextlib.suppress(MitosisError):
+            await self._client.cancel(group.task_group_id, reason=reason)
+
+
+def verdict(group: TaskGroupInfo) -> RunExit:
+    """The exit status of a settled group."""
+    match group.result:
+        case TaskGroupResult.SUCCESS:
+            return RunExit.OK
+        case TaskGroupResult.SETUP_FAILED | TaskGroupResult.TEARDOWN_DEGRADED:
+            return RunExit.COULD_NOT_RUN
+        case TaskGroupResult.TASKS_FAILED:
+            return RunExit.TASKS_FAILED
+        case TaskGroupResult.CANCELLED | None:
+            setup_failed = (group.reason or "").startswith(WAITING_SETUP_FAILED)
+            return RunExit.COULD_NOT_RUN if setup_failed else RunExit.CANCELLED
+
+
+@contextlib.asynccontextmanager
+async def _together() -> Any:
+    """Start tasks that do not outlive the context."""
+    tasks: list[asyncio.Task[Any]] = []
+
+    def start(work: Coroutine[Any, Any, T]) -> "asyncio.Task[T]":
+        task = asyncio.create_task(work)
+        tasks.append(task)
+        return task
+
+    try:
+        yield start
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
