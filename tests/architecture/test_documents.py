@@ -21,14 +21,11 @@ DOCUMENTS = sorted(
 GENERATORS = sorted((ROOT / "tools").glob("gen_*.py"))
 TOUR = ROOT / "docs" / "tour.md"
 
-# Named before it is written; it leaves this list with the commit that brings it.
-COMING: set[str] = set()
-
 LINK = re.compile(r"(?<!!)\[[^\]]*\]\((?P<target>[^)\s]+)\)")
 CODE = re.compile(r"^```.*?^```|`[^`\n]+`", re.MULTILINE | re.DOTALL)
 # `mitosis/store/tasks.py:TaskStore.claim`, `mitosis/store/sql/claim.sql:claim_tasks`, `docs/x.md`
 PLACE = re.compile(r"`(?P<path>[\w./-]+\.(?:py|sql|md|toml|yml))(?::(?P<symbol>[\w.]+))?`")
-SQL_NAME = re.compile(r"^--\s*(?:name:\s*)?(?P<name>\w+)", re.MULTILINE)
+SQL_NAME = re.compile(r"^-- name: (\w+)", re.MULTILINE)
 
 
 def named(path: Path) -> str:
@@ -50,7 +47,7 @@ def _is_broken(document: Path, target: str) -> bool:
     path, _, anchor = target.partition("#")
     linked = (document.parent / path).resolve() if path else document
     if not linked.exists():
-        return named(linked) not in COMING
+        return True
     return bool(anchor) and linked.suffix == ".md" and anchor not in _anchors(linked)
 
 
