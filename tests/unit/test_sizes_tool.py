@@ -11,7 +11,8 @@ NESTED = "class A:\n    def outer(self):\n        def inner():\n            pass
 
 
 @pytest.fixture
-def tree(tmp_path: Path) -> Path:
+def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(sizes, "REASONS", {})
     (tmp_path / "api").mkdir()
     return tmp_path
 
