@@ -52,6 +52,8 @@ _GUARDIAN_SECONDS = 10.0
 _SWEEP_SECONDS = 0.002
 _UNKILLABLE_AFTER_SECONDS = 5.0
 _AGENT_CHECK_SECONDS = 0.5
+_MAX_LAST_WORDS_BYTES = 16 * 1024
+"""Three times as much, if none of it can be decoded, still fits into one packet."""
 
 
 @dataclass(slots=True)
@@ -204,7 +206,8 @@ class Zygote:
     def _reap(self, child: _Child) -> None:
         _, status, usage = os.wait4(child.pid, 0)
         self._poll.unregister(child.pidfd)
-        last_words = tail_of(child.stderr_fd, self._setup.output_tail_bytes).text
+        keep = min(self._setup.output_tail_bytes, _MAX_LAST_WORDS_BYTES)
+        last_words = tail_of(child.stderr_fd, keep).text
         os.close(child.pidfd)
         os.close(child.stderr_fd)
         if child.popen is not None:

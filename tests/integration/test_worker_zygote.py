@@ -115,6 +115,14 @@ def test_a_killed_worker_is_reported_when_nothing_of_its_tree_is_left(
         assert exited.leftovers >= len(pids)
 
 
+def test_last_words_of_any_length_fit_into_a_packet(tmp_path: Path) -> None:
+    with worker_host(tmp_path, output_tail_bytes=1_000_000) as host:
+        host.spawn()
+        noise = "import os; os.write(2, b'\\xff' * 500_000); os._exit(9)"
+        host.submit({"handler": "builtins:exec", "arguments": [noise]})
+        assert 1_000 < len(host.hear(Exited).last_words) <= 16 * 1024
+
+
 def test_kill_worker_takes_the_whole_tree_and_no_other_worker(
     host: WorkerHost, tmp_path: Path
 ) -> None:
