@@ -56,7 +56,10 @@ def tasks(
 ) -> None:
     """List tasks of a group with their results, in the order of submission."""
     with cli.client() as client:
-        cli.output.table(tasks_table(cli.some(client.tasks(group, state=state), limit)))
+        found = cli.some(client.tasks(group, state=state), limit)
+    cli.output.table(tasks_table(found))
+    if found:
+        cli.output.note(f"\nall about one: mitosis task show {found[0].task_id} --group {group}")
 
 
 for name, verb in group_verbs.COMMANDS.items():

@@ -10,8 +10,10 @@ import typer
 from mitosis.cli import plain_app
 from mitosis.cli.command import Cli, LimitOption, register
 from mitosis.cli.output import Item, Table, time_text
+from mitosis.contracts.errors import InvalidRequest, NotFound
 
 if TYPE_CHECKING:
+    from mitosis.client.sync import SyncClient
     from mitosis.contracts.http import ManagerInfo, RegisteredManager
 
 app = plain_app()
@@ -43,11 +45,11 @@ def list_managers(
 @register(app, "show")
 def show(
     cli: Cli,
-    manager_id: Annotated[UUID, typer.Argument(metavar="ID", help="Id of the manager.")],
+    manager: Annotated[str, typer.Argument(metavar="MANAGER", help="Id or name of the manager.")],
 ) -> None:
     """Show one manager: state, cores, lease and environments."""
     with cli.client() as client:
-        cli.output.item(manager_item(client.manager(manager_id)))
+        cli.output.item(manager_item(_find(client, manager)))
 
 
 @register(app, "register")
@@ -82,6 +84,22 @@ def register_manager(
     with named(OPTION_OF_FIELD), cli.client() as client:
         registered = client.register_manager(wanted)
     cli.output.item(registered_item(registered, save_token))
+
+
+def _find(client: "SyncClient", text: str) -> "ManagerInfo":
+    """The manager with this id, or the only one with this name."""
+    try:
+        manager_id = UUID(text)
+    except ValueError:
+        found = [one for one in client.managers() if one.name == text]
+    else:
+        return client.manager(manager_id)
+    if not found:
+        raise NotFound(f"no manager is called {text!r}", hint="see: mitosis manager list")
+    if len(found) > 1:
+        ids = ", ".join(str(one.manager_id) for one in found)
+        raise InvalidRequest(f"{len(found)} managers are called {text!r}; give the id: {ids}")
+    return found[0]
 
 
 def managers_table(managers: "Sequence[ManagerInfo]") -> Table:
@@ -147,8 +165,6 @@ def registered_item(registered: "RegisteredManager", token_file: Path | None) ->
 
 def _check_new(path: Path) -> None:
     """Refuse, before anything is registered, a place where the token could not be kept."""
-    from mitosis.contracts.errors import InvalidRequest
-
     if path.exists():
         raise InvalidRequest(f"{path} exists: name a new file", option="--save-token")
     if not path.parent.is_dir():

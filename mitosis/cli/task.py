@@ -1,13 +1,18 @@
 """`mitosis task …`: single tasks."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 from uuid import UUID
 
 import typer
 
 from mitosis.cli import plain_app
-from mitosis.cli.command import Cli, register
+from mitosis.cli.command import Cli, check_reference, register
 from mitosis.cli.task_view import task_item
+from mitosis.contracts.errors import InvalidRequest, NotFound
+from mitosis.contracts.ids import parse_task_uuid, task_uuid
+
+if TYPE_CHECKING:
+    from mitosis.client.sync import SyncClient
 
 app = plain_app()
 
@@ -20,8 +25,41 @@ def task() -> None:
 @register(app, "show")
 def show(
     cli: Cli,
-    task_id: Annotated[UUID, typer.Argument(metavar="UUID", help="Id of the task.")],
+    task: Annotated[
+        str, typer.Argument(metavar="TASK", help="Number of the task with --group, or its UUID.")
+    ],
+    group: Annotated[
+        str | None, typer.Option(metavar="GROUP", help="The group that the number belongs to.")
+    ] = None,
 ) -> None:
     """Show one task: what it runs, how it ended, its output, its earlier failures."""
+    if task.isascii() and task.isdigit():
+        if group is None:
+            raise InvalidRequest(
+                f"say whose task {task} it is, as in: mitosis task show {task} --group NAME",
+                option="--group",
+            )
+        check_reference(group)
+        with cli.client() as client:
+            cli.output.item(task_item(client.task(_uuid_of(client, group, int(task)))))
+        return
+    public_id = _parse_uuid(task)
     with cli.client() as client:
-        cli.output.item(task_item(client.task(task_id)))
+        cli.output.item(task_item(client.task(public_id)))
+
+
+def _uuid_of(client: "SyncClient", group: str, number: int) -> UUID:
+    """The public id: that of any task of the group names the group, the number does the rest."""
+    some = next(client.tasks(group), None)
+    if some is None:
+        raise NotFound(f"the task group {group} has no tasks")
+    return task_uuid(parse_task_uuid(some.task_uuid)[0], number)
+
+
+def _parse_uuid(text: str) -> UUID:
+    try:
+        return UUID(text)
+    except ValueError:
+        raise InvalidRequest(
+            f"{text!r} is neither the number of a task nor a UUID", option="TASK"
+        ) from None

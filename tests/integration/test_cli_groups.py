@@ -87,6 +87,9 @@ def test_the_job_from_create_to_list(stack: CliStack) -> None:
     assert [task["task_id"] for task in tasks] == submitted["task_ids"]
     one = done(mitosis("task", "show", tasks[1]["task_uuid"])).out
     assert "sh -c 'exit 3'" in one
+    by_number = mitosis("task", "show", str(tasks[1]["task_id"]), "--group", "squares")
+    assert done(by_number).out == one
+    assert mitosis("task", "show", "99", "--group", "squares").status == ExitStatus.NOT_FOUND
     listed = done(mitosis("group", "list", "--label", "night", "--json")).json
     assert [group["name"] for group in listed] == ["squares"]
     assert done(mitosis("group", "list", "--tag", "cpu", "--json")).json == []
@@ -187,9 +190,10 @@ def test_a_table_shows_a_screenful_and_says_so(stack: CliStack) -> None:
     create("many")
     done(mitosis("group", "submit", "many", "--command-file", "-", stdin="true\n" * 60))
     table = done(mitosis("group", "tasks", "many"))
-    assert len(table.out.splitlines()) == 51
+    assert len(table.out.splitlines()) == 53
+    assert "all about one: mitosis task show" in table.out
     assert "there are more" in table.err
-    assert len(done(mitosis("group", "tasks", "many", "--limit", "0")).out.splitlines()) == 61
+    assert len(done(mitosis("group", "tasks", "many", "--limit", "0")).out.splitlines()) == 63
     assert len(done(mitosis("group", "tasks", "many", "--json")).json) == 60
 
 
@@ -285,6 +289,8 @@ def test_managers_are_registered_and_listed(stack: CliStack, tmp_path: Path) -> 
     ]
     shown = done(mitosis("manager", "show", registered["manager_id"])).out
     assert "host-1" in shown
+    assert done(mitosis("manager", "show", "host-1")).out == shown
+    assert "no manager is called 'host-2'" in mitosis("manager", "show", "host-2").err
     again = mitosis(*words, "--save-token", str(file))
     assert f"{file} exists: name a new file" in again.err
     assert len(done(mitosis("manager", "list", "--json")).json) == 1

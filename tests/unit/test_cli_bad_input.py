@@ -139,7 +139,6 @@ USAGE = [
     (["group", "wait", "g", "--until", "noon"], "'settled', 'complete'"),
     (["group", "create", "g", "--workers", "many"], "--workers"),
     (["group", "tasks", "g", "--limit", "-1"], "--limit"),
-    (["task", "show", "17"], "UUID"),
     (["login"], "USERNAME"),
 ]
 
@@ -153,6 +152,22 @@ def test_usage_errors_are_two_lines(words: list[str], right: str) -> None:
     assert right in first
     assert second.startswith("  see: mitosis")
     assert "Value error" not in ran.err
+
+
+@pytest.mark.parametrize(
+    ("words", "right"),
+    [
+        (["17"], "error: --group: say whose task 17 it is"),
+        (["x"], "error: TASK: 'x' is neither the number of a task nor a UUID"),
+        (["17", "--group", "a?b"], "write NAME, USERGROUP/NAME or an id"),
+    ],
+)
+def test_a_task_is_named_by_its_number_and_group_or_by_its_uuid(
+    words: list[str], right: str
+) -> None:
+    ran = mitosis("task", "show", *words)
+    assert ran.status == ExitStatus.INVALID
+    assert right in ran.err
 
 
 def test_with_json_errors_are_json_too() -> None:
