@@ -38,7 +38,7 @@ class Answer(msgspec.Struct, omit_defaults=True, kw_only=True):
 class SubmitTasks(Request):
     """Up to 10,000 tasks, all or nothing."""
 
-    tasks: list[TaskSubmission]
+    tasks: Annotated[list[TaskSubmission], Meta(min_length=1)]
     idempotency_key: Annotated[str, Meta(min_length=1, max_length=200)] | None = None
     """The same key (and part) again gives the first answer again and creates nothing."""
     part: Annotated[int, Meta(ge=0, le=2**31 - 1)] = 0

@@ -169,8 +169,6 @@ def _columns(tasks: Sequence[TaskSubmission]) -> dict[str, Any]:
     Raises:
         TooLarge, InvalidRequest: naming the task by index.
     """
-    if not tasks:
-        raise InvalidRequest("must hold at least one task", field="tasks")
     if len(tasks) > MAX_TASKS_PER_SUBMIT:
         raise TooLarge(
             f"one submission takes at most {MAX_TASKS_PER_SUBMIT} tasks and this has {len(tasks)};"

@@ -76,7 +76,7 @@ async def test_a_dedup_key_gives_the_live_task(api: Api) -> None:
 
 
 BAD_TASKS: list[tuple[Any, str, str]] = [
-    ({"tasks": []}, "tasks", "at least one"),
+    ({"tasks": []}, "tasks", "length >= 1"),
     ({"tasks": [OK], "extra": 1}, "extra", "unknown field"),
     ({"tasks": [OK, {**OK, "prio": 1}]}, "tasks[1].prio", "unknown field"),
     ({"tasks": [OK, {"command": []}]}, "tasks[1].command", "must name a program"),
