@@ -16,8 +16,8 @@ from mitosis.contracts.hook import HookSpec
 from mitosis.contracts.lifecycle import EnvironmentState
 from mitosis.contracts.wire import CancelOrder
 from tests.support.agent_api import AgentApi, command
-from tests.support.agents import running_agent
-from tests.support.waiting import wait_until, wait_until_async
+from tests.support.agents import running_agent, until
+from tests.support.waiting import wait_until
 
 
 def shell(script: str, **more: object) -> HookSpec:
@@ -88,7 +88,7 @@ async def test_gigabytes_of_output_keep_their_end_only(tmp_path: Path) -> None:
 
 async def test_a_timeout_kills_the_whole_process_group(tmp_path: Path) -> None:
     pids = tmp_path / "pids"
-    script = f"sleep 60 & echo $! > {pids}; trap '' TERM; wait; sleep 60"
+    script = f"trap '' TERM; sleep 60 & echo $! > {pids}; wait; sleep 60"
     setup = shell(script, timeout=timedelta(seconds=0.3))
     async with AgentApi(setup=setup).serving() as api, running_agent(api, tmp_path) as host:
         assert (await host.prepare()).verdict is HookVerdict.FAILED
@@ -199,7 +199,7 @@ async def test_teardown_is_refused_while_tasks_run_and_waits_for_an_ending_one(
         await host.prepare()
         (task_id,) = api.submit(command("/bin/sh", "-c", f"until [ -e {go} ]; do sleep 0.02; done"))
         host.start_lease()
-        await wait_until_async(lambda: host.agent.host.session and host.session.state.running == 1)
+        await until(lambda: host.agent.host.session and host.session.state.running == 1)
         refused = await host.clean()
         assert refused.verdict is HookVerdict.LEASE_LOST
         assert "has not ended" in refused.message
@@ -220,7 +220,7 @@ async def test_owed_teardowns_come_first_after_hello(tmp_path: Path) -> None:
     api = AgentApi(teardown=shell(f"touch {torn}"))
     api.owed, api.environment = (api.task_group_id,), EnvironmentState.OWED
     async with api.serving(), running_agent(api, tmp_path):
-        await wait_until_async(lambda: api.environment is EnvironmentState.GONE)
+        await until(lambda: api.environment is EnvironmentState.GONE)
         assert torn.exists()
 
 

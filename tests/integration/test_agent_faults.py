@@ -15,8 +15,7 @@ from mitosis.contracts.errors import ManagerIdInUse
 from mitosis.contracts.lifecycle import EnvironmentState
 from mitosis.contracts.wire import CancelOrder, Outcome, TaskReport
 from tests.support.agent_api import AgentApi, command
-from tests.support.agents import config, running_agent
-from tests.support.waiting import wait_until_async
+from tests.support.agents import config, running_agent, until
 
 CLAIM, REPORT, RENEW = "/managers/tasks/claim", "/managers/tasks/report", "/managers/heartbeat"
 FINISH = CancelOrder(kill=False, grace_seconds=0, reason="complete")
@@ -33,7 +32,7 @@ async def test_a_lost_answer_neither_loses_nor_repeats_a_task(tmp_path: Path, pa
         await host.done(*ids)
         assert sorted(map(int, log.read_text().split())) == list(range(30))
         assert [api.results[i].attempt for i in ids] == [1] * 30
-        await wait_until_async(lambda: api.lose_answers[path] == 0)
+        await until(lambda: api.lose_answers[path] == 0)
         if path == REPORT:
             assert api.statuses["duplicate"] >= 1
         api.end(FINISH)
@@ -49,10 +48,10 @@ async def test_tasks_go_on_while_the_api_is_away(tmp_path: Path) -> None:
         host.start_lease()
         await host.done(first)
         ids = api.submit(*[command("/bin/sh", "-c", f"echo {n} >> {log}") for n in range(20)])
-        await wait_until_async(lambda: all(task.epoch for task in api.open.values()))
+        await until(lambda: all(task.epoch for task in api.open.values()))
         api.down = True
-        await wait_until_async(lambda: log.exists() and len(log.read_text().split()) == 20)
-        await wait_until_async(lambda: not host.session.state.running)
+        await until(lambda: log.exists() and len(log.read_text().split()) == 20)
+        await until(lambda: not host.session.state.running)
         api.down = False
         await host.done(*ids)
         assert {api.results[i].outcome for i in ids} == {Outcome.SUCCEEDED}
@@ -86,7 +85,7 @@ async def test_started_attempts_are_told_once_they_run_for_a_second(tmp_path: Pa
             command("/bin/true"),
         )
         host.start_lease()
-        await wait_until_async(lambda: api.open[long].started)
+        await until(lambda: api.open[long].started)
         told = [a.task_id for renewal in api.renewals for a in renewal.started]
         assert told == [long]
         go.touch()
@@ -106,17 +105,17 @@ async def test_a_silent_api_fences_the_host(
     async with api.serving(), running_agent(api, tmp_path) as host:
         running, waiting = api.submit(command("/bin/sh", "-c", wait), command("/bin/true"))
         host.start_lease()
-        await wait_until_async(lambda: host.agent.host.session and host.session.state.running == 1)
-        await wait_until_async(lambda: len(host.session.state.ready) == 1)
+        await until(lambda: host.agent.host.session and host.session.state.running == 1)
+        await until(lambda: len(host.session.state.ready) == 1)
         api.down = True
-        await wait_until_async(lambda: host.session.state.fenced)
+        await until(lambda: host.session.state.fenced)
         if fence == "kill":
             assert (await host.lease).end is LeaseEnd.GONE
             api.down = False
             assert not api.results
             return
         go.touch()
-        await wait_until_async(lambda: host.session.state.running == 0)
+        await until(lambda: host.session.state.running == 0)
         assert len(host.session.state.ready) == 1
         api.down = False
         await host.done(running, waiting)
@@ -187,9 +186,7 @@ async def test_shutdown_in_order_lets_running_tasks_finish_and_returns_the_rest(
             wait = f"until [ -e {go} ]; do sleep 0.02; done"
             ids = api.submit(*[command("/bin/sh", "-c", wait)] * 2, *[command("/bin/true")] * 4)
             host.start_lease()
-            await wait_until_async(
-                lambda: host.agent.host.session and host.session.state.running == 2
-            )
+            await until(lambda: host.agent.host.session and host.session.state.running == 2)
             host.stop()
             await host.session.ends.wait()
             go.touch()
@@ -204,9 +201,7 @@ async def test_a_second_stop_kills_without_charging_the_tasks(tmp_path: Path) ->
         async with running_agent(api, tmp_path) as host:
             (task_id,) = api.submit(command("/bin/sleep", "60"))
             host.start_lease()
-            await wait_until_async(
-                lambda: host.agent.host.session and host.session.state.running == 1
-            )
+            await until(lambda: host.agent.host.session and host.session.state.running == 1)
             host.stop()
             host.stop()
         assert not api.results
@@ -222,9 +217,9 @@ async def test_an_agent_waits_for_an_api_that_is_not_there_yet(tmp_path: Path) -
         with HostFolders.lock(str(api.manager_id), settings.state_dir, tmp_path) as folders:
             agent = Agent(settings, folders)
             running = asyncio.create_task(agent.run())
-            await wait_until_async(lambda: api.calls["/managers/hello"] >= 2)
+            await until(lambda: api.calls["/managers/hello"] >= 2)
             api.down = False
-            await wait_until_async(lambda: bool(api.hellos))
+            await until(lambda: bool(api.hellos))
             agent.stop()
             await running
 

@@ -15,8 +15,7 @@ from mitosis.contracts.control import HookVerdict, LeaseEnd
 from mitosis.contracts.task import TaskSubmission
 from mitosis.contracts.wire import CancelOrder, LeaseStanding, Outcome
 from tests.support.agent_api import AgentApi, command
-from tests.support.agents import Commands, running_agent
-from tests.support.waiting import wait_until_async
+from tests.support.agents import Commands, running_agent, until
 
 FINISH = CancelOrder(kill=False, grace_seconds=0, reason="complete")
 
@@ -26,7 +25,7 @@ def detail(api: AgentApi, task_id: int) -> dict[str, object]:
 
 
 async def running_tasks(host: Commands, count: int) -> None:
-    await wait_until_async(lambda: host.agent.host.session and host.session.state.running == count)
+    await until(lambda: host.agent.host.session and host.session.state.running == count)
 
 
 @pytest.mark.spec("S002-128")
@@ -126,8 +125,8 @@ async def test_an_ending_that_kills_cancels_what_runs_and_returns_the_rest(tmp_p
         ids = api.submit(*[command("/bin/sleep", "60")] * 4)
         host.start_lease()
         await running_tasks(host, 2)
-        await wait_until_async(lambda: all(task.epoch for task in api.open.values()))
-        await wait_until_async(lambda: len(host.session.state.ready) == 2)
+        await until(lambda: all(task.epoch for task in api.open.values()))
+        await until(lambda: len(host.session.state.ready) == 2)
         api.end(CancelOrder(kill=True, grace_seconds=5, reason="cancelled by alice"))
         assert (await host.lease).end is LeaseEnd.ENDING
         assert {api.results[i].outcome for i in ids[:2]} == {Outcome.CANCELLED}
@@ -143,10 +142,10 @@ async def test_an_ending_that_lets_finish_waits_and_starts_nothing_more(tmp_path
         ids = api.submit(*[command("/bin/sh", "-c", wait)] * 2, *[command("/bin/true")] * 3)
         host.start_lease()
         await running_tasks(host, 2)
-        await wait_until_async(lambda: host.session.state.ready)
+        await until(lambda: host.session.state.ready)
         waiting = [task.key.task_id for task in host.session.state.ready]
         api.end(FINISH)
-        await wait_until_async(lambda: sorted(api.returned) == waiting)
+        await until(lambda: sorted(api.returned) == waiting)
         assert not host.lease.done()
         go.touch()
         assert (await host.lease).end is LeaseEnd.ENDING
@@ -167,7 +166,7 @@ async def test_a_lost_lease_lets_tasks_finish_and_says_hello_again(tmp_path: Pat
         # Nobody had claimed it again, so the late result counts (P2).
         await host.done(*ids)
         assert api.results[ids[0]].outcome == "succeeded"
-        await wait_until_async(lambda: len(api.hellos) == 2)
+        await until(lambda: len(api.hellos) == 2)
         assert api.hellos[0] == api.hellos[1]
 
 
@@ -250,7 +249,7 @@ async def test_a_zygote_that_dies_is_started_again(tmp_path: Path) -> None:
         script = f"if [ -e {once} ]; then exit 0; fi; touch {once}; sleep 60"
         (task_id,) = api.submit(command("/bin/sh", "-c", script))
         host.start_lease()
-        await wait_until_async(once.exists)
+        await until(once.exists)
         pool = host.session._pool
         assert pool is not None
         os.kill(pool._pid, signal.SIGKILL)

@@ -14,6 +14,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from temporalio.client import Client
 from temporalio.contrib.pydantic import pydantic_data_converter
@@ -25,8 +26,9 @@ from mitosis.contracts.wire import CancelOrder
 from mitosis.embedded.data_folder import DataFolder
 from mitosis.embedded.temporal import EmbeddedTemporal
 from tests.support.agent_api import TOKEN, AgentApi, command
+from tests.support.agents import until
 from tests.support.processes import descendants, living
-from tests.support.waiting import wait_until, wait_until_async
+from tests.support.waiting import wait_until
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 FINISH = CancelOrder(kill=False, grace_seconds=0, reason="complete")
@@ -126,7 +128,7 @@ async def test_commands_of_temporal_run_a_lease_to_its_end(
             assert ready.verdict is HookVerdict.READY
             ids = api.submit(*[command("/bin/true")] * 50)
             temporal.start_lease()
-            await wait_until_async(lambda: len(api.results) == len(ids))
+            await until(lambda: len(api.results) == len(ids))
             api.end(FINISH)
             assert (await temporal.tasks[-1]).end is LeaseEnd.ENDING
             cleaned = await temporal.run("clean_environment", HookOutcome, epoch=None)
@@ -149,15 +151,15 @@ async def test_a_killed_agent_leaves_nothing_and_goes_on_after_its_restart(
         with agent_process(api, tmp_path, temporal_server) as agent:
             (task_id,) = api.submit(command("/bin/sh", "-c", script))
             temporal.start_lease()
-            await wait_until_async(pid.exists, on_timeout=agent.log.read_text)
+            await until(pid.exists, on_timeout=agent.log.read_text)
             below = descendants(agent.process.pid)
             assert len(below) >= 4  # zygote, two workers, the command and its sleep
             agent.kill()
             wait_until(lambda: not living(below))
         with agent_process(api, tmp_path, temporal_server) as agent:
-            await wait_until_async(lambda: api.hellos == [1, 2], on_timeout=agent.log.read_text)
+            await until(lambda: api.hellos == [1, 2], on_timeout=agent.log.read_text)
             temporal.start_lease()
-            await wait_until_async(lambda: task_id in api.results, on_timeout=agent.log.read_text)
+            await until(lambda: task_id in api.results, on_timeout=agent.log.read_text)
             assert api.results[task_id].attempt == 2
             assert api.results[task_id].outcome == "succeeded"
 
@@ -171,7 +173,7 @@ async def test_a_stopped_zygote_does_not_save_leftovers_from_the_next_agent(
         with agent_process(api, tmp_path, temporal_server) as agent:
             api.submit(command("/bin/sleep", "300"))
             temporal.start_lease()
-            await wait_until_async(
+            await until(
                 lambda: any(p.name() == "sleep" for p in descendants(agent.process.pid)),
                 on_timeout=agent.log.read_text,
             )
@@ -181,7 +183,7 @@ async def test_a_stopped_zygote_does_not_save_leftovers_from_the_next_agent(
             agent.kill()
             assert living(below)
         with agent_process(api, tmp_path, temporal_server) as agent:
-            await wait_until_async(lambda: api.hellos == [1, 2], on_timeout=agent.log.read_text)
+            await until(lambda: api.hellos == [1, 2], on_timeout=agent.log.read_text)
             assert not living(below)
 
 
@@ -195,13 +197,13 @@ async def test_what_a_finished_setup_started_outlives_the_agent(
         with agent_process(api, tmp_path, temporal_server):
             await temporal.run("prepare_environment", HookOutcome)
             wait_until(pid.exists)
-        daemon = int(pid.read_text())
+        daemon = psutil.Process(int(pid.read_text()))
         try:
             with agent_process(api, tmp_path, temporal_server):
-                await wait_until_async(lambda: len(api.hellos) == 2)
-                os.kill(daemon, 0)
+                await until(lambda: len(api.hellos) == 2)
+                assert living([daemon])
         finally:
-            os.kill(daemon, signal.SIGKILL)
+            daemon.kill()
 
 
 async def test_the_exit_status_says_that_a_restart_would_not_help(
@@ -226,8 +228,8 @@ async def test_an_agent_outlives_temporal(tmp_path: Path) -> None:
     go = tmp_path / "go"
     async with api.serving():
         with agent_process(api, tmp_path, temporal.address) as agent:
-            await wait_until_async(
-                lambda: "temporal not reached" in agent.log.read_text(), timeout=30
+            await until(
+                lambda: "temporal not reached" in agent.log.read_text(),
             )
             await temporal.start()
             try:
@@ -236,16 +238,16 @@ async def test_an_agent_outlives_temporal(tmp_path: Path) -> None:
                         command("/bin/sh", "-c", f"until [ -e {go} ]; do sleep 0.02; done")
                     )
                     commander.start_lease()
-                    await wait_until_async(lambda: api.open[task_id].started, timeout=30)
+                    await until(lambda: api.open[task_id].started)
                 await temporal.stop()
                 (meanwhile,) = api.submit(command("/bin/true"))
-                await wait_until_async(lambda: meanwhile in api.results)
+                await until(lambda: meanwhile in api.results)
                 temporal = EmbeddedTemporal(folder)
                 await temporal.start()
                 async with commanded(api, temporal.address) as commander:
                     commander.start_lease()
                     go.touch()
-                    await wait_until_async(lambda: task_id in api.results)
+                    await until(lambda: task_id in api.results)
                     assert api.results[task_id].attempt == 1
                     api.end(FINISH)
                     outcome = await commander.tasks[-1]

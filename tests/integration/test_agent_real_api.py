@@ -35,8 +35,8 @@ from mitosis.contracts.task import RetryPolicy, TaskSubmission
 from mitosis.embedded.data_folder import ed25519_private_key
 from mitosis.store.scheduler import SchedulerStore
 from tests.support.agent_api import command
+from tests.support.agents import until
 from tests.support.http_api import NAMESPACE, NoTemporal
-from tests.support.waiting import wait_until_async
 
 
 @dataclass
@@ -78,7 +78,7 @@ class Site:
         async def completed() -> bool:
             return (await self.client.group(group)).tasks_completed >= count
 
-        await wait_until_async(completed, timeout=30)
+        await until(completed)
         return await self.client.group(group)
 
     async def release(self) -> None:
@@ -122,7 +122,7 @@ async def site(api: RunningApi, folder: Path) -> AsyncIterator[Site]:
             async def online() -> bool:
                 return (await it.view()).online
 
-            await wait_until_async(online)
+            await until(online)
             try:
                 yield it
             finally:
@@ -190,11 +190,9 @@ async def test_an_api_that_restarts_costs_no_attempt(database: str, tmp_path: Pa
         it = await exits.__aenter__()
         group = await it.group(*[command("/bin/sh", "-c", script)] * 2)
         watch = await it.start(group)
-        await wait_until_async(lambda: log.exists() and len(log.read_text().split()) == 2)
+        await until(lambda: log.exists() and len(log.read_text().split()) == 2)
     go.touch()
-    await wait_until_async(
-        lambda: it.agent.host.session and not it.agent.host.session.state.running
-    )
+    await until(lambda: it.agent.host.session and not it.agent.host.session.state.running)
     async with running_api(options(database, key, port), NoTemporal()) as second:
         it.api = second
         info = await it.finished(group, 2)
@@ -214,7 +212,7 @@ async def test_a_cancelled_group_kills_what_runs(database: str, tmp_path: Path) 
             session = it.agent.host.session
             return session is not None and session.state.running == 2
 
-        await wait_until_async(both_run)
+        await until(both_run)
         await api.parts.task_groups.apply(VerbRequest(task_group_id=group, verb=Cancel()))
         assert (await watch).end is LeaseEnd.ENDING
         while (await api.parts.task_groups.discard(group)).remaining:
@@ -234,7 +232,7 @@ async def test_goodbye_gives_the_lease_back(database: str, tmp_path: Path) -> No
         async with site(api, tmp_path) as it:
             group = await it.group(command("/bin/sleep", "60"))
             watch = await it.start(group)
-            await wait_until_async(lambda: it.agent.host.session is not None)
+            await until(lambda: it.agent.host.session is not None)
             it.agent.stop()
         assert (await watch).end is LeaseEnd.STOPPING
         view = await it.view()

@@ -12,7 +12,7 @@ import zmq
 from manager_agent.router import Router, identity, peer_pid
 from mitosis.ipc.codec import decode_for_worker, encode
 from mitosis.ipc.messages import Acknowledge, Goodbye, Hello, Pause, RunTasks, WorkerToManager
-from tests.support.waiting import wait_until_async
+from tests.support.agents import until
 
 
 @pytest.fixture
@@ -47,7 +47,7 @@ class Heard:
         router.deliver = lambda *message: self.messages.append(message)
 
     async def until(self, count: int) -> None:
-        await wait_until_async(lambda: len(self.messages) >= count)
+        await until(lambda: len(self.messages) >= count)
 
 
 def hello(slot: int = 0, generation: int = 0) -> bytes:
@@ -55,7 +55,7 @@ def hello(slot: int = 0, generation: int = 0) -> bytes:
 
 
 async def until_refused(caplog: pytest.LogCaptureFixture, event: str) -> None:
-    await wait_until_async(lambda: event in caplog.messages)
+    await until(lambda: event in caplog.messages)
 
 
 @pytest.mark.parametrize("early", [True, False])
@@ -65,7 +65,7 @@ async def test_an_expected_process_is_heard(router: Router, connect: Any, early:
         router.expect(0, 0, os.getpid())
     connect(b"0:0").send(hello())
     if early:  # its hello overtakes the zygote's word of it
-        await wait_until_async(lambda: b"0:0" in router._early)
+        await until(lambda: b"0:0" in router._early)
         assert not heard.messages
         router.expect(0, 0, os.getpid())
     await heard.until(1)
@@ -111,7 +111,7 @@ async def test_frames_of_another_version_are_refused(
     dealer.send(b"\x7f" + hello()[1:])
     await until_refused(caplog, "frame refused")
     dealer.send_multipart([hello(), b"more"])
-    await wait_until_async(lambda: caplog.messages.count("frame refused") == 2)
+    await until(lambda: caplog.messages.count("frame refused") == 2)
 
 
 @pytest.mark.spec("S002-100")
@@ -122,7 +122,7 @@ async def test_control_messages_are_acknowledged_or_time_out(router: Router, con
     dealer.send(hello())
     await heard.until(1)
     asked = asyncio.create_task(router.control(0, 0, Pause))
-    await wait_until_async(lambda: dealer.poll(0))
+    await until(lambda: dealer.poll(0))
     message = decode_for_worker(dealer.recv())
     assert isinstance(message, Pause)
     dealer.send(encode(Acknowledge(message.message_id)))

@@ -19,6 +19,18 @@ from tests.support.waiting import wait_until_async
 T = TypeVar("T")
 
 
+PATIENCE_SECONDS = 60.0
+"""Starting processes takes its time on a machine that is busy with something else."""
+
+
+async def until(
+    condition: Callable[[], object],
+    timeout: float = PATIENCE_SECONDS,
+    on_timeout: Callable[[], object] | str | None = None,
+) -> None:
+    await wait_until_async(condition, timeout, on_timeout)
+
+
 def config(api: AgentApi, folder: Path, **more: Any) -> AgentConfig:
     """Of an agent whose Temporal is away: commands are given by :class:`Commands`."""
     values: dict[str, Any] = {
@@ -76,9 +88,9 @@ class Commands:
         """Watch the lease in the background; ``await self.lease`` is its outcome."""
         self.lease = asyncio.get_running_loop().create_task(self.run_lease())
 
-    async def done(self, *task_ids: int, timeout: float = 20.0) -> None:
+    async def done(self, *task_ids: int, timeout: float = PATIENCE_SECONDS) -> None:
         """Until these tasks have a result; without ids, until nothing is open."""
-        await wait_until_async(
+        await until(
             lambda: (
                 all(i in self.api.results for i in task_ids) and (task_ids or not self.api.open)
             ),
@@ -100,7 +112,7 @@ async def running_agent(api: AgentApi, folder: Path, **more: Any) -> AsyncIterat
         agent = Agent(settings, folders)
         before = len(api.hellos)
         running = asyncio.get_running_loop().create_task(agent.run())
-        await wait_until_async(lambda: len(api.hellos) > before or running.done())
+        await until(lambda: len(api.hellos) > before or running.done())
         host = Commands(agent, api)
         try:
             yield host
