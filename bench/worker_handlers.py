@@ -1,4 +1,5 @@
-"""No-op handlers per second: two workers behind a real ROUTER, beside a ProcessPoolExecutor of two.
+"""No-op handlers: per second with two workers behind a real ROUTER, and one at a time, beside a
+ProcessPoolExecutor of two.
 
 Both take the same calls in turns. Ours sends every task as its own message part, says that it started
 and how it ended, with the time and memory it took; the executor's only gives the result back.
@@ -7,6 +8,7 @@ and how it ended, with the time and memory it took; the executor's only gives th
 import statistics
 import tempfile
 import time
+from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
@@ -17,7 +19,7 @@ from mitosis.ipc.messages import Hello, RunTask, RunTasks, TasksFinished, TaskSt
 from mitosis.worker.zygote_protocol import Spawn
 from tests.support.worker_host import WorkerHost, worker_host
 
-TASKS, ROUNDS, WORKERS, CREDIT = 10_000, 5, 2, 8
+TASKS, ROUNDS, WORKERS, CREDIT, SINGLES = 10_000, 5, 2, 8, 500
 
 
 def executor_seconds(pool: ProcessPoolExecutor) -> float:
@@ -53,6 +55,27 @@ def worker_seconds(host: WorkerHost, identities: list[bytes]) -> float:
     return time.perf_counter() - began
 
 
+def executor_latencies(pool: ProcessPoolExecutor) -> list[float]:
+    def once() -> None:
+        assert pool.submit(abs, -1).result() == 1
+
+    return [timed(once) for _ in range(SINGLES)]
+
+
+def worker_latencies(host: WorkerHost) -> list[float]:
+    def once() -> None:
+        host.submit({"handler": "builtins:abs", "arguments": [-1]})
+        host.finished()
+
+    return [timed(once) for _ in range(SINGLES)]
+
+
+def timed(once: Callable[[], None]) -> float:
+    began = time.perf_counter()
+    once()
+    return time.perf_counter() - began
+
+
 def main() -> None:
     with (
         tempfile.TemporaryDirectory() as folder,
@@ -65,10 +88,14 @@ def main() -> None:
         identities = [f"{slot}:1".encode() for slot in range(WORKERS)]
         executor_seconds(pool), worker_seconds(host, identities)
         pairs = [(executor_seconds(pool), worker_seconds(host, identities)) for _ in range(ROUNDS)]
+        host.generation = 1
+        singles = executor_latencies(pool), worker_latencies(host)
     floor, ours = (TASKS / statistics.median(times) for times in zip(*pairs, strict=True))
     print(f"ProcessPoolExecutor {floor:8.0f} /s")
     print(f"two workers         {ours:8.0f} /s")
     print(f"ratio               {statistics.median(f / w for f, w in pairs):8.2f}   (goal 1.0)")
+    there, here = (statistics.median(times) * 1e6 for times in singles)
+    print(f"one at a time, p50  {there:8.0f} us in the executor, {here:.0f} us in a worker")
 
 
 if __name__ == "__main__":
