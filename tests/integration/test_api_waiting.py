@@ -5,6 +5,7 @@ import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from datetime import timedelta
 
 import httpx2
@@ -113,7 +114,7 @@ async def test_a_submit_wakes_a_held_claim(fleet: Fleet) -> None:
     began = time.monotonic()
     ids = await fleet.client.submit("work", [OK])
     assert [task.task_id for task in (await claiming).tasks] == ids
-    assert time.monotonic() - began < 2
+    assert time.monotonic() - began < 20  # of the 30 that it was ready to wait
     assert fleet.waiters == 0
 
 
@@ -122,19 +123,17 @@ async def test_a_submit_of_another_process_wakes_it_too(fleet: Fleet, database: 
     group_id = str((await fleet.group()).task_group_id)
     argv = [sys.executable, "-c", SUBMIT, database, group_id]
     await asyncio.to_thread(subprocess.run, argv, check=True, timeout=30)
-    assert len((await asyncio.wait_for(claiming, 2)).tasks) == 1
+    assert len((await asyncio.wait_for(claiming, 20)).tasks) == 1
 
 
 async def test_an_empty_wait_is_answered_in_time(fleet: Fleet) -> None:
     began = time.monotonic()
     assert (await fleet.claim(0.2)).tasks == []
-    assert 0.2 <= time.monotonic() - began < 2
+    assert 0.2 <= time.monotonic() - began < 20
 
 
 async def test_a_held_claim_holds_no_connection(database: str) -> None:
-    few = ApiOptions(
-        database_url=database, signing_key=KEY, temporal_namespace="mitosis", pool_size=1
-    )
+    few = replace(options(database), pool_size=1)
     async with running_api(few, NoTemporal()) as api:
         token = (await admin_token(api.parts)).token
         async with Client(api.url, token) as client:
@@ -158,7 +157,8 @@ async def test_a_client_that_leaves_frees_its_waiter_and_loses_nothing(fleet: Fl
 
 
 async def test_a_stop_does_not_wait_for_held_claims(database: str) -> None:
-    async with running_api(options(database), NoTemporal()) as api:
+    patient = replace(options(database), stop_after=timedelta(seconds=60))
+    async with running_api(patient, NoTemporal()) as api:
         token = (await admin_token(api.parts)).token
         async with Client(api.url, token) as client:
             made = await client.register_manager(RegisterManager(name="host"))
@@ -168,7 +168,7 @@ async def test_a_stop_does_not_wait_for_held_claims(database: str) -> None:
             await fleet.ready()
         claiming = await fleet.held()
         began = time.monotonic()
-    assert time.monotonic() - began < 3
+    assert time.monotonic() - began < 20
     with pytest.raises(ApiUnavailable) as refused:
         await claiming
     assert refused.value.facts["retry_after_seconds"] == 1
@@ -184,10 +184,10 @@ async def test_waiting_for_a_group(fleet: Fleet) -> None:
     ending = asyncio.create_task(fleet.client.wait("work", until="complete"))
     await wait_until_async(lambda: fleet.waiters >= 2)
     await fleet.client.submit("work", [OK])
-    changed = await asyncio.wait_for(changing, 5)
+    changed = await asyncio.wait_for(changing, 20)
     assert (changed.tasks_total, before.tasks_total) == (2, 1)
     await fleet.client.cancel("work")
-    assert (await asyncio.wait_for(ending, 5)).state is TaskGroupState.CANCELLED
+    assert (await asyncio.wait_for(ending, 20)).state is TaskGroupState.CANCELLED
 
 
 async def test_many_waiters_are_served_by_few_connections(fleet: Fleet) -> None:
