@@ -1,4 +1,4 @@
-"""The verbs of a task group: close, reopen, cancel, complete, delete."""
+"""What can be asked of a task group that exists: change, close, reopen, cancel, complete, delete."""
 
 from collections.abc import Callable
 from typing import Annotated, Any
@@ -6,13 +6,55 @@ from typing import Annotated, Any
 import typer
 
 from mitosis.cli.command import Cli, GroupArgument
+from mitosis.cli.group_create import OPTION_OF_FIELD
+from mitosis.cli.group_create_options import (
+    AutoCloseOption,
+    LabelOption,
+    MaxManagersOption,
+    PriorityOption,
+    TagOption,
+)
 from mitosis.cli.group_view import group_item
+from mitosis.contracts.errors import InvalidRequest
 
 ReasonOption = Annotated[str | None, typer.Option(metavar="TEXT", help="Why; kept with the group.")]
 GraceOption = Annotated[
     str | None,
     typer.Option(metavar="TIME", help="From SIGTERM to SIGKILL; the group's own when left out."),
 ]
+
+
+def change(
+    cli: Cli,
+    group: GroupArgument,
+    tag: TagOption = None,
+    label: LabelOption = None,
+    priority: PriorityOption = None,
+    auto_close: AutoCloseOption = None,
+    max_managers: MaxManagersOption = None,
+) -> None:
+    """Change a group that has not ended; what is not named stays as it is.
+
+    Tags and labels that are given replace those that the group has.
+    """
+    from mitosis.cli.validation import named, validated
+    from mitosis.contracts.http import TaskGroupUpdate
+
+    given = {
+        "tags": tag,
+        "labels": label,
+        "priority": priority,
+        "auto_close_timeout": auto_close,
+        "max_managers": max_managers,
+    }
+    values = {key: value for key, value in given.items() if value is not None and value != []}
+    if not values:
+        raise InvalidRequest(
+            "say what to change: " + ", ".join(OPTION_OF_FIELD[key] for key in given)
+        )
+    update = validated(TaskGroupUpdate, values, OPTION_OF_FIELD)
+    with named(OPTION_OF_FIELD), cli.client() as client:
+        cli.output.item(group_item(client.update_group(group, update)))
 
 
 def close(cli: Cli, group: GroupArgument, reason: ReasonOption = None) -> None:
@@ -76,6 +118,7 @@ def delete(cli: Cli, group: GroupArgument) -> None:
 
 
 COMMANDS: dict[str, Callable[..., Any]] = {
+    "change": change,
     "close": close,
     "reopen": reopen,
     "cancel": cancel,

@@ -171,6 +171,16 @@ def test_every_option_of_submit_arrives(stack: CliStack) -> None:
     assert (spec["dedup_key"], spec["retry"]["max_attempts"], spec["labels"]) == ("k", 3, ["l"])
 
 
+def test_a_group_is_changed_where_it_is_told_so(stack: CliStack) -> None:
+    create("c", "--tag", "old", "--label", "kept", "--priority", "1")
+    words = ("--tag", "new", "--priority", "9", "--auto-close", "2h", "--max-managers", "4")
+    changed = done(mitosis("group", "change", "c", *words, "--json")).json
+    assert (changed["tags"], changed["labels"], changed["priority"]) == (["new"], ["kept"], 9)
+    assert (changed["auto_close_timeout"], changed["max_managers"]) == (7200.0, 4)
+    done(mitosis("group", "cancel", "c"))
+    assert mitosis("group", "change", "c", "--priority", "2").status == ExitStatus.CONFLICT
+
+
 def test_delete_waits_for_the_end(stack: CliStack) -> None:
     group_id = create("gone")
     early = mitosis("group", "delete", "gone")

@@ -207,6 +207,20 @@ def test_an_unknown_setting_in_the_settings_file_is_named(
     assert str(path) in ran.err
 
 
+@pytest.mark.parametrize(
+    ("words", "right"),
+    [
+        ([], "error: say what to change: --tag, --label, --priority, --auto-close, --max-managers"),
+        (["--max-managers", "0"], "error: --max-managers (max_managers): "),
+        (["--auto-close", "x"], "error: --auto-close (auto_close_timeout): 'x' is not a duration"),
+    ],
+)
+def test_a_change_names_what_it_changes(words: list[str], right: str) -> None:
+    ran = mitosis("group", "change", "g", *words)
+    assert ran.status == ExitStatus.INVALID
+    assert ran.err.startswith(right)
+
+
 @pytest.mark.parametrize("verb", ["show", "tasks", "close", "cancel", "wait", "delete", "submit"])
 @pytest.mark.parametrize("group", ["../managers", "a?b=c", "a/b/c", "", "a b", "a#b", "ä"])
 def test_what_is_no_name_of_a_group_never_becomes_part_of_an_address(verb: str, group: str) -> None:
