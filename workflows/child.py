@@ -4,6 +4,7 @@ Its worker's client carries ``MitosisPlugin`` and lives in our namespace; the gr
 HTTP, in an activity of theirs.
 """
 
+import asyncio
 from uuid import UUID
 
 from temporalio import workflow
@@ -20,7 +21,7 @@ async def run_task_group(task_group_id: UUID) -> GroupSummary:
     which loses nothing, because it keeps no state of its own. So one workflow at a time waits for a
     group; of two, the earlier sees its child terminated. The end of the caller leaves the group alone.
     """
-    summary: GroupSummary = await workflow.execute_child_workflow(
+    start = workflow.start_child_workflow(
         "TaskGroupWorkflow",
         TaskGroupInput(task_group_id=task_group_id),
         id=task_group_workflow_id(task_group_id),
@@ -31,4 +32,12 @@ async def run_task_group(task_group_id: UUID) -> GroupSummary:
         cancellation_type=workflow.ChildWorkflowCancellationType.WAIT_CANCELLATION_COMPLETED,
         static_summary=f"Task group {task_group_id}",
     )
+    starting = asyncio.create_task(start)
+    try:
+        child = await asyncio.shield(starting)
+    except asyncio.CancelledError:
+        # A child that is cancelled before it has started is forgotten, and its group would go on.
+        child = await starting
+        child.cancel()
+    summary: GroupSummary = await child
     return summary

@@ -69,6 +69,18 @@ async def test_cancelling_their_workflow_cancels_the_group(plane: ControlPlane) 
     assert (await plane.stores.observe(group)).settled
 
 
+async def test_cancelling_their_workflow_before_the_child_has_started_cancels_the_group(
+    plane: ControlPlane,
+) -> None:
+    group = await plane.stores.create_group()
+    await plane.stores.submit_one(group)
+    worker, theirs = await start_theirs(plane, group)
+    await theirs.cancel()  # arrives with the start: their worker does not poll yet
+    async with worker:
+        summary = await asyncio.wait_for(theirs.result(), 20)
+    assert summary.result is TaskGroupResult.CANCELLED
+
+
 async def test_the_plugin_leaves_a_foreign_runner_alone(plane: ControlPlane) -> None:
     """It adds to what others chose and replaces nothing."""
     client = await plane.where.connect(MitosisPlugin())

@@ -117,6 +117,17 @@ async def test_temporal_cancel_is_the_cancel_verb(skipping: WorkflowEnvironment)
     assert summary.cancelled == 3
 
 
+async def test_temporal_cancel_that_arrives_with_the_start_is_the_cancel_verb(
+    skipping: WorkflowEnvironment,
+) -> None:
+    group = Group(ready=3)
+    handle = await start_group(skipping, group)
+    await handle.cancel()  # nobody polls yet
+    async with running(skipping, groups=MemoryGroups(skipping.get_current_time, group)):
+        summary = await handle.result()
+    assert summary.result is TaskGroupResult.CANCELLED
+
+
 async def test_temporal_cancel_of_an_ending_group_changes_nothing(
     skipping: WorkflowEnvironment,
 ) -> None:
