@@ -7,7 +7,8 @@ import pytest
 from mitosis.contracts.control import ReleaseReason, ReleaseRequest
 from mitosis.contracts.http import RegisterManager
 from mitosis.contracts.task import RetryPolicy, TaskSubmission
-from tests.support.campaigns import Host, failed, world
+from mitosis.store.scheduler import SchedulerStore
+from tests.support.campaigns import Host, failed, held, until_blocked, world
 
 
 @pytest.mark.spec("S002-42", "S002-146", "S000-108")
@@ -167,3 +168,16 @@ async def test_an_overdue_host_is_poked(database: str) -> None:
         assert expected.task_groups == (group,)
         await w.scheduler.assign_round()
         assert ("manager", host.manager_id) in await w.pokes()
+
+
+async def test_a_round_waits_for_the_one_before_it_and_sees_its_offers(database: str) -> None:
+    async with world(database) as w, held(database) as before:
+        group = await w.group(max_managers=1)
+        await w.submit(group, 10)
+        await w.host()
+        await w.host()
+        assert (await SchedulerStore(before).assign_round()).offered == 1
+        after = asyncio.create_task(w.scheduler.assign_round())
+        await until_blocked(w)
+        await before.commit()
+        assert (await after).offered == 0
