@@ -8,21 +8,25 @@ import math
 from collections.abc import Iterable
 
 from manager_agent import exits
+from manager_agent.endings import (
+    cancel,
+    dismissed,
+    give_up_waiting,
+    on_fenced,
+    on_standing,
+    on_stop,
+)
 from manager_agent.events import (
-    AbandonClaim,
     Begin,
-    CancelRunning,
     Claim,
     ClaimAbandoned,
     Claimed,
-    Dismiss,
     Event,
     Fenced,
     Hold,
     Instruction,
     Kill,
     Renewed,
-    RenewNow,
     Report,
     Reported,
     RespawnDue,
@@ -39,7 +43,7 @@ from manager_agent.events import (
 )
 from manager_agent.state import Key, Phase, State, Task, Worker
 from mitosis.contracts.lifecycle import WORKER, WorkerEvent, WorkerState
-from mitosis.contracts.wire import CancelOrder, ClaimedTask, LeaseStanding, TaskReport
+from mitosis.contracts.wire import ClaimedTask, TaskReport
 
 MAX_SURPLUS = 256
 HORIZON_SECONDS = 0.25
@@ -87,14 +91,14 @@ def _handle(state: State, event: Event) -> list[Instruction]:  # noqa: C901, PLR
             for key in event.keys:
                 state.unreported.pop(key, None)
                 state.held.discard(key)
-            return _on_standing(state, event.standing, None)
+            return on_standing(state, event.standing, None)
         case Renewed():
             state.returned -= event.returned
-            return _on_standing(state, event.standing, event.order)
+            return on_standing(state, event.standing, event.order)
         case Fenced():
-            return _on_fenced(state, event.on)
+            return on_fenced(state, event.on)
         case Stop():
-            return _on_stop(state, event)
+            return on_stop(state, event)
 
 
 # --- workers ----------------------------------------------------------------------------------------
@@ -120,7 +124,7 @@ def _on_ready(state: State, event: WorkerReady) -> list[Instruction]:
         return []
     worker.phase = WORKER.after(worker.phase, WorkerEvent.HELLO)
     if state.phase is not Phase.ACTIVE:
-        return [_dismissed(worker)]
+        return [dismissed(worker)]
     return [Hold(worker.slot, worker.generation, on=True)] if state.fenced else []
 
 
@@ -132,7 +136,7 @@ def _on_began(state: State, event: TaskBegan) -> list[Instruction]:
         worker.finishing[worker.running] = worker.started_at
     worker.running, worker.started_at = event.key, event.at
     if state.order is not None and state.order.kill and state.phase is not Phase.ACTIVE:
-        return [_cancelled(state, worker, event.key, state.order)]
+        return [cancel(state, worker, event.key, state.order)]
     return []
 
 
@@ -231,8 +235,8 @@ def _on_claimed(state: State, event: Claimed) -> list[Instruction]:
     state.held.update(task.key for task in new)
     for task in new:
         (state.alone if task.alone else state.ready).append(task)
-    out = _on_standing(state, event.standing, None)
-    return out if state.phase is Phase.ACTIVE else out + _give_up_waiting(state)
+    out = on_standing(state, event.standing, None)
+    return out if state.phase is Phase.ACTIVE else out + give_up_waiting(state)
 
 
 def _report(state: State, reports: list[TaskReport]) -> list[Instruction]:
@@ -254,19 +258,7 @@ def _put_back(state: State, tasks: Iterable[Task]) -> list[Instruction]:
         if task.key == state.alone_running:
             state.alone_running = None
         (state.alone if task.alone else state.ready).appendleft(task)
-    return [] if state.phase is Phase.ACTIVE else _give_up_waiting(state)
-
-
-def _give_up_waiting(state: State) -> list[Instruction]:
-    """Return what has not started; under a lease that is gone there is nobody to return it to."""
-    keys = {task.key for task in (*state.ready, *state.alone)}
-    state.ready.clear()
-    state.alone.clear()
-    state.held -= keys
-    if not keys or state.phase is Phase.GONE:
-        return []
-    state.returned |= keys
-    return [RenewNow()]
+    return [] if state.phase is Phase.ACTIVE else give_up_waiting(state)
 
 
 def _dispatch(state: State) -> list[Instruction]:
@@ -342,79 +334,6 @@ def _key(report: TaskReport) -> Key:
 
 def _task(claimed: ClaimedTask) -> Task:
     return Task(Key(claimed.task_id, claimed.attempt), bytes(claimed.spec), claimed.alone)
-
-
-# --- endings ----------------------------------------------------------------------------------------
-
-
-def _on_standing(
-    state: State, standing: LeaseStanding, order: CancelOrder | None
-) -> list[Instruction]:
-    if standing is LeaseStanding.ACTIVE:
-        return []
-    newly = order is not None and order.kill and not (state.order and state.order.kill)
-    state.order = order or state.order
-    out: list[Instruction] = []
-    if standing is LeaseStanding.GONE and state.phase is not Phase.GONE:
-        out += _end(state, Phase.GONE)
-    elif state.phase is Phase.ACTIVE:
-        out += _end(state, Phase.ENDING)
-        if order is None and RenewNow() not in out:
-            out.append(RenewNow())  # its answer says what to do with running tasks
-    if newly and state.order is not None:
-        out += [
-            _cancelled(state, worker, worker.running, state.order)
-            for worker in state.workers
-            if worker.running is not None
-        ]
-    return out
-
-
-def _on_stop(state: State, event: Stop) -> list[Instruction]:
-    out = _end(state, Phase.STOPPING) if state.phase is Phase.ACTIVE else []
-    if event.kill:
-        for worker in state.workers:
-            if worker.phase is WorkerState.STOPPING:
-                worker.silent = True
-                out.append(Dismiss(worker.slot, worker.generation, graceful=False))
-    return out
-
-
-def _on_fenced(state: State, on: bool) -> list[Instruction]:
-    if on == state.fenced:
-        return []
-    state.fenced = on
-    if on and state.fence_kills and state.phase is Phase.ACTIVE:
-        out = _end(state, Phase.GONE)
-        for worker in state.workers:
-            worker.silent = True
-        return out + [Kill(w.slot, w.generation) for w in state.workers if w.alive]
-    return [Hold(w.slot, w.generation, on=on) for w in state.workers if w.available]
-
-
-def _end(state: State, phase: Phase) -> list[Instruction]:
-    state.phase = phase
-    out = _give_up_waiting(state)
-    if phase is Phase.GONE:
-        state.returned.clear()
-    if state.claiming:
-        out.append(AbandonClaim())
-    for worker in state.workers:
-        if worker.available:
-            out.append(_dismissed(worker))
-        elif worker.phase is WorkerState.CRASHED:
-            worker.phase = WorkerState.EXITED
-    return out
-
-
-def _dismissed(worker: Worker) -> Instruction:
-    worker.phase = WORKER.after(worker.phase, WorkerEvent.STOP)
-    return Dismiss(worker.slot, worker.generation)
-
-
-def _cancelled(state: State, worker: Worker, key: Key, order: CancelOrder) -> Instruction:
-    state.cancelled.add(key)
-    return CancelRunning(worker.slot, worker.generation, key, order.grace_seconds, order.reason)
 
 
 def _finish(state: State) -> list[Instruction]:

@@ -1,6 +1,6 @@
 """One lease session: carries out what the reactor decides, and tells it what happens.
 
-The I/O shell of one epoch: claims, reports, control messages and timers. It decides nothing about
+The I/O shell of one epoch: workers, messages and timers. It decides nothing about
 tasks. Contact with the API (renewals) is ``contact.py``; it asks the session what to say.
 """
 
@@ -13,21 +13,18 @@ from dataclasses import dataclass
 import msgspec
 
 from manager_agent import exits
-from manager_agent.backoff import delay, hopeless
+from manager_agent.claiming import Claimer
 from manager_agent.claims import TaskCalls
 from manager_agent.events import (
     AbandonClaim,
     Begin,
     CancelRunning,
     Claim,
-    ClaimAbandoned,
-    Claimed,
     Dismiss,
     Event,
     Hold,
     Instruction,
     Kill,
-    Renewed,
     RenewNow,
     Report,
     Reported,
@@ -49,10 +46,9 @@ from manager_agent.router import Control, Router
 from manager_agent.state import Key, Phase, State
 from manager_agent.watchdog import watch_processes
 from mitosis.contracts.control import LeaseProgress
-from mitosis.contracts.errors import MitosisError
 from mitosis.contracts.http import LeaseGrant
 from mitosis.contracts.outcome import ExitKind, ExitReason
-from mitosis.contracts.wire import ClaimTasks, LeaseStanding, Outcome, TaskReport
+from mitosis.contracts.wire import Outcome, TaskReport
 from mitosis.ipc.messages import (
     CancelTask,
     Goodbye,
@@ -68,7 +64,6 @@ from mitosis.ipc.messages import (
     WorkerToManager,
 )
 
-CLAIM_WAIT_SECONDS = 20.0
 LAST_WORDS_SECONDS = 0.02
 """After a death, until what the worker had said before has surely been read."""
 HANG_MARGIN_SECONDS = 5.0
@@ -121,7 +116,7 @@ class LeaseSession:
         self._loop = asyncio.get_running_loop()
         self._pool: Pool | None = None
         self._tasks: set[asyncio.Task[None]] = set()
-        self._claim: asyncio.Task[None] | None = None
+        self._claimer = Claimer(parts.calls, grant.epoch, self.handle)
         self._hang_timers: dict[Key, asyncio.TimerHandle] = {}
         self._oom_kills = exits.oom_kills()
         self._began_at = time.monotonic()
@@ -163,8 +158,7 @@ class LeaseSession:
         self.state.phase = Phase.OVER
         for task in self._tasks - {asyncio.current_task()}:
             task.cancel()
-        if self._claim is not None:
-            self._claim.cancel()
+        self._claimer.abandon()
         for timer in self._hang_timers.values():
             timer.cancel()
         if self._pool is not None:
@@ -190,10 +184,9 @@ class LeaseSession:
                 self._cancel_timers(instruction.reports)
                 self._parts.reporter.add(self.epoch, instruction.reports, instruction.urgent)
             case Claim():
-                self._start_claim(instruction)
+                self._claimer.start(instruction)
             case AbandonClaim():
-                if self._claim is not None:
-                    self._claim.cancel()
+                self._claimer.abandon()
             case Spawn():
                 self._with_pool(lambda pool: pool.spawn(instruction.slot, instruction.generation))
             case SpawnLater():
@@ -259,45 +252,6 @@ class LeaseSession:
             extra={"epoch": self.epoch, "phase": phase, "finished": self.state.finished},
         )
         await self.close()
-
-    # --- claims ---------------------------------------------------------------------------------
-
-    def _start_claim(self, claim: Claim) -> None:
-        def given_up(task: asyncio.Task[None]) -> None:
-            if task.cancelled():
-                self.handle(ClaimAbandoned(claim.claim_seq))
-
-        self._claim = self._loop.create_task(self._claim_until_answered(claim))
-        self._claim.add_done_callback(given_up)
-
-    async def _claim_until_answered(self, claim: Claim) -> None:
-        """Ask with the same number until there is an answer: what it took is in it (P3)."""
-        request = ClaimTasks(
-            epoch=self.epoch,
-            claim_seq=claim.claim_seq,
-            acked_seq=claim.acked_seq,
-            max_tasks=claim.max_tasks,
-            wait_seconds=CLAIM_WAIT_SECONDS,
-        )
-        attempt = 0
-        while True:
-            try:
-                answer = await self._parts.calls.claim(request)
-            except MitosisError as error:
-                if hopeless(error):
-                    self._refused(claim, error)
-                    return
-                await asyncio.sleep(delay(attempt, error))
-                attempt += 1
-            else:
-                self.handle(Claimed(claim.claim_seq, answer.standing, tuple(answer.tasks)))
-                return
-
-    def _refused(self, claim: Claim, error: MitosisError) -> None:
-        log.warning("claim refused", extra={"epoch": self.epoch, "reason": error.message})
-        self._claim = None
-        self.handle(Renewed(LeaseStanding.GONE))
-        self.handle(ClaimAbandoned(claim.claim_seq))
 
     # --- workers --------------------------------------------------------------------------------
 

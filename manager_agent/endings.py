@@ -1,0 +1,105 @@
+"""How a lease session ends: an order of PostgreSQL, a shutdown, a lost lease, the fence.
+
+Part of the reactor, and as pure: each function changes the state and gives the instructions.
+"""
+
+from manager_agent.events import (
+    AbandonClaim,
+    CancelRunning,
+    Dismiss,
+    Hold,
+    Instruction,
+    Kill,
+    RenewNow,
+    Stop,
+)
+from manager_agent.state import Key, Phase, State, Worker
+from mitosis.contracts.lifecycle import WORKER, WorkerEvent, WorkerState
+from mitosis.contracts.wire import CancelOrder, LeaseStanding
+
+
+def on_standing(
+    state: State, standing: LeaseStanding, order: CancelOrder | None
+) -> list[Instruction]:
+    """What every answer says of the lease. An order may turn from finish to kill, never back."""
+    if standing is LeaseStanding.ACTIVE:
+        return []
+    newly = order is not None and order.kill and not (state.order and state.order.kill)
+    state.order = order or state.order
+    out: list[Instruction] = []
+    if standing is LeaseStanding.GONE and state.phase is not Phase.GONE:
+        out += _end(state, Phase.GONE)
+    elif state.phase is Phase.ACTIVE:
+        out += _end(state, Phase.ENDING)
+        if order is None and RenewNow() not in out:
+            out.append(RenewNow())  # its answer says what to do with running tasks
+    if newly and state.order is not None:
+        out += [
+            cancel(state, worker, worker.running, state.order)
+            for worker in state.workers
+            if worker.running is not None
+        ]
+    return out
+
+
+def on_stop(state: State, event: Stop) -> list[Instruction]:
+    """The agent shuts down; what it kills is not reported, and runs again elsewhere."""
+    out = _end(state, Phase.STOPPING) if state.phase is Phase.ACTIVE else []
+    if event.kill:
+        for worker in state.workers:
+            if worker.phase is WorkerState.STOPPING:
+                worker.silent = True
+                out.append(Dismiss(worker.slot, worker.generation, graceful=False))
+    return out
+
+
+def on_fenced(state: State, on: bool) -> list[Instruction]:
+    """Start nothing more (P4), or go on. A group may ask to have what runs killed as well."""
+    if on == state.fenced:
+        return []
+    state.fenced = on
+    if on and state.fence_kills and state.phase is Phase.ACTIVE:
+        out = _end(state, Phase.GONE)
+        for worker in state.workers:
+            worker.silent = True
+        return out + [Kill(w.slot, w.generation) for w in state.workers if w.alive]
+    return [Hold(w.slot, w.generation, on=on) for w in state.workers if w.available]
+
+
+def _end(state: State, phase: Phase) -> list[Instruction]:
+    state.phase = phase
+    out = give_up_waiting(state)
+    if phase is Phase.GONE:
+        state.returned.clear()
+    if state.claiming:
+        out.append(AbandonClaim())
+    for worker in state.workers:
+        if worker.available:
+            out.append(dismissed(worker))
+        elif worker.phase is WorkerState.CRASHED:
+            worker.phase = WorkerState.EXITED
+    return out
+
+
+def dismissed(worker: Worker) -> Instruction:
+    """Tell a worker to exit after its running task."""
+    worker.phase = WORKER.after(worker.phase, WorkerEvent.STOP)
+    return Dismiss(worker.slot, worker.generation)
+
+
+def cancel(state: State, worker: Worker, key: Key, order: CancelOrder) -> Instruction:
+    """End a running attempt for a person, who will find it cancelled, not failed."""
+    state.cancelled.add(key)
+    return CancelRunning(worker.slot, worker.generation, key, order.grace_seconds, order.reason)
+
+
+def give_up_waiting(state: State) -> list[Instruction]:
+    """Return what has not started; under a lease that is gone there is nobody to return it to."""
+    keys = {task.key for task in (*state.ready, *state.alone)}
+    state.ready.clear()
+    state.alone.clear()
+    state.held -= keys
+    if not keys or state.phase is Phase.GONE:
+        return []
+    state.returned |= keys
+    return [RenewNow()]
