@@ -64,7 +64,7 @@ from mitosis.ipc.messages import (
     WorkerToManager,
 )
 
-LAST_WORDS_SECONDS = 0.02
+LAST_WORDS_SECONDS = 0.05
 """After a death, until what the worker had said before has surely been read."""
 HANG_MARGIN_SECONDS = 5.0
 ZYGOTE_RETRY_SECONDS = 1.0

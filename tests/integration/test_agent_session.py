@@ -97,7 +97,8 @@ async def test_last_words_of_a_dead_worker_count(tmp_path: Path) -> None:
 
     session.worker_exited(0, 0, KILLED)
     done = TaskFinished(1, 1, "succeeded", None, 0, None, 100.0, 100.1, b"{}")
-    worker.send(encode(TasksFinished((done,))))
+    last_words = encode(TasksFinished((done,)))
+    asyncio.get_running_loop().call_later(0.002, worker.send, last_words)
     await until(lambda: bool(reports.reports))
     assert [report.outcome for report in reports.reports] == ["succeeded"]
 
