@@ -14,7 +14,10 @@ from mitosis.contracts.errors import ConfigurationError, DatabaseUnavailable
 from mitosis.contracts.lifecycle import ENVIRONMENT, LEASE, TASK_GROUP, TaskGroupResult
 from mitosis.store import migrate as migrations
 from mitosis.store.migrate import head_revision, migrate
+from tests.support.waiting import wait_until
 
+LOCK = 0x6D69746F736973
+"""The advisory lock of migrations/env.py."""
 MIGRATE = "import sys; from mitosis.store.migrate import migrate; migrate(sys.stdin.read())"
 
 
@@ -41,7 +44,18 @@ def test_there_is_one_head_and_a_straight_way_to_it() -> None:
         assert script.down_revision is None or isinstance(script.down_revision, str)
 
 
+def waiting(url: str) -> int:
+    with psycopg.connect(url) as connection:
+        row = connection.execute(
+            "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
+        ).fetchone()
+    return int(row[0]) if row else 0
+
+
 def test_four_processes_migrate_at_once(empty_database: str) -> None:
+    """All are brought to the same point, let go together, and only one has anything to do."""
+    gate = psycopg.connect(empty_database)
+    gate.execute("SELECT pg_advisory_lock(%s)", [LOCK])
     processes = [
         subprocess.Popen(
             [sys.executable, "-c", MIGRATE],
@@ -55,6 +69,8 @@ def test_four_processes_migrate_at_once(empty_database: str) -> None:
         assert process.stdin is not None
         process.stdin.write(empty_database)
         process.stdin.close()
+    wait_until(lambda: waiting(empty_database) == 4, timeout=60)
+    gate.close()
     for process in processes:
         assert process.stderr is not None
         with process.stderr as errors:

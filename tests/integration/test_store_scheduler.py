@@ -174,9 +174,9 @@ async def test_a_round_waits_for_the_one_before_it_and_sees_its_offers(database:
     async with world(database) as w, held(database) as before:
         group = await w.group(max_managers=1)
         await w.submit(group, 10)
-        await w.host()
-        await w.host()
+        first, _ = await w.host(), await w.host()
         assert (await SchedulerStore(before).assign_round()).offered == 1
+        await w.rows("UPDATE managers SET draining = true WHERE uuid = %s", first.manager_id)
         after = asyncio.create_task(w.scheduler.assign_round())
         await until_blocked(w)
         await before.commit()
