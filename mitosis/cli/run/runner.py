@@ -187,11 +187,8 @@ class Runner:
                 await self._close_quietly(group)
                 self._display.say("detached")
                 return RunExit.INTERRUPTED
-        running = (await self._client.group(group.task_group_id)).tasks_running or 0
-        self._display.say(
-            f"cancelling: stopping {running} tasks, "
-            f"{self._plan.spec.cancel_grace_seconds:g} s grace; Ctrl-C stops waiting"
-        )
+        grace = self._plan.spec.cancel_grace_seconds
+        self._display.say(f"cancelling: tasks get SIGTERM and {grace:g} s; Ctrl-C stops waiting")
         self._hint = "cancelling; Ctrl-C: stop waiting (the cancel stays in force)"
         await self._client.cancel(group.task_group_id, reason="Ctrl-C")
         leaving = asyncio.create_task(interrupts.asked())

@@ -1,0 +1,266 @@
+"""`mitosis run` against a real stack: piped, on terminals, with every kind of input and of end."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from tests.support.program import MITOSIS, clean_environment, mitosis_json, running_up
+from tests.support.terminal import Terminal
+from tests.support.waiting import wait_until
+
+pytestmark = pytest.mark.timeout(180)
+
+
+@pytest.fixture(scope="module")
+def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The data folder of a running stack."""
+    folder = tmp_path_factory.mktemp("run") / "data"
+    with running_up(folder):
+        yield folder
+
+
+@pytest.fixture
+def env(stack: Path) -> Mapping[str, str]:
+    return clean_environment(MITOSIS_DATA_DIR=str(stack))
+
+
+def run(
+    env: Mapping[str, str], *words: str, cwd: Path | None = None, stdin: bytes | None = None
+) -> "subprocess.CompletedProcess[bytes]":
+    """One run to its end; without ``stdin`` it is /dev/null."""
+    return subprocess.run(
+        [*MITOSIS, "run", "-w", "2", *words],
+        env=env,
+        cwd=cwd,
+        input=stdin,
+        stdin=subprocess.DEVNULL if stdin is None else None,
+        capture_output=True,
+        check=False,
+        timeout=120,
+    )
+
+
+def test_values_come_out_as_they_went_in_and_progress_goes_to_stderr(
+    env: Mapping[str, str],
+) -> None:
+    values = ["a b", "it's", '"', "$(echo no)", "x\ny", "-n", "*"]
+    done = run(env, "printf", "%s|", "{}", ":::", *values)
+    assert done.returncode == 0, done.stderr
+    assert sorted(done.stdout.decode().replace("|\n", "|").split("|")[:-1]) == sorted(values)
+    assert b"\x1b" not in done.stdout + done.stderr
+    assert b"\r" not in done.stderr
+    assert b"7 ok, 0 failed" in done.stderr
+
+
+def test_any_byte_reaches_the_command(env: Mapping[str, str], tmp_path: Path) -> None:
+    odd = [b"\xff\xfe", b"a\nb", b"\xc3\xa9"]
+    script = 'printf %s "$1" > out.$2'
+    done = run(
+        env, "-0", "sh", "-c", script, "sh", "{}", "{#}", cwd=tmp_path, stdin=b"\0".join(odd)
+    )
+    assert done.returncode == 0, done.stderr
+    assert [(tmp_path / f"out.{n}").read_bytes() for n in (1, 2, 3)] == odd
+
+
+def test_the_dry_run_shows_what_the_run_runs(env: Mapping[str, str], tmp_path: Path) -> None:
+    words = ["sh", "-c", 'printf "%s\\n" "$0" "$@"', "{}", "{/.}", "{#}", ":::", "d/a b.txt"]
+    shown = run(env, "--dry-run", *words).stdout.decode()
+    ran = run(env, *words, cwd=tmp_path).stdout.decode()
+    assert shown.strip() == repr([*words[:3], "d/a b.txt", "a b", "1"])
+    assert ran.splitlines() == ["d/a b.txt", "a b", "1"]
+
+
+def test_failures_are_grouped_by_reason_and_the_status_is_one(env: Mapping[str, str]) -> None:
+    script = 'test $((${0} % 10)) -eq 0 || exit 0; echo "cannot read /data/$0" >&2; exit 3'
+    done = run(env, "--range", "1-40", "--silent", "sh", "-c", script, "{}")
+    said = done.stderr.decode()
+    assert done.returncode == 1, said
+    assert re.search(r"^4 +exit 3 +cannot read /data/\d+ +\d+ \d+ \d+ \+1$", said, re.MULTILINE)
+    assert "36 ok, 4 failed" in said
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "said"),
+    [
+        (["echo", ":::", "a", "b"], 2, "mitosis run echo {} ::: a b"),
+        (["echo", "{}"], 2, "there are no inputs"),
+        ([], 2, "a command is needed"),
+        (["--range", "1-2", "--file", "x", "echo", "{}"], 2, "give one source"),
+        (["--file", "/no/such", "echo", "{}"], 2, "cannot read /no/such"),
+        (["--env", "NOT_SET_HERE_1", "true"], 2, "--env: NOT_SET_HERE_1 is not set here"),
+        (["--pin", "exclusive", "-w", "5000", "true"], 2, "cores"),
+        (["--api", "http://127.0.0.1:1", "true"], 4, "cannot be reached"),
+        (["--setup", "sh -c 'echo no disk >&2; exit 9'", "true"], 3, "no disk"),
+        (["no-such-program-here"], 1, "command not found: no-such-program-here"),
+    ],
+    ids=lambda value: "" if isinstance(value, str | int) else " ".join(value)[:30],
+)
+def test_what_is_wrong_is_said_and_has_its_status(
+    env: Mapping[str, str], words: list[str], status: int, said: str
+) -> None:
+    done = run(env, *words)
+    assert (done.returncode, said in done.stderr.decode()) == (status, True), done.stderr.decode()
+    assert b"Traceback" not in done.stderr
+
+
+def test_options_end_at_the_command(env: Mapping[str, str]) -> None:
+    done = run(env, "echo", "--help", "-w", "9")
+    assert (done.returncode, done.stdout) == (0, b"--help -w 9\n")
+
+
+def test_an_open_pipe_starts_before_it_ends(env: Mapping[str, str], tmp_path: Path) -> None:
+    with subprocess.Popen(
+        [*MITOSIS, "run", "-w", "2", "--progress", "plain", "touch", "{}"],
+        env=env,
+        cwd=tmp_path,
+        stdin=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+    ) as process:
+        assert process.stdin is not None
+        process.stdin.write(b"first\n")
+        process.stdin.flush()
+        wait_until((tmp_path / "first").exists, 60)
+        process.stdin.write(b"second\nthird")
+        process.stdin.close()
+        assert process.stderr is not None
+        said = process.stderr.read().decode()
+        assert process.wait(60) == 0, said
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["first", "second", "third"]
+    assert re.search(r">=\d+/1 ", said)  # the total is not known while the pipe is open
+    assert "100.0%" in said
+
+
+def test_output_is_kept_where_asked(env: Mapping[str, str], tmp_path: Path) -> None:
+    kept = tmp_path / "kept"
+    script = "echo out {}; echo err {} >&2"
+    done = run(env, "--shell", "--silent", "-o", str(kept), script, ":::", "x", "y")
+    assert (done.returncode, done.stdout) == (0, b""), done.stderr
+    assert sorted(path.read_text() for path in kept.glob("*.out")) == ["out x\n", "out y\n"]
+    assert sorted(path.read_text() for path in kept.glob("*.err")) == ["err x\n", "err y\n"]
+
+
+def test_columns_of_a_table_and_hooks_around(env: Mapping[str, str], tmp_path: Path) -> None:
+    (tmp_path / "in.csv").write_text("name,n\na b,1\nc,2\n")
+    done = run(
+        env,
+        *("--setup", "mkdir staged", "--teardown", "rm -r staged"),
+        *("--from-csv", "in.csv", "sh", "-c", 'echo "$0=$1" > "staged/$1"; cat staged/$1'),
+        *("{name}", "{n}"),
+        cwd=tmp_path,
+    )
+    assert done.returncode == 0, done.stderr
+    assert sorted(done.stdout.decode().splitlines()) == ["a b=1", "c=2"]
+    assert not (tmp_path / "staged").exists()
+
+
+@pytest.mark.parametrize("columns", [80, 140])
+def test_live_lines_fit_the_terminal(env: Mapping[str, str], tmp_path: Path, columns: int) -> None:
+    argv = [*MITOSIS, "run", "-w", "2", "--name", f"fits-{columns}", "--range", "1-30", "--silent"]
+    with Terminal([*argv, "sleep", "0.0{}"], env, str(tmp_path), columns) as terminal:
+        assert terminal.end() == 0, terminal.text
+    shown = re.sub(r"\x1b\[\d*[A-Za-z]", "", terminal.text).replace("\r", "")
+    assert "\x1b[J" in terminal.text  # drawn over
+    assert "100.0 %" in shown
+    assert "30 ok, 0 failed" in shown
+    assert max(len(line) for line in shown.splitlines()) < columns
+
+
+def test_no_color_and_dumb_terminals_get_plain_lines(
+    env: Mapping[str, str], tmp_path: Path
+) -> None:
+    for more in ({"NO_COLOR": "1"}, {"TERM": "dumb"}, {"CI": "true"}):
+        argv = [*MITOSIS, "run", "-w", "1", "true"]
+        with Terminal(argv, {**env, **more}, str(tmp_path), 80) as terminal:
+            assert terminal.end() == 0
+        assert "\x1b" not in terminal.text, more
+
+
+def test_ctrl_c_once_detaches_and_the_tasks_go_on(
+    env: Mapping[str, str], stack: Path, tmp_path: Path
+) -> None:
+    argv = [*MITOSIS, "run", "-w", "1", "--name", "detached", "sh", "-c"]
+    with Terminal([*argv, "touch on; sleep 4; touch off"], env, str(tmp_path), 80) as terminal:
+        wait_until((tmp_path / "on").exists, 60)
+        terminal.press("\x03")
+        terminal.read_until("detaching, tasks keep running")
+        assert terminal.end() == 130
+    assert "mitosis group wait detached" in terminal.text
+    assert mitosis_json(stack, "group", "wait", "detached")["result"] == "success"
+    assert (tmp_path / "off").exists()
+
+
+def test_ctrl_c_twice_cancels_and_waits_for_the_end(
+    env: Mapping[str, str], stack: Path, tmp_path: Path
+) -> None:
+    argv = [*MITOSIS, "run", "-w", "1", "--name", "stopped", "sh", "-c"]
+    script = "trap 'touch told; exit 1' TERM; touch on; while :; do sleep 0.1; done"
+    with Terminal([*argv, script], env, str(tmp_path), 140) as terminal:
+        wait_until((tmp_path / "on").exists, 60)
+        terminal.press("\x03")
+        terminal.read_until("Ctrl-C again within 2 s cancels")
+        terminal.press("\x03")
+        terminal.read_until("cancelling: tasks get SIGTERM")
+        assert terminal.end() == 130
+    assert (tmp_path / "told").exists()
+    group = mitosis_json(stack, "group", "show", "stopped")
+    assert (group["state"], group["settled"]) == ("cancelled", True)
+
+
+def test_sigterm_detaches_or_cancels_as_told(env: Mapping[str, str], stack: Path) -> None:
+    for wish, state in (("detach", "closed"), ("cancel", "cancelled")):
+        argv = [*MITOSIS, "run", "-w", "1", "--name", f"term-{wish}", "--on-interrupt", wish]
+        with subprocess.Popen(
+            [*argv, "sleep", "300"], env=env, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        ) as process:
+            wait_until(lambda w=wish: running(stack, f"term-{w}"), 60)  # type: ignore[misc]
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(60) == 130
+        assert mitosis_json(stack, "group", "show", f"term-{wish}")["state"] == state
+    mitosis_json(stack, "group", "cancel", "term-detach")
+    mitosis_json_wait(stack, "term-detach")
+
+
+def running(stack: Path, name: str) -> bool:
+    done = subprocess.run(
+        [*MITOSIS, "group", "show", "--data-dir", str(stack), "--json", name],
+        env=clean_environment(),
+        capture_output=True,
+        check=False,
+    )
+    return done.returncode == 0 and (json.loads(done.stdout)["tasks_running"] or 0) > 0
+
+
+def mitosis_json_wait(stack: Path, name: str) -> None:
+    """Wait for the end, whatever it is."""
+    argv = [*MITOSIS, "group", "wait", "--data-dir", str(stack), name]
+    subprocess.run(argv, env=clean_environment(), capture_output=True, check=False, timeout=90)
+
+
+@pytest.mark.spec("S001-45")
+def test_a_deadline_cancels_the_run(env: Mapping[str, str]) -> None:
+    done = run(env, "--deadline", "3s", "sleep", "60")
+    assert done.returncode == 124, done.stderr
+    assert b"--deadline passed" in done.stderr
+
+
+def test_without_a_stack_the_command_to_type_is_named(tmp_path: Path) -> None:
+    done = run(
+        clean_environment(MITOSIS_DATA_DIR=str(tmp_path / "none"), HOME=os.environ["HOME"]), "true"
+    )
+    assert done.returncode == 4
+    assert b"mitosis up" in done.stderr
+    assert b"--up" in done.stderr
+
+
+def test_a_stack_for_this_run_alone(tmp_path: Path) -> None:
+    env = clean_environment(MITOSIS_DATA_DIR=str(tmp_path / "none"), TMPDIR=str(tmp_path))
+    done = run(env, "--up", "echo", "{}", ":::", "alone")
+    assert (done.returncode, done.stdout) == (0, b"alone\n"), done.stderr
+    assert not list(tmp_path.glob("mitosis-run-*"))
