@@ -80,6 +80,8 @@ async def test_claims_need_a_live_lease_of_their_own_and_a_ready_environment(dat
         await host.take(group, prepare=False)
         answer = await host.claim()
         assert (answer.standing, answer.tasks) == (LeaseStanding.ACTIVE, []), "no environment"
+        await host.environment(group, "preparing", epoch=host.epoch)
+        assert (await host.claim()).tasks == [], "not ready yet"
         await host.prepare(group)
         stranger = await w.host()
         stranger.epoch = host.epoch

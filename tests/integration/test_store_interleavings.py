@@ -16,6 +16,7 @@ from mitosis.contracts.http import Hello
 from mitosis.contracts.task import RetryPolicy, TaskSubmission
 from mitosis.contracts.wire import LeaseStanding, ReportStatus
 from mitosis.store.database import Database
+from mitosis.store.leases import end_lease, lock_lease
 from mitosis.store.managers import ManagerStore
 from mitosis.store.task_groups import TaskGroupStore
 from mitosis.store.tasks import TaskStore
@@ -254,3 +255,21 @@ async def test_an_ending_that_waits_for_a_round_withdraws_its_offer(database: st
         view = await cancelling
         assert (view.state, view.live_leases) == ("cancelled", 0)
         assert (await w.managers.observe(host.manager_id)).lease is None
+
+
+@pytest.mark.parametrize("ending", GROUP_ENDINGS)
+async def test_the_ending_of_a_group_takes_its_leases_first(database: str, ending: Ending) -> None:
+    """A release holds the lease and wants the group: the ending must not hold the group by then."""
+    async with world(database) as w, held(database) as releasing:
+        host, group = await start(w)
+        await host.claim()
+        lease = await lock_lease(releasing.held, host.manager_id, host.epoch)
+        assert lease is not None
+        task = asyncio.ensure_future(ending(w, host, group, w.database))
+        await until_blocked(w)
+        assert await end_lease(releasing.held, lease, ReleaseReason.MOVED) == 4
+        await releasing.commit()
+        await task
+        assert (await w.groups.observe(group)).live_leases == 0
+        assert await stranded(w) == 0
+        await w.check()
