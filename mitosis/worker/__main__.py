@@ -5,6 +5,7 @@ import sys
 
 import msgspec
 
+from mitosis.worker.evidence import Evidence
 from mitosis.worker.preload import preload
 from mitosis.worker.process import run_worker
 from mitosis.worker.settings import WorkerSettings
@@ -17,13 +18,14 @@ EXIT_USAGE = 64
 def exec_worker() -> None:
     """Read the settings from standard input, then be that worker."""
     with open(0, "rb", closefd=False) as file:
-        kind = tuple[WorkerSettings, int, int]
-        settings, parent, stderr_fd = msgspec.msgpack.decode(file.read(), type=kind)
+        kind = tuple[WorkerSettings, int, Evidence]
+        settings, parent, evidence = msgspec.msgpack.decode(file.read(), type=kind)
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
     preload(settings.setup.handler_modules, settings.setup.python_path)
-    os.set_inheritable(stderr_fd, False)
-    run_worker(settings, parent, stderr_fd)
+    for fd in evidence:
+        os.set_inheritable(fd, False)
+    run_worker(settings, parent, evidence)
 
 
 if __name__ == "__main__":

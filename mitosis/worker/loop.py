@@ -33,6 +33,7 @@ from mitosis.ipc.messages import (
 from mitosis.worker.channel import WorkerChannel
 from mitosis.worker.command import CommandRun, Streams, not_started
 from mitosis.worker.context import task_variables
+from mitosis.worker.evidence import Evidence, RunningMark
 from mitosis.worker.handlers import HandlerSlot
 from mitosis.worker.output import MemoryOutput, PipeOutput, memory_file
 from mitosis.worker.process_tree import kill_all_below, reap_any
@@ -54,8 +55,11 @@ _LEFTOVERS_SECONDS = 5.0
 class Worker:
     """One worker process. Its CPU set is in force already; :meth:`serve` runs until it is told to end."""
 
-    def __init__(self, settings: WorkerSettings, scratch: ScratchFolder, stderr_fd: int) -> None:
-        """``stderr_fd``: what handlers write there is read by the zygote when this worker dies."""
+    def __init__(
+        self, settings: WorkerSettings, scratch: ScratchFolder, evidence: Evidence
+    ) -> None:
+        """``evidence`` is read by the zygote when this worker dies."""
+        self._mark = RunningMark(evidence.mark_fd)
         self._settings = settings
         self._cpus = tuple(sorted(os.sched_getaffinity(0)))
         self._group_number = settings.setup.task_group_number
@@ -69,7 +73,7 @@ class Worker:
         self._handlers = HandlerSlot(
             (
                 MemoryOutput(memory_file("stdout"), tail_bytes),
-                MemoryOutput(stderr_fd, tail_bytes),
+                MemoryOutput(evidence.stderr_fd, tail_bytes),
             ),
             self._talk,
             self._end_stuck,
@@ -161,6 +165,7 @@ class Worker:
         """Run one task to its end and note the report."""
         self._current = task
         self._scratch.ensure()
+        self._mark.put(task.task_id, task.attempt)
         try:
             spec = _decode(task.spec)
         except msgspec.MsgspecError as error:
@@ -179,6 +184,7 @@ class Worker:
         else:
             ended = _not_a_task(problem)
         self._stoppable, self._current = None, None
+        self._mark.clear()
         if self._shutdown is None or self._shutdown.graceful:
             self._report(task, ended)
 

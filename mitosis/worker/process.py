@@ -9,6 +9,7 @@ from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
+from mitosis.worker.evidence import Evidence
 from mitosis.worker.linux import become_subreaper, die_with_parent, name_process
 from mitosis.worker.loop import Worker
 from mitosis.worker.process_tree import kill_all_below
@@ -21,12 +22,12 @@ EXIT_BROKEN = 70
 _LAST_WALK_SECONDS = 2.0
 
 
-def run_worker(settings: WorkerSettings, parent: int, stderr_fd: int) -> NoReturn:
+def run_worker(settings: WorkerSettings, parent: int, evidence: Evidence) -> NoReturn:
     """Be the worker of this slot; never returns into the code of whoever forked it.
 
     When the zygote (``parent``) dies the kernel sends SIGTERM, and SIGTERM ends the worker together
-    with everything it started. ``stderr_fd`` is a memory file that the zygote reads afterwards: what a
-    handler wrote last, and the Python traceback of a crash in C code.
+    with everything it started. ``evidence`` is read by the zygote afterwards; a crash in C code leaves
+    its Python traceback there.
     """
     status = EXIT_BROKEN
     try:
@@ -38,10 +39,10 @@ def run_worker(settings: WorkerSettings, parent: int, stderr_fd: int) -> NoRetur
         die_with_parent(parent, signal.SIGTERM)
         become_subreaper()
         _reseed()
-        faulthandler.enable(stderr_fd)
+        faulthandler.enable(evidence.stderr_fd)
         scratch = ScratchFolder(Path(settings.scratch_folder))
         os.chdir("/")
-        status = Worker(settings, scratch, stderr_fd).serve()
+        status = Worker(settings, scratch, evidence).serve()
     except BaseException:  # noqa: BLE001 - the last frame of this process
         traceback.print_exc()
     finally:

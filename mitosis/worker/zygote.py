@@ -23,8 +23,8 @@ from resource import struct_rusage
 
 import msgspec
 
+from mitosis.worker.evidence import Evidence
 from mitosis.worker.linux import become_subreaper
-from mitosis.worker.output import memory_file, tail_of
 from mitosis.worker.preload import PreloadError, preload
 from mitosis.worker.process import EXIT_BROKEN, run_worker
 from mitosis.worker.process_tree import below, kill_all_below, kill_below, process_parents
@@ -64,8 +64,7 @@ class _Child:
     generation: int
     pid: int
     pidfd: int
-    stderr_fd: int
-    """A memory file: what the worker's running handler wrote is there when the worker is not."""
+    evidence: Evidence
     popen: subprocess.Popen[bytes] | None
     """Of an exec'd worker, kept so that nobody else waits for it."""
 
@@ -76,6 +75,7 @@ class _Death:
     wait_status: int
     usage: struct_rusage
     last_words: str
+    running: tuple[int, int] | None
     at: float
     leftovers: set[int] = field(default_factory=set)
 
@@ -164,17 +164,17 @@ class Zygote:
             os.sched_setaffinity(0, self._cpus)
 
     def _start(self, settings: WorkerSettings) -> _Child:
-        stderr_fd = memory_file("stderr")
+        evidence = Evidence.create()
         try:
-            popen = None if self._forks else self._exec(settings, stderr_fd)
-            pid = self._fork(settings, stderr_fd) if popen is None else popen.pid
+            popen = None if self._forks else self._exec(settings, evidence)
+            pid = self._fork(settings, evidence) if popen is None else popen.pid
         except OSError:
-            os.close(stderr_fd)
+            evidence.close()
             raise
         slot, generation = settings.slot, settings.generation
-        return _Child(slot, generation, pid, os.pidfd_open(pid), stderr_fd, popen)
+        return _Child(slot, generation, pid, os.pidfd_open(pid), evidence, popen)
 
-    def _fork(self, settings: WorkerSettings, stderr_fd: int) -> int:
+    def _fork(self, settings: WorkerSettings, evidence: Evidence) -> int:
         parent = os.getpid()
         pid = os.fork()
         if pid == 0:
@@ -182,19 +182,19 @@ class Zygote:
                 self._agent.close()
                 for child in self._children.values():
                     os.close(child.pidfd)
-                    os.close(child.stderr_fd)
-                run_worker(settings, parent, stderr_fd)
+                    child.evidence.close()
+                run_worker(settings, parent, evidence)
             finally:
                 os._exit(EXIT_BROKEN)  # whatever happens, never back into the zygote's code
         return pid
 
-    def _exec(self, settings: WorkerSettings, stderr_fd: int) -> subprocess.Popen[bytes]:
+    def _exec(self, settings: WorkerSettings, evidence: Evidence) -> subprocess.Popen[bytes]:
         """A new interpreter; it reads its settings from standard input."""
         with os.fdopen(os.memfd_create("settings"), "w+b") as file:
-            file.write(msgspec.msgpack.encode((settings, os.getpid(), stderr_fd)))
+            file.write(msgspec.msgpack.encode((settings, os.getpid(), evidence)))
             file.seek(0)
             command = [sys.executable, "-P", "-m", "mitosis.worker", "worker"]
-            return subprocess.Popen(command, stdin=file, pass_fds=[stderr_fd])
+            return subprocess.Popen(command, stdin=file, pass_fds=evidence)
 
     # --- ending ---------------------------------------------------------------------------------
 
@@ -207,13 +207,13 @@ class Zygote:
         _, status, usage = os.wait4(child.pid, 0)
         self._poll.unregister(child.pidfd)
         keep = min(self._setup.output_tail_bytes, _MAX_LAST_WORDS_BYTES)
-        last_words = tail_of(child.stderr_fd, keep).text
+        last_words, running = child.evidence.last_words(keep), child.evidence.running()
         os.close(child.pidfd)
-        os.close(child.stderr_fd)
+        child.evidence.close()
         if child.popen is not None:
             child.popen.returncode = os.waitstatus_to_exitcode(status)
         del self._children[child.pid]
-        self._deaths.append(_Death(child, status, usage, last_words, time.monotonic()))
+        self._deaths.append(_Death(child, status, usage, last_words, running, time.monotonic()))
 
     def _sweep(self) -> None:
         """Kill and reap what dead workers left; say Exited when there is nothing of it any more.
@@ -257,6 +257,7 @@ def _exited(death: _Death, leftovers: int) -> Exited:
         facts,
         leftovers,
         death.last_words,
+        death.running,
     )
 
 

@@ -129,6 +129,8 @@ class Exited(Packet, frozen=True):
     """Processes it left behind that were killed; -1: some could not be killed within 5 s."""
     last_words: str = ""
     """The end of what the handler that it ran had written to stderr, with the traceback of a crash."""
+    running: tuple[int, int] | None = None
+    """Id and attempt of the task it ran. Certain, where its last TaskStarted may never have left it."""
 
 
 ZygoteToAgent = Ready | ImportFailed | Spawned | SpawnFailed | Exited

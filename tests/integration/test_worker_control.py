@@ -177,7 +177,8 @@ def test_a_graceful_shutdown_finishes_the_running_task_and_drops_the_rest(
 
 def test_an_idle_worker_ends_at_once(host: WorkerHost) -> None:
     host.order(Shutdown, True)
-    assert host.expect_goodbye().leftovers == 0
+    exited = host.expect_goodbye()
+    assert (exited.leftovers, exited.running) == (0, None)
 
 
 def test_a_forced_shutdown_kills_the_task_and_does_not_report_it(

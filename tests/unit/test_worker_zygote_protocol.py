@@ -43,6 +43,7 @@ to_agent = st.one_of(
         st.builds(z.ProcessUsage, seconds, seconds, numbers),
         st.integers(-1, 100),
         text,
+        st.none() | st.tuples(numbers, numbers),
     ),
 )
 
