@@ -7,7 +7,6 @@ import signal
 import socket
 import subprocess
 import sys
-import sysconfig
 import tempfile
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -26,6 +25,9 @@ from tests.support.processes import descendants, living
 from tests.support.waiting import wait_until
 
 NOBODY = 65534
+_PYTHONPATH = os.pathsep.join(
+    (str(Path(__file__).parents[2]), *(place for place in sys.path if place.endswith("-packages")))
+)
 PROGRAM = Path(__file__).parents[1] / "support/run_stack.py"
 
 
@@ -35,9 +37,8 @@ def running(
 ) -> Iterator[tuple[subprocess.Popen[str], dict[str, str]]]:
     """A program that runs the stack; its addresses. Killed at the end when it still runs."""
     argv = [sys.executable, str(PROGRAM), str(data_dir), *without]
-    root = Path(__file__).parents[2]
-    env = {**os.environ, "PYTHONPATH": str(root), "PATH": path}
-    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, cwd=root, env=env) as program:
+    env = {**os.environ, "PYTHONPATH": _PYTHONPATH, "PATH": path}
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, env=env) as program:
         try:
             assert program.stdout is not None
             line = program.stdout.readline()
@@ -67,10 +68,9 @@ def test_ctrl_c_stops_everything_cleanly(data_dir: Path) -> None:
 
 
 def test_a_stop_during_the_start_is_heard(data_dir: Path) -> None:
-    root = Path(__file__).parents[2]
     argv = [sys.executable, str(PROGRAM), str(data_dir)]
-    env = {**os.environ, "PYTHONPATH": str(root)}
-    with subprocess.Popen(argv, stdout=subprocess.DEVNULL, cwd=root, env=env) as program:
+    env = {**os.environ, "PYTHONPATH": _PYTHONPATH}
+    with subprocess.Popen(argv, stdout=subprocess.DEVNULL, env=env) as program:
         wait_until(lambda: descendants(program.pid), 30)
         below = descendants(program.pid)
         program.terminate()
@@ -237,11 +237,10 @@ def test_an_ordinary_user_runs_it() -> None:
 
 
 def _environment_of_a_user(home: str) -> dict[str, str]:
-    root, scripts = Path(__file__).parents[2], Path(sys.executable).parent
     return {
         "HOME": home,
-        "PATH": f"{os.environ['PATH']}:{scripts}",
-        "PYTHONPATH": f"{root}:{sysconfig.get_path('purelib')}",
+        "PATH": f"{os.environ['PATH']}:{Path(sys.executable).parent}",
+        "PYTHONPATH": _PYTHONPATH,
     }
 
 

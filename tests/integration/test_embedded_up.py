@@ -34,7 +34,7 @@ def results(data_dir: Path) -> list[dict[str, Any]]:
 def child(up: int, *, name: str, words: str = "") -> psutil.Process:
     """The one direct child of the supervisor with this name whose command line has ``words``."""
     children = psutil.Process(up).children()
-    [found] = [c for c in children if c.name() == name and words in " ".join(c.cmdline())]
+    [found] = [c for c in children if c.name().startswith(name) and words in " ".join(c.cmdline())]
     return found
 
 
