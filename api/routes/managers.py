@@ -11,7 +11,13 @@ from api.deps import PartsDep, ReadableGroup, UserDep, WritableGroup
 from api.limits import LimitedRoute
 from api.routes.references import PATH
 from mitosis.contracts.errors import NotFound
-from mitosis.contracts.http import ManagerInfo, Page, RegisteredManager, RegisterManager
+from mitosis.contracts.http import (
+    ManagerInfo,
+    Page,
+    RefreshedManagers,
+    RegisteredManager,
+    RegisterManager,
+)
 
 router = APIRouter(tags=["managers"], route_class=LimitedRoute)
 
@@ -29,11 +35,6 @@ class NamedManagers(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     manager_ids: Annotated[list[UUID], Field(min_length=1, max_length=1000)]
-
-
-class Refreshed(BaseModel):
-    matched: int
-    """How many managers the group's tags match now."""
 
 
 @router.post("/managers", status_code=201)
@@ -77,9 +78,9 @@ async def add_to_group(
 
 
 @router.post(PATH + "/managers/refresh")
-async def refresh(parts: PartsDep, group: WritableGroup) -> Refreshed:
+async def refresh(parts: PartsDep, group: WritableGroup) -> RefreshedManagers:
     """Match managers to the group's tags again."""
-    return Refreshed(matched=await parts.task_groups.refresh_managers(group))
+    return await parts.task_groups.refresh_managers(group)
 
 
 @router.delete(PATH + "/managers", status_code=204)

@@ -276,6 +276,15 @@ class ManagerInfo(AnswerBody):
     created_at: datetime
 
 
+class RefreshedManagers(AnswerBody):
+    """What matching a group's tags again has changed."""
+
+    added_managers: list[UUID]
+    removed_managers: list[UUID]
+    """Tag-matched ones that no longer match."""
+    user_specified_kept: list[UUID]
+
+
 class Hello(RequestBody):
     incarnation: Annotated[int, Field(ge=1, le=2**63 - 1)]
     machine_id: str

@@ -21,7 +21,14 @@ from mitosis.contracts.errors import (
     NotFound,
     PermissionDenied,
 )
-from mitosis.contracts.http import ManagerInfo, Page, TaskGroupInfo, TaskGroupSpec, TaskGroupUpdate
+from mitosis.contracts.http import (
+    ManagerInfo,
+    Page,
+    RefreshedManagers,
+    TaskGroupInfo,
+    TaskGroupSpec,
+    TaskGroupUpdate,
+)
 from mitosis.contracts.lifecycle import TASK_GROUP
 from mitosis.store import endings, group_views, manager_views
 from mitosis.store.database import Connection, Database
@@ -231,8 +238,8 @@ class TaskGroupStore:
             if removed.rowcount == 0:
                 raise NotFound("the manager is not listed", manager_id=str(manager_id))
 
-    async def refresh_managers(self, task_group_id: UUID) -> int:
-        """Match managers to the group's tags again; gives how many are listed by tags now.
+    async def refresh_managers(self, task_group_id: UUID) -> RefreshedManagers:
+        """Match managers to the group's tags again; those a user named stay as they are.
 
         Raises:
             NotFound: no such group.
@@ -240,8 +247,12 @@ class TaskGroupStore:
         async with self._database.transaction() as connection:
             await _number(connection, task_group_id)
             cursor = await connection.execute(SQL["refresh_managers"], {"group": task_group_id})
-            row = await cursor.fetchone()
-        return 0 if row is None else int(row["n"])
+            row = await cursor.fetchone() or {"added": [], "removed": [], "kept": []}
+        return RefreshedManagers(
+            added_managers=row["added"],
+            removed_managers=row["removed"],
+            user_specified_kept=row["kept"],
+        )
 
     # --- the port of TaskGroupWorkflow --------------------------------------------------------------
 

@@ -301,7 +301,11 @@ async def test_the_managers_of_a_group(api: Api) -> None:
     for _ in range(2):  # again is success
         assert (await api.call("POST", path, json=named)).status_code == 204
     assert await listed() == [made.manager_id]
-    assert (await api.call("POST", path + "/refresh")).json() == {"matched": 0}
+    assert (await api.call("POST", path + "/refresh")).json() == {
+        "added_managers": [],
+        "removed_managers": [],
+        "user_specified_kept": [str(made.manager_id)],
+    }
     assert (await api.call("DELETE", path, json=named)).status_code == 204
     assert await listed() == []
     with problem(await api.call("DELETE", path, json=named), 404, "not_found"):

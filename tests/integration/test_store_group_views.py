@@ -228,19 +228,24 @@ async def test_managers_named_by_a_user(database: str) -> None:
             await w.groups.remove_manager(group, host.manager_id)
 
 
-@pytest.mark.spec("S000-02", "S000-09", "S000-18", "S000-19")
+@pytest.mark.spec("S000-02", "S000-09", "S000-18", "S000-19", "S000-20")
 async def test_refresh_lists_the_managers_whose_tags_fit(database: str) -> None:
     async with world(database) as w:
         fits, no, named = await w.host(tags=["a", "b", "c"]), await w.host(), await w.host()
         group = await w.group(tags={"a", "b"})
         await w.groups.add_manager(group, named.manager_id, w.user_id)
-        assert await w.groups.refresh_managers(group) == 1
+        done = await w.groups.refresh_managers(group)
+        assert (done.added_managers, done.removed_managers) == ([fits.manager_id], [])
+        assert done.user_specified_kept == [named.manager_id]
+        assert (await w.groups.refresh_managers(group)).added_managers == []
         listed = {item.manager_id for item in await w.groups.managers(group)}
         assert listed == {fits.manager_id, named.manager_id}
         matched = await w.rows("SELECT matched_tags FROM task_group_managers ORDER BY id")
         assert [row["matched_tags"] for row in matched] == [None, ["a", "b"]]
         await w.groups.update(group, TaskGroupUpdate(tags=frozenset({"z"})))
-        assert await w.groups.refresh_managers(group) == 0
+        assert len(await w.groups.managers(group)) == 2, "new tags alone change no list"
+        done = await w.groups.refresh_managers(group)
+        assert (done.added_managers, done.removed_managers) == ([], [fits.manager_id])
         listed = {item.manager_id for item in await w.groups.managers(group)}
         assert listed == {named.manager_id}, "what a user named stays"
         assert no.manager_id not in listed

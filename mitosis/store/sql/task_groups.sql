@@ -83,12 +83,23 @@ WITH fitting AS (
      USING task_groups AS g
      WHERE g.uuid = %(group)s AND t.task_group_id = g.id AND t.assignment_method = 'tag_matched'
        AND t.manager_id NOT IN (SELECT manager_number FROM fitting)
+    RETURNING t.manager_id
+), still AS (
+    UPDATE task_group_managers AS t SET matched_tags = f.matched
+      FROM fitting AS f
+     WHERE t.task_group_id = f.group_number AND t.manager_id = f.manager_number
+       AND t.assignment_method = 'tag_matched' AND t.matched_tags <> f.matched
 ), added AS (
     INSERT INTO task_group_managers (task_group_id, manager_id, assignment_method, matched_tags)
     SELECT group_number, manager_number, 'tag_matched', matched FROM fitting
-        ON CONFLICT (task_group_id, manager_id) DO UPDATE SET matched_tags = excluded.matched_tags
+        ON CONFLICT (task_group_id, manager_id) DO NOTHING
+    RETURNING manager_id
 )
-SELECT count(*) AS n FROM fitting
+SELECT ARRAY(SELECT m.uuid FROM added AS a JOIN managers AS m ON m.id = a.manager_id) AS added,
+       ARRAY(SELECT m.uuid FROM gone AS d JOIN managers AS m ON m.id = d.manager_id) AS removed,
+       ARRAY(SELECT m.uuid FROM task_group_managers AS t JOIN managers AS m ON m.id = t.manager_id
+               JOIN task_groups AS g ON g.id = t.task_group_id
+              WHERE g.uuid = %(group)s AND t.assignment_method = 'user_specified') AS kept
 
 -- name: listed_managers
 SELECT m.uuid FROM task_group_managers AS t
