@@ -1,9 +1,11 @@
 """The lean transport against servers that behave, and servers that do not."""
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from datetime import timedelta
+from threading import Event, Thread
 
 import httpx2
 import pytest
@@ -156,3 +158,27 @@ async def test_what_is_lean_and_what_is_left_to_httpx2(monkeypatch: pytest.Monke
     monkeypatch.delenv("http_proxy")
     async with Connection("http://api.test") as connection:
         assert isinstance(connection._http._transport, LeanTransport)
+
+
+def test_a_connection_that_ended_while_nobody_looked_is_not_used() -> None:
+    """The event loop of a plain program stands still between its calls."""
+    with socket.create_server(("127.0.0.1", 0)) as listener, asyncio.Runner() as runner:
+        port = listener.getsockname()[1]
+        transport = LeanTransport("127.0.0.1", port, connections=1, keep_alive=timedelta(1))
+        client = httpx2.AsyncClient(transport=transport, base_url=f"http://127.0.0.1:{port}")
+        for _ in range(3):
+            answered = Event()
+            answering = Thread(target=_answer_once, args=(listener, answered))
+            answering.start()
+            assert runner.run(client.get("/")).content == b"ok"
+            answered.set()
+            answering.join()
+        runner.run(client.aclose())
+
+
+def _answer_once(listener: socket.socket, answered: Event) -> None:
+    accepted, _ = listener.accept()
+    with accepted:
+        accepted.recv(65536)
+        accepted.sendall(OK)
+        answered.wait(20)
