@@ -1,4 +1,5 @@
 import psycopg
+from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
 from temporalio.client import Client
 
 
@@ -13,4 +14,6 @@ def test_database_fixture_is_fresh_and_writable(database: str) -> None:
 
 async def test_temporal_server_has_our_namespace(temporal_server: str) -> None:
     client = await Client.connect(temporal_server, namespace="mitosis")
-    assert [w async for w in client.list_workflows()] == []
+    request = DescribeNamespaceRequest(namespace="mitosis")
+    found = await client.workflow_service.describe_namespace(request)
+    assert found.namespace_info.name == "mitosis"
