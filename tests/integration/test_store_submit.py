@@ -6,7 +6,6 @@ import pytest
 
 from mitosis.contracts.errors import InvalidRequest, NotFound, TaskGroupClosed, TooLarge
 from mitosis.contracts.task import RetryPolicy, TaskSubmission
-from mitosis.contracts.wire import SubmitTasks
 from mitosis.store.submits import ONE_STATEMENT
 from mitosis.store.tasks import TaskStore
 from tests.support.campaigns import held, spec_of, until_blocked, world
