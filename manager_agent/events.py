@@ -34,6 +34,8 @@ class WorkerExited:
     """Wall clock."""
     last_words: str = ""
     """The end of the stderr of the handler it ran, with the traceback of a crash in C code."""
+    running: Key | None = None
+    """What it ran, even when its word of that was lost with it; None where nobody can tell."""
 
 
 @dataclass(frozen=True, slots=True)

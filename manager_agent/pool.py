@@ -46,8 +46,10 @@ class PoolEvents(Protocol):
     def worker_spawned(self, slot: int, generation: int, pid: int) -> None: ...
 
     def worker_exited(
-        self, slot: int, generation: int, reason: ExitReason, last_words: str = ""
-    ) -> None: ...
+        self, slot: int, generation: int, reason: ExitReason, packet: Exited | None = None
+    ) -> None:
+        """``packet`` is what the zygote said; None when the worker never lived."""
+        ...
 
     def zygote_ended(self) -> None:
         """The zygote is gone, and with it every worker."""
@@ -185,8 +187,7 @@ class Pool:
             case Exited():
                 self.pids.pop((packet.slot, packet.generation), None)
                 reason = ExitReason.from_wait_status(packet.wait_status)
-                words = packet.last_words
-                self._events.worker_exited(packet.slot, packet.generation, reason, words)
+                self._events.worker_exited(packet.slot, packet.generation, reason, packet)
 
     def _answer(self, answer: Ready | ZygoteFailed) -> None:
         if self._ready.done():

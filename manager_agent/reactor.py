@@ -130,14 +130,21 @@ def _on_ready(state: State, event: WorkerReady) -> list[Instruction]:
 
 def _on_began(state: State, event: TaskBegan) -> list[Instruction]:
     worker = _worker(state, event.slot, event.generation)
-    if worker is None or worker.unstarted.pop(event.key, None) is None:
+    if worker is None or not _started(worker, event.key, event.at):
         return []
-    if worker.running is not None:
-        worker.finishing[worker.running] = worker.started_at
-    worker.running, worker.started_at = event.key, event.at
     if state.order is not None and state.order.kill and state.phase is not Phase.ACTIVE:
         return [cancel(state, worker, event.key, state.order)]
     return []
+
+
+def _started(worker: Worker, key: Key, at: float) -> bool:
+    """From now on the death of this worker costs the task an attempt. False: it is not waiting there."""
+    if worker.unstarted.pop(key, None) is None:
+        return False
+    if worker.running is not None:
+        worker.finishing[worker.running] = worker.started_at
+    worker.running, worker.started_at = key, at
+    return True
 
 
 def _on_ended(state: State, event: TasksEnded) -> list[Instruction]:
@@ -168,6 +175,8 @@ def _on_exited(state: State, event: WorkerExited) -> list[Instruction]:
     if worker is None:
         return []
     told = worker.phase is WorkerState.STOPPING
+    if event.running is not None:
+        _started(worker, event.running, event.at)
     reports = [
         exits.lost_attempt(key, started_at, event, worker.killed_for, key in state.cancelled)
         for key, started_at in worker.started

@@ -63,6 +63,7 @@ from mitosis.ipc.messages import (
     TaskStarted,
     WorkerToManager,
 )
+from mitosis.worker.zygote_protocol import Exited
 
 LAST_WORDS_SECONDS = 0.05
 """After a death, until what the worker had said before has surely been read."""
@@ -286,12 +287,14 @@ class LeaseSession:
         self._parts.router.expect(slot, generation, pid)
 
     def worker_exited(
-        self, slot: int, generation: int, reason: ExitReason, last_words: str = ""
+        self, slot: int, generation: int, reason: ExitReason, packet: Exited | None = None
     ) -> None:
         self._parts.router.drain()
         kills = exits.oom_kills()
         out_of_memory, self._oom_kills = kills > self._oom_kills, kills
-        event = WorkerExited(slot, generation, reason, out_of_memory, time.time(), last_words)
+        words = packet.last_words if packet is not None else ""
+        running = Key(*packet.running) if packet is not None and packet.running else None
+        event = WorkerExited(slot, generation, reason, out_of_memory, time.time(), words, running)
         worker = self.state.workers[slot]
         wait = LAST_WORDS_SECONDS if any(True for _ in worker.attempts()) else 0.0
         self._loop.call_later(wait, self._buried, event)

@@ -233,6 +233,17 @@ def test_death_for_lack_of_memory_is_told_apart() -> None:
     assert b"killed by SIGKILL (out of memory)" in bytes(said.reports[0].detail)
 
 
+def test_a_task_whose_start_was_lost_with_its_worker_is_charged() -> None:
+    session = Session()
+    session.begin()
+    session.claimed(10)
+    (said, spawn) = session(WorkerExited(0, 0, SEGFAULT, False, 101.0, running=Key(10, 1)))
+    assert isinstance(said, Report)
+    assert (said.reports[0].task_id, said.reports[0].kind) == (10, "worker_lost")
+    assert spawn == Spawn(0, 1)
+    assert not session.state.ready
+
+
 def test_a_worker_that_keeps_dying_uselessly_is_respawned_ever_later() -> None:
     session = Session()
     session(Begin())
