@@ -168,7 +168,7 @@ def test_a_connection_that_ended_while_nobody_looked_is_not_used() -> None:
         client = httpx2.AsyncClient(transport=transport, base_url=f"http://127.0.0.1:{port}")
         for _ in range(3):
             answered = Event()
-            answering = Thread(target=_answer_once, args=(listener, answered))
+            answering = Thread(target=_answer_once, args=(listener, answered), daemon=True)
             answering.start()
             assert runner.run(client.get("/")).content == b"ok"
             answered.set()
@@ -177,6 +177,7 @@ def test_a_connection_that_ended_while_nobody_looked_is_not_used() -> None:
 
 
 def _answer_once(listener: socket.socket, answered: Event) -> None:
+    listener.settimeout(10)
     accepted, _ = listener.accept()
     with accepted:
         accepted.recv(65536)
