@@ -8,6 +8,7 @@ of an older round. Reports replayed too often are harmless: they are answered ``
 
 import os
 import struct
+import threading
 import time
 import zlib
 from collections.abc import Iterator, Sequence
@@ -37,6 +38,7 @@ class Journal:
     def __init__(self, path: Path) -> None:
         """Open or create; ``pending`` holds what an earlier process left."""
         self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._lock = threading.Lock()
         self._reserve()
         self._end, self._round, records = _read(self._file)
         self._pending = [(record.epoch, _report(record)) for record in records]
@@ -59,9 +61,10 @@ class Journal:
             _framed(self._round, _encoder.encode(_Record(epoch, msgspec.json.encode(report))))
             for report in reports
         )
-        os.pwrite(self._file, data, self._end)
-        os.fdatasync(self._file)
-        self._end += len(data)
+        with self._lock:
+            os.pwrite(self._file, data, self._end)
+            os.fdatasync(self._file)
+            self._end += len(data)
 
     def clear(self) -> None:
         """Everything is acknowledged: start again at the beginning. Not forced to disk."""
@@ -73,7 +76,10 @@ class Journal:
             os.ftruncate(self._file, RESERVED_BYTES)
 
     def close(self) -> None:
-        os.close(self._file)
+        """Waits for an append that runs in a thread; a later one raises OSError."""
+        with self._lock:
+            os.close(self._file)
+            self._file = -1
 
     def _reserve(self) -> None:
         if os.fstat(self._file).st_size < RESERVED_BYTES:

@@ -1,7 +1,9 @@
-"""Carries reports to the API: into the journal first, then over HTTP until they are acknowledged.
+"""Carries reports to the API until they are acknowledged, and into the journal if that takes time.
 
-A lone report goes at once; under load they gather for up to 20 ms or 256 of them. Nothing is ever
-dropped: while the API is away they stay in the journal, and in memory in order.
+A lone report goes at once; under load they gather for up to 20 ms or 256 of them. What has no answer
+after JOURNAL_AFTER_SECONDS is made durable here as well, and whatever comes meanwhile: nothing is ever
+dropped. (To fsync every batch before sending it would only save a host that dies in that tenth of
+a second from repeating what it had just done, and would cost PostgreSQL the disk they may share.)
 """
 
 import asyncio
@@ -20,6 +22,7 @@ from mitosis.contracts.wire import ReportAnswer, ReportStatus, ReportTasks, Task
 
 BATCH = 256
 GATHER_SECONDS = 0.02
+JOURNAL_AFTER_SECONDS = 0.1
 
 log = logging.getLogger(__name__)
 
@@ -29,7 +32,6 @@ class Reporter:
 
     def __init__(self, calls: TaskCalls, journal: Journal) -> None:
         self.acknowledged: Callable[[int, Reported], None] = _nobody
-        self.count = 0
         self._calls = calls
         self._journal = journal
         self._waiting: list[tuple[int, TaskReport]] = []
@@ -67,10 +69,18 @@ class Reporter:
         while True:
             await self._more.wait()
             await self._gather()
-            self._write()
             epoch, batch = self._next_batch()
-            await self._send(ReportTasks(epoch=epoch, reports=batch))
+            await self._send_or_keep(ReportTasks(epoch=epoch, reports=batch))
             self._sent(len(batch))
+
+    async def _send_or_keep(self, request: ReportTasks) -> None:
+        sending = self._loop.create_task(self._send(request))
+        try:
+            while not (await asyncio.wait([sending], timeout=JOURNAL_AFTER_SECONDS))[0]:
+                await self._keep()
+            await sending
+        finally:
+            sending.cancel()
 
     async def _gather(self) -> None:
         """Not more often than every GATHER_SECONDS, unless a batch is full or one is urgent."""
@@ -81,12 +91,13 @@ class Reporter:
         self._flush.clear()
         self._last_sent = self._loop.time()
 
-    def _write(self) -> None:
+    async def _keep(self) -> None:
+        """Journal what is not there yet; in a thread, for a disk may be slow."""
         new = self._waiting[self._journalled :]
         try:
             for epoch, group in groupby(new, key=lambda entry: entry[0]):
                 reports = [report for _, report in group]
-                self._journal.append(epoch, reports)
+                await asyncio.to_thread(self._journal.append, epoch, reports)
                 self._journalled += len(reports)
         except OSError as error:
             log.error("journal not written", extra={"reason": str(error)})  # noqa: TRY400
@@ -98,9 +109,9 @@ class Reporter:
 
     def _sent(self, count: int) -> None:
         del self._waiting[:count]
+        in_journal = self._journalled > 0
         self._journalled = max(0, self._journalled - count)
-        self.count += count
-        if self._journalled == 0:
+        if in_journal and self._journalled == 0:
             self._journal.clear()
         if not self._waiting:
             self._more.clear()

@@ -68,6 +68,8 @@ class Router:
         self._early: dict[bytes, tuple[int, Hello]] = {}
         self._message_ids = count(1)
         self._waiting: dict[int, asyncio.Future[None]] = {}
+        self._draining = False
+        self._drain_due = False
         self._loop = asyncio.get_running_loop()
         self._loop.add_reader(self._socket.FD, self.drain)
 
@@ -95,7 +97,9 @@ class Router:
             if error.errno not in (zmq.EHOSTUNREACH, zmq.EAGAIN):
                 raise
             return False
-        self._loop.call_soon(self.drain)
+        if not self._draining and not self._drain_due:
+            self._drain_due = True
+            self._loop.call_soon(self.drain)
         return True
 
     async def control(
@@ -137,16 +141,25 @@ class Router:
 
     def drain(self) -> None:
         """Read until nothing is left."""
-        if self._socket.closed:
+        self._drain_due = False
+        if self._socket.closed or self._draining:
             return
-        while True:
+        self._draining = True
+        try:
+            self._read_all()
+        finally:
+            self._draining = False
+
+    def _read_all(self) -> None:
+        while not self._socket.closed:
             try:
-                name = self._socket.recv(zmq.NOBLOCK, copy=False)
+                name = frame = self._socket.recv(zmq.NOBLOCK, copy=False)
             except zmq.Again:
                 return
-            frames = [self._socket.recv(copy=True)]
-            while self._socket.getsockopt(zmq.RCVMORE):
-                frames.append(self._socket.recv(copy=True))
+            frames = []
+            while frame.more:
+                frame = self._socket.recv(copy=False)
+                frames.append(frame.bytes)
             self._receive(name, frames)
 
     def close(self) -> None:

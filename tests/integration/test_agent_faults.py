@@ -6,6 +6,7 @@ from typing import Literal
 
 import pytest
 
+from manager_agent import agent as agent_module
 from manager_agent.agent import EXIT_DO_NOT_RESTART, Agent, run_agent
 from manager_agent.journal import Journal
 from manager_agent.run_folder import HostFolders
@@ -139,6 +140,33 @@ async def test_the_journal_of_an_earlier_process_is_replayed_before_hello(tmp_pa
         again = Journal(settings.state_dir / "journal")
         assert again.pending == []
         again.close()
+
+
+async def test_results_that_cannot_be_reported_outlive_the_agent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(agent_module, "REPORT_SECONDS", 0.1)
+    plan = WorkerAllocationPlan(worker_count=2, task_prefetch_count=20)
+    journal = tmp_path / "state" / "journal"
+    async with AgentApi(plan=plan).serving() as api:
+        async with running_agent(api, tmp_path) as host:
+            (first,) = api.submit(command("/bin/true"))
+            host.start_lease()
+            await host.done(first)
+            go = tmp_path / "go"
+            wait = f"until [ -e {go} ]; do sleep 0.02; done"
+            ids = api.submit(*[command("/bin/sh", "-c", wait)] * 5)
+            await until(lambda: all(task.epoch for task in api.open.values()))
+            await until(lambda: host.session.state.running == 2)
+            api.down = True
+            go.touch()
+            await until(lambda: journal.read_bytes().count(b"MJ01") == 5)
+            host.stop()
+            host.stop()
+        assert set(api.open) == set(ids)
+        api.down = False
+        async with running_agent(api, tmp_path):
+            assert [api.results[i].attempt for i in ids] == [1] * 5
 
 
 async def test_every_process_says_hello_with_a_higher_incarnation(tmp_path: Path) -> None:
