@@ -7,17 +7,15 @@ import asyncio
 import time
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import Any, Literal
+from typing import Literal
 from uuid import UUID
 
 from psycopg.errors import UniqueViolation
 
-from mitosis.contracts.allocation import worker_cpus
 from mitosis.contracts.control import DiscardAnswer, GroupView, VerbRequest
 from mitosis.contracts.errors import (
     AlreadyExists,
     Conflict,
-    InvalidRequest,
     NotFound,
     PermissionDenied,
 )
@@ -30,18 +28,16 @@ from mitosis.contracts.http import (
     TaskGroupUpdate,
 )
 from mitosis.contracts.lifecycle import TASK_GROUP
-from mitosis.store import endings, group_views, manager_views
+from mitosis.store import endings, group_specs, group_views, manager_views
 from mitosis.store.database import Connection, Database
 from mitosis.store.group_filter import GroupFilter
 from mitosis.store.managers import HOST_LOST_AFTER
 from mitosis.store.statements import load
-from mitosis.store.waiting import misfit
 from mitosis.store.wake import Topic, Wake
 
 __all__ = ["GroupFilter", "TaskGroupStore", "Until"]
 
 SQL = load("task_groups")
-MIN_HOST_LOST_AFTER = timedelta(seconds=10)
 DELETE_CHUNK = 10_000
 LOOK_AGAIN_SECONDS = 0.05
 """Between two looks of one waiter, however often the group changes."""
@@ -74,15 +70,15 @@ class TaskGroupStore:
             InvalidRequest: the plan cannot hold on any host (more exclusive workers than cores listed),
                 or on none of those that work for the user group now.
         """
-        _check(spec)
+        group_specs.check_plan(spec)
         try:
             async with self._database.transaction() as connection:
                 row = await (
-                    await connection.execute(SQL["create"], _row(spec, user_id))
+                    await connection.execute(SQL["create"], group_specs.row(spec, user_id))
                 ).fetchone()
                 if row is None:
                     raise NotFound("no such user group", field="group_name")
-                await _check_hosts(connection, row["id"], spec)
+                await group_specs.check_hosts(connection, row["id"], spec)
                 for manager_id in spec.manager_ids:
                     await self._name(connection, row["uuid"], manager_id, user_id)
         except UniqueViolation as error:
@@ -174,7 +170,7 @@ class TaskGroupStore:
                 raise NotFound("no such task group", task_group_id=str(task_group_id))
             if live["state"] in TASK_GROUP.terminal:
                 raise Conflict(f"the task group is {live['state']}", state=live["state"])
-            values = _changes(changes, live["group_id"])
+            values = group_specs.changed(changes, live["group_id"])
             updated = await connection.execute(SQL["update"], values)
             if updated.rowcount == 0:
                 raise Conflict("the task group was changed by somebody else since")
@@ -335,75 +331,3 @@ def _essence(info: TaskGroupInfo) -> tuple[object, ...]:
         info.counting,
         [(lease.epoch, lease.state) for lease in info.leases],
     )
-
-
-async def _check_hosts(connection: Connection, group_number: int, spec: TaskGroupSpec) -> None:
-    """Refuse a plan that no known host can hold; hosts may come later, so none at all is no reason."""
-    rows = await connection.execute(SQL["hosts_of_group"], {"group_number": group_number})
-    reasons = [
-        misfit(spec.worker_allocation_plan, row["name"], row["cores"])
-        for row in await rows.fetchall()
-    ]
-    if reasons and all(reasons):
-        raise InvalidRequest(f"{reasons[0]}", field="worker_allocation_plan", hosts=len(reasons))
-
-
-def _check(spec: TaskGroupSpec) -> None:
-    """What the types alone cannot say.
-
-    Raises:
-        InvalidRequest: naming the field.
-    """
-    plan = spec.worker_allocation_plan
-    if plan.cpu_binding is not None and plan.cpu_binding.cores is not None:
-        worker_cpus(plan, plan.cpu_binding.cores)
-    if spec.auto_close_timeout is not None and spec.auto_close_timeout <= timedelta(0):
-        raise InvalidRequest("must be longer than 0 seconds", field="auto_close_timeout")
-    if spec.host_lost_after is not None and spec.host_lost_after < MIN_HOST_LOST_AFTER:
-        raise InvalidRequest("must be at least 10 seconds", field="host_lost_after")
-    if spec.close_deadline is not None and spec.close_deadline.tzinfo is None:
-        raise InvalidRequest(
-            "must have a time zone, as in 2030-01-31T12:00:00Z", field="close_deadline"
-        )
-
-
-def _row(spec: TaskGroupSpec, user_id: UUID) -> dict[str, Any]:
-    setup, teardown = spec.environment_setup_hook, spec.environment_teardown_hook
-    return {
-        "name": spec.name,
-        "group_name": spec.group_name,
-        "user": user_id,
-        "tags": sorted(spec.tags),
-        "labels": sorted(spec.labels),
-        "tag_match": spec.tag_match,
-        "priority": spec.priority,
-        "plan": spec.worker_allocation_plan.model_dump_json(),
-        "setup": setup and setup.model_dump_json(),
-        "teardown": teardown and teardown.model_dump_json(),
-        "auto_close": _seconds(spec.auto_close_timeout),
-        "close_deadline": spec.close_deadline,
-        "max_managers": spec.max_managers,
-        "assignment_method": spec.assignment_method,
-        "reopen_on_submit": spec.reopen_on_submit,
-        "cancel_grace": spec.cancel_grace_seconds,
-        "host_lost_after": _seconds(spec.host_lost_after),
-        "fence": spec.fence,
-    }
-
-
-def _changes(changes: TaskGroupUpdate, group_number: int) -> dict[str, Any]:
-    if changes.auto_close_timeout is not None and changes.auto_close_timeout <= timedelta(0):
-        raise InvalidRequest("must be longer than 0 seconds", field="auto_close_timeout")
-    return {
-        "group_number": group_number,
-        "tags": None if changes.tags is None else sorted(changes.tags),
-        "labels": None if changes.labels is None else sorted(changes.labels),
-        "priority": changes.priority,
-        "auto_close": _seconds(changes.auto_close_timeout),
-        "max_managers": changes.max_managers,
-        "expected": changes.expected_updated_at,
-    }
-
-
-def _seconds(duration: timedelta | None) -> float | None:
-    return None if duration is None else duration.total_seconds()
