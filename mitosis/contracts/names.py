@@ -9,7 +9,8 @@ POKE = "poke"
 """The signal that says only: look again."""
 
 WAKE_CHANNEL = "mitosis_wake"
-"""LISTEN/NOTIFY channel; payload = group number of a group that was hungry and has work, or changed."""
+"""LISTEN/NOTIFY channel; payload = number of a group that was hungry and has work, or ``<number>!`` of a
+group that was watched and changed, or that met an edge of its life."""
 OUTBOX_CHANNEL = "mitosis_outbox"
 """LISTEN/NOTIFY channel without payload: the outbox has a row."""
 
