@@ -1,6 +1,6 @@
 """Carries reports to the API until they are acknowledged, and into the journal if that takes time.
 
-A lone report goes at once; under load they gather for up to 20 ms or 256 of them. What has no answer
+A lone report goes at once; under load they gather for up to 50 ms or 256 of them. What has no answer
 after JOURNAL_AFTER_SECONDS is made durable here as well, and whatever comes meanwhile: nothing is ever
 dropped. (To fsync every batch before sending it would only save a host that dies in that tenth of
 a second from repeating what it had just done, and would cost PostgreSQL the disk they may share.)
@@ -21,7 +21,7 @@ from mitosis.contracts.errors import MitosisError
 from mitosis.contracts.wire import ReportAnswer, ReportStatus, ReportTasks, TaskReport
 
 BATCH = 256
-GATHER_SECONDS = 0.02
+GATHER_SECONDS = 0.05
 JOURNAL_AFTER_SECONDS = 0.1
 
 log = logging.getLogger(__name__)
