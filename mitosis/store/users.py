@@ -46,6 +46,7 @@ class UserStore:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._cache: dict[UUID, tuple[float, User | None]] = {}
+        self._roles: dict[tuple[UUID, UUID], tuple[float, Role]] = {}
 
     async def ensure_admin(self, username: str, password: str | None = None) -> User:
         """The admin account, made at the first call; later calls leave it as it is. Safe side by side.
@@ -129,15 +130,23 @@ class UserStore:
         return role
 
     async def role_in_task_group(self, user_id: UUID, task_group_id: UUID) -> Role | None:
-        """The user's role in the user group that owns the task group.
+        """The user's role in the user group that owns the task group. One that they have is cached for 5 s.
 
         Raises:
             NotFound: no such task group.
         """
+        now, key = time.monotonic(), (user_id, task_group_id)
+        found = self._roles.get(key)
+        if found is not None and now - found[0] < CACHE_SECONDS:
+            return found[1]
         row = await self._one("role_in_task_group", user_id=user_id, task_group_id=task_group_id)
         if row is None:
             raise NotFound("there is no such task group", task_group=str(task_group_id))
         role: Role | None = row["role"]
+        if role is not None:
+            if len(self._roles) >= CACHED_USERS:
+                self._roles.clear()
+            self._roles[key] = (now, role)
         return role
 
     async def add_member(self, group_name: str, username: str, role: Role) -> None:
@@ -152,6 +161,7 @@ class UserStore:
                 "there is no such user or user group", group_name=group_name, username=username
             )
         self._cache.clear()
+        self._roles.clear()
 
     async def _row(
         self, *, user_id: UUID | None = None, username: str | None = None
