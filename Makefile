@@ -2,7 +2,7 @@
 .DEFAULT_GOAL := help
 BIN := .venv/bin
 
-.PHONY: help setup demo test check fmt lint types imports sizes fix bench up docs spec ci clean
+.PHONY: help setup demo test check fmt lint types imports sizes fix bench bench-quick up docs spec ci clean
 
 help: ## print this help
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -36,6 +36,9 @@ sizes: setup ## lengths of files and functions
 
 fix: setup ## format, and repair what ruff can repair by itself
 	@$(BIN)/ruff format --quiet . && $(BIN)/ruff check --quiet --fix .
+
+bench-quick: setup ## the speed of the whole product beside its floors (under 4 minutes), into docs/
+	@$(BIN)/python bench/quick.py --write
 
 bench: setup ## run every benchmark in bench/ and print its table
 	@for script in bench/*.py; do $(BIN)/python $$script || exit 1; done
