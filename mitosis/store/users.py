@@ -25,6 +25,8 @@ RANK: Mapping[Role, int] = {"read": 1, "write": 2, "admin": 3}
 
 CACHE_SECONDS = 5.0
 CACHED_USERS = 10_000
+CONCURRENT_HASHES = 2
+"""Each takes 64 MB and tens of milliseconds of a core, and anybody may ask for one by logging in."""
 _USERNAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _hasher = PasswordHasher()
 
@@ -46,6 +48,7 @@ class UserStore:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._cache: dict[UUID, tuple[float, User | None]] = {}
+        self._hashing = asyncio.Semaphore(CONCURRENT_HASHES)
         self._roles: dict[tuple[UUID, UUID], tuple[float, Role]] = {}
 
     async def ensure_admin(self, username: str, password: str | None = None) -> User:
@@ -98,8 +101,9 @@ class UserStore:
         """
         row = await self._row(username=username)
         known: str | None = row["password_hash"] if row else None
-        hashed = known if known is not None else await asyncio.to_thread(_hash_of_nothing)
-        right = await asyncio.to_thread(_verify, hashed, password)
+        async with self._hashing:
+            hashed = known if known is not None else await asyncio.to_thread(_hash_of_nothing)
+            right = await asyncio.to_thread(_verify, hashed, password)
         if row is None or known is None or not right:
             raise Unauthenticated("unknown user or wrong password", reason="login_failed")
         return _user(row)
