@@ -10,7 +10,12 @@ import pytest
 from temporalio.testing import ActivityEnvironment
 
 from manager_agent import watchdog
-from mitosis.contracts.allocation import CpuBinding, CpuBindingStrategy, WorkerAllocationPlan
+from mitosis.contracts.allocation import (
+    CpuBinding,
+    CpuBindingStrategy,
+    WorkerAllocationPlan,
+    worker_cpus,
+)
 from mitosis.contracts.control import HookVerdict, LeaseEnd
 from mitosis.contracts.task import TaskSubmission
 from mitosis.contracts.wire import CancelOrder, LeaseStanding, Outcome
@@ -59,21 +64,47 @@ async def test_a_batch_of_commands_and_handlers_runs_once_each(tmp_path: Path) -
         await host.lease
 
 
-async def test_workers_are_pinned_and_read_back_their_cores(tmp_path: Path) -> None:
-    core = min(os.sched_getaffinity(0))
-    plan = WorkerAllocationPlan(
-        worker_count=2,
-        cpu_binding=CpuBinding(strategy=CpuBindingStrategy.ROUND_ROBIN, cores=(core,)),
-    )
+@pytest.mark.spec("S002-236", "S002-239", "S002-240", "S002-241", "S002-242", "S002-243")
+@pytest.mark.parametrize("strategy", list(CpuBindingStrategy))
+async def test_workers_are_pinned_and_read_back_their_cores(
+    tmp_path: Path, strategy: CpuBindingStrategy
+) -> None:
+    cores = sorted(os.sched_getaffinity(0))
+    count = min(2, len(cores))
+    plan = WorkerAllocationPlan(worker_count=count, cpu_binding=CpuBinding(strategy=strategy))
+    here = f"ls {tmp_path} | grep -c here"
+    meet = f"touch {tmp_path}/here-$$; until [ $({here}) = {count} ]; do sleep 0.02; done"
+    script = f"{meet}; grep Cpus_allowed_list /proc/self/status"
     async with AgentApi(plan=plan).serving() as api, running_agent(api, tmp_path) as host:
-        ids = api.submit(
-            *[command("/bin/sh", "-c", "grep Cpus_allowed_list /proc/self/status")] * 4
-        )
+        ids = api.submit(*[command("/bin/sh", "-c", script)] * count)  # one on each worker
         host.start_lease()
         await host.done(*ids)
-        for task_id in ids:
-            assert str(detail(api, task_id)["stdout"]).split() == ["Cpus_allowed_list:", str(core)]
-            assert detail(api, task_id)["cpus"] == [core]
+        told = {
+            detail(api, i)["worker"]: (detail(api, i)["cpus"], detail(api, i)["stdout"])
+            for i in ids
+        }
+        for slot, wanted in enumerate(worker_cpus(plan, cores)):
+            assert wanted is not None
+            cpus, stdout = told[slot]
+            assert cpus == sorted(wanted)
+            assert _cores(str(stdout).split()[1]) == wanted  # what a child of the worker really has
+        await _end(host)
+
+
+@pytest.mark.spec("S002-234", "S002-150")
+async def test_256_workers_share_the_work_of_one_manager(tmp_path: Path) -> None:
+    plan = WorkerAllocationPlan(worker_count=256)
+    async with AgentApi(plan=plan).serving() as api, running_agent(api, tmp_path) as host:
+        host.start_lease()
+        await until(
+            lambda: (
+                host.agent.host.session
+                and all(worker.available for worker in host.session.state.workers)
+            )
+        )
+        ids = api.submit(*[TaskSubmission(handler="math:factorial", arguments=[3])] * 1000)
+        await host.done(*ids)
+        assert {report.outcome for report in api.results.values()} == {Outcome.SUCCEEDED}
         await _end(host)
 
 
@@ -257,3 +288,12 @@ async def test_a_zygote_that_dies_is_started_again(tmp_path: Path) -> None:
         assert api.failures[0].kind == "worker_lost"
         assert api.results[task_id].outcome == "succeeded"
         await _end(host)
+
+
+def _cores(text: str) -> set[int]:
+    """The cores of a list as the kernel writes it: ``0-2,5``."""
+    cores: set[int] = set()
+    for part in text.split(","):
+        first, _, last = part.partition("-")
+        cores |= set(range(int(first), int(last or first) + 1))
+    return cores
