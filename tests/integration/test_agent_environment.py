@@ -10,7 +10,7 @@ import pytest
 
 from manager_agent.affinity import plan_cpus
 from mitosis.contracts.allocation import CpuBinding, CpuBindingStrategy, WorkerAllocationPlan
-from mitosis.contracts.control import HookVerdict
+from mitosis.contracts.control import HookVerdict, LeaseEnd
 from mitosis.contracts.errors import InvalidRequest
 from mitosis.contracts.hook import HookSpec
 from mitosis.contracts.lifecycle import EnvironmentState
@@ -229,3 +229,24 @@ def _is_zombie(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
     except OSError:
         return True
+
+
+@pytest.mark.spec("S000-95")
+@pytest.mark.parametrize("works", [True, False])
+async def test_a_lease_without_its_environment_prepares_it_before_any_task(
+    tmp_path: Path,
+    works: bool,
+) -> None:
+    """PostgreSQL says ready, but this host has no checkpoint: its state folder was lost."""
+    ready = tmp_path / "ready"
+    api = AgentApi(setup=shell(f"touch {ready}" if works else "exit 1"))
+    api.environment = EnvironmentState.READY
+    async with api.serving(), running_agent(api, tmp_path) as host:
+        (task_id,) = api.submit(command("/bin/ls", str(ready)))
+        if not works:
+            assert (await host.run_lease()).end is LeaseEnd.GONE
+            assert not api.results
+            return
+        host.start_lease()
+        await host.done(task_id)
+        assert api.results[task_id].outcome == "succeeded"

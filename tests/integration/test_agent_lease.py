@@ -9,6 +9,7 @@ import msgspec
 import pytest
 from temporalio.testing import ActivityEnvironment
 
+from manager_agent import session as session_module
 from manager_agent import watchdog
 from mitosis.contracts.allocation import (
     CpuBinding,
@@ -297,3 +298,32 @@ def _cores(text: str) -> set[int]:
         first, _, last = part.partition("-")
         cores |= set(range(int(first), int(last or first) + 1))
     return cores
+
+
+@pytest.mark.parametrize("cancel", [False, True])
+async def test_a_worker_that_hangs_under_a_task_is_killed_and_the_task_ended(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    cancel: bool,
+) -> None:
+    monkeypatch.setattr(session_module, "HANG_MARGIN_SECONDS", 0.2)
+    plan = WorkerAllocationPlan(worker_count=1)
+    async with AgentApi(plan=plan).serving() as api, running_agent(api, tmp_path) as host:
+        limit = None if cancel else 0.5
+        slow = command("/bin/sleep", "300", timeout_seconds=limit, kill_grace_seconds=0.1)
+        (task_id,) = api.submit(slow)
+        host.start_lease()
+        await running_tasks(host, 1)
+        pool = host.session._pool
+        assert pool is not None
+        os.kill(pool.pids[0, 0], signal.SIGSTOP)
+        if cancel:
+            api.end(CancelOrder(kill=True, grace_seconds=0.1, reason="cancelled by alice"))
+        await host.done(task_id)
+        expected = ("cancelled", "cancelled") if cancel else ("failed", "timeout")
+        assert (api.results[task_id].outcome, api.results[task_id].kind) == expected
+        assert "its worker did not end it" in str(detail(api, task_id)["message"])
+        if not cancel:
+            (next_one,) = api.submit(command("/bin/true"))
+            await host.done(next_one)
+        await _end(host)
