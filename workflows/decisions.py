@@ -142,6 +142,8 @@ class Attached:
     epoch: int | None
     nudged_seconds: float | None = None
     """How long ago its cancellation was requested; None = never."""
+    to_the_end: bool = False
+    """Started for a lease that was ending already: it knows, and answers when nothing runs any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,7 +226,7 @@ def _watched(lease: LeaseView | None, attached: Attached) -> ManagerStep:
     if lease is not None and not over and _lost(lease):
         return Release(lease.epoch, ReleaseReason.LOST)
     ending = lease is not None and lease.state is LeaseState.ENDING
-    if (over or ending) and attached.nudged_seconds is None:
+    if (over or (ending and not attached.to_the_end)) and attached.nudged_seconds is None:
         return Nudge()
     if over:
         left = BACKSTOP_SECONDS - (attached.nudged_seconds or 0.0)

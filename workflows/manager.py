@@ -21,6 +21,7 @@ with workflow.unsafe.imports_passed_through():
         ManagerView,
         ReleaseRequest,
     )
+    from mitosis.contracts.lifecycle import LeaseState
     from workflows.attention import Attention
     from workflows.decisions import (
         BACKSTOP_SECONDS,
@@ -116,7 +117,10 @@ class ManagerWorkflow:
         match step:
             case StartHost():
                 slot: Slot = "cleaning" if step.activity is HostActivity.CLEAN else "lease"
-                self._watched[slot] = self._start(step)
+                watch = self._start(step)
+                ending = view.lease is not None and view.lease.state is LeaseState.ENDING
+                watch.attached = replace(watch.attached, to_the_end=slot == "lease" and ending)
+                self._watched[slot] = watch
             case Nudge():
                 self._nudge()
             case Abandon():

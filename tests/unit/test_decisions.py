@@ -169,6 +169,9 @@ def after(last: LastWord) -> HostKnowledge:
     return HostKnowledge(lease_word=last)
 
 
+ATTACHED_TO_THE_END = HostKnowledge(lease=replace(RUNNING, to_the_end=True))
+
+
 def nudged(seconds: float) -> HostKnowledge:
     return HostKnowledge(lease=replace(RUNNING, nudged_seconds=seconds))
 
@@ -286,6 +289,7 @@ MANAGER_STEPS: dict[str, tuple[ManagerView, HostKnowledge, ManagerStep]] = {
     # watched
     "running": (host(ACTIVE, environment(READY)), WATCHING, Wait("")),
     "running, told to end": (host(ENDING), WATCHING, Nudge()),
+    "attached when it was ending already": (host(ENDING), ATTACHED_TO_THE_END, Wait("")),
     "running, nudged, may take its time": (host(ENDING), nudged(9_999), Wait("")),
     "running, lease gone": (host(), WATCHING, Nudge()),
     "running, newer epoch": (host(lease(LeaseState.OFFERED, epoch=8)), WATCHING, Nudge()),
