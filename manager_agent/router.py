@@ -8,8 +8,9 @@ every send. Knows nothing of tasks.
 import asyncio
 import logging
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from itertools import count
+from pathlib import Path
 
 import zmq
 
@@ -132,13 +133,6 @@ class Router:
         finally:
             self._waiting.pop(message_id, None)
 
-    async def broadcast(
-        self, workers: Iterable[tuple[int, int]], make: Callable[[int], Control]
-    ) -> int:
-        """Send to each, side by side; how many acknowledged."""
-        answers = await asyncio.gather(*(self.control(*worker, make) for worker in workers))
-        return sum(answers)
-
     def drain(self) -> None:
         """Read until nothing is left."""
         self._drain_due = False
@@ -167,9 +161,7 @@ class Router:
             self._loop.remove_reader(self._socket.FD)
             self._socket.close(0)
             self._context.term()
-            path = self.endpoint.removeprefix("ipc://")
-            if os.path.exists(path):  # noqa: PTH110 - an endpoint, not a Path
-                os.unlink(path)  # noqa: PTH108
+            Path(self.endpoint.removeprefix("ipc://")).unlink(missing_ok=True)
 
     def _receive(self, frame: zmq.Frame, frames: list[bytes]) -> None:
         name = frame.bytes

@@ -129,7 +129,6 @@ async def test_control_messages_are_acknowledged_or_time_out(router: Router, con
     assert await asked
     assert not await router.control(0, 0, Pause, seconds=0.05)
     assert not await router.control(7, 0, Pause)  # nobody there: known at once
-    assert await router.broadcast([(7, 0), (8, 0)], Pause) == 0
 
 
 async def test_a_message_to_a_dead_worker_is_not_an_error(router: Router) -> None:
