@@ -147,9 +147,7 @@ async def test_reapers_claimers_and_reporters_do_not_deadlock(database: str) -> 
         reapers = [asyncio.create_task(die(host)) for host in hosts]
         async with asyncio.timeout(60):
             while (await w.groups.observe(group)).unfinished:
-                for task in workers + reapers:
-                    if task.done():
-                        task.result()
+                assert [task.exception() for task in workers + reapers if task.done()] == []
                 await asyncio.gather(*(host.renew(held=[]) for host in hosts))
         stop.set()
         await asyncio.gather(*workers, *reapers)
