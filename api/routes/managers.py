@@ -13,6 +13,7 @@ from api.routes.references import PATH
 from mitosis.contracts.errors import NotFound
 from mitosis.contracts.http import (
     ManagerInfo,
+    NamedManagers,
     Page,
     RefreshedManagers,
     RegisteredManager,
@@ -29,12 +30,6 @@ class Listing(BaseModel):
 
     after: str | None = None
     limit: Annotated[int, Field(ge=1, le=500)] = 100
-
-
-class NamedManagers(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
-    manager_ids: Annotated[list[UUID], Field(min_length=1, max_length=1000)]
 
 
 @router.post("/managers", status_code=201)
@@ -79,7 +74,7 @@ async def add_to_group(
 
 @router.post(PATH + "/managers/refresh")
 async def refresh(parts: PartsDep, group: WritableGroup) -> RefreshedManagers:
-    """Match managers to the group's tags again."""
+    """Match managers to the group's tags again; those that a user named stay."""
     return await parts.task_groups.refresh_managers(group)
 
 

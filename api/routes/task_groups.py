@@ -16,6 +16,7 @@ from mitosis.contracts.http import (
     CancelBody,
     CompleteBody,
     Page,
+    TagsBody,
     TaskGroupInfo,
     TaskGroupSpec,
     TaskGroupUpdate,
@@ -104,6 +105,13 @@ async def complete(
 ) -> TaskGroupInfo:
     """Close the group and complete it; ``force`` cancels what is unfinished."""
     return await apply_verb(parts, group, Complete(**body.model_dump() if body else {}))
+
+
+@router.put(PATH + "/tags")
+async def set_tags(parts: PartsDep, group: WritableGroup, body: TagsBody) -> TaskGroupInfo:
+    """Replace the tags. Refreshes no list of managers by itself."""
+    changes = TaskGroupUpdate(tags=body.tags, expected_updated_at=body.expected_updated_at)
+    return await parts.task_groups.update(group, changes)
 
 
 @router.get(PATH)

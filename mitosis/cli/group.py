@@ -4,7 +4,14 @@ from typing import Annotated
 
 import typer
 
-from mitosis.cli import group_create, group_submit, group_verbs, group_wait, plain_app
+from mitosis.cli import (
+    group_create,
+    group_managers,
+    group_submit,
+    group_verbs,
+    group_wait,
+    plain_app,
+)
 from mitosis.cli.command import Cli, GroupArgument, LimitOption, register
 from mitosis.cli.group_view import group_item, groups_table
 from mitosis.cli.task_view import tasks_table
@@ -62,6 +69,7 @@ def tasks(
         cli.output.note(f"\nall about one: mitosis task show {found[0].task_id} --group {group}")
 
 
+register(app, "managers")(group_managers.managers)
 for name, verb in group_verbs.COMMANDS.items():
     register(app, name)(verb)
 register(app, "wait")(group_wait.wait)

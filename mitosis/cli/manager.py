@@ -49,7 +49,7 @@ def show(
 ) -> None:
     """Show one manager: state, cores, lease and environments."""
     with cli.client() as client:
-        cli.output.item(manager_item(_find(client, manager)))
+        cli.output.item(manager_item(find_manager(client, manager)))
 
 
 @register(app, "register")
@@ -86,7 +86,7 @@ def register_manager(
     cli.output.item(registered_item(registered, save_token))
 
 
-def _find(client: "SyncClient", text: str) -> "ManagerInfo":
+def find_manager(client: "SyncClient", text: str) -> "ManagerInfo":
     """The manager with this id, or the only one with this name."""
     try:
         manager_id = UUID(text)

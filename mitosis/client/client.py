@@ -7,14 +7,14 @@ that may be repeated are, while the API or what it needs is away, up to ``give_u
 import math
 import time
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from datetime import timedelta
 from types import TracebackType
 from typing import Literal, Self, TypeVar
 from uuid import UUID
 
 import httpx2
-from pydantic import BaseModel
+from pydantic import BaseModel, TypeAdapter
 
 from mitosis.client.connection import Connection, Params
 from mitosis.client.repeating import repeating
@@ -25,7 +25,9 @@ from mitosis.contracts.http import (
     Login,
     ManagerInfo,
     Me,
+    NamedManagers,
     Page,
+    RefreshedManagers,
     RegisteredManager,
     RegisterManager,
     ResultsPage,
@@ -48,6 +50,7 @@ Until = Literal["changed", "complete", "settled"]
 
 PAGE = 500
 LONG_POLL = timedelta(seconds=30)
+_MANAGERS = TypeAdapter(list[ManagerInfo])
 
 
 class Client:
@@ -253,6 +256,35 @@ class Client:
 
     async def manager(self, manager_id: UUID) -> ManagerInfo:
         return await self._get(ManagerInfo, f"/managers/{manager_id}")
+
+    async def group_managers(self, group: Group) -> list[ManagerInfo]:
+        """The managers listed for a group: matched by tags, or named by a user."""
+        path = _path(group) + "/managers"
+        answer = await self._repeat(lambda: self._api.call("GET", path))
+        return _MANAGERS.validate_json(answer)
+
+    async def add_managers(self, group: Group, manager_ids: Sequence[UUID]) -> None:
+        """Name managers for a group; those that are named already stay so.
+
+        Raises:
+            PermissionDenied: a manager has no write role in the group's user group.
+        """
+        body = NamedManagers(manager_ids=list(manager_ids))
+        await self._repeat(lambda: self._api.call("POST", _path(group) + "/managers", body))
+
+    async def remove_managers(self, group: Group, manager_ids: Sequence[UUID]) -> None:
+        """Take managers off the list of a group; leases that they have for it begin to end.
+
+        Raises:
+            NotFound: a manager is not listed; those before it are gone.
+        """
+        body = NamedManagers(manager_ids=list(manager_ids))
+        await self._api.call("DELETE", _path(group) + "/managers", body)
+
+    async def refresh_managers(self, group: Group) -> RefreshedManagers:
+        """Match managers to the group's tags again. Not repeated: the answer says what changed now."""
+        path = _path(group) + "/managers/refresh"
+        return await self._api.model(RefreshedManagers, "POST", path)
 
     # --- how
 

@@ -4,7 +4,7 @@ One client belongs to one thread, and to code that does not itself run in an eve
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine, Iterator
+from collections.abc import AsyncIterator, Coroutine, Iterator, Sequence
 from datetime import timedelta
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -17,6 +17,7 @@ from mitosis.client.submitting import Tasks
 from mitosis.contracts.http import (
     ManagerInfo,
     Me,
+    RefreshedManagers,
     RegisteredManager,
     RegisterManager,
     TaskGroupInfo,
@@ -136,6 +137,18 @@ class SyncClient:
 
     def manager(self, manager_id: UUID) -> ManagerInfo:
         return self._run(self._client.manager(manager_id))
+
+    def group_managers(self, group: Group) -> list[ManagerInfo]:
+        return self._run(self._client.group_managers(group))
+
+    def add_managers(self, group: Group, manager_ids: Sequence[UUID]) -> None:
+        self._run(self._client.add_managers(group, manager_ids))
+
+    def remove_managers(self, group: Group, manager_ids: Sequence[UUID]) -> None:
+        self._run(self._client.remove_managers(group, manager_ids))
+
+    def refresh_managers(self, group: Group) -> RefreshedManagers:
+        return self._run(self._client.refresh_managers(group))
 
     def close_connection(self) -> None:
         """Release the sockets; the client is of no use afterwards."""

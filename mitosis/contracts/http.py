@@ -119,6 +119,14 @@ class TaskGroupUpdate(RequestBody):
     """Optimistic lock: refuse if the group was changed since."""
 
 
+class TagsBody(RequestBody):
+    """The tags of a group, all of them. Its list of managers stays until it is refreshed."""
+
+    tags: frozenset[Tag]
+    expected_updated_at: AwareDatetime | None = None
+    """As in :class:`TaskGroupUpdate`."""
+
+
 class LeaseInfo(AnswerBody):
     epoch: int
     state: LeaseState
@@ -274,6 +282,12 @@ class ManagerInfo(AnswerBody):
     environments: dict[str, EnvironmentState] = {}
     """Task group name → state, those that are not gone."""
     created_at: datetime
+
+
+class NamedManagers(RequestBody):
+    """Managers that a user names for a group."""
+
+    manager_ids: Annotated[list[UUID], Field(min_length=1, max_length=1000)]
 
 
 class RefreshedManagers(AnswerBody):

@@ -286,6 +286,47 @@ async def test_registration_names_groups_and_roles(api: Api) -> None:
             await carl.manager(made.manager_id)
 
 
+@pytest.mark.spec("S000-15", "S000-16", "S000-18", "S000-20")
+async def test_new_tags_change_no_list_until_it_is_refreshed(api: Api) -> None:
+    async with api.client() as client:
+        group = await client.create_group(TaskGroupSpec(name="work", tags=frozenset({"gpu"})))
+        gpu = RegisterManager(name="gpu", tags=frozenset({"gpu"}))
+        cpu = RegisterManager(name="cpu", tags=frozenset({"cpu"}))
+        old, new, named = [
+            (await client.register_manager(host)).manager_id
+            for host in (gpu, cpu, RegisterManager(name="named"))
+        ]
+        await client.add_managers("work", [named])
+        first = await client.refresh_managers("work")
+        assert (first.added_managers, first.user_specified_kept) == ([old], [named])
+        body = {"tags": ["cpu"], "expected_updated_at": group.updated_at.isoformat()}
+        changed = await api.call("PUT", "/task-groups/work/tags", json=body)
+        assert changed.json()["tags"] == ["cpu"]
+        with problem(await api.call("PUT", "/task-groups/work/tags", json=body), 409, "conflict"):
+            pass
+        listed = {one.manager_id for one in await client.group_managers("work")}
+        assert listed == {old, named}, "new tags alone change no list"
+        second = await client.refresh_managers("work")
+        assert (second.added_managers, second.removed_managers) == ([new], [old])
+        assert second.user_specified_kept == [named]
+        await client.remove_managers("work", [named])
+        assert {one.manager_id for one in await client.group_managers("work")} == {new}
+    await _only_who_may_write_refreshes(api, group.task_group_id)
+
+
+async def _only_who_may_write_refreshes(api: Api, task_group_id: UUID) -> None:
+    ben = await api.user("ben")
+    await api.parts.users.add_member("admin", "ben", "read")
+    path = f"/task-groups/{task_group_id}"
+    for method, below, body in (
+        ("POST", "/managers/refresh", None),
+        ("PUT", "/tags", {"tags": []}),
+    ):
+        answer = await api.call(method, path + below, token=ben, json=body)
+        with problem(answer, 403, "permission_denied"):
+            pass
+
+
 @pytest.mark.spec("S000-13", "S000-14")
 async def test_the_managers_of_a_group(api: Api) -> None:
     async with api.client() as client:

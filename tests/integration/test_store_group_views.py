@@ -251,6 +251,38 @@ async def test_refresh_lists_the_managers_whose_tags_fit(database: str) -> None:
         assert no.manager_id not in listed
 
 
+@pytest.mark.spec("S000-17", "S000-16")
+async def test_a_refresh_asks_for_all_tags_or_any_and_for_a_role(database: str) -> None:
+    async with world(database) as w:
+        both, one = await w.host(tags=["a", "b"]), await w.host(tags=["b", "x"])
+        await w.host(tags=["x"])
+        bob = await w.users.create("bob")
+        everything = RegisterManager(name="bobs", tags=frozenset({"a", "b"}))
+        await w.managers.register(everything, bob.user_id)
+        await w.users.add_member("alice", "bob", "admin")
+        reader = everything.model_copy(update={"name": "reader", "groups": ("alice:read",)})
+        await w.managers.register(reader, bob.user_id)
+        for match, fitting, tags in (
+            ("all", [both], [["a", "b"]]),
+            ("any", [both, one], [["a", "b"], ["b"]]),
+        ):
+            group = await w.group(name=match, tags={"a", "b"}, tag_match=match)
+            done = await w.groups.refresh_managers(group)
+            assert done.added_managers == [host.manager_id for host in fitting]
+            assert done.removed_managers == []
+            stored = await w.rows(
+                "SELECT matched_tags AS tags FROM task_group_managers"
+                " WHERE task_group_id = (SELECT max(id) FROM task_groups) ORDER BY manager_id"
+            )
+            assert [sorted(row["tags"]) for row in stored] == tags
+        group = await w.groups.resolve("alice/any")
+        await w.groups.add_manager(group, one.manager_id, w.user_id)  # matched, then named
+        await w.groups.update(group, TaskGroupUpdate(tags=frozenset({"nothing"})))
+        done = await w.groups.refresh_managers(group)
+        assert done.removed_managers == [both.manager_id]
+        assert done.user_specified_kept == [one.manager_id], "named: not removed, whatever its tags"
+
+
 async def test_waiting_says_why_nothing_happens(database: str) -> None:
     async with world(database) as w:
         group = await w.group(tags={"gpu"})

@@ -95,11 +95,11 @@ WITH fitting AS (
         ON CONFLICT (task_group_id, manager_id) DO NOTHING
     RETURNING manager_id
 )
-SELECT ARRAY(SELECT m.uuid FROM added AS a JOIN managers AS m ON m.id = a.manager_id) AS added,
-       ARRAY(SELECT m.uuid FROM gone AS d JOIN managers AS m ON m.id = d.manager_id) AS removed,
+SELECT ARRAY(SELECT m.uuid FROM added AS a JOIN managers AS m ON m.id = a.manager_id ORDER BY m.id) AS added,
+       ARRAY(SELECT m.uuid FROM gone AS d JOIN managers AS m ON m.id = d.manager_id ORDER BY m.id) AS removed,
        ARRAY(SELECT m.uuid FROM task_group_managers AS t JOIN managers AS m ON m.id = t.manager_id
                JOIN task_groups AS g ON g.id = t.task_group_id
-              WHERE g.uuid = %(group)s AND t.assignment_method = 'user_specified') AS kept
+              WHERE g.uuid = %(group)s AND t.assignment_method = 'user_specified' ORDER BY m.id) AS kept
 
 -- name: listed_managers
 SELECT m.uuid FROM task_group_managers AS t
