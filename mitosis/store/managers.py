@@ -240,7 +240,8 @@ class ManagerStore:
             lease = await lock_lease(connection, request.manager_id, request.epoch)
             if lease is None or lease.state == "ended":
                 return ReleaseAnswer(status=ReleaseStatus.ALREADY_ENDED)
-            lost = request.reason is ReleaseReason.LOST
+            # An offer has no clock: it is only withdrawn, the host may be in contact.
+            lost = request.reason is ReleaseReason.LOST and lease.state != "offered"
             if lost and (lease.alive_in_seconds or 0.0) > 0:
                 return ReleaseAnswer(
                     status=ReleaseStatus.ALIVE, alive_in_seconds=lease.alive_in_seconds

@@ -210,6 +210,18 @@ async def test_a_silent_host_without_a_lease_is_lost_too(database: str) -> None:
         assert (view.lost_in_seconds, view.environments[0].state) == (None, "owed")
 
 
+async def test_losing_an_offer_withdraws_it_and_not_the_host(database: str) -> None:
+    async with world(database) as w:
+        group = await w.group()
+        await w.submit(group, 1)
+        host = await w.host()
+        await w.scheduler.assign_round()
+        epoch = await host.offered_epoch()
+        assert (await w.managers.release(lost(host, epoch))).status == "released"
+        view = await w.managers.observe(host.manager_id)
+        assert (view.online, view.lease) == (True, None)
+
+
 async def test_held_ids_bring_back_what_got_lost_on_the_way(database: str) -> None:
     """An answer that was acknowledged but never arrived whole: its rows go back to ready."""
     async with world(database) as w:
