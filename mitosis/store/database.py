@@ -108,6 +108,20 @@ class Database:
             yield connection
 
     @asynccontextmanager
+    async def pipelined_transaction(self) -> AsyncIterator[Connection]:
+        """A transaction whose statements travel together: fetch from their cursors after the block.
+
+        Raises:
+            DatabaseUnavailable: as :meth:`transaction`.
+        """
+        async with (
+            self.connection() as connection,
+            connection.pipeline(),
+            connection.transaction(),
+        ):
+            yield connection
+
+    @asynccontextmanager
     async def listen(self, channel: str) -> AsyncIterator[Connection]:
         """A connection of its own that listens to ``channel`` (a constant of ours).
 

@@ -271,11 +271,11 @@ class ManagerStore:
             if lease is None:
                 return
             parameters["group_number"] = lease["group_id"]
-            if renewal.started:
-                values = {**parameters, **_attempts(renewal.started)}
-                await connection.execute(SQL["started"], values)
             if renewal.returned or renewal.held:
                 await self._take_back(connection, parameters, renewal)
+            if renewal.started:  # after the group's lock, if that is taken: rows come last
+                values = {**parameters, **_attempts(renewal.started)}
+                await connection.execute(SQL["started"], values)
 
     async def _take_back(
         self, connection: Connection, parameters: dict[str, Any], renewal: Renewal

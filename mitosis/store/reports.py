@@ -45,16 +45,19 @@ async def report(database: Database, manager_id: UUID, request: ReportTasks) -> 
     for item in request.reports:
         distinct.setdefault((item.task_id, item.attempt), item)
     said = [distinct[key] for key in sorted(distinct)]
-    async with database.connection() as connection:
-        cursor = await connection.execute(SQL["report"], _columns(manager_id, request.epoch, said))
-        row = await cursor.fetchone()
-        if row is None:  # no such lease, or another manager's
-            statuses = [ReportStatus.UNKNOWN] * len(request.reports)
-            return ReportAnswer(standing=LeaseStanding.GONE, statuses=statuses)
-        accepted = set(zip(row["task_ids"] or (), row["attempts"] or (), strict=True))
-        fates = dict.fromkeys(accepted, ReportStatus.COMMITTED)
-        rest = [item for item in said if (item.task_id, item.attempt) not in accepted]
-        if rest:
+    columns = _columns(manager_id, request.epoch, said)
+    async with database.pipelined_transaction() as connection:
+        await connection.execute(SQL["lock_for_report"], columns)
+        cursor = await connection.execute(SQL["report"], columns)
+    row = await cursor.fetchone()
+    if row is None:  # no such lease, or another manager's
+        statuses = [ReportStatus.UNKNOWN] * len(request.reports)
+        return ReportAnswer(standing=LeaseStanding.GONE, statuses=statuses)
+    accepted = set(zip(row["task_ids"] or (), row["attempts"] or (), strict=True))
+    fates = dict.fromkeys(accepted, ReportStatus.COMMITTED)
+    rest = [item for item in said if (item.task_id, item.attempt) not in accepted]
+    if rest:
+        async with database.connection() as connection:
             fates |= await _why_not(connection, request.epoch, rest)
     return ReportAnswer(
         standing=STANDING[row["lease_state"]], statuses=_in_order(request.reports, fates)

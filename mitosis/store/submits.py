@@ -52,9 +52,10 @@ async def _in_one_statement(
     database: Database, parameters: dict[str, Any], count: int
 ) -> SubmitAnswer | None:
     """None: the idempotency key is known."""
-    async with database.connection() as connection:
+    async with database.pipelined_transaction() as connection:
+        await connection.execute(SQL["submit_lock"], parameters)
         cursor = await connection.execute(SQL["submit"], {**parameters, "count": count})
-        row = await cursor.fetchone()
+    row = await cursor.fetchone()
     if row is None:
         raise NotFound("no such task group", task_group_id=str(parameters["group"]))
     if row["created"]:

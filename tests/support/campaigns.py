@@ -298,6 +298,11 @@ class HeldDatabase(Database):
         async with self.held.transaction():
             yield self.held
 
+    @asynccontextmanager
+    async def pipelined_transaction(self) -> AsyncIterator[Connection]:
+        async with self.transaction() as connection:
+            yield connection
+
     async def commit(self) -> None:
         await self.held.commit()
 

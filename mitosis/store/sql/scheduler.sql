@@ -49,10 +49,13 @@ SELECT m.id, m.tags, m.cores, l.epoch,
 
 -- name: move_leases
 -- End idle leases so that their hosts can go to other groups. A claim in between is no harm: what runs is
--- finished and reported first.
+-- finished and reported first. A lease that somebody holds is left to the next round: groups are held here,
+-- and a lease must not be waited for after a group.
 WITH moved AS (
     UPDATE leases AS l SET state = 'ending', end_reason = 'moved'
-     WHERE l.epoch = ANY(%(epochs)s::bigint[]) AND l.state = 'active'
+     WHERE l.epoch IN (SELECT c.epoch FROM leases AS c
+                        WHERE c.epoch = ANY(%(epochs)s::bigint[]) AND c.state = 'active'
+                          FOR UPDATE OF c SKIP LOCKED)
     RETURNING l.manager_id, l.group_id
 ), pokes AS (
     INSERT INTO outbox (kind, subject)

@@ -7,15 +7,14 @@
 -- group_live goes on with the row as it is then, and takes task rows only as they are now.
 
 -- name: submit
--- A submit without dedup keys, payload and queue at once: nothing is written unless the group accepts
--- tasks, and nothing again under an idempotency key that is known.
+-- A submit without dedup keys, payload and queue at once, after submit_lock: nothing is written unless the
+-- group accepts tasks, and nothing again under an idempotency key that is known.
 WITH live AS MATERIALIZED (
     SELECT v.group_id, v.state, v.hungry, v.watched, v.unfinished,
            v.state = 'open' OR (v.state = 'closed' AND g.reopen_on_submit AND NOT v.discarding) AS accepts,
            g.uuid, g.max_managers, (g.worker_allocation_plan ->> 'worker_count')::int AS worker_count
       FROM group_live AS v JOIN task_groups AS g ON g.id = v.group_id
      WHERE g.uuid = %(group)s
-       FOR NO KEY UPDATE OF v
 ), given AS MATERIALIZED (
     SELECT nextval('task_id') AS id, t.*
       FROM unnest(%(specs)b::text[], %(priorities)s::int[], %(max_attempts)s::smallint[],
@@ -78,7 +77,7 @@ WITH given AS MATERIALIZED (
 SELECT array_agg(id ORDER BY ord) AS task_ids FROM given
 
 -- name: submit_lock
--- Second: from here until the commit no report and no other submit of the group gets through.
+-- From here until the commit no report and no other submit of the group gets through.
 SELECT v.group_id, v.state, v.discarding, g.reopen_on_submit
   FROM group_live AS v JOIN task_groups AS g ON g.id = v.group_id
  WHERE g.uuid = %(group)s
@@ -216,23 +215,33 @@ SELECT l.state AS lease_state, l.group_id, v.state AS group_state, v.discarding,
   JOIN task_groups AS g ON g.id = l.group_id
  WHERE l.epoch = %(epoch)s AND m.uuid = %(manager)s
 
+-- name: lock_for_report
+-- First statement of a report: the lease, to be ordered with its ending, then the group. The statement
+-- after it has a snapshot of its own, so it works on the group's row as it is now. (Locked and updated by
+-- one statement whose snapshot is older than the row, the row can deadlock between two reports.)
+WITH lease AS MATERIALIZED (
+    SELECT l.group_id FROM leases AS l JOIN managers AS m ON m.id = l.manager_id
+     WHERE l.epoch = %(epoch)s AND m.uuid = %(manager)s
+       FOR KEY SHARE OF l
+)
+SELECT v.group_id FROM group_live AS v JOIN lease AS l ON l.group_id = v.group_id
+   FOR NO KEY UPDATE OF v
+
 -- name: report
 -- A report counts if the open row has the same attempt and that attempt has not been reported (spent),
--- under whatever epoch; the lease is locked only to be ordered with its ending. Per row: another attempt
--- (requeued, now or with a delay that doubles), or the end (deleted, with a result). The lock of
--- group_live comes first and makes the counters, the drain edge and a submit's dedup keys exact. It also
+-- under whatever epoch. Per row: another attempt (requeued, now or with a delay that doubles), or the end
+-- (deleted, with a result). The caller holds lease and group (lock_for_report): the lock of group_live
+-- comes before any row and makes the counters, the drain edge and a submit's dedup keys exact. It also
 -- numbers the results: how many tasks of the group had ended before, plus one, plus one more for each; since
 -- the lock is held until the commit, whoever reads up to a number has missed none before it.
 WITH lease AS MATERIALIZED (
     SELECT l.group_id, l.manager_id, l.state
       FROM leases AS l JOIN managers AS m ON m.id = l.manager_id
      WHERE l.epoch = %(epoch)s AND m.uuid = %(manager)s
-       FOR KEY SHARE OF l
 ), live AS MATERIALIZED (
     SELECT v.group_id, v.state, v.unfinished, v.total - v.unfinished AS ended_before, v.hungry, v.watched,
            l.manager_id, v.state IN ('open', 'closed') AND NOT v.discarding AS goes_on
       FROM group_live AS v JOIN lease AS l ON l.group_id = v.group_id
-       FOR NO KEY UPDATE OF v
 ), said AS MATERIALIZED (
     SELECT * FROM unnest(%(ids)s::bigint[], %(attempts)s::int[], %(outcomes)b::text[], %(kinds)b::text[],
                          %(exit_codes)s::int[], %(signals)s::int[], %(started)s::float8[],
