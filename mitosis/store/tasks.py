@@ -1,6 +1,6 @@
 """Tasks: submit, claim, report, and what people see of them.
 
-Submit, claim and report are the hot path: one statement each for a whole batch
+Submit, claim and report are the hot path: one or two statements in one round trip for a whole batch
 (``sql/tasks.sql``), never one per task.
 """
 
