@@ -1,8 +1,8 @@
 """Submitting tasks (protocol P11): all or nothing, once per idempotency key, once per dedup key.
 
-A small batch without dedup keys is one statement after the lock, in one round trip. A large one writes its payload first, without a
-lock, and one with dedup keys needs to know the unfinished tasks that have them: those are a short
-transaction. Everything about ``group_live`` comes last in both.
+A small batch without dedup keys is one statement after the lock, in one round trip. A large one
+writes its payload first, without a lock, and one with dedup keys needs to know the unfinished tasks
+that have them: those are a short transaction. Everything about ``group_live`` comes last in both.
 """
 
 from collections.abc import Sequence
