@@ -8,9 +8,7 @@ import typer
 from mitosis.cli.command import Cli, GroupArgument
 from mitosis.cli.group_create import OPTION_OF_FIELD
 from mitosis.cli.group_create_options import (
-    AutoCloseOption,
     LabelOption,
-    MaxManagersOption,
     PriorityOption,
     TagOption,
 )
@@ -22,6 +20,19 @@ GraceOption = Annotated[
     str | None,
     typer.Option(metavar="TIME", help="From SIGTERM to SIGKILL; the group's own when left out."),
 ]
+ChangedAutoCloseOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="TIME|never",
+        help="Close after this long without a submission, as in 30m; or never.",
+    ),
+]
+ChangedMaxManagersOption = Annotated[
+    str | None,
+    typer.Option(metavar="N|unlimited", help="Most hosts at the same time; or unlimited."),
+]
+TAKEN_AWAY = {"auto_close_timeout": "never", "max_managers": "unlimited"}
+"""The word that takes a limit away, by its field."""
 
 
 def change(
@@ -30,8 +41,8 @@ def change(
     tag: TagOption = None,
     label: LabelOption = None,
     priority: PriorityOption = None,
-    auto_close: AutoCloseOption = None,
-    max_managers: MaxManagersOption = None,
+    auto_close: ChangedAutoCloseOption = None,
+    max_managers: ChangedMaxManagersOption = None,
 ) -> None:
     """Change a group that has not ended; what is not named stays as it is.
 
@@ -47,7 +58,11 @@ def change(
         "auto_close_timeout": auto_close,
         "max_managers": max_managers,
     }
-    values = {key: value for key, value in given.items() if value is not None and value != []}
+    values = {
+        key: None if value == TAKEN_AWAY.get(key) else value
+        for key, value in given.items()
+        if value is not None and value != []
+    }
     if not values:
         raise InvalidRequest(
             "say what to change: " + ", ".join(OPTION_OF_FIELD[key] for key in given)

@@ -117,7 +117,7 @@ class Client:
             yield item
 
     async def update_group(self, group: Group, update: TaskGroupUpdate) -> TaskGroupInfo:
-        """Change the fields that ``update`` sets.
+        """Change the fields that ``update`` sets; None, said outright, takes a limit away.
 
         Raises:
             Conflict: ``expected_updated_at`` is no longer the last change.

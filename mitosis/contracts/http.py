@@ -108,13 +108,17 @@ class TaskGroupSpec(RequestBody):
 
 
 class TaskGroupUpdate(RequestBody):
-    """Fields to change; those left out stay."""
+    """Fields to change; those left out stay. ``null`` takes a limit away, and is the same as leaving out
+    a field that every group has.
+    """
 
     tags: frozenset[Tag] | None = None
     labels: frozenset[Tag] | None = None
     priority: Int32 | None = None
     auto_close_timeout: PositiveDuration | None = None
+    """``null``: never closed for inactivity."""
     max_managers: Annotated[int, Field(ge=1, le=2**31 - 1)] | None = None
+    """``null``: as many as there are."""
     expected_updated_at: AwareDatetime | None = None
     """Optimistic lock: refuse if the group was changed since."""
 

@@ -66,13 +66,18 @@ def row(spec: TaskGroupSpec, user_id: UUID) -> dict[str, Any]:
 
 
 def changed(changes: TaskGroupUpdate, group_number: int) -> dict[str, Any]:
-    """The parameters of ``update``; None leaves a column as it is."""
+    """The parameters of ``update``: None leaves a column as it is, where NULL is no value of it.
+
+    Auto-close and max_managers may be taken away, so there it counts whether they were given.
+    """
     return {
         "group_number": group_number,
         "tags": None if changes.tags is None else sorted(changes.tags),
         "labels": None if changes.labels is None else sorted(changes.labels),
         "priority": changes.priority,
+        "sets_auto_close": "auto_close_timeout" in changes.model_fields_set,
         "auto_close": _seconds(changes.auto_close_timeout),
+        "sets_max_managers": "max_managers" in changes.model_fields_set,
         "max_managers": changes.max_managers,
         "expected": changes.expected_updated_at,
     }

@@ -157,7 +157,7 @@ class TaskGroupStore:
         )
 
     async def update(self, task_group_id: UUID, changes: TaskGroupUpdate) -> TaskGroupInfo:
-        """Change what is given.
+        """Change what is given; a limit given as None is taken away. The workflow arms its timer again.
 
         Raises:
             NotFound: no such group.

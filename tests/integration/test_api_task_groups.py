@@ -177,6 +177,30 @@ async def test_a_change_is_kept_and_noticed(api: Api) -> None:
         assert (await client.group("work")) == changed
 
 
+async def test_null_takes_a_limit_away_and_a_field_left_out_stays(api: Api) -> None:
+    limits = {"auto_close_timeout": "1h", "max_managers": 3}
+    made = await api.call("POST", "/task-groups", json={"name": "work", "priority": 5, **limits})
+
+    async def after(**changes: Any) -> tuple[Any, Any]:
+        answer = await api.call("PUT", "/task-groups/work", json=changes)
+        assert answer.status_code == 200, answer.text
+        assert answer.json()["priority"] == 5, "null is no priority"
+        return answer.json()["auto_close_timeout"], answer.json()["max_managers"]
+
+    assert await after(labels=["x"], priority=None) == (3600, 3)
+    assert await after(auto_close_timeout=None) == (None, 3)
+    assert await after(max_managers=None, auto_close_timeout=60) == (60, None)
+    late = {"auto_close_timeout": None, "expected_updated_at": made.json()["updated_at"]}
+    with problem(await api.call("PUT", "/task-groups/work", json=late), 409, "conflict"):
+        pass
+    async with api.client() as client:
+        seen = await client.group("work")
+        assert seen.auto_close_timeout == timedelta(seconds=60)
+        late["expected_updated_at"] = seen.updated_at
+        changed = await client.update_group("work", TaskGroupUpdate.model_validate(late))
+        assert changed.auto_close_timeout is None
+
+
 @pytest.mark.spec("S002-118", "S002-166", "S002-103")
 async def test_verbs_work_without_temporal(api: Api) -> None:
     async with api.client() as client:

@@ -206,6 +206,10 @@ def test_a_group_is_changed_where_it_is_told_so(stack: CliStack) -> None:
     changed = done(mitosis("group", "change", "c", *words, "--json")).json
     assert (changed["tags"], changed["labels"], changed["priority"]) == (["new"], ["kept"], 9)
     assert (changed["auto_close_timeout"], changed["max_managers"]) == (7200.0, 4)
+    kept = done(mitosis("group", "change", "c", "--auto-close", "never", "--json")).json
+    assert (kept["auto_close_timeout"], kept["max_managers"]) == (None, 4)
+    free = done(mitosis("group", "change", "c", "--max-managers", "unlimited", "--json")).json
+    assert (free["max_managers"], free["tags"]) == (None, ["new"])
     done(mitosis("group", "cancel", "c"))
     assert mitosis("group", "change", "c", "--priority", "2").status == ExitStatus.CONFLICT
 

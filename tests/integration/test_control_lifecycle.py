@@ -6,13 +6,16 @@ import json
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import timedelta
 from uuid import UUID
 
 import pytest
 from temporalio.client import Client
+from temporalio.service import RPCError
 
 from mitosis.contracts.control import Cancel, Close, Complete, GroupSummary, Reopen
 from mitosis.contracts.errors import InvalidTransition, NotFound, TemporalUnavailable
+from mitosis.contracts.http import TaskGroupUpdate
 from mitosis.contracts.lifecycle import EnvironmentState, TaskGroupResult, TaskGroupState
 from mitosis.contracts.names import manager_workflow_id, task_group_workflow_id
 from mitosis.embedded.data_folder import DataFolder
@@ -72,6 +75,25 @@ async def test_group_runs_completes_and_settles(plane: ControlPlane) -> None:
         e for e in history.events if e.HasField("activity_task_scheduled_event_attributes")
     ]
     assert len(activities) <= 15, "a group costs a handful of activities, whatever its tasks do"
+
+
+@pytest.mark.spec("S002-33")
+async def test_a_changed_auto_close_arms_the_timer_again(plane: ControlPlane) -> None:
+    await plane.start()
+    group = await plane.stores.create_group(auto_close_timeout="1h")
+    handle = (await plane.client()).get_workflow_handle(task_group_workflow_id(group))
+
+    async def armed() -> bool:
+        with contextlib.suppress(RPCError):  # it has not been started yet
+            history = await handle.fetch_history()
+            return any(e.HasField("timer_started_event_attributes") for e in history.events)
+        return False
+
+    await wait_until_async(armed, timeout=30)
+    sooner = TaskGroupUpdate(auto_close_timeout=timedelta(seconds=1))
+    await plane.stores.groups.update(group, sooner)
+    summary = await asyncio.wait_for(settled(plane, group), timeout=30)
+    assert summary.state is TaskGroupState.COMPLETE
 
 
 class ControlProcess:

@@ -70,6 +70,23 @@ async def test_shorter_timeout_counts_while_the_timer_sleeps(skipping: WorkflowE
     assert HOUR <= open_for(group, now) < HOUR + MINUTE
 
 
+async def test_a_timeout_that_is_taken_away_closes_nothing(skipping: WorkflowEnvironment) -> None:
+    now = await skipping.get_current_time()
+    group = Group(auto_close_after=HOUR, last_submitted_at=now)
+    groups = MemoryGroups(skipping.get_current_time, group)
+    async with running(skipping, groups=groups):
+        handle = await start_group(skipping, group)
+        await wait_until_async(lambda: groups.calls)
+        group.auto_close_after = None
+        await handle.signal(TaskGroupWorkflow.poke)
+        await wait_until_async(lambda: groups.calls.count("observe") == 2)
+        await skipping.sleep(5 * HOUR)
+        assert (group.state, group.closed_at) == (TaskGroupState.OPEN, None)
+        await ControlClient(skipping.client).execute_verb(group.uuid, Close())
+        await handle.result()
+    assert "close_if_inactive" not in groups.calls
+
+
 @pytest.mark.spec("C-08")
 async def test_close_deadline(skipping: WorkflowEnvironment) -> None:
     now = await skipping.get_current_time()

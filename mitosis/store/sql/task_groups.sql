@@ -118,8 +118,10 @@ SELECT id FROM task_groups WHERE uuid = %(group)s
 UPDATE task_groups AS g
    SET tags = coalesce(%(tags)s::text[], g.tags), labels = coalesce(%(labels)s::text[], g.labels),
        priority = coalesce(%(priority)s::int, g.priority),
-       auto_close_timeout_seconds = coalesce(%(auto_close)s::float8, g.auto_close_timeout_seconds),
-       max_managers = coalesce(%(max_managers)s::int, g.max_managers), updated_at = clock_timestamp()
+       auto_close_timeout_seconds = CASE WHEN %(sets_auto_close)s THEN %(auto_close)s::float8
+                                         ELSE g.auto_close_timeout_seconds END,
+       max_managers = CASE WHEN %(sets_max_managers)s THEN %(max_managers)s::int ELSE g.max_managers END,
+       updated_at = clock_timestamp()
  WHERE g.id = %(group_number)s
    AND (%(expected)s::timestamptz IS NULL OR g.updated_at = %(expected)s)
 
