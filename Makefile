@@ -2,7 +2,7 @@
 .DEFAULT_GOAL := help
 BIN := .venv/bin
 
-.PHONY: help setup demo test check fmt lint types imports sizes fix bench bench-quick up docs spec ci clean
+.PHONY: help setup demo test check fmt lint types imports sizes fix bench bench-quick chaos up docs spec ci clean
 
 help: ## print this help
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -36,6 +36,9 @@ sizes: setup ## lengths of files and functions
 
 fix: setup ## format, and repair what ruff can repair by itself
 	@$(BIN)/ruff format --quiet . && $(BIN)/ruff check --quiet --fix .
+
+chaos: setup ## kill -9 of everything under 3,000 tasks, seeded (ARGS="--seed N" for the same again)
+	@$(BIN)/python -m tests.chaos $(ARGS)
 
 bench-quick: setup ## the speed of the whole product beside its floors (under 4 minutes), into docs/
 	@$(BIN)/python bench/quick.py --write

@@ -58,12 +58,19 @@ def mitosis_json(data_dir: Path, *arguments: str) -> Any:
 
 
 @contextmanager
-def running_up(data_dir: Path, timeout: float = 60.0) -> Iterator[subprocess.Popen[bytes]]:
-    """`mitosis up` on ``data_dir``, ready; killed at the end when it still runs."""
+def running_up(
+    data_dir: Path, timeout: float = 60.0, more: Mapping[str, str] | None = None
+) -> Iterator[subprocess.Popen[bytes]]:
+    """`mitosis up` on ``data_dir``, ready; killed at the end when it still runs.
+
+    ``more`` is added to its environment.
+    """
     log = data_dir.with_name(f"{data_dir.name}.up.log")
     argv = [*MITOSIS, "up", "--data-dir", str(data_dir)]
     with log.open("wb") as output:
-        process = subprocess.Popen(argv, stdout=output, stderr=output, env=clean_environment())
+        process = subprocess.Popen(
+            argv, stdout=output, stderr=output, env=clean_environment(**more or {})
+        )
     try:
         wait_until(
             lambda: process.poll() is not None or b"Mitosis is up" in log.read_bytes(),

@@ -1,0 +1,186 @@
+"""Drives one campaign: a real `mitosis up`, one group of tasks, a kill -9 at each planned moment.
+
+Judges nothing: it collects :class:`~tests.chaos.facts.Facts` for the checker.
+"""
+
+import random
+import signal
+import subprocess
+import time
+import uuid
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from pathlib import Path
+
+import psutil
+
+from mitosis.cli.connection import read_connection, read_token
+from mitosis.client.sync import SyncClient
+from mitosis.contracts.allocation import WorkerAllocationPlan
+from mitosis.contracts.http import TaskGroupSpec
+from tests.chaos.database import CampaignDatabase
+from tests.chaos.facts import Facts, Kill
+from tests.chaos.plan import Plan, PlannedKill, Victim
+from tests.chaos.records import Records
+from tests.chaos.victims import kill
+from tests.support.processes import descendants, living
+from tests.support.program import running_up
+from tests.support.waiting import wait_until
+
+GROUP = "chaos"
+ROOT = str(Path(__file__).parents[2])
+MARKER = "CHAOS_CAMPAIGN"
+"""A variable in the environment of everything that the campaign starts."""
+PROGRESS_SECONDS = 150.0
+SETTLED_AFTER = timedelta(seconds=150)
+LAST_WORDS_SECONDS = 30.0
+
+Say = Callable[[str], None]
+
+
+@dataclass
+class Campaign:
+    """One run in an empty ``folder``, whose ``run_dir`` (short, also empty) is for sockets."""
+
+    plan: Plan
+    folder: Path
+    run_dir: Path
+    say: Say = print
+    marker: str = field(default_factory=lambda: uuid.uuid4().hex)
+
+    def __post_init__(self) -> None:
+        self.data_dir = self.folder / "data"
+        self.stack_run_dir = self.run_dir / "stack"
+        self.records = Records(self.folder / "records")
+        self._dice = random.Random(self.plan.seed + 1)
+        self._ever: list[psutil.Process] = []
+        self._exits = ExitStack()
+        self._up: subprocess.Popen[bytes]
+
+    def run(self) -> Facts:
+        """All of it, to the end of the stack.
+
+        Raises:
+            AssertionError: a part did not come back, or the group did not settle.
+        """
+        self.records.create()
+        with self._exits:
+            self._start()
+            submitted = self._submit()
+            database = CampaignDatabase.of(self.data_dir, self.stack_run_dir, GROUP)
+            kills = tuple(self._kill(planned, database) for planned in self.plan.kills)
+            with self._client() as client:
+                info = client.wait(GROUP, timeout=SETTLED_AFTER)
+            assert info.settled, info
+            self._wait_for_last_words(database)
+            facts = self._facts(submitted, kills, database)
+            self._stop()
+        return self._with_leftovers(facts)
+
+    def _start(self) -> None:
+        more = {
+            "XDG_RUNTIME_DIR": str(self.run_dir),
+            "MITOSIS_RUN_DIR": str(self.stack_run_dir),
+            MARKER: self.marker,
+        }
+        self._up = self._exits.enter_context(running_up(self.data_dir, more=more))
+
+    def _client(self) -> SyncClient:
+        found = read_connection(self.data_dir)
+        assert found is not None
+        return SyncClient(found.api_url, read_token(found.token_file))
+
+    def _submit(self) -> tuple[int, ...]:
+        allocation = WorkerAllocationPlan(
+            worker_count=self.plan.workers,
+            handler_modules=("tests.chaos.task",),
+            python_path=(ROOT,),
+            environment=self.records.environment,
+        )
+        spec = TaskGroupSpec(
+            name=GROUP,
+            worker_allocation_plan=allocation,
+            environment_setup_hook=self.records.setup(),
+            environment_teardown_hook=self.records.teardown(),
+        )
+        with self._client() as client:
+            client.create_group(spec)
+            ids = client.submit(GROUP, [task.submission() for task in self.plan.tasks])
+            client.close(GROUP)
+        return tuple(ids)
+
+    def _kill(self, planned: PlannedKill, database: CampaignDatabase) -> Kill:
+        due = planned.at * len(self.plan.tasks)
+        wait_until(lambda: self.records.done() >= due, PROGRESS_SECONDS, self._story)
+        live = wait_until(database.lease_live, PROGRESS_SECONDS, self._story)
+        self._ever += descendants(self._up.pid)
+        before, at = self.records.done(), time.monotonic_ns()
+        kill(self._up.pid, planned.victim, self.data_dir, self._dice)
+        done = Kill(planned.victim, at, before, self.records.done(), live)
+        self.say(f"killed {planned.victim} at {before} of {len(self.plan.tasks)}")
+        if planned.victim is Victim.SUPERVISOR:
+            self._up.wait()
+            self._start()
+        return done
+
+    def _wait_for_last_words(self, database: CampaignDatabase) -> None:
+        """A group settles before the last word about it is delivered and its workers have ended."""
+        wait_until(
+            lambda: not any(database.leftovers().values()),
+            LAST_WORDS_SECONDS,
+            database.leftovers,
+        )
+
+    def _facts(
+        self, submitted: tuple[int, ...], kills: tuple[Kill, ...], database: CampaignDatabase
+    ) -> Facts:
+        return Facts(
+            plan=self.plan,
+            submitted=submitted,
+            executions=self.records.executions(),
+            kills=kills,
+            results=database.results(),
+            failures=database.failures(),
+            counters=database.counters(),
+            counted=database.counted(),
+            group=database.state(),
+            hooks=self.records.hooks(),
+            hook_runs=database.hook_runs(),
+            leftovers=database.leftovers(),
+        )
+
+    def _stop(self) -> None:
+        self._ever += descendants(self._up.pid)
+        self._up.send_signal(signal.SIGINT)
+        assert self._up.wait(90) == 0
+
+    def _with_leftovers(self, facts: Facts) -> Facts:
+        scratch = self.data_dir.glob("agent/**/scratch")
+        more = {
+            "processes by ancestry": tuple(map(str, living(self._ever))),
+            "processes by marker": tuple(map(str, marked(self.marker))),
+            "run folder": tuple(str(path) for path in self.run_dir.rglob("*")),
+            "environment": tuple(map(str, self.folder.glob("records/environment"))),
+            "scratch": tuple(map(str, scratch)),
+            "connection": tuple(map(str, self.data_dir.glob("connection.json"))),
+        }
+        return replace(facts, leftovers={**facts.leftovers, **more})
+
+    def _story(self) -> str:
+        log = self.data_dir.with_name("data.up.log")
+        return f"{self.records.done()} done; {log.read_text()[-3000:]}"
+
+
+def marked(marker: str) -> list[int]:
+    """Pids of live processes that were started with the marker in their environment."""
+    wanted, found = f"{MARKER}={marker}".encode(), []
+    for process in psutil.process_iter():
+        try:
+            variables = Path(f"/proc/{process.pid}/environ").read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if wanted in variables and living([process]):
+            found.append(process.pid)
+    return found
