@@ -22,6 +22,7 @@ COMMANDS = {
     "demo": "mitosis.cli.demo:demo",
     "up": "mitosis.cli.services:up",
     "run": "mitosis.cli.run.command:app",
+    "retry": "mitosis.cli.retry:app",
     "group": "mitosis.cli.group:app",
     "task": "mitosis.cli.task:app",
     "manager": "mitosis.cli.manager:app",

@@ -176,6 +176,12 @@ class TaskGroupInfo(AnswerBody):
     environment_teardown_hook: HookSpec | None = None
     auto_close_timeout: Duration | None = None
     max_managers: int | None = None
+    tag_match: Literal["all", "any"] = "all"
+    assignment_method: Literal["tag_matched", "user_specified"] = "tag_matched"
+    reopen_on_submit: bool = False
+    cancel_grace_seconds: float = 30.0
+    host_lost_after: Duration | None = None
+    fence: Literal["finish", "kill"] = "finish"
     tasks_total: int
     tasks_unfinished: int
     tasks_running: int | None = None

@@ -1,0 +1,146 @@
+"""The commands beside `mitosis run` that people use every day, on one real stack: retry."""
+
+import base64
+import json
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.program import (
+    clean_environment,
+    mitosis,
+    mitosis_json,
+    refused,
+    running_up,
+)
+from tests.support.waiting import wait_until
+
+pytestmark = pytest.mark.timeout(180)
+
+
+@pytest.fixture(scope="module")
+def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The data folder of a running stack."""
+    folder = tmp_path_factory.mktemp("everyday") / "data"
+    with running_up(folder):
+        yield folder
+
+
+@pytest.fixture
+def env(stack: Path) -> Mapping[str, str]:
+    return clean_environment(MITOSIS_DATA_DIR=str(stack))
+
+
+@pytest.fixture
+def ask(stack: Path) -> Any:
+    """``ask("group", "show", NAME)``: one command with ``--json``; what it said."""
+    return lambda *words: mitosis_json(stack, *words)
+
+
+def submit(ask: Any, folder: Path, group: str, *tasks: dict[str, Any]) -> list[int]:
+    file = folder / "tasks.json"
+    file.write_text(json.dumps(tasks))
+    return list(ask("group", "submit", group, "--json-file", str(file))["task_ids"])
+
+
+def needs(path: Path) -> dict[str, Any]:
+    """A task that fails until ``path`` is there."""
+    return {"command": ["test", "-e", str(path)]}
+
+
+def completed(ask: Any, group: str, count: int) -> None:
+    """Wait until so many tasks have ended."""
+    wait_until(lambda: ask("group", "show", group)["tasks_completed"] >= count, 60)
+
+
+# --- retry ------------------------------------------------------------------------------------------
+
+
+def test_an_open_group_gets_its_failed_tasks_again_and_each_only_once(
+    ask: Any, env: Mapping[str, str], tmp_path: Path
+) -> None:
+    ask("group", "create", "opened", "--workers", "2")
+    gate = os.fsencode(tmp_path) + b"/g\xff te"
+    words = ["dGVzdA==", "LWU=", base64.b64encode(gate).decode()]
+    odd = {"command": words, "command_encoding": "base64", "labels": ["mine"], "priority": 3}
+    ids = submit(ask, tmp_path, "opened", odd, {"command": ["true"]}, needs(tmp_path / "b"))
+    completed(ask, "opened", 3)
+    Path(os.fsdecode(gate)).touch()
+    said = ask("retry", "opened")
+    assert (said["name"], said["new_group"], said["retry_of"]) == ("opened", False, ids[::2])
+    completed(ask, "opened", 5)
+    tasks = {task["task_id"]: task for task in ask("group", "tasks", "opened")}
+    states = [tasks[number]["state"] for number in said["task_ids"]]
+    assert states == ["succeeded", "failed"]
+    spec = tasks[said["task_ids"][0]]["spec"]
+    assert spec == {**odd, "labels": ["mine", f"retry-of:{ids[0]}"]}
+    assert ask("retry", "opened")["retry_of"] == [said["task_ids"][1]]  # not the first one again
+    completed(ask, "opened", 6)
+    (tmp_path / "b").touch()
+    assert len(ask("retry", "opened")["task_ids"]) == 1
+    completed(ask, "opened", 7)
+    assert "nothing to retry" in mitosis("retry", "opened", env=env)
+    ask("group", "close", "opened")
+
+
+def test_a_group_that_has_ended_is_made_again_under_a_free_name(
+    ask: Any, stack: Path, tmp_path: Path
+) -> None:
+    told = tmp_path / "told"
+    hook = ["--setup", f"touch {told}", "--teardown", f"rm {told}"]
+    more = ["--priority", "4", "--label", "l1", "--workers", "2", "--pin", "round-robin"]
+    ask("group", "create", "over", *hook, *more, "--cancel-grace", "7s", "--tag-match", "any")
+    submit(ask, tmp_path, "over", needs(tmp_path / "a"), needs(tmp_path / "b"), needs(told))
+    ask("group", "close", "over")
+    wait_until(lambda: ask("group", "show", "over")["settled"], 60)
+    said = ask("retry", "over")
+    assert (said["name"], said["new_group"], len(said["task_ids"])) == ("over-retry-1", True, 2)
+    assert ask("retry", "over")["name"] == "over-retry-2"
+    wait_until(lambda: ask("group", "show", "over-retry-1")["settled"], 60)
+    old, new = ask("group", "show", "over"), ask("group", "show", "over-retry-1")
+    same = ("worker_allocation_plan", "environment_setup_hook", "environment_teardown_hook")
+    for field in (*same, "priority", "labels", "tags", "tag_match", "cancel_grace_seconds"):
+        assert new[field] == old[field], field
+    assert (new["result"], new["tasks_failed"]) == ("tasks_failed", 2)
+    assert new["cancel_grace_seconds"] == 7
+    (tmp_path / "a").touch()
+    assert ask("retry", "over-retry-1", "--name", "third")["name"] == "third"
+    wait_until(lambda: ask("group", "show", "third")["settled"], 60)
+    assert ask("group", "show", "third")["tasks_succeeded"] == 1
+    assert "called third" in refused("retry", "--data-dir", str(stack), "over", "--name", "third")
+
+
+def test_a_closed_group_is_opened_for_them_and_closed_again(ask: Any, tmp_path: Path) -> None:
+    ask("group", "create", "shut", "--workers", "2")
+    holds = {"command": ["sh", "-c", f"until test -e {tmp_path}/go; do sleep 0.05; done"]}
+    submit(ask, tmp_path, "shut", holds, needs(tmp_path / "a"))
+    completed(ask, "shut", 1)
+    ask("group", "close", "shut")
+    (tmp_path / "a").touch()
+    assert not ask("retry", "shut")["new_group"]
+    assert ask("group", "show", "shut")["state"] == "closed"
+    (tmp_path / "go").touch()
+    wait_until(lambda: ask("group", "show", "shut")["settled"], 60)
+    group = ask("group", "show", "shut")
+    assert (group["tasks_succeeded"], group["tasks_failed"]) == (2, 1)
+
+
+def test_what_is_retried_can_be_chosen_and_seen_before(
+    ask: Any, env: Mapping[str, str], tmp_path: Path
+) -> None:
+    ask("group", "create", "chosen", "--workers", "2")
+    slow = {"command": ["sleep", "60"], "timeout_seconds": 0.2}
+    ids = submit(ask, tmp_path, "chosen", slow, {"command": ["false"]}, {"command": ["nope-x"]})
+    completed(ask, "chosen", 3)
+    submit(ask, tmp_path, "chosen", {"command": ["sleep", "61"]})
+    ask("group", "cancel", "chosen")
+    wait_until(lambda: ask("group", "show", "chosen")["settled"], 60)
+    shown = ask("retry", "chosen", "--dry-run", "--reason", "timeout", "--reason", "not_started")
+    assert [task["task_id"] for task in shown] == [ids[0], ids[2]]
+    said = mitosis("retry", "chosen", "--dry-run", "--cancelled", env=env)
+    assert "4 tasks would go into a new group: chosen-retry-1" in said
+    assert ask("group", "list", "--name", "chosen-retry-*") == []  # nothing was made
+    assert len(ask("retry", "chosen", "--reason", "exit_code")["task_ids"]) == 1
