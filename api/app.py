@@ -6,7 +6,7 @@ from api import errors, openapi
 from api.deps import authenticate
 from api.envelope import RequestEnvelope
 from api.parts import Parts
-from api.routes import account, agents, health, managers, task_groups, tasks
+from api.routes import account, agents, health, managers, single_tasks, task_groups, tasks
 from mitosis.version import __version__
 
 PREFIX = "/api/v1"
@@ -44,6 +44,6 @@ def create_app(parts: Parts) -> FastAPI:
 def _authenticated() -> APIRouter:
     """The agents' paths come first: ``/managers/tasks/claim`` is no manager of that name."""
     router = APIRouter(dependencies=[Depends(authenticate)])
-    for part in (agents, account, managers, tasks, task_groups):
+    for part in (agents, single_tasks, account, managers, tasks, task_groups):
         router.include_router(part.router)
     return router

@@ -16,6 +16,7 @@ HOT_BODIES = (
     wire.ClaimAnswer,
     wire.ReportTasks,
     wire.ReportAnswer,
+    wire.TaskReportAnswer,
     wire.Renewal,
     wire.RenewalAnswer,
 )
@@ -41,6 +42,11 @@ def hot_route(body: type[msgspec.Struct], answer: type[msgspec.Struct]) -> dict[
         "requestBody": {"required": True, "content": _json(body.__name__)},
         "x-answer": answer.__name__,
     }
+
+
+def hot_answer(answer: type[msgspec.Struct]) -> dict[str, Any]:
+    """As :func:`hot_route`, of a route without a body."""
+    return {"x-answer": answer.__name__}
 
 
 def install_openapi(app: FastAPI) -> None:

@@ -6,8 +6,9 @@ from typing import Self
 from uuid import UUID
 
 import httpx2
+import msgspec
 
-from mitosis.client.connection import Connection
+from mitosis.client.connection import Connection, Params
 from mitosis.contracts.http import (
     EnvironmentAnswer,
     EnvironmentChange,
@@ -16,15 +17,19 @@ from mitosis.contracts.http import (
     Hello,
     HelloAnswer,
     LeaseGrant,
+    ManagerTaskGroup,
 )
 from mitosis.contracts.lifecycle import EnvironmentState
 from mitosis.contracts.wire import (
     ClaimAnswer,
+    ClaimedTask,
     ClaimTasks,
     Renewal,
     RenewalAnswer,
     ReportAnswer,
     ReportTasks,
+    TaskReport,
+    TaskReportAnswer,
 )
 
 
@@ -111,6 +116,33 @@ class ManagerClient:
     async def report(self, reports: ReportTasks) -> ReportAnswer:
         """Report ends of attempts; ``statuses[i]`` answers ``reports[i]``."""
         return await self._api.struct(ReportAnswer, "POST", "/managers/tasks/report", reports)
+
+    async def task_group(self) -> ManagerTaskGroup | None:
+        """The group of the lease that this manager holds or is offered; None = there is none."""
+        content = await self._api.call("GET", "/managers/task-groups")
+        return ManagerTaskGroup.model_validate_json(content) if content else None
+
+    async def claim_one(
+        self, epoch: int, claim_seq: int, *, wait: timedelta = timedelta(0)
+    ) -> ClaimedTask | None:
+        """Take one task; None when nothing became claimable within ``wait`` (at most 60 s).
+
+        ``claim_seq`` counts the claims of a lease from 1 on; the same number gives the same task.
+
+        Raises:
+            LeaseLost: the lease is ending or gone (``facts["standing"]``).
+        """
+        seconds = wait.total_seconds()
+        params: Params = {"epoch": epoch, "claim_seq": claim_seq, "wait_seconds": seconds}
+        content = await self._api.call(
+            "GET", "/managers/tasks", params=params, wait_seconds=seconds
+        )
+        return msgspec.json.decode(content, type=ClaimedTask) if content else None
+
+    async def report_one(self, epoch: int, report: TaskReport) -> TaskReportAnswer:
+        """Report the end of one attempt."""
+        content = await self._api.call("POST", "/managers/tasks", report, params={"epoch": epoch})
+        return msgspec.json.decode(content, type=TaskReportAnswer)
 
     async def aclose(self) -> None:
         await self._api.aclose()

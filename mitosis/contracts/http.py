@@ -360,6 +360,13 @@ class LeaseGrant(AnswerBody):
     fence: Literal["finish", "kill"]
 
 
+class ManagerTaskGroup(LeaseGrant):
+    """The group that a manager works for, or may: what a lease grants, and where the lease stands."""
+
+    lease_state: LeaseState
+    """``offered``: take the lease before anything else."""
+
+
 class EnvironmentGrant(AnswerBody):
     """Everything an agent needs to clean up after a group."""
 

@@ -146,6 +146,13 @@ class ReportAnswer(Answer):
     statuses: list[ReportStatus]
 
 
+class TaskReportAnswer(Answer):
+    """What became of one report: ``POST /managers/tasks``."""
+
+    standing: LeaseStanding
+    status: ReportStatus
+
+
 # --- renewal: POST /managers/heartbeat ----------------------------------------------------------
 
 

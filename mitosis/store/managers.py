@@ -27,6 +27,7 @@ from mitosis.contracts.http import (
     HelloAnswer,
     LeaseGrant,
     ManagerInfo,
+    ManagerTaskGroup,
     Page,
     RegisterManager,
 )
@@ -196,6 +197,16 @@ class ManagerStore:
         """
         async with self._database.connection() as connection:
             return await _grant(connection, self._lease_parameters(manager_id, epoch))
+
+    async def task_group(self, manager_id: UUID) -> ManagerTaskGroup | None:
+        """The group of the lease that the manager holds or is offered; None = there is no lease."""
+        live = await self._one(LEASES["live_epoch"], {"manager": manager_id})
+        if live is None:
+            return None
+        row = await self._one(LEASES["grant"], self._lease_parameters(manager_id, live["epoch"]))
+        if row is None or row["lease_state"] == "ended":
+            return None
+        return ManagerTaskGroup.model_validate(row)
 
     async def change_environment(
         self, manager_id: UUID, task_group_id: UUID, change: EnvironmentChange

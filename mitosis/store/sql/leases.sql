@@ -172,6 +172,10 @@ SELECT l.epoch, l.state AS lease_state, g.uuid AS task_group_id, g.id AS task_gr
   LEFT JOIN environments AS e ON e.manager_id = l.manager_id AND e.group_id = l.group_id
  WHERE l.epoch = %(epoch)s AND m.uuid = %(manager)s
 
+-- name: live_epoch
+SELECT l.epoch FROM leases AS l JOIN managers AS m ON m.id = l.manager_id
+ WHERE m.uuid = %(manager)s AND l.kind = 'manager' AND l.state <> 'ended'
+
 -- name: stay_alive
 -- The fence moves with every contact. Not in one statement with contact: lock order.
 UPDATE leases AS l

@@ -1,0 +1,118 @@
+"""The calls of an agent that does one thing at a time: which group, one task, one report.
+
+Thin over claim and report, with the same fences: the epoch of a lease that this manager holds, the
+number of the claim, the attempt of the task. An agent that is in a hurry uses the batch forms of
+``agents.py``; both may be mixed, since they share one counter of claims.
+"""
+
+from typing import Annotated
+
+import msgspec
+from fastapi import APIRouter, Query, Request
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.responses import Response
+
+from api.bodies import REPORT_LIMIT, check_utf8, decode, encode, read_body, without_nul
+from api.deps import ManagerDep, PartsDep
+from api.holding import MAX_WAIT_SECONDS
+from api.limits import AgentRoute
+from api.openapi import hot_answer, hot_route
+from mitosis.contracts.errors import Conflict, LeaseLost
+from mitosis.contracts.http import Epoch, ManagerTaskGroup
+from mitosis.contracts.wire import (
+    ClaimedTask,
+    ClaimTasks,
+    LeaseStanding,
+    ReportTasks,
+    TaskReport,
+    TaskReportAnswer,
+)
+
+router = APIRouter(prefix="/managers", tags=["agents"], route_class=AgentRoute)
+
+_REPORT = msgspec.json.Decoder(TaskReport)
+
+
+class SingleClaim(BaseModel):
+    """Query of a claim of one task."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    epoch: Epoch
+    claim_seq: Annotated[int, Field(ge=1, le=2**63 - 1)]
+    wait_seconds: Annotated[float, Field(ge=0, le=MAX_WAIT_SECONDS)] = 0.0
+
+
+class SingleReport(BaseModel):
+    """Query of a report of one task."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    epoch: Epoch
+
+
+@router.get(
+    "/task-groups",
+    response_model=ManagerTaskGroup,
+    responses={204: {"description": "No lease is held or offered"}},
+)
+async def task_group(parts: PartsDep, manager_id: ManagerDep) -> ManagerTaskGroup | Response:
+    """The group of the lease that this manager holds or is offered; 204 when there is none."""
+    await parts.managers.contact(manager_id)
+    return await parts.managers.task_group(manager_id) or Response(status_code=204)
+
+
+@router.get(
+    "/tasks",
+    openapi_extra=hot_answer(ClaimedTask),
+    responses={204: {"description": "Nothing is claimable"}},
+)
+async def claim_one(
+    request: Request,
+    parts: PartsDep,
+    manager_id: ManagerDep,
+    query: Annotated[SingleClaim, Query()],
+) -> Response:
+    """Take one task under a lease; 204 when there is none, after ``wait_seconds`` at most.
+
+    ``claim_seq`` numbers the claims of a lease from 1 on. The same number again gives the same task
+    again: repeat a call without an answer as it was. The next number says that every earlier answer
+    has arrived. 409 `lease_lost` when the lease is not active (fact `standing`: `ending` or `gone`).
+    """
+    await parts.managers.contact(manager_id)
+    claim = ClaimTasks(
+        epoch=query.epoch,
+        claim_seq=query.claim_seq,
+        acked_seq=query.claim_seq - 1,
+        max_tasks=1,
+        wait_seconds=query.wait_seconds,
+    )
+    answer = await parts.holding.hold(request, parts.tasks.claim(manager_id, claim))
+    if answer.standing is not LeaseStanding.ACTIVE:
+        raise LeaseLost(
+            f"the lease is {answer.standing}: nothing more may be claimed under it",
+            epoch=query.epoch,
+            standing=answer.standing.value,
+        )
+    if len(answer.tasks) > 1:
+        raise Conflict("this claim_seq took several tasks: repeat it as it was made, as a batch")
+    return encode(answer.tasks[0]) if answer.tasks else Response(status_code=204)
+
+
+@router.post("/tasks", openapi_extra=hot_route(TaskReport, TaskReportAnswer))
+async def report_one(
+    request: Request,
+    parts: PartsDep,
+    manager_id: ManagerDep,
+    query: Annotated[SingleReport, Query()],
+) -> Response:
+    """Report how one attempt ended, under the epoch it was claimed with; `duplicate` is success.
+
+    Recorded by attempt, also when the lease has ended. A NUL character in a detail is kept as U+FFFD.
+    """
+    raw = await read_body(request, REPORT_LIMIT)
+    check_utf8(raw)
+    body = ReportTasks(epoch=query.epoch, reports=[decode(without_nul(raw), _REPORT)])
+    await parts.managers.contact(manager_id)
+    answer = await parts.tasks.report(manager_id, body)
+    return encode(TaskReportAnswer(standing=answer.standing, status=answer.statuses[0]))
