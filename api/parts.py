@@ -7,6 +7,7 @@ from uuid import UUID
 
 from api.auth import TokenSigner
 from api.holding import Holding
+from api.logins import LoginLimit
 from mitosis.contracts.control import Cancel, Close, Complete, GroupView, Reopen
 from mitosis.store.database import Database
 from mitosis.store.managers import ManagerStore
@@ -53,3 +54,4 @@ class Parts:
     token_lifetime: timedelta = timedelta(days=30)
     """Of the tokens that ``POST /login`` gives."""
     holding: Holding = field(default_factory=Holding)
+    logins: LoginLimit = field(default_factory=LoginLimit)

@@ -1,6 +1,6 @@
 """Logging in, and the account behind a token."""
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Request
 
 from api.auth import Subject
 from api.deps import PartsDep, UserDep
@@ -12,9 +12,14 @@ router = APIRouter(tags=["account"], route_class=LimitedRoute)
 
 
 @login_router.post("/login")
-async def login(parts: PartsDep, body: Login) -> Token:
-    """A token for a user name and password. Earlier tokens stay good."""
-    user = await parts.users.verify_password(body.username, body.password)
+async def login(request: Request, parts: PartsDep, body: Login) -> Token:
+    """A token for a user name and password. Earlier tokens stay good.
+
+    429 with `Retry-After` when too many logins of this name and address, or of this address, have failed.
+    """
+    address = request.client.host if request.client else ""
+    with parts.logins.attempt(body.username, address):
+        user = await parts.users.verify_password(body.username, body.password)
     return parts.signer.issue(
         Subject("user", user.user_id, user.token_version), parts.token_lifetime
     )

@@ -70,10 +70,11 @@ class Client:
         self._give_up_after = give_up_after
 
     async def login(self, username: str, password: str) -> Token:
-        """Get a token for a user and use it from now on.
+        """Get a token for a user and use it from now on. Not repeated.
 
         Raises:
             Unauthenticated: unknown user or wrong password.
+            RateLimited: too many logins have failed; ``facts["retry_after_seconds"]`` says how long to wait.
         """
         body = Login(username=username, password=password)
         token = await self._api.model(Token, "POST", "/login", body)

@@ -1,5 +1,6 @@
 """Who may do what over HTTP: tokens, roles, the anonymous, managers and users apart."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from datetime import timedelta
 from uuid import UUID, uuid4
@@ -10,7 +11,8 @@ from fastapi.routing import iter_route_contexts
 
 from api.app import create_app
 from api.auth import Subject, TokenSigner
-from mitosis.contracts.errors import Unauthenticated
+from api.logins import NAME_BURST, NAME_EVERY
+from mitosis.contracts.errors import RateLimited, Unauthenticated
 from mitosis.contracts.http import TaskGroupSpec
 from mitosis.embedded.data_folder import ed25519_private_key
 from tests.support.http_api import Api, in_process_api, problem, said_hello
@@ -83,6 +85,23 @@ async def test_bad_tokens(api: Api, case: str) -> None:
         reason = {"missing": "token_missing", "expired": "token_expired"}
         assert document["reason"] == reason.get(case, "token_invalid")
         assert token is None or token not in answer.text
+
+
+async def test_failed_logins_are_limited_by_name_and_address(api: Api) -> None:
+    await api.user("ann")
+    async with api.client() as client:
+        guesses = [client.login("ann", f"guess {n}") for n in range(NAME_BURST + 3)]
+        ends = await asyncio.gather(*guesses, return_exceptions=True)
+        assert [type(end) for end in ends].count(Unauthenticated) == NAME_BURST
+        with pytest.raises(RateLimited) as refused:  # the right word, too late
+            await client.login("ann", "secret words")
+        assert 0 < refused.value.facts["retry_after_seconds"] <= NAME_EVERY.total_seconds()
+        await api.user("ben")
+        for _ in range(NAME_BURST + 1):  # another name is not concerned, and successes do not count
+            await client.login("ben", "secret words")
+    answer = await api.call("POST", "/login", json={"username": "ann", "password": "x"}, token=None)
+    with problem(answer, 429, "rate_limited") as document:
+        assert answer.headers["retry-after"] == str(document["retry_after_seconds"])
 
 
 async def test_users_and_managers_are_kept_apart(api: Api) -> None:

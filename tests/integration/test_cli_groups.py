@@ -306,6 +306,17 @@ def test_a_bad_token_says_how_to_get_a_good_one(stack: CliStack, tmp_path: Path)
     assert "not.a.token" not in ran.err
 
 
+def test_too_many_wrong_passwords_say_when_to_try_again(stack: CliStack) -> None:
+    def login() -> Ran:
+        return mitosis("login", "eve", "--password-file", "-", "--json", stdin="wrong")
+
+    while (ran := login()).status == ExitStatus.NOT_ALLOWED:
+        pass
+    assert ran.status == ExitStatus.TRY_LATER
+    assert ran.problem["code"] == "rate_limited"
+    assert f"try again in {ran.problem['retry_after_seconds']} s" in ran.problem["detail"]
+
+
 def test_login_whoami_logout(stack: CliStack) -> None:
     stack.loop.run(stack.parts.users.create("ann", "secret words"))
     assert done(mitosis("whoami", "--quiet")).out == "admin\n"

@@ -1,0 +1,111 @@
+"""How often a login may fail: so that passwords cannot be guessed, nor cores kept busy by guessing.
+
+Failures are counted for a user name together with an address, so that nobody can lock somebody else
+out from afar, and for the address alone, whatever names it tries. In the memory of one API process,
+bounded; a restart forgets. Behind a proxy all clients have the proxy's address. No rate limiting
+library: those looked at keep any number of keys, and cannot give back what did not fail.
+"""
+
+import ipaddress
+import math
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+
+from mitosis.contracts.errors import RateLimited, Unavailable
+
+NAME_BURST, NAME_EVERY = 5, timedelta(seconds=12)
+"""Failures of one user name from one address: at once, and then one more every so often."""
+ADDRESS_BURST, ADDRESS_EVERY = 30, timedelta(seconds=2)
+"""Failures of one address, whatever the names."""
+KEYS = 10_000
+LONGEST_NAME = 100
+"""No user name is longer; what is longer is cut, so that keys are small."""
+
+Clock = Callable[[], float]
+
+
+class Allowance:
+    """``burst`` uses at once and one more ``every`` so often, for each of :data:`KEYS` keys at most.
+
+    A key is one number: when its allowance will be whole again (the generic cell rate algorithm).
+    When there are too many keys, the one that was used longest ago is forgotten.
+    """
+
+    def __init__(self, burst: int, every: timedelta, clock: Clock) -> None:
+        self._every = every.total_seconds()
+        self._spread = (burst - 1) * self._every
+        self._clock = clock
+        self._whole_at: dict[str, float] = {}
+
+    def wait_seconds(self, key: str) -> float:
+        """How long until the key may be used; 0 = now."""
+        now = self._clock()
+        return max(0.0, self._whole_at.get(key, now) - now - self._spread)
+
+    def take(self, key: str) -> None:
+        """Use the key once."""
+        now = self._clock()
+        whole_at = max(now, self._whole_at.pop(key, now)) + self._every
+        if len(self._whole_at) >= KEYS:
+            del self._whole_at[next(iter(self._whole_at))]
+        self._whole_at[key] = whole_at
+
+    def give_back(self, key: str) -> None:
+        """Undo one use."""
+        if key in self._whole_at:
+            self._whole_at[key] -= self._every
+
+    def __len__(self) -> int:
+        return len(self._whole_at)
+
+
+class LoginLimit:
+    """The failed logins of one API process."""
+
+    def __init__(self, clock: Clock = time.monotonic) -> None:
+        self.by_name = Allowance(NAME_BURST, NAME_EVERY, clock)
+        self.by_address = Allowance(ADDRESS_BURST, ADDRESS_EVERY, clock)
+
+    @contextmanager
+    def attempt(self, username: str, address: str) -> Iterator[None]:
+        """Around one login. It counts from its beginning, since guesses may come side by side; one that
+        succeeds, or that could not be checked, has not counted.
+
+        Raises:
+            RateLimited: too many have failed; ``facts["retry_after_seconds"]`` says how long to wait.
+        """
+        network = _network(address)
+        uses = ((self.by_name, f"{username[:LONGEST_NAME]} {network}"), (self.by_address, network))
+        wait = math.ceil(max(allowance.wait_seconds(key) for allowance, key in uses))
+        if wait > 0:
+            raise RateLimited(
+                f"too many logins have failed; try again in {wait} s", retry_after_seconds=wait
+            )
+        for allowance, key in uses:
+            allowance.take(key)
+        failed = True
+        try:
+            yield
+            failed = False
+        except Unavailable:
+            failed = False
+            raise
+        finally:
+            if not failed:
+                for allowance, key in uses:
+                    allowance.give_back(key)
+
+
+def _network(address: str) -> str:
+    """What one client can use: an IPv4 address, or the /64 of an IPv6 one (RFC 6177)."""
+    try:
+        parsed = ipaddress.ip_address(address.partition("%")[0])
+    except ValueError:
+        return address
+    if isinstance(parsed, ipaddress.IPv4Address):
+        return str(parsed)
+    if parsed.ipv4_mapped is not None:
+        return str(parsed.ipv4_mapped)
+    return str(ipaddress.ip_network((parsed, 64), strict=False))
