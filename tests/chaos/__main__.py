@@ -9,14 +9,14 @@ from pathlib import Path
 
 from tests.chaos.campaign import Campaign
 from tests.chaos.checker import violations
-from tests.chaos.plan import LONG, SHORT, plan
+from tests.chaos.plan import plan
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.chaos", description=__doc__)
     parser.add_argument("--seed", type=int, default=secrets.randbelow(1_000_000))
     parser.add_argument("--tasks", type=int, default=3000)
-    parser.add_argument("--short", action="store_true", help="each process once, the stack stays")
+    parser.add_argument("--short", action="store_true", help="everything dies once only")
     options = parser.parse_args()
     words = f"--seed {options.seed} --tasks {options.tasks}{' --short' if options.short else ''}"
     replay = f'make chaos ARGS="{words}"'
@@ -26,7 +26,7 @@ def main() -> int:
     (run_dir := folder / "run").mkdir()
     for place in (folder, run_dir):
         place.chmod(0o711)
-    planned = plan(options.seed, options.tasks, SHORT if options.short else LONG)
+    planned = plan(options.seed, options.tasks, pairs=not options.short)
     try:
         wrong = violations(Campaign(planned, folder, run_dir).run())
     except BaseException:

@@ -9,6 +9,7 @@ import subprocess
 import time
 import uuid
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
@@ -24,7 +25,7 @@ from tests.chaos.database import CampaignDatabase
 from tests.chaos.facts import Facts, Kill
 from tests.chaos.plan import Plan, PlannedKill, Victim
 from tests.chaos.records import Records
-from tests.chaos.victims import kill
+from tests.chaos.victims import candidates, kill
 from tests.support.processes import descendants, living
 from tests.support.program import running_up
 from tests.support.waiting import wait_until
@@ -33,8 +34,10 @@ GROUP = "chaos"
 ROOT = str(Path(__file__).parents[2])
 MARKER = "CHAOS_CAMPAIGN"
 """A variable in the environment of everything that the campaign starts."""
+FEW = 10
 PROGRESS_SECONDS = 150.0
 SETTLED_AFTER = timedelta(seconds=150)
+REPLACED_SECONDS = 30.0
 LAST_WORDS_SECONDS = 30.0
 
 Say = Callable[[str], None]
@@ -68,14 +71,19 @@ class Campaign:
         self.records.create()
         with self._exits:
             self._start()
-            submitted = self._submit()
+            self._create_group()
             database = CampaignDatabase.of(self.data_dir, self.stack_run_dir, GROUP)
-            kills = tuple(self._kill(planned, database) for planned in self.plan.kills)
+            with ThreadPoolExecutor(1) as beside:
+                submitting = beside.submit(self._submit)
+                kills = [
+                    one for planned in self.plan.kills for one in self._kill(planned, database)
+                ]
+                submitted = submitting.result()
             with self._client() as client:
                 info = client.wait(GROUP, timeout=SETTLED_AFTER)
             assert info.settled, info
             self._wait_for_last_words(database)
-            facts = self._facts(submitted, kills, database)
+            facts = self._facts(submitted, tuple(kills), database)
             self._stop()
         return self._with_leftovers(facts)
 
@@ -92,7 +100,7 @@ class Campaign:
         assert found is not None
         return SyncClient(found.api_url, read_token(found.token_file))
 
-    def _submit(self) -> tuple[int, ...]:
+    def _create_group(self) -> None:
         allocation = WorkerAllocationPlan(
             worker_count=self.plan.workers,
             handler_modules=("tests.chaos.task",),
@@ -107,23 +115,49 @@ class Campaign:
         )
         with self._client() as client:
             client.create_group(spec)
-            ids = client.submit(GROUP, [task.submission() for task in self.plan.tasks])
+
+    def _submit(self) -> tuple[int, ...]:
+        """Half of the tasks at once, the others a few at a time while the first are killed."""
+        tasks = [task.submission() for task in self.plan.tasks]
+        first = len(tasks) // 2
+        with self._client() as client:
+            ids = client.submit(GROUP, tasks[:first])
+            for start in range(first, len(tasks), FEW):
+                self._until_done(start - first)
+                ids += client.submit(GROUP, tasks[start : start + FEW])
             client.close(GROUP)
         return tuple(ids)
 
-    def _kill(self, planned: PlannedKill, database: CampaignDatabase) -> Kill:
-        due = planned.at * len(self.plan.tasks)
-        wait_until(lambda: self.records.done() >= due, PROGRESS_SECONDS, self._story)
+    def _until_done(self, count: float) -> None:
+        wait_until(
+            lambda: self.records.done() >= count, PROGRESS_SECONDS, self._story, interval=0.05
+        )
+
+    def _kill(self, planned: PlannedKill, database: CampaignDatabase) -> list[Kill]:
+        """One moment of the plan, until all workers are there (again)."""
+        self._until_done(planned.at * len(self.plan.tasks))
         live = wait_until(database.lease_live, PROGRESS_SECONDS, self._story)
         self._ever += descendants(self._up.pid)
+        kills = [self._kill_one(victim, live) for victim in planned.victims]
+        wait_until(lambda: self._workers() == self.plan.workers, REPLACED_SECONDS, self._story)
+        return kills
+
+    def _kill_one(self, victim: Victim, live: bool) -> Kill:
         before, at = self.records.done(), time.monotonic_ns()
-        kill(self._up.pid, planned.victim, self.data_dir, self._dice)
-        done = Kill(planned.victim, at, before, self.records.done(), live)
-        self.say(f"killed {planned.victim} at {before} of {len(self.plan.tasks)}")
-        if planned.victim is Victim.SUPERVISOR:
+        kill(self._up.pid, victim, self.data_dir, self._dice)
+        after = self.records.done()
+        self.say(f"killed {victim} at {before} of {len(self.plan.tasks)}")
+        if victim is Victim.SUPERVISOR:
             self._up.wait()
             self._start()
-        return done
+        return Kill(victim, at, before, after, live)
+
+    def _workers(self) -> int:
+        """How many live; 0 while what is above them comes or goes."""
+        try:
+            return len(living(candidates(self._up.pid, Victim.WORKER)))
+        except psutil.NoSuchProcess:
+            return 0
 
     def _wait_for_last_words(self, database: CampaignDatabase) -> None:
         """A group settles before the last word about it is delivered and its workers have ended."""

@@ -28,8 +28,9 @@ def violations(facts: Facts) -> list[str]:
 
 def kills_fell_in_the_middle(facts: Facts) -> Iterator[str]:
     total = len(facts.plan.tasks)
-    if len(facts.kills) != len(facts.plan.kills):
-        yield f"{len(facts.kills)} kills instead of {len(facts.plan.kills)}"
+    planned = [victim for kill in facts.plan.kills for victim in kill.victims]
+    if [kill.victim for kill in facts.kills] != planned:
+        yield f"{len(facts.kills)} kills instead of {len(planned)}"
     for kill in facts.kills:
         if not 0.1 * total <= kill.done_before <= kill.done_after <= 0.9 * total:
             yield f"{kill.victim}: {kill.done_before} to {kill.done_after} of {total} were done"

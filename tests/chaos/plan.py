@@ -26,10 +26,6 @@ class Victim(StrEnum):
     SUPERVISOR = "supervisor"
 
 
-SHORT = tuple(v for v in Victim if v not in (Victim.TEMPORAL_WIPED, Victim.SUPERVISOR))
-LONG = (*Victim, *Victim)
-
-
 @dataclass(frozen=True, slots=True)
 class PlannedTask:
     """One task and how it must end."""
@@ -57,7 +53,8 @@ class PlannedTask:
 
 @dataclass(frozen=True, slots=True)
 class PlannedKill:
-    victim: Victim
+    victims: tuple[Victim, ...]
+    """One after the other, without a pause."""
     at: float
     """Share of the tasks that are done by then, 0 to 1."""
 
@@ -70,14 +67,24 @@ class Plan:
     workers: int = 4
 
 
-def plan(seed: int, tasks: int, victims: tuple[Victim, ...]) -> Plan:
-    """The same for the same arguments, on any machine."""
+def plan(seed: int, tasks: int, *, pairs: bool) -> Plan:
+    """Everything dies once, and with ``pairs`` once more, two at a time.
+
+    The same for the same arguments, on any machine.
+    """
     dice = random.Random(seed)
     planned = tuple(_task(dice, number) for number in range(tasks))
-    order = dice.sample(victims, len(victims))
-    step = (LAST_KILL - FIRST_KILL) / len(order)
-    moments = [FIRST_KILL + step * (i + 0.7 * dice.random()) for i in range(len(order))]
-    return Plan(seed, planned, tuple(map(PlannedKill, order, moments)))
+    victims: list[tuple[Victim, ...]] = [(victim,) for victim in _shuffled(dice)]
+    if pairs:
+        order = _shuffled(dice)
+        victims += zip(order[::2], order[1::2], strict=True)
+    step = (LAST_KILL - FIRST_KILL) / len(victims)
+    moments = [FIRST_KILL + step * (i + 0.7 * dice.random()) for i in range(len(victims))]
+    return Plan(seed, planned, tuple(map(PlannedKill, victims, moments)))
+
+
+def _shuffled(dice: random.Random) -> list[Victim]:
+    return dice.sample(list(Victim), len(Victim))
 
 
 def _task(dice: random.Random, number: int) -> PlannedTask:

@@ -8,7 +8,7 @@ import pytest
 
 from tests.chaos.checker import CHECKS, violations
 from tests.chaos.facts import Execution, Facts, Failure, Kill, Result
-from tests.chaos.plan import ALWAYS, LONG, Plan, PlannedKill, PlannedTask, Victim, plan
+from tests.chaos.plan import ALWAYS, Plan, PlannedKill, PlannedTask, Victim, plan
 from tests.chaos.task import answer
 
 SECOND = 1_000_000_000
@@ -37,7 +37,7 @@ def right() -> Facts:
         PlannedTask(3, command=True, seconds=0.1, failures=ALWAYS, max_attempts=2),
         PlannedTask(4, command=False, seconds=0.1, failures=ALWAYS),
     )
-    kills = (PlannedKill(Victim.AGENT, 0.4),)
+    kills = (PlannedKill((Victim.AGENT,), 0.4),)
     counters = {"total": 5, "unfinished": 0, "succeeded": 3, "failed": 2, "cancelled": 0}
     return Facts(
         plan=Plan(0, tasks, kills, workers=2),
@@ -52,7 +52,7 @@ def right() -> Facts:
             run(3, 2, 17, 18),
             run(4, 1, 17, 18),
         ),
-        kills=(Kill(Victim.AGENT, 10 * SECOND, done_before=2, done_after=2, lease_live=True),),
+        kills=(Kill(Victim.AGENT, 10 * SECOND, 2, 2, lease_live=True),),
         results=(
             result(0, 1),
             result(1, 2),
@@ -210,8 +210,15 @@ def test_each_check_has_been_seen_red() -> None:
 
 
 def test_one_seed_makes_one_campaign() -> None:
-    assert plan(3, 200, LONG) == plan(3, 200, LONG)
-    assert plan(3, 200, LONG) != plan(4, 200, LONG)
-    moments = [kill.at for kill in plan(3, 200, LONG).kills]
+    assert plan(3, 200, pairs=True) == plan(3, 200, pairs=True)
+    assert plan(3, 200, pairs=True) != plan(4, 200, pairs=True)
+
+
+@pytest.mark.parametrize("pairs", [False, True])
+def test_everything_dies_in_the_middle(pairs: bool) -> None:
+    kills = plan(3, 200, pairs=pairs).kills
+    died = [victim for kill in kills for victim in kill.victims]
+    assert sorted(died) == sorted([*Victim] * (2 if pairs else 1))
+    moments = [kill.at for kill in kills]
     assert moments == sorted(moments)
     assert 0.1 < moments[0] <= moments[-1] < 0.9

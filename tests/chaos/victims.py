@@ -24,10 +24,10 @@ def kill(up: int, victim: Victim, data_dir: Path, dice: random.Random) -> None:
 
 def _killed(up: int, victim: Victim, data_dir: Path, dice: random.Random) -> bool:
     try:
-        candidates = sorted(_candidates(up, victim), key=lambda process: process.pid)
-        if not candidates:
+        found = sorted(candidates(up, victim), key=lambda process: process.pid)
+        if not found:
             return False
-        chosen = dice.choice(candidates)
+        chosen = dice.choice(found)
         if victim is Victim.TEMPORAL_WIPED:
             # Stopped first, so that it cannot write the files again before it dies.
             chosen.send_signal(signal.SIGSTOP)
@@ -40,7 +40,7 @@ def _killed(up: int, victim: Victim, data_dir: Path, dice: random.Random) -> boo
     return True
 
 
-def _candidates(up: int, victim: Victim) -> list[psutil.Process]:
+def candidates(up: int, victim: Victim) -> list[psutil.Process]:
     """Zygote and workers share a command line, which they got by a fork: ancestry tells them apart."""
     supervisor = psutil.Process(up)
     match victim:
@@ -53,7 +53,7 @@ def _candidates(up: int, victim: Victim) -> list[psutil.Process]:
         case Victim.AGENT:
             return _named(supervisor, "python", "agent")
         case _:
-            return _below_agents(victim, _candidates(up, Victim.AGENT))
+            return _below_agents(victim, candidates(up, Victim.AGENT))
 
 
 def _below_agents(victim: Victim, agents: list[psutil.Process]) -> list[psutil.Process]:
