@@ -50,6 +50,7 @@ _BATCH = 8
 _BATCH_AGE_SECONDS = 0.005
 _OVERDUE_MARGIN_SECONDS = 2.0
 _LEFTOVERS_SECONDS = 5.0
+_LONGEST_WAIT_MS = 3_600_000.0  # poll(2) takes an int of milliseconds: 24.8 days are its most
 
 
 class Worker:
@@ -269,7 +270,9 @@ class Worker:
         times = [at for at in due if at is not None]
         if run is None and (self._shutdown is not None or (self._queue and not self._paused)):
             return 0
-        return max(0.0, min(times) - time.monotonic()) * 1000 if times else None
+        if not times:
+            return None
+        return min(max(0.0, min(times) - time.monotonic()) * 1000, _LONGEST_WAIT_MS)
 
 
 def _not_a_task(message: str) -> Ended:

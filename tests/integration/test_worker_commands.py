@@ -11,6 +11,7 @@ import pytest
 
 from mitosis.contracts.ids import task_uuid
 from mitosis.contracts.outcome import signal_name
+from mitosis.contracts.task import MAX_TASK_SECONDS
 from tests.support.worker_host import GROUP_NUMBER, WorkerHost, gone, worker_host
 
 TAIL = 8192
@@ -284,6 +285,13 @@ def test_a_timeout_sends_sigterm_to_the_group(host: WorkerHost) -> None:
     assert (report.outcome, report.kind, report.exit_code) == ("failed", "timeout", 5)
     assert detail["stdout"] == "ended\n"
     assert detail["message"] == "ran longer than its timeout of 0.2 s (exit code 5)"
+
+
+@pytest.mark.parametrize("seconds", [30 * 86_400, MAX_TASK_SECONDS])
+def test_a_timeout_of_weeks_and_years_is_waited_for(host: WorkerHost, seconds: float) -> None:
+    long = {"timeout_seconds": seconds, "kill_grace_seconds": seconds}
+    report, _ = host.run(command=["sleep", "0.1"], **long)
+    assert (report.outcome, report.exit_code) == ("succeeded", 0)
 
 
 def test_what_ignores_sigterm_is_killed_after_the_grace_with_all_its_children(
