@@ -22,6 +22,8 @@ COMMANDS = {
     "demo": "mitosis.cli.demo:demo",
     "up": "mitosis.cli.services:up",
     "run": "mitosis.cli.run.command:app",
+    "watch": "mitosis.cli.watch:app",
+    "logs": "mitosis.cli.logs:app",
     "retry": "mitosis.cli.retry:app",
     "group": "mitosis.cli.group:app",
     "task": "mitosis.cli.task:app",

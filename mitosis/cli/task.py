@@ -13,6 +13,7 @@ from mitosis.contracts.ids import parse_task_uuid, task_uuid
 
 if TYPE_CHECKING:
     from mitosis.client.sync import SyncClient
+    from mitosis.contracts.http import TaskInfo
 
 app = plain_app()
 
@@ -41,19 +42,23 @@ def show(
             )
         check_reference(group)
         with cli.client() as client:
-            cli.output.item(task_item(client.task(_uuid_of(client, group, int(task)))))
+            cli.output.item(task_item(task_of_group(client, group, int(task))))
         return
     public_id = _parse_uuid(task)
     with cli.client() as client:
         cli.output.item(task_item(client.task(public_id)))
 
 
-def _uuid_of(client: "SyncClient", group: str, number: int) -> UUID:
-    """The public id: that of any task of the group names the group, the number does the rest."""
+def task_of_group(client: "SyncClient", group: str, number: int) -> "TaskInfo":
+    """A task by its number: the id of any task of the group names the group, the number does the rest.
+
+    Raises:
+        NotFound: the group has no such task.
+    """
     some = next(client.tasks(group), None)
     if some is None:
         raise NotFound(f"the task group {group} has no tasks")
-    return task_uuid(parse_task_uuid(some.task_uuid)[0], number)
+    return client.task(task_uuid(parse_task_uuid(some.task_uuid)[0], number))
 
 
 def _parse_uuid(text: str) -> UUID:

@@ -1,8 +1,10 @@
-"""The commands beside `mitosis run` that people use every day, on one real stack: retry."""
+"""The commands beside `mitosis run` that people use every day, on one real stack: retry, watch, logs."""
 
 import base64
 import json
 import os
+import re
+import subprocess
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -10,12 +12,14 @@ from typing import Any
 import pytest
 
 from tests.support.program import (
+    MITOSIS,
     clean_environment,
     mitosis,
     mitosis_json,
     refused,
     running_up,
 )
+from tests.support.terminal import Terminal
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.timeout(180)
@@ -144,3 +148,114 @@ def test_what_is_retried_can_be_chosen_and_seen_before(
     assert "4 tasks would go into a new group: chosen-retry-1" in said
     assert ask("group", "list", "--name", "chosen-retry-*") == []  # nothing was made
     assert len(ask("retry", "chosen", "--reason", "exit_code")["task_ids"]) == 1
+
+
+# --- watch ------------------------------------------------------------------------------------------
+
+
+def test_watch_follows_to_the_end_and_ends_as_run_does(
+    ask: Any, env: Mapping[str, str], tmp_path: Path
+) -> None:
+    ask("group", "create", "watched", "--workers", "2")
+    holds = {"command": ["sh", "-c", f"until test -e {tmp_path}/go; do sleep 0.05; done"]}
+    bad = {"command": ["sh", "-c", "echo no such row 17 >&2; exit 4"]}
+    submit(ask, tmp_path, "watched", holds, bad, bad)
+    ask("group", "close", "watched")
+    with Terminal([*MITOSIS, "watch", "watched"], env, str(tmp_path), 100) as terminal:
+        terminal.read_until("failed 2")
+        (tmp_path / "go").touch()
+        assert terminal.end() == 1, terminal.text
+    assert "1 ok, 2 failed" in terminal.text
+    assert re.search(r"2 +exit 4 +no such row 17 ", terminal.text)
+    assert "mitosis retry watched" in terminal.text
+    said = mitosis("group", "show", "watched", env=env)
+    assert "settled" in said
+
+
+def test_ctrl_c_only_stops_watching(ask: Any, env: Mapping[str, str], tmp_path: Path) -> None:
+    ask("group", "create", "left", "--workers", "1")
+    submit(ask, tmp_path, "left", {"command": ["sleep", "61"]})
+    with Terminal([*MITOSIS, "watch", "left"], env, str(tmp_path), 100) as terminal:
+        terminal.read_until("running 1")
+        terminal.press("\x03")
+        assert terminal.end() == 130
+    assert "left goes on" in terminal.text
+    group = ask("group", "show", "left")
+    assert (group["state"], group["tasks_running"], group["tasks_cancelled"]) == ("open", 1, 0)
+    ask("group", "cancel", "left")
+    assert watched(env, "left") == (5, True)
+
+
+def watched(env: Mapping[str, str], *words: str) -> tuple[int, bool]:
+    """The exit status of a watch without a terminal, and whether it wrote no control characters."""
+    done = subprocess.run(
+        [*MITOSIS, "watch", *words], env=env, capture_output=True, check=False, timeout=60
+    )
+    return done.returncode, b"\x1b" not in done.stderr + done.stdout
+
+
+def test_what_cannot_be_watched_is_said(env: Mapping[str, str]) -> None:
+    assert watched(env, "never-made")[0] == 66
+    assert watched(env, "--api", "http://127.0.0.1:1", "x")[0] == 4
+
+
+# --- logs -------------------------------------------------------------------------------------------
+
+
+def logs(env: Mapping[str, str], *words: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [*MITOSIS, "logs", *words], env=env, capture_output=True, text=True, check=True, timeout=60
+    )
+
+
+def says(out: str, err: str = "", status: int = 0) -> dict[str, Any]:
+    return {"command": ["sh", "-c", f"{out}; {err or ':'} >&2; exit {status}"]}
+
+
+def test_logs_show_what_is_kept_and_say_where_it_is_cut(
+    ask: Any, env: Mapping[str, str], tmp_path: Path
+) -> None:
+    ask("group", "create", "logged", "--workers", "1", "--setup", "echo ready")
+    long = "seq 100000"
+    tasks = [says("echo o1", "echo e1"), says("echo o2", "echo e2", 3), says(long)]
+    first, second, third = submit(ask, tmp_path, "logged", *tasks)
+    completed(ask, "logged", 3)
+    everything = logs(env, "logged", "--stdout")
+    assert everything.stdout.startswith("o1\no2\n")
+    assert everything.stdout.endswith("\n99999\n100000\n")
+    assert re.search(
+        r"^==> task \d+, succeeded, exit 0: stdout \(the last \d+ of 588895 bytes\)",
+        everything.stderr,
+        re.MULTILINE,
+    )
+    assert logs(env, "logged", "--failed").stdout == "o2\ne2\n"
+    assert logs(env, f"logged/{first}").stdout == "o1\ne1\n"
+    assert logs(env, f"admin/logged/{second}", "--stderr").stdout == "e2\n"
+    assert f"==> task {second}, failed, exit 3: stderr <==" in logs(env, f"logged/{second}").stderr
+    (kept,) = ask("logs", f"logged/{third}")
+    assert (kept["cut"], kept["total_bytes"]) == (True, 588_895)
+    hook = logs(env, "logged", "--hook", "setup")
+    assert hook.stdout == "ready\n"
+    assert ": stdout <==" in hook.stderr
+    ask("group", "close", "logged")
+
+
+def test_logs_follow_tasks_as_they_end_and_do_not_show_what_is_not_kept(
+    ask: Any, env: Mapping[str, str], tmp_path: Path
+) -> None:
+    ask("group", "create", "trailed", "--workers", "2")
+    waits = f"echo early; until test -e {tmp_path}/go; do sleep 0.05; done; echo late"
+    slow, _ = submit(ask, tmp_path, "trailed", says(waits), says("echo quick"))
+    ask("group", "close", "trailed")
+    completed(ask, "trailed", 1)
+    now = logs(env, "trailed")
+    assert (now.stdout, "1 tasks have not ended" in now.stderr) == ("quick\n", True)
+    assert "its output is kept when it has ended" in logs(env, f"trailed/{slow}").stderr
+    with subprocess.Popen(
+        [*MITOSIS, "logs", "trailed", "-f"], env=env, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "quick\n"
+        (tmp_path / "go").touch()
+        assert process.stdout.read() == "early\nlate\n"
+        assert process.wait(60) == 0

@@ -32,7 +32,7 @@ from mitosis.cli.group_create_options import (
 )
 from mitosis.cli.group_submit_options import RetriesOption, TimeoutOption
 from mitosis.cli.run.display import Display, choose_display
-from mitosis.cli.run.exit import RunExit
+from mitosis.cli.run.exit import RunExit, with_run_statuses
 from mitosis.cli.run.options import (
     AllOption,
     CsvSourceOption,
@@ -68,7 +68,7 @@ from mitosis.cli.run.sources import (
     stdin_is_given,
 )
 from mitosis.cli.run.template import Template, corrected
-from mitosis.contracts.errors import InvalidRequest, MitosisError, Unavailable
+from mitosis.contracts.errors import InvalidRequest, MitosisError
 
 if TYPE_CHECKING:
     from mitosis.cli.run.runner import RunPlan
@@ -166,28 +166,8 @@ def run(
     return _run(cli, plan, choose_display(progress), up=up)
 
 
-def _usage_as_two(function: Any) -> Any:
-    """Errors of this command have statuses of their own."""
-
-    def command(cli: Cli, **values: Any) -> int:
-        from mitosis.cli.exit import report
-
-        try:
-            return int(function(cli, **values))
-        except InvalidRequest as error:
-            report(error, as_json=cli.as_json)
-            return RunExit.USAGE
-        except Unavailable as error:
-            report(error, as_json=cli.as_json)
-            return RunExit.UNREACHABLE
-
-    command.__signature__ = __import__("inspect").signature(function)  # type: ignore[attr-defined]
-    command.__doc__ = function.__doc__
-    return command
-
-
 app.command("run", context_settings={"allow_interspersed_args": False})(
-    with_cli(_usage_as_two(run))
+    with_cli(with_run_statuses(run))
 )
 
 

@@ -1,4 +1,4 @@
-"""What a run shows while it goes on: a few live lines on a terminal, else one plain line now and then.
+"""What is shown of a group while it goes on: a few live lines on a terminal, else a plain line now and then.
 
 Progress goes to standard error only; standard output belongs to the tasks. No control characters where
 standard error is no terminal, with NO_COLOR or TERM=dumb, or in CI.
@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from typing import Literal, Protocol, TextIO
 
 from mitosis.contracts.http import TaskGroupInfo
+from mitosis.contracts.lifecycle import TaskGroupState
 
 Style = Literal["auto", "rich", "plain", "none"]
 PLAIN_EVERY_SECONDS = 10.0
@@ -26,10 +27,13 @@ class Progress:
     """What is known at one moment."""
 
     group: TaskGroupInfo
-    input_open: bool
-    """More inputs may come, so the total is not known."""
     now: datetime
     hint: str = ""
+
+    @property
+    def input_open(self) -> bool:
+        """More tasks may come, so the total is not known."""
+        return self.group.state is TaskGroupState.OPEN
 
     @property
     def done(self) -> int:

@@ -2,17 +2,17 @@
 
 import asyncio
 import contextlib
-import shutil
 from collections.abc import Coroutine
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 
-from mitosis.cli.run.display import Display, Progress, now, span_text
+from mitosis.cli.run.display import Display
 from mitosis.cli.run.exit import RunExit
-from mitosis.cli.run.failures import Failures, table
+from mitosis.cli.run.failures import Failures
 from mitosis.cli.run.feeding import Feeder
+from mitosis.cli.run.following import DETACH_HINT, Follower
 from mitosis.cli.run.interrupt import Interrupts, OnInterrupt, Wish
 from mitosis.cli.run.output import TaskOutput
 from mitosis.cli.run.sources import Source
@@ -20,12 +20,9 @@ from mitosis.cli.run.template import Item, Template
 from mitosis.client.client import Client
 from mitosis.contracts.errors import MitosisError
 from mitosis.contracts.http import WAITING_SETUP_FAILED, TaskGroupInfo, TaskGroupSpec
-from mitosis.contracts.lifecycle import TaskGroupResult
 from mitosis.contracts.task import TaskSubmission, check_submission, command_fields
 
 T = TypeVar("T")
-LOOK_SECONDS = 1.0
-DETACH_HINT = "Ctrl-C: stop watching (tasks keep running)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,9 +60,8 @@ class Runner:
         self._plan = plan
         self._display = display
         self._failures = Failures()
-        self._input_open = True
-        self._hint = DETACH_HINT if plan.on_interrupt == "detach" else "Ctrl-C: cancel"
-        self._began = now()
+        hint = DETACH_HINT if plan.on_interrupt == "detach" else "Ctrl-C: cancel"
+        self._follower = Follower(client, display, hint)
 
     async def run(self) -> RunExit:
         """From creation to the exit status.
@@ -114,7 +110,7 @@ class Runner:
                 if task.done():
                     await task
         last = await self._client.group(key)
-        return self._conclude(last)
+        return self._follower.conclude(last, self._failures)
 
     async def _feed(self, group: TaskGroupInfo, feeder: Feeder) -> None:
         try:
@@ -122,7 +118,6 @@ class Runner:
         except MitosisError:
             await self._end_group(group, "an input of the run was not right")
             raise
-        self._input_open = False
         await self._client.close(group.task_group_id, reason="the run has submitted everything")
 
     async def _results(self, group: TaskGroupInfo) -> None:
@@ -138,40 +133,14 @@ class Runner:
 
     async def _watch(self, group: TaskGroupInfo) -> None:
         """Show progress until the group is settled; give up where no host can be prepared."""
-        while True:
-            info = await self._client.wait(
-                group.task_group_id, until="changed", timeout=timedelta(seconds=LOOK_SECONDS)
-            )
-            self._display.show(Progress(info, self._input_open, now(), self._hint))
-            if info.settled:
-                return
-            if not info.leases and (info.waiting_for or "").startswith(WAITING_SETUP_FAILED):
+        async for info in self._follower.until_settled(group.task_group_id):
+            if (
+                not info.settled
+                and not info.leases
+                and (info.waiting_for or "").startswith(WAITING_SETUP_FAILED)
+            ):
                 self._display.say(f"cannot run: {info.waiting_for}")
                 await self._client.cancel(group.task_group_id, reason=info.waiting_for)
-
-    def _conclude(self, group: TaskGroupInfo) -> RunExit:
-        self._display.clear()
-        elapsed = span_text(round((now() - self._began).total_seconds()))
-        self._display.say(
-            f"{group.name} finished in {elapsed}: {group.tasks_succeeded} ok,"
-            f" {group.tasks_failed} failed, {group.tasks_cancelled} cancelled"
-        )
-        if rows := self._failures.rows():
-            for line in ["", *table(rows, shutil.get_terminal_size((100, 24)).columns), ""]:
-                self._display.say(line)
-            first = rows[0].tasks[0]
-            self._display.say(
-                f" one of them: mitosis group tasks {group.name} --state failed   (task {first})"
-            )
-        status = verdict(group)
-        if status is RunExit.COULD_NOT_RUN:
-            for run in group.hook_runs:
-                if run.state == "failed":
-                    tail = (run.stderr_tail or run.stdout_tail or "").strip()
-                    self._display.say(f" {run.kind} failed on {run.manager_name}: {run.message}")
-                    if tail:
-                        self._display.say(f"   {tail.splitlines()[-1]}")
-        return status
 
     # --- ends ---------------------------------------------------------------------------------------
 
@@ -189,7 +158,7 @@ class Runner:
                 return RunExit.INTERRUPTED
         grace = self._plan.spec.cancel_grace_seconds
         self._display.say(f"cancelling: tasks get SIGTERM and {grace:g} s; Ctrl-C stops waiting")
-        self._hint = "cancelling; Ctrl-C: stop waiting (the cancel stays in force)"
+        self._follower.hint = "cancelling; Ctrl-C: stop waiting (the cancel stays in force)"
         await self._client.cancel(group.task_group_id, reason="Ctrl-C")
         leaving = asyncio.create_task(interrupts.asked())
         settled = asyncio.create_task(self._client.wait(group.task_group_id))
@@ -209,20 +178,6 @@ class Runner:
     async def _end_group(self, group: TaskGroupInfo, reason: str) -> None:
         with contextlib.suppress(MitosisError):
             await self._client.cancel(group.task_group_id, reason=reason)
-
-
-def verdict(group: TaskGroupInfo) -> RunExit:
-    """The exit status of a settled group."""
-    match group.result:
-        case TaskGroupResult.SUCCESS:
-            return RunExit.OK
-        case TaskGroupResult.SETUP_FAILED | TaskGroupResult.TEARDOWN_DEGRADED:
-            return RunExit.COULD_NOT_RUN
-        case TaskGroupResult.TASKS_FAILED:
-            return RunExit.TASKS_FAILED
-        case TaskGroupResult.CANCELLED | None:
-            setup_failed = (group.reason or "").startswith(WAITING_SETUP_FAILED)
-            return RunExit.COULD_NOT_RUN if setup_failed else RunExit.CANCELLED
 
 
 @contextlib.asynccontextmanager

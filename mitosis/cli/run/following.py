@@ -1,0 +1,85 @@
+"""Following a group to its end: its progress, then one line, its failures by reason, and a status.
+
+What `mitosis run` and `mitosis watch` share. Nothing here changes the group.
+"""
+
+import shutil
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from uuid import UUID
+
+from mitosis.cli.run.display import Display, Progress, now, span_text
+from mitosis.cli.run.exit import RunExit
+from mitosis.cli.run.failures import Failures, table
+from mitosis.client.client import Client
+from mitosis.contracts.http import WAITING_SETUP_FAILED, TaskGroupInfo
+from mitosis.contracts.lifecycle import TaskGroupResult
+
+LOOK_AGAIN = timedelta(seconds=1)
+DETACH_HINT = "Ctrl-C: stop watching (tasks keep running)"
+
+
+class Follower:
+    """Shows one group on one display."""
+
+    def __init__(self, client: Client, display: Display, hint: str = DETACH_HINT) -> None:
+        self._client = client
+        self._display = display
+        self.hint = hint
+        """What the last of the live lines says."""
+
+    async def until_settled(self, group: UUID) -> AsyncIterator[TaskGroupInfo]:
+        """The group after each change, shown each time, until it is settled; nothing if it is already."""
+        info = await self._client.group(group)
+        while not info.settled:
+            info = await self._client.wait(group, until="changed", timeout=LOOK_AGAIN)
+            self._display.show(Progress(info, now(), self.hint))
+            yield info
+
+    def conclude(self, group: TaskGroupInfo, failures: Failures) -> RunExit:
+        """Say how the settled group ended."""
+        self._display.clear()
+        self._display.say(_summary(group))
+        if rows := failures.rows():
+            for line in ["", *table(rows, shutil.get_terminal_size((100, 24)).columns), ""]:
+                self._display.say(line)
+            first = rows[0].tasks[0]
+            self._display.say(
+                f" one of them: mitosis group tasks {group.name} --state failed   (task {first})"
+            )
+            self._display.say(f" all of them again: mitosis retry {group.name}")
+        status = verdict(group)
+        if status is RunExit.COULD_NOT_RUN:
+            self._show_hooks(group)
+        return status
+
+    def _show_hooks(self, group: TaskGroupInfo) -> None:
+        for run in group.hook_runs:
+            if run.state == "failed":
+                tail = (run.stderr_tail or run.stdout_tail or "").strip()
+                self._display.say(f" {run.kind} failed on {run.manager_name}: {run.message}")
+                if tail:
+                    self._display.say(f"   {tail.splitlines()[-1]}")
+
+
+def verdict(group: TaskGroupInfo) -> RunExit:
+    """The exit status of a settled group."""
+    match group.result:
+        case TaskGroupResult.SUCCESS:
+            return RunExit.OK
+        case TaskGroupResult.SETUP_FAILED | TaskGroupResult.TEARDOWN_DEGRADED:
+            return RunExit.COULD_NOT_RUN
+        case TaskGroupResult.TASKS_FAILED:
+            return RunExit.TASKS_FAILED
+        case TaskGroupResult.CANCELLED | None:
+            setup_failed = (group.reason or "").startswith(WAITING_SETUP_FAILED)
+            return RunExit.COULD_NOT_RUN if setup_failed else RunExit.CANCELLED
+
+
+def _summary(group: TaskGroupInfo) -> str:
+    took = (group.settled_at or now()) - group.created_at
+    return (
+        f"{group.name} finished in {span_text(round(took.total_seconds()))}:"
+        f" {group.tasks_succeeded} ok, {group.tasks_failed} failed,"
+        f" {group.tasks_cancelled} cancelled"
+    )

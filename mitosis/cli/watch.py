@@ -1,0 +1,59 @@
+"""`mitosis watch`: follow a group live from any terminal; shows and ends as `mitosis run` does."""
+
+import asyncio
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from mitosis.cli import plain_app
+from mitosis.cli.command import Cli, GroupArgument, with_cli
+from mitosis.cli.run.display import Display, choose_display
+from mitosis.cli.run.exit import RunExit, with_run_statuses
+from mitosis.cli.run.options import ProgressOption
+from mitosis.contracts.lifecycle import TaskState
+
+if TYPE_CHECKING:
+    from mitosis.contracts.http import TaskGroupInfo
+
+app = plain_app()
+OUTAGE = timedelta(minutes=10)
+"""How long the API may be away once we follow; the group itself goes on without it."""
+
+
+def watch(cli: Cli, group: GroupArgument, progress: ProgressOption = "auto") -> int:
+    """Follow a group until it is settled; then its failures by reason, as `mitosis run` shows them.
+
+    Ctrl-C stops watching and nothing else.
+
+    Exit status: 0 all ok, 1 tasks failed, 2 usage, 3 could not run, 4 no API, 5 cancelled,
+    66 no such group, 130 Ctrl-C.
+    """
+    display = choose_display(progress)
+    with cli.client() as client:
+        found = client.group(group)
+    try:
+        return asyncio.run(_follow(cli, found, display))
+    except KeyboardInterrupt:
+        display.clear()
+        display.say(f"no longer watching; {found.name} goes on. Again: mitosis watch {group}")
+        return RunExit.INTERRUPTED
+
+
+async def _follow(cli: Cli, group: "TaskGroupInfo", display: Display) -> RunExit:
+    from mitosis.cli.group_view import group_item
+    from mitosis.cli.run.failures import Failures
+    from mitosis.cli.run.following import Follower
+    from mitosis.client.client import Client
+
+    failures = Failures()
+    async with Client(cli.target.api_url, cli.target.token, give_up_after=OUTAGE) as client:
+        follower = Follower(client, display)
+        async for info in follower.until_settled(group.task_group_id):
+            group = info
+        async for task in client.tasks(group.task_group_id, state=TaskState.FAILED):
+            failures.add(task)
+    if cli.as_json:
+        cli.output.item(group_item(group))
+    return follower.conclude(group, failures)
+
+
+app.command("watch")(with_cli(with_run_statuses(watch)))
