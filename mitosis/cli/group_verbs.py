@@ -13,6 +13,7 @@ from mitosis.cli.group_create_options import (
     TagOption,
 )
 from mitosis.cli.group_view import group_item
+from mitosis.cli.output import Item
 from mitosis.contracts.errors import InvalidRequest
 
 ReasonOption = Annotated[str | None, typer.Option(metavar="TEXT", help="Why; kept with the group.")]
@@ -129,7 +130,7 @@ def delete(cli: Cli, group: GroupArgument) -> None:
     """Delete a settled group with its tasks and results."""
     with cli.client() as client:
         client.delete_group(group)
-    cli.output.note(f"deleted {group}")
+    cli.output.item(Item(data={"deleted": group}, fields=[("deleted", group)], id=group))
 
 
 COMMANDS: dict[str, Callable[..., Any]] = {

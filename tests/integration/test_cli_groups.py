@@ -220,7 +220,7 @@ def test_delete_waits_for_the_end(stack: CliStack) -> None:
     assert early.status == ExitStatus.CONFLICT
     done(mitosis("group", "cancel", "gone"))
     stack.end(group_id)
-    done(mitosis("group", "delete", "gone"))
+    assert done(mitosis("group", "delete", "gone", "--json")).json == {"deleted": "gone"}
     assert mitosis("group", "show", "gone").status == ExitStatus.NOT_FOUND
 
 
