@@ -15,7 +15,11 @@ from mitosis.embedded.temporal import EmbeddedTemporal
 from mitosis.store.migrate import migrate
 from tests.support.servers import LoopThread
 
-pytest_plugins = ["tests.support.open_folders", "tests.support.spec_report"]
+pytest_plugins = [
+    "tests.support.default_signals",
+    "tests.support.open_folders",
+    "tests.support.spec_report",
+]
 
 TEMPLATE = "template_mitosis"
 
