@@ -6,10 +6,13 @@ Source: POSIX, Shell Command Language 2.11; signal(7), "Signal dispositions" and
 """
 
 import signal
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
 
 import pytest
 
-DEFAULTS = {
+DEFAULTS: dict[signal.Signals, Callable[[int, FrameType | None], Any] | signal.Handlers] = {
     signal.SIGINT: signal.default_int_handler,
     signal.SIGQUIT: signal.SIG_DFL,
     signal.SIGHUP: signal.SIG_DFL,
