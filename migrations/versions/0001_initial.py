@@ -305,6 +305,7 @@ CREATE TABLE submission (
     group_id        bigint NOT NULL REFERENCES task_groups ON DELETE CASCADE,
     idempotency_key text NOT NULL,
     part            integer NOT NULL DEFAULT 0,
+    digest          bytea NOT NULL,            -- of the tasks: the key may not come with others
     task_ids        bigint[] NOT NULL,
     created         integer NOT NULL,
     created_at      timestamptz NOT NULL DEFAULT now(),

@@ -58,6 +58,9 @@ def wait(
 ) -> int:
     """Wait until a group has ended.
 
+    A group whose setup hook failed on every host goes on waiting for another host: `mitosis group
+    show` says so, and `mitosis group cancel` ends it.
+
     Exit status: 0 success, 10 tasks failed, 11 cancelled, 12 setup failed, 13 a host could not be
     cleaned, 124 --timeout came first, 130 Ctrl-C. Ctrl-C ends the waiting only.
     """

@@ -5,7 +5,7 @@ import re
 from datetime import timedelta
 from typing import Annotated
 
-from pydantic import BeforeValidator, PlainSerializer
+from pydantic import BeforeValidator, PlainSerializer, WithJsonSchema
 
 MAX_DURATION = timedelta(days=3650)
 """Long enough for every purpose, and small enough for every clock that adds it to a time."""
@@ -46,5 +46,12 @@ Duration = Annotated[
     timedelta,
     BeforeValidator(parse_duration),
     PlainSerializer(lambda value: value.total_seconds(), return_type=float),
+    WithJsonSchema(
+        {
+            "anyOf": [{"type": "number"}, {"type": "string"}],
+            "description": "Seconds, or text like 90s, 10m, 1h30m, 2d.",
+        },
+        mode="validation",
+    ),
 ]
 """Accepts both forms, serialises as seconds."""

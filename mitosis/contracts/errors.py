@@ -11,6 +11,7 @@
     │   ├── AlreadyExists       409  already_exists
     │   ├── InvalidTransition   409  invalid_transition   lists the allowed events
     │   ├── TaskGroupClosed     409  task_group_closed
+    │   ├── IdempotencyKeyReused 409 idempotency_key_reused
     │   ├── LeaseLost           409  lease_lost
     │   ├── Superseded          409  superseded           a newer incarnation of the manager exists
     │   └── ManagerIdInUse      409  manager_id_in_use
@@ -119,6 +120,12 @@ class TaskGroupClosed(Conflict):
     """The task group accepts no new tasks."""
 
     code = "task_group_closed"
+
+
+class IdempotencyKeyReused(Conflict):
+    """The idempotency key stands for another submission."""
+
+    code = "idempotency_key_reused"
 
 
 class LeaseLost(Conflict):

@@ -2,7 +2,7 @@
 
 from datetime import timedelta
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, field_validator
 
 from mitosis.contracts.duration import Duration
 
@@ -17,7 +17,7 @@ class HookSpec(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    command: tuple[str, ...] = Field(min_length=1)
+    command: tuple[str, ...]
     environment: dict[str, str] = {}
     working_directory: str | None = None
     timeout: Duration = timedelta(minutes=10)
@@ -25,7 +25,7 @@ class HookSpec(BaseModel):
     @field_validator("command")
     @classmethod
     def _usable(cls, command: tuple[str, ...]) -> tuple[str, ...]:
-        if not command[0] or any("\0" in word for word in command):
+        if not command or not command[0] or any("\0" in word for word in command):
             raise ValueError("must name a program and contain no NUL byte")
         return command
 

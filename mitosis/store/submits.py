@@ -5,6 +5,7 @@ writes its payload first, without a lock, and one with dedup keys needs to know 
 that have them: those are a short transaction. Everything about ``group_live`` comes last in both.
 """
 
+import hashlib
 from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
@@ -12,7 +13,13 @@ from uuid import UUID
 import msgspec
 from psycopg.rows import DictRow
 
-from mitosis.contracts.errors import InvalidRequest, NotFound, TaskGroupClosed, TooLarge
+from mitosis.contracts.errors import (
+    IdempotencyKeyReused,
+    InvalidRequest,
+    NotFound,
+    TaskGroupClosed,
+    TooLarge,
+)
 from mitosis.contracts.task import (
     MAX_SPEC_BYTES,
     MAX_TASKS_PER_SUBMIT,
@@ -38,6 +45,7 @@ async def submit(database: Database, task_group_id: UUID, request: SubmitTasks) 
         "group": task_group_id,
         "key": request.idempotency_key,
         "part": request.part,
+        "digest": _digest(columns["specs"]),
         **columns,
     }
     _check_key(request.idempotency_key)
@@ -140,7 +148,19 @@ async def _replayed(database: Database, parameters: dict[str, Any]) -> SubmitAns
         row = await (await connection.execute(SQL["known_submission"], parameters)).fetchone()
     if row is None:  # deleted with its group since
         raise NotFound("no such task group", task_group_id=str(parameters["group"]))
+    if bytes(row["digest"]) != parameters["digest"]:
+        raise IdempotencyKeyReused(
+            "other tasks were submitted under this idempotency key before; nothing is submitted now:"
+            " use another key",
+            field="idempotency_key",
+            part=parameters["part"],
+        )
     return SubmitAnswer(task_ids=row["task_ids"], created=row["created"], replayed=True)
+
+
+def _digest(specs: Sequence[str]) -> bytes:
+    """Tells submissions apart. A spec as JSON holds no newline."""
+    return hashlib.sha256("\n".join(specs).encode()).digest()
 
 
 async def _is_known(database: Database, parameters: dict[str, Any]) -> bool:

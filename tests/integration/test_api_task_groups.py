@@ -84,7 +84,7 @@ BAD_GROUPS: list[tuple[dict[str, Any], str, str]] = [
     (
         {"name": "x", "environment_setup_hook": {"command": []}},
         "environment_setup_hook.command",
-        "at least 1",
+        "must name a program",
     ),
     ({"name": "x", "auto_close_timeout": "soon"}, "auto_close_timeout", "90s, 10m, 1h30m"),
     ({"name": "x", "auto_close_timeout": 1e300}, "auto_close_timeout", "longer than"),

@@ -4,7 +4,13 @@ import asyncio
 
 import pytest
 
-from mitosis.contracts.errors import InvalidRequest, NotFound, TaskGroupClosed, TooLarge
+from mitosis.contracts.errors import (
+    IdempotencyKeyReused,
+    InvalidRequest,
+    NotFound,
+    TaskGroupClosed,
+    TooLarge,
+)
 from mitosis.contracts.task import RetryPolicy, TaskSubmission
 from mitosis.store.submits import ONE_STATEMENT
 from mitosis.store.tasks import TaskStore
@@ -129,15 +135,12 @@ async def test_a_dedup_key_is_taken_while_a_task_has_it(database: str) -> None:
     async with world(database) as w:
         group = await w.group()
         first = await w.submit_tasks(group, [command(dedup_key="a"), command(dedup_key="b")])
-        again = await w.submit_tasks(
-            group,
-            [command(dedup_key="b"), command(), command(dedup_key="c"), command(dedup_key="c")],
-            idempotency_key="k",
-        )
+        some = [command(dedup_key=key) for key in ("b", None, "c", "c")]
+        again = await w.submit_tasks(group, some, idempotency_key="k")
         assert (first.created, again.created) == (2, 2)
         assert again.task_ids[0] == first.task_ids[1]
         assert again.task_ids[2] == again.task_ids[3]
-        replayed = await w.submit_tasks(group, [command(dedup_key="b")], idempotency_key="k")
+        replayed = await w.submit_tasks(group, some, idempotency_key="k")
         assert (replayed.task_ids, replayed.created) == (again.task_ids, 2)
         host = await w.leased_host(group)
         await host.finish((await host.claim()).tasks)
@@ -215,3 +218,19 @@ async def test_the_retry_policy_travels_with_the_row(database: str) -> None:
         assert rows[0]["retry_delay_seconds"] == 1.5
         assert (rows[1]["max_attempts"], rows[1]["retry_exit_codes"]) == (1, None)
         assert rows[1]["priority"] == -7
+
+
+@SIZES
+async def test_a_key_does_not_come_with_other_tasks(database: str, count: int) -> None:
+    async with world(database) as w:
+        group = await w.group()
+        first = await w.submit(group, count, idempotency_key="k")
+        others = [command() for _ in range(count)]
+        with pytest.raises(IdempotencyKeyReused) as error:
+            await w.submit_tasks(group, others, idempotency_key="k")
+        assert error.value.facts["field"] == "idempotency_key"
+        assert await w.value("SELECT count(*) FROM task") == count
+        assert (await w.submit(group, count, idempotency_key="k")).task_ids == first.task_ids
+        await w.close(group)  # also when the group takes nothing any more
+        with pytest.raises(IdempotencyKeyReused):
+            await w.submit_tasks(group, others, idempotency_key="k")

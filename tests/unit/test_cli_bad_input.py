@@ -111,7 +111,7 @@ def test_options_of_tasks_do_not_silently_lose_against_the_json_file() -> None:
 SPECS = [
     ('{"nome": "x"}', "nome", "there is no such field; known here: name, group_name"),
     ('{"worker_allocation_plan": {"count": 2}}', "worker_allocation_plan.count", "worker_count"),
-    ('{"environment_setup_hook": {"command": []}}', "--setup", "at least 1 item"),
+    ('{"environment_setup_hook": {"command": []}}', "--setup", "must name a program"),
     (
         '{"environment_setup_hook": {"command": ["a"], "cmd": 1}}',
         "--setup",

@@ -21,8 +21,8 @@ WITH live AS MATERIALIZED (
                   %(delays)s::real[], %(exit_codes)b::text[])
            WITH ORDINALITY AS t (spec, priority, max_attempts, delay, exit_codes, ord)
 ), known AS (
-    INSERT INTO submission (group_id, idempotency_key, part, task_ids, created)
-    SELECT l.group_id, %(key)s, %(part)s, (SELECT array_agg(id ORDER BY ord) FROM given), %(count)s
+    INSERT INTO submission (group_id, idempotency_key, part, digest, task_ids, created)
+    SELECT l.group_id, %(key)s, %(part)s, %(digest)s, (SELECT array_agg(id ORDER BY ord) FROM given), %(count)s
       FROM live AS l WHERE l.accepts AND %(key)s::text IS NOT NULL
         ON CONFLICT DO NOTHING
     RETURNING 1
@@ -62,7 +62,7 @@ SELECT l.state, l.accepts, EXISTS (SELECT FROM into_group) AS created,
   FROM live AS l
 
 -- name: known_submission
-SELECT s.task_ids, s.created FROM submission AS s JOIN task_groups AS g ON g.id = s.group_id
+SELECT s.task_ids, s.created, s.digest FROM submission AS s JOIN task_groups AS g ON g.id = s.group_id
  WHERE g.uuid = %(group)s AND s.idempotency_key = %(key)s AND s.part = %(part)s
 
 -- name: submit_payload
@@ -107,8 +107,8 @@ SELECT o.dedup_key, o.id FROM open_task AS o
 WITH dropped AS (
     DELETE FROM task WHERE id = ANY(%(dropped)s::bigint[])
 ), known AS (
-    INSERT INTO submission (group_id, idempotency_key, part, task_ids, created)
-    SELECT %(group_number)s, %(key)s, %(part)s, %(task_ids)s::bigint[], %(count)s
+    INSERT INTO submission (group_id, idempotency_key, part, digest, task_ids, created)
+    SELECT %(group_number)s, %(key)s, %(part)s, %(digest)s, %(task_ids)s::bigint[], %(count)s
      WHERE %(key)s::text IS NOT NULL
 ), before AS MATERIALIZED (
     SELECT v.hungry, v.watched, v.state, v.unfinished, g.uuid, g.max_managers,
