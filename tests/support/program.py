@@ -14,9 +14,14 @@ from tests.support.waiting import wait_until
 MITOSIS = (sys.executable, "-P", "-m", "mitosis.cli")
 
 
+OF_THE_DISPLAY = {"CI", "NO_COLOR", "TERM", "COLUMNS", "LINES"}
+"""What we run under must not decide what a program shows."""
+
+
 def clean_environment(**more: str) -> dict[str, str]:
-    """Ours without settings of Mitosis."""
-    return {k: v for k, v in os.environ.items() if not k.startswith("MITOSIS_")} | more
+    """Ours without settings of Mitosis and without what tells programs how to show things."""
+    kept = {k: v for k, v in os.environ.items() if not k.startswith("MITOSIS_")}
+    return {k: v for k, v in kept.items() if k not in OF_THE_DISPLAY} | more
 
 
 def mitosis(*arguments: str, env: Mapping[str, str] | None = None) -> str:
