@@ -31,6 +31,6 @@ def worker_endpoint(folder: Path) -> str:
     if len(os.fsencode(path)) > MAX_SOCKET_PATH_BYTES:
         raise ConfigurationError(
             f"the socket path {path} is longer than {MAX_SOCKET_PATH_BYTES} bytes; "
-            "set MITOSIS_AGENT__RUN_DIR to a shorter folder"
+            "set MITOSIS_RUN_DIR to a shorter folder"
         )
     return f"ipc://{path}"

@@ -73,5 +73,5 @@ def test_the_run_folder_is_named_by_the_manager_id_alone(
 def test_a_socket_path_too_long_is_refused_with_what_to_do() -> None:
     folder = Path("/" + "x" * (MAX_SOCKET_PATH_BYTES - len("/workers") - 1))
     assert len(worker_endpoint(folder)) == len("ipc://") + MAX_SOCKET_PATH_BYTES
-    with pytest.raises(ConfigurationError, match="MITOSIS_AGENT__RUN_DIR"):
+    with pytest.raises(ConfigurationError, match="MITOSIS_RUN_DIR"):
         worker_endpoint(folder.with_name(folder.name + "x"))
