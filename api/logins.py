@@ -3,7 +3,7 @@
 Failures are counted for a user name together with an address, so that nobody can lock somebody else
 out from afar, and for the address alone, whatever names it tries. In the memory of one API process,
 bounded; a restart forgets. Behind a proxy all clients have the proxy's address. No rate limiting
-library: those looked at keep any number of keys, and cannot give back what did not fail.
+library, because two things matter here: a bounded number of keys, and giving back what did not fail.
 """
 
 import ipaddress
