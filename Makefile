@@ -13,8 +13,8 @@ setup: ## create .venv and install the locked dependencies (nothing to do when r
 demo: setup ## run the example campaign on a temporary embedded stack
 	@$(BIN)/mitosis demo
 
-test: setup ## run the test suite (ARGS="-k name" for a part of it)
-	@$(BIN)/python -m pytest $(ARGS)
+test: setup ## run the test suite, two files at a time (ARGS="-k name" for a part of it)
+	@$(BIN)/python -m pytest -n 2 --dist loadfile $(ARGS)
 
 check: setup ## format, lint, types, imports and size report, side by side (under 45 s)
 	@$(MAKE) --no-print-directory --output-sync --jobs 2 types fmt lint imports sizes

@@ -20,7 +20,7 @@ from mitosis.embedded.supervisor import (
     next_backoff,
     run_to_end,
 )
-from tests.support.processes import living
+from tests.support.processes import living, zombies
 from tests.support.waiting import wait_until, wait_until_async
 
 PAUSE = "import signal; signal.pause()"
@@ -68,7 +68,7 @@ async def test_a_killed_process_is_restarted_and_leaves_no_zombie(tmp_path: Path
     assert not psutil.pid_exists(first)
     await process.stop()
     assert process.pid is None
-    assert not [p for p in psutil.Process().children() if p.status() == psutil.STATUS_ZOMBIE]
+    assert zombies(psutil.Process().children()) == []
 
 
 async def test_start_waits_for_real_use(tmp_path: Path) -> None:
