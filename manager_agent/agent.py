@@ -274,10 +274,12 @@ class Agent:
         if session is not None and not session.over.is_set():
             await self._drain(session)
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._reporter.quiet(), REPORT_SECONDS)
+            async with asyncio.timeout(REPORT_SECONDS):
+                await self._reporter.quiet()
         epoch = session.epoch if session is not None else None
         try:
-            await asyncio.wait_for(self._api.goodbye(epoch), GOODBYE_SECONDS)
+            async with asyncio.timeout(GOODBYE_SECONDS):
+                await self._api.goodbye(epoch)
         except (MitosisError, TimeoutError) as error:
             log.warning("goodbye not heard", extra={"reason": str(error)})
 

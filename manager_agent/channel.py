@@ -144,7 +144,8 @@ class ApiChannel:
         """
         async with self._turn:
             try:
-                response = await asyncio.wait_for(self._round_trip(method, path, body), timeout)
+                async with asyncio.timeout(timeout):
+                    response = await self._round_trip(method, path, body)
             except (TimeoutError, OSError) as error:
                 self.close()
                 raise ApiUnavailable(f"no answer from the API: {error!r}") from None
@@ -164,7 +165,8 @@ class ApiChannel:
     async def _round_trip(self, method: str, path: str, body: bytes) -> Response:
         exchange = self._exchange
         if exchange is None or exchange.closed:
-            exchange = self._exchange = await asyncio.wait_for(self._connect(), CONNECT_SECONDS)
+            async with asyncio.timeout(CONNECT_SECONDS):
+                exchange = self._exchange = await self._connect()
         return await exchange.request(self._head(method, path, body) + body)
 
     async def _connect(self) -> _Exchange:

@@ -67,7 +67,8 @@ class Contact:
     async def _renew_for_ever(self) -> None:
         while True:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._now.wait(), self._every)
+                async with asyncio.timeout(self._every):
+                    await self._now.wait()
             self._now.clear()
             try:
                 await self._renew()

@@ -156,12 +156,14 @@ async def _wait(process: "subprocess.Popen[bytes]", timeout: float) -> tuple[int
     timed_out = False
     try:
         try:
-            await asyncio.wait_for(ended.wait(), timeout)
+            async with asyncio.timeout(timeout):
+                await ended.wait()
         except TimeoutError:
             timed_out = True
             _signal_group(process.pid, signal.SIGTERM)
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(ended.wait(), GRACE_SECONDS)
+                async with asyncio.timeout(GRACE_SECONDS):
+                    await ended.wait()
             _signal_group(process.pid, signal.SIGKILL)
             await ended.wait()
     except asyncio.CancelledError:

@@ -191,7 +191,8 @@ class Host:
         """The activity was cancelled: only an ending that the API confirms ends the work (P4)."""
         session.ask_standing()
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(session.ends.wait(), CONFIRM_SECONDS)
+            async with asyncio.timeout(CONFIRM_SECONDS):
+                await session.ends.wait()
         if not session.ending:
             log.info("detached from lease", extra={"epoch": session.epoch})
             return LeaseOutcome(end=LeaseEnd.DETACHED, tasks_reported=session.state.finished)

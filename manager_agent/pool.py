@@ -112,7 +112,8 @@ class Pool:
         self._loop.add_reader(ours, self._on_packets)
         self._send(self._command.setup)
         try:
-            return await asyncio.wait_for(asyncio.shield(self._ready), READY_SECONDS)
+            async with asyncio.timeout(READY_SECONDS):
+                return await asyncio.shield(self._ready)
         except TimeoutError:
             raise ZygoteFailed(f"the handlers were not imported in {READY_SECONDS:g} s") from None
 
@@ -131,7 +132,8 @@ class Pool:
         if self._pid == 0:
             return
         try:
-            await asyncio.wait_for(self._ended.wait(), END_SECONDS)
+            async with asyncio.timeout(END_SECONDS):
+                await self._ended.wait()
         except TimeoutError:
             log.warning("zygote does not end", extra={"pid": self._pid})
             with contextlib.suppress(ProcessLookupError):

@@ -87,7 +87,8 @@ class Reporter:
         wait = self._last_sent + GATHER_SECONDS - self._loop.time()
         if wait > 0 and len(self._waiting) < BATCH:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._flush.wait(), wait)
+                async with asyncio.timeout(wait):
+                    await self._flush.wait()
         self._flush.clear()
         self._last_sent = self._loop.time()
 

@@ -121,7 +121,8 @@ class Router:
         try:
             if not self.send(slot, generation, make(message_id)):
                 return False
-            await asyncio.wait_for(waiting, seconds)
+            async with asyncio.timeout(seconds):
+                await waiting
         except TimeoutError:
             log.warning(
                 "control message not acknowledged",

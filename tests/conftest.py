@@ -22,6 +22,7 @@ pytest_plugins = [
 ]
 
 TEMPLATE = "template_mitosis"
+LONGEST_TEMPORARY_FOLDER = 40
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -33,6 +34,17 @@ def runtime_dir() -> Iterator[Path]:
     ):
         Path(name).chmod(0o711)
         patch.setenv("XDG_RUNTIME_DIR", name)
+        yield Path(name)
+
+
+@pytest.fixture
+def tmp_path() -> Iterator[Path]:
+    """A folder with a short name: sockets are made in it, and sockaddr_un holds 108 bytes.
+
+    pytest's own is named after the user, the run, the process and the test.
+    """
+    short = "/tmp" if len(tempfile.gettempdir()) > LONGEST_TEMPORARY_FOLDER else None
+    with tempfile.TemporaryDirectory(prefix="mt-", dir=short, ignore_cleanup_errors=True) as name:
         yield Path(name)
 
 

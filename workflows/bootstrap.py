@@ -12,8 +12,8 @@ from uuid import UUID
 
 from temporalio.service import RPCError
 
+from mitosis.cancellation import raise_if_cancelled
 from mitosis.contracts.errors import DatabaseUnavailable, TemporalUnavailable
-from workflows.cancellation import raise_if_cancelled
 from workflows.client import WORKFLOW_TYPES, ControlClient, Kind, target
 from workflows.namespace import ensure_namespace
 from workflows.ports import ExpectedPort

@@ -12,9 +12,9 @@ from uuid import UUID
 
 from temporalio.service import RPCError
 
+from mitosis.cancellation import raise_if_cancelled
 from mitosis.contracts.control import Poke
 from mitosis.contracts.errors import DatabaseUnavailable, TemporalUnavailable
-from workflows.cancellation import raise_if_cancelled
 from workflows.client import ControlClient, Kind
 from workflows.ports import OutboxPort
 

@@ -133,7 +133,8 @@ async def stop_process(
         if process.poll() is None:
             process.send_signal(number)
         try:
-            return await asyncio.wait_for(exited(process), seconds)
+            async with asyncio.timeout(seconds):
+                return await exited(process)
         except TimeoutError:
             continue
     process.kill()

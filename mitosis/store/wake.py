@@ -15,6 +15,7 @@ from contextlib import asynccontextmanager, contextmanager
 from enum import Enum
 from typing import Self
 
+from mitosis.cancellation import raise_if_cancelled
 from mitosis.contracts.errors import DatabaseUnavailable
 from mitosis.contracts.names import WAKE_CHANNEL
 from mitosis.store.database import Connection, Database, as_unavailable
@@ -115,6 +116,7 @@ class Wake:
     async def _hear(self, connection: Connection) -> None:
         with as_unavailable():
             async for notify in connection.notifies():
+                raise_if_cancelled()
                 number = notify.payload.removesuffix(Topic.CHANGED.value)
                 topic = Topic.WORK if number == notify.payload else Topic.CHANGED
                 if number.isdigit():

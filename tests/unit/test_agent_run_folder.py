@@ -1,8 +1,6 @@
 """The folders of a manager: one process at a time, and no run folder left behind."""
 
 import fcntl
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,13 +9,6 @@ from manager_agent.run_folder import LOCK, HostFolders
 from mitosis.contracts.errors import ConfigurationError, ManagerIdInUse
 
 MANAGER = "00000000-0000-0000-0000-000000000001"
-
-
-@pytest.fixture
-def tmp_path() -> Iterator[Path]:
-    """A short one: what is tested holds a socket."""
-    with tempfile.TemporaryDirectory(prefix="mt-", dir="/tmp") as name:
-        yield Path(name)
 
 
 def locked(tmp_path: Path, state: str = "state") -> HostFolders:
