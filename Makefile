@@ -37,7 +37,7 @@ sizes: setup ## lengths of files and functions
 fix: setup ## format, and repair what ruff can repair by itself
 	@$(BIN)/ruff format --quiet . && $(BIN)/ruff check --quiet --fix .
 
-chaos: setup ## kill -9 of everything under 3,000 tasks, seeded (ARGS="--seed N" for the same again)
+chaos: setup ## kill -9 of everything under 3,000 tasks, seeded, twice: `mitosis up`, and in parts (ARGS="--seed N" for the same again)
 	@$(BIN)/python -m tests.chaos $(ARGS)
 
 bench-quick: setup ## the speed of the whole product beside its floors (under 4 minutes), into docs/

@@ -1,4 +1,7 @@
-"""`python -m tests.chaos [--seed N] [--tasks N] [--short]`: one campaign, and how to run the same again."""
+"""`python -m tests.chaos [--seed N] [--tasks N] [--short] [--topology up|parts]`: one campaign of each topology.
+
+Says first how to run the same again.
+"""
 
 import argparse
 import secrets
@@ -9,7 +12,7 @@ from pathlib import Path
 
 from tests.chaos.campaign import Campaign
 from tests.chaos.checker import violations
-from tests.chaos.plan import plan
+from tests.chaos.plan import Topology, plan
 
 
 def main() -> int:
@@ -17,16 +20,24 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=secrets.randbelow(1_000_000))
     parser.add_argument("--tasks", type=int, default=3000)
     parser.add_argument("--short", action="store_true", help="everything dies once only")
+    parser.add_argument(
+        "--topology", type=Topology, choices=list(Topology), help="one of them only"
+    )
     options = parser.parse_args()
-    words = f"--seed {options.seed} --tasks {options.tasks}{' --short' if options.short else ''}"
-    replay = f'make chaos ARGS="{words}"'
+    chosen = [options.topology] if options.topology else list(Topology)
+    return max(campaign(options, topology) for topology in chosen)
+
+
+def campaign(options: argparse.Namespace, topology: Topology) -> int:
+    words = f"--seed {options.seed} --tasks {options.tasks} --topology {topology}"
+    replay = f'make chaos ARGS="{words}{" --short" if options.short else ""}"'
     print(f"this campaign again: {replay}", flush=True)
     # Others may pass: as root PostgreSQL runs as a system user.
     folder = Path(tempfile.mkdtemp(prefix="mt-chaos-"))
     (run_dir := folder / "run").mkdir()
     for place in (folder, run_dir):
         place.chmod(0o711)
-    planned = plan(options.seed, options.tasks, pairs=not options.short)
+    planned = plan(options.seed, options.tasks, pairs=not options.short, topology=topology)
     try:
         wrong = violations(Campaign(planned, folder, run_dir).run())
     except BaseException:

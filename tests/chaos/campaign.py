@@ -1,4 +1,4 @@
-"""Drives one campaign: a real `mitosis up`, one group of tasks, a kill -9 at each planned moment.
+"""Drives one campaign: a real stack, one group of tasks, a kill -9 at each planned moment.
 
 Judges nothing: it collects :class:`~tests.chaos.facts.Facts` for the checker.
 """
@@ -6,6 +6,7 @@ Judges nothing: it collects :class:`~tests.chaos.facts.Facts` for the checker.
 import random
 import signal
 import subprocess
+import sys
 import time
 import uuid
 from collections.abc import Callable
@@ -23,9 +24,9 @@ from mitosis.contracts.allocation import WorkerAllocationPlan
 from mitosis.contracts.http import TaskGroupSpec
 from tests.chaos.database import CampaignDatabase
 from tests.chaos.facts import Facts, Kill
-from tests.chaos.plan import Plan, PlannedKill, Victim
+from tests.chaos.plan import Plan, PlannedKill, Topology, Victim
 from tests.chaos.records import Records
-from tests.chaos.victims import candidates, kill
+from tests.chaos.victims import candidates, kill, stop
 from tests.support.processes import descendants, living
 from tests.support.program import running_up
 from tests.support.waiting import wait_until
@@ -59,6 +60,7 @@ class Campaign:
         self.records = Records(self.folder / "records")
         self._dice = random.Random(self.plan.seed + 1)
         self._ever: list[psutil.Process] = []
+        self._beside: list[str] = []
         self._exits = ExitStack()
         self._up: subprocess.Popen[bytes]
 
@@ -68,6 +70,7 @@ class Campaign:
         Raises:
             AssertionError: a part did not come back, or the group did not settle.
         """
+        _check_code()
         self.records.create()
         with self._exits:
             self._start()
@@ -79,9 +82,7 @@ class Campaign:
                     one for planned in self.plan.kills for one in self._kill(planned, database)
                 ]
                 submitted = submitting.result()
-            with self._client() as client:
-                info = client.wait(GROUP, timeout=SETTLED_AFTER)
-            assert info.settled, info
+            self._settle()
             self._wait_for_last_words(database)
             facts = self._facts(submitted, tuple(kills), database)
             self._stop()
@@ -93,7 +94,9 @@ class Campaign:
             "MITOSIS_RUN_DIR": str(self.stack_run_dir),
             MARKER: self.marker,
         }
-        self._up = self._exits.enter_context(running_up(self.data_dir, more=more))
+        parts = [sys.executable, "-m", "tests.chaos.parts", str(self.data_dir)]
+        argv = parts if self.plan.topology is Topology.PARTS else ()
+        self._up = self._exits.enter_context(running_up(self.data_dir, more=more, argv=argv))
 
     def _client(self) -> SyncClient:
         found = read_connection(self.data_dir)
@@ -138,11 +141,12 @@ class Campaign:
         self._until_done(planned.at * len(self.plan.tasks))
         live = wait_until(database.lease_live, PROGRESS_SECONDS, self._story)
         self._ever += descendants(self._up.pid)
-        kills = [self._kill_one(victim, live) for victim in planned.victims]
+        kills = [self._kill_one(victim, live, database) for victim in planned.victims]
         wait_until(lambda: self._workers() == self.plan.workers, REPLACED_SECONDS, self._story)
         return kills
 
-    def _kill_one(self, victim: Victim, live: bool) -> Kill:
+    def _kill_one(self, victim: Victim, live: bool, database: CampaignDatabase) -> Kill:
+        unsent = self._keep_from_sending(database) if victim is Victim.RELAY else 0
         before, at = self.records.done(), time.monotonic_ns()
         kill(self._up.pid, victim, self.data_dir, self._dice)
         after = self.records.done()
@@ -150,7 +154,29 @@ class Campaign:
         if victim is Victim.SUPERVISOR:
             self._up.wait()
             self._start()
-        return Kill(victim, at, before, after, live)
+        return Kill(victim, at, before, after, live, unsent)
+
+    def _keep_from_sending(self, database: CampaignDatabase) -> int:
+        """Stop the relay and have the API write what it must send; how many rows wait for it."""
+        stop(self._up.pid, Victim.RELAY)
+        name = f"{GROUP}-beside-{len(self._beside)}"
+        with self._client() as client:
+            client.create_group(TaskGroupSpec(name=name))
+        self._beside.append(name)
+        return database.unsent()
+
+    def _settle(self) -> None:
+        """Close the groups beside ours, which a relay died with, and wait for all.
+
+        Raises:
+            AssertionError: one does not settle.
+        """
+        with self._client() as client:
+            for name in self._beside:
+                client.close(name)
+            for name in (GROUP, *self._beside):
+                info = client.wait(name, timeout=SETTLED_AFTER)
+                assert info.settled, info
 
     def _workers(self) -> int:
         """How many live; 0 while what is above them comes or goes."""
@@ -205,6 +231,18 @@ class Campaign:
     def _story(self) -> str:
         log = self.data_dir.with_name("data.up.log")
         return f"{self.records.done()} done; {log.read_text()[-3000:]}"
+
+
+def _check_code() -> None:
+    """The programs must run the code beside these tests, not that of where the environment was made.
+
+    Raises:
+        AssertionError: somebody copied the folder with its environment; a fault put into the copy
+            would stay unseen.
+    """
+    argv = [sys.executable, "-P", "-c", "import mitosis; print(mitosis.__file__)"]
+    told = subprocess.run(argv, capture_output=True, text=True, check=True).stdout
+    assert told.startswith(f"{ROOT}/"), f"the programs run {told}"
 
 
 def marked(marker: str) -> list[int]:

@@ -36,6 +36,8 @@ def kills_fell_in_the_middle(facts: Facts) -> Iterator[str]:
             yield f"{kill.victim}: {kill.done_before} to {kill.done_after} of {total} were done"
         if not kill.lease_live:
             yield f"{kill.victim}: no lease was live"
+        if kill.victim is Victim.RELAY and not kill.unsent:
+            yield f"{kill.victim}: it had nothing left to send"
 
 
 def every_task_has_one_result(facts: Facts) -> Iterator[str]:
@@ -214,5 +216,5 @@ def _most_repeats(victim: Victim, workers: int) -> int:
             return workers
         case Victim.AGENT | Victim.SUPERVISOR:
             return 2 * workers
-        case Victim.POSTGRES | Victim.TEMPORAL | Victim.TEMPORAL_WIPED:
+        case _:
             return 0

@@ -51,6 +51,11 @@ class CampaignDatabase:
         except psycopg.OperationalError:
             return False
 
+    def unsent(self) -> int:
+        """Rows of the outbox."""
+        [[count]] = _rows(self.url, "SELECT count(*) FROM outbox", ())
+        return int(count)
+
     def results(self) -> tuple[Result, ...]:
         return tuple(Result(*row) for row in self._ask(RESULTS))
 

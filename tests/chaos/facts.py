@@ -32,6 +32,8 @@ class Kill:
     """Tasks that had come to an end, by the records, right before and right after."""
     done_after: int
     lease_live: bool
+    unsent: int = 0
+    """Rows of the outbox that a relay died with."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 import random
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -24,6 +25,29 @@ class Victim(StrEnum):
     TEMPORAL = "temporal"
     TEMPORAL_WIPED = "temporal-wiped"
     SUPERVISOR = "supervisor"
+    API = "api"
+    CONTROL = "control-worker"
+    RELAY = "relay"
+    """The control worker, which carries it, while rows of the outbox are unsent."""
+
+
+class Topology(StrEnum):
+    UP = "up"
+    """`mitosis up`: API, control worker and relay in the process of the supervisor."""
+    PARTS = "parts"
+    """Every part is a process of its own."""
+
+    @property
+    def victims(self) -> tuple[Victim, ...]:
+        alone = (Victim.API, Victim.CONTROL, Victim.RELAY)
+        return tuple(v for v in Victim if self is Topology.PARTS or v not in alone)
+
+    @property
+    def own_victims(self) -> tuple[Victim, ...]:
+        """What a short campaign kills: of the parts only what the other topology cannot."""
+        if self is Topology.UP:
+            return self.victims
+        return (Victim.API, Victim.CONTROL, Victim.RELAY, Victim.AGENT, Victim.POSTGRES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,30 +89,33 @@ class Plan:
     tasks: tuple[PlannedTask, ...]
     kills: tuple[PlannedKill, ...]
     workers: int = 4
+    topology: Topology = Topology.UP
 
 
-def plan(seed: int, tasks: int, *, pairs: bool) -> Plan:
+def plan(seed: int, tasks: int, *, pairs: bool, topology: Topology = Topology.UP) -> Plan:
     """Everything dies once, and with ``pairs`` once more, two at a time.
 
-    The same for the same arguments, on any machine.
+    Without, of the parts only what does not die in the other topology. The same for the same
+    arguments, on any machine.
     """
     dice = random.Random(seed)
     planned = tuple(_task(dice, number) for number in range(tasks))
-    victims: list[tuple[Victim, ...]] = [(victim,) for victim in _shuffled(dice)]
+    mortals = topology.victims if pairs else topology.own_victims
+    victims: list[tuple[Victim, ...]] = [(victim,) for victim in _shuffled(dice, mortals)]
     if pairs:
-        order = _shuffled(dice)
-        victims += zip(order[::2], order[1::2], strict=True)
+        order = _shuffled(dice, mortals)
+        victims += [tuple(order[at : at + 2]) for at in range(0, len(order), 2)]
     step = (LAST_KILL - FIRST_KILL) / len(victims)
     moments = [FIRST_KILL + step * (i + 0.7 * dice.random()) for i in range(len(victims))]
-    return Plan(seed, planned, tuple(map(PlannedKill, victims, moments)))
+    return Plan(seed, planned, tuple(map(PlannedKill, victims, moments)), topology=topology)
 
 
-def _shuffled(dice: random.Random) -> list[Victim]:
-    return dice.sample(list(Victim), len(Victim))
+def _shuffled(dice: random.Random, victims: Sequence[Victim]) -> list[Victim]:
+    return dice.sample(victims, len(victims))
 
 
 def _task(dice: random.Random, number: int) -> PlannedTask:
-    command, seconds = dice.random() < 0.5, round(dice.uniform(0, 0.3), 3)
+    command, seconds = dice.random() < 0.5, round(max(0.0, dice.uniform(-0.1, 0.5)), 3)
     failures, max_attempts = dice.choices(
         ((0, 1), (0, 3), (ALWAYS, 1), (ALWAYS, 2), (1, 3)), (80, 7, 4, 3, 6)
     )[0]

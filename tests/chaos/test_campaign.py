@@ -1,4 +1,4 @@
-"""The short campaign: everything that runs in a stack is killed once while 600 tasks run."""
+"""The short campaign: everything that runs in a stack is killed once while 500 tasks run."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +10,7 @@ from tests.chaos.checker import violations
 from tests.chaos.plan import plan
 
 SEED = 20_301
-TASKS = 600
+TASKS = 500
 
 
 @pytest.mark.timeout(300)

@@ -8,7 +8,7 @@ import pytest
 
 from tests.chaos.checker import CHECKS, violations
 from tests.chaos.facts import Execution, Facts, Failure, Kill, Result
-from tests.chaos.plan import ALWAYS, Plan, PlannedKill, PlannedTask, Victim, plan
+from tests.chaos.plan import ALWAYS, Plan, PlannedKill, PlannedTask, Topology, Victim, plan
 from tests.chaos.task import answer
 
 SECOND = 1_000_000_000
@@ -108,6 +108,10 @@ WRONG: dict[str, tuple[str, Change]] = {
     "a kill too early": ("kills_fell_in_the_middle", with_kill(done_before=0)),
     "a kill too late": ("kills_fell_in_the_middle", with_kill(done_after=5)),
     "a kill without a lease": ("kills_fell_in_the_middle", with_kill(lease_live=False)),
+    "a relay that had sent everything": (
+        "kills_fell_in_the_middle",
+        with_kill(victim=Victim.RELAY, unsent=0),
+    ),
     "a kill left out": ("kills_fell_in_the_middle", having(kills=())),
     "a lost result": (
         "every_task_has_one_result",
@@ -214,11 +218,18 @@ def test_one_seed_makes_one_campaign() -> None:
     assert plan(3, 200, pairs=True) != plan(4, 200, pairs=True)
 
 
+@pytest.mark.parametrize("topology", Topology)
 @pytest.mark.parametrize("pairs", [False, True])
-def test_everything_dies_in_the_middle(pairs: bool) -> None:
-    kills = plan(3, 200, pairs=pairs).kills
+def test_everything_dies_in_the_middle(pairs: bool, topology: Topology) -> None:
+    kills = plan(3, 200, pairs=pairs, topology=topology).kills
     died = [victim for kill in kills for victim in kill.victims]
-    assert sorted(died) == sorted([*Victim] * (2 if pairs else 1))
+    mortals = topology.victims if pairs else topology.own_victims
+    assert sorted(died) == sorted(mortals * (2 if pairs else 1))
     moments = [kill.at for kill in kills]
     assert moments == sorted(moments)
     assert 0.1 < moments[0] <= moments[-1] < 0.9
+
+
+def test_every_part_dies_alone_in_some_topology() -> None:
+    assert {v for topology in Topology for v in topology.own_victims} == set(Victim)
+    assert set(Topology.PARTS.victims) == set(Victim)

@@ -2,6 +2,7 @@
 
 import random
 import signal
+from collections.abc import Mapping
 from pathlib import Path
 
 import psutil
@@ -11,6 +12,18 @@ from tests.support.waiting import wait_until
 
 FOUND_SECONDS = 60.0
 """A victim may be on its way back from the kill before."""
+COMMAND_LINES: Mapping[Victim, tuple[str, str]] = {
+    Victim.POSTGRES: ("postgres", "-D"),
+    Victim.TEMPORAL: ("temporal", "start-dev"),
+    Victim.TEMPORAL_WIPED: ("temporal", "start-dev"),
+    Victim.AGENT: ("python", "agent"),
+    Victim.API: ("python", "api"),
+    Victim.CONTROL: ("python", "worker"),
+    Victim.RELAY: ("python", "worker"),
+}
+"""How a child of the supervisor is known: begin of its name, a word of its command line."""
+BELOW_AGENTS = (Victim.ZYGOTE, Victim.WORKER, Victim.COMMAND)
+"""Each a child of the one before, the first of an agent."""
 
 
 def kill(up: int, victim: Victim, data_dir: Path, dice: random.Random) -> None:
@@ -20,6 +33,21 @@ def kill(up: int, victim: Victim, data_dir: Path, dice: random.Random) -> None:
         AssertionError: for a minute there was none.
     """
     wait_until(lambda: _killed(up, victim, data_dir, dice), FOUND_SECONDS, f"no {victim}")
+
+
+def stop(up: int, victim: Victim) -> None:
+    """SIGSTOP the one such process: it is there, and does nothing more."""
+    wait_until(lambda: _stopped(up, victim), FOUND_SECONDS, f"no {victim}")
+
+
+def _stopped(up: int, victim: Victim) -> bool:
+    try:
+        found = candidates(up, victim)
+        for process in found:
+            process.send_signal(signal.SIGSTOP)
+    except psutil.NoSuchProcess:
+        return False
+    return bool(found)
 
 
 def _killed(up: int, victim: Victim, data_dir: Path, dice: random.Random) -> bool:
@@ -43,22 +71,16 @@ def _killed(up: int, victim: Victim, data_dir: Path, dice: random.Random) -> boo
 def candidates(up: int, victim: Victim) -> list[psutil.Process]:
     """Zygote and workers share a command line, which they got by a fork: ancestry tells them apart."""
     supervisor = psutil.Process(up)
-    match victim:
-        case Victim.SUPERVISOR:
-            return [supervisor]
-        case Victim.POSTGRES:
-            return _named(supervisor, "postgres", "-D")
-        case Victim.TEMPORAL | Victim.TEMPORAL_WIPED:
-            return _named(supervisor, "temporal", "start-dev")
-        case Victim.AGENT:
-            return _named(supervisor, "python", "agent")
-        case _:
-            return _below_agents(victim, candidates(up, Victim.AGENT))
+    if victim is Victim.SUPERVISOR:
+        return [supervisor]
+    if victim in BELOW_AGENTS:
+        return _below_agents(victim, candidates(up, Victim.AGENT))
+    return _named(supervisor, *COMMAND_LINES[victim])
 
 
 def _below_agents(victim: Victim, agents: list[psutil.Process]) -> list[psutil.Process]:
     found = [zygote for agent in agents for zygote in _named(agent, "python", "zygote")]
-    for _ in range((Victim.ZYGOTE, Victim.WORKER, Victim.COMMAND).index(victim)):
+    for _ in range(BELOW_AGENTS.index(victim)):
         found = [child for parent in found for child in parent.children()]
     return found
 

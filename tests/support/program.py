@@ -4,7 +4,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -64,14 +64,17 @@ def mitosis_json(data_dir: Path, *arguments: str) -> Any:
 
 @contextmanager
 def running_up(
-    data_dir: Path, timeout: float = 60.0, more: Mapping[str, str] | None = None
+    data_dir: Path,
+    timeout: float = 60.0,
+    more: Mapping[str, str] | None = None,
+    argv: Sequence[str] = (),
 ) -> Iterator[subprocess.Popen[bytes]]:
     """`mitosis up` on ``data_dir``, ready; killed at the end when it still runs.
 
-    ``more`` is added to its environment.
+    ``more`` is added to its environment; ``argv`` is another program that says the same when it is up.
     """
     log = data_dir.with_name(f"{data_dir.name}.up.log")
-    argv = [*MITOSIS, "up", "--data-dir", str(data_dir)]
+    argv = argv or [*MITOSIS, "up", "--data-dir", str(data_dir)]
     with log.open("wb") as output:
         process = subprocess.Popen(
             argv, stdout=output, stderr=output, env=clean_environment(**more or {})

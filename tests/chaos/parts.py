@@ -1,0 +1,94 @@
+"""The stack as one process per part, as on several machines: `python -P -m tests.chaos.parts DATA_DIR`.
+
+`mitosis up` runs API, control worker and relay in its own process. Here `mitosis api`, `mitosis worker`
+(which carries the relay) and `mitosis agent` are children of their own, so that each can be killed
+alone; PostgreSQL and Temporal are the embedded ones. Stands for the supervisor of a machine: starts again
+what dies.
+"""
+
+import asyncio
+import os
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+from mitosis.cli.connection import StackConnection, remove_connection, write_connection
+from mitosis.client.client import Client
+from mitosis.contracts.lifecycle import ManagerState
+from mitosis.embedded.stack import EmbeddedStack
+from mitosis.settings import load_settings
+from mitosis.store.migrate import migrate
+
+SECONDS_TO_STOP = 60.0
+IDLE_THRESHOLD_SECONDS = 5
+"""One host, as in `mitosis up`."""
+
+
+async def main(data_dir: Path) -> None:
+    settings = load_settings({"data_dir": data_dir}).settings
+    async with EmbeddedStack(settings) as stack:
+        await asyncio.to_thread(migrate, stack.database_url)
+        connection = _connection(stack)
+        servers = {
+            "MITOSIS_DATA_DIR": str(data_dir),
+            "MITOSIS_DATABASE_URL": stack.database_url,
+            "MITOSIS_TEMPORAL_ADDRESS": stack.temporal_address,
+        }
+
+        async def token_written() -> bool:
+            return connection.token_file.exists()
+
+        await stack.add_process("api", _mitosis("api"), env=servers, ready=token_written)
+        idle = {"MITOSIS_WORKER__IDLE_THRESHOLD_SECONDS": str(IDLE_THRESHOLD_SECONDS)}
+        await stack.add_process("worker", _mitosis("worker"), env=servers | idle)
+        await _add_agent(stack, connection, data_dir)
+        write_connection(data_dir, connection)
+        print("Mitosis is up, in parts.", flush=True)
+        try:
+            await stack.until_stopped()
+        finally:
+            remove_connection(data_dir)
+
+
+def _mitosis(command: str) -> list[str]:
+    return [sys.executable, "-P", "-m", "mitosis.cli", command]
+
+
+def _connection(stack: EmbeddedStack) -> StackConnection:
+    port = stack.folder.port("api", None, "MITOSIS_API__PORT")
+    token_file = stack.folder.secret_path("admin-token")
+    token_file.unlink(missing_ok=True)  # the API writes it when it is up
+    return StackConnection(
+        api_url=f"http://127.0.0.1:{port}",
+        token_file=token_file,
+        temporal_address=stack.temporal_address,
+        temporal_namespace=stack.settings.temporal.namespace,
+        pid=os.getpid(),
+    )
+
+
+async def _add_agent(stack: EmbeddedStack, connection: StackConnection, data_dir: Path) -> None:
+    token = connection.token_file.read_text()
+    client = await stack.add_service("client", Client(connection.api_url, token))
+
+    async def in_contact() -> bool:
+        return any([one.state is not ManagerState.OFFLINE async for one in client.managers()])
+
+    await stack.add_process(
+        "agent",
+        _mitosis("agent"),
+        env={
+            "MITOSIS_DATA_DIR": str(data_dir),
+            "MITOSIS_API_URL": connection.api_url,
+            "MITOSIS_API__TOKEN_FILE": str(connection.token_file),
+            "MITOSIS_TEMPORAL_ADDRESS": connection.temporal_address,
+            "MITOSIS_RUN_DIR": str(stack.folder.run),
+        },
+        ready=in_contact,
+        stop_seconds=SECONDS_TO_STOP,
+    )
+
+
+if __name__ == "__main__":
+    with suppress(KeyboardInterrupt):
+        asyncio.run(main(Path(sys.argv[1])))
