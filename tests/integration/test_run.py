@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 from collections.abc import Iterator, Mapping
@@ -90,6 +91,11 @@ def test_failures_are_grouped_by_reason_and_the_status_is_one(env: Mapping[str, 
     [
         (["echo", ":::", "a", "b"], 2, "mitosis run echo {} ::: a b"),
         (["echo", "{}"], 2, "there are no inputs"),
+        (["true", ":::", "a", ":::", "b"], 2, "mitosis run true {1} {2} ::: a ::: b"),
+        (["echo {} | wc", ":::", "a"], 2, "mitosis run --shell 'echo {} | wc' ::: a"),
+        (["echo", "{}", "::::", "in"], 2, "mitosis run --file in echo {}"),
+        (["-o", "/dev/null/x", "true"], 2, "--keep-output: cannot write /dev/null/x"),
+        (["--max-fail", "few", "true"], 2, "--max-fail: write a number"),
         ([], 2, "a command is needed"),
         (["--range", "1-2", "--file", "x", "echo", "{}"], 2, "give one source"),
         (["--file", "/no/such", "echo", "{}"], 2, "cannot read /no/such"),
@@ -144,8 +150,62 @@ def test_output_is_kept_where_asked(env: Mapping[str, str], tmp_path: Path) -> N
     script = "echo out {}; echo err {} >&2"
     done = run(env, "--shell", "--silent", "-o", str(kept), script, ":::", "x", "y")
     assert (done.returncode, done.stdout) == (0, b""), done.stderr
-    assert sorted(path.read_text() for path in kept.glob("*.out")) == ["out x\n", "out y\n"]
-    assert sorted(path.read_text() for path in kept.glob("*.err")) == ["err x\n", "err y\n"]
+    found = {path.name: path.read_text() for path in kept.iterdir()}
+    assert found == {
+        "1.out": "out x\n",
+        "1.err": "err x\n",
+        "2.out": "out y\n",
+        "2.err": "err y\n",
+    }
+
+
+def test_a_late_pipe_is_waited_for_and_an_empty_one_is_no_work(env: Mapping[str, str]) -> None:
+    line = f"(sleep 0.5; echo late) | {shlex.join([*MITOSIS, 'run', '-w', '1', 'echo', '{}'])}"
+    late = subprocess.run(["sh", "-c", line], env=env, capture_output=True, check=True, timeout=60)
+    assert late.stdout == b"late\n"
+    empty = run(env, "echo", "{}", stdin=b"")
+    assert (empty.returncode, empty.stdout) == (0, b"")
+    assert b"0 ok" in empty.stderr
+
+
+def test_batches_order_and_the_job_log(env: Mapping[str, str], tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    words = ["-k", "-n", "2", "--joblog", str(log), "--shell"]
+    done = run(env, *words, 'sleep 0.$((3 - {#})); echo "$#" {}', ":::", "a b", "c", "d")
+    assert (done.returncode, done.stdout) == (0, b"0 a b c\n0 d\n"), done.stderr
+    heading, *lines = log.read_text().splitlines()
+    assert heading.startswith("Seq\tHost\t")
+    assert sorted(line.split("\t")[0] for line in lines) == ["1", "2"]
+
+
+def test_too_many_failures_cancel_the_rest(env: Mapping[str, str]) -> None:
+    for limit in ("1", "1%"):
+        done = run(env, "--max-fail", limit, "--range", "1-60", "sh", "-c", "sleep 0.1; exit {}")
+        said = done.stderr.decode()
+        assert done.returncode == 3, said
+        assert re.search(r"more than 1( %)? tasks failed: the rest is cancelled", said)
+        assert not said.rstrip().endswith("0 cancelled")
+
+
+def test_when_nobody_reads_the_output_the_run_detaches(env: Mapping[str, str], stack: Path) -> None:
+    words = ["run", "-w", "2", "--name", "unread", "--range", "1-3000", "printf", "%099d\\n", "{}"]
+    line = f"{shlex.join([*MITOSIS, *words])} | head -1; exit ${{PIPESTATUS[0]}}"
+    done = subprocess.run(
+        ["bash", "-c", line], env=env, capture_output=True, check=False, timeout=60
+    )
+    assert done.returncode == 130, done.stderr
+    assert b"cannot write the output of tasks: Broken pipe" in done.stderr
+    assert b"detached" in done.stderr
+    assert b"Traceback" not in done.stderr
+    assert mitosis_json(stack, "group", "wait", "unread")["result"] == "success"
+
+
+def test_detached_gives_the_name_to_a_script(env: Mapping[str, str], stack: Path) -> None:
+    done = run(env, "-d", "echo", "{}", ":::", "a")
+    name = done.stdout.decode().strip()
+    assert (done.returncode, name[:5]) == (0, "echo-")
+    assert f"mitosis watch {name}".encode() in done.stderr
+    assert mitosis_json(stack, "group", "wait", name)["tasks_succeeded"] == 1
 
 
 def test_columns_of_a_table_and_hooks_around(env: Mapping[str, str], tmp_path: Path) -> None:
@@ -193,7 +253,7 @@ def test_ctrl_c_once_detaches_and_the_tasks_go_on(
         terminal.press("\x03")
         terminal.read_until("detaching, tasks keep running")
         assert terminal.end() == 130
-    assert "mitosis group wait detached" in terminal.text
+    assert "mitosis watch detached" in terminal.text
     assert mitosis_json(stack, "group", "wait", "detached")["result"] == "success"
     assert (tmp_path / "off").exists()
 

@@ -6,7 +6,17 @@ import threading
 
 import pytest
 
-from mitosis.cli.run.sources import Source, from_csv, from_json, from_lines, from_range, from_values
+from mitosis.cli.run.sources import (
+    Source,
+    from_csv,
+    from_json,
+    from_lines,
+    from_lists,
+    from_range,
+    from_values,
+    in_batches,
+    split_columns,
+)
 from mitosis.contracts.errors import InvalidRequest
 
 
@@ -96,3 +106,35 @@ def test_json_lists_lines_and_objects() -> None:
 def test_json_mistakes_are_named(data: bytes, words: str) -> None:
     with pytest.raises(InvalidRequest, match=words):
         from_json(io.BytesIO(data))
+
+
+def rows(source: Source) -> list[str]:
+    return [" ".join(item.columns.values()) for item in source.items]
+
+
+def test_several_lists_are_combined_or_go_along() -> None:
+    crossed = from_lists([(":::", ["a", "b"]), (":::", ["1", "2"])])
+    assert (crossed.count, crossed.columns) == (4, frozenset({"1", "2"}))
+    assert rows(crossed) == ["a 1", "a 2", "b 1", "b 2"]
+    linked = from_lists([(":::", ["a", "b"]), (":::+", ["1", "2"]), (":::", ["x"])])
+    assert rows(linked) == ["a 1 x", "b 2 x"]
+    with pytest.raises(InvalidRequest, match=r"1 values after :::\+, but 2 before"):
+        from_lists([(":::", ["a", "b"]), (":::+", ["1"])])
+
+
+def test_lines_are_split_into_columns() -> None:
+    source = split_columns(from_lines(io.BytesIO(b"a b\t1\nc\t2\nd\n")), "\\t")
+    assert source.columns == {"1", "2"}
+    with pytest.raises(InvalidRequest, match="line 3 has 1 columns, the first one 2"):
+        rows(source)
+    assert list(split_columns(from_lines(io.BytesIO(b"")), ",").items) == []
+
+
+def test_batches_take_so_many_and_the_last_one_the_rest() -> None:
+    source = in_batches(from_values(["a", "b", "c"]), 2)
+    assert source.count == 2
+    assert [(item.number, item.values) for item in source.items] == [(1, ("a", "b")), (2, ("c",))]
+    with pytest.raises(InvalidRequest, match="must be 1 or more"):
+        in_batches(from_values([]), 0)
+    with pytest.raises(InvalidRequest, match="one to a task"):
+        in_batches(from_lists([(":::", ["a"]), (":::", ["b"])]), 2)

@@ -77,7 +77,53 @@ def test_placeholders_are_noticed() -> None:
 
 def test_the_correction_can_be_typed() -> None:
     assert corrected(["echo", "a b"]) == "echo 'a b' {}"
-    assert corrected(["echo"], ["a", "b c"]) == "echo {} ::: a 'b c'"
+    assert corrected(["echo"], [":::", "a", "b c"]) == "echo {} ::: a 'b c'"
+
+
+@pytest.mark.parametrize(
+    "word",
+    ['{"a":{"b":1}}', "{{.Names}}", "{{name}}", "{{ x }}", "${HOME}", "a{3}", "{1..9}", "}}"],
+)
+def test_other_braces_stay_as_they_are(word: str) -> None:
+    assert argv("tool", word, "{}") == ["tool", word, "dir/a.tar.gz"]
+
+
+def test_columns_have_parts_too_and_numbers_may_name_them() -> None:
+    assert argv("tool", "{file/.}", "{file//}", file="d/a.b") == ["tool", "a", "d"]
+    columns = {"1": "d/a.b", "2": "x"}
+    template = Template.parse(["tool", "{2}-{1/}", "{print}"], columns)
+    assert template.argv(Item("d/a.b", 1, columns)) == ["tool", "x-a.b", "{print}"]
+    with pytest.raises(
+        InvalidRequest, match=r"\{3\} names no column; there are 1, 2 \(write \{\{3\}\}"
+    ):
+        Template.parse(["tool", "{3}"], columns)
+
+
+def test_the_slot_is_not_known_here() -> None:
+    with pytest.raises(InvalidRequest, match="known only where the task runs") as refused:
+        Template.parse(["tool", "{%}"])
+    assert "MITOSIS_WORKER_ID" in str(refused.value.facts["hint"])
+    assert argv("tool", "{{%}}") == ["tool", "{%}"]
+
+
+def test_another_text_may_stand_for_the_input() -> None:
+    template = Template.parse(["awk", "{print}", "{}", "%.x", "%"], placeholder="%")
+    assert template.has_placeholders
+    assert template.argv(Item("{}%", 1)) == ["awk", "{print}", "{}", "{}%.x", "{}%"]
+    with pytest.raises(InvalidRequest, match="must not be empty"):
+        Template.parse(["tool"], placeholder="")
+
+
+def test_a_batch_becomes_several_words() -> None:
+    item = Item("d/a", 4, batch=("d/a", "b c"))
+    template = Template.parse(["tool", "{}", "x", "{/}", "{#}"])
+    template.check_batches()
+    assert template.argv(item) == ["tool", "d/a", "b c", "x", "a", "b c", "4"]
+    shell = Template.parse(["tool {} > out"], through_shell=True)
+    shell.check_batches()
+    assert shell.argv(item) == ["sh", "-c", "tool d/a 'b c' > out"]
+    with pytest.raises(InvalidRequest, match=r"cannot be inside .a\{\}."):
+        Template.parse(["tool", "a{}"]).check_batches()
 
 
 def test_no_command_is_refused() -> None:

@@ -6,9 +6,7 @@ Options end at the first word of the command, so its own flags are its own.
 import asyncio
 import os
 import secrets
-import sys
 import tempfile
-from collections.abc import Sequence
 from datetime import timedelta
 from itertools import islice
 from pathlib import Path
@@ -23,7 +21,6 @@ from mitosis.cli.group_create_options import (
     CoresOption,
     CoresPerWorkerOption,
     GroupOption,
-    MaxManagersOption,
     PinOption,
     PriorityOption,
     SetupOption,
@@ -31,21 +28,29 @@ from mitosis.cli.group_create_options import (
     TeardownOption,
 )
 from mitosis.cli.group_submit_options import RetriesOption, TimeoutOption
+from mitosis.cli.run.choosing import Given, choose
 from mitosis.cli.run.display import Display, choose_display
 from mitosis.cli.run.exit import RunExit, with_run_statuses
 from mitosis.cli.run.options import (
     AllOption,
+    BatchOption,
+    ColsepOption,
     CsvSourceOption,
     DeadlineOption,
     DetachOption,
     DryRunOption,
     FileOption,
+    HostsOption,
+    JoblogOption,
     JsonSourceOption,
     KeepOption,
+    KeepOrderOption,
+    MaxFailOption,
     NulOption,
     OnInterruptOption,
     ProgressOption,
     RangeOption,
+    ReplaceOption,
     RunCwdOption,
     RunEnvOption,
     RunNameOption,
@@ -56,25 +61,12 @@ from mitosis.cli.run.options import (
     WordsArgument,
     WorkersOption,
 )
-from mitosis.cli.run.sources import (
-    Source,
-    from_csv,
-    from_json,
-    from_lines,
-    from_range,
-    from_values,
-    no_source,
-    open_file,
-    stdin_is_given,
-)
-from mitosis.cli.run.template import Template, corrected
 from mitosis.contracts.errors import InvalidRequest, MitosisError
 
 if TYPE_CHECKING:
     from mitosis.cli.run.runner import RunPlan
 
 app = plain_app()
-VALUES = ":::"
 SHOWN = 5
 
 
@@ -86,6 +78,9 @@ def run(
     numbers: RangeOption = None,
     from_json_file: JsonSourceOption = None,
     from_csv_file: CsvSourceOption = None,
+    colsep: ColsepOption = None,
+    batch: BatchOption = None,
+    replace: ReplaceOption = None,
     shell: ShellOption = False,
     workers: WorkersOption = None,
     pin: PinOption = None,
@@ -95,7 +90,7 @@ def run(
     teardown: TeardownOption = None,
     tag: TagOption = None,
     group: GroupOption = None,
-    max_managers: MaxManagersOption = None,
+    hosts: HostsOption = None,
     name: RunNameOption = None,
     priority: PriorityOption = None,
     timeout: TimeoutOption = None,
@@ -103,10 +98,13 @@ def run(
     env: RunEnvOption = None,
     cwd: RunCwdOption = None,
     keep_output: KeepOption = None,
+    joblog: JoblogOption = None,
+    keep_order: KeepOrderOption = False,
     tag_output: TagOutputOption = False,
     silent: SilentOption = False,
     detach: DetachOption = False,
     deadline: DeadlineOption = None,
+    max_fail: MaxFailOption = None,
     on_interrupt: OnInterruptOption = "detach",
     progress: ProgressOption = "auto",
     dry_run: DryRunOption = False,
@@ -116,29 +114,39 @@ def run(
     """Run a command over many inputs: ::: values, a file, a pipe, a range, JSON or CSV.
 
     {} is the input, {.} without its ending, {/} its name, {//} its folder, {/.} the name without
-    ending, {#} its number, {name} a column; {{ is a brace. Each stays one argument: there is no shell
-    unless --shell.
+    ending, {#} its number, {name} a column, {1} that of several lists; other braces stay as they are,
+    and {{}} is a plain {}. Each stays one argument: there is no shell unless --shell.
 
     Exit status: 0 all ok, 1 tasks failed, 2 usage, 3 could not run, 4 no API, 5 cancelled by others,
-    124 --deadline, 130 Ctrl-C.
+    124 --deadline, 130 Ctrl-C or nobody reads the output.
     """
+    from mitosis.cli.run.output import Wanted
+    from mitosis.cli.run.runner import MaxFail, RunPlan
     from mitosis.cli.validation import duration, seconds, validated
     from mitosis.contracts.http import TaskGroupSpec
 
-    given, values = _split(words or [])
-    files = _Sources(values, file, null, numbers, from_json_file, from_csv_file)
-    source = files.open()
-    template = Template.parse(given, source.columns if source else (), through_shell=shell)
-    source = _fitting(template, source, corrected(given, values))
+    given = Given(
+        words=words or [],
+        file=file,
+        null=null,
+        numbers=numbers,
+        json_file=from_json_file,
+        csv_file=from_csv_file,
+        colsep=colsep,
+        batch=batch,
+        replace=replace,
+        shell=shell,
+    )
+    template, source = choose(given)
     fields = {
-        "name": name or _made_up(given[0]),
+        "name": name or _made_up(given.command[0]),
         "group_name": group,
         "tags": tag,
         "labels": ["run"],
-        "max_managers": max_managers,
+        "max_managers": hosts,
         "worker_allocation_plan": present(
             {
-                "worker_count": workers or os.cpu_count(),
+                "worker_count": workers or len(os.sched_getaffinity(0)),
                 "cpu_binding": cpu_binding(pin, cores, cores_per_worker),
             }
         ),
@@ -147,8 +155,6 @@ def run(
     }
     spec = validated(TaskGroupSpec, present(fields) or {}, OPTION_OF_FIELD)
     task_fields = _task_fields(priority, seconds(timeout, "--timeout"), retries, env, cwd)
-    from mitosis.cli.run.runner import RunPlan
-
     plan = RunPlan(
         spec=spec,
         template=template,
@@ -157,95 +163,24 @@ def run(
         detach=detach,
         deadline=duration(deadline, "--deadline"),
         on_interrupt="cancel" if up else on_interrupt,
-        keep_output=keep_output,
-        tag_output=tag_output,
-        silent=silent,
+        max_fail=MaxFail.parse(max_fail) if max_fail is not None else None,
+        output=Wanted(
+            folder=keep_output,
+            joblog=joblog,
+            in_order=keep_order,
+            tag=tag_output,
+            silent=silent,
+        ),
     )
     if dry_run:
         return _dry_run(plan, everything=all_tasks)
+    plan.output.check()
     return _run(cli, plan, choose_display(progress), up=up)
 
 
 app.command("run", context_settings={"allow_interspersed_args": False})(
     with_cli(with_run_statuses(run))
 )
-
-
-class _Sources:
-    """The sources that the command line names; at most one."""
-
-    def __init__(
-        self,
-        values: Sequence[str] | None,
-        file: Path | None,
-        null: bool,
-        numbers: str | None,
-        json_file: Path | None,
-        csv_file: Path | None,
-    ) -> None:
-        self._null = null
-        self._named: dict[str, Any] = {
-            VALUES: values,
-            "--file": file,
-            "--range": numbers,
-            "--from-json": json_file,
-            "--from-csv": csv_file,
-        }
-
-    def open(self) -> Source | None:
-        """The source, or None when the command line names none.
-
-        Raises:
-            InvalidRequest: more than one, or it cannot be read.
-        """
-        given = {option: value for option, value in self._named.items() if value is not None}
-        if len(given) > 1:
-            raise InvalidRequest(f"give one source of inputs, not {' and '.join(given)}")
-        for option, value in given.items():
-            return self._opened(option, value)
-        return from_lines(sys.stdin.buffer, nul=self._null) if stdin_is_given() else None
-
-    def _opened(self, option: str, value: Any) -> Source:
-        match option:
-            case ":::":
-                return from_values(value)
-            case "--range":
-                return from_range(value)
-            case "--from-json":
-                return from_json(open_file(value, option))
-            case "--from-csv":
-                return from_csv(open_file(value, option))
-            case _:
-                return from_lines(open_file(value, option), nul=self._null)
-
-
-def _split(words: Sequence[str]) -> tuple[list[str], list[str] | None]:
-    """The command, and the values behind ``:::`` if there are any."""
-    if VALUES not in words:
-        return list(words), None
-    at = words.index(VALUES)
-    return list(words[:at]), list(words[at + 1 :])
-
-
-def _fitting(template: Template, source: Source | None, right: str) -> Source:
-    """Inputs need a place in the command, and a place needs inputs.
-
-    Raises:
-        InvalidRequest: shows the line as it should be.
-    """
-    if source is None:
-        if template.has_placeholders:
-            raise InvalidRequest(
-                "the command has a placeholder, but there are no inputs",
-                hint="add them: ::: VALUE..., --file FILE, --range 1-10, or a pipe",
-            )
-        return no_source()
-    if not template.has_placeholders:
-        raise InvalidRequest(
-            "there are inputs, but the command has no placeholder for them",
-            hint=f"put it where it belongs: mitosis run {right}",
-        )
-    return source
 
 
 def _task_fields(
@@ -286,7 +221,8 @@ def _here(spec: dict[str, Any] | None) -> dict[str, Any] | None:
 
 def _made_up(program: str) -> str:
     """A name that tells what it is and is not taken."""
-    letters = "".join(c for c in Path(program).name if c.isascii() and (c.isalnum() or c in "._-"))
+    name = Path(next(iter(program.split()), "")).name
+    letters = "".join(c for c in name if c.isascii() and (c.isalnum() or c in "._-"))
     return f"{letters.lstrip('._-')[:40] or 'run'}-{secrets.token_hex(3)}"
 
 

@@ -9,6 +9,7 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Literal, Protocol, TextIO
@@ -19,7 +20,8 @@ from mitosis.contracts.lifecycle import TaskGroupState
 Style = Literal["auto", "rich", "plain", "none"]
 PLAIN_EVERY_SECONDS = 10.0
 LIVE_EVERY_SECONDS = 0.25
-WIDE = 120
+WIDE = 119
+"""Columns from which on there is room for more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +31,8 @@ class Progress:
     group: TaskGroupInfo
     now: datetime
     hint: str = ""
+    failed: str = ""
+    """Why tasks have failed so far, in one line."""
 
     @property
     def input_open(self) -> bool:
@@ -106,6 +110,7 @@ def live_lines(progress: Progress, width: int) -> list[str]:
     """Three to five lines that fit into ``width`` columns."""
     group = progress.group
     hosts = ", ".join(sorted({lease.manager_name for lease in group.leases})) or "no host yet"
+    wide = width >= WIDE
     tail = f" {progress.percent_text()}"
     if rate := progress.rate_text():
         tail += f"  {rate}"
@@ -115,11 +120,17 @@ def live_lines(progress: Progress, width: int) -> list[str]:
         f" ok {group.tasks_succeeded}   running {progress.running}   ready {progress.ready}"
         f"   failed {group.tasks_failed}"
     )
+    if wide:
+        elapsed = span_text(max(0, round((progress.now - group.created_at).total_seconds())))
+        workers = group.worker_allocation_plan.worker_count
+        counts += f"   elapsed {elapsed}   workers {workers} a host   priority {group.priority}"
     lines = [f"{group.name}  on {hosts}", f" {bar(progress, width - len(tail) - 2)}{tail}", counts]
     if group.waiting_for:
         lines.append(f" {group.waiting_for}")
+    if progress.failed:
+        lines.append(f" failed: {progress.failed}")
     if progress.hint:
-        lines.append(f" {progress.hint}")
+        lines.append(f" {progress.hint}" + (f"   logs: mitosis logs {group.name}" if wide else ""))
     return [line[:width] for line in lines]
 
 
@@ -161,8 +172,9 @@ class NoDisplay:
         """Nothing."""
 
     def say(self, text: str) -> None:
-        self._stream.write(f"{text}\n")
-        self._stream.flush()
+        with suppress(BrokenPipeError):  # nobody looks
+            self._stream.write(f"{text}\n")
+            self._stream.flush()
 
     def clear(self) -> None:
         """Nothing to clear."""
@@ -179,7 +191,8 @@ class PlainDisplay(NoDisplay):
 
     def show(self, progress: Progress) -> None:
         group = progress.group
-        state = (group.state, group.settled, group.waiting_for)
+        over = group.tasks_unfinished == 0 and not progress.input_open
+        state = (group.state, None if over else group.waiting_for)  # ending up is not news
         if state == self._state and self._clock() - self._last < PLAIN_EVERY_SECONDS:
             return
         self._state, self._last = state, self._clock()

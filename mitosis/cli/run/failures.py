@@ -7,7 +7,9 @@ same once numbers, addresses and paths are taken out of it.
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from unicodedata import east_asian_width
 
+from mitosis.cli.output import one_line
 from mitosis.contracts.http import TaskInfo
 from mitosis.contracts.lifecycle import TaskState
 from mitosis.contracts.outcome import FailureKind, signal_name
@@ -18,6 +20,8 @@ _MASKS = (
     (re.compile(r"\d+"), "#"),
 )
 TASKS_SHOWN = 3
+LINE_SHOWN = 40
+REASONS_SHOWN = 12
 
 
 @dataclass(slots=True)
@@ -53,6 +57,14 @@ class Failures:
         if task.manager_name:
             reason.hosts[task.manager_name] = reason.hosts.get(task.manager_name, 0) + 1
 
+    def in_one_line(self) -> str:
+        """``9x exit 1: cannot read …   1x timeout``, the most frequent first; empty without failures."""
+        parts: list[str] = []
+        for reason in self.rows():
+            line = f": {reason.line}" if reason.line and not parts else ""
+            parts.append(f"{len(reason.tasks)}x {reason.ending}{_cut(line, LINE_SHOWN)}")
+        return "   ".join(parts)
+
     def rows(self) -> Sequence[Reason]:
         return sorted(self._reasons.values(), key=lambda reason: -len(reason.tasks))
 
@@ -67,11 +79,13 @@ def ending_of(task: TaskInfo) -> str:
 
 
 def last_line(task: TaskInfo) -> str:
-    """The last line of stderr; else the message that we have for it."""
+    """The last line of stderr; else the message that we have for it, where it says more than the ending."""
     detail = task.detail or {}
     lines = [line.strip() for line in str(detail.get("stderr") or "").splitlines()]
     text = next((line for line in reversed(lines) if line), "")
-    return text or str(detail.get("message") or "")
+    if text or task.kind == FailureKind.EXIT_CODE:
+        return text
+    return str(detail.get("message") or "")
 
 
 def masked(line: str) -> str:
@@ -81,7 +95,11 @@ def masked(line: str) -> str:
 
 
 def table(reasons: Iterable[Reason], width: int) -> list[str]:
-    """The rows as text of at most ``width`` columns; hosts where there is room for them."""
+    """The rows as text of at most ``width`` columns; hosts where there is room for them.
+
+    After :data:`REASONS_SHOWN` rows one line says how many more there are.
+    """
+    reasons = list(reasons)
     wide = width >= 120
     head = ["n", "reason", "last line of stderr", *(["hosts"] if wide else []), "tasks"]
     rows = [
@@ -92,24 +110,43 @@ def table(reasons: Iterable[Reason], width: int) -> list[str]:
             *([reason.hosts_text()] if wide else []),
             reason.tasks_text(),
         ]
-        for reason in reasons
+        for reason in reasons[:REASONS_SHOWN]
     ]
-    return _aligned([head, *rows], width) if rows else []
+    lines = _aligned([head, *rows], width) if rows else []
+    if more := reasons[REASONS_SHOWN:]:
+        tasks = sum(len(reason.tasks) for reason in more)
+        lines.append(f"… and {tasks} tasks with {len(more)} other reasons")
+    return lines
 
 
 def _aligned(rows: list[list[str]], width: int) -> list[str]:
     flexible = 2
-    sizes = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    sizes = [max(columns(row[i]) for row in rows) for i in range(len(rows[0]))]
     others = sum(size for i, size in enumerate(sizes) if i != flexible) + 3 * (len(sizes) - 1)
     sizes[flexible] = max(10, min(sizes[flexible], width - others))
     lines = []
     for row in rows:
-        cells = [_cut(cell, size).ljust(size) for cell, size in zip(row, sizes, strict=True)]
-        lines.append("   ".join(cells).rstrip()[:width])
+        cells = [_padded(cell, size) for cell, size in zip(row, sizes, strict=True)]
+        lines.append("   ".join(cells).rstrip())
     lines.insert(1, "─" * min(width, sum(sizes) + 3 * (len(sizes) - 1)))
     return lines
 
 
+def _padded(text: str, size: int) -> str:
+    cut = _cut(text, size)
+    return cut + " " * (size - columns(cut))
+
+
 def _cut(text: str, size: int) -> str:
-    text = text.encode(errors="backslashreplace").decode().replace("\t", " ")
-    return text if len(text) <= size else text[: size - 1] + "…"
+    """At most ``size`` columns of a terminal, without anything that would steer it."""
+    text = one_line(text)
+    if columns(text) <= size:
+        return text
+    while columns(text) >= size:
+        text = text[:-1]
+    return text + "…"
+
+
+def columns(text: str) -> int:
+    """How many columns a terminal needs: two for wide characters (Unicode annex 11)."""
+    return sum(2 if east_asian_width(char) in "WF" else 1 for char in text)

@@ -6,8 +6,9 @@ that is sent again creates nothing twice.
 
 import asyncio
 import threading
+from bisect import bisect
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from uuid import UUID, uuid4
 
 from mitosis.cli.run.template import Item
@@ -18,6 +19,47 @@ PART = 5_000
 AHEAD = 20_000
 GATHER_SECONDS = 0.02
 """How long to gather inputs for one submission once the first has come."""
+
+
+class Numbers:
+    """Which input a task came from: tasks have numbers of their own, shared with other groups.
+
+    Tasks of one part mostly follow each other, so a few ranges hold any number of them.
+    """
+
+    def __init__(self) -> None:
+        self._firsts: list[int] = []
+        self._ranges: list[tuple[int, int]] = []
+        """First input and length of the range that starts at the task of the same index."""
+        self._count = 0
+        self._news = asyncio.Event()
+
+    def add(self, task_ids: Sequence[int]) -> None:
+        """The tasks of the next inputs, in the order of these."""
+        for task_id in task_ids:
+            self._count += 1
+            if self._firsts and task_id == self._firsts[-1] + self._ranges[-1][1]:
+                first, length = self._ranges[-1]
+                self._ranges[-1] = (first, length + 1)
+            else:
+                at = bisect(self._firsts, task_id)
+                self._firsts.insert(at, task_id)
+                self._ranges.insert(at, (self._count, 1))
+        self._news.set()
+
+    async def of(self, task_id: int) -> int:
+        """The number of its input; waits until the answer to its submission is here."""
+        while (number := self._find(task_id)) is None:
+            self._news.clear()
+            await self._news.wait()
+        return number
+
+    def _find(self, task_id: int) -> int | None:
+        at = bisect(self._firsts, task_id) - 1
+        if at < 0:
+            return None
+        (number, length), offset = self._ranges[at], task_id - self._firsts[at]
+        return number + offset if offset < length else None
 
 
 class Feeder:
@@ -41,6 +83,7 @@ class Feeder:
         self._news = asyncio.Event()
         self._end = False
         self._error: Exception | None = None
+        self.numbers = Numbers()
         self.submitted = 0
 
     async def run(self) -> None:
@@ -67,7 +110,8 @@ class Feeder:
 
     async def _submit(self, tasks: list[TaskSubmission]) -> None:
         self._parts += 1
-        await self._client.submit(self._group, tasks, idempotency_key=f"{self._key}-{self._parts}")
+        key = f"{self._key}-{self._parts}"
+        self.numbers.add(await self._client.submit(self._group, tasks, idempotency_key=key))
         self.submitted += len(tasks)
         self._room.release(len(tasks))
 

@@ -17,14 +17,24 @@ from mitosis.contracts.lifecycle import TaskGroupResult
 
 LOOK_AGAIN = timedelta(seconds=1)
 DETACH_HINT = "Ctrl-C: stop watching (tasks keep running)"
+TOO_MANY_FAILED = "too many tasks failed"
+"""Why a run cancels its own group, as kept with the group."""
 
 
 class Follower:
     """Shows one group on one display."""
 
-    def __init__(self, client: Client, display: Display, hint: str = DETACH_HINT) -> None:
+    def __init__(
+        self,
+        client: Client,
+        display: Display,
+        hint: str = DETACH_HINT,
+        failures: Failures | None = None,
+    ) -> None:
+        """``failures`` are shown while the group goes on; who collects them goes on adding."""
         self._client = client
         self._display = display
+        self._failures = failures
         self.hint = hint
         """What the last of the live lines says."""
 
@@ -33,22 +43,24 @@ class Follower:
         info = await self._client.group(group)
         while not info.settled:
             info = await self._client.wait(group, until="changed", timeout=LOOK_AGAIN)
-            self._display.show(Progress(info, now(), self.hint))
+            failed = self._failures.in_one_line() if self._failures else ""
+            self._display.show(Progress(info, now(), self.hint, failed))
             yield info
 
     def conclude(self, group: TaskGroupInfo, failures: Failures) -> RunExit:
         """Say how the settled group ended."""
         self._display.clear()
         self._display.say(_summary(group))
+        status = verdict(group)
         if rows := failures.rows():
             for line in ["", *table(rows, shutil.get_terminal_size((100, 24)).columns), ""]:
                 self._display.say(line)
-            first = rows[0].tasks[0]
             self._display.say(
-                f" one of them: mitosis group tasks {group.name} --state failed   (task {first})"
+                f" output of one: mitosis logs {group.name}/{rows[0].tasks[0]} --stderr"
             )
             self._display.say(f" all of them again: mitosis retry {group.name}")
-        status = verdict(group)
+        if status is not RunExit.OK:
+            self._display.say(f" exit status {status} ({_MEANING.get(status, 'not all is well')})")
         if status is RunExit.COULD_NOT_RUN:
             self._show_hooks(group)
         return status
@@ -62,6 +74,13 @@ class Follower:
                     self._display.say(f"   {tail.splitlines()[-1]}")
 
 
+_MEANING = {
+    RunExit.TASKS_FAILED: "some tasks failed",
+    RunExit.COULD_NOT_RUN: "it could not run, or a host could not be cleaned",
+    RunExit.CANCELLED: "the group was cancelled",
+}
+
+
 def verdict(group: TaskGroupInfo) -> RunExit:
     """The exit status of a settled group."""
     match group.result:
@@ -72,8 +91,8 @@ def verdict(group: TaskGroupInfo) -> RunExit:
         case TaskGroupResult.TASKS_FAILED:
             return RunExit.TASKS_FAILED
         case TaskGroupResult.CANCELLED | None:
-            setup_failed = (group.reason or "").startswith(WAITING_SETUP_FAILED)
-            return RunExit.COULD_NOT_RUN if setup_failed else RunExit.CANCELLED
+            ours = (group.reason or "").startswith((WAITING_SETUP_FAILED, TOO_MANY_FAILED))
+            return RunExit.COULD_NOT_RUN if ours else RunExit.CANCELLED
 
 
 def _summary(group: TaskGroupInfo) -> str:

@@ -26,6 +26,8 @@ class Interrupts:
         self._first = Wish.CANCEL if on_interrupt == "cancel" else Wish.DETACH
         self._asked = asyncio.Event()
         self.wish: Wish | None = None
+        self.second_chance = True
+        """Somebody is there who may press Ctrl-C again."""
 
     def interrupt(self) -> None:
         """One more Ctrl-C."""
@@ -36,11 +38,13 @@ class Interrupts:
     def terminate(self) -> None:
         """SIGTERM: as one Ctrl-C, but there is no second chance to wait for."""
         self.wish = self.wish or self._first
+        self.second_chance = False
         self._asked.set()
 
     def hang_up(self) -> None:
         """The terminal is gone: detach."""
         self.wish = self.wish or Wish.DETACH
+        self.second_chance = False
         self._asked.set()
 
     async def asked(self) -> None:
@@ -50,6 +54,8 @@ class Interrupts:
 
     async def again_soon(self) -> bool:
         """Whether another signal comes within two seconds."""
+        if not self.second_chance:
+            return False
         try:
             async with asyncio.timeout(SECOND_CHANCE_SECONDS):
                 await self.asked()

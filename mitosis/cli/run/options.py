@@ -31,15 +31,45 @@ CsvSourceOption = Annotated[
 ShellOption = Annotated[
     bool, typer.Option("--shell", help="The words are one shell line; values are quoted.")
 ]
+ColsepOption = Annotated[
+    str | None,
+    typer.Option("--colsep", "-C", metavar="TEXT", help="Split each line there: {1}, {2} …"),
+]
+BatchOption = Annotated[
+    int | None, typer.Option("--batch", "-n", metavar="N", help="So many inputs for each task.")
+]
+ReplaceOption = Annotated[
+    str | None,
+    typer.Option("--replace", "-I", metavar="TEXT", help="Stands for the input instead of {}."),
+]
 WorkersOption = Annotated[
-    int | None, typer.Option("--workers", "-w", help="Workers on each host; default: its cores.")
+    int | None,
+    typer.Option(
+        "--workers", "-w", "-j", "-P", help="Workers on each host; default: the cores of this one."
+    ),
+]
+HostsOption = Annotated[
+    int | None, typer.Option("--max-managers", "--hosts", help="Most hosts at the same time.")
 ]
 RunNameOption = Annotated[
     str | None, typer.Option("--name", help="Name of the task group; default: made up.")
 ]
 KeepOption = Annotated[
     Path | None,
-    typer.Option("--keep-output", "-o", metavar="DIR", help="Write TASK.out and TASK.err there."),
+    typer.Option(
+        "--keep-output", "-o", metavar="DIR", help="Write NUMBER.out and NUMBER.err of each input."
+    ),
+]
+JoblogOption = Annotated[
+    Path | None,
+    typer.Option("--joblog", metavar="FILE", help="One line a task, as GNU parallel writes it."),
+]
+KeepOrderOption = Annotated[
+    bool, typer.Option("--keep-order", "-k", help="Print the output in the order of the inputs.")
+]
+MaxFailOption = Annotated[
+    str | None,
+    typer.Option("--max-fail", metavar="N|P%", help="Cancel when more tasks than this failed."),
 ]
 TagOutputOption = Annotated[
     bool, typer.Option("--tag-output", help="Task number before each line.")

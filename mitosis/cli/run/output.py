@@ -1,47 +1,176 @@
 """Where the output of tasks goes: to our own standard output as they end, and into files if asked for.
 
-Bounded like the results themselves: of a task that writes more than its tail, the tail is there.
+Bounded like the results themselves: of a task that writes more than is kept, the end is there, and the
+last words of the run say so.
 """
 
+import heapq
 import os
+import shlex
 import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
+from typing import TextIO
+
+import msgspec
 
 from mitosis.cli.run.display import Display
+from mitosis.contracts.errors import InvalidRequest
 from mitosis.contracts.http import TaskInfo
+from mitosis.contracts.task import TaskSpec, command_argv
+
+_JOBLOG = "Seq\tHost\tStarttime\tJobRuntime\tSend\tReceive\tExitval\tSignal\tCommand\n"
+
+
+class OutputLost(Exception):
+    """The output of tasks cannot be written: nobody reads it, or the disk is full."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """What is to be done with the output."""
+
+    folder: Path | None = None
+    """Gets ``NUMBER.out`` and ``NUMBER.err`` for every input."""
+    joblog: Path | None = None
+    in_order: bool = False
+    tag: bool = False
+    silent: bool = False
+
+    def check(self) -> None:
+        """Make folder and file now, so that a wrong name is found before anything runs.
+
+        Raises:
+            InvalidRequest: one of them cannot be made.
+        """
+        try:
+            if self.folder is not None:
+                self.folder.mkdir(parents=True, exist_ok=True)
+            if self.joblog is not None:
+                self.joblog.write_text(_JOBLOG)
+        except OSError as error:
+            option = "--keep-output" if error.filename != str(self.joblog) else "--joblog"
+            raise InvalidRequest(
+                f"cannot write {error.filename}: {error.strerror}", option=option
+            ) from None
 
 
 class TaskOutput:
     """Writes the output of one task after the other; whole tasks, never mixed lines."""
 
-    def __init__(self, display: Display, *, keep_in: Path | None, tag: bool, silent: bool) -> None:
-        """``keep_in``: a folder, made here, that gets ``TASK.out`` and ``TASK.err`` of every task."""
+    def __init__(self, display: Display, wanted: Wanted) -> None:
         self._display = display
-        self._keep_in = keep_in
-        self._tag = tag
-        self._silent = silent
-        if keep_in is not None:
-            keep_in.mkdir(parents=True, exist_ok=True)
+        self._wanted = wanted
+        self._log = wanted.joblog.open("a") if wanted.joblog is not None else None
+        self._later: list[tuple[int, int, TaskInfo]] = []
+        """With ``in_order``: a heap of those that have ended before an earlier one."""
+        self._next = 1
+        self._cut = 0
 
-    def write(self, task: TaskInfo) -> None:
+    def add(self, number: int, task: TaskInfo) -> None:
+        """One task that has ended, and the number of its input.
+
+        Raises:
+            OutputLost: it cannot be written.
+        """
         detail = task.detail or {}
-        out, err = str(detail.get("stdout") or ""), str(detail.get("stderr") or "")
-        if self._keep_in is not None:
-            for text, kind in ((out, "out"), (err, "err")):
-                path = self._keep_in / f"{task.task_id}.{kind}"
-                path.write_text(text, errors="surrogateescape")
-        if not self._silent and (out or err):
+        for stream in ("stdout", "stderr"):
+            total = detail.get(f"{stream}_bytes")
+            if isinstance(total, int) and total > len(str(detail.get(stream) or "").encode()):
+                self._cut += 1
+                break
+        try:
+            self._into_files(number, task)
+            self._print_when_due(number, task)
+        except OSError as error:
+            raise OutputLost(error.strerror) from None
+
+    def finish(self) -> None:
+        """Everything that is left, and what is to be said at the end.
+
+        Raises:
+            OutputLost: it cannot be written.
+        """
+        try:
+            while self._later:
+                self._print(heapq.heappop(self._later)[2])
+        except OSError as error:
+            raise OutputLost(error.strerror) from None
+        if self._cut:
+            self._display.say(
+                f"of {self._cut} tasks only the end of the output is kept;"
+                " let a task that writes much write into a file"
+            )
+
+    def close(self) -> None:
+        if self._log is not None:
+            self._log.close()
+
+    def _into_files(self, number: int, task: TaskInfo) -> None:
+        if self._wanted.folder is not None:
+            for stream, kind in (("stdout", "out"), ("stderr", "err")):
+                path = self._wanted.folder / f"{number}.{kind}"
+                path.write_text(_text(task, stream), errors="surrogateescape")
+        if self._log is not None:
+            self._log.write(joblog_line(number, task))
+            self._log.flush()
+
+    def _print_when_due(self, number: int, task: TaskInfo) -> None:
+        if not self._wanted.in_order:
+            self._print(task)
+            return
+        heapq.heappush(self._later, (number, next(_ticket), task))
+        while self._later and self._later[0][0] == self._next:
+            self._print(heapq.heappop(self._later)[2])
+            self._next += 1
+
+    def _print(self, task: TaskInfo) -> None:
+        out, err = _text(task, "stdout"), _text(task, "stderr")
+        if not self._wanted.silent and (out or err):
             self._display.clear()
             self._to(sys.stdout, out, task.task_id)
             self._to(sys.stderr, err, task.task_id)
 
-    def _to(self, stream: object, text: str, task_id: int) -> None:
+    def _to(self, stream: TextIO, text: str, task_id: int) -> None:
         if not text:
             return
         lines = text if text.endswith("\n") else f"{text}\n"
-        if self._tag:
-            lines = "".join(f"{task_id}\t{line}" for line in lines.splitlines(keepends=True))
-        descriptor = stream.fileno()  # type: ignore[attr-defined]
+        if self._wanted.tag:
+            lines = "".join(f"{task_id}\t{line}" for line in _lines(lines))
         data = lines.encode(errors="surrogateescape")
         while data:
-            data = data[os.write(descriptor, data) :]
+            data = data[os.write(stream.fileno(), data) :]
+
+
+_ticket = count()
+"""Keeps the heap from comparing tasks."""
+
+
+def _text(task: TaskInfo, stream: str) -> str:
+    return str((task.detail or {}).get(stream) or "")
+
+
+def _lines(text: str) -> Iterator[str]:
+    """Lines that end with a newline and nothing else (a form feed is no end)."""
+    return (f"{line}\n" for line in text.removesuffix("\n").split("\n"))
+
+
+def joblog_line(number: int, task: TaskInfo) -> str:
+    """One line in the format of GNU parallel's --joblog; bytes received are those of standard output."""
+    started, finished = task.started_at, task.finished_at
+    took = (finished - started).total_seconds() if started and finished else 0.0
+    argv = command_argv(msgspec.convert(task.spec, TaskSpec))
+    fields = (
+        number,
+        task.manager_name or "-",
+        f"{started.timestamp():.3f}" if started else "0.000",
+        f"{took:10.3f}",
+        0,
+        (task.detail or {}).get("stdout_bytes", 0),
+        task.exit_code if task.exit_code is not None else -1 if task.signal is None else 0,
+        task.signal or 0,
+        shlex.join(argv).replace("\n", "\\n").encode(errors="backslashreplace").decode(),
+    )
+    return "\t".join(map(str, fields)) + "\n"

@@ -2,27 +2,61 @@
 
 import asyncio
 import contextlib
+import re
 from collections.abc import Coroutine
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
-from pathlib import Path
 from typing import Any, TypeVar
+
+import typer
 
 from mitosis.cli.run.display import Display
 from mitosis.cli.run.exit import RunExit
 from mitosis.cli.run.failures import Failures
 from mitosis.cli.run.feeding import Feeder
-from mitosis.cli.run.following import DETACH_HINT, Follower
+from mitosis.cli.run.following import DETACH_HINT, TOO_MANY_FAILED, Follower
 from mitosis.cli.run.interrupt import Interrupts, OnInterrupt, Wish
-from mitosis.cli.run.output import TaskOutput
+from mitosis.cli.run.output import OutputLost, TaskOutput, Wanted
 from mitosis.cli.run.sources import Source
 from mitosis.cli.run.template import Item, Template
 from mitosis.client.client import Client
-from mitosis.contracts.errors import MitosisError
+from mitosis.contracts.errors import Conflict, InvalidRequest, MitosisError
 from mitosis.contracts.http import WAITING_SETUP_FAILED, TaskGroupInfo, TaskGroupSpec
+from mitosis.contracts.lifecycle import TaskGroupState
 from mitosis.contracts.task import TaskSubmission, check_submission, command_fields
 
 T = TypeVar("T")
+CANCELLABLE = (TaskGroupState.OPEN, TaskGroupState.CLOSED)
+
+
+@dataclass(frozen=True, slots=True)
+class MaxFail:
+    """How many tasks may fail before the rest is cancelled."""
+
+    limit: float
+    percent: bool = False
+
+    @classmethod
+    def parse(cls, text: str) -> "MaxFail":
+        """``5`` or ``10%``.
+
+        Raises:
+            InvalidRequest: it is something else.
+        """
+        match = re.fullmatch(r"(\d+)(%?)", text)
+        if match is None:
+            raise InvalidRequest("write a number, or a share as 10%", option="--max-fail")
+        return cls(float(match[1]), bool(match[2]))
+
+    def exceeded(self, group: TaskGroupInfo) -> bool:
+        """A share counts once all inputs are known."""
+        if not self.percent:
+            return group.tasks_failed > self.limit
+        known = group.state is not TaskGroupState.OPEN
+        return known and 100 * group.tasks_failed > self.limit * group.tasks_total
+
+    def __str__(self) -> str:
+        return f"{self.limit:g}{' %' if self.percent else ''}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,9 +71,8 @@ class RunPlan:
     detach: bool = False
     deadline: timedelta | None = None
     on_interrupt: OnInterrupt = "detach"
-    keep_output: Path | None = None
-    tag_output: bool = False
-    silent: bool = False
+    max_fail: MaxFail | None = None
+    output: Wanted = field(default_factory=Wanted)
 
     def task(self, item: Item) -> TaskSubmission:
         """The task for one input; the dry run and the run both come through here.
@@ -47,7 +80,8 @@ class RunPlan:
         Raises:
             InvalidRequest: the filled command is not one.
         """
-        task = TaskSubmission(**command_fields(self.template.argv(item)), **self.task_fields)
+        fields = command_fields(self.template.argv(item)) | self.task_fields
+        task = TaskSubmission(**fields)
         check_submission(task, f"input {item.number}")
         return task
 
@@ -61,7 +95,7 @@ class Runner:
         self._display = display
         self._failures = Failures()
         hint = DETACH_HINT if plan.on_interrupt == "detach" else "Ctrl-C: cancel"
-        self._follower = Follower(client, display, hint)
+        self._follower = Follower(client, display, hint, self._failures)
 
     async def run(self) -> RunExit:
         """From creation to the exit status.
@@ -82,7 +116,12 @@ class Runner:
         await asyncio.wait({whole, asked}, timeout=deadline, return_when=asyncio.FIRST_COMPLETED)
         try:
             if whole.done():
-                return await whole
+                try:
+                    return await whole
+                except OutputLost as error:
+                    self._display.say(f"cannot write the output of tasks: {error}")
+                    interrupts.terminate()
+                    return await self._interrupted(group, interrupts, whole)
             if asked.done():
                 return await self._interrupted(group, interrupts, whole)
             self._display.say(f"--deadline passed; {group.name} is cancelled")
@@ -101,9 +140,10 @@ class Runner:
             feeding = start(self._feed(group, feeder))
             if self._plan.detach:
                 await feeding
-                self._display.say(f"{group.name} runs: mitosis group wait {group.name}")
+                self._display.say(f"{group.name} runs: mitosis watch {group.name}")
+                typer.echo(group.name)
                 return RunExit.OK
-            results = start(self._results(group))
+            results = start(self._results(group, feeder))
             watching = start(self._watch(group))
             await asyncio.wait({feeding, results, watching}, return_when=asyncio.FIRST_EXCEPTION)
             for task in (feeding, results, watching):
@@ -120,16 +160,13 @@ class Runner:
             raise
         await self._client.close(group.task_group_id, reason="the run has submitted everything")
 
-    async def _results(self, group: TaskGroupInfo) -> None:
-        output = TaskOutput(
-            self._display,
-            keep_in=self._plan.keep_output,
-            tag=self._plan.tag_output,
-            silent=self._plan.silent,
-        )
-        async for task in self._client.results(group.task_group_id):
-            self._failures.add(task)
-            output.write(task)
+    async def _results(self, group: TaskGroupInfo, feeder: Feeder) -> None:
+        output = TaskOutput(self._display, self._plan.output)
+        with contextlib.closing(output):
+            async for task in self._client.results(group.task_group_id):
+                self._failures.add(task)
+                output.add(await feeder.numbers.of(task.task_id), task)
+            output.finish()
 
     async def _watch(self, group: TaskGroupInfo) -> None:
         """Show progress until the group is settled; give up where no host can be prepared."""
@@ -141,6 +178,11 @@ class Runner:
             ):
                 self._display.say(f"cannot run: {info.waiting_for}")
                 await self._client.cancel(group.task_group_id, reason=info.waiting_for)
+            limit = self._plan.max_fail
+            if limit is not None and info.state in CANCELLABLE and limit.exceeded(info):
+                self._display.say(f"more than {limit} tasks failed: the rest is cancelled")
+                with contextlib.suppress(Conflict):
+                    await self._client.cancel(group.task_group_id, reason=TOO_MANY_FAILED)
 
     # --- ends ---------------------------------------------------------------------------------------
 
@@ -148,10 +190,9 @@ class Runner:
         self, group: TaskGroupInfo, interrupts: Interrupts, whole: "asyncio.Task[RunExit]"
     ) -> RunExit:
         if interrupts.wish is Wish.DETACH:
-            self._display.say(
-                f"detaching, tasks keep running (mitosis group wait {group.name}, "
-                f"mitosis group cancel {group.name}); Ctrl-C again within 2 s cancels"
-            )
+            how = f"mitosis watch {group.name}, mitosis group cancel {group.name}"
+            chance = "; Ctrl-C again within 2 s cancels" if interrupts.second_chance else ""
+            self._display.say(f"detaching, tasks keep running ({how}){chance}")
             if not await interrupts.again_soon() or interrupts.wish is Wish.DETACH:
                 await self._close_quietly(group)
                 self._display.say("detached")

@@ -7,6 +7,7 @@ reports whether its length is known before it is read.
 import csv
 import io
 import json
+import math
 import os
 import re
 import select
@@ -14,6 +15,7 @@ import stat
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain, islice, product
 from pathlib import Path
 from typing import BinaryIO
 
@@ -23,6 +25,8 @@ from mitosis.contracts.errors import InvalidRequest
 _RANGE = re.compile(r"(-?\d+)-(-?\d+)(?::(\d+))?")
 _CHUNK = 65_536
 HAS_DATA_SECONDS = 0.2
+VALUES = ":::"
+LINKED = ":::+"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +46,81 @@ def no_source() -> Source:
 def from_values(values: Sequence[str]) -> Source:
     """``::: a b c``"""
     return Source(_numbered(values), count=len(values))
+
+
+def from_lists(lists: Sequence[tuple[str, Sequence[str]]]) -> Source:
+    """``::: a b ::: 1 2``: every combination, as ``{1}`` and ``{2}``.
+
+    A list after ``:::+`` goes along with the one before it, value by value.
+
+    Args:
+        lists: each with the word that stood before it.
+
+    Raises:
+        InvalidRequest: lists that go one by one have different lengths.
+    """
+    rows: list[list[tuple[str, ...]]] = []
+    for opening, values in lists:
+        if opening == LINKED and rows:
+            if len(rows[-1]) != len(values):
+                raise InvalidRequest(
+                    f"there are {len(values)} values after {LINKED}, but {len(rows[-1])} before it"
+                )
+            rows[-1] = [(*row, value) for row, value in zip(rows[-1], values, strict=True)]
+        else:
+            rows.append([(value,) for value in values])
+    whole = (tuple(chain.from_iterable(parts)) for parts in product(*rows))
+    names = [str(number) for number in range(1, len(lists) + 1)]
+    return Source(_rows(whole, names), frozenset(names), math.prod(map(len, rows)))
+
+
+def _rows(rows: Iterable[Sequence[str]], names: Sequence[str]) -> Iterator[Item]:
+    for number, row in enumerate(rows, 1):
+        if len(row) != len(names):
+            raise InvalidRequest(
+                f"line {number} has {len(row)} columns, the first one {len(names)}",
+                option="--colsep",
+            )
+        yield Item(row[0], number, dict(zip(names, row, strict=True)))
+
+
+def split_columns(source: Source, separator: str) -> Source:
+    """Each line split at the separator, as ``{1}``, ``{2}`` …; waits for the first line.
+
+    Raises:
+        InvalidRequest: the separator is empty; later, when a line has another number of columns.
+    """
+    separator = separator.replace("\\t", "\t")
+    if not separator:
+        raise InvalidRequest("must not be empty", option="--colsep")
+    items = iter(source.items)
+    first = next(items, None)
+    if first is None:
+        return source
+    names = [str(number) for number in range(1, len(first.value.split(separator)) + 1)]
+    rows = (item.value.split(separator) for item in chain([first], items))
+    return Source(_rows(rows, names), frozenset(names))
+
+
+def in_batches(source: Source, size: int) -> Source:
+    """So many values for each task.
+
+    Raises:
+        InvalidRequest: the size is not positive, or the inputs have columns.
+    """
+    if size < 1:
+        raise InvalidRequest("must be 1 or more", option="--batch")
+    if source.columns:
+        raise InvalidRequest("inputs with columns go one to a task", option="--batch")
+    count = None if source.count is None else -(-source.count // size)
+    return Source(_batches(iter(source.items), size), count=count)
+
+
+def _batches(items: Iterator[Item], size: int) -> Iterator[Item]:
+    number = 0
+    while batch := tuple(item.value for item in islice(items, size)):
+        number += 1
+        yield Item(batch[0], number, batch=batch)
 
 
 def from_range(text: str) -> Source:
@@ -153,10 +232,12 @@ def open_file(path: Path, option: str) -> BinaryIO:
         raise InvalidRequest(f"cannot read {path}: {error.strerror}", option=option) from None
 
 
-def stdin_is_given() -> bool:
-    """Whether standard input is a file or a pipe that somebody feeds (not a terminal, not /dev/null).
+def stdin_is_given(*, wanted: bool) -> bool:
+    """Whether inputs come from standard input (never from a terminal or /dev/null).
 
-    A pipe that stays empty and open does not count; many programs are started with one.
+    Args:
+        wanted: the command has a place for them; then an open pipe is waited for, as xargs does. Else one
+            that stays silent does not count: many programs are started with such a pipe.
     """
     try:
         mode = os.fstat(0).st_mode
@@ -166,7 +247,7 @@ def stdin_is_given() -> bool:
         return True
     if not (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)):
         return False
-    return bool(select.select([0], [], [], HAS_DATA_SECONDS)[0])
+    return wanted or bool(select.select([0], [], [], HAS_DATA_SECONDS)[0])
 
 
 def _numbered(values: Iterable[str]) -> Iterator[Item]:

@@ -8,24 +8,36 @@ Source of the names: GNU parallel(1), "replacement strings".
 import os.path
 import re
 import shlex
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from mitosis.contracts.errors import InvalidRequest
 
-_TOKEN = re.compile(r"\{\{|\}\}|\{(?:#|\.|/|//|/\.|[A-Za-z_][A-Za-z0-9_]*)?\}")
+_NAME = r"(?:[#%]|[A-Za-z_][A-Za-z0-9_]*|[0-9]+)?"
+_PART = r"(?:\.|//|/\.|/)?"
+_TOKEN = re.compile(
+    rf"\{{\{{(?P<plain>{_NAME}{_PART})\}}\}}|\{{(?P<name>{_NAME})(?P<part>{_PART})\}}"
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One input: its line (or only value), its number from 1, and columns where the source has some."""
+    """One task's input: its line (or only value), its number from 1, and columns where the source has some.
+
+    ``batch`` holds all values of a task that takes several; ``value`` is the first of them then.
+    """
 
     value: str
     number: int
     columns: Mapping[str, str] = field(default_factory=dict)
+    batch: tuple[str, ...] = ()
+
+    @property
+    def values(self) -> tuple[str, ...]:
+        return self.batch or (self.value,)
 
 
-_OF_VALUE: Mapping[str, Callable[[str], str]] = {
+_PARTS: Mapping[str, Callable[[str], str]] = {
     "": lambda value: value,
     ".": lambda value: os.path.splitext(value)[0],  # noqa: PTH122 - values need not be paths
     "/": os.path.basename,
@@ -39,80 +51,136 @@ class Template:
     """The words of a command.
 
     ``columns`` are the names that ``{name}`` may use. With ``through_shell`` the words are one shell line, in
-    which every value is quoted.
+    which every value is quoted. Braces that are no placeholder stay as they are; ``{{}}`` is a plain ``{}``.
     """
 
     words: tuple[str, ...]
     columns: frozenset[str] = frozenset()
     through_shell: bool = False
+    token: re.Pattern[str] = _TOKEN
 
     @classmethod
     def parse(
-        cls, words: Sequence[str], columns: Collection[str] = (), *, through_shell: bool = False
+        cls,
+        words: Sequence[str],
+        columns: Collection[str] = (),
+        *,
+        through_shell: bool = False,
+        placeholder: str | None = None,
     ) -> "Template":
         """Check the placeholders.
 
         Raises:
-            InvalidRequest: no command, or ``{name}`` names no column of a source that has some.
+            InvalidRequest: no command, or a placeholder for which there is no value.
         """
         if not words or not words[0]:
             raise InvalidRequest("a command is needed, as in: mitosis run gzip {} ::: a b")
-        template = cls(tuple(words), frozenset(columns), through_shell)
-        for word in words:
-            for token in _TOKEN.findall(word):
-                template._check(token)
+        token = _TOKEN if placeholder is None else only(placeholder)
+        template = cls(tuple(words), frozenset(columns), through_shell, token)
+        for match in template._tokens():
+            template._check(match)
         return template
 
-    def _check(self, token: str) -> None:
-        name = token[1:-1]
-        if self.columns and name.isidentifier() and name not in self.columns:
+    def _tokens(self) -> Iterator[re.Match[str]]:
+        """What looks like a placeholder and is not escaped."""
+        for word in self.words:
+            yield from (match for match in self.token.finditer(word) if match["plain"] is None)
+
+    def _check(self, match: re.Match[str]) -> None:
+        name = match["name"]
+        if name == "%":
             raise InvalidRequest(
-                f"{token} names no column; there are {', '.join(sorted(self.columns))}"
-                f" (write {{{{{name}}}}} for the plain text)"
+                "{%}, the slot of the worker, is known only where the task runs",
+                hint="there it is in MITOSIS_WORKER_ID: sh -c '… $MITOSIS_WORKER_ID'",
             )
+        if self._is_missing(name):
+            raise InvalidRequest(
+                f"{match[0]} names no column; there are {', '.join(sorted(self.columns))}"
+                f" (write {{{match[0]}}} for the plain text)"
+            )
+
+    def _is_missing(self, name: str) -> bool:
+        """It looks like one of our columns and is none of them."""
+        if not self.columns or not name or name in self.columns:
+            return False
+        numbered = any(column.isdigit() for column in self.columns)
+        return name.isdigit() if numbered else name.isidentifier()
 
     @property
     def has_placeholders(self) -> bool:
-        return any(
-            self._is_placeholder(token) for word in self.words for token in _TOKEN.findall(word)
-        )
+        return any(self._is_placeholder(match["name"]) for match in self._tokens())
 
-    def _is_placeholder(self, token: str) -> bool:
-        if token in ("{{", "}}"):
-            return False
-        name = token[1:-1]
-        return name == "#" or name in _OF_VALUE or name in self.columns
+    def _is_placeholder(self, name: str) -> bool:
+        return name in ("", "#") or name in self.columns
+
+    def check_batches(self) -> None:
+        """Every placeholder of a value must be a word of its own: it becomes several.
+
+        Raises:
+            InvalidRequest: one is inside a longer word.
+        """
+        for word in self.words:
+            match = self.token.search(word)
+            if match and match["name"] == "" and match[0] != word and not self.through_shell:
+                raise InvalidRequest(
+                    f"with --batch {match[0]} becomes several words, so it cannot be inside {word!r}",
+                    option="--batch",
+                )
 
     def argv(self, item: Item) -> list[str]:
         """The command for one input."""
-        words = [self._fill(word, item) for word in self.words]
-        return ["sh", "-c", " ".join(words)] if self.through_shell else words
+        if self.through_shell:
+            return ["sh", "-c", " ".join(self.text(word, item) for word in self.words)]
+        return [filled for word in self.words for filled in self._filled(word, item)]
 
-    def _fill(self, word: str, item: Item) -> str:
+    def _filled(self, word: str, item: Item) -> Iterator[str]:
+        match = self.token.fullmatch(word)
+        if item.batch and match and match["name"] == "":
+            yield from map(_PARTS[match["part"]], item.batch)
+        else:
+            yield self.text(word, item)
+
+    def text(self, word: str, item: Item) -> str:
+        """One word with its placeholders replaced; the values of a batch with blanks between them."""
+
         def replace(match: re.Match[str]) -> str:
-            token = match[0]
-            if token in ("{{", "}}"):
-                return token[0]
-            if not self._is_placeholder(token):
-                return token
-            text = self._value(token[1:-1], item)
-            return shlex.quote(text) if self.through_shell else text
+            if (plain := match["plain"]) is not None:
+                return f"{{{plain}}}" if self._needs_escape(plain) else match[0]
+            if not self._is_placeholder(match["name"]):
+                return match[0]
+            texts = self._values(match["name"], match["part"], item)
+            return " ".join(map(shlex.quote, texts) if self.through_shell else texts)
 
-        return _TOKEN.sub(replace, word)
+        return self.token.sub(replace, word)
 
-    def _value(self, name: str, item: Item) -> str:
+    def _needs_escape(self, plain: str) -> bool:
+        """Would ``{plain}`` be replaced or refused? Only then are double braces ours."""
+        name = plain.rstrip("./")
+        return self._is_placeholder(name) or self._is_missing(name) or name == "%"
+
+    def _values(self, name: str, part: str, item: Item) -> list[str]:
         if name == "#":
-            return str(item.number)
-        if name in self.columns:
-            return item.columns[name]
-        return _OF_VALUE[name](item.value)
+            return [str(item.number)]
+        values = (item.columns[name],) if name else item.values
+        return [_PARTS[part](value) for value in values]
 
 
-def corrected(words: Sequence[str], values: Sequence[str] | None = None) -> str:
+def only(placeholder: str) -> re.Pattern[str]:
+    """The pattern of a template in which this text means ``{}`` and braces mean nothing (xargs -I).
+
+    Raises:
+        InvalidRequest: the placeholder is empty.
+    """
+    if not placeholder:
+        raise InvalidRequest("must not be empty", option="--replace")
+    return re.compile(rf"(?P<plain>(?!))|{re.escape(placeholder)}(?P<name>)(?P<part>)")
+
+
+def corrected(words: Sequence[str], tail: Sequence[str] = ()) -> str:
     """The command line with ``{}`` put at the end of the command, as a person would type it."""
-    tail = [":::", *map(_typed, values)] if values else []
-    return " ".join([*map(_typed, words), "{}", *tail])
+    return " ".join([*map(typed, words), "{}", *map(typed, tail)])
 
 
-def _typed(word: str) -> str:
+def typed(word: str) -> str:
+    """One word, quoted for a shell if it must be."""
     return word if re.fullmatch(r"[\w@%+=:,./{}#-]+", word) else shlex.quote(word)

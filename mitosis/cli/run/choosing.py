@@ -1,0 +1,178 @@
+"""Which command and which inputs a command line of `mitosis run` means, and whether they fit together."""
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from mitosis.cli.run.sources import (
+    LINKED,
+    VALUES,
+    Source,
+    from_csv,
+    from_json,
+    from_lines,
+    from_lists,
+    from_range,
+    from_values,
+    in_batches,
+    no_source,
+    open_file,
+    split_columns,
+    stdin_is_given,
+)
+from mitosis.cli.run.template import Template, corrected, typed
+from mitosis.contracts.errors import InvalidRequest
+
+FILES = "::::"
+_OPENINGS = (VALUES, LINKED)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Given:
+    """What the command line says about inputs and placeholders."""
+
+    words: Sequence[str]
+    """The command and, from the first ``:::`` on, its values."""
+    file: Path | None = None
+    null: bool = False
+    numbers: str | None = None
+    json_file: Path | None = None
+    csv_file: Path | None = None
+    colsep: str | None = None
+    batch: int | None = None
+    replace: str | None = None
+    shell: bool = False
+
+    @property
+    def command(self) -> list[str]:
+        at = [i for i, word in enumerate(self.words) if word in _OPENINGS]
+        return list(self.words[: at[0]] if at else self.words)
+
+    @property
+    def tail(self) -> list[str]:
+        """``:::`` and what follows."""
+        return list(self.words[len(self.command) :])
+
+
+def choose(given: Given) -> tuple[Template, Source]:
+    """The command and its inputs.
+
+    Raises:
+        InvalidRequest: more than one source, one that cannot be read, or one that does not fit the command.
+    """
+    command = given.command
+    _check_words(given)
+    wanted = Template.parse(
+        command, through_shell=given.shell, placeholder=given.replace
+    ).has_placeholders
+    source = _source(given, wanted=wanted)
+    if source is not None and given.colsep is not None:
+        source = split_columns(source, given.colsep)
+    if source is not None and given.batch is not None:
+        source = in_batches(source, given.batch)
+    template = Template.parse(
+        command,
+        source.columns if source else (),
+        through_shell=given.shell,
+        placeholder=given.replace,
+    )
+    if given.batch is not None:
+        template.check_batches()
+    return template, _fitting(template, source, given)
+
+
+def _check_words(given: Given) -> None:
+    """What people are used to from elsewhere, and what it is called here."""
+    command = given.command
+    if FILES in command:
+        at = command.index(FILES)
+        file = typed(command[at + 1]) if command[at + 1 :] else "FILE"
+        line = " ".join(map(typed, command[:at]))
+        raise InvalidRequest(
+            f"{FILES} is not understood", hint=f"write: mitosis run --file {file} {line}"
+        )
+    if len(command) == 1 and not given.shell and not command[0].startswith("/"):
+        words = command[0].split()
+        if len(words) > 1:
+            tail = "".join(f" {typed(word)}" for word in given.tail)
+            raise InvalidRequest(
+                f"{command[0]!r} is one word, and no program has this name",
+                hint=f"without quotes: mitosis run {command[0]}{tail}\n"
+                f"  as a shell line: mitosis run --shell {typed(command[0])}{tail}",
+            )
+
+
+def _source(given: Given, *, wanted: bool) -> Source | None:
+    """The source, or None when there is none."""
+    named: dict[str, Any] = {
+        VALUES: given.tail or None,
+        "--file": given.file,
+        "--range": given.numbers,
+        "--from-json": given.json_file,
+        "--from-csv": given.csv_file,
+    }
+    present = {option: value for option, value in named.items() if value is not None}
+    if len(present) > 1:
+        raise InvalidRequest(f"give one source of inputs, not {' and '.join(present)}")
+    for option, value in present.items():
+        return _opened(option, value, nul=given.null)
+    if given.colsep is not None or given.batch is not None or given.null:
+        wanted = True
+    return from_lines(sys.stdin.buffer, nul=given.null) if stdin_is_given(wanted=wanted) else None
+
+
+def _opened(option: str, value: Any, *, nul: bool) -> Source:
+    match option:
+        case ":::":
+            lists = _lists(value)
+            return from_values(lists[0][1]) if len(lists) == 1 else from_lists(lists)
+        case "--range":
+            return from_range(value)
+        case "--from-json":
+            return from_json(open_file(value, option))
+        case "--from-csv":
+            return from_csv(open_file(value, option))
+        case _:
+            return from_lines(open_file(value, option), nul=nul)
+
+
+def _lists(tail: Sequence[str]) -> list[tuple[str, list[str]]]:
+    """``::: a b ::: c`` as the lists and what stands before each."""
+    lists: list[tuple[str, list[str]]] = []
+    for opening, words in groupby(tail, key=lambda word: word in _OPENINGS):
+        found = list(words)
+        if opening:
+            lists += [(word, []) for word in found]
+        else:
+            lists[-1][1].extend(found)
+    return lists
+
+
+def _fitting(template: Template, source: Source | None, given: Given) -> Source:
+    """Inputs need a place in the command, and a place needs inputs.
+
+    Raises:
+        InvalidRequest: shows the line as it should be.
+    """
+    if source is None:
+        if template.has_placeholders:
+            raise InvalidRequest(
+                "the command has a placeholder, but there are no inputs",
+                hint="add them: ::: VALUE..., --file FILE, --range 1-10, or a pipe",
+            )
+        return no_source()
+    if not template.has_placeholders:
+        right = (
+            corrected(given.command, given.tail)
+            if len(source.columns) < 2 or not given.tail
+            else " ".join([*map(typed, given.command), "{1} {2}", *map(typed, given.tail)])
+        )
+        shell = "--shell " if given.shell else ""
+        raise InvalidRequest(
+            "there are inputs, but the command has no placeholder for them",
+            hint=f"put it where it belongs: mitosis run {shell}{right}",
+        )
+    return source

@@ -1,0 +1,62 @@
+"""Which input a task came from, the order of outputs, and the job log."""
+
+import asyncio
+import io
+from pathlib import Path
+
+import pytest
+
+from mitosis.cli.run.display import NoDisplay
+from mitosis.cli.run.feeding import Numbers
+from mitosis.cli.run.output import TaskOutput, Wanted, joblog_line
+from mitosis.contracts.errors import InvalidRequest
+from tests.unit.test_run_failures import failed
+
+
+def test_a_task_is_found_by_its_number_whoever_submits_beside() -> None:
+    async def numbers() -> list[int]:
+        known = Numbers()
+        late = asyncio.create_task(known.of(30))
+        known.add([10, 11, 12])
+        known.add([20, 21])
+        known.add([15, 30])  # an answer that came late, and a task of somebody else between
+        return [await known.of(task) for task in (10, 12, 21, 15)] + [await late]
+
+    assert asyncio.run(numbers()) == [1, 3, 5, 6, 7]
+
+
+def test_output_in_order_waits_for_the_earlier_and_loses_nothing(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    said = io.StringIO()
+    output = TaskOutput(NoDisplay(said), Wanted(in_order=True))
+    for number in (3, 1, 5):
+        detail = {"stdout": f"{number}\n", "stdout_bytes": 2 if number < 5 else 9_000}
+        output.add(number, failed(number, "", detail=detail))
+    assert capfd.readouterr().out == "1\n"
+    output.finish()
+    assert capfd.readouterr().out == "3\n5\n"
+    assert said.getvalue().startswith("of 1 tasks only the end of the output is kept")
+
+
+def test_the_job_log_has_the_columns_of_parallel() -> None:
+    task = failed(
+        7,
+        "",
+        spec={"command": ["echo", "a b", "x\ny"]},
+        started_at="2026-01-01T00:00:01Z",
+        finished_at="2026-01-01T00:00:02.5Z",
+        detail={"stdout_bytes": 12},
+    )
+    line = joblog_line(3, task)
+    assert line == "3\th1\t1767225601.000\t     1.500\t0\t12\t1\t0\techo 'a b' 'x\\ny'\n"
+
+
+def test_a_folder_that_cannot_be_made_is_refused_before_the_run(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(InvalidRequest, match="cannot write") as refused:
+        Wanted(folder=tmp_path / "file").check()
+    assert refused.value.facts["option"] == "--keep-output"
+    with pytest.raises(InvalidRequest, match="cannot write") as refused:
+        Wanted(joblog=tmp_path).check()
+    assert refused.value.facts["option"] == "--joblog"
