@@ -15,6 +15,7 @@ from manager_agent.affinity import plan_cpus
 from manager_agent.backoff import until_reached
 from manager_agent.checkpoint import Checkpoints, fingerprint
 from manager_agent.hooks import HookResult, run_hook
+from manager_agent.leftovers import end_daemons
 from mitosis.client.manager import ManagerClient
 from mitosis.contracts.control import HookOutcome, HookVerdict
 from mitosis.contracts.errors import (
@@ -119,6 +120,7 @@ class Environments:
             plan.worker_count,
         )
         if result is not None and not result.succeeded:
+            await self._end_daemons(group)
             if not known_ready:
                 report = result.report()
                 await self._change(group, event="setup_failed", epoch=grant.epoch, hook=report)
@@ -157,6 +159,7 @@ class Environments:
         self._checkpoints.forget(group)
         names = (group, grant.task_group_name, grant.group_name)
         result = await self._run(grant.environment_teardown_hook, names, grant.worker_count)
+        await self._end_daemons(group)
         degraded = result is not None and not result.succeeded
         try:
             await self._change(group, event="cleaned", degraded=degraded, hook=_report(result))
@@ -197,6 +200,10 @@ class Environments:
             },
         )
         return result
+
+    async def _end_daemons(self, task_group_id: UUID) -> None:
+        """What hooks have left running lives as long as the environment, and no longer."""
+        await end_daemons(str(self._manager_id), str(task_group_id))
 
     async def _change(self, task_group_id: UUID, **change: object) -> EnvironmentState:
         """Until the API has answered: a hook's result is not to be lost to an outage."""

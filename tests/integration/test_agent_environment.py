@@ -1,7 +1,6 @@
 """Setup and teardown of a group on a host: hooks as real processes, checkpoints, refusals."""
 
 import asyncio
-import os
 import resource
 from datetime import timedelta
 from pathlib import Path
@@ -63,16 +62,47 @@ async def test_a_failing_setup_is_final_on_this_host(
         assert api.changes[1].hook.state == "failed"
 
 
-async def test_a_hook_that_leaves_a_daemon_behind_is_over_when_it_ends(tmp_path: Path) -> None:
+def daemon(pid: Path, *, deaf: bool = False) -> str:
+    """Shell words that start a daemon in a session of its own and wait until it has written its pid."""
+    body = f"{'trap true TERM; ' if deaf else ''}echo $$ > {pid}.new; mv {pid}.new {pid}"
+    rest = "while :; do sleep 0.1; done" if deaf else "exec sleep 60"
+    return f"setsid sh -c '{body}; {rest}' & until test -e {pid}; do sleep 0.01; done; "
+
+
+def alive(pid: Path) -> bool:
+    return Path(f"/proc/{pid.read_text().strip()}/stat").exists() and not _is_zombie(
+        int(pid.read_text())
+    )
+
+
+async def test_a_daemon_of_setup_lives_until_the_teardown_hook_has_ended(tmp_path: Path) -> None:
+    pid, late, saw = tmp_path / "pid", tmp_path / "late", tmp_path / "saw"
+    setup = shell(daemon(pid) + "exit 0")
+    teardown = shell(f"kill -0 $(cat {pid}) && echo alive > {saw}; " + daemon(late))
+    async with AgentApi(setup=setup, teardown=teardown).serving() as api:
+        async with running_agent(api, tmp_path) as host:
+            assert (await host.prepare()).verdict is HookVerdict.READY
+            assert alive(pid)
+        async with running_agent(api, tmp_path) as host:  # a restart spares it
+            assert alive(pid)
+            await until(lambda: host.agent.host.session is not None)
+            api.end(CancelOrder(kill=False, grace_seconds=0, reason="complete"))
+            await host.session.ends.wait()
+            assert (await host.clean()).verdict is HookVerdict.CLEANED
+    assert saw.read_text() == "alive\n"
+    assert not alive(pid)
+    assert not alive(late)
+
+
+async def test_a_daemon_of_a_failed_setup_ends_also_when_it_is_deaf(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("manager_agent.leftovers.GRACE_SECONDS", 0.2)
     pid = tmp_path / "pid"
-    setup = shell(f"setsid sh -c 'echo $$ > {pid}.new; mv {pid}.new {pid}; exec sleep 60' & exit 0")
+    setup = shell(daemon(pid, deaf=True) + "exit 1")
     async with AgentApi(setup=setup).serving() as api, running_agent(api, tmp_path) as host:
-        outcome = await asyncio.wait_for(host.prepare(), 10)
-        assert outcome.verdict is HookVerdict.READY
-        wait_until(pid.exists)
-        daemon = int(pid.read_text())
-        os.kill(daemon, 0)
-        os.kill(daemon, 9)
+        assert (await host.prepare()).verdict is HookVerdict.FAILED
+        assert not alive(pid)
 
 
 async def test_gigabytes_of_output_keep_their_end_only(tmp_path: Path) -> None:
