@@ -9,12 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from mitosis.client.client import Client
+    from mitosis.client.outcome import TaskFailed
     from mitosis.client.sync import SyncClient
+    from mitosis.client.sync_task_group import SyncTaskGroup
+    from mitosis.client.task_group import TaskGroup
     from mitosis.contracts.allocation import CpuBinding, WorkerAllocationPlan
     from mitosis.contracts.errors import MitosisError
     from mitosis.contracts.hook import HookSpec
     from mitosis.contracts.http import TaskGroupSpec
     from mitosis.contracts.task import RetryPolicy, TaskSubmission
+    from mitosis.handlers import TaskOptions, handler
     from mitosis.worker.context import TaskContext, current_task
 
 __all__ = [
@@ -24,11 +28,16 @@ __all__ = [
     "MitosisError",
     "RetryPolicy",
     "SyncClient",
+    "SyncTaskGroup",
     "TaskContext",
+    "TaskFailed",
+    "TaskGroup",
     "TaskGroupSpec",
+    "TaskOptions",
     "TaskSubmission",
     "WorkerAllocationPlan",
     "current_task",
+    "handler",
 ]
 
 _HOME = {
@@ -38,11 +47,16 @@ _HOME = {
     "MitosisError": "mitosis.contracts.errors",
     "RetryPolicy": "mitosis.contracts.task",
     "SyncClient": "mitosis.client.sync",
+    "SyncTaskGroup": "mitosis.client.sync_task_group",
     "TaskContext": "mitosis.worker.context",
+    "TaskFailed": "mitosis.client.outcome",
+    "TaskGroup": "mitosis.client.task_group",
     "TaskGroupSpec": "mitosis.contracts.http",
+    "TaskOptions": "mitosis.handlers",
     "TaskSubmission": "mitosis.contracts.task",
     "WorkerAllocationPlan": "mitosis.contracts.allocation",
     "current_task": "mitosis.worker.context",
+    "handler": "mitosis.handlers",
 }
 
 

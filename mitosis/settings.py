@@ -197,6 +197,14 @@ class Loaded:
             yield key, "" if value is None else str(value), self.origins.get(key, "default")
 
 
+def default_data_dir(uid: int | None = None, home: Path | None = None) -> Path:
+    """``/var/lib/mitosis`` for root, else ``~/.local/share/mitosis`` (or ``$XDG_DATA_HOME``)."""
+    if (os.geteuid() if uid is None else uid) == 0:
+        return Path("/var/lib/mitosis")
+    base = os.environ.get("XDG_DATA_HOME") if home is None else None
+    return Path(base or (home or Path.home()) / ".local/share") / "mitosis"
+
+
 def load_settings(
     overrides: Mapping[str, Any] | None = None, config_file: Path | None = None
 ) -> Loaded:

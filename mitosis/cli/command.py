@@ -142,12 +142,9 @@ class Cli:
             ApiUnavailable: nothing runs, or nothing answers at the address; says what to do.
             Unauthenticated: says how to log in.
         """
-        import stamina
-
         from mitosis.cli.connection import START
         from mitosis.client.sync import SyncClient
 
-        stamina.instrumentation.set_on_retry_hooks([])  # it would write to standard output
         target = self.target
         try:
             with SyncClient(target.api_url, target.token, give_up_after=PATIENCE) as client:

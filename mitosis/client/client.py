@@ -8,17 +8,21 @@ import math
 import time
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from copy import copy
 from datetime import timedelta
 from types import TracebackType
-from typing import Literal, Self, TypeVar
+from typing import Any, Literal, Self, TypeVar
 from uuid import UUID
 
 import httpx2
 from pydantic import BaseModel, TypeAdapter
 
 from mitosis.client.connection import Connection, Params
+from mitosis.client.creating import Wanted, planned
+from mitosis.client.finding import find_target
 from mitosis.client.repeating import repeating
 from mitosis.client.submitting import Part, Tasks, parts_of, submit_parts
+from mitosis.client.task_group import OnError, OnExit, TaskGroup
 from mitosis.contracts.http import (
     CancelBody,
     CompleteBody,
@@ -67,7 +71,7 @@ class Client:
     ) -> None:
         """``timeout`` is for one call, ``give_up_after`` for a call with all its repetitions."""
         self._api = Connection(url, token, timeout=timeout, transport=transport)
-        self._give_up_after = give_up_after
+        self.give_up_after = give_up_after
 
     async def login(self, username: str, password: str) -> Token:
         """Get a token for a user and use it from now on. Not repeated.
@@ -80,6 +84,45 @@ class Client:
         token = await self._api.model(Token, "POST", "/login", body)
         self._api.set_token(token.token)
         return token
+
+    @classmethod
+    def connect(cls, **options: Any) -> Self:
+        """A client of the API that the command line would use, with its token.
+
+        That is ``MITOSIS_API_URL`` with ``MITOSIS_TOKEN`` (or ``MITOSIS_TOKEN_FILE``, or what `mitosis login`
+        has stored), else what the configuration file says, else the stack that `mitosis up` runs on this
+        machine. ``options`` are those of :class:`Client`.
+
+        Raises:
+            ApiUnavailable: no address is set and nothing runs; says what to type.
+        """
+        target = find_target()
+        return cls(target.api_url, target.token, **options)
+
+    def task_group(
+        self,
+        group: Wanted = None,
+        *,
+        workers: int | None = None,
+        on_exit: OnExit = "wait",
+        on_error: OnError = "cancel",
+        patience: timedelta = timedelta(minutes=10),
+    ) -> TaskGroup:
+        """A task group as an async context: created at its start, closed at its end, cancelled on error.
+
+        Args:
+            group: a spec, or only a name, or nothing for a new name; the info of a group uses that one.
+            workers: how many a host has; wins over the spec.
+            on_exit: ``wait`` until it is settled, only ``close`` it, or ``leave`` it open.
+            on_error: when an exception (Ctrl-C too) leaves the block ``cancel``, ``close`` or ``leave`` it.
+            patience: how long the API may be away before the block fails.
+
+        Workers look for modules where this program does, unless the plan has a ``python_path``.
+        """
+        patient = copy(self)
+        patient.give_up_after = max(patience, self.give_up_after)
+        plan = planned(group, workers)
+        return TaskGroup(patient, plan, on_exit=on_exit, on_error=on_error)
 
     async def me(self) -> Me:
         """The user behind the token."""
@@ -211,12 +254,13 @@ class Client:
             TaskGroupClosed: the group accepts no tasks.
             InvalidRequest: ``facts["field"]`` names the task, as ``tasks[12].command``.
         """
+        parts = parts_of(tasks, idempotency_key or uuid.uuid4().hex, prompt=idempotency_key is None)
+        return await submit_parts(parts, lambda part: self.submit_part(group, part))
+
+    async def submit_part(self, group: Group, part: Part) -> SubmitAnswer:
+        """Submit up to 10,000 tasks that have been encoded before, all or nothing."""
         path = _path(group) + "/tasks"
-
-        async def send(part: Part) -> SubmitAnswer:
-            return await self._repeat(lambda: self._api.struct(SubmitAnswer, "POST", path, part))
-
-        return await submit_parts(parts_of(tasks, idempotency_key or uuid.uuid4().hex), send)
+        return await self._repeat(lambda: self._api.struct(SubmitAnswer, "POST", path, part))
 
     async def tasks(
         self, group: Group, *, state: TaskState | None = None
@@ -230,15 +274,22 @@ class Client:
 
         In the order in which they were recorded; ``seq`` of the last one as ``after`` goes on there.
         """
-        path, seconds = _path(group) + "/results", LONG_POLL.total_seconds()
         while True:
-            params: Params = {"after": after, "limit": PAGE, "wait_seconds": seconds}
-            page = await self._get(ResultsPage, path, params, wait_seconds=seconds)
+            page = await self.results_page(group, after=after, wait=LONG_POLL)
             for item in page.items:
                 yield item
             after = page.after
             if page.finished:
                 return
+
+    async def results_page(
+        self, group: Group, *, after: int = 0, wait: timedelta = timedelta()
+    ) -> ResultsPage:
+        """Up to 500 results after the ``after``-th; waits ``wait`` (at most 60 s) for the first."""
+        seconds = wait.total_seconds()
+        params: Params = {"after": after, "limit": PAGE, "wait_seconds": seconds}
+        path = _path(group) + "/results"
+        return await self._get(ResultsPage, path, params, wait_seconds=seconds)
 
     async def task(self, task_uuid: UUID) -> TaskInfo:
         """One task with everything that is known of it."""
@@ -312,7 +363,8 @@ class Client:
             params["after"] = answer.next
 
     async def _repeat(self, call: Callable[[], Awaitable[T]]) -> T:
-        return await repeating(call, self._give_up_after)
+        """Make a call, and again as long as trying again can help and ``give_up_after`` has not passed."""
+        return await repeating(call, self.give_up_after)
 
     async def aclose(self) -> None:
         await self._api.aclose()

@@ -1,6 +1,8 @@
 """Answers of the API that are errors, turned back into the classes of ``mitosis.contracts.errors``."""
 
 from collections.abc import Mapping
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from typing import Any
 
 import msgspec
@@ -8,7 +10,7 @@ import msgspec
 from mitosis.contracts.errors import BY_CODE, ApiUnavailable, MitosisError
 
 _NOT_FACTS = frozenset({"type", "title", "status", "detail", "code"})
-_GATEWAY = frozenset({502, 503, 504})
+_GATEWAY = frozenset({429, 502, 503, 504})
 
 
 def error_from(status: int, headers: Mapping[str, str], body: bytes) -> MitosisError:
@@ -20,9 +22,24 @@ def error_from(status: int, headers: Mapping[str, str], body: bytes) -> MitosisE
     """
     problem = _problem(headers.get("content-type", ""), body)
     error = _foreign(status) if problem is None else _ours(problem)
-    if (wait := headers.get("retry-after", "")).isdigit():
-        error.facts.setdefault("retry_after_seconds", float(wait))
+    wait = _seconds_until(headers.get("retry-after", ""), headers.get("date"))
+    if wait is not None:
+        error.facts.setdefault("retry_after_seconds", wait)
     return error
+
+
+def _seconds_until(moment: str, now: str | None) -> float | None:
+    """``Retry-After`` in seconds, written as such or as a date (RFC 9110, 10.2.3), by the clock of whoever
+    answered; None if it says neither.
+    """
+    if moment.isascii() and moment.isdigit():
+        return float(moment)
+    try:
+        then = parsedate_to_datetime(moment)
+        base = datetime.now(UTC) if now is None else parsedate_to_datetime(now)
+        return max(0.0, (then - base).total_seconds())
+    except (TypeError, ValueError):
+        return None
 
 
 def _problem(content_type: str, body: bytes) -> dict[str, Any] | None:

@@ -6,8 +6,9 @@ the same submission sent again creates only what is missing.
 
 import asyncio
 import re
+import time
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
@@ -19,6 +20,7 @@ from mitosis.contracts.wire import SubmitAnswer
 PART_BYTES = 16_000_000
 """A part is closed when its tasks reach this size; the API takes 64 MB."""
 PARTS_IN_FLIGHT = 3
+PROMPT_SECONDS = 0.1
 
 Task = TaskSubmission | Mapping[str, Any]
 """A task: the typed one, or the same as a plain mapping."""
@@ -42,6 +44,12 @@ class _Open:
 
     tasks: list[msgspec.Raw]
     size: int = 0
+    since: float = field(default_factory=time.monotonic)
+    """When reading its first task began."""
+
+    def is_old(self) -> bool:
+        """Has it taken so long that its tasks should not wait for more?"""
+        return time.monotonic() - self.since > PROMPT_SECONDS
 
     def add(self, task: bytes) -> bool:
         """Is the part full now?"""
@@ -50,11 +58,16 @@ class _Open:
         return len(self.tasks) == MAX_TASKS_PER_SUBMIT or self.size >= PART_BYTES
 
 
-async def parts_of(tasks: Tasks, key: str) -> AsyncIterator[Part]:
-    """The tasks in order, cut into parts numbered from 0. Reads no further than it was asked for."""
+async def parts_of(tasks: Tasks, key: str, *, prompt: bool = False) -> AsyncIterator[Part]:
+    """The tasks in order, cut into parts numbered from 0. Reads no further than it was asked for.
+
+    ``prompt``: what comes slowly is not held back until a part is full. The cuts then depend on time, so
+    the same tasks under the same key might not be the same parts again.
+    """
     number, filling = 0, _Open([])
     async for task in _each(tasks):
-        if filling.add(msgspec.json.encode(task)):
+        full = filling.add(msgspec.json.encode(task))
+        if full or (prompt and filling.is_old()):
             yield Part(tasks=filling.tasks, idempotency_key=key, number=number)
             number, filling = number + 1, _Open([])
     if filling.tasks:

@@ -1,9 +1,9 @@
 """The SDK without async: :class:`SyncClient` runs the calls of :class:`~mitosis.client.client.Client`.
 
-One client belongs to one thread, and to code that does not itself run in an event loop.
+The calls run in an event loop in a thread of their own. So a client may be used from any thread, also from
+one whose own event loop is running, as in a notebook (which stands still meanwhile).
 """
 
-import asyncio
 from collections.abc import AsyncIterator, Coroutine, Iterator, Sequence
 from datetime import timedelta
 from types import TracebackType
@@ -13,13 +13,19 @@ from uuid import UUID
 import httpx2
 
 from mitosis.client.client import Client, Group, Until
-from mitosis.client.submitting import Tasks
+from mitosis.client.creating import Wanted
+from mitosis.client.finding import find_target
+from mitosis.client.loop_thread import LoopThread
+from mitosis.client.submitting import Part, Tasks
+from mitosis.client.sync_task_group import SyncTaskGroup, each_of, submit_from_here
+from mitosis.client.task_group import OnError, OnExit
 from mitosis.contracts.http import (
     ManagerInfo,
     Me,
     RefreshedManagers,
     RegisteredManager,
     RegisterManager,
+    ResultsPage,
     TaskGroupInfo,
     TaskGroupSpec,
     TaskGroupUpdate,
@@ -27,6 +33,7 @@ from mitosis.contracts.http import (
     Token,
 )
 from mitosis.contracts.lifecycle import TaskGroupState, TaskState
+from mitosis.contracts.wire import SubmitAnswer
 
 T = TypeVar("T")
 
@@ -44,10 +51,31 @@ class SyncClient:
         transport: httpx2.AsyncBaseTransport | None = None,
     ) -> None:
         """As :meth:`Client.__init__ <mitosis.client.client.Client.__init__>`."""
-        self._loop = asyncio.Runner()
+        self._loop = LoopThread()
         self._client = Client(
             url, token, timeout=timeout, give_up_after=give_up_after, transport=transport
         )
+
+    @classmethod
+    def connect(cls, **options: Any) -> Self:
+        """As :meth:`Client.connect <mitosis.client.client.Client.connect>`."""
+        target = find_target()
+        return cls(target.api_url, target.token, **options)
+
+    def task_group(
+        self,
+        group: Wanted = None,
+        *,
+        workers: int | None = None,
+        on_exit: OnExit = "wait",
+        on_error: OnError = "cancel",
+        patience: timedelta = timedelta(minutes=10),
+    ) -> SyncTaskGroup:
+        """As :meth:`Client.task_group <mitosis.client.client.Client.task_group>`, for ``with``."""
+        made = self._client.task_group(
+            group, workers=workers, on_exit=on_exit, on_error=on_error, patience=patience
+        )
+        return SyncTaskGroup(self._loop, made)
 
     def login(self, username: str, password: str) -> Token:
         return self._run(self._client.login(username, password))
@@ -118,13 +146,22 @@ class SyncClient:
     def submit(
         self, group: Group, tasks: Tasks, *, idempotency_key: str | None = None
     ) -> list[int]:
-        return self._run(self._client.submit(group, tasks, idempotency_key=idempotency_key))
+        """The tasks are read here, in the thread that calls."""
+        return submit_from_here(self._loop, self._client, group, tasks, idempotency_key)
+
+    def submit_part(self, group: Group, part: Part) -> SubmitAnswer:
+        return self._run(self._client.submit_part(group, part))
 
     def tasks(self, group: Group, *, state: TaskState | None = None) -> Iterator[TaskInfo]:
         return self._each(self._client.tasks(group, state=state))
 
     def results(self, group: Group, *, after: int = 0) -> Iterator[TaskInfo]:
         return self._each(self._client.results(group, after=after))
+
+    def results_page(
+        self, group: Group, *, after: int = 0, wait: timedelta = timedelta()
+    ) -> ResultsPage:
+        return self._run(self._client.results_page(group, after=after, wait=wait))
 
     def task(self, task_uuid: UUID) -> TaskInfo:
         return self._run(self._client.task(task_uuid))
@@ -159,14 +196,7 @@ class SyncClient:
         return self._loop.run(call)
 
     def _each(self, items: AsyncIterator[T]) -> Iterator[T]:
-        async def following() -> T:
-            return await anext(items)
-
-        while True:
-            try:
-                yield self._run(following())
-            except StopAsyncIteration:
-                return
+        return each_of(self._loop, items)
 
     def __enter__(self) -> Self:
         return self

@@ -29,14 +29,6 @@ SOCKET_PATH_LIMIT_BYTES = 107
 """``sizeof(sun_path)`` less the final NUL. Source: unix(7)."""
 
 
-def default_data_dir(uid: int | None = None, home: Path | None = None) -> Path:
-    """``/var/lib/mitosis`` for root, else ``~/.local/share/mitosis`` (or ``$XDG_DATA_HOME``)."""
-    if (os.geteuid() if uid is None else uid) == 0:
-        return Path("/var/lib/mitosis")
-    base = os.environ.get("XDG_DATA_HOME") if home is None else None
-    return Path(base or (home or Path.home()) / ".local/share") / "mitosis"
-
-
 def default_run_dir(data_dir: Path) -> Path:
     """A short folder for the sockets of this data folder, the same in every process of a user."""
     digest = hashlib.sha256(str(data_dir.resolve()).encode()).hexdigest()[:10]

@@ -26,11 +26,11 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from types import TracebackType
 from typing import Self, TypeVar
 
-from mitosis.embedded.data_folder import DataFolder, default_data_dir
+from mitosis.embedded.data_folder import DataFolder
 from mitosis.embedded.postgres import EmbeddedPostgres
 from mitosis.embedded.supervisor import Probe, ProcessSpec, SupervisedProcess, always_ready
 from mitosis.embedded.temporal import EmbeddedTemporal
-from mitosis.settings import Settings
+from mitosis.settings import Settings, default_data_dir
 
 log = logging.getLogger(__name__)
 

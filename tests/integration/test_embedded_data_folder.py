@@ -11,7 +11,6 @@ from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from mitosis.embedded.data_folder import (
     SOCKET_PATH_LIMIT_BYTES,
     DataFolder,
-    default_data_dir,
     default_run_dir,
     ed25519_private_key,
     free_port,
@@ -20,6 +19,7 @@ from mitosis.embedded.data_folder import (
     socket_path,
 )
 from mitosis.embedded.errors import DataFolderInUse, PortInUse, SocketPathTooLong, UnsafeFolder
+from mitosis.settings import default_data_dir
 
 
 def mode(path: Path) -> int:

@@ -12,7 +12,7 @@ from mitosis.cli import COMMANDS
 from mitosis.version import __version__
 
 MAIN = "from mitosis.cli import main; main()"
-HEAVY = ("pydantic", "pydantic_settings", "httpx2", "stamina", "rich", "temporalio", "psycopg")
+HEAVY = ("pydantic", "pydantic_settings", "httpx2", "rich", "temporalio", "psycopg")
 
 
 def start(*words: str, code: str = MAIN, **environment: str) -> subprocess.CompletedProcess[str]:

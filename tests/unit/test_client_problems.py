@@ -58,3 +58,30 @@ def test_what_is_not_ours_is_still_an_error(body: bytes) -> None:
     assert not error_from(404, html, body).retryable
     broken = {"content-type": "application/problem+json"}
     assert isinstance(error_from(500, broken, body), MitosisError)
+
+
+@pytest.mark.parametrize(
+    ("headers", "seconds"),
+    [
+        ({"retry-after": "12"}, 12),
+        ({"retry-after": "Sat, 28 Nov 2026 03:00:30 GMT"}, 30),
+        ({"retry-after": "Sat, 28 Nov 2026 02:00:30 GMT"}, 0),  # over already
+        ({"retry-after": "soon"}, None),
+        ({"retry-after": "٣"}, None),
+        ({}, None),
+    ],
+)
+def test_retry_after_in_seconds_or_as_a_date(
+    headers: dict[str, str], seconds: float | None
+) -> None:
+    """RFC 9110, 10.2.3; a date is read by the clock of the one who wrote it."""
+    now = {"date": "Sat, 28 Nov 2026 03:00:00 GMT"}
+    got = error_from(429, headers | now, b"").facts
+    assert got.get("retry_after_seconds") == seconds
+
+
+def test_a_busy_answer_without_a_document_may_be_repeated() -> None:
+    """As of a proxy that limits."""
+    assert error_from(429, {}, b"slow down").retryable
+    assert error_from(503, {}, b"").retryable
+    assert not error_from(400, {}, b"").retryable

@@ -1,11 +1,11 @@
 """The SDK makes a call again only when that can help, and not sooner than it was asked."""
 
+import time
 from datetime import timedelta
 
 import pytest
-import stamina
 
-from mitosis.client.repeating import backoff, repeating
+from mitosis.client.repeating import LONGEST_PAUSE_SECONDS, backoff, repeating
 from mitosis.contracts.errors import (
     ApiUnavailable,
     DatabaseUnavailable,
@@ -15,48 +15,62 @@ from mitosis.contracts.errors import (
 )
 
 
-@pytest.mark.parametrize(
-    ("error", "expected"),
-    [
-        (RateLimited(retry_after_seconds=7), 7.0),
-        (DatabaseUnavailable(), True),
-        (ApiUnavailable(), True),
-        (NotFound(), False),
-        (ValueError(), False),
-    ],
-)
-def test_backoff(error: Exception, expected: bool | float) -> None:
-    assert backoff(error) == expected
+def test_it_waits_as_long_as_asked() -> None:
+    assert backoff(RateLimited(retry_after_seconds=7), 0) == 7.0
+    assert backoff(RateLimited(retry_after_seconds=0.02), 9) == 0.02
+
+
+def test_else_it_waits_longer_each_time_up_to_a_limit() -> None:
+    first, later = backoff(ApiUnavailable(), 0), backoff(ApiUnavailable(), 4)
+    assert 0.05 <= first <= 0.1 < 0.8 <= later <= 1.6
+    assert LONGEST_PAUSE_SECONDS / 2 <= backoff(ApiUnavailable(), 1000) <= LONGEST_PAUSE_SECONDS
+    assert len({backoff(ApiUnavailable(), 3) for _ in range(9)}) > 1  # not all clients at once
+
+
+class Api:
+    """Answers with errors, then well; remembers when it was called."""
+
+    def __init__(self, *errors: MitosisError) -> None:
+        self.errors = list(errors)
+        self.calls: list[float] = []
+
+    async def call(self) -> str:
+        self.calls.append(time.monotonic())
+        if self.errors:
+            raise self.errors.pop(0)
+        return "answer"
 
 
 async def test_repeats_until_answered() -> None:
-    errors: list[MitosisError] = [ApiUnavailable(), DatabaseUnavailable()]
+    api = Api(ApiUnavailable(), DatabaseUnavailable())
+    assert await repeating(api.call, timedelta(seconds=5)) == "answer"
+    assert len(api.calls) == 3
 
-    async def call() -> str:
-        if errors:
-            raise errors.pop()
-        return "answer"
 
-    with stamina.set_testing(True, attempts=10):
-        assert await repeating(call, timedelta(seconds=5)) == "answer"
+@pytest.mark.spec("S000-171")
+async def test_comes_back_no_sooner_than_asked() -> None:
+    api = Api(RateLimited(retry_after_seconds=0.3))
+    assert await repeating(api.call, timedelta(seconds=5)) == "answer"
+    assert api.calls[1] - api.calls[0] >= 0.3
 
 
 async def test_gives_up_with_the_last_error() -> None:
-    async def call() -> str:
-        raise ApiUnavailable("nobody there")
-
+    api = Api(*[ApiUnavailable("nobody there")] * 20)
     with pytest.raises(ApiUnavailable, match="nobody there"):
-        await repeating(call, timedelta(seconds=0.3))
+        await repeating(api.call, timedelta(seconds=0.3))
+    assert len(api.calls) > 1
+
+
+async def test_does_not_wait_for_what_comes_after_the_deadline() -> None:
+    api = Api(RateLimited(retry_after_seconds=3600))
+    began = time.monotonic()
+    with pytest.raises(RateLimited):
+        await repeating(api.call, timedelta(seconds=30))
+    assert time.monotonic() - began < 5
 
 
 async def test_does_not_repeat_what_cannot_change() -> None:
-    calls = 0
-
-    async def call() -> str:
-        nonlocal calls
-        calls += 1
-        raise NotFound
-
+    api = Api(NotFound())
     with pytest.raises(NotFound):
-        await repeating(call, timedelta(seconds=5))
-    assert calls == 1
+        await repeating(api.call, timedelta(seconds=5))
+    assert len(api.calls) == 1

@@ -240,12 +240,8 @@ def _dry_run(plan: "RunPlan", *, everything: bool) -> int:
 
 
 def _run(cli: Cli, plan: "RunPlan", display: Display, *, up: bool) -> int:
-    import stamina
-
     from mitosis.cli.run.runner import Runner
     from mitosis.client.client import Client
-
-    stamina.instrumentation.set_on_retry_hooks([])  # it would write to standard output
 
     async def against(url: str, token: str | None) -> int:
         async with Client(url, token, give_up_after=timedelta(minutes=10)) as client:

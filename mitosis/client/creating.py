@@ -1,0 +1,86 @@
+"""The task group that a program wants: by its spec, by a name, by nothing at all, or one that exists."""
+
+import re
+import secrets
+import sys
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mitosis.client.program import search_path
+from mitosis.client.repeating import repeating
+from mitosis.contracts.allocation import WorkerAllocationPlan
+from mitosis.contracts.errors import AlreadyExists, Unavailable
+from mitosis.contracts.http import TaskGroupInfo, TaskGroupSpec
+
+if TYPE_CHECKING:
+    from mitosis.client.client import Client
+
+Wanted = TaskGroupSpec | TaskGroupInfo | str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """A group to be created, or one to be used."""
+
+    group: TaskGroupSpec | TaskGroupInfo
+    is_ours: bool = False
+    """Nobody else can have meant this name."""
+
+
+def planned(wanted: Wanted, workers: int | None) -> Planned:
+    """Complete what was given: a name, the workers, and where they look for modules: where we do."""
+    if isinstance(wanted, TaskGroupInfo):
+        return Planned(wanted)
+    spec = (
+        wanted if isinstance(wanted, TaskGroupSpec) else TaskGroupSpec(name=wanted or _new_name())
+    )
+    plan = spec.worker_allocation_plan
+    changes: dict[str, Any] = {}
+    if workers is not None:
+        changes["worker_count"] = workers
+    if "python_path" not in plan.model_fields_set:
+        changes["python_path"] = search_path()
+    plan = WorkerAllocationPlan.model_validate({**plan.model_dump(exclude_unset=True), **changes})
+    return Planned(spec.model_copy(update={"worker_allocation_plan": plan}), wanted is None)
+
+
+async def created(client: "Client", plan: Planned) -> TaskGroupInfo:
+    """The group as the API has it. Creating is repeated while the API is away.
+
+    Raises:
+        AlreadyExists: the name is taken.
+    """
+    spec, asked = plan.group, False
+    if isinstance(spec, TaskGroupInfo):
+        return await client.group(spec.task_group_id)
+
+    async def once() -> TaskGroupInfo:
+        nonlocal asked
+        try:
+            return await client.create_group(spec)
+        except AlreadyExists as error:
+            if asked and plan.is_ours:  # by a request whose answer was lost
+                return await client.group(_path(spec))
+            if asked:
+                error.add_note(
+                    "an earlier try of this program, without an answer, may have made it"
+                )
+            raise
+        except Unavailable:
+            asked = True
+            raise
+
+    return await repeating(once, client.give_up_after)
+
+
+def _path(spec: TaskGroupSpec) -> str:
+    return f"{spec.group_name}/{spec.name}" if spec.group_name else spec.name
+
+
+def _new_name() -> str:
+    """Of the program, the time and chance, as ``sweep-1128-0315-3fa2c1``."""
+    stem = re.sub(r"[^A-Za-z0-9._-]+", "-", Path(sys.argv[0] if sys.argv else "").stem).strip("-._")
+    now = datetime.now(UTC).strftime("%m%d-%H%M")
+    return f"{stem[:60] or 'python'}-{now}-{secrets.token_hex(3)}"

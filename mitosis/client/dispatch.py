@@ -1,0 +1,173 @@
+"""Single calls, gathered into submissions, and their results, brought back to whoever waits for them.
+
+Owns two coroutines that run only while there is something to do: one submits what has been queued, one
+follows the results of the group. Belongs to one event loop. Knows tasks as JSON and callbacks, and
+nothing of functions or futures.
+"""
+
+import asyncio
+import re
+import uuid
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
+
+import msgspec
+
+from mitosis.client.outcome import TaskNotRun
+from mitosis.client.submitting import PART_BYTES, Part
+from mitosis.contracts.errors import InvalidRequest
+from mitosis.contracts.http import ResultsPage, TaskInfo
+from mitosis.contracts.task import MAX_TASKS_PER_SUBMIT
+from mitosis.contracts.wire import SubmitAnswer
+
+Deliver = Callable[[TaskInfo | Exception], None]
+Send = Callable[[Part], Awaitable[SubmitAnswer]]
+Page = Callable[[int], Awaitable[ResultsPage]]
+"""Results after this number; held until there are some."""
+
+_ITEM = re.compile(r"^tasks\[(\d+)\]")
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One task to be run; ``deliver`` is called once, with how it ended or why that is not known."""
+
+    task: bytes
+    """JSON of a :class:`~mitosis.contracts.task.TaskSubmission`."""
+    deliver: Deliver
+
+
+class Dispatcher:
+    """The calls of one task group that are under way."""
+
+    def __init__(self, send: Send, page: Page, after: int = 0) -> None:
+        """``after`` is the number of the last result that belongs to nobody here."""
+        self._send, self._page, self._after = send, page, after
+        self._queued: deque[Call] = deque()
+        self._waiting: dict[int, list[Call]] = {}
+        self._early: dict[int, TaskInfo] = {}
+        """Results that came before the answer that tells whose they are."""
+        self._sending = False
+        self._sender: asyncio.Task[None] | None = None
+        self._follower: asyncio.Task[None] | None = None
+
+    def add(self, call: Call) -> None:
+        """Queue a call; whatever is queued before the event loop comes round goes in one submission."""
+        self._queued.append(call)
+        if self._sender is None or self._sender.done():
+            self._sending = True
+            self._sender = asyncio.create_task(self._sending_all())
+        self._keep_following()
+
+    async def submitted(self) -> None:
+        """Wait until everything queued by now has been submitted, or has been told that it cannot."""
+        if self._sender is not None:
+            await asyncio.wait([self._sender])
+
+    async def delivered(self) -> None:
+        """Wait until every call has been told how it ended."""
+        await self.submitted()
+        if self._waiting and self._follower is not None:
+            await asyncio.wait([self._follower])
+
+    async def aclose(self) -> None:
+        """Stop; those that still wait are told. Their tasks, if submitted, go on."""
+        running = [task for task in (self._sender, self._follower) if task is not None]
+        for task in running:
+            task.cancel()
+        if running:
+            await asyncio.wait(running)
+        self._fail_all(TaskNotRun("the task group was left before this task had ended"))
+
+    # --- submitting
+
+    async def _sending_all(self) -> None:
+        try:
+            await asyncio.sleep(0)
+            while self._queued:
+                await self._send_batch(self._take())
+        finally:
+            self._sending = False
+            self._early.clear()
+
+    def _take(self) -> list[Call]:
+        taken: list[Call] = []
+        size = 0
+        while self._queued and len(taken) < MAX_TASKS_PER_SUBMIT and size < PART_BYTES:
+            taken.append(self._queued.popleft())
+            size += len(taken[-1].task)
+        return taken
+
+    async def _send_batch(self, calls: list[Call]) -> None:
+        """Submit them all; one that is refused alone does not take the others with it."""
+        while calls:
+            tasks = [msgspec.Raw(call.task) for call in calls]
+            part = Part(tasks=tasks, idempotency_key=uuid.uuid4().hex, number=0)
+            try:
+                answer = await self._send(part)
+            except InvalidRequest as error:
+                calls = _without_refused(calls, error)
+            except Exception as error:  # noqa: BLE001 - whatever it is, they wait for an answer
+                _tell(calls, error)
+                return
+            else:
+                self._remember(calls, answer.task_ids)
+                return
+
+    def _remember(self, calls: list[Call], task_ids: list[int]) -> None:
+        for call, task_id in zip(calls, task_ids, strict=True):
+            if (early := self._early.get(task_id)) is not None:
+                call.deliver(early)
+            else:
+                self._waiting.setdefault(task_id, []).append(call)
+        self._keep_following()
+
+    # --- following
+
+    def _keep_following(self) -> None:
+        if self._follower is None or self._follower.done():
+            self._follower = asyncio.create_task(self._following())
+
+    async def _following(self) -> None:
+        try:
+            while self._waiting or self._sending:
+                page = await self._page(self._after)
+                self._after = page.after
+                for task in page.items:
+                    self._ended(task)
+                if page.finished:
+                    await self.submitted()
+                    self._fail_all(TaskNotRun("the task group has ended without this task"))
+        except Exception as error:  # noqa: BLE001 - whatever it is, they wait for an answer
+            self._fail_all(error)
+
+    def _ended(self, task: TaskInfo) -> None:
+        if (calls := self._waiting.pop(task.task_id, None)) is not None:
+            for call in calls:
+                call.deliver(task)
+        elif self._sending:
+            self._early[task.task_id] = task
+
+    def _fail_all(self, error: Exception) -> None:
+        waiting = [call for calls in self._waiting.values() for call in calls]
+        self._waiting.clear()
+        _tell(waiting, error)
+        _tell(self._queued, error)
+        self._queued.clear()
+
+
+def _without_refused(calls: list[Call], error: InvalidRequest) -> list[Call]:
+    item = _ITEM.match(str(error.facts.get("field", "")))
+    if item is None or int(item[1]) >= len(calls):
+        _tell(calls, error)
+        return []
+    index = int(item[1])
+    error.facts["field"] = str(error.facts["field"])[item.end() :].lstrip(".")
+    calls[index].deliver(error)
+    return calls[:index] + calls[index + 1 :]
+
+
+def _tell(calls: Iterable[Call], error: Exception) -> None:
+    for call in calls:
+        call.deliver(error)

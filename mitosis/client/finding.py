@@ -1,0 +1,172 @@
+"""Finds the API and the token for a program: what is set, else the stack that `mitosis up` runs here.
+
+`mitosis up` writes ``connection.json`` into its data folder and removes it when it stops. The token
+of a data folder is for the API of that data folder only: with another address a token must be given
+or `mitosis login` must have stored one for exactly that address. Who writes these files:
+``mitosis/cli/connection.py``.
+"""
+
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from mitosis.contracts.errors import ApiUnavailable, ConfigurationError, InvalidRequest, NotFound
+from mitosis.settings import Settings, default_data_dir, load_settings
+
+FILE_NAME = "connection.json"
+START = "start everything on this machine with: mitosis up"
+
+
+class StackConnection(BaseModel):
+    """Content of ``connection.json``."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    api_url: str
+    token_file: Path
+    """Holds the admin token, 0600."""
+    temporal_address: str
+    """``host:port``"""
+    temporal_namespace: str
+    ui_url: str | None = None
+    pid: int
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The API that a command talks to."""
+
+    api_url: str
+    token: str | None
+    origin: str
+    """Where the address came from, for error messages."""
+
+
+def read_connection(data_dir: Path) -> StackConnection | None:
+    """The stack of a data folder, None when the folder names none.
+
+    Raises:
+        ConfigurationError: the file is there but cannot be read or understood.
+    """
+    path = data_dir / FILE_NAME
+    try:
+        return StackConnection.model_validate_json(path.read_bytes())
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise ConfigurationError(f"cannot read {path}: {error.strerror}") from error
+    except ValidationError as error:
+        raise ConfigurationError(
+            f"{path} is not what `mitosis up` writes", hint="stop the stack and start it again"
+        ) from error
+
+
+def data_dir_of(settings: Settings) -> Path:
+    """The data folder that the settings mean."""
+    return settings.data_dir or default_data_dir()
+
+
+def find_target() -> Target:
+    """The API that environment, configuration file and this machine lead to: :func:`find_api`.
+
+    Raises:
+        ApiUnavailable: there is no address and nothing runs; says what to type.
+        ConfigurationError: a setting is not valid.
+    """
+    return find_api(load_settings().settings)
+
+
+def find_api(settings: Settings) -> Target:
+    """The API of the settings, else the stack of the data folder.
+
+    Raises:
+        ApiUnavailable: there is no address and nothing runs; says what to type.
+        InvalidRequest: the address is not one.
+    """
+    data_dir = data_dir_of(settings)
+    stack = read_connection(data_dir)
+    url = settings.api.url or (stack.api_url if stack else None)
+    if url is None:
+        raise ApiUnavailable(
+            f"no stack runs on the data folder {data_dir}, and no API address is given",
+            hint=f"{START}\n  or name a running API with --api URL or MITOSIS_API_URL",
+        )
+    check_url(url)
+    token = _given_token(settings) or stored_token(url)
+    if token is None and stack is not None and url == stack.api_url:
+        token = read_token(stack.token_file)
+    return Target(url, token, "the settings" if settings.api.url else str(data_dir / FILE_NAME))
+
+
+def check_url(url: str) -> None:
+    """Refuse an address that cannot be one.
+
+    Raises:
+        InvalidRequest: says what would be right.
+    """
+    try:
+        parts = urlsplit(url)
+        usable = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    except ValueError:
+        usable = False
+    if not usable or any(char.isspace() for char in url):
+        raise InvalidRequest(
+            f"{url!r} is not an address of an API; write it as in http://127.0.0.1:8000",
+            option="--api",
+            field="api.url",
+        )
+
+
+def _given_token(settings: Settings) -> str | None:
+    if settings.api.token_file is not None:
+        return read_token(settings.api.token_file)
+    return settings.api.token.get_secret_value() if settings.api.token else None
+
+
+def read_token(path: Path) -> str:
+    """The token in a file.
+
+    Raises:
+        NotFound: there is no such file, or it cannot be read; never shows what is in it.
+    """
+    try:
+        return path.read_text().strip()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "it is not text"
+        raise NotFound(f"cannot read the token file {path}: {reason}") from None
+
+
+# --- tokens that `mitosis login` stored ---------------------------------------------------------------
+
+
+def tokens_path() -> Path:
+    """``tokens.json`` below ``$XDG_STATE_HOME/mitosis`` (``~/.local/state/mitosis``)."""
+    base = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local/state"
+    return Path(base) / "mitosis" / "tokens.json"
+
+
+def stored_token(api_url: str) -> str | None:
+    """The token that a login stored for this address."""
+    return stored_tokens().get(api_url.rstrip("/"))
+
+
+def stored_tokens() -> dict[str, str]:
+    """Every token that a login stored, by address.
+
+    Raises:
+        ConfigurationError: the file cannot be read.
+    """
+    try:
+        tokens = json.loads(tokens_path().read_text())
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:
+        raise ConfigurationError(
+            f"cannot read the stored logins in {tokens_path()}",
+            hint="remove that file and log in again",
+        ) from error
+    return {str(url): str(token) for url, token in tokens.items()}

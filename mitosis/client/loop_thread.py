@@ -1,0 +1,102 @@
+"""An event loop in a thread of its own, for programs that have none, or one that is busy (notebooks)."""
+
+import asyncio
+import queue
+import threading
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+_CHUNK = 1000
+_CHUNK_SECONDS = 0.05
+_LEAVE_SECONDS = 5.0
+
+
+class LoopThread:
+    """Runs coroutines for plain code of any thread but its own. Ends with the program."""
+
+    def __init__(self) -> None:
+        self.loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._serve, name="mitosis-client", daemon=True)
+        self._thread.start()
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """The result of a coroutine. Ctrl-C, or another exception from outside, cancels it.
+
+        Raises:
+            RuntimeError: called from within the loop, which would wait for itself.
+        """
+        if threading.current_thread() is self._thread:
+            work.close()
+            raise RuntimeError("a plain client cannot be used inside its own event loop")
+        future = asyncio.run_coroutine_threadsafe(work, self.loop)
+        try:
+            return future.result()
+        finally:
+            future.cancel()
+
+    def run_fed(
+        self, items: Iterable[T], use: Callable[[AsyncIterator[T]], Coroutine[Any, Any, Any]]
+    ) -> Any:
+        """The result of ``use(items)``, where the items are read here, in the thread that calls.
+
+        So a generator may do what it likes, use this client too.
+        """
+        asked: queue.SimpleQueue[asyncio.Future[list[T]] | None] = queue.SimpleQueue()
+
+        async def fed() -> AsyncIterator[T]:
+            while chunk := await self._ask(asked):
+                for item in chunk:
+                    yield item
+
+        future = asyncio.run_coroutine_threadsafe(use(fed()), self.loop)
+        future.add_done_callback(lambda _: asked.put(None))
+        iterator = iter(items)
+        try:
+            while (wanted := asked.get()) is not None:
+                self._answer(wanted, iterator)
+            return future.result()
+        finally:
+            future.cancel()
+
+    def close(self) -> None:
+        """Stop the loop. Nothing may run in it any more."""
+        self.loop.call_soon_threadsafe(self.loop.stop)
+        self._thread.join(_LEAVE_SECONDS)
+
+    def _serve(self) -> None:
+        try:
+            self.loop.run_forever()
+        finally:
+            self.loop.close()
+
+    async def _ask(self, asked: "queue.SimpleQueue[asyncio.Future[list[T]] | None]") -> list[T]:
+        wanted: asyncio.Future[list[T]] = self.loop.create_future()
+        asked.put(wanted)
+        return await wanted
+
+    def _answer(self, wanted: "asyncio.Future[list[T]]", iterator: Iterator[T]) -> None:
+        try:
+            chunk = _chunk(iterator)
+        except Exception as error:  # noqa: BLE001 - it belongs to whoever reads the items
+            self.loop.call_soon_threadsafe(_set, wanted.set_exception, wanted, error)
+        else:
+            self.loop.call_soon_threadsafe(_set, wanted.set_result, wanted, chunk)
+
+
+def _set(how: Callable[[Any], None], future: "asyncio.Future[Any]", what: Any) -> None:
+    if not future.done():
+        how(what)
+
+
+def _chunk(items: Iterator[T]) -> list[T]:
+    """The next few items, as many as come within a moment; none at the end."""
+    chunk: list[T] = []
+    ends = time.monotonic() + _CHUNK_SECONDS
+    for item in items:
+        chunk.append(item)
+        if len(chunk) == _CHUNK or time.monotonic() > ends:
+            break
+    return chunk

@@ -1,0 +1,120 @@
+"""The program that uses the SDK: from where it imports, and how workers can import its own script.
+
+As a spawned process of ``multiprocessing``, a worker gets the folders of ``sys.path`` and imports the
+script as a module, so ``if __name__ == "__main__":`` must stand before what the script *does*. Here that
+is checked beforehand: the running line of the script must be inside of it.
+"""
+
+import ast
+import os
+import site
+import sys
+import sysconfig
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType, ModuleType
+
+from mitosis.contracts.errors import InvalidRequest
+
+GUARD = 'if __name__ == "__main__":'
+
+
+@dataclass(frozen=True, slots=True)
+class Importable:
+    """How a worker imports a module."""
+
+    module: str
+    folder: str | None
+    """Must be on the search path of the workers; None = they find it as they are."""
+
+
+def search_path() -> tuple[str, ...]:
+    """The absolute folders from which this program imports, without those of the interpreter itself."""
+    own = [os.path.realpath(folder) for folder in _interpreter_folders()]
+    found = [os.path.abspath(entry or os.getcwd()) for entry in sys.path]  # noqa: PTH100, PTH109
+    kept = [
+        entry
+        for entry in found
+        if os.path.isdir(entry)  # noqa: PTH112 - zip files and dead entries are of no use elsewhere
+        and not any(_inside(os.path.realpath(entry), folder) for folder in own)
+    ]
+    return tuple(dict.fromkeys(kept))
+
+
+def _interpreter_folders() -> set[str]:
+    paths = sysconfig.get_paths()
+    named = {paths[key] for key in ("stdlib", "platstdlib", "purelib", "platlib")}
+    return named | {*site.getsitepackages(), site.getusersitepackages()}
+
+
+def _inside(path: str, folder: str) -> bool:
+    return path == folder or path.startswith(folder + os.sep)
+
+
+def main_as_module(function: str) -> Importable:
+    """The module by which workers import what this program has defined in its own script.
+
+    Args:
+        function: the name of what they need, for errors.
+
+    Raises:
+        InvalidRequest: they cannot, or it would run the script again; says what to do.
+    """
+    main = sys.modules["__main__"]
+    file = getattr(main, "__file__", None)
+    if file is None:
+        raise InvalidRequest(
+            f"{function} is defined in a notebook or at a prompt, which workers cannot import; "
+            f"write it into a file beside it, such as work.py (%%writefile work.py), and then: "
+            f"from work import {function}",
+            field="function",
+        )
+    path = Path(file).resolve()
+    _check_guard(main, path, function)
+    if main.__spec__ is not None:  # python -m package.module
+        return Importable(main.__spec__.name, None)
+    if not path.stem.isidentifier() or path.suffix != ".py":
+        raise InvalidRequest(
+            f"{function} is defined in {path.name}, which cannot be imported as a module; "
+            f"give the file a name as in my_sweep.py",
+            field="function",
+        )
+    return Importable(path.stem, str(path.parent))
+
+
+def _check_guard(main: ModuleType, path: Path, function: str) -> None:
+    try:
+        guarded = _guarded_lines(ast.parse(path.read_bytes()))
+    except (OSError, SyntaxError, ValueError):
+        return  # not the source of what runs: nothing to say about it
+    line = _running_line(main)
+    if any(line is None or line in lines for lines in guarded):
+        return
+    raise InvalidRequest(
+        f"workers import {path.name} to find {function}, and would run all of it again; "
+        f"put what the script does under: {GUARD}",
+        field="function",
+    )
+
+
+def _guarded_lines(tree: ast.Module) -> list[range]:
+    return [
+        range(node.lineno, (node.body[-1].end_lineno or node.lineno) + 1)
+        for node in tree.body
+        if isinstance(node, ast.If) and _asks_for_main(node.test)
+    ]
+
+
+def _asks_for_main(test: ast.expr) -> bool:
+    found = ast.dump(test)
+    return "'__name__'" in found and "'__main__'" in found
+
+
+def _running_line(main: ModuleType) -> int | None:
+    """The line of the script itself that is being executed; None in another thread."""
+    frame: FrameType | None = sys._getframe()  # noqa: SLF001 - the one way to look at one's callers
+    while frame is not None:
+        if frame.f_globals is vars(main) and frame.f_code.co_name == "<module>":
+            return frame.f_lineno
+        frame = frame.f_back
+    return None

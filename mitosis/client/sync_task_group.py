@@ -1,0 +1,331 @@
+"""The plain twin of :class:`~mitosis.client.task_group.TaskGroup`, for ``with``."""
+
+import queue
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping
+from concurrent.futures import Future
+from datetime import timedelta
+from types import TracebackType
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Literal,
+    ParamSpec,
+    Self,
+    TypeVar,
+    TypeVarTuple,
+    Unpack,
+    overload,
+)
+
+import msgspec
+
+from mitosis.client.dispatch import Call
+from mitosis.client.functions import RemoteFunction
+from mitosis.client.loop_thread import LoopThread
+from mitosis.client.mapping import BUFFER_SIZE
+from mitosis.client.outcome import TaskFailed
+from mitosis.client.submitting import Task, Tasks
+from mitosis.client.task_group import TaskGroup, settle
+from mitosis.contracts.http import TaskGroupInfo, TaskInfo
+from mitosis.handlers import TaskOptions
+
+if TYPE_CHECKING:
+    from mitosis.client.client import Client, Group
+
+P = ParamSpec("P")
+A = TypeVar("A")
+R = TypeVar("R")
+T = TypeVar("T")
+As = TypeVarTuple("As")
+
+
+class SyncTaskFuture(Future[R]):
+    """The result of one task, with all that :mod:`concurrent.futures` does with futures.
+
+    A task cannot be taken back: :meth:`cancel` answers False, as for a call that is running.
+    """
+
+    task: TaskInfo | None = None
+    """All that is known of the task, once it has ended."""
+
+
+class SyncTaskGroup:
+    """As :class:`~mitosis.client.task_group.TaskGroup`, with plain methods and iterators."""
+
+    def __init__(self, loop: LoopThread, group: TaskGroup) -> None:
+        """Use :meth:`SyncClient.task_group <mitosis.client.sync.SyncClient.task_group>`."""
+        self._loop, self._group = loop, group
+
+    @property
+    def info(self) -> TaskGroupInfo:
+        """The group as it was when this was last asked or told; :meth:`refresh` looks again."""
+        return self._group.info
+
+    def refresh(self) -> TaskGroupInfo:
+        """The group as it is now."""
+        return self._loop.run(self._group.refresh())
+
+    # --- functions
+
+    @overload
+    def submit(
+        self, function: Callable[P, Coroutine[Any, Any, R]], /, *args: P.args, **kwargs: P.kwargs
+    ) -> SyncTaskFuture[R]: ...
+    @overload
+    def submit(
+        self, function: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs
+    ) -> SyncTaskFuture[R]: ...
+    def submit(
+        self, function: Callable[..., Any], /, *args: Any, **kwargs: Any
+    ) -> SyncTaskFuture[Any]:
+        """Run ``function(*args, **kwargs)`` as a task; ``result()`` of the future is what it returns.
+
+        Raises:
+            InvalidRequest: workers cannot import the function, or JSON cannot carry an argument.
+        """
+        return self._start(self._group.function(function), args, kwargs)
+
+    @overload
+    def map(
+        self,
+        function: Callable[[A], Coroutine[Any, Any, R]],
+        inputs: Iterable[A],
+        *,
+        return_exceptions: Literal[False] = False,
+        ordered: bool = True,
+        buffer_size: int = BUFFER_SIZE,
+        **options: Unpack[TaskOptions],
+    ) -> Iterator[R]: ...
+    @overload
+    def map(
+        self,
+        function: Callable[[A], R],
+        inputs: Iterable[A],
+        *,
+        return_exceptions: Literal[False] = False,
+        ordered: bool = True,
+        buffer_size: int = BUFFER_SIZE,
+        **options: Unpack[TaskOptions],
+    ) -> Iterator[R]: ...
+    @overload
+    def map(
+        self,
+        function: Callable[[A], Coroutine[Any, Any, R]],
+        inputs: Iterable[A],
+        *,
+        return_exceptions: bool,
+        ordered: bool = True,
+        buffer_size: int = BUFFER_SIZE,
+        **options: Unpack[TaskOptions],
+    ) -> Iterator[R | TaskFailed]: ...
+    @overload
+    def map(
+        self,
+        function: Callable[[A], R],
+        inputs: Iterable[A],
+        *,
+        return_exceptions: bool,
+        ordered: bool = True,
+        buffer_size: int = BUFFER_SIZE,
+        **options: Unpack[TaskOptions],
+    ) -> Iterator[R | TaskFailed]: ...
+    def map(
+        self,
+        function: Callable[..., Any],
+        inputs: Iterable[Any],
+        *,
+        return_exceptions: bool = False,
+        ordered: bool = True,
+        buffer_size: int = BUFFER_SIZE,
+        **options: Unpack[TaskOptions],
+    ) -> Iterator[Any]:
+        """As :meth:`TaskGroup.map <mitosis.client.task_group.TaskGroup.map>`; begins when it is iterated."""
+        calls = ((item,) for item in inputs)
+        return self.starmap(
+            function,
+            calls,
+            return_exceptions=return_exceptions,
+            ordered=ordered,
+            buffer_size=buffer_size,
+            **options,
+        )
+
+    @overload
+    def starmap(
+        self,
+        function: Callable[[Unpack[As]], Coroutine[Any, Any, R]],
+        inputs: Iterable[tuple[*As]],
+        *,
+        return_exceptions: Literal[False] = False,
+        ordered: bool = True,
+        buffer_size: int = BUFFER_SIZE,
+        **options: Unpack[TaskOptions],
+    ) -> Iterator[R]: ...
+    @overload
+    def starmap(
+        self,
+        function: Callable[[Unpack[As]], R],
+        inputs: Iterable[tuple[*As]],
+        *,
+        return_exceptions: Literal[False] = False,
+        ordered: bool = True,
+        buffer_size: int = BUFFER_SIZE,
+        **options: Unpack[TaskOptions],
+    ) -> Iterator[R]: ...
+    @overload
+    def starmap(
+        self,
+        function: Callable[..., Any],
+        inputs: Iterable[tuple[Any, ...]],
+        *,
+        return_exceptions: bool = False,
+        ordered: bool = True,
+        buffer_size: int = BUFFER_SIZE,
+        **options: Unpack[TaskOptions],
+    ) -> Iterator[Any]: ...
+    def starmap(
+        self,
+        function: Callable[..., Any],
+        inputs: Iterable[tuple[Any, ...]],
+        *,
+        return_exceptions: bool = False,
+        ordered: bool = True,
+        buffer_size: int = BUFFER_SIZE,
+        **options: Unpack[TaskOptions],
+    ) -> Iterator[Any]:
+        """As :meth:`map` for functions of several arguments: ``starmap(f, zip(xs, ys))``."""
+        remote = self._group.function(function, **options)
+        futures = in_order if ordered else as_completed
+        taken = futures(lambda args: self._start(remote, tuple(args), {}), inputs, buffer_size)
+        return results_of(taken, return_exceptions)
+
+    def _start(
+        self, remote: RemoteFunction, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> SyncTaskFuture[Any]:
+        return self._call(remote.task(args, kwargs), remote.result)
+
+    # --- tasks of any kind
+
+    def submit_task(self, task: Task) -> SyncTaskFuture[TaskInfo]:
+        """Run a task; ``result()`` of the future is how it ended, well or not: it raises for neither."""
+        return self._call(msgspec.json.encode(task), lambda ended: ended)
+
+    def submit_tasks(self, tasks: Tasks, *, idempotency_key: str | None = None) -> list[int]:
+        """Submit any number of tasks, lazily, and get their ids. They are read in the calling thread."""
+        return submit_from_here(self._loop, self._group, None, tasks, idempotency_key)
+
+    def results(self, *, after: int = 0) -> Iterator[TaskInfo]:
+        """Tasks as they end, each once, until nothing in the group is unfinished."""
+        return each_of(self._loop, self._group.results(after=after))
+
+    def _call(self, task: bytes, convert: Callable[[TaskInfo], Any]) -> SyncTaskFuture[Any]:
+        future: SyncTaskFuture[Any] = SyncTaskFuture()
+        future.set_running_or_notify_cancel()
+        call = Call(task, lambda ended: settle(future, ended, convert))
+        self._loop.loop.call_soon_threadsafe(self._group.dispatcher.add, call)
+        return future
+
+    # --- ending
+
+    def close(self, *, reason: str | None = None) -> TaskGroupInfo:
+        """Accept no more tasks, after those that were submitted here."""
+        return self._loop.run(self._group.close(reason=reason))
+
+    def cancel(self, *, reason: str | None = None, grace: timedelta | None = None) -> TaskGroupInfo:
+        """End the group; running tasks are ended with grace."""
+        return self._loop.run(self._group.cancel(reason=reason, grace=grace))
+
+    def __enter__(self) -> Self:
+        self._loop.run(self._group.__aenter__())
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        try:
+            self._loop.run(self._group.__aexit__(kind, error, trace))
+        except KeyboardInterrupt as interrupt:
+            if error is None:  # it came while this waited for the end
+                self._loop.run(self._group.end_after(interrupt))
+            raise
+
+
+def each_of(loop: LoopThread, items: AsyncIterator[T]) -> Iterator[T]:
+    """The items of an async iterator that lives in ``loop``."""
+
+    async def following() -> tuple[T] | None:
+        try:
+            return (await anext(items),)
+        except StopAsyncIteration:
+            return None
+
+    while (found := loop.run(following())) is not None:
+        yield found[0]
+
+
+def submit_from_here(
+    loop: LoopThread, to: "Client | TaskGroup", group: "Group | None", tasks: Tasks, key: str | None
+) -> list[int]:
+    """Submit tasks through the event loop, but read them in this thread, as its generators expect."""
+
+    async def use(items: Tasks) -> list[int]:
+        if isinstance(to, TaskGroup):
+            return await to.submit_tasks(items, idempotency_key=key)
+        assert group is not None  # noqa: S101 - a client needs to be told
+        return await to.submit(group, items, idempotency_key=key)
+
+    if isinstance(tasks, Iterable):
+        ids: list[int] = loop.run_fed(tasks, use)
+        return ids
+    return loop.run(use(tasks))
+
+
+# --- the futures of a map, one input after the other
+
+
+def in_order(
+    submit: Callable[[A], Future[R]], inputs: Iterable[A], buffer_size: int
+) -> Iterator[Future[R]]:
+    """A future for each input in their order; those that are done are given before more is read."""
+    waiting: deque[Future[R]] = deque()
+    for item in inputs:
+        waiting.append(submit(item))
+        while waiting and (len(waiting) >= buffer_size or waiting[0].done()):
+            yield waiting.popleft()
+    yield from waiting
+
+
+def as_completed(
+    submit: Callable[[A], Future[R]], inputs: Iterable[A], buffer_size: int
+) -> Iterator[Future[R]]:
+    """The futures as they are done."""
+    done: queue.SimpleQueue[Future[R]] = queue.SimpleQueue()
+    running = 0
+    for item in inputs:
+        submit(item).add_done_callback(done.put)
+        running += 1
+        while running >= buffer_size or not done.empty():
+            yield done.get()
+            running -= 1
+    for _ in range(running):
+        yield done.get()
+
+
+def results_of(futures: Iterable[Future[R]], return_exceptions: bool) -> Iterator[R | TaskFailed]:
+    """What the tasks have returned.
+
+    Raises:
+        TaskFailed: of the first that has not, unless these are to be given like results.
+    """
+    for future in futures:
+        try:
+            result: R | TaskFailed = future.result()
+        except TaskFailed as failed:
+            if not return_exceptions:
+                raise
+            result = failed
+        yield result

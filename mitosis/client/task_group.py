@@ -1,0 +1,406 @@
+"""One task group in a program: an async context that creates, feeds, follows and ends it.
+
+Meant to be used as ``concurrent.futures`` is: ``submit`` gives a future, ``map`` the results. What a group
+*is* to the API stays in ``client.py``; here is what a program does with one.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
+from contextlib import suppress
+from datetime import timedelta
+from types import TracebackType
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Literal,
+    ParamSpec,
+    Self,
+    TypeVar,
+    TypeVarTuple,
+    Unpack,
+    overload,
+)
+
+import msgspec
+
+from mitosis.client.creating import Planned, created
+from mitosis.client.dispatch import Call, Dispatcher
+from mitosis.client.functions import RemoteFunction, remote_function
+from mitosis.client.mapping import BUFFER_SIZE, Inputs, mapped
+from mitosis.client.outcome import TaskFailed
+from mitosis.client.submitting import Task, Tasks
+from mitosis.contracts.errors import InvalidTransition, MitosisError
+from mitosis.contracts.http import TaskGroupInfo, TaskInfo
+from mitosis.handlers import TaskOptions
+
+if TYPE_CHECKING:
+    from mitosis.client.client import Client
+
+P = ParamSpec("P")
+A = TypeVar("A")
+R = TypeVar("R")
+As = TypeVarTuple("As")
+
+OnExit = Literal["wait", "close", "leave"]
+"""At the end of the ``with`` block: close and wait until it is settled; only close; leave it open."""
+OnError = Literal["cancel", "close", "leave"]
+"""When an exception (Ctrl-C too) leaves the block: cancel the group; only close it; leave it open."""
+
+LONG_POLL = timedelta(seconds=30)
+CANCEL_SECONDS = 10.0
+"""How long an exception is held up by telling the API to cancel."""
+
+
+class TaskFuture(asyncio.Future[R]):
+    """The result of one task: awaitable, and all that :mod:`asyncio` does with futures.
+
+    A task cannot be taken back: cancelling the future only means that nobody waits any more.
+    """
+
+    task: TaskInfo | None = None
+    """All that is known of the task, once it has ended."""
+
+
+class TaskGroup:
+    """A task group, open as long as the ``async with`` block runs. One event loop only."""
+
+    def __init__(
+        self, client: "Client", planned: Planned, *, on_exit: OnExit, on_error: OnError
+    ) -> None:
+        """Use :meth:`Client.task_group <mitosis.client.client.Client.task_group>`."""
+        self._client = client
+        self._planned = planned
+        self._on_exit, self._on_error = on_exit, on_error
+        self._info: TaskGroupInfo | None = None
+        self._dispatcher: Dispatcher | None = None
+        self._functions: dict[Callable[..., Any], RemoteFunction] = {}
+
+    @property
+    def info(self) -> TaskGroupInfo:
+        """The group as it was when this was last asked or told; :meth:`refresh` looks again."""
+        return self._begun(self._info)
+
+    @property
+    def dispatcher(self) -> Dispatcher:
+        """What brings calls to the group and results back; for the plain twin."""
+        return self._begun(self._dispatcher)
+
+    async def refresh(self) -> TaskGroupInfo:
+        """The group as it is now."""
+        self._info = await self._client.group(self.info.task_group_id)
+        return self._info
+
+    # --- functions
+
+    @overload
+    def submit(
+        self, function: Callable[P, Coroutine[Any, Any, R]], /, *args: P.args, **kwargs: P.kwargs
+    ) -> TaskFuture[R]: ...
+    @overload
+    def submit(
+        self, function: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs
+    ) -> TaskFuture[R]: ...
+    def submit(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> TaskFuture[Any]:
+        """Run ``function(*args, **kwargs)`` as a task; await the future for what it returns.
+
+        Returns at once; what is submitted before the program next awaits something goes in one request.
+        The future raises :class:`~mitosis.client.outcome.TaskFailed` with the remote traceback.
+
+        Raises:
+            InvalidRequest: workers cannot import the function, or JSON cannot carry an argument.
+        """
+        return self._start(self.function(function), args, kwargs)
+
+    @overload
+    def map(
+        self,
+        function: Callable[[A], Coroutine[Any, Any, R]],
+        inputs: Inputs[A],
+        *,
+        return_exceptions: Literal[False] = False,
+        ordered: bool = True,
+        buffer_size: int = BUFFER_SIZE,
+        **options: Unpack[TaskOptions],
+    ) -> AsyncIterator[R]: ...
+    @overload
+    def map(
+        self,
+        function: Callable[[A], R],
+        inputs: Inputs[A],
+        *,
+        return_exceptions: Literal[False] = False,
+        ordered: bool = True,
+        buffer_size: int = BUFFER_SIZE,
+        **options: Unpack[TaskOptions],
+    ) -> AsyncIterator[R]: ...
+    @overload
+    def map(
+        self,
+        function: Callable[[A], Coroutine[Any, Any, R]],
+        inputs: Inputs[A],
+        *,
+        return_exceptions: bool,
+        ordered: bool = True,
+        buffer_size: int = BUFFER_SIZE,
+        **options: Unpack[TaskOptions],
+    ) -> AsyncIterator[R | TaskFailed]: ...
+    @overload
+    def map(
+        self,
+        function: Callable[[A], R],
+        inputs: Inputs[A],
+        *,
+        return_exceptions: bool,
+        ordered: bool = True,
+        buffer_size: int = BUFFER_SIZE,
+        **options: Unpack[TaskOptions],
+    ) -> AsyncIterator[R | TaskFailed]: ...
+    def map(
+        self,
+        function: Callable[..., Any],
+        inputs: Inputs[Any],
+        *,
+        return_exceptions: bool = False,
+        ordered: bool = True,
+        buffer_size: int = BUFFER_SIZE,
+        **options: Unpack[TaskOptions],
+    ) -> AsyncIterator[Any]:
+        """``function(x)`` as a task for every input; the results in the order of the inputs, as they come.
+
+        Reads the inputs lazily: at most ``buffer_size`` ahead of the results that were taken.
+
+        Args:
+            function: one at the top of a module, best with ``@handler``; not a lambda.
+            inputs: any iterable, or an async one.
+            return_exceptions: give a task that failed as a :class:`~mitosis.client.outcome.TaskFailed`
+                among the results, instead of raising it.
+            ordered: False gives each result as soon as there is one.
+            buffer_size: see above.
+            **options: ``timeout``, ``retries``, ``priority``, …: :class:`~mitosis.handlers.TaskOptions`.
+
+        Raises:
+            InvalidRequest: workers cannot import the function, or JSON cannot carry an argument.
+            TaskFailed: a task failed; its cause is the traceback of the worker.
+        """
+        calls = ((item,) for item in inputs) if isinstance(inputs, Iterable) else _tuples(inputs)
+        return self.starmap(
+            function,
+            calls,
+            return_exceptions=return_exceptions,
+            ordered=ordered,
+            buffer_size=buffer_size,
+            **options,
+        )
+
+    @overload
+    def starmap(
+        self,
+        function: Callable[[Unpack[As]], Coroutine[Any, Any, R]],
+        inputs: Inputs[tuple[*As]],
+        *,
+        return_exceptions: Literal[False] = False,
+        ordered: bool = True,
+        buffer_size: int = BUFFER_SIZE,
+        **options: Unpack[TaskOptions],
+    ) -> AsyncIterator[R]: ...
+    @overload
+    def starmap(
+        self,
+        function: Callable[[Unpack[As]], R],
+        inputs: Inputs[tuple[*As]],
+        *,
+        return_exceptions: Literal[False] = False,
+        ordered: bool = True,
+        buffer_size: int = BUFFER_SIZE,
+        **options: Unpack[TaskOptions],
+    ) -> AsyncIterator[R]: ...
+    @overload
+    def starmap(
+        self,
+        function: Callable[..., Any],
+        inputs: Inputs[tuple[Any, ...]],
+        *,
+        return_exceptions: bool = False,
+        ordered: bool = True,
+        buffer_size: int = BUFFER_SIZE,
+        **options: Unpack[TaskOptions],
+    ) -> AsyncIterator[Any]: ...
+    def starmap(
+        self,
+        function: Callable[..., Any],
+        inputs: Inputs[tuple[Any, ...]],
+        *,
+        return_exceptions: bool = False,
+        ordered: bool = True,
+        buffer_size: int = BUFFER_SIZE,
+        **options: Unpack[TaskOptions],
+    ) -> AsyncIterator[Any]:
+        """As :meth:`map` for functions of several arguments: ``starmap(f, zip(xs, ys))``."""
+        remote = self.function(function, **options)
+        return mapped(
+            lambda args: self._start(remote, tuple(args), {}),
+            inputs,
+            ordered=ordered,
+            return_exceptions=return_exceptions,
+            buffer_size=buffer_size,
+        )
+
+    def function(
+        self, function: Callable[..., Any], **options: Unpack[TaskOptions]
+    ) -> RemoteFunction:
+        """How the workers of this group find a function; checked once.
+
+        Raises:
+            InvalidRequest: they cannot; says what to do.
+        """
+        if not options and (known := self._functions.get(function)) is not None:
+            return known
+        path = self.info.worker_allocation_plan.python_path
+        remote = remote_function(function, path, options)
+        if not options:
+            self._functions[function] = remote
+        return remote
+
+    def _start(
+        self, remote: RemoteFunction, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> TaskFuture[Any]:
+        return self._call(remote.task(args, kwargs), remote.result)
+
+    # --- tasks of any kind
+
+    def submit_task(self, task: Task) -> TaskFuture[TaskInfo]:
+        """Run a task; await the future for how it ended, well or not: it raises for neither.
+
+        Returns at once, as :meth:`submit`.
+        """
+        return self._call(msgspec.json.encode(task), lambda ended: ended)
+
+    async def submit_tasks(self, tasks: Tasks, *, idempotency_key: str | None = None) -> list[int]:
+        """Submit any number of tasks, lazily, and get their ids: :meth:`Client.submit`."""
+        return await self._client.submit(
+            self.info.task_group_id, tasks, idempotency_key=idempotency_key
+        )
+
+    async def results(self, *, after: int = 0) -> AsyncIterator[TaskInfo]:
+        """Tasks as they end, each once, until nothing in the group is unfinished.
+
+        In the order in which they were recorded; ``seq`` of the last one as ``after`` goes on there.
+        """
+        await self.dispatcher.submitted()
+        wait = timedelta()
+        while True:
+            page = await self._client.results_page(self.info.task_group_id, after=after, wait=wait)
+            for task in page.items:
+                yield task
+            after = page.after
+            if page.finished or (not page.items and await self._is_drained(after)):
+                return
+            wait = timedelta() if page.items else LONG_POLL
+
+    async def _is_drained(self, results: int) -> bool:
+        info = await self.refresh()
+        return not info.tasks_unfinished and info.tasks_completed <= results
+
+    def _call(self, task: bytes, convert: Callable[[TaskInfo], Any]) -> TaskFuture[Any]:
+        future: TaskFuture[Any] = TaskFuture()
+
+        def deliver(ended: TaskInfo | Exception) -> None:
+            if future.done():  # nobody waits any more
+                return
+            settle(future, ended, convert)
+            future.exception()  # a future that nobody looks at is no reason to write to stderr
+
+        self.dispatcher.add(Call(task, deliver))
+        return future
+
+    # --- ending
+
+    async def close(self, *, reason: str | None = None) -> TaskGroupInfo:
+        """Accept no more tasks, after those that were submitted here."""
+        await self.dispatcher.submitted()
+        self._info = await self._client.close(self.info.task_group_id, reason=reason)
+        return self._info
+
+    async def cancel(
+        self, *, reason: str | None = None, grace: timedelta | None = None
+    ) -> TaskGroupInfo:
+        """End the group; running tasks are ended with grace."""
+        self._info = await self._client.cancel(self.info.task_group_id, reason=reason, grace=grace)
+        return self._info
+
+    async def __aenter__(self) -> Self:
+        self._info = info = await created(self._client, self._planned)
+        group = info.task_group_id
+        self._dispatcher = Dispatcher(
+            lambda part: self._client.submit_part(group, part),
+            lambda after: self._client.results_page(group, after=after, wait=LONG_POLL),
+            info.tasks_completed,
+        )
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        try:
+            if error is not None:
+                await self.end_after(error)
+                return
+            try:
+                await self._end()
+            except BaseException as problem:
+                await self.end_after(problem)
+                raise
+        finally:
+            await self.dispatcher.aclose()
+
+    async def _end(self) -> None:
+        await self.dispatcher.submitted()
+        if self._on_exit == "leave":
+            return
+        with suppress(InvalidTransition):  # it has been ended already
+            await self.close()
+        if self._on_exit == "wait":
+            await self.dispatcher.delivered()
+            self._info = await self._client.wait(self.info.task_group_id, until="settled")
+
+    async def end_after(self, error: BaseException) -> None:
+        """End the group because of ``error``, which goes on to whoever is to have it."""
+        if self._on_error == "leave":
+            return
+        reason = f"{type(error).__name__} in the program that submits"
+        try:
+            async with asyncio.timeout(CANCEL_SECONDS):
+                if self._on_error == "close":
+                    await self.close(reason=reason)
+                else:
+                    await self.cancel(reason=reason)
+        except InvalidTransition:
+            return  # it has been ended already
+        except (MitosisError, TimeoutError) as problem:
+            why = str(problem) or "the API does not answer"
+            error.add_note(f"the task group {self.info.name} goes on: {why}")
+
+    def _begun(self, value: R | None) -> R:
+        if value is None:
+            raise RuntimeError("use the task group in a with block: with client.task_group() as …")
+        return value
+
+
+def settle(future: Any, ended: TaskInfo | Exception, convert: Callable[[TaskInfo], Any]) -> None:
+    """Give a future (of either kind) its result or exception."""
+    if isinstance(ended, Exception):
+        future.set_exception(ended)
+        return
+    future.task = ended
+    try:
+        future.set_result(convert(ended))
+    except Exception as error:  # noqa: BLE001 - it belongs to whoever waits for the result
+        future.set_exception(error)
+
+
+async def _tuples(inputs: Any) -> AsyncIterator[tuple[Any]]:
+    async for item in inputs:
+        yield (item,)

@@ -1,0 +1,102 @@
+"""``@handler``: a Python function that is called here as before, and can be run as a task elsewhere.
+
+Workers find it by name, ``module:function``, so it must stand at the top of a module that they can import.
+Standard library and contracts only: the modules of a user's handlers import this in every worker.
+"""
+
+import types
+from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
+from functools import update_wrapper
+from typing import Any, Generic, ParamSpec, TypedDict, TypeVar, Unpack, overload
+
+from mitosis.contracts.errors import InvalidRequest
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class TaskOptions(TypedDict, total=False):
+    """How a call is run as a task; what is left out is as for any task."""
+
+    timeout: timedelta | float
+    """Longest time that one attempt may take; a number is in seconds."""
+    retries: int
+    """How often more it is tried when it raises or takes too long; 0 if not given."""
+    retry_delay: timedelta | float
+    """Pause before the next try, doubled for each further failure."""
+    priority: int
+    """Higher first, within the group."""
+    environment: Mapping[str, str]
+    working_directory: str
+    """Absolute folder on the host; without it a private, empty one."""
+    labels: Sequence[str]
+
+
+class Handler(Generic[P, R]):
+    """A function with the options of its tasks. Calling it calls the function, here and now."""
+
+    def __init__(self, function: Callable[P, R], options: TaskOptions) -> None:
+        """Use :func:`handler`.
+
+        Raises:
+            InvalidRequest: workers could not find the function by its name; says what to do.
+        """
+        check_findable(function)
+        self.function = function
+        self.task_options = options
+        update_wrapper(self, function)
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        return self.function(*args, **kwargs)
+
+    def options(self, **options: Unpack[TaskOptions]) -> "Handler[P, R]":
+        """The same function with other options: ``group.submit(render.options(priority=5), frame)``."""
+        return Handler(self.function, {**self.task_options, **options})
+
+    def __repr__(self) -> str:
+        return f"<handler {self.function.__module__}:{self.function.__qualname__}>"
+
+
+@overload
+def handler(function: Callable[P, R], /) -> Handler[P, R]: ...
+@overload
+def handler(
+    **options: Unpack[TaskOptions],
+) -> Callable[[Callable[P, R]], Handler[P, R]]: ...
+def handler(
+    function: Callable[P, R] | None = None, /, **options: Unpack[TaskOptions]
+) -> Handler[P, R] | Callable[[Callable[P, R]], Handler[P, R]]:
+    """Mark a function as one that runs as a task: ``@handler`` or ``@handler(timeout=60, retries=2)``.
+
+    Raises:
+        InvalidRequest: workers could not find the function by its name; says what to do.
+    """
+    if function is not None:
+        return Handler(function, options)
+    return lambda function: Handler(function, options)
+
+
+def check_findable(function: Any) -> None:
+    """Whether a name leads to this function: it stands at the top of a module, or of a class in one.
+
+    Raises:
+        InvalidRequest: it does not; says what to do instead.
+    """
+    module, name = getattr(function, "__module__", None), getattr(function, "__qualname__", None)
+    if isinstance(function, types.MethodType):
+        what = f"{name} is a method of an object, which workers do not have"
+    elif not callable(function):
+        what = f"{function!r} is no function"
+    elif not isinstance(module, str) or not isinstance(name, str):
+        what = f"{function!r} has no name by which workers could find it"
+    elif "<lambda>" in name:
+        what = "a lambda has no name by which workers could find it"
+    elif "<locals>" in name:
+        what = f"{name} is made inside another function, where workers cannot find it"
+    else:
+        return
+    raise InvalidRequest(
+        f"{what}; write a function with def at the top of a module, and give what it needs as arguments",
+        field="function",
+    )
