@@ -6,7 +6,7 @@ from api import errors, openapi
 from api.deps import authenticate
 from api.envelope import RequestEnvelope
 from api.parts import Parts
-from api.routes import account, agents, health, managers, single_tasks, task_groups, tasks
+from api.routes import account, agents, events, health, managers, single_tasks, task_groups, tasks
 from mitosis.version import __version__
 
 PREFIX = "/api/v1"
@@ -37,6 +37,7 @@ def create_app(parts: Parts) -> FastAPI:
     openapi.install_openapi(app)
     app.include_router(health.router)
     app.include_router(account.login_router, prefix=PREFIX)
+    app.include_router(events.socket_router, prefix=PREFIX)
     app.include_router(_authenticated(), prefix=PREFIX)
     return app
 
@@ -44,6 +45,6 @@ def create_app(parts: Parts) -> FastAPI:
 def _authenticated() -> APIRouter:
     """The agents' paths come first: ``/managers/tasks/claim`` is no manager of that name."""
     router = APIRouter(dependencies=[Depends(authenticate)])
-    for part in (agents, single_tasks, account, managers, tasks, task_groups):
+    for part in (agents, single_tasks, account, managers, tasks, events, task_groups):
         router.include_router(part.router)
     return router

@@ -5,11 +5,13 @@ administrator has every role everywhere. A manager acts only on itself. What a c
 does not exist for them.
 """
 
+from collections.abc import AsyncIterator
 from typing import Annotated, cast
 from uuid import UUID
 
 from fastapi import Depends, Request
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+from starlette.requests import HTTPConnection
 
 from api.auth import Subject, invalid_token
 from api.parts import Parts
@@ -21,12 +23,12 @@ from mitosis.store.users import RANK, Role, User
 _bearer = HTTPBearer(auto_error=False, scheme_name="token", bearerFormat="JWT")
 
 
-def parts_of(request: Request) -> Parts:
+def parts_of(request: HTTPConnection) -> Parts:
     """What the application is made of."""
     return cast("Parts", request.app.state.parts)
 
 
-async def get_parts(request: Request) -> Parts:
+async def get_parts(request: HTTPConnection) -> Parts:
     return parts_of(request)
 
 
@@ -49,7 +51,7 @@ async def authenticate(
     request.state.subject = parts_of(request).signer.read(credentials.credentials)
 
 
-async def get_user(request: Request) -> User:
+async def get_user(request: HTTPConnection) -> User:
     """The active user who calls.
 
     Raises:
@@ -84,7 +86,7 @@ UserDep = Annotated[User, Depends(get_user)]
 ManagerDep = Annotated[UUID, Depends(get_manager_id)]
 
 
-async def readable_group(request: Request, reference: str) -> UUID:
+async def readable_group(request: HTTPConnection, reference: str) -> UUID:
     """The task group of the path, for those who may read it.
 
     Raises:
@@ -93,7 +95,7 @@ async def readable_group(request: Request, reference: str) -> UUID:
     return await _task_group(request, reference, "read")
 
 
-async def writable_group(request: Request, reference: str) -> UUID:
+async def writable_group(request: HTTPConnection, reference: str) -> UUID:
     """As :func:`readable_group`, for those who may change it.
 
     Raises:
@@ -104,6 +106,16 @@ async def writable_group(request: Request, reference: str) -> UUID:
 
 ReadableGroup = Annotated[UUID, Depends(readable_group)]
 WritableGroup = Annotated[UUID, Depends(writable_group)]
+
+
+async def stream_place(connection: HTTPConnection) -> AsyncIterator[None]:
+    """A place among the open streams, for as long as the answer goes on.
+
+    Raises:
+        Unavailable: there are as many as may be.
+    """
+    with parts_of(connection).streams.place():
+        yield
 
 
 async def require_role_in_group(parts: Parts, user: User, group_name: str, needed: Role) -> None:
@@ -117,11 +129,11 @@ async def require_role_in_group(parts: Parts, user: User, group_name: str, neede
     _require(role, needed, NotFound("there is no such user group", group_name=group_name))
 
 
-def _subject(request: Request) -> Subject:
+def _subject(request: HTTPConnection) -> Subject:
     return cast("Subject", request.state.subject)
 
 
-async def _task_group(request: Request, reference: str, needed: Role) -> UUID:
+async def _task_group(request: HTTPConnection, reference: str, needed: Role) -> UUID:
     parts, user = parts_of(request), await get_user(request)
     missing = NotFound("there is no such task group", task_group=reference)
     task_group_id = _as_uuid(reference)

@@ -29,6 +29,10 @@ class Holding:
         """Let every held request answer now, and those to come as well."""
         self._stopping.set()
 
+    async def stopped(self) -> None:
+        """Wait until the server stops."""
+        await self._stopping.wait()
+
     async def hold(self, request: Request, answer: Coroutine[Any, Any, T]) -> T:
         """Await ``answer``; it is cancelled if the client leaves or the server stops.
 

@@ -8,6 +8,7 @@ from uuid import UUID
 from api.auth import TokenSigner
 from api.holding import Holding
 from api.logins import LoginLimit
+from api.streams import Streams
 from mitosis.contracts.control import Cancel, Close, Complete, GroupView, Reopen
 from mitosis.store.database import Database
 from mitosis.store.managers import ManagerStore
@@ -54,4 +55,8 @@ class Parts:
     token_lifetime: timedelta = timedelta(days=30)
     """Of the tokens that ``POST /login`` gives."""
     holding: Holding = field(default_factory=Holding)
+    streams: Streams = field(init=False)
     logins: LoginLimit = field(default_factory=LoginLimit)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "streams", Streams(self.holding))

@@ -22,6 +22,9 @@ log = logging.getLogger(__name__)
 KEEP_ALIVE_SECONDS = 75
 """More than the clients' 60 s, so that they close first."""
 
+WS_MAX_BYTES = 64 * 1024
+"""Of a message from a client; none of ours says anything."""
+
 
 class EmbeddedServer(uvicorn.Server):
     """uvicorn without signal handlers and ticking, with a moment to release held requests."""
@@ -79,7 +82,8 @@ async def serving(
     config = uvicorn.Config(
         app,
         http="httptools",
-        ws="none",
+        ws="websockets-sansio",
+        ws_max_size=WS_MAX_BYTES,
         lifespan="off",
         log_config=None,
         access_log=False,

@@ -1,6 +1,7 @@
 """`mitosis watch`: follow a group live from any terminal; shows and ends as `mitosis run` does."""
 
 import asyncio
+import sys
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,7 @@ from mitosis.cli.run.options import ProgressOption
 from mitosis.contracts.lifecycle import TaskState
 
 if TYPE_CHECKING:
+    from mitosis.client.client import Client
     from mitosis.contracts.http import TaskGroupInfo
 
 app = plain_app()
@@ -22,7 +24,8 @@ OUTAGE = timedelta(minutes=10)
 def watch(cli: Cli, group: GroupArgument, progress: ProgressOption = "auto") -> int:
     """Follow a group until it is settled; then its failures by reason, as `mitosis run` shows them.
 
-    Ctrl-C stops watching and nothing else.
+    Ctrl-C stops watching and nothing else. With --json every event is one line of JSON on standard output:
+    `kind` is group, state, lease, hook, result or end, and the member of that name has the rest.
 
     Exit status: 0 all ok, 1 tasks failed, 2 usage, 3 could not run, 4 no API, 5 cancelled,
     66 no such group, 130 Ctrl-C.
@@ -39,21 +42,30 @@ def watch(cli: Cli, group: GroupArgument, progress: ProgressOption = "auto") -> 
 
 
 async def _follow(cli: Cli, group: "TaskGroupInfo", display: Display) -> RunExit:
-    from mitosis.cli.group_view import group_item
     from mitosis.cli.run.failures import Failures
-    from mitosis.cli.run.following import Follower
+    from mitosis.cli.run.following import Follower, verdict
     from mitosis.client.client import Client
 
     failures = Failures()
     async with Client(cli.target.api_url, cli.target.token, give_up_after=OUTAGE) as client:
+        if cli.as_json:
+            return verdict(await _print_events(client, group))
         follower = Follower(client, display)
         async for info in follower.until_settled(group.task_group_id):
             group = info
         async for task in client.tasks(group.task_group_id, state=TaskState.FAILED):
             failures.add(task)
-    if cli.as_json:
-        cli.output.item(group_item(group))
     return follower.conclude(group, failures)
+
+
+async def _print_events(client: "Client", group: "TaskGroupInfo") -> "TaskGroupInfo":
+    """One line each; gives the group as it ended."""
+    async for event in client.events(group.task_group_id):
+        sys.stdout.write(event.text() + "\n")
+        sys.stdout.flush()
+        if event.kind == "end" and event.group is not None:
+            group = event.group
+    return group
 
 
 app.command("watch")(with_cli(with_run_statuses(watch)))

@@ -20,9 +20,12 @@ from pydantic import BaseModel, TypeAdapter
 from mitosis.client.connection import Connection, Params
 from mitosis.client.creating import Wanted, planned
 from mitosis.client.finding import find_target
+from mitosis.client.following import follow
 from mitosis.client.repeating import repeating
 from mitosis.client.submitting import Part, Tasks, parts_of, submit_parts
 from mitosis.client.task_group import OnError, OnExit, TaskGroup
+from mitosis.contracts.errors import MitosisError
+from mitosis.contracts.following import GroupEvent
 from mitosis.contracts.http import (
     CancelBody,
     CompleteBody,
@@ -290,6 +293,25 @@ class Client:
         params: Params = {"after": after, "limit": PAGE, "wait_seconds": seconds}
         path = _path(group) + "/results"
         return await self._get(ResultsPage, path, params, wait_seconds=seconds)
+
+    async def events(
+        self,
+        group: Group,
+        *,
+        after: int = 0,
+        results: bool = True,
+        on_outage: Callable[[MitosisError], None] = lambda _: None,
+    ) -> AsyncIterator[GroupEvent]:
+        """Follow a group live, until the event ``end``: it is settled and every result was told.
+
+        Snapshots, edges of its life, leases, hooks and (unless ``results`` is False) each result
+        behind number ``after`` once, in order. Reconnects by itself and goes on where it was; gives up
+        when the API is away for ``give_up_after``. ``on_outage`` is told of each failed connection.
+        """
+        params: Params = {"after": after, "results": results}
+        path = _path(group) + "/events"
+        async for told in follow(self._api, path, params, self._give_up_after, on_outage):
+            yield GroupEvent.model_validate_json(told.data)
 
     async def task(self, task_uuid: UUID) -> TaskInfo:
         """One task with everything that is known of it."""

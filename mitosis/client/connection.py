@@ -5,6 +5,7 @@ callers, who know whether that is safe.
 """
 
 import ipaddress
+from collections.abc import AsyncIterator
 from datetime import timedelta
 from types import TracebackType
 from typing import Self, TypeVar
@@ -22,6 +23,10 @@ from mitosis.version import __version__
 API_PREFIX = "/api/v1"
 KEEP_ALIVE = timedelta(seconds=60)
 """Less than the server's, so that no call meets a connection that is being closed."""
+SILENCE = timedelta(seconds=50)
+"""A stream says something every 15 s."""
+MAX_EVENT_BYTES = 64_000_000
+"""More than the largest result with its output has."""
 
 Params = dict[str, str | int | float | bool]
 M = TypeVar("M", bound=BaseModel)
@@ -53,6 +58,7 @@ class Connection:
             transport=transport or _lean_transport(self.url, max_connections),
             trust_env=not _is_loopback(self.url),
         )
+        self._streams: httpx2.AsyncClient | None = None
         self.set_token(token)
 
     def set_token(self, token: str | None) -> None:
@@ -87,12 +93,34 @@ class Connection:
                 timeout=httpx2.Timeout(timeout, connect=min(timeout, 5.0)),
             )
         except httpx2.TransportError as error:
-            raise ApiUnavailable(
-                f"the API at {self.url} cannot be reached: {type(error).__name__} {error}".rstrip()
-            ) from error
+            raise self._unreachable(error) from error
         if answer.is_success:
             return answer.content
         raise error_from(answer.status_code, answer.headers, answer.content)
+
+    async def events(
+        self, path: str, params: Params, last_event_id: str = ""
+    ) -> AsyncIterator[httpx2.ServerSentEvent]:
+        """The Server-Sent Events of one connection below ``/api/v1``, until the API ends it.
+
+        Raises:
+            MitosisError: the class that the API's problem document names.
+            ApiUnavailable: no connection, or it broke, or said nothing for three keep-alives.
+        """
+        headers = {"Authorization": self._http.headers.get("Authorization", "")}
+        if last_event_id:
+            headers["Last-Event-ID"] = last_event_id
+        try:
+            async with self._streaming().sse(
+                API_PREFIX + path, params=params, headers=headers, max_event_size=MAX_EVENT_BYTES
+            ) as source:
+                answer = source.response
+                if not answer.is_success:
+                    raise error_from(answer.status_code, answer.headers, await answer.aread())
+                async for event in source:
+                    yield event
+        except (httpx2.TransportError, httpx2.SSEError) as error:
+            raise self._unreachable(error) from error
 
     async def model(
         self,
@@ -121,8 +149,25 @@ class Connection:
         content = await self.call(method, path, body, wait_seconds=wait_seconds)
         return msgspec.json.decode(content, type=answer)
 
+    def _streaming(self) -> httpx2.AsyncClient:
+        """httpx2's own transport, since the lean one reads whole answers; made when first wanted."""
+        if self._streams is None:
+            self._streams = httpx2.AsyncClient(
+                base_url=self.url,
+                headers={"User-Agent": f"mitosis/{__version__}"},
+                timeout=httpx2.Timeout(self._timeout, connect=5.0, read=SILENCE.total_seconds()),
+                trust_env=not _is_loopback(self.url),
+            )
+        return self._streams
+
+    def _unreachable(self, error: Exception) -> ApiUnavailable:
+        what = f"{type(error).__name__} {error}".rstrip()
+        return ApiUnavailable(f"the API at {self.url} cannot be reached: {what}")
+
     async def aclose(self) -> None:
         await self._http.aclose()
+        if self._streams is not None:
+            await self._streams.aclose()
 
     async def __aenter__(self) -> Self:
         return self

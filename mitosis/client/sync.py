@@ -19,6 +19,7 @@ from mitosis.client.loop_thread import LoopThread
 from mitosis.client.submitting import Part, Tasks
 from mitosis.client.sync_task_group import SyncTaskGroup, each_of, submit_from_here
 from mitosis.client.task_group import OnError, OnExit
+from mitosis.contracts.following import GroupEvent
 from mitosis.contracts.http import (
     ManagerInfo,
     Me,
@@ -162,6 +163,9 @@ class SyncClient:
         self, group: Group, *, after: int = 0, wait: timedelta = timedelta()
     ) -> ResultsPage:
         return self._run(self._client.results_page(group, after=after, wait=wait))
+
+    def events(self, group: Group, *, after: int = 0, results: bool = True) -> Iterator[GroupEvent]:
+        return self._each(self._client.events(group, after=after, results=results))
 
     def task(self, task_uuid: UUID) -> TaskInfo:
         return self._run(self._client.task(task_uuid))

@@ -17,6 +17,7 @@ from mitosis.contracts.lifecycle import ENVIRONMENT, EnvironmentEvent, Environme
 from mitosis.store.database import Connection
 from mitosis.store.outbox import poke
 from mitosis.store.statements import load
+from mitosis.store.wake import tell_watchers
 
 SQL = load("managers")
 
@@ -51,6 +52,7 @@ async def change(
         await connection.execute(SQL["save_environment"], _row(facts, asked, state))
     if asked.hook is not None:
         await _save_hook_run(connection, facts, asked, asked.hook)
+    await tell_watchers(connection, facts["group_number"])
     gone = state is EnvironmentState.GONE
     groups = [task_group_id] if facts["terminal"] else []
     await poke(connection, managers=[manager_id], groups=groups, scheduler=gone)

@@ -48,6 +48,7 @@ from mitosis.store.leases import (
 )
 from mitosis.store.registration import register
 from mitosis.store.statements import load
+from mitosis.store.wake import tell_watchers
 
 SQL = load("managers")
 TASKS = load("tasks")
@@ -187,6 +188,7 @@ class ManagerStore:
             if lease is None or lease.state not in ("offered", "active"):
                 raise LeaseLost(epoch=epoch)
             await connection.execute(LEASES["take"], parameters)
+            await tell_watchers(connection, lease.group_number)
             return await _grant(connection, parameters)
 
     async def grant(self, manager_id: UUID, epoch: int) -> LeaseGrant:
@@ -287,6 +289,7 @@ class ManagerStore:
             if renewal.started:  # after the group's lock, if that is taken: rows come last
                 values = {**parameters, **_attempts(renewal.started)}
                 await connection.execute(SQL["started"], values)
+                await tell_watchers(connection, lease["group_id"])
 
     async def _take_back(
         self, connection: Connection, parameters: dict[str, Any], renewal: Renewal

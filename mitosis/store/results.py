@@ -34,14 +34,13 @@ async def results_after(
     """See :meth:`mitosis.store.tasks.TaskStore.results`."""
     deadline = time.monotonic() + timeout.total_seconds()
     size = page_limit(limit, MAX_PAGE)
-    number, page = await _read(database, task_group_id, after, size)
+    number, page = await read_results(database, task_group_id, after, size)
     if _worth_answering(page) or wake is None or timeout <= timedelta(0):
         return page
     with wake.waiter(number, Topic.CHANGED) as waiter:
         while True:
-            async with database.connection() as connection:
-                await connection.execute(GROUPS["watch"], {"group_number": number})
-            _, page = await _read(database, task_group_id, after, size)
+            await watch_group(database, number)
+            _, page = await read_results(database, task_group_id, after, size)
             left = deadline - time.monotonic()
             if _worth_answering(page) or left <= 0:
                 return page
@@ -52,10 +51,20 @@ def _worth_answering(page: ResultsPage) -> bool:
     return bool(page.items) or page.finished
 
 
-async def _read(
+async def watch_group(database: Database, group_number: int) -> None:
+    """Ask that the next change of this group be told; look at it afterwards."""
+    async with database.connection() as connection:
+        await connection.execute(GROUPS["watch"], {"group_number": group_number})
+
+
+async def read_results(
     database: Database, task_group_id: UUID, after: int, size: int
 ) -> tuple[int, ResultsPage]:
-    """The number of the group, and one page. The group is read first: what ended since is in the page."""
+    """The number of the group, and one page. The group is read first: what ended since is in the page.
+
+    Raises:
+        NotFound: no such group.
+    """
     async with database.connection() as connection:
         cursor = await connection.execute(GROUPS["followed"], {"group": task_group_id})
         group = await cursor.fetchone()

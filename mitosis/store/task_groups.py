@@ -5,7 +5,7 @@ The edges of their life are in ``endings.py``, what is shown in ``group_views.py
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
 from datetime import timedelta
 from typing import Literal
 from uuid import UUID
@@ -19,6 +19,7 @@ from mitosis.contracts.errors import (
     NotFound,
     PermissionDenied,
 )
+from mitosis.contracts.following import GroupEvent
 from mitosis.contracts.http import (
     ManagerInfo,
     Page,
@@ -30,6 +31,7 @@ from mitosis.contracts.http import (
 from mitosis.contracts.lifecycle import TASK_GROUP
 from mitosis.store import endings, group_specs, group_views, manager_views
 from mitosis.store.database import Connection, Database
+from mitosis.store.events import group_events
 from mitosis.store.group_filter import GroupFilter
 from mitosis.store.managers import HOST_LOST_AFTER
 from mitosis.store.statements import load
@@ -142,6 +144,17 @@ class TaskGroupStore:
                     return now
                 await waiter.wait(left)
                 await asyncio.sleep(min(LOOK_AGAIN_SECONDS, left))
+
+    def events(
+        self, task_group_id: UUID, *, after: int = 0, results: bool = True
+    ) -> AsyncGenerator[GroupEvent]:
+        """What happens to a group from now on; see :func:`mitosis.store.events.group_events`.
+
+        Raises:
+            NotFound: no such group; at the first event.
+        """
+        assert self._wake is not None  # noqa: S101 - only where somebody listens
+        return group_events(self._database, self._wake, task_group_id, after=after, results=results)
 
     async def list(
         self,

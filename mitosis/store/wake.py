@@ -19,7 +19,9 @@ from mitosis.cancellation import raise_if_cancelled
 from mitosis.contracts.errors import DatabaseUnavailable
 from mitosis.contracts.names import WAKE_CHANNEL
 from mitosis.store.database import Connection, Database, as_unavailable
+from mitosis.store.statements import load
 
+SQL = load("following")
 log = logging.getLogger(__name__)
 
 RECONNECT_SECONDS = 1.0
@@ -121,3 +123,8 @@ class Wake:
                 topic = Topic.WORK if number == notify.payload else Topic.CHANGED
                 if number.isdigit():
                     self.tell(int(number), topic)
+
+
+async def tell_watchers(connection: Connection, group_number: int) -> None:
+    """Wake who watches this group when the caller's transaction commits: no counter moved, something else."""
+    await connection.execute(SQL["tell_watchers"], {"group_number": group_number})

@@ -5,17 +5,16 @@ What `mitosis run` and `mitosis watch` share. Nothing here changes the group.
 
 import shutil
 from collections.abc import AsyncIterator
-from datetime import timedelta
 from uuid import UUID
 
 from mitosis.cli.run.display import Display, Progress, now, span_text
 from mitosis.cli.run.exit import RunExit
 from mitosis.cli.run.failures import Failures, table
 from mitosis.client.client import Client
+from mitosis.contracts.errors import MitosisError
 from mitosis.contracts.http import WAITING_SETUP_FAILED, TaskGroupInfo
 from mitosis.contracts.lifecycle import TaskGroupResult
 
-LOOK_AGAIN = timedelta(seconds=1)
 DETACH_HINT = "Ctrl-C: stop watching (tasks keep running)"
 TOO_MANY_FAILED = "too many tasks failed"
 """Why a run cancels its own group, as kept with the group."""
@@ -35,17 +34,23 @@ class Follower:
         self._client = client
         self._display = display
         self._failures = failures
+        self._away = False
         self.hint = hint
         """What the last of the live lines says."""
 
     async def until_settled(self, group: UUID) -> AsyncIterator[TaskGroupInfo]:
-        """The group after each change, shown each time, until it is settled; nothing if it is already."""
-        info = await self._client.group(group)
-        while not info.settled:
-            info = await self._client.wait(group, until="changed", timeout=LOOK_AGAIN)
-            failed = self._failures.in_one_line() if self._failures else ""
-            self._display.show(Progress(info, now(), self.hint, failed))
-            yield info
+        """The group now and after each change, shown each time, until it is settled."""
+        async for event in self._client.events(group, results=False, on_outage=self._outage):
+            self._away = False
+            if event.group is not None and event.kind == "group":
+                failed = self._failures.in_one_line() if self._failures else ""
+                self._display.show(Progress(event.group, now(), self.hint, failed))
+                yield event.group
+
+    def _outage(self, _: MitosisError) -> None:
+        if not self._away:
+            self._away = True
+            self._display.say("the API is away; the tasks go on, and so does this when it is back")
 
     def conclude(self, group: TaskGroupInfo, failures: Failures) -> RunExit:
         """Say how the settled group ended."""

@@ -1,0 +1,147 @@
+"""Following a task group live: Server-Sent Events, and the same over a WebSocket.
+
+Both are for whoever may read the group, with the token of every other call and never one in a URL:
+Server-Sent Events take the ``Authorization`` header (in a browser: ``fetch`` with a streamed body, since
+``EventSource`` sends no headers); a WebSocket takes the header or, as browsers can, the subprotocols
+``mitosis.v1`` and ``mitosis.token.<token>``, of which the answer chooses the first.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Header, Query, WebSocket
+from fastapi.sse import EventSourceResponse, ServerSentEvent
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.websockets import WebSocketDisconnect
+
+from api.deps import PartsDep, ReadableGroup, parts_of, readable_group, stream_place
+from api.errors import problem_response
+from api.limits import LimitedRoute
+from api.routes.references import PATH
+from mitosis.contracts.errors import InvalidRequest, MitosisError, Unauthenticated
+from mitosis.contracts.following import GroupEvent
+
+router = APIRouter(tags=["following"], route_class=LimitedRoute)
+socket_router = APIRouter(tags=["following"])
+"""Its token is read here, since a browser cannot send the header."""
+
+SUBPROTOCOL = "mitosis.v1"
+TOKEN_PREFIX = "mitosis.token."  # noqa: S105 - not a password
+SERVICE_RESTART = 1012
+
+Number = Annotated[int, Field(ge=0, le=2**63 - 1)]
+
+
+class Following(BaseModel):
+    """Query of the events of a group."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    after: Number = 0
+    """Results up to this number have been seen; ``Last-Event-ID`` says the same and wins."""
+    results: bool = True
+    """Tell the results as well; without them the events are about the group alone."""
+
+
+@router.get(
+    PATH + "/events",
+    response_class=EventSourceResponse,
+    dependencies=[Depends(stream_place)],
+)
+async def events(
+    parts: PartsDep,
+    group: ReadableGroup,
+    query: Annotated[Following, Query()],
+    last_event_id: Annotated[str | None, Header()] = None,
+) -> AsyncIterator[ServerSentEvent]:
+    """Follow a group: `group` snapshots, `state`, `lease`, `hook`, each `result` once, `end`.
+
+    The id of an event is the number of the last result told, so a reader that reconnects with
+    `Last-Event-ID` misses none. A comment every 15 s keeps the connection. The stream ends after
+    `end`; one that ends without it (the server stops, the database is away) may be opened again.
+
+    The same events come over a WebSocket at this path, one JSON text each. A token goes in the
+    `Authorization` header, never in the URL; a browser, which cannot set it on a WebSocket, offers the
+    subprotocols `mitosis.v1` and `mitosis.token.TOKEN`, and reads Server-Sent Events by `fetch`.
+    """
+    after = seen_of(last_event_id, query.after)
+    source = parts.task_groups.events(group, after=after, results=query.results)
+    async for event in parts.streams.until_stopped(source):
+        yield ServerSentEvent(
+            event=event.kind,
+            id=str(event.cursor),
+            raw_data=event.text(),
+        )
+
+
+@socket_router.websocket(PATH + "/events")
+async def events_socket(websocket: WebSocket, reference: str) -> None:
+    """The same events, one JSON text message each; closed with 1000 after ``end``, with 1012 by a stop."""
+    parts = parts_of(websocket)
+    try:
+        with parts.streams.place():
+            query = _query(websocket)
+            websocket.state.subject = parts.signer.read(_token(websocket))
+            group = await readable_group(websocket, reference)
+            await websocket.accept(SUBPROTOCOL if _offered(websocket) else None)
+            source = parts.task_groups.events(group, after=query.after, results=query.results)
+            await _serve(websocket, parts.streams.until_stopped(source))
+    except MitosisError as error:
+        await websocket.send_denial_response(problem_response(error))
+
+
+async def _serve(websocket: WebSocket, events: AsyncIterator[GroupEvent]) -> None:
+    """Send until the end of the events or of the client."""
+    sending = asyncio.create_task(_send_all(websocket, events))
+    leaving = asyncio.create_task(_until_left(websocket))
+    try:
+        await asyncio.wait((sending, leaving), return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in (sending, leaving):
+            task.cancel()
+        await asyncio.gather(sending, leaving, return_exceptions=True)
+
+
+async def _send_all(websocket: WebSocket, events: AsyncIterator[GroupEvent]) -> None:
+    ended = False
+    with contextlib.suppress(WebSocketDisconnect):
+        async for event in events:
+            await websocket.send_text(event.text())
+            ended = event.kind == "end"
+        await websocket.close(1000 if ended else SERVICE_RESTART)
+
+
+async def _until_left(websocket: WebSocket) -> None:
+    """Whatever a client says is not for us."""
+    while (await websocket.receive())["type"] != "websocket.disconnect":
+        pass
+
+
+def seen_of(last_event_id: str | None, after: int) -> int:
+    """The number behind which to go on; an id that is none of ours counts as none."""
+    told = last_event_id or ""
+    return int(told) if told.isascii() and told.isdigit() and len(told) < 19 else after
+
+
+def _offered(websocket: WebSocket) -> list[str]:
+    header = websocket.headers.get("sec-websocket-protocol", "")
+    return [word.strip() for word in header.split(",") if word.strip()]
+
+
+def _token(websocket: WebSocket) -> str:
+    scheme, _, token = websocket.headers.get("authorization", "").partition(" ")
+    if scheme.lower() == "bearer" and token:
+        return token
+    for word in _offered(websocket):
+        if word.startswith(TOKEN_PREFIX):
+            return word.removeprefix(TOKEN_PREFIX)
+    raise Unauthenticated("send a token", reason="token_missing")
+
+
+def _query(websocket: WebSocket) -> Following:
+    try:
+        return Following.model_validate(dict(websocket.query_params))
+    except ValueError:
+        raise InvalidRequest("the query may have after and results", field="after") from None

@@ -1,0 +1,72 @@
+"""Answers that go on: how many may be open, and how each ends when the server stops.
+
+A stream pulls from its source only as fast as its reader takes, so a slow reader costs a slot and no
+memory. Failures in the middle end the stream quietly: whoever follows comes back behind the last id.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from contextlib import contextmanager
+from typing import TypeVar
+
+from api.holding import Holding
+from mitosis.contracts.errors import MitosisError, Unavailable
+
+T = TypeVar("T")
+
+MAX_STREAMS = 200
+"""Open streams of one API process. Each has a waiter in memory, and reads when it is woken."""
+
+log = logging.getLogger(__name__)
+
+
+class Streams:
+    """The open streams of one server."""
+
+    def __init__(self, holding: Holding, most: int = MAX_STREAMS) -> None:
+        self._holding = holding
+        self._most = most
+        self._open = 0
+
+    @contextmanager
+    def place(self) -> Iterator[None]:
+        """One stream more while the context is open.
+
+        Raises:
+            Unavailable: there are as many as may be.
+        """
+        if self._open >= self._most:
+            raise Unavailable(
+                f"this API has {self._most} open streams, which is its limit", retry_after_seconds=5
+            )
+        self._open += 1
+        try:
+            yield
+        finally:
+            self._open -= 1
+
+    async def until_stopped(self, source: AsyncGenerator[T]) -> AsyncIterator[T]:
+        """The items of ``source``; the end comes with its end, its error, or the stop of the server."""
+        stopping = asyncio.create_task(self._holding.stopped())
+        coming: asyncio.Task[T | None] | None = None
+        try:
+            while True:
+                coming = asyncio.create_task(_next(source))
+                await asyncio.wait((coming, stopping), return_when=asyncio.FIRST_COMPLETED)
+                if not coming.done() or (item := coming.result()) is None:
+                    return
+                yield item
+        except MitosisError as error:
+            log.info("stream.ended", extra={"code": error.code, "reason": error.message})
+        finally:
+            waiting = [task for task in (coming, stopping) if task is not None]
+            for task in waiting:
+                task.cancel()
+            await asyncio.gather(*waiting, return_exceptions=True)
+            await source.aclose()
+
+
+async def _next(source: AsyncIterator[T]) -> T | None:
+    """The next item; None at the end (a task cannot raise StopAsyncIteration)."""
+    return await anext(source, None)

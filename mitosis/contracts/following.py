@@ -1,0 +1,61 @@
+"""What followers are told: events of a task group, and the output of running tasks.
+
+The same documents go over Server-Sent Events and WebSockets, and come out of the SDK's iterators.
+"""
+
+from datetime import datetime
+from typing import Literal
+
+from mitosis.contracts.http import AnswerBody, HookRunInfo, LeaseInfo, TaskGroupInfo, TaskInfo
+from mitosis.contracts.lifecycle import TaskGroupResult, TaskGroupState
+
+EventKind = Literal["group", "state", "lease", "hook", "result", "end"]
+
+
+class StateChange(AnswerBody):
+    """An edge of a group's life, as far as it was seen: two edges close together may show as one."""
+
+    before: TaskGroupState | None = None
+    """None: the first that is told."""
+    state: TaskGroupState
+    settled: bool
+    result: TaskGroupResult | None = None
+    reason: str | None = None
+
+
+class LeaseChange(AnswerBody):
+    """A host took, began to leave or left the group. ``lease`` is as it was last seen."""
+
+    manager_name: str
+    before: str | None = None
+    """None: it is new."""
+    state: str
+    """``ended`` when it is no longer listed."""
+    lease: LeaseInfo
+
+
+class GroupEvent(AnswerBody):
+    """One event of a group; exactly the member that ``kind`` names is there (``group`` for ``end``).
+
+    Every result is told once, in the order of ``seq``, without gaps. A snapshot of the group replaces
+    the one before it: who reads slowly gets fewer of them, never older ones.
+    """
+
+    kind: EventKind
+    cursor: int
+    """``seq`` of the last result that was told; following goes on behind it."""
+    at: datetime
+    """Clock of the API."""
+    group: TaskGroupInfo | None = None
+    state: StateChange | None = None
+    lease: LeaseChange | None = None
+    hook: HookRunInfo | None = None
+    result: TaskInfo | None = None
+
+    def text(self) -> str:
+        """As JSON, without the members that the kind does not have."""
+        absent = {name for name in _MEMBERS if getattr(self, name) is None}
+        return self.model_dump_json(exclude=absent)
+
+
+_MEMBERS = ("group", "state", "lease", "hook", "result")

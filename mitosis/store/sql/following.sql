@@ -1,0 +1,6 @@
+-- What followers of groups and of running tasks need (protocol P7). Nothing here changes a task.
+
+-- name: tell_watchers
+-- Something of the group changed that is no counter: who watches looks again.
+SELECT pg_notify('mitosis_wake', v.group_id || '!')
+  FROM group_live AS v WHERE v.group_id = %(group_number)s AND v.watched

@@ -1,0 +1,272 @@
+"""Following a group live over real sockets: Server-Sent Events, WebSocket, the SDK, and how each ends."""
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
+from datetime import timedelta
+from typing import Any
+
+import httpx2
+import pytest
+from websockets.asyncio.client import connect
+from websockets.exceptions import InvalidStatus
+from websockets.typing import Subprotocol
+
+from api.service import ApiOptions, RunningApi, admin_token, running_api
+from api.streams import Streams
+from mitosis.client.client import Client
+from mitosis.client.manager import ManagerClient
+from mitosis.contracts.errors import NotFound, Unavailable
+from mitosis.contracts.following import GroupEvent
+from mitosis.contracts.http import EnvironmentChange, RegisterManager, TaskGroupSpec
+from mitosis.contracts.lifecycle import TaskGroupState
+from mitosis.contracts.wire import ClaimTasks, Outcome, ReportTasks, TaskReport
+from mitosis.embedded.data_folder import ed25519_private_key
+from mitosis.store.scheduler import SchedulerStore
+from tests.support.http_api import NoTemporal, hello
+
+pytestmark = pytest.mark.timeout(60)
+KEY = ed25519_private_key()
+TASK = {"command": ["true"]}
+
+
+class Served:
+    """A served API, its admin, and a host that works on the group ``work``."""
+
+    def __init__(self, api: RunningApi, token: str, client: Client, manager: ManagerClient) -> None:
+        self.api, self.token, self.client, self.manager = api, token, client, manager
+        self.seq = 0
+        self.epoch = 0
+
+    @property
+    def url(self) -> str:
+        return self.api.url + "/api/v1/task-groups/work/events"
+
+    @property
+    def headers(self) -> dict[str, str]:
+        return {"Authorization": f"Bearer {self.token}"}
+
+    async def lease(self) -> None:
+        await self.manager.hello(hello())
+        await SchedulerStore(self.api.parts.database).assign_round()
+        (lease,) = (await self.client.group("work")).leases
+        self.epoch, group = lease.epoch, lease.task_group_id
+        await self.manager.take(self.epoch)
+        for event in ("preparing", "prepared"):
+            await self.manager.change_environment(
+                group, EnvironmentChange(event=event, epoch=self.epoch, fingerprint="f")
+            )
+
+    async def run(self, count: int) -> list[int]:
+        """Claim and report that many tasks."""
+        self.seq += 1
+        claim = ClaimTasks(
+            epoch=self.epoch, claim_seq=self.seq, acked_seq=self.seq - 1, max_tasks=count
+        )
+        tasks = (await self.manager.claim(claim)).tasks
+        reports = [
+            TaskReport(task_id=t.task_id, attempt=t.attempt, outcome=Outcome.SUCCEEDED)
+            for t in tasks
+        ]
+        await self.manager.report(ReportTasks(epoch=self.epoch, reports=reports))
+        return [task.task_id for task in tasks]
+
+    async def settle(self) -> None:
+        """What the workflows do at the end of a closed group."""
+        group = await self.client.close("work")
+        stores, key = self.api.parts, group.task_group_id
+        await stores.task_groups.finalize(key)
+        await self.manager.goodbye(self.epoch)
+        await self.manager.change_environment(key, EnvironmentChange(event="tear_down"))
+        await self.manager.change_environment(key, EnvironmentChange(event="cleaned"))
+        assert (await stores.task_groups.settle(key)).settled
+
+
+@pytest.fixture
+async def served(database: str) -> AsyncIterator[Served]:
+    options = ApiOptions(database_url=database, signing_key=KEY, temporal_namespace="mitosis")
+    async with running_api(options, NoTemporal()) as api:
+        token = (await admin_token(api.parts)).token
+        async with Client(api.url, token, give_up_after=timedelta(seconds=5)) as client:
+            registered = await client.register_manager(RegisterManager(name="host-1"))
+            await client.create_group(TaskGroupSpec(name="work"))
+            async with ManagerClient(api.url, registered.token) as manager:
+                yield Served(api, token, client, manager)
+
+
+async def collect(events: AsyncIterator[GroupEvent]) -> list[GroupEvent]:
+    return [event async for event in events]
+
+
+def seqs(events: list[GroupEvent]) -> list[int]:
+    return [event.result.seq or 0 for event in events if event.result]
+
+
+@pytest.mark.spec("S000-39")
+async def test_a_follower_is_told_everything_in_order_and_when_it_is_over(served: Served) -> None:
+    following = asyncio.create_task(collect(served.client.events("work")))
+    await served.client.submit("work", [TASK] * 30)
+    await served.lease()
+    for _ in range(3):
+        await served.run(10)
+    await served.settle()
+    async with asyncio.timeout(20):
+        events = await following
+    assert seqs(events) == list(range(1, 31))
+    last = events[-1]
+    assert last.kind == "end"
+    assert last.group is not None
+    assert (last.group.settled, last.cursor) == (True, 30)
+    states = [(e.state.before, e.state.state) for e in events if e.state]
+    assert states[0] == (None, TaskGroupState.OPEN)
+    assert states[-1][1] is TaskGroupState.COMPLETE
+    leases = [(e.lease.before, e.lease.state) for e in events if e.lease]
+    assert leases[0][0] is None
+    assert leases[-1][1] == "ended"
+    totals = [e.group.tasks_completed for e in events if e.group]
+    assert totals == sorted(totals)
+    assert totals[-1] == 30
+
+
+async def sse(served: Served, headers: dict[str, str], **params: Any) -> AsyncGenerator[Any]:
+    async with (
+        httpx2.AsyncClient(base_url=served.api.url, headers=served.headers) as http,
+        http.sse(served.url, headers=headers, params=params) as source,
+    ):
+        async for event in source:
+            yield event
+
+
+async def test_a_browser_goes_on_behind_the_last_event_id(served: Served) -> None:
+    await served.client.submit("work", [TASK] * 5)
+    await served.lease()
+    await served.run(5)
+    async with aclosing(sse(served, {"Last-Event-ID": "3"})) as events:
+        first = await anext(events)
+        second = await anext(events)
+    assert [(e.event, e.id, json.loads(e.data)["result"]["seq"]) for e in (first, second)] == [
+        ("result", "4", 4),
+        ("result", "5", 5),
+    ]
+    async with aclosing(sse(served, {"Last-Event-ID": "none of ours"}, results=False)) as events:
+        assert (await anext(events)).event == "state"
+
+
+async def test_a_websocket_tells_the_same_and_says_why_it_ends(served: Served) -> None:
+    await served.client.submit("work", [TASK])
+    await served.lease()
+    url = served.url.replace("http", "ws")
+    offered = [Subprotocol("mitosis.v1"), Subprotocol(f"mitosis.token.{served.token}")]
+    async with connect(url, subprotocols=offered) as socket:
+        assert socket.subprotocol == "mitosis.v1"
+        await served.run(1)
+        await served.settle()
+        async with asyncio.timeout(20):
+            events = [GroupEvent.model_validate_json(text) async for text in socket]
+        assert (events[-1].kind, seqs(events)) == ("end", [1])
+        assert socket.close_code == 1000
+    async with connect(url, additional_headers=served.headers) as socket:
+        assert GroupEvent.model_validate_json(await socket.recv()).kind == "result"
+
+
+@pytest.mark.parametrize(("token", "status"), [(None, 401), ("none", 401), ("stranger", 404)])
+async def test_who_may_not_read_the_group_is_refused_on_both(
+    served: Served, token: str | None, status: int
+) -> None:
+    headers = {}
+    if token == "stranger":
+        await served.api.parts.users.create("stranger", "secret words")
+        async with Client(served.api.url) as other:
+            token = (await other.login("stranger", "secret words")).token
+    path = served.url.replace("/work/", f"/{(await served.client.group('work')).task_group_id}/")
+    if token:
+        headers["Authorization"] = f"Bearer {token}"
+    async with httpx2.AsyncClient() as http:
+        assert (await http.get(path, headers=headers)).status_code == status
+    with pytest.raises(InvalidStatus) as refused:
+        async with connect(path.replace("http", "ws"), additional_headers=headers):
+            pass
+    assert refused.value.response.status_code == status
+    assert json.loads(refused.value.response.body)["status"] == status
+
+
+async def test_no_open_stream_holds_up_the_stop_of_the_server(database: str) -> None:
+    options = ApiOptions(
+        database_url=database,
+        signing_key=KEY,
+        temporal_namespace="mitosis",
+        stop_after=timedelta(seconds=30),
+    )
+    async with running_api(options, NoTemporal()) as api:
+        token = (await admin_token(api.parts)).token
+        client = Client(api.url, token, give_up_after=timedelta(0))
+        await client.create_group(TaskGroupSpec(name="work"))
+        headers = {"Authorization": f"Bearer {token}"}
+        url = api.url.replace("http", "ws") + "/api/v1/task-groups/work/events"
+        socket = await connect(url, additional_headers=headers)
+        events = client.events("work")
+        await anext(events)
+        await socket.recv()
+        began = asyncio.get_running_loop().time()
+    assert asyncio.get_running_loop().time() - began < 3
+    with pytest.raises(Unavailable):
+        await collect(events)
+    await socket.wait_closed()
+    assert socket.close_code == 1012
+    await client.aclose()
+
+
+async def test_a_follower_goes_on_where_it_was_when_the_api_is_back(database: str) -> None:
+    def options(port: int) -> ApiOptions:
+        return ApiOptions(
+            database_url=database, signing_key=KEY, temporal_namespace="mitosis", port=port
+        )
+
+    outages = []
+    async with running_api(options(0), NoTemporal()) as api:
+        token = (await admin_token(api.parts)).token
+        client = Client(api.url, token, give_up_after=timedelta(seconds=20))
+        registered = await client.register_manager(RegisterManager(name="host-1"))
+        manager = ManagerClient(api.url, registered.token)
+        await client.create_group(TaskGroupSpec(name="work"))
+        await client.submit("work", [TASK] * 4)
+        served = Served(api, token, client, manager)
+        await served.lease()
+        await served.run(2)
+        events = client.events("work", on_outage=lambda error: outages.append(error.code))
+        told = [await anext(events) for _ in range(3)]
+        port = int(api.url.rsplit(":", 1)[1])
+    rest = asyncio.create_task(collect(events))
+    async with running_api(options(port), NoTemporal()) as api:
+        served.api = api
+        await served.run(2)
+        await served.settle()
+        async with asyncio.timeout(20):
+            told += await rest
+        assert seqs(told) == [1, 2, 3, 4]
+        assert outages
+        with pytest.raises(NotFound):
+            await collect(client.events("nothing"))
+    await manager.aclose()
+    await client.aclose()
+
+
+async def test_more_streams_than_there_is_room_for_are_asked_to_come_back(served: Served) -> None:
+    served.api.parts.streams._most = 1
+    async with aclosing(sse(served, {})) as events:
+        await anext(events)
+        async with httpx2.AsyncClient() as http:
+            answer = await http.get(served.url, headers=served.headers)
+        assert (answer.status_code, answer.headers["Retry-After"]) == (503, "5")
+    assert isinstance(served.api.parts.streams, Streams)
+
+
+async def test_a_client_that_leaves_frees_its_place(served: Served) -> None:
+    streams = served.api.parts.streams
+    async with aclosing(sse(served, {})) as events:
+        await anext(events)
+        assert streams._open == 1
+    async with asyncio.timeout(10):
+        while streams._open:
+            await served.client.submit("work", [TASK])
