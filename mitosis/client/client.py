@@ -310,7 +310,7 @@ class Client:
         """
         params: Params = {"after": after, "results": results}
         path = _path(group) + "/events"
-        async for told in follow(self._api, path, params, self._give_up_after, on_outage):
+        async for told in follow(self._api, path, params, self.give_up_after, on_outage):
             yield GroupEvent.model_validate_json(told.data)
 
     async def task(self, task_uuid: UUID) -> TaskInfo:
