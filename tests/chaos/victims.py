@@ -8,6 +8,7 @@ from pathlib import Path
 import psutil
 
 from tests.chaos.plan import Victim
+from tests.support.processes import living, read
 from tests.support.waiting import wait_until
 
 FOUND_SECONDS = 60.0
@@ -64,7 +65,7 @@ def _killed(up: int, victim: Victim, data_dir: Path, dice: random.Random) -> boo
         chosen.kill()
     except psutil.NoSuchProcess:
         return False
-    wait_until(lambda: not chosen.is_running() or chosen.status() == psutil.STATUS_ZOMBIE)
+    wait_until(lambda: not living([chosen]))
     return True
 
 
@@ -86,4 +87,5 @@ def _below_agents(victim: Victim, agents: list[psutil.Process]) -> list[psutil.P
 
 
 def _named(parent: psutil.Process, name: str, word: str) -> list[psutil.Process]:
-    return [c for c in parent.children() if c.name().startswith(name) and word in c.cmdline()]
+    told = read(parent.children(), lambda one: (one, one.name(), one.cmdline()))
+    return [one for one, its, line in told if its.startswith(name) and word in line]

@@ -27,7 +27,7 @@ from mitosis.embedded.data_folder import DataFolder
 from mitosis.embedded.temporal import EmbeddedTemporal
 from tests.support.agent_api import TOKEN, AgentApi, command
 from tests.support.agents import until
-from tests.support.processes import descendants, living
+from tests.support.processes import descendants, living, read
 from tests.support.waiting import wait_until
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -174,7 +174,7 @@ async def test_a_stopped_zygote_does_not_save_leftovers_from_the_next_agent(
             api.submit(command("/bin/sleep", "300"))
             temporal.start_lease()
             await until(
-                lambda: any(p.name() == "sleep" for p in descendants(agent.process.pid)),
+                lambda: "sleep" in read(descendants(agent.process.pid), psutil.Process.name),
                 on_timeout=agent.log.read_text,
             )
             below = descendants(agent.process.pid)

@@ -22,7 +22,7 @@ from mitosis.embedded.errors import (
     UnsafeFolder,
 )
 from mitosis.embedded.postgres import EmbeddedPostgres, find_postgres_bin, running_on, server_socket
-from tests.support.processes import command_lines, descendants, living, owners
+from tests.support.processes import command_line, descendants, living, owner, read, with_pids
 from tests.support.waiting import wait_until_async
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root needs other privileges")
@@ -87,7 +87,7 @@ async def test_password_is_needed_and_nowhere_to_be_read(
     assert wrong != server.url()
     with pytest.raises(psycopg.OperationalError, match="password authentication failed"):
         psycopg.connect(wrong)
-    for line in command_lines(descendants(os.getpid())):
+    for line in read(descendants(os.getpid()), command_line):
         assert password not in line
     for log in (folder.path / "logs").iterdir():
         assert password not in log.read_text()
@@ -232,7 +232,11 @@ async def test_root_without_user_namespaces_runs_it_as_a_system_user(
         server = EmbeddedPostgres(open_folder, QUICK)
         await server.start()
         assert query(server, "SELECT 1") == (1,)
-        assert owners(running_on(server.data)) == {server.data.stat().st_uid} != {0}
+        assert (
+            set(read(with_pids(running_on(server.data)), owner))
+            == {server.data.stat().st_uid}
+            != {0}
+        )
         assert stat.S_IMODE(server.data.stat().st_mode) == 0o700
         assert stat.S_IMODE(open_folder.path.stat().st_mode) == 0o711
         assert stat.S_IMODE(open_folder.part("secrets").stat().st_mode) == 0o700

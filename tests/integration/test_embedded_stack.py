@@ -21,7 +21,7 @@ from mitosis.embedded.data_folder import default_run_dir
 from mitosis.embedded.errors import DataFolderInUse, PortInUse, StartFailed
 from mitosis.embedded.stack import EmbeddedStack
 from mitosis.settings import Settings, TemporalSettings
-from tests.support.processes import descendants, living
+from tests.support.processes import descendants, living, owner, read
 from tests.support.waiting import wait_until
 
 NOBODY = 65534
@@ -48,6 +48,10 @@ def running(
             program.kill()
 
 
+def name_and_user(process: psutil.Process) -> tuple[str, str]:
+    return process.name(), process.username()
+
+
 def gone(processes: list[psutil.Process]) -> None:
     wait_until(lambda: not living(processes), 20, lambda: living(processes))
 
@@ -55,7 +59,7 @@ def gone(processes: list[psutil.Process]) -> None:
 def test_ctrl_c_stops_everything_cleanly(data_dir: Path) -> None:
     with running(data_dir) as (program, up):
         below = descendants(program.pid)
-        assert {"postgres", "temporal"} <= {process.name() for process in below}
+        assert {"postgres", "temporal"} <= set(read(below, psutil.Process.name))
         program.send_signal(signal.SIGINT)
         assert program.wait(30) == 0
         assert living(below) == []
@@ -95,7 +99,7 @@ def test_kill_leaves_no_process_and_the_next_start_has_lost_nothing(data_dir: Pa
             link.execute("CREATE TABLE kept AS SELECT 42 AS answer")
         asyncio.run(_start_workflow(up["temporal_address"]))
         below = descendants(program.pid)
-        assert {"postgres", "temporal"} < {process.name() for process in below}
+        assert {"postgres", "temporal"} < set(read(below, psutil.Process.name))
         program.kill()
         program.wait()
         gone(below)
@@ -116,9 +120,8 @@ def test_a_server_of_a_system_user_dies_with_us_too(tmp_path: Path) -> None:
         for _ in range(2):
             with running(Path(place), "temporal", path=path) as (program, _up):
                 below = descendants(program.pid)
-                assert {p.username() for p in below if p.name() == "postgres"} & {
-                    *("mitosis", "postgres", "nobody")
-                }
+                users = {user for name, user in read(below, name_and_user) if name == "postgres"}
+                assert users & {"mitosis", "postgres", "nobody"}
                 program.kill()
                 program.wait()
                 gone(below)
@@ -231,7 +234,7 @@ def test_an_ordinary_user_runs_it() -> None:
         ) as program:
             assert program.stdout is not None
             assert "temporal_address" in json.loads(program.stdout.readline())
-            assert {p.uids().effective for p in descendants(program.pid)} == {NOBODY}
+            assert set(read(descendants(program.pid), owner)) == {NOBODY}
             program.terminate()
             assert program.wait(60) == 0
 

@@ -1,10 +1,12 @@
 """What runs below a process, for tests that look for leftovers."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
+from typing import TypeVar
 
 import psutil
 
+T = TypeVar("T")
 ENDED = {psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD}
 
 
@@ -18,22 +20,32 @@ def living(processes: list[psutil.Process]) -> list[psutil.Process]:
     return [one for one in processes if one.is_running() and _state(one) not in ENDED]
 
 
-def owners(pids: Iterable[int]) -> set[int]:
-    """The effective user ids of those of ``pids`` that still run; a list of pids is soon old."""
-    found = set()
-    for pid in pids:
-        with suppress(psutil.NoSuchProcess):
-            found.add(psutil.Process(pid).uids().effective)
-    return found
-
-
-def command_lines(processes: Iterable[psutil.Process]) -> list[str]:
-    """The command lines of those that still run."""
+def read(processes: Iterable[psutil.Process], what: Callable[[psutil.Process], T]) -> list[T]:
+    """What each says of itself, as in ``read(below, Process.name)``; those that ended say nothing."""
     found = []
     for one in processes:
         with suppress(psutil.NoSuchProcess):
-            found.append(" ".join(one.cmdline()))
+            found.append(what(one))
     return found
+
+
+def with_pids(pids: Iterable[int]) -> list[psutil.Process]:
+    """Those of ``pids`` that still run; a list of pids is soon old."""
+    found = []
+    for pid in pids:
+        with suppress(psutil.NoSuchProcess):
+            found.append(psutil.Process(pid))
+    return found
+
+
+def owner(process: psutil.Process) -> int:
+    """Its effective user id."""
+    return int(process.uids().effective)
+
+
+def command_line(process: psutil.Process) -> str:
+    """Its arguments, joined by spaces."""
+    return " ".join(process.cmdline())
 
 
 def zombies(processes: Iterable[psutil.Process]) -> list[psutil.Process]:

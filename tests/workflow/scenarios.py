@@ -60,6 +60,16 @@ async def start_manager(skipping: WorkflowEnvironment, memory: MemoryHost) -> An
     )
 
 
+async def armed(handle: AnyHandle) -> None:
+    """Return when its first timer runs: it has decided on what it observed, and sees no change."""
+
+    async def timer_started() -> bool:
+        events = (await handle.fetch_history()).events
+        return any(event.HasField("timer_started_event_attributes") for event in events)
+
+    await wait_until_async(timer_started)
+
+
 async def auto_close(skipping: WorkflowEnvironment) -> AnyHandle:
     """A submission moves the time once; then the group closes itself, completes and settles."""
     now = await skipping.get_current_time()
@@ -67,7 +77,7 @@ async def auto_close(skipping: WorkflowEnvironment) -> AnyHandle:
     groups = MemoryGroups(skipping.get_current_time, group)
     async with running(skipping, groups=groups):
         handle = await start_group(skipping, group)
-        await wait_until_async(lambda: groups.calls)
+        await armed(handle)
         group.last_submitted_at = now + timedelta(minutes=10)
         await handle.result()
     return handle

@@ -11,7 +11,7 @@ from mitosis.contracts.lifecycle import TaskGroupResult, TaskGroupState
 from tests.support.waiting import wait_until_async
 from tests.workflow.memory import Group, MemoryGroups
 from tests.workflow.running import running
-from tests.workflow.scenarios import start_group
+from tests.workflow.scenarios import armed, start_group
 from workflows.attention import HANDLED_BEFORE_CONTINUE_AS_NEW
 from workflows.client import ControlClient
 from workflows.task_group import TaskGroupWorkflow
@@ -46,7 +46,7 @@ async def test_submission_only_moves_the_time(skipping: WorkflowEnvironment) -> 
     groups = MemoryGroups(skipping.get_current_time, group)
     async with running(skipping, groups=groups):
         handle = await start_group(skipping, group)
-        await wait_until_async(lambda: groups.calls)
+        await armed(handle)
         for minute in range(1, 50):
             group.last_submitted_at = now + minute * MINUTE
         await handle.result()
@@ -63,7 +63,7 @@ async def test_shorter_timeout_counts_while_the_timer_sleeps(skipping: WorkflowE
     groups = MemoryGroups(skipping.get_current_time, group)
     async with running(skipping, groups=groups):
         handle = await start_group(skipping, group)
-        await wait_until_async(lambda: groups.calls)
+        await armed(handle)
         group.auto_close_after = HOUR
         await handle.signal(TaskGroupWorkflow.poke)
         await handle.result()
@@ -76,7 +76,7 @@ async def test_a_timeout_that_is_taken_away_closes_nothing(skipping: WorkflowEnv
     groups = MemoryGroups(skipping.get_current_time, group)
     async with running(skipping, groups=groups):
         handle = await start_group(skipping, group)
-        await wait_until_async(lambda: groups.calls)
+        await armed(handle)
         group.auto_close_after = None
         await handle.signal(TaskGroupWorkflow.poke)
         await wait_until_async(lambda: groups.calls.count("observe") == 2)
