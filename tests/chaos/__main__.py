@@ -1,4 +1,4 @@
-"""`python -m tests.chaos [--seed N] [--tasks N] [--short] [--topology up|parts]`: one campaign of each topology.
+"""`python -m tests.chaos [--seed N] [--tasks N] [--short] [--topology up|parts]`: one campaign of each.
 
 Says first how to run the same again.
 """
