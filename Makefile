@@ -2,7 +2,7 @@
 .DEFAULT_GOAL := help
 BIN := .venv/bin
 
-.PHONY: help setup demo test check fmt lint types imports sizes fix bench bench-quick chaos up docs spec ci clean
+.PHONY: help setup demo test check fmt lint types imports sizes fix bench bench-quick chaos pressure up docs spec ci clean
 
 help: ## print this help
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -39,6 +39,9 @@ fix: setup ## format, and repair what ruff can repair by itself
 
 chaos: setup ## kill -9 of everything under 3,000 tasks, seeded, twice: `mitosis up`, and in parts (ARGS="--seed N" for the same again)
 	@$(BIN)/python -m tests.chaos $(ARGS)
+
+pressure: setup ## API, PostgreSQL, Temporal away for 60 s under 120 s tasks (10 minutes; ARGS="--divide 10")
+	@$(BIN)/python -m tests.pressure $(ARGS)
 
 bench-quick: setup ## the speed of the whole product beside its floors (under 4 minutes), into docs/
 	@$(BIN)/python bench/quick.py --write

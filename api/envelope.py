@@ -1,18 +1,23 @@
 """What surrounds every request: its id, and an answer also for errors that nobody expected."""
 
+import asyncio
 import logging
 import re
 import uuid
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import ClientDisconnect
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from api.errors import internal_error
+from api.errors import internal_error, problem_response
+from mitosis.contracts.errors import ApiUnavailable
 
 log = logging.getLogger(__name__)
 
 REQUEST_ID = "x-request-id"
+_STOPPING = problem_response(ApiUnavailable("the API is stopping; make the call again"))
+"""For a request that still runs when a stop has waited long enough: its task is cancelled."""
 _ACCEPTABLE = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
 
@@ -28,6 +33,7 @@ class RequestEnvelope:
             return
         request_id = _request_id(scope)
         started = False
+        answer: Response | None = None
 
         async def send_with_id(message: Message) -> None:
             nonlocal started
@@ -40,13 +46,17 @@ class RequestEnvelope:
             await self._app(scope, receive, send_with_id)
         except ClientDisconnect:
             log.debug("request.abandoned", extra={"request_id": request_id})
+        except asyncio.CancelledError:
+            log.warning("request.cut_short", extra={"request_id": request_id})
+            answer = _STOPPING
         except Exception:  # the last place that can answer; whatever it is must not leave
             log.exception(
                 "request.crashed",
                 extra={"request_id": request_id, "method": scope["method"], "path": scope["path"]},
             )
-            if not started:
-                await internal_error(request_id)(scope, receive, send_with_id)
+            answer = internal_error(request_id)
+        if answer is not None and not started:
+            await answer(scope, receive, send_with_id)
 
 
 def _request_id(scope: Scope) -> str:

@@ -15,6 +15,7 @@ import typer
 from mitosis.cli.command import Cli, GroupArgument
 from mitosis.cli.exit import OF_RESULT, ExitStatus
 from mitosis.cli.group_view import counts_text, group_item, state_text
+from mitosis.cli.outages import Outages
 from mitosis.contracts.errors import Unavailable
 
 if TYPE_CHECKING:
@@ -132,6 +133,7 @@ class Waiting:
 
 def _wait(waiting: Waiting, deadline: float | None, hint: Callable[[str], None]) -> "TaskGroupInfo":
     group = waiting.now()
+    outages = Outages(lambda text: None if waiting.line.enabled else hint(text))
     if group.state == "open" and group.auto_close_timeout is None and not waiting.line.enabled:
         hint(f"the group is open, it ends after: mitosis group close {group.name}")
     while not ended(group, waiting.until):
@@ -143,5 +145,6 @@ def _wait(waiting: Waiting, deadline: float | None, hint: Callable[[str], None])
             group = waiting.longer(min(left, LONGEST_REQUEST_SECONDS))
         except Unavailable as error:
             waiting.line.show(f"{error.message}; trying again")
+            outages.failed(error.message)
             time.sleep(min(left, RETRY_SECONDS))
     return group

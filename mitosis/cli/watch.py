@@ -2,7 +2,6 @@
 
 import asyncio
 import sys
-from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from mitosis.cli import plain_app
@@ -17,7 +16,6 @@ if TYPE_CHECKING:
     from mitosis.contracts.http import TaskGroupInfo
 
 app = plain_app()
-OUTAGE = timedelta(minutes=10)
 """How long the API may be away once we follow; the group itself goes on without it."""
 
 
@@ -42,12 +40,14 @@ def watch(cli: Cli, group: GroupArgument, progress: ProgressOption = "auto") -> 
 
 
 async def _follow(cli: Cli, group: "TaskGroupInfo", display: Display) -> RunExit:
+    from mitosis.cli.outages import GIVE_UP_AFTER, announce_outages
     from mitosis.cli.run.failures import Failures
     from mitosis.cli.run.following import Follower, verdict
     from mitosis.client.client import Client
 
     failures = Failures()
-    async with Client(cli.target.api_url, cli.target.token, give_up_after=OUTAGE) as client:
+    announce_outages(display.say)
+    async with Client(cli.target.api_url, cli.target.token, give_up_after=GIVE_UP_AFTER) as client:
         if cli.as_json:
             return verdict(await _print_events(client, group))
         follower = Follower(client, display)

@@ -48,7 +48,11 @@ async def repeating(call: Callable[[], Awaitable[T]], give_up_after: timedelta) 
             pause = backoff(error, repetition)
             if not error.retryable or time.monotonic() + pause > ends:
                 raise
-            facts = {"error_code": error.code, "pause_seconds": round(pause, 3)}
+            facts = {
+                "error_code": error.code,
+                "detail": error.message,
+                "pause_seconds": round(pause, 3),
+            }
             _log.info("call_repeated", extra=facts)
         repetition += 1
         await asyncio.sleep(pause)

@@ -27,6 +27,8 @@ from mitosis.embedded.errors import DataFolderInUse, PortInUse, SocketPathTooLon
 
 SOCKET_PATH_LIMIT_BYTES = 107
 """``sizeof(sun_path)`` less the final NUL. Source: unix(7)."""
+PRIVATE_UMASK = 0o077
+"""Of the servers. Not of the agent: what tasks write is as open as its starter's umask says."""
 
 
 def default_run_dir(data_dir: Path) -> Path:
@@ -154,7 +156,11 @@ class DataFolder:
         return own_folder(self.path / name)
 
     def log(self, name: str) -> Path:
-        return self.part("logs") / f"{name}.log"
+        """The log file of one part: there, and 0600."""
+        path = self.part("logs") / f"{name}.log"
+        path.touch(mode=0o600)
+        path.chmod(0o600)
+        return path
 
     def secret(self, name: str, make: Callable[[], bytes]) -> bytes:
         """The secret ``name``, made on first use and kept in a 0600 file.

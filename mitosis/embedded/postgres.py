@@ -22,6 +22,7 @@ import psycopg
 from psycopg import sql
 
 from mitosis.embedded.data_folder import (
+    PRIVATE_UMASK,
     DataFolder,
     own_folder,
     random_password,
@@ -144,6 +145,7 @@ class EmbeddedPostgres:
                 start_attempts=5,
                 still_starting=lambda: self._starting,
                 before_start=self._drop_stale_lock_files,
+                umask=PRIVATE_UMASK,
             )
         )
         await self.process.start()

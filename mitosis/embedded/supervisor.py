@@ -55,6 +55,7 @@ class ProcessSpec:
         ready_timeout: seconds from start to ready. ``still_starting`` extends it.
         still_starting: True while a slow start is in order (crash recovery of a database).
         before_start: called before every start, also before a restart.
+        umask: of the process; None leaves it ours. Servers make files for nobody but themselves.
     """
 
     name: str
@@ -69,6 +70,7 @@ class ProcessSpec:
     ready_timeout: float = 60.0
     still_starting: Callable[[], bool] = lambda: False
     before_start: Callable[[], None] = lambda: None
+    umask: int | None = None
 
 
 def next_backoff(last: float, lived: float) -> float:
@@ -102,6 +104,7 @@ def spawn(spec: ProcessSpec) -> subprocess.Popen[bytes]:
             stderr=output,
             env=None if spec.env is None else dict(spec.env),
             start_new_session=True,
+            umask=-1 if spec.umask is None else spec.umask,
         )
     except FileNotFoundError as missing:
         raise ProgramMissing(f"{missing.filename} is needed: install util-linux") from missing

@@ -19,7 +19,7 @@ from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
 from temporalio.client import Client
 from temporalio.service import RPCError
 
-from mitosis.embedded.data_folder import DataFolder
+from mitosis.embedded.data_folder import PRIVATE_UMASK, DataFolder
 from mitosis.embedded.errors import PortInUse, ProgramMissing
 from mitosis.embedded.supervisor import ProcessSpec, SupervisedProcess
 
@@ -110,6 +110,8 @@ class EmbeddedTemporal:
             ready=self._answers,
             env=_environment() | {"HOME": str(self._folder.part("temporal"))},
             stop=((signal.SIGTERM, 5.0),),
+            before_start=self._close_files,
+            umask=PRIVATE_UMASK,
         )
         self.process = SupervisedProcess(spec)
         await self.process.start()
@@ -150,6 +152,11 @@ class EmbeddedTemporal:
             *("server", "start-dev", "--ip", "127.0.0.1", "--log-level", "error"),
             *("-n", self._namespace, *ports, *store, *dynamic),
         ]
+
+    def _close_files(self) -> None:
+        """Files that an earlier version left readable for others are so no longer."""
+        for file in self._folder.part("temporal").glob("temporal.db*"):
+            file.chmod(0o600)
 
     async def _answers(self) -> bool:
         try:

@@ -245,7 +245,9 @@ class TaskGroupStore:
                 raise NotFound("no such task group", task_group_id=str(task_group_id))
             removed = await connection.execute(SQL["unname_manager"], {**parameters, **facts})
             if removed.rowcount == 0:
-                raise NotFound("the manager is not listed", manager_id=str(manager_id))
+                raise NotFound(
+                    "the manager is not listed", field="manager_ids", manager_id=str(manager_id)
+                )
 
     async def refresh_managers(self, task_group_id: UUID) -> RefreshedManagers:
         """Match managers to the group's tags again; those a user named stay as they are.
@@ -309,11 +311,16 @@ class TaskGroupStore:
     ) -> None:
         parameters = {"group": task_group_id, "manager": manager_id, "user": user_id}
         facts = await (await connection.execute(SQL["may_serve"], parameters)).fetchone()
-        if facts is None or facts["manager_number"] is None:
-            raise NotFound("no such task group or manager", manager_id=str(manager_id))
+        if facts is None:
+            raise NotFound("no such task group", task_group_id=str(task_group_id))
+        if facts["manager_number"] is None:
+            raise NotFound(
+                f"no such manager: {manager_id}", field="manager_ids", manager_id=str(manager_id)
+            )
         if not facts["allowed"]:
             raise PermissionDenied(
                 "the manager has no write role in the user group of this task group",
+                field="manager_ids",
                 manager_id=str(manager_id),
             )
         await connection.execute(

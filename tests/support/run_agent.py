@@ -22,7 +22,7 @@ def main() -> None:
             state_dir=Path(given["state_dir"]),
             run_parent=Path(given["run_parent"]),
             drain=timedelta(seconds=given.get("drain_seconds", 20)),
-            renew_seconds=0.2,
+            renew_seconds=given.get("renew_seconds", 0.2),
         )
     )
 

@@ -7,7 +7,6 @@ import asyncio
 import os
 import secrets
 import tempfile
-from datetime import timedelta
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -240,11 +239,14 @@ def _dry_run(plan: "RunPlan", *, everything: bool) -> int:
 
 
 def _run(cli: Cli, plan: "RunPlan", display: Display, *, up: bool) -> int:
+    from mitosis.cli.outages import GIVE_UP_AFTER, announce_outages
     from mitosis.cli.run.runner import Runner
     from mitosis.client.client import Client
 
+    announce_outages(display.say)
+
     async def against(url: str, token: str | None) -> int:
-        async with Client(url, token, give_up_after=timedelta(minutes=10)) as client:
+        async with Client(url, token, give_up_after=GIVE_UP_AFTER) as client:
             return await Runner(client, plan, display).run()
 
     async def on_own_stack() -> int:
