@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from mitosis.client.client import Client
-    from mitosis.client.outcome import TaskFailed
+    from mitosis.client.outcome import SetupFailed, TaskFailed
     from mitosis.client.sync import SyncClient
     from mitosis.client.sync_task_group import SyncTaskGroup
     from mitosis.client.task_group import TaskGroup
@@ -27,6 +27,7 @@ __all__ = [
     "HookSpec",
     "MitosisError",
     "RetryPolicy",
+    "SetupFailed",
     "SyncClient",
     "SyncTaskGroup",
     "TaskContext",
@@ -46,6 +47,7 @@ _HOME = {
     "HookSpec": "mitosis.contracts.hook",
     "MitosisError": "mitosis.contracts.errors",
     "RetryPolicy": "mitosis.contracts.task",
+    "SetupFailed": "mitosis.client.outcome",
     "SyncClient": "mitosis.client.sync",
     "SyncTaskGroup": "mitosis.client.sync_task_group",
     "TaskContext": "mitosis.worker.context",

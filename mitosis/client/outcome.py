@@ -51,6 +51,12 @@ class TaskFailed(MitosisError):
         return self.task.kind
 
 
+class SetupFailed(MitosisError):
+    """The setup hook of the task group has failed on every host that may run it: its tasks cannot run."""
+
+    code = "setup_failed"
+
+
 class TaskNotRun(MitosisError):
     """The task group ended without this task."""
 

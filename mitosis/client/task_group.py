@@ -27,10 +27,10 @@ from mitosis.client.creating import Planned, created
 from mitosis.client.dispatch import Call, Dispatcher
 from mitosis.client.functions import RemoteFunction, remote_function
 from mitosis.client.mapping import BUFFER_SIZE, Inputs, mapped
-from mitosis.client.outcome import TaskFailed
+from mitosis.client.outcome import SetupFailed, TaskFailed
 from mitosis.client.submitting import Task, Tasks
 from mitosis.contracts.errors import InvalidTransition, MitosisError
-from mitosis.contracts.http import TaskGroupInfo, TaskInfo
+from mitosis.contracts.http import WAITING_SETUP_FAILED, ResultsPage, TaskGroupInfo, TaskInfo
 from mitosis.handlers import TaskOptions
 
 if TYPE_CHECKING:
@@ -47,6 +47,8 @@ OnError = Literal["cancel", "close", "leave"]
 """When an exception (Ctrl-C too) leaves the block: cancel the group; only close it; leave it open."""
 
 LONG_POLL = timedelta(seconds=30)
+FIRST_LOOK = timedelta(seconds=1)
+"""As long as nothing has ended, the group itself is looked at, too."""
 CANCEL_SECONDS = 10.0
 """How long an exception is held up by telling the API to cancel."""
 
@@ -289,17 +291,27 @@ class TaskGroup:
         await self.dispatcher.submitted()
         wait = timedelta()
         while True:
-            page = await self._client.results_page(self.info.task_group_id, after=after, wait=wait)
+            page = await self._page(after, wait)
             for task in page.items:
                 yield task
             after = page.after
-            if page.finished or (not page.items and await self._is_drained(after)):
+            drained = not self.info.tasks_unfinished and self.info.tasks_completed <= after
+            if page.finished or (not page.items and drained):
                 return
             wait = timedelta() if page.items else LONG_POLL
 
-    async def _is_drained(self, results: int) -> bool:
-        info = await self.refresh()
-        return not info.tasks_unfinished and info.tasks_completed <= results
+    async def _page(self, after: int, wait: timedelta = LONG_POLL) -> ResultsPage:
+        """Results after the ``after``-th; if there are none, the group has been looked at.
+
+        Raises:
+            SetupFailed: none can come.
+        """
+        if not after:  # its setup may have failed
+            wait = min(wait, FIRST_LOOK)
+        page = await self._client.results_page(self.info.task_group_id, after=after, wait=wait)
+        if not page.items:
+            _check_setup(await self.refresh())
+        return page
 
     def _call(self, task: bytes, convert: Callable[[TaskInfo], Any]) -> TaskFuture[Any]:
         future: TaskFuture[Any] = TaskFuture()
@@ -333,7 +345,7 @@ class TaskGroup:
         group = info.task_group_id
         self._dispatcher = Dispatcher(
             lambda part: self._client.submit_part(group, part),
-            lambda after: self._client.results_page(group, after=after, wait=LONG_POLL),
+            self._page,
             info.tasks_completed,
         )
         return self
@@ -364,13 +376,17 @@ class TaskGroup:
             await self.close()
         if self._on_exit == "wait":
             await self.dispatcher.delivered()
-            self._info = await self._client.wait(self.info.task_group_id, until="settled")
+            while not self.info.settled:
+                _check_setup(self.info)
+                wait = LONG_POLL if self.info.tasks_completed else FIRST_LOOK
+                self._info = await self._client.wait(self.info.task_group_id, timeout=wait)
 
     async def end_after(self, error: BaseException) -> None:
         """End the group because of ``error``, which goes on to whoever is to have it."""
         if self._on_error == "leave":
             return
-        reason = f"{type(error).__name__} in the program that submits"
+        setup = isinstance(error, SetupFailed)
+        reason = str(error) if setup else f"{type(error).__name__} in the program that submits"
         try:
             async with asyncio.timeout(CANCEL_SECONDS):
                 if self._on_error == "close":
@@ -387,6 +403,12 @@ class TaskGroup:
         if value is None:
             raise RuntimeError("use the task group in a with block: with client.task_group() as …")
         return value
+
+
+def _check_setup(info: TaskGroupInfo) -> None:
+    why = info.waiting_for or ""
+    if info.tasks_unfinished and why.startswith(WAITING_SETUP_FAILED):
+        raise SetupFailed(why, hook_runs=[run.model_dump(mode="json") for run in info.hook_runs])
 
 
 def settle(future: Any, ended: TaskInfo | Exception, convert: Callable[[TaskInfo], Any]) -> None:

@@ -16,12 +16,18 @@ PUBLIC_NAMES = [
     "HookSpec",
     "MitosisError",
     "RetryPolicy",
+    "SetupFailed",
     "SyncClient",
+    "SyncTaskGroup",
     "TaskContext",
+    "TaskFailed",
+    "TaskGroup",
     "TaskGroupSpec",
+    "TaskOptions",
     "TaskSubmission",
     "WorkerAllocationPlan",
     "current_task",
+    "handler",
 ]
 
 

@@ -47,7 +47,6 @@ async def test_repeats_until_answered() -> None:
     assert len(api.calls) == 3
 
 
-@pytest.mark.spec("S000-171")
 async def test_comes_back_no_sooner_than_asked() -> None:
     api = Api(RateLimited(retry_after_seconds=0.3))
     assert await repeating(api.call, timedelta(seconds=5)) == "answer"

@@ -1,0 +1,53 @@
+"""Run a command over every file below a folder, and collect what the commands print.
+
+Writes a list of checksums that `sha256sum --check` understands. The folder is walked while the first files
+are being worked on already.
+
+    python examples/batch_over_files/batch.py FOLDER SUMS
+
+Needs a running stack (`mitosis up`), or MITOSIS_API_URL and MITOSIS_TOKEN. The hosts must see the files
+under the same names.
+"""
+
+import asyncio
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TextIO
+
+from mitosis import Client, TaskSubmission
+
+
+def files_below(folder: Path) -> Iterator[Path]:
+    """Every file, found while they are being worked on; the order is that of the file system."""
+    for place, _, names in os.walk(folder):
+        yield from (Path(place, name) for name in names)
+
+
+def checksum_of(file: Path) -> TaskSubmission:
+    """A task that prints one line. The name is an argument, so it may hold anything but a line's end."""
+    return TaskSubmission(command=["sha256sum", "--", str(file)], timeout_seconds=600)
+
+
+async def main(folder: Path, sums: TextIO) -> int:
+    good = bad = 0
+    async with Client.connect() as client, client.task_group(workers=4) as group:
+        ids = await group.submit_tasks(map(checksum_of, files_below(folder)))
+        print(f"{len(ids)} tasks in group {group.info.name}")
+        async for task in group.results():
+            output = task.detail or {}
+            if task.state == "succeeded":
+                good += 1
+                sums.write(str(output.get("stdout")))
+            else:
+                bad += 1
+                print(f"{task.spec['command']}: {output.get('stderr')}", file=sys.stderr)
+    print(f"{good} checksums written, {bad} files failed")
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    source, target = Path(sys.argv[1]).resolve(), Path(sys.argv[2])
+    with target.open("w") as file:
+        sys.exit(asyncio.run(main(source, file)))

@@ -1,0 +1,212 @@
+"""Every example, started as a user would start it, beside one real `mitosis up`."""
+
+import asyncio
+import hashlib
+import json
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from examples.parameter_sweep import sweep
+from mitosis.client.finding import read_connection
+from mitosis.client.sync import SyncClient
+from mitosis.embedded.data_folder import DataFolder
+from mitosis.embedded.postgres import EmbeddedPostgres
+from mitosis.store.database import Database
+from mitosis.store.users import Role, UserStore
+from tests.support.program import clean_environment, mitosis, refused, running_up
+from tests.support.waiting import wait_until
+
+pytestmark = pytest.mark.timeout(180)
+EXAMPLES = Path(__file__).resolve().parent.parent.parent / "examples"
+
+
+@pytest.fixture(scope="module")
+def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The data folder of a running stack."""
+    folder = tmp_path_factory.mktemp("examples") / "data"
+    with running_up(folder):
+        yield folder
+
+
+@pytest.fixture
+def env(stack: Path, tmp_path: Path) -> Mapping[str, str]:
+    return clean_environment(
+        MITOSIS_DATA_DIR=str(stack), PYTHONPATH=str(EXAMPLES.parent), TMPDIR=str(tmp_path)
+    )
+
+
+def run(env: Mapping[str, str], script: str, *arguments: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [sys.executable, str(EXAMPLES / script), *arguments],
+        env=env,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=90,
+    )
+
+
+def test_the_sweep_prints_what_the_function_gives_here(env: Mapping[str, str]) -> None:
+    done = run(env, "parameter_sweep/sweep.py")
+    assert done.returncode == 0, done.stderr
+    assert "20 tasks in group sweep-" in done.stdout
+    lines = done.stdout.splitlines()[-len(sweep.CONTAGION) :]
+    for contagion, line in zip(sweep.CONTAGION, lines, strict=True):
+        ill, day = sweep.worst_moment(contagion, sweep.DAYS_ILL[-1])
+        assert line.split()[0] == f"{contagion:.2f}"
+        assert line.endswith(f"{ill:8.1%} day{day:4.0f}")
+
+
+def test_the_batch_has_a_line_for_every_file(env: Mapping[str, str], tmp_path: Path) -> None:
+    folder = tmp_path / "many files"
+    folder.mkdir()
+    names = ["plain", "with blank", "quo'te", 'dou"ble', "; rm -rf x", "-n", "ümlaut"]
+    for number, name in enumerate(names * 5):
+        (folder / f"{name} {number}").write_text(name)
+    done = run(env, "batch_over_files/batch.py", str(folder), str(tmp_path / "sums"))
+    assert (done.returncode, done.stderr) == (0, "")
+    sums = {line[66:]: line[:64] for line in (tmp_path / "sums").read_text().splitlines()}
+    assert sums == {
+        str(file): hashlib.sha256(file.read_bytes()).hexdigest() for file in folder.iterdir()
+    }
+
+
+def test_the_batch_says_what_failed(env: Mapping[str, str], tmp_path: Path) -> None:
+    folder = tmp_path / "files"
+    folder.mkdir()
+    (folder / "good").write_text("x")
+    (folder / "gone").symlink_to(tmp_path / "nowhere")
+    done = run(env, "batch_over_files/batch.py", str(folder), str(tmp_path / "sums"))
+    assert done.returncode == 1
+    assert "gone" in done.stderr
+    assert "1 checksums written, 1 files failed" in done.stdout
+
+
+def test_a_pipeline_that_passes_leaves_nothing(env: Mapping[str, str], tmp_path: Path) -> None:
+    done = run(env, "ci_pipeline/pipeline.py")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "3 passed, 0 failed; the group's result: success" in done.stdout
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_pipeline_that_fails_says_why_and_leaves_nothing(
+    env: Mapping[str, str], tmp_path: Path
+) -> None:
+    project = tmp_path / "project"
+    shutil.copytree(EXAMPLES / "ci_pipeline" / "project", project)
+    (project / "money.py").write_text("def split(cents, people):\n    return [cents]\n")
+    done = run(env, "ci_pipeline/pipeline.py", str(project))
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "FAILED" in done.stdout
+    assert "AssertionError: ZeroDivisionError not raised" in done.stdout
+    assert "passed" in done.stdout  # the job that compiles
+    assert list(tmp_path.iterdir()) == [project]
+
+
+def test_a_pipeline_whose_setup_fails_runs_nothing(env: Mapping[str, str]) -> None:
+    done = run(env, "ci_pipeline/pipeline.py", "/nowhere/at/all")
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert "nothing was run: setup failed on " in done.stderr
+
+
+# --- the worker of another team
+
+
+@contextmanager
+def their_worker(env: Mapping[str, str], stack: Path, token_file: Path) -> Iterator[None]:
+    """Their worker in a process of its own, with their token."""
+    connection = read_connection(stack)
+    assert connection is not None
+    theirs = {
+        **env,
+        "MITOSIS_TOKEN_FILE": str(token_file),
+        "TEMPORAL_ADDRESS": connection.temporal_address,
+    }
+    log = token_file.with_suffix(".log")
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            [sys.executable, str(EXAMPLES / "plugin" / "worker.py")],
+            env=theirs,
+            stdout=output,
+            stderr=output,
+        )
+    try:
+        wait_until(lambda: "waiting for workflows" in log.read_text(), 60, log.read_text)
+        yield
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) == 0
+    finally:
+        process.kill()
+        process.wait()
+
+
+def user(stack: Path, name: str, role: Role | None, folder: Path) -> Path:
+    """A file with the token of a new user, who has that role in the admin's user group."""
+    connection = read_connection(stack)
+    assert connection is not None
+
+    async def create() -> None:
+        url = EmbeddedPostgres(DataFolder(stack)).url()
+        async with Database.open(url) as database:
+            users = UserStore(database)
+            await users.create(name, "secret words")
+            if role is not None:
+                await users.add_member("admin", name, role)
+
+    asyncio.run(create())
+    with SyncClient(connection.api_url) as client:
+        token = client.login(name, "secret words").token
+    file = folder / name
+    file.touch(0o600)
+    file.write_text(token)
+    return file
+
+
+def execute(env: Mapping[str, str], kind: str, name: str, run: Any = mitosis) -> str:
+    order = {"version": "1.2", "packages": 3, "user_group": "admin"}
+    return str(
+        run(
+            *("temporal", "workflow", "execute", "--type", kind, "--workflow-id", name),
+            *("--task-queue", "release-team", "--input", json.dumps(order), "-o", "json"),
+            env=env,
+        )
+    )
+
+
+def test_another_teams_workflow_gets_the_summary_with_its_own_permission(
+    env: Mapping[str, str], stack: Path, tmp_path: Path
+) -> None:
+    token_file = user(stack, "release-team", "write", tmp_path)
+    with their_worker(env, stack, token_file):
+        for kind, name in (("ReleaseWorkflow", "as-child"), ("ReleaseByName", "by-name")):
+            said = execute(env, kind, name)
+            assert json.loads(said)["result"] == {
+                "version": "1.2",
+                "result": "success",
+                "packages_built": 3,
+            }
+            history = mitosis("temporal", "workflow", "show", "-w", name, "-o", "json", env=env)
+            assert token_file.read_text() not in history
+            assert len(history) < 40_000
+            group = json.loads(mitosis("group", "show", name, "--json", env=env))
+            assert (group["group_name"], group["tasks_succeeded"]) == ("admin", 3)
+
+
+@pytest.mark.parametrize(("role", "code"), [("read", "permission_denied"), (None, "not_found")])
+def test_a_team_without_the_role_is_refused_although_it_reaches_temporal(
+    env: Mapping[str, str], stack: Path, tmp_path: Path, role: Role | None, code: str
+) -> None:
+    """Whoever may not even see a user group is told that there is none."""
+    name = f"outsiders-{role}"
+    with their_worker(env, stack, user(stack, name, role, tmp_path)):
+        said = execute(env, "ReleaseWorkflow", name, refused)
+    assert f'"type": "{code}"' in said, said
+    refused("group", "show", f"admin/{name}", env=env)
