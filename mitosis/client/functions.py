@@ -42,8 +42,7 @@ class RemoteFunction:
             InvalidRequest: the call does not fit, or JSON cannot carry an argument.
         """
         carried = json_arguments(self.name, self.signature, args, kwargs)
-        self.template.arguments = carried
-        return msgspec.json.encode(self.template)
+        return msgspec.json.encode(msgspec.structs.replace(self.template, arguments=carried))
 
     def result(self, task: TaskInfo) -> Any:
         """What the call has returned, as its annotation says: a tuple is one again, keys are ints again.
@@ -107,7 +106,7 @@ def _check_found(function: Callable[..., Any], name: str) -> None:
     found: Any = sys.modules.get(function.__module__)
     for part in name.split("."):
         found = getattr(found, part, None)
-    if getattr(found, "function", found) is not function:
+    if (found.function if isinstance(found, Handler) else found) is not function:
         raise InvalidRequest(
             f"{function.__module__}:{name} is not the function that was given but {found!r}; "
             "use @handler as its outermost decorator",
