@@ -190,10 +190,9 @@ class Agent:
     # --- sessions -------------------------------------------------------------------------------
 
     def _live_session(self) -> LeaseSession | None:
+        """Also one whose lease is gone, while tasks run on in it: they may have to be killed (P5)."""
         session = self.host.session
-        if session is None or session.over.is_set() or session.state.phase is Phase.GONE:
-            return None
-        return session
+        return None if session is None or session.over.is_set() else session
 
     def _make_session(self, grant: LeaseGrant) -> LeaseSession:
         parts = SessionParts(

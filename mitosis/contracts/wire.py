@@ -194,5 +194,5 @@ class RenewalAnswer(Answer):
     standing: LeaseStanding | None = None
     """None: the renewal named no epoch."""
     order: CancelOrder | None = None
-    """Present while the lease is ending."""
+    """Present while the lease is ending, and when it is gone and what still runs is to be killed."""
     host_lost_after_seconds: float = 90.0

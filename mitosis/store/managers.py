@@ -172,7 +172,7 @@ class ManagerStore:
         standing = STANDING[row["lease_state"]]
         return RenewalAnswer(
             standing=standing,
-            order=_order(row) if standing is LeaseStanding.ENDING else None,
+            order=_order(row) if _has_order(standing, row) else None,
             host_lost_after_seconds=row["host_lost_after_seconds"] or self._host_lost_after,
         )
 
@@ -346,8 +346,14 @@ def _attempts(items: Sequence[TaskAttempt]) -> dict[str, str]:
     }
 
 
+def _has_order(standing: LeaseStanding, row: DictRow) -> bool:
+    """A lost lease alone lets running tasks finish; a group that kills them does so there too (P5)."""
+    killed = standing is LeaseStanding.GONE and bool(row["kill_running"])
+    return killed or standing is LeaseStanding.ENDING
+
+
 def _order(row: DictRow) -> CancelOrder:
-    """What the agent is to do with running tasks while its lease is ending."""
+    """What the agent is to do with running tasks under a lease that is ending, or lost to a kill."""
     return CancelOrder(
         kill=row["kill_running"],
         grace_seconds=row["grace_seconds"],

@@ -1,0 +1,278 @@
+"""The whole product without its supervisor: API and control worker in this event loop, agents as processes.
+
+PostgreSQL and Temporal are the session's real servers. Each agent is a process that can be killed, and has a
+:class:`~tests.support.wire.Wire` to the API. ``host_lost_after`` is of seconds, so that a loss is no long
+wait. One fleet serves the tests of a module, each with hosts of its own: ``shared_fleet`` and ``it``.
+"""
+
+import asyncio
+import json
+import shutil
+import sys
+import uuid
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+import pytest_asyncio
+
+from api.service import ApiOptions, RunningApi, admin_token, running_api
+from mitosis.client.client import Client
+from mitosis.contracts.allocation import WorkerAllocationPlan
+from mitosis.contracts.control import ManagerView
+from mitosis.contracts.hook import HookSpec
+from mitosis.contracts.http import RegisterManager, TaskGroupInfo, TaskGroupSpec
+from mitosis.contracts.task import TaskSubmission
+from mitosis.embedded.data_folder import ed25519_private_key
+from mitosis.store.outbox import OutboxStore
+from mitosis.store.scheduler import SchedulerStore
+from tests.support.waiting import wait_until_async
+from tests.support.wire import Wire
+from workflows.client import ControlClient, TemporalAddress
+from workflows.control import ControlService
+from workflows.worker import ControlPorts
+
+ROOT = Path(__file__).parents[2]
+PATIENCE_SECONDS = 60.0
+LOST_AFTER = timedelta(seconds=2)
+
+
+@dataclass
+class FleetHost:
+    """One manager: its agent process, its wire, its state folder."""
+
+    fleet: "Fleet"
+    manager_id: UUID
+    token: str
+    wire: Wire
+    folder: Path
+    process: "asyncio.subprocess.Process | None" = None
+
+    async def start(self) -> None:
+        """Start the agent, and wait until it is in contact."""
+        await self.begin()
+        await self.until_online()
+
+    async def begin(self) -> None:
+        """Start the agent process; no more."""
+        given = {
+            "api_url": self.wire.url,
+            "manager_id": str(self.manager_id),
+            "token": self.token,
+            "temporal_address": self.fleet.temporal_address,
+            "state_dir": str(self.folder / "state"),
+            "run_parent": str(self.folder),
+        }
+        argv = [sys.executable, "-m", "tests.support.run_agent"]
+        with self.log.open("ab") as log:
+            self.process = await asyncio.create_subprocess_exec(
+                *argv, stdin=asyncio.subprocess.PIPE, stdout=log, stderr=log, cwd=ROOT
+            )
+        assert self.process.stdin is not None
+        self.process.stdin.write(json.dumps(given).encode())
+        self.process.stdin.close()
+
+    @property
+    def log(self) -> Path:
+        return self.folder / "agent.log"
+
+    def said(self, words: str) -> int:
+        """How often the agent has logged this event."""
+        return self.log.read_text().count(f'"{words}"')
+
+    async def until_online(self) -> None:
+        async def online() -> bool:
+            return (await self.view()).online
+
+        await self.fleet.until(online)
+
+    async def kill(self) -> None:
+        """SIGKILL, as by a power cut."""
+        if self.process is not None and self.process.returncode is None:
+            self.process.kill()
+            await self.process.wait()
+
+    async def stop(self) -> int:
+        """SIGTERM; the exit status."""
+        assert self.process is not None
+        self.process.terminate()
+        return await self.ended()
+
+    async def ended(self) -> int:
+        """Wait for its end; the exit status."""
+        assert self.process is not None
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            return await self.process.wait()
+
+    async def view(self) -> ManagerView:
+        return await self.fleet.api.parts.managers.observe(self.manager_id)
+
+
+@dataclass
+class Fleet:
+    api: RunningApi
+    client: Client
+    temporal_address: str
+    folder: Path
+    hosts: list[FleetHost] = field(default_factory=list)
+    _exits: AsyncExitStack = field(default_factory=AsyncExitStack)
+
+    async def host(self, *, start: bool = True) -> FleetHost:
+        """A new manager; its agent runs unless told otherwise."""
+        name = f"host-{len(self.hosts) + 1}"
+        registered = await self.client.register_manager(RegisterManager(name=name))
+        return await self._add(registered.manager_id, registered.token, name, start=start)
+
+    async def copy_of(self, host: FleetHost) -> FleetHost:
+        """Another agent with the identity and a copy of the state of ``host``."""
+        other = await self._add(host.manager_id, host.token, f"copy-{len(self.hosts)}", start=False)
+        shutil.copytree(host.folder / "state", other.folder / "state")
+        return other
+
+    async def retire(self) -> None:
+        """Kill every agent and forget every host and group: the next test finds an empty world."""
+        await asyncio.gather(*(host.kill() for host in self.hosts))
+        self.hosts.clear()
+        await self.rows(
+            "TRUNCATE task_groups, managers, task, open_task, task_result, outbox CASCADE"
+        )
+
+    async def _add(self, manager_id: UUID, token: str, name: str, *, start: bool) -> FleetHost:
+        folder = self.folder / name
+        folder.mkdir()
+        wire = await self._exits.enter_async_context(Wire(self.api.url).open())
+        host = FleetHost(self, manager_id, token, wire, folder)
+        self.hosts.append(host)
+        self._exits.push_async_callback(host.kill)
+        if start:
+            await host.start()
+        return host
+
+    async def group(self, *tasks: TaskSubmission, workers: int = 2, **spec: Any) -> UUID:
+        """A group with these tasks."""
+        plan = WorkerAllocationPlan(worker_count=workers, task_prefetch_count=1)
+        values = {"name": f"group-{uuid.uuid4().hex[:8]}", "worker_allocation_plan": plan} | spec
+        info = await self.client.create_group(TaskGroupSpec.model_validate(values))
+        if tasks:
+            await self.client.submit(info.task_group_id, list(tasks))
+        return info.task_group_id
+
+    async def settled(self, group: UUID) -> TaskGroupInfo:
+        """Close the group, wait for its settlement."""
+        await self.client.close(group)
+        return await self.client.wait(group, timeout=timedelta(seconds=PATIENCE_SECONDS))
+
+    async def attempts(self, group: UUID) -> list[int]:
+        """Of the results, in the order of submission."""
+        return [task.attempt async for task in self.client.tasks(group)]
+
+    async def until_claimed(self, count: int) -> None:
+        """Until so many unfinished tasks are claimed, of the group and by whomever."""
+
+        async def claimed() -> bool:
+            return len(await self.rows("SELECT 1 FROM open_task WHERE state = 1")) == count
+
+        await self.until(claimed)
+
+    async def rows(self, statement: Any, *parameters: Any) -> list[dict[str, Any]]:
+        async with self.api.parts.database.connection() as connection:
+            cursor = await connection.execute(statement, parameters)
+            return await cursor.fetchall() if cursor.description else []
+
+    async def until(self, condition: Any, timeout: float = PATIENCE_SECONDS) -> None:
+        await wait_until_async(condition, timeout, self._story, interval=0.02)
+
+    def _story(self) -> str:
+        return "\n".join(h.log.read_text()[-1500:] for h in self.hosts if h.log.exists())
+
+
+@asynccontextmanager
+async def fleet(
+    database: str, temporal: str, folder: Path, *, host_lost_after: timedelta = LOST_AFTER
+) -> AsyncIterator[Fleet]:
+    """API and control worker, no host yet; in a namespace of its own."""
+    where = TemporalAddress(temporal, f"test-{uuid.uuid4().hex[:8]}")
+    options = ApiOptions(
+        database_url=database,
+        signing_key=ed25519_private_key(),
+        temporal_namespace=where.namespace,
+        host_lost_after=host_lost_after,
+        stop_after=timedelta(seconds=1),
+    )
+    async with AsyncExitStack() as exits:
+        control = await ControlClient.open(where)
+        api = await exits.enter_async_context(running_api(options, control))
+        parts, outbox = api.parts, OutboxStore(api.parts.database)
+        ports = ControlPorts(parts.task_groups, parts.managers, SchedulerStore(parts.database))
+        service = ControlService(where, ports, outbox, outbox, bootstrap_every_seconds=1)
+        await exits.enter_async_context(service)
+        await service.wait_ready(PATIENCE_SECONDS)
+        token = (await admin_token(parts)).token
+        client = await exits.enter_async_context(Client(api.url, token))
+        it = Fleet(api, client, temporal, folder)
+        async with it._exits:
+            yield it
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def shared_fleet(
+    module_database: str, temporal_server: str, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[Fleet]:
+    async with fleet(module_database, temporal_server, tmp_path_factory.mktemp("fleet")) as one:
+        yield one
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def it(shared_fleet: Fleet, tmp_path: Path) -> AsyncIterator[Fleet]:
+    """The fleet of the module, without hosts; its folder is the test's own."""
+    shared_fleet.folder = tmp_path
+    yield shared_fleet
+    await shared_fleet.retire()
+
+
+@pytest.fixture
+def diary(tmp_path: Path) -> "Diary":
+    return Diary(tmp_path)
+
+
+@dataclass(frozen=True)
+class Diary:
+    """Files in which tasks and hooks write what they do, and for which tasks wait."""
+
+    folder: Path
+
+    def task(self, name: str, *, wait: bool = False, **more: Any) -> TaskSubmission:
+        """Writes ``S name``, waits for :meth:`go` if told to, writes ``E name``."""
+        until = f"until [ -e {self._go(name)} ]; do sleep 0.02; done; " if wait else ""
+        script = f"echo S {name} >> {self._log}; {until}echo E {name} >> {self._log}"
+        return TaskSubmission(command=["/bin/sh", "-c", script], **more)
+
+    def hook(self, name: str, *, wait: bool = False) -> HookSpec:
+        until = f"until [ -e {self._go(name)} ]; do sleep 0.02; done; " if wait else ""
+        script = f"echo S {name} >> {self._log}; {until}echo E {name} >> {self._log}"
+        return HookSpec(command=("/bin/sh", "-c", script))
+
+    def go(self, *names: str) -> None:
+        for name in names:
+            self._go(name).touch()
+
+    def lines(self) -> Sequence[str]:
+        return self._log.read_text().splitlines() if self._log.exists() else []
+
+    def began(self, name: str) -> int:
+        return self.lines().count(f"S {name}")
+
+    def ended(self, name: str) -> int:
+        return self.lines().count(f"E {name}")
+
+    @property
+    def _log(self) -> Path:
+        return self.folder / "diary"
+
+    def _go(self, name: str) -> Path:
+        return self.folder / f"go-{name}"
