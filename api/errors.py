@@ -16,6 +16,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
+from api.storage import Storage
 from mitosis.contracts.errors import InvalidRequest, MitosisError
 
 log = logging.getLogger(__name__)
@@ -26,7 +27,9 @@ RETRY_AFTER_SECONDS = 1.0
 
 _STANDARD = frozenset({"type", "title", "status", "detail", "code"})
 _LOCATIONS = frozenset({"body", "query", "path", "header", "cookie"})
-_RETRYABLE = frozenset({HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE})
+_RETRYABLE = frozenset(
+    {HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.INSUFFICIENT_STORAGE}
+)
 
 
 def install_error_handlers(app: FastAPI) -> None:
@@ -72,8 +75,10 @@ def _response(document: dict[str, Any], headers: dict[str, str]) -> Response:
     return Response(content, document["status"], headers, MEDIA_TYPE)
 
 
-async def _on_mitosis_error(_: Request, error: Exception) -> Response:
+async def _on_mitosis_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, MitosisError)  # noqa: S101 - registered for this class only
+    storage: Storage = request.app.state.parts.storage
+    error = storage.explain(error)
     if error.http_status >= HTTPStatus.INTERNAL_SERVER_ERROR:
         log.warning("request.failed", extra={"code": error.code, "detail": error.message})
     return problem_response(error)

@@ -8,6 +8,7 @@ from uuid import UUID
 from api.auth import TokenSigner
 from api.holding import Holding
 from api.logins import LoginLimit
+from api.storage import Storage
 from api.streams import Streams
 from mitosis.contracts.control import Cancel, Close, Complete, GroupView, Reopen
 from mitosis.store.database import Database
@@ -54,6 +55,7 @@ class Parts:
     temporal_namespace: str
     token_lifetime: timedelta = timedelta(days=30)
     """Of the tokens that ``POST /login`` gives."""
+    storage: Storage = field(default_factory=Storage)
     holding: Holding = field(default_factory=Holding)
     streams: Streams = field(init=False)
     logins: LoginLimit = field(default_factory=LoginLimit)

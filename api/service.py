@@ -7,11 +7,13 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
+from pathlib import Path
 
 from api.app import create_app
 from api.auth import Subject, TokenSigner
 from api.parts import ControlPlane, Parts
 from api.server import serving
+from api.storage import Storage
 from mitosis.contracts.http import Token
 from mitosis.store.database import Database
 from mitosis.store.managers import HOST_LOST_AFTER, ManagerStore
@@ -39,6 +41,8 @@ class ApiOptions:
     """0 = a free one."""
     host_lost_after: timedelta = HOST_LOST_AFTER
     stop_after: timedelta = timedelta(seconds=5)
+    database_folder: Path | None = None
+    """Where the embedded database keeps its data; None: somebody else runs it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +93,7 @@ async def opened_parts(options: ApiOptions, control: ControlPlane) -> AsyncItera
             signer=signer,
             control=control,
             temporal_namespace=options.temporal_namespace,
+            storage=Storage(options.database_folder),
         )
 
 

@@ -25,6 +25,7 @@ from manager_agent.channel import ApiAddress
 from manager_agent.checkpoint import Checkpoints
 from manager_agent.claims import TaskCalls
 from manager_agent.contact import RENEW_SECONDS, Contact
+from manager_agent.disk import MIN_FREE_BYTES, DiskRoom, is_full
 from manager_agent.environments import Environments
 from manager_agent.events import Stop
 from manager_agent.hooks import clean_environment
@@ -82,6 +83,8 @@ class AgentConfig:
     drain: timedelta = timedelta(seconds=30)
     """At a shutdown in order: how long running tasks may go on."""
     renew_seconds: float = RENEW_SECONDS
+    min_free_bytes: int = MIN_FREE_BYTES
+    """Free space on the disk of ``state_dir`` below which no task is claimed."""
 
     def __repr__(self) -> str:
         return f"AgentConfig({self.manager_id} at {self.api_url})"
@@ -106,6 +109,7 @@ class Agent:
         self.host = Host(config.manager_id, self._api, self._environments, self._make_session)
         self._contact = Contact(self._calls, 0, self._live_session, config.renew_seconds)
         self._router = Router(folders.endpoint)
+        self._disk = DiskRoom(folders.state_dir, config.min_free_bytes)
         self._stop = asyncio.Event()
         self._kill = asyncio.Event()
         self._claim_seqs: dict[int, int] = {}
@@ -201,6 +205,7 @@ class Agent:
             self._reporter,
             lambda session, preload: self._make_pool(session, preload=preload),
             self._contact.renew_now,
+            self._disk.until_there,
         )
         session = LeaseSession(
             grant,
@@ -333,6 +338,14 @@ async def run_agent(config: AgentConfig) -> int:
         return EXIT_DO_NOT_RESTART
     except MitosisError as error:
         log.error("agent failed", extra={"code": error.code, "reason": error.message})  # noqa: TRY400
+        return EXIT_FAILED
+    except OSError as error:
+        if not is_full(error):
+            raise
+        log.error(  # noqa: TRY400
+            "agent failed: its disk is full, free space below this folder",
+            extra={"folder": str(config.state_dir), "reason": str(error)},
+        )
         return EXIT_FAILED
     return EXIT_OK
 

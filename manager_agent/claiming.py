@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from manager_agent.backoff import until_reached
 from manager_agent.claims import TaskCalls
@@ -16,13 +16,25 @@ WAIT_SECONDS = 20.0
 log = logging.getLogger(__name__)
 
 
+async def always_room() -> None:
+    """For a host that is never short of anything."""
+
+
 class Claimer:
     """Carries out the claims of one session; each ends in exactly one event."""
 
-    def __init__(self, calls: TaskCalls, epoch: int, handle: Callable[[Event], None]) -> None:
+    def __init__(
+        self,
+        calls: TaskCalls,
+        epoch: int,
+        handle: Callable[[Event], None],
+        room: Callable[[], Awaitable[None]],
+    ) -> None:
+        """``room`` waits until this host can take on tasks."""
         self._calls = calls
         self._epoch = epoch
         self._handle = handle
+        self._room = room
         self._running: asyncio.Task[None] | None = None
 
     def start(self, claim: Claim) -> None:
@@ -41,6 +53,7 @@ class Claimer:
             self._running.cancel()
 
     async def _ask(self, claim: Claim) -> None:
+        await self._room()
         request = ClaimTasks(
             epoch=self._epoch,
             claim_seq=claim.claim_seq,

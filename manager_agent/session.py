@@ -7,13 +7,13 @@ tasks. Contact with the API (renewals) is ``contact.py``; it asks the session wh
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 
 import msgspec
 
 from manager_agent import exits
-from manager_agent.claiming import Claimer
+from manager_agent.claiming import Claimer, always_room
 from manager_agent.claims import TaskCalls
 from manager_agent.events import (
     AbandonClaim,
@@ -83,6 +83,8 @@ class SessionParts:
     make_pool: Callable[["LeaseSession", bool], Pool]
     """The flag says whether handler modules are imported before workers are forked."""
     renew_now: Callable[[], None]
+    room: Callable[[], Awaitable[None]] = always_room
+    """Waits until this host can take on tasks."""
 
 
 class LeaseSession:
@@ -117,7 +119,7 @@ class LeaseSession:
         self._loop = asyncio.get_running_loop()
         self._pool: Pool | None = None
         self._tasks: set[asyncio.Task[None]] = set()
-        self._claimer = Claimer(parts.calls, grant.epoch, self.handle)
+        self._claimer = Claimer(parts.calls, grant.epoch, self.handle, parts.room)
         self._hang_timers: dict[Key, asyncio.TimerHandle] = {}
         self._oom_kills = exits.oom_kills()
         self._began_at = time.monotonic()

@@ -114,6 +114,11 @@ class AgentSettings(Group):
     state_dir: Path | None = Field(
         None, description="Identity, journal and scratch; none: agent/ in the data folder"
     )
+    min_free_bytes: int = Field(
+        64_000_000,
+        ge=0,
+        description="Free space on the disk of the state folder below which no task is claimed",
+    )
     drain_seconds: float = Field(
         30.0, ge=0, description="At a shutdown in order: how long running tasks may go on"
     )

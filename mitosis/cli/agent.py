@@ -50,6 +50,7 @@ def agent(
             temporal_tls=settings.temporal.tls,
             temporal_api_key=key.get_secret_value() if key else None,
             take_over=take_over,
+            min_free_bytes=settings.agent.min_free_bytes,
             drain=timedelta(seconds=settings.agent.drain_seconds),
         )
     )

@@ -151,6 +151,7 @@ def api_options(settings: Settings, database_url: str, folder: DataFolder) -> Ap
         pool_size=settings.database.pool_size,
         host=settings.api.host,
         port=folder.port("api", settings.api.port, "MITOSIS_API__PORT"),
+        database_folder=folder.path if settings.database.url is None else None,
     )
 
 

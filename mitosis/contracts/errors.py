@@ -19,6 +19,9 @@
     ├── RateLimited             429  rate_limited         retryable
     ├── Unavailable             503  unavailable          retryable
     │   ├── DatabaseUnavailable / TemporalUnavailable / ApiUnavailable
+    │   ├── QueueFull           429  queue_full           too many unfinished tasks
+    │   ├── Overloaded          503  overloaded           too many requests at the same time
+    │   └── StorageFull         507  storage_full         the disk of the database
     └── ConfigurationError      500  configuration_error  settings, data folder, ports, binaries of this host
         └── DataFolderInUse
 
@@ -185,6 +188,26 @@ class ApiUnavailable(Unavailable):
     """The Mitosis API cannot be reached."""
 
     code = "api_unavailable"
+
+
+class QueueFull(Unavailable):
+    """So many tasks are unfinished that no more are taken; they are when some have ended."""
+
+    code = "queue_full"
+    http_status = 429
+
+
+class Overloaded(Unavailable):
+    """The API has more requests under way than it takes on."""
+
+    code = "overloaded"
+
+
+class StorageFull(Unavailable):
+    """The disk of the database is full; free space on it, everything then goes on by itself."""
+
+    code = "storage_full"
+    http_status = 507
 
 
 class ConfigurationError(MitosisError):

@@ -16,7 +16,12 @@ from psycopg import AsyncConnection
 from psycopg.rows import DictRow, dict_row
 from psycopg_pool import AsyncConnectionPool, PoolClosed, PoolTimeout
 
-from mitosis.contracts.errors import ConfigurationError, DatabaseUnavailable, InvalidRequest
+from mitosis.contracts.errors import (
+    ConfigurationError,
+    DatabaseUnavailable,
+    InvalidRequest,
+    StorageFull,
+)
 
 log = logging.getLogger(__name__)
 
@@ -151,12 +156,19 @@ def as_unavailable() -> Iterator[None]:
 
     Raises:
         DatabaseUnavailable: trying again can help.
+        StorageFull: the disk of the database is full.
         InvalidRequest: a value that no column can hold, as text with a NUL byte.
     """
     try:
         yield
     except (PoolTimeout, PoolClosed) as error:
         raise DatabaseUnavailable("no connection to the database is free or can be made") from error
+    except psycopg.errors.DiskFull as error:
+        log.error("database.disk_full", extra={"reason": str(error)})  # noqa: TRY400
+        raise StorageFull(
+            f"PostgreSQL has no space left ({error.diag.message_primary}): free space on its disk;"
+            " nothing was stored"
+        ) from error
     except (psycopg.OperationalError, psycopg.InterfaceError) as error:
         log.warning(
             "database.unavailable", extra={"sqlstate": error.sqlstate, "reason": str(error)}

@@ -1,0 +1,34 @@
+"""Why PostgreSQL does not answer, where this machine can see it: its disk is full."""
+
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from mitosis.contracts.errors import DatabaseUnavailable, MitosisError, StorageFull
+
+FULL_BELOW_BYTES = 20_000_000
+"""A segment of PostgreSQL's log has 16 MB; where none fits, PostgreSQL stops."""
+
+
+@dataclass(frozen=True, slots=True)
+class Storage:
+    """The folder of the embedded database; None where somebody else runs the database."""
+
+    folder: Path | None = None
+
+    def explain(self, error: MitosisError) -> MitosisError:
+        """The error, or what is behind it: the disk on which PostgreSQL writes is full."""
+        if self.folder is None or not isinstance(error, DatabaseUnavailable | StorageFull):
+            return error
+        try:
+            free = shutil.disk_usage(self.folder).free
+        except OSError:
+            return error
+        if free >= FULL_BELOW_BYTES and not isinstance(error, StorageFull):
+            return error
+        return StorageFull(
+            f"the disk of {self.folder} is full ({free // 1_000_000} MB free): free space there;"
+            " nothing was stored, and everything goes on by itself when there is room",
+            folder=str(self.folder),
+            free_bytes=free,
+        )
