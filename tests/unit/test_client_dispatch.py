@@ -1,0 +1,195 @@
+"""Single calls go out together, and each is told once how it ended, whatever happens on the way."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+from uuid import uuid4
+
+import msgspec
+import pytest
+
+from mitosis.client.dispatch import Call, Dispatcher
+from mitosis.client.outcome import TaskNotRun
+from mitosis.client.submitting import Part
+from mitosis.contracts.errors import ApiUnavailable, InvalidRequest, TaskGroupClosed
+from mitosis.contracts.http import ResultsPage, TaskInfo
+from mitosis.contracts.lifecycle import TaskState
+from mitosis.contracts.wire import SubmitAnswer
+from tests.support.waiting import wait_until_async
+
+Told = dict[int, list[TaskInfo | Exception]]
+
+
+def info(task_id: int, seq: int) -> TaskInfo:
+    return TaskInfo(
+        task_id=task_id,
+        task_uuid=uuid4(),
+        task_group_id=uuid4(),
+        state=TaskState.SUCCEEDED,
+        attempt=1,
+        seq=seq,
+        spec={},
+        created_at=datetime.now(UTC),
+    )
+
+
+class Group:
+    """An API with one group. The id of a task is the number in it plus 100; nothing runs by itself."""
+
+    def __init__(self) -> None:
+        self.parts: list[list[int]] = []
+        self.recorded: list[TaskInfo] = []
+        self.finished = False
+        self.changed = asyncio.Event()
+        self.before_answer: Callable[[Part], Awaitable[None]] | None = None
+        self.polls = 0
+
+    async def send(self, part: Part) -> SubmitAnswer:
+        numbers = [msgspec.json.decode(task, type=int) for task in part.tasks]
+        if -1 in numbers:
+            raise InvalidRequest("must be positive", field=f"tasks[{numbers.index(-1)}].command")
+        self.parts.append(numbers)
+        if self.before_answer is not None:
+            await self.before_answer(part)
+        return SubmitAnswer(task_ids=[number + 100 for number in numbers], created=len(numbers))
+
+    async def page(self, after: int) -> ResultsPage:
+        self.polls += 1
+        while len(self.recorded) <= after and not self.finished:
+            self.changed.clear()
+            await self.changed.wait()
+        items = self.recorded[after:]
+        return ResultsPage(items=items, after=after + len(items), finished=self.finished)
+
+    def end(self, *numbers: int) -> None:
+        self.recorded += [
+            info(number + 100, len(self.recorded) + i + 1) for i, number in enumerate(numbers)
+        ]
+        self.changed.set()
+
+
+def calls(dispatcher: Dispatcher, *numbers: int) -> Told:
+    told: Told = {number: [] for number in numbers}
+    for number in numbers:
+        dispatcher.add(Call(msgspec.json.encode(number), told[number].append))
+    return told
+
+
+def ids(told: Told) -> dict[int, list[object]]:
+    return {
+        number: [item.task_id if isinstance(item, TaskInfo) else type(item) for item in items]
+        for number, items in told.items()
+    }
+
+
+async def test_what_is_queued_together_goes_together_and_each_is_told() -> None:
+    group = Group()
+    dispatcher = Dispatcher(group.send, group.page)
+    told = calls(dispatcher, 1, 2, 3)
+    await dispatcher.submitted()
+    assert group.parts == [[1, 2, 3]]
+    group.end(3, 1, 99, 2)
+    await dispatcher.delivered()
+    assert ids(told) == {1: [101], 2: [102], 3: [103]}
+    polls = group.polls
+    await asyncio.sleep(0)
+    assert group.polls == polls  # nobody waits, nobody asks
+    again = calls(dispatcher, 4)
+    await dispatcher.submitted()
+    group.end(4)
+    await dispatcher.delivered()
+    assert ids(again) == {4: [104]}
+    await dispatcher.aclose()
+
+
+async def test_a_result_that_comes_before_the_answer_is_not_lost() -> None:
+    group = Group()
+    dispatcher = Dispatcher(group.send, group.page)
+
+    async def meanwhile(_: Part) -> None:
+        group.end(1)
+        await wait_until_async(lambda: group.polls == 2)  # it has been read
+
+    group.before_answer = meanwhile
+    told = calls(dispatcher, 1)
+    await dispatcher.submitted()
+    assert ids(told) == {1: [101]}
+    await dispatcher.aclose()
+
+
+async def test_one_that_is_refused_does_not_take_the_others_with_it() -> None:
+    group = Group()
+    dispatcher = Dispatcher(group.send, group.page)
+    told = calls(dispatcher, 1, -1, 2)
+    await dispatcher.submitted()
+    assert group.parts == [[1, 2]]
+    (refused,) = told[-1]
+    assert isinstance(refused, InvalidRequest)
+    assert refused.facts["field"] == "command"
+    group.end(1, 2)
+    await dispatcher.delivered()
+    assert ids(told) == {1: [101], -1: [InvalidRequest], 2: [102]}
+    await dispatcher.aclose()
+
+
+@pytest.mark.parametrize("error", [TaskGroupClosed(), ApiUnavailable()])
+async def test_what_cannot_be_submitted_is_told(error: Exception) -> None:
+    group = Group()
+    dispatcher = Dispatcher(group.send, group.page)
+
+    async def fail(_: Part) -> None:
+        raise error
+
+    group.before_answer = fail
+    told = calls(dispatcher, 1, 2)
+    await dispatcher.submitted()
+    assert ids(told) == {1: [type(error)], 2: [type(error)]}
+    group.before_answer = None
+    later = calls(dispatcher, 3)
+    await dispatcher.submitted()
+    group.end(3)
+    await dispatcher.delivered()
+    assert ids(later) == {3: [103]}
+    await dispatcher.aclose()
+
+
+async def test_when_results_cannot_be_read_those_who_wait_are_told_and_later_ones_try_again() -> (
+    None
+):
+    group = Group()
+    away = True
+
+    async def page(after: int) -> ResultsPage:
+        if away:
+            raise ApiUnavailable
+        return await group.page(after)
+
+    dispatcher = Dispatcher(group.send, page)
+    told = calls(dispatcher, 1)
+    await wait_until_async(lambda: bool(told[1]))
+    assert ids(told) == {1: [ApiUnavailable]}
+    away = False
+    later = calls(dispatcher, 2)
+    await dispatcher.submitted()
+    group.end(1, 2)
+    await dispatcher.delivered()
+    assert ids(later) == {2: [102]}
+    assert ids(told) == {1: [ApiUnavailable]}
+    await dispatcher.aclose()
+
+
+async def test_the_end_of_the_group_and_the_end_of_the_block_are_told() -> None:
+    group = Group()
+    dispatcher = Dispatcher(group.send, group.page)
+    told = calls(dispatcher, 1, 2)
+    await dispatcher.submitted()
+    group.end(1)
+    group.finished = True
+    await dispatcher.delivered()
+    assert ids(told) == {1: [101], 2: [TaskNotRun]}
+    group.finished = False
+    left = calls(dispatcher, 3)
+    await dispatcher.submitted()
+    queued = calls(dispatcher, 4)
+    await dispatcher.aclose()
+    assert (ids(left), ids(queued)) == ({3: [TaskNotRun]}, {4: [TaskNotRun]})
