@@ -35,6 +35,10 @@ LIMITS = (
 """No transaction of ours is long; a long one would keep dead rows at the head of every queue."""
 ACQUIRE_SECONDS = 5.0
 CONNECT_SECONDS = 5
+RECONNECT_SECONDS = 1.0
+"""How long the pool tries again by itself. Its pauses double: after a minute's outage it would not look for
+another minute. When it has given up, the next call that wants a connection makes one at once.
+"""
 
 
 class Database:
@@ -81,6 +85,7 @@ class Database:
             min_size=1,
             max_size=pool_size,
             timeout=ACQUIRE_SECONDS,
+            reconnect_timeout=RECONNECT_SECONDS,
             open=False,
             name="mitosis",
         )

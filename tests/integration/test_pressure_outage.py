@@ -15,8 +15,10 @@ from psycopg import AsyncConnection
 
 from api.service import ApiOptions, admin_token, running_api
 from mitosis.client.client import Client
+from mitosis.contracts.errors import DatabaseUnavailable
 from mitosis.contracts.http import TaskGroupSpec
-from mitosis.embedded.data_folder import ed25519_private_key, free_port
+from mitosis.embedded.data_folder import DataFolder, ed25519_private_key, free_port
+from mitosis.embedded.postgres import EmbeddedPostgres
 from mitosis.store.database import Database
 from tests.pressure.outage import PARTS, Scale, site, survive
 from tests.support.http_api import NAMESPACE, NoTemporal, in_process_api, problem
@@ -79,6 +81,27 @@ async def until_waiting(database: Database) -> None:
             return found.rowcount > 0
 
     await wait_until_async(waiting)
+
+
+async def test_a_database_that_comes_back_is_found_at_once(tmp_path: Path) -> None:
+    """However long it was away: the pauses of the pool do not grow with the outage."""
+    folder = DataFolder(tmp_path / "data")
+    folder.lock()
+    server = EmbeddedPostgres(folder, options={"fsync": "off"})
+    await server.start()
+    try:
+        async with Database.open(server.url()) as database:
+            await database.check()
+            await server.stop()
+            for _ in range(3):  # two wait 5 s; the old pauses were 1, 2, 4, 8 and 16 s
+                with pytest.raises(DatabaseUnavailable):
+                    await database.check()
+            await server.start()
+            async with asyncio.timeout(3):
+                await database.check()
+    finally:
+        await server.stop()
+        folder.release()
 
 
 async def test_a_manager_that_is_not_there_names_the_field(database: str) -> None:
