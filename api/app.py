@@ -6,7 +6,17 @@ from api import errors, openapi
 from api.deps import authenticate
 from api.envelope import RequestEnvelope
 from api.parts import Parts
-from api.routes import account, agents, events, health, managers, single_tasks, task_groups, tasks
+from api.routes import (
+    account,
+    agents,
+    events,
+    health,
+    managers,
+    output,
+    single_tasks,
+    task_groups,
+    tasks,
+)
 from mitosis.version import __version__
 
 PREFIX = "/api/v1"
@@ -45,6 +55,7 @@ def create_app(parts: Parts) -> FastAPI:
 def _authenticated() -> APIRouter:
     """The agents' paths come first: ``/managers/tasks/claim`` is no manager of that name."""
     router = APIRouter(dependencies=[Depends(authenticate)])
-    for part in (agents, single_tasks, account, managers, tasks, events, task_groups):
+    for part in (agents, output, single_tasks, account, managers, tasks, events, task_groups):
         router.include_router(part.router)
+    router.include_router(output.agent_router)
     return router

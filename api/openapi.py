@@ -19,6 +19,10 @@ HOT_BODIES = (
     wire.TaskReportAnswer,
     wire.Renewal,
     wire.RenewalAnswer,
+    wire.Followed,
+    wire.FollowedAnswer,
+    wire.WriteOutput,
+    wire.WriteOutputAnswer,
 )
 _REF = "#/components/schemas/{name}"
 _PROBLEM = {

@@ -13,6 +13,7 @@ from api.streams import Streams
 from mitosis.contracts.control import Cancel, Close, Complete, GroupView, Reopen
 from mitosis.store.database import Database
 from mitosis.store.managers import ManagerStore
+from mitosis.store.output import OutputStore
 from mitosis.store.task_groups import TaskGroupStore
 from mitosis.store.tasks import TaskStore
 from mitosis.store.users import UserStore
@@ -50,6 +51,7 @@ class Parts:
     task_groups: TaskGroupStore
     managers: ManagerStore
     users: UserStore
+    output: OutputStore
     signer: TokenSigner
     control: ControlPlane
     temporal_namespace: str

@@ -17,6 +17,7 @@ from api.storage import Storage
 from mitosis.contracts.http import Token
 from mitosis.store.database import Database
 from mitosis.store.managers import HOST_LOST_AFTER, ManagerStore
+from mitosis.store.output import OutputStore
 from mitosis.store.task_groups import TaskGroupStore
 from mitosis.store.tasks import TaskStore
 from mitosis.store.users import UserStore
@@ -90,6 +91,7 @@ async def opened_parts(options: ApiOptions, control: ControlPlane) -> AsyncItera
             task_groups=TaskGroupStore(database, wake),
             managers=ManagerStore(database, options.host_lost_after),
             users=UserStore(database),
+            output=OutputStore(database, wake),
             signer=signer,
             control=control,
             temporal_namespace=options.temporal_namespace,

@@ -8,7 +8,7 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import contextmanager
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from api.holding import Holding
 from mitosis.contracts.errors import MitosisError, Unavailable
@@ -28,6 +28,7 @@ class Streams:
         self._holding = holding
         self._most = most
         self._open = 0
+        self._closing: set[asyncio.Task[None]] = set()
 
     @contextmanager
     def place(self) -> Iterator[None]:
@@ -60,11 +61,20 @@ class Streams:
         except MitosisError as error:
             log.info("stream.ended", extra={"code": error.code, "reason": error.message})
         finally:
-            waiting = [task for task in (coming, stopping) if task is not None]
-            for task in waiting:
-                task.cancel()
-            await asyncio.gather(*waiting, return_exceptions=True)
-            await source.aclose()
+            # A task of its own: what cancels this one may go on cancelling it at every step (anyio).
+            closing = asyncio.create_task(_close(source, coming, stopping))
+            self._closing.add(closing)
+            closing.add_done_callback(self._closing.discard)
+            await asyncio.shield(closing)
+
+
+async def _close(source: AsyncGenerator[T], *running: asyncio.Task[Any] | None) -> None:
+    """Let the source clean up, after the step that it may be in."""
+    steps = [task for task in running if task is not None]
+    for task in steps:
+        task.cancel()
+    await asyncio.gather(*steps, return_exceptions=True)
+    await source.aclose()
 
 
 async def _next(source: AsyncIterator[T]) -> T | None:

@@ -1,4 +1,4 @@
-"""The hot calls of an agent: claim, report, renew. msgspec structs on three connections.
+"""The hot calls of an agent: claim, report, renew, live output. msgspec structs.
 
 Each kind has a connection of its own, so that a claim that waits for work never holds up a report.
 """
@@ -12,27 +12,33 @@ from mitosis.contracts.errors import ApiUnavailable
 from mitosis.contracts.wire import (
     ClaimAnswer,
     ClaimTasks,
+    Followed,
+    FollowedAnswer,
     Renewal,
     RenewalAnswer,
     ReportAnswer,
     ReportTasks,
+    WriteOutput,
 )
 
 _encode = msgspec.json.Encoder().encode
 _claim_answer = msgspec.json.Decoder(ClaimAnswer)
 _report_answer = msgspec.json.Decoder(ReportAnswer)
+_followed_answer = msgspec.json.Decoder(FollowedAnswer)
 _renewal_answer = msgspec.json.Decoder(RenewalAnswer)
 
 ANSWER_SECONDS = 15.0
 
 
 class TaskCalls:
-    """Claim, report and renew. Every method raises as :meth:`ApiChannel.call` does."""
+    """Claim, report, renew, and what followers see. Every method raises as :meth:`ApiChannel.call` does."""
 
     def __init__(self, address: ApiAddress, token: TokenProvider, user_agent: str) -> None:
         self._claims = ApiChannel(address, token, user_agent)
         self._reports = ApiChannel(address, token, user_agent)
         self._renewals = ApiChannel(address, token, user_agent)
+        self._follows = ApiChannel(address, token, user_agent)
+        self._outputs = ApiChannel(address, token, user_agent)
 
     async def claim(self, request: ClaimTasks) -> ClaimAnswer:
         """Answered at once if there is work, else after ``wait_seconds`` at the latest."""
@@ -52,12 +58,26 @@ class TaskCalls:
         )
         return _decoded(_renewal_answer, body)
 
+    async def followed(self, request: Followed) -> FollowedAnswer:
+        """Who follows the group; answered when that is news, after ``wait_seconds`` at the latest."""
+        timeout = ANSWER_SECONDS + request.wait_seconds
+        body = await self._follows.call(
+            "POST", "/managers/tasks/followed", _encode(request), timeout
+        )
+        return _decoded(_followed_answer, body)
+
+    async def output(self, request: WriteOutput) -> None:
+        """Output of running attempts, for those who follow."""
+        body = _encode(request)
+        await self._outputs.call("POST", "/managers/tasks/output", body, ANSWER_SECONDS)
+
     def close(self) -> None:
-        for channel in (self._claims, self._reports, self._renewals):
+        channels = (self._claims, self._reports, self._renewals, self._follows, self._outputs)
+        for channel in channels:
             channel.close()
 
 
-_A = TypeVar("_A", ClaimAnswer, ReportAnswer, RenewalAnswer)
+_A = TypeVar("_A", ClaimAnswer, ReportAnswer, RenewalAnswer, FollowedAnswer)
 
 
 def _decoded(decoder: msgspec.json.Decoder[_A], body: bytes) -> _A:

@@ -39,6 +39,7 @@ from manager_agent.events import (
     WorkerHangs,
     WorkerReady,
 )
+from manager_agent.following import OutputFollower
 from manager_agent.pool import HandlersNotImported, Pool, ZygoteFailed
 from manager_agent.reactor import step
 from manager_agent.reporter import Reporter
@@ -59,6 +60,7 @@ from mitosis.ipc.messages import (
     RunTasks,
     Shutdown,
     TaskFinished,
+    TaskOutput,
     TasksFinished,
     TaskStarted,
     WorkerToManager,
@@ -120,6 +122,7 @@ class LeaseSession:
         self._pool: Pool | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._claimer = Claimer(parts.calls, grant.epoch, self.handle, parts.room)
+        self._output = OutputFollower(grant.epoch, self.state, parts.calls, self._parts.router.send)
         self._hang_timers: dict[Key, asyncio.TimerHandle] = {}
         self._oom_kills = exits.oom_kills()
         self._began_at = time.monotonic()
@@ -155,6 +158,8 @@ class LeaseSession:
         self._parts.reporter.acknowledged = self._on_reported
         self._background(self._start_pool())
         self._background(watch_processes(self.state, self._kill_stuck))
+        self._background(self._output.ask())
+        self._background(self._output.deliver())
 
     async def close(self) -> None:
         """Stop every process of the session and wait until they are gone. Reports are not waited for."""
@@ -347,8 +352,11 @@ class LeaseSession:
             case TaskStarted():
                 key = Key(message.task_id, message.attempt)
                 self.handle(TaskBegan(slot, generation, key, message.started_at))
+                self._output.started(slot, generation, key)
                 if message.overdue_seconds is not None:
                     self._watch(slot, generation, key, message.overdue_seconds, exits.OVERDUE)
+            case TaskOutput():
+                self._output.wrote(message)
             case Hello():
                 log.info(
                     "worker ready", extra={"slot": slot, "pid": message.pid, "cpus": message.cpus}

@@ -328,9 +328,32 @@ CREATE TABLE outbox (
 CREATE INDEX outbox_due ON outbox (due_at, id);
 """
 
+OUTPUT = """
+-- Output of running tasks on its way to who follows them. Advisory: lost with a crash, bounded, soon deleted;
+-- no state of a task depends on it.
+CREATE UNLOGGED TABLE output_followers (
+    id              uuid PRIMARY KEY,
+    group_id        bigint NOT NULL,
+    task_id         bigint,                    -- null: every task of the group
+    until           timestamptz NOT NULL
+);
+CREATE INDEX output_followers_by_group ON output_followers (group_id);
+CREATE UNLOGGED TABLE task_output (
+    id              bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    group_id        bigint NOT NULL,
+    task_id         bigint NOT NULL,
+    attempt         integer NOT NULL,
+    stream          text NOT NULL CHECK (stream IN ('stdout', 'stderr')),
+    position        bigint NOT NULL,           -- of the first byte in all that the attempt has written there
+    data            bytea NOT NULL,
+    written_at      timestamptz NOT NULL DEFAULT now()
+);
+CREATE INDEX task_output_by_group ON task_output (group_id, id);
+"""
+
 
 def upgrade() -> None:
-    for part in (PEOPLE, HOSTS, GROUPS, LEASES, TASKS, MESSAGES):
+    for part in (PEOPLE, HOSTS, GROUPS, LEASES, TASKS, MESSAGES, OUTPUT):
         op.execute(part)
 
 

@@ -1,11 +1,12 @@
-"""`mitosis logs`: the output of tasks that have ended and of hooks, as it is kept: the end of each stream.
+"""`mitosis logs`: the output of tasks and of hooks, as it is kept: the end of each stream; -f as it comes.
 
-Of a task that still runs nothing is kept yet; that is said, not guessed.
+What a running task writes is fetched from its host while somebody follows it, and not kept otherwise.
 """
 
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
+from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from mitosis.contracts.http import HookRunInfo, TaskGroupInfo, TaskInfo
 
 app = plain_app()
+OUTAGE = timedelta(minutes=10)
+"""How long the API may be away once we follow; the tasks go on without it."""
 Stream = Literal["stdout", "stderr"]
 
 
@@ -87,13 +90,16 @@ def logs(
         Literal["setup", "teardown"] | None, typer.Option(help="Of this hook, on every host.")
     ] = None,
     follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Go on with tasks as they end, until all have.")
+        bool, typer.Option("--follow", "-f", help="Follow tasks as they run, until all have ended.")
     ] = False,
 ) -> int:
-    """Print what tasks have written, one after the other; with -f in the order in which they end.
+    """Print what tasks have written, one after the other; with -f what they write, until they end.
 
     Kept is the end of each stream; the heading, which goes to standard error, says where that is not
-    all. A task that still runs has nothing to show yet: its output is kept when it ends.
+    all. Following one task prints its bytes as they are, beginning with the end of what it has written
+    so far; following a group prints whole lines behind the task's number (`17| out`, `17! err`). What
+    a task writes faster than it can be followed is left out with a mark, [… N bytes skipped]. With
+    --json, -f prints one event a line, `data` in base64.
     """
     streams: tuple[Stream, ...] = ("stdout", "stderr")
     if stdout != stderr:
@@ -101,17 +107,20 @@ def logs(
     group, number = split_target(target)
     if hook is not None and (number is not None or failed or follow):
         raise InvalidRequest("goes with a group alone", option="--hook")
-    if number is not None and (failed or follow):
-        raise InvalidRequest("one task has no others to choose from or to follow", option="TASK")
+    if number is not None and failed:
+        raise InvalidRequest("one task has no others to choose from", option="TASK")
     printer = _Printer(cli)
     try:
         with cli.client() as client:
+            if follow:
+                _follow(cli, client, group, number, streams, only_failed=failed)
+                return ExitStatus.OK
             if hook is not None:
                 printer.print(of_hooks(client.group(group), hook, streams))
             elif number is not None:
                 _one_task(cli, task_of_group(client, group, number), streams, printer)
             else:
-                _all_tasks(cli, client, group, streams, printer, failed=failed, follow=follow)
+                _all_tasks(cli, client, group, streams, printer, failed=failed)
     except KeyboardInterrupt:
         return ExitStatus.INTERRUPTED
     printer.finish()
@@ -162,7 +171,9 @@ def _tail(run: "HookRunInfo", stream: Stream) -> str:
 
 def _one_task(cli: Cli, task: "TaskInfo", streams: tuple[Stream, ...], printer: "_Printer") -> None:
     if task.state not in TASK.terminal:
-        cli.hint(f"task {task.task_id} is {task.state}: its output is kept when it has ended")
+        cli.hint(
+            f"task {task.task_id} is {task.state}: -f shows what it writes; it is kept at the end"
+        )
     printer.print(of_task(task, streams))
 
 
@@ -174,14 +185,37 @@ def _all_tasks(
     printer: "_Printer",
     *,
     failed: bool,
-    follow: bool,
 ) -> None:
     info = client.group(group)
-    tasks = client.results(group) if follow else client.tasks(group)
-    for task in tasks:
+    for task in client.tasks(group):
         if not failed or task.state is TaskState.FAILED:
             printer.print(of_task(task, streams))
-    if info.tasks_unfinished and not follow:
-        cli.hint(
-            f"{info.tasks_unfinished} tasks have not ended: their output comes with the end; -f waits"
-        )
+    if info.tasks_unfinished:
+        cli.hint(f"{info.tasks_unfinished} tasks have not ended: -f shows what they write")
+
+
+def _follow(
+    cli: Cli,
+    client: "SyncClient",
+    group: str,
+    number: int | None,
+    streams: tuple[Stream, ...],
+    *,
+    only_failed: bool,
+) -> None:
+    """Live, until the task or the group has ended."""
+    from mitosis.cli.following_output import ManyTasks, OneTask, StandardOutput
+
+    if number is None:
+        events = client.group_output(group, patience=OUTAGE)
+        show = ManyTasks(StandardOutput(), streams, only_failed=only_failed).show
+    else:
+        task = task_of_group(client, group, number)
+        events = client.task_output(task.task_uuid, patience=OUTAGE)
+        show = OneTask(StandardOutput(), streams).show
+    for event in events:
+        if cli.as_json:
+            sys.stdout.write(event.text() + "\n")
+            sys.stdout.flush()
+        else:
+            show(event)

@@ -8,6 +8,7 @@ import math
 import time
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import aclosing
 from copy import copy
 from datetime import timedelta
 from types import TracebackType
@@ -20,12 +21,12 @@ from pydantic import BaseModel, TypeAdapter
 from mitosis.client.connection import Connection, Params
 from mitosis.client.creating import Wanted, planned
 from mitosis.client.finding import find_target
-from mitosis.client.following import follow
+from mitosis.client.following import OutputSeen, follow
 from mitosis.client.repeating import repeating
 from mitosis.client.submitting import Part, Tasks, parts_of, submit_parts
 from mitosis.client.task_group import OnError, OnExit, TaskGroup
 from mitosis.contracts.errors import MitosisError
-from mitosis.contracts.following import GroupEvent
+from mitosis.contracts.following import GroupEvent, OutputEvent
 from mitosis.contracts.http import (
     CancelBody,
     CompleteBody,
@@ -310,8 +311,36 @@ class Client:
         """
         params: Params = {"after": after, "results": results}
         path = _path(group) + "/events"
-        async for told in follow(self._api, path, params, self.give_up_after, on_outage):
-            yield GroupEvent.model_validate_json(told.data)
+        following = follow(self._api, path, params, self.give_up_after, on_outage)
+        async with aclosing(following) as events:
+            async for told in events:
+                yield GroupEvent.model_validate_json(told.data)
+
+    def task_output(
+        self, task_uuid: UUID, *, patience: timedelta | None = None
+    ) -> AsyncIterator[OutputEvent]:
+        """Follow what a task writes, from what is kept of it, attempt by attempt, until its result.
+
+        Reconnects by itself, and gives no byte twice; ``patience`` is how long the API may be away.
+        The last event is ``end``.
+        """
+        return self._output(f"/tasks/{task_uuid}/output", {}, patience)
+
+    def group_output(
+        self, group: Group, *, after: int = 0, patience: timedelta | None = None
+    ) -> AsyncIterator[OutputEvent]:
+        """As :meth:`task_output`, of all tasks of a group; each result behind number ``after`` once."""
+        return self._output(_path(group) + "/output", {"after": after}, patience)
+
+    async def _output(
+        self, path: str, params: Params, patience: timedelta | None
+    ) -> AsyncIterator[OutputEvent]:
+        seen = OutputSeen()
+        following = follow(self._api, path, params, patience or self.give_up_after)
+        async with aclosing(following) as events:
+            async for told in events:
+                if event := seen.fresh(OutputEvent.model_validate_json(told.data)):
+                    yield event
 
     async def task(self, task_uuid: UUID) -> TaskInfo:
         """One task with everything that is known of it."""

@@ -5,7 +5,7 @@ callers, who know whether that is safe.
 """
 
 import ipaddress
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from datetime import timedelta
 from types import TracebackType
 from typing import Self, TypeVar
@@ -100,7 +100,7 @@ class Connection:
 
     async def events(
         self, path: str, params: Params, last_event_id: str = ""
-    ) -> AsyncIterator[httpx2.ServerSentEvent]:
+    ) -> AsyncGenerator[httpx2.ServerSentEvent]:
         """The Server-Sent Events of one connection below ``/api/v1``, until the API ends it.
 
         Raises:

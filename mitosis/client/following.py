@@ -6,12 +6,14 @@ last event, so nothing is lost and nothing told twice, however often the API res
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import timedelta
 
 from mitosis.client.connection import Connection, Params
 from mitosis.contracts.errors import ApiUnavailable, MitosisError
+from mitosis.contracts.following import OutputEvent
 
 FIRST_DELAY_SECONDS = 0.1
 LONGEST_DELAY_SECONDS = 5.0
@@ -31,7 +33,7 @@ async def follow(
     params: Params,
     give_up_after: timedelta,
     on_outage: Callable[[MitosisError], None] = lambda _: None,
-) -> AsyncIterator[Told]:
+) -> AsyncGenerator[Told]:
     """The events of a stream until the one called ``end``, which is the last that is given.
 
     Args:
@@ -48,12 +50,13 @@ async def follow(
     failures, away_since = 0, time.monotonic()
     while True:
         try:
-            async for event in connection.events(path, params, last_id):
-                last_id, failures = event.id or last_id, 0
-                yield Told(event.event, event.data)
-                away_since = time.monotonic()
-                if event.event == "end":
-                    return
+            async with aclosing(connection.events(path, params, last_id)) as events:
+                async for event in events:
+                    last_id, failures = event.id or last_id, 0
+                    yield Told(event.event, event.data)
+                    away_since = time.monotonic()
+                    if event.event == "end":
+                        return
             raise ApiUnavailable("the API ended the stream before its end")
         except MitosisError as error:
             if not error.retryable:
@@ -65,3 +68,28 @@ async def follow(
         delay = min(LONGEST_DELAY_SECONDS, FIRST_DELAY_SECONDS * 2**failures)
         failures = min(failures + 1, 10)
         await asyncio.sleep(float(asked) if isinstance(asked, int | float) else delay)
+
+
+class OutputSeen:
+    """Which bytes of which attempt came already, so that a reconnect repeats none."""
+
+    def __init__(self) -> None:
+        self._at: dict[tuple[int | None, int | None, str | None], int] = {}
+
+    def fresh(self, event: OutputEvent) -> OutputEvent | None:
+        """The event without bytes that came before; None when nothing is left of it."""
+        if event.kind == "result":
+            self._at = {key: at for key, at in self._at.items() if key[0] != event.task_id}
+        if event.kind != "output":
+            return event
+        key = (event.task_id, event.attempt, event.stream)
+        known, offset, data = self._at.get(key, 0), event.offset or 0, event.data or b""
+        end = offset + len(data)
+        if end <= known:
+            return None
+        self._at[key] = end
+        if offset >= known:
+            return event.model_copy(update={"skipped": offset - known or None})
+        return event.model_copy(
+            update={"offset": known, "skipped": None, "data": data[known - offset :]}
+        )

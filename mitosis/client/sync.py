@@ -19,7 +19,7 @@ from mitosis.client.loop_thread import LoopThread
 from mitosis.client.submitting import Part, Tasks
 from mitosis.client.sync_task_group import SyncTaskGroup, each_of, submit_from_here
 from mitosis.client.task_group import OnError, OnExit
-from mitosis.contracts.following import GroupEvent
+from mitosis.contracts.following import GroupEvent, OutputEvent
 from mitosis.contracts.http import (
     ManagerInfo,
     Me,
@@ -166,6 +166,16 @@ class SyncClient:
 
     def events(self, group: Group, *, after: int = 0, results: bool = True) -> Iterator[GroupEvent]:
         return self._each(self._client.events(group, after=after, results=results))
+
+    def task_output(
+        self, task_uuid: UUID, *, patience: timedelta | None = None
+    ) -> Iterator[OutputEvent]:
+        return self._each(self._client.task_output(task_uuid, patience=patience))
+
+    def group_output(
+        self, group: Group, *, after: int = 0, patience: timedelta | None = None
+    ) -> Iterator[OutputEvent]:
+        return self._each(self._client.group_output(group, after=after, patience=patience))
 
     def task(self, task_uuid: UUID) -> TaskInfo:
         return self._run(self._client.task(task_uuid))

@@ -6,6 +6,8 @@ The same documents go over Server-Sent Events and WebSockets, and come out of th
 from datetime import datetime
 from typing import Literal
 
+from pydantic import Base64Bytes
+
 from mitosis.contracts.http import AnswerBody, HookRunInfo, LeaseInfo, TaskGroupInfo, TaskInfo
 from mitosis.contracts.lifecycle import TaskGroupResult, TaskGroupState
 
@@ -59,3 +61,37 @@ class GroupEvent(AnswerBody):
 
 
 _MEMBERS = ("group", "state", "lease", "hook", "result")
+
+
+OutputKind = Literal["attempt", "output", "result", "end"]
+
+
+class OutputEvent(AnswerBody):
+    """One event of the output of one task, or of all tasks of a group.
+
+    ``attempt`` says where an attempt stands, ``output`` brings bytes of it, ``result`` how the task
+    ended, ``end`` that nothing more comes. Who reconnects is told again what is still known: bytes
+    before the ``offset`` that one has reached have been told already.
+    """
+
+    kind: OutputKind
+    cursor: int = 0
+    """Of a group: ``seq`` of the last result that was told; following goes on behind it."""
+    task_id: int | None = None
+    attempt: int | None = None
+    state: str | None = None
+    """Of an ``attempt``: ready, delayed, running, or failed when another follows."""
+    manager_name: str | None = None
+    reason: str | None = None
+    """Of an ``attempt`` that failed: how; of one that waits: why."""
+    stream: Literal["stdout", "stderr"] | None = None
+    offset: int | None = None
+    """Of the first byte, in all that the attempt has written to this stream."""
+    skipped: int | None = None
+    """Bytes before ``offset`` that are not told: written before following began, or too fast for it."""
+    data: Base64Bytes | None = None
+    result: TaskInfo | None = None
+
+    def text(self) -> str:
+        """As JSON, without what the kind does not have."""
+        return self.model_dump_json(exclude_defaults=True)

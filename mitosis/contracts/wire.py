@@ -6,7 +6,7 @@ publish their JSON Schema in the OpenAPI document. Everything else on HTTP is py
 """
 
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta, Raw
@@ -16,6 +16,8 @@ from mitosis.contracts.task import TaskSubmission
 MAX_CLAIM = 1_000
 MAX_REPORTS = 5_000
 MAX_HELD = 20_000
+MAX_CHUNKS = 1_000
+MAX_CHUNK_BYTES = 131_072
 
 Count = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 BigInt = Annotated[int, Meta(ge=0, le=2**63 - 1)]
@@ -151,6 +153,49 @@ class TaskReportAnswer(Answer):
 
     standing: LeaseStanding
     status: ReportStatus
+
+
+# --- live output: POST /managers/tasks/followed, POST /managers/tasks/output -----------------------
+
+
+class Followed(Request):
+    """What the agent knows of who follows; answered as soon as that is out of date (P7)."""
+
+    epoch: BigInt
+    tasks: list[BigInt] = []
+    everything: bool = False
+    wait_seconds: Annotated[float, Meta(ge=0, le=60)] = 0.0
+
+
+class FollowedAnswer(Answer):
+    standing: LeaseStanding
+    tasks: list[int] = []
+    """Tasks of the group, wherever they run, that somebody follows one by one."""
+    everything: bool = False
+    """Somebody follows the whole group."""
+
+
+class OutputChunk(Request):
+    """Bytes that a running attempt has written; ``offset`` counts from its first byte."""
+
+    task_id: BigInt
+    attempt: Int32
+    stream: Literal["stdout", "stderr"]
+    offset: BigInt
+    data: Annotated[bytes, Meta(max_length=MAX_CHUNK_BYTES)]
+    """Base64 in JSON."""
+
+
+class WriteOutput(Request):
+    """For whoever follows; what nobody follows, or is not this manager's attempt, is dropped."""
+
+    epoch: BigInt
+    chunks: Annotated[list[OutputChunk], Meta(max_length=MAX_CHUNKS)]
+
+
+class WriteOutputAnswer(Answer):
+    standing: LeaseStanding
+    written: int
 
 
 # --- renewal: POST /managers/heartbeat ----------------------------------------------------------

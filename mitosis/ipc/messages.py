@@ -76,7 +76,19 @@ class Configure(Message, frozen=True):
     output_tail_bytes: int | None = None
 
 
-ManagerToWorker = RunTasks | CancelTask | Shutdown | Pause | Resume | Configure
+class FollowOutput(Message, frozen=True):
+    """Send what this attempt has written and writes as :class:`TaskOutput`, or (not ``on``) stop that.
+
+    Of an attempt that does not run it is acknowledged and forgotten.
+    """
+
+    message_id: int
+    task_id: int
+    attempt: int
+    on: bool
+
+
+ManagerToWorker = RunTasks | CancelTask | Shutdown | Pause | Resume | Configure | FollowOutput
 
 
 # --- worker to manager --------------------------------------------------------------------------
@@ -121,6 +133,20 @@ class TasksFinished(Message, frozen=True):
     tasks: tuple[TaskFinished, ...]
 
 
+class TaskOutput(Message, frozen=True):
+    """Bytes that a followed attempt has written; at most what is kept of its end, ten times a second.
+
+    ``offset`` counts all that it has written there: a jump means that it wrote faster than that.
+    """
+
+    task_id: int
+    attempt: int
+    stream: str
+    """``stdout`` or ``stderr``."""
+    offset: int
+    data: bytes
+
+
 class Acknowledge(Message, frozen=True):
     """The control message with this id was taken."""
 
@@ -134,4 +160,4 @@ class Goodbye(Message, frozen=True):
     generation: int
 
 
-WorkerToManager = Hello | TaskStarted | TasksFinished | Acknowledge | Goodbye
+WorkerToManager = Hello | TaskStarted | TasksFinished | TaskOutput | Acknowledge | Goodbye

@@ -1,10 +1,11 @@
 """Waking those who wait, without polling (protocol P7).
 
 One connection of the process LISTENs; waiters stand in memory, by group number, and hold no
-connection. Two things can be told of a group: *work* (something became claimable) and *changed*
-(counters or state moved). Payload on ``names.WAKE_CHANNEL``: ``<number>`` for work, ``<number>!``
-for changed. A spurious or doubled wake is harmless, since whoever is woken looks again; when the
-connection was lost everybody is woken once, since something may have been missed.
+connection. What can be told of a group is a :class:`Topic`: *work* (something became claimable),
+*changed* (counters or state moved), and two for live output. Payload on ``names.WAKE_CHANNEL``: the
+number with the topic's suffix, ``<number>`` for work, ``<number>!`` for changed. A spurious or
+doubled wake is harmless, since whoever is woken looks again; when the connection was lost everybody
+is woken once, since something may have been missed.
 """
 
 import asyncio
@@ -32,7 +33,13 @@ class Topic(Enum):
 
     WORK = ""
     CHANGED = "!"
+    FOLLOWED = "~"
+    """Who follows the output of its tasks."""
+    OUTPUT = "#"
+    """Output of its tasks for those who follow."""
 
+
+_SUFFIXES = {topic.value for topic in Topic}
 
 Key = tuple[int, Topic]
 
@@ -83,16 +90,18 @@ class Wake:
             await asyncio.wait([task])
 
     @contextmanager
-    def waiter(self, group_number: int, topic: Topic) -> Iterator[Waiter]:
-        """A registered waiter; it is forgotten at the end."""
-        waiter, key = Waiter(), (group_number, topic)
-        self._waiters[key].add(waiter)
+    def waiter(self, group_number: int, *topics: Topic) -> Iterator[Waiter]:
+        """A waiter that is registered for these topics; it is forgotten at the end."""
+        waiter, keys = Waiter(), [(group_number, topic) for topic in topics]
+        for key in keys:
+            self._waiters[key].add(waiter)
         try:
             yield waiter
         finally:
-            self._waiters[key].discard(waiter)
-            if not self._waiters[key]:
-                del self._waiters[key]
+            for key in keys:
+                self._waiters[key].discard(waiter)
+                if not self._waiters[key]:
+                    del self._waiters[key]
 
     def tell(self, group_number: int, topic: Topic) -> None:
         """Wake everybody who waits for this."""
@@ -119,10 +128,10 @@ class Wake:
         with as_unavailable():
             async for notify in connection.notifies():
                 raise_if_cancelled()
-                number = notify.payload.removesuffix(Topic.CHANGED.value)
-                topic = Topic.WORK if number == notify.payload else Topic.CHANGED
-                if number.isdigit():
-                    self.tell(int(number), topic)
+                number = notify.payload.rstrip("!~#")
+                suffix = notify.payload.removeprefix(number)
+                if number.isdigit() and suffix in _SUFFIXES:
+                    self.tell(int(number), Topic(suffix))
 
 
 async def tell_watchers(connection: Connection, group_number: int) -> None:

@@ -104,7 +104,7 @@ class HandlerSlot:
             on_stuck: called when a handler outlived its grace; must not return.
         """
         self._registry = HandlerRegistry()
-        self._streams = streams
+        self.streams = streams
         self._own_fds = (os.dup(1), os.dup(2))
         self._on_tick, self._on_stuck = on_tick, on_stuck
         self._running = False
@@ -117,7 +117,7 @@ class HandlerSlot:
         signal.signal(signal.SIGALRM, self._tick)
 
     def set_tail_bytes(self, tail_bytes: int) -> None:
-        for stream in self._streams:
+        for stream in self.streams:
             stream.tail_bytes = tail_bytes
 
     def run(self, spec: TaskSpec, variables: Mapping[str, str], folder: str) -> Ended:
@@ -127,7 +127,7 @@ class HandlerSlot:
         timeout = spec.timeout_seconds
         self._timeout_at = None if timeout is None else time.monotonic() + timeout
         meter = _Meter()
-        with _Surroundings(spec, variables, folder, self._own_fds, self._streams) as place:
+        with _Surroundings(spec, variables, folder, self._own_fds, self.streams) as place:
             ended = place.failure or self._guarded()
         return self._complete(ended, meter.usage())
 
@@ -207,7 +207,7 @@ class HandlerSlot:
                 kind=self._stop.kind, message=self._stop.message, traceback=ended.traceback
             )
         ended.started_at, ended.finished_at, ended.usage = self._started_at, time.time(), usage
-        ended.stdout, ended.stderr = (stream.take() for stream in self._streams)
+        ended.stdout, ended.stderr = (stream.take() for stream in self.streams)
         return ended
 
     def _arm(self, seconds: float) -> None:
@@ -221,7 +221,7 @@ class HandlerSlot:
         if not self._running:
             return
         self._on_tick()
-        for stream in self._streams:
+        for stream in self.streams:
             stream.trim()
         now = time.monotonic()
         if self._stop is None and self._timeout_at is not None and now >= self._timeout_at:
@@ -243,8 +243,8 @@ class HandlerSlot:
                 message=f"{stop.message}; the handler went on and its worker was ended",
                 started_at=self._started_at,
                 finished_at=time.time(),
-                stdout=self._streams[0].take(),
-                stderr=self._streams[1].take(),
+                stdout=self.streams[0].take(),
+                stderr=self.streams[1].take(),
             )
         )
 
@@ -262,7 +262,7 @@ class _Surroundings:
         own_fds: tuple[int, int],
         streams: tuple[MemoryOutput, MemoryOutput],
     ) -> None:
-        self._folder, self._own_fds, self._streams = folder, own_fds, streams
+        self._folder, self._own_fds, self.streams = folder, own_fds, streams
         self._spec = spec
         self._variables = {**spec.environment, **variables}
         self._before: dict[str, str | None] = {}
@@ -272,7 +272,7 @@ class _Surroundings:
     def __enter__(self) -> "_Surroundings":
         self._before = {name: os.environ.get(name) for name in self._spec.environment}
         self._python_streams = sys.stdout, sys.stderr
-        for stream, fd in zip(self._streams, (1, 2), strict=True):
+        for stream, fd in zip(self.streams, (1, 2), strict=True):
             os.dup2(stream.fd, fd)
         folder = self._spec.working_directory or self._folder
         try:

@@ -18,6 +18,7 @@ from mitosis.ipc.messages import (
     Acknowledge,
     CancelTask,
     Configure,
+    FollowOutput,
     Goodbye,
     Hello,
     ManagerToWorker,
@@ -34,6 +35,7 @@ from mitosis.worker.channel import WorkerChannel
 from mitosis.worker.command import CommandRun, Streams, not_started
 from mitosis.worker.context import task_variables
 from mitosis.worker.evidence import Evidence, RunningMark
+from mitosis.worker.following import OutputFeed
 from mitosis.worker.handlers import HandlerSlot
 from mitosis.worker.output import MemoryOutput, PipeOutput, memory_file
 from mitosis.worker.process_tree import kill_all_below, reap_any
@@ -80,6 +82,7 @@ class Worker:
             self._end_stuck,
         )
         self._channel = WorkerChannel(settings.setup.endpoint, settings.identity)
+        self._feed = OutputFeed(self._channel.send)
         self._poll = select.poll()
         for fd in (self._channel.fd, self._streams.stdout.read_fd, self._streams.stderr.read_fd):
             self._poll.register(fd, select.POLLIN)
@@ -131,6 +134,8 @@ class Worker:
                 self._paused = False
             case Configure():
                 self._configure(message)
+            case FollowOutput():
+                self._follow(message)
         self._channel.send(Acknowledge(message.message_id))
 
     def _cancel(self, order: CancelTask) -> None:
@@ -160,6 +165,18 @@ class Worker:
             self._streams.stderr.tail_bytes = order.output_tail_bytes
             self._handlers.set_tail_bytes(order.output_tail_bytes)
 
+    def _follow(self, order: FollowOutput) -> None:
+        running = self._current
+        if running is None or (running.task_id, running.attempt) != (order.task_id, order.attempt):
+            return
+        if not order.on:
+            self._feed.stop()
+        elif isinstance(self._stoppable, HandlerSlot):
+            self._feed.follow(order.task_id, order.attempt, self._handlers.streams)
+        else:
+            streams = (self._streams.stdout, self._streams.stderr)
+            self._feed.follow(order.task_id, order.attempt, streams)
+
     # --- tasks ----------------------------------------------------------------------------------
 
     def _run(self, task: RunTask) -> None:
@@ -185,6 +202,8 @@ class Worker:
         else:
             ended = _not_a_task(problem)
         self._stoppable, self._current = None, None
+        if self._feed.on:
+            self._feed.stop()
         self._mark.clear()
         if self._shutdown is None or self._shutdown.graceful:
             self._report(task, ended)
@@ -198,6 +217,8 @@ class Worker:
         self._stoppable = run
         while run.ended is None:
             self._wait(run)
+            if self._feed.on:
+                self._feed.pump()
             run.step()
         return run.ended
 
@@ -212,6 +233,8 @@ class Worker:
     def _talk(self) -> None:
         """A tick while a handler runs."""
         self._take_messages()
+        if self._feed.on:
+            self._feed.pump()
         if self._finished and time.monotonic() >= self._flush_at:
             self._flush()
             self._take_messages()
@@ -267,6 +290,8 @@ class Worker:
     def _wait_ms(self, run: CommandRun | None) -> float | None:
         due = [run.wakes_at()] if run is not None else []
         due.append(self._flush_at if self._finished else None)
+        if self._feed.on:
+            due.append(self._feed.due_at())
         times = [at for at in due if at is not None]
         if run is None and (self._shutdown is not None or (self._queue and not self._paused)):
             return 0

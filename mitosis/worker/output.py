@@ -8,6 +8,7 @@ whose beginning is given back on every tick.
 
 import fcntl
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from mitosis.worker.linux import forget_file_start
@@ -26,6 +27,8 @@ class Tail:
 
 
 _NOTHING = Tail("", 0)
+
+OnTake = Callable[[], object]
 
 
 def readable(data: bytes, *, cut: bool) -> str:
@@ -48,6 +51,14 @@ class PipeOutput:
         os.set_blocking(self.read_fd, False)
         self._tail = b""
         self._total = 0
+        self.on_take: OnTake | None = None
+        """Called before :meth:`take` forgets."""
+
+    def since(self, position: int) -> tuple[int, bytes]:
+        """What of the output behind ``position`` is still here, and where that begins."""
+        begin = self._total - len(self._tail)
+        start = max(position, begin)
+        return start, self._tail[start - begin :]
 
     def read(self) -> None:
         """Take up to 1 MiB of what is there, without waiting."""
@@ -63,6 +74,8 @@ class PipeOutput:
     def take(self) -> Tail:
         """What there was since the last call."""
         self.read()
+        if self.on_take is not None:
+            self.on_take()
         if not self._total:
             return _NOTHING
         tail = Tail(readable(self._tail, cut=self._total > len(self._tail)), self._total)
@@ -93,6 +106,14 @@ class MemoryOutput:
         """Write to ``fd``, which :func:`memory_file` made, maybe in another process."""
         self.fd, self.tail_bytes = fd, tail_bytes
         self._forgotten = 0
+        self.on_take: OnTake | None = None
+        """Called before :meth:`take` forgets."""
+
+    def since(self, position: int) -> tuple[int, bytes]:
+        """What of the output behind ``position`` is still here, and where that begins."""
+        size = os.fstat(self.fd).st_size
+        start = min(size, max(position, size - self.tail_bytes))
+        return start, os.pread(self.fd, size - start, start)
 
     def trim(self) -> None:
         """Give back the memory of all but the tail."""
@@ -103,6 +124,8 @@ class MemoryOutput:
 
     def take(self) -> Tail:
         """What there was since the last call."""
+        if self.on_take is not None:
+            self.on_take()
         tail = tail_of(self.fd, self.tail_bytes)
         if tail.total_bytes:
             os.ftruncate(self.fd, 0)

@@ -25,6 +25,7 @@ from mitosis.contracts.wire import ClaimTasks, Outcome, ReportTasks, TaskReport
 from mitosis.embedded.data_folder import ed25519_private_key
 from mitosis.store.scheduler import SchedulerStore
 from tests.support.http_api import NoTemporal, hello
+from tests.support.waiting import wait_until_async
 
 pytestmark = pytest.mark.timeout(60)
 KEY = ed25519_private_key()
@@ -105,14 +106,22 @@ def seqs(events: list[GroupEvent]) -> list[int]:
 
 @pytest.mark.spec("S000-39")
 async def test_a_follower_is_told_everything_in_order_and_when_it_is_over(served: Served) -> None:
-    following = asyncio.create_task(collect(served.client.events("work")))
+    events: list[GroupEvent] = []
+
+    async def follow() -> None:
+        async for event in served.client.events("work"):
+            events.append(event)  # noqa: PERF401 - seen while it grows
+
+    following = asyncio.create_task(follow())
+    await wait_until_async(lambda: bool(events), 20)
     await served.client.submit("work", [TASK] * 30)
     await served.lease()
+    await wait_until_async(lambda: any(event.lease for event in events), 20)
     for _ in range(3):
         await served.run(10)
     await served.settle()
     async with asyncio.timeout(20):
-        events = await following
+        await following
     assert seqs(events) == list(range(1, 31))
     last = events[-1]
     assert last.kind == "end"

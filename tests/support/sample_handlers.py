@@ -166,3 +166,9 @@ def leave_thread() -> None:
 
 def pid() -> int:
     return os.getpid()
+
+
+def says_then_waits(gate: str) -> None:
+    print("before the gate")
+    wait_until(Path(gate).exists, 60)
+    print("behind the gate")

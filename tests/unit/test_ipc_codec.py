@@ -17,11 +17,13 @@ TO_WORKER: list[m.ManagerToWorker] = [
     m.Pause(1),
     m.Resume(2),
     m.Configure(3, output_tail_bytes=10),
+    m.FollowOutput(4, 5, 6, on=True),
 ]
 FROM_WORKER: list[m.WorkerToManager] = [
     m.Hello(slot=0, generation=1, pid=2, cpus=(0, 3)),
     m.TaskStarted(1, 1, 12.5),
     m.TasksFinished((m.TaskFinished(1, 1, "failed", "signal", None, 9, 1.0, 2.0, b"{}"),)),
+    m.TaskOutput(1, 2, "stderr", 3, b"\xff\0"),
     m.Acknowledge(4),
     m.Goodbye(slot=0, generation=1),
 ]

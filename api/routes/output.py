@@ -1,0 +1,113 @@
+"""Live output of running tasks: for people as Server-Sent Events, and the two calls of agents behind it."""
+
+from collections.abc import AsyncIterator
+from typing import Annotated
+from uuid import UUID
+
+import msgspec
+from fastapi import APIRouter, Depends, Header, Query, Request
+from fastapi.sse import EventSourceResponse, ServerSentEvent
+from pydantic import BaseModel, ConfigDict
+from starlette.responses import Response
+
+from api.bodies import BODY_LIMIT, decode, encode, read_body
+from api.deps import (
+    ManagerDep,
+    PartsDep,
+    ReadableGroup,
+    parts_of,
+    readable_group,
+    stream_place,
+)
+from api.limits import LimitedRoute
+from api.openapi import hot_route
+from api.routes.events import Number, seen_of
+from api.routes.references import PATH
+from mitosis.contracts.following import OutputEvent
+from mitosis.contracts.wire import Followed, FollowedAnswer, WriteOutput, WriteOutputAnswer
+from mitosis.store.output_events import group_output, task_output
+
+router = APIRouter(tags=["following"], route_class=LimitedRoute)
+agent_router = APIRouter(prefix="/managers/tasks", tags=["agents"])
+
+_FOLLOWED = msgspec.json.Decoder(Followed)
+_WRITE = msgspec.json.Decoder(WriteOutput)
+
+
+class FollowingOutput(BaseModel):
+    """Query of the output of a group."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    after: Number = 0
+    """Results up to this number have been seen; ``Last-Event-ID`` says the same and wins."""
+
+
+async def readable_task(request: Request, task_uuid: UUID) -> UUID:
+    """The task of the path, for those who may read its group.
+
+    Raises:
+        NotFound: there is none, or the user may not read it.
+    """
+    task = await parts_of(request).tasks.get(task_uuid)
+    await readable_group(request, str(task.task_group_id))
+    return task_uuid
+
+
+@router.get(
+    "/tasks/{task_uuid}/output",
+    response_class=EventSourceResponse,
+    dependencies=[Depends(stream_place)],
+)
+async def output_of_task(
+    parts: PartsDep, task_uuid: Annotated[UUID, Depends(readable_task)]
+) -> AsyncIterator[ServerSentEvent]:
+    """Follow the output of one task: `attempt`, `output` (base64, with its offset), `result`, `end`.
+
+    Begins with what is kept of what it has written so far. Output is never buffered without bound:
+    `skipped` says how many bytes are missing before `offset`. A retry is a new attempt.
+    """
+    async for event in parts.streams.until_stopped(task_output(parts.output, task_uuid)):
+        yield _sent(event)
+
+
+@router.get(
+    PATH + "/output",
+    response_class=EventSourceResponse,
+    dependencies=[Depends(stream_place)],
+)
+async def output_of_group(
+    parts: PartsDep,
+    group: ReadableGroup,
+    query: Annotated[FollowingOutput, Query()],
+    last_event_id: Annotated[str | None, Header()] = None,
+) -> AsyncIterator[ServerSentEvent]:
+    """Follow the output of all tasks of a group, each `result` once; `end` when there is no more.
+
+    The id of an event is the number of the last result told.
+    """
+    source = group_output(parts.output, group, after=seen_of(last_event_id, query.after))
+    async for event in parts.streams.until_stopped(source):
+        yield _sent(event)
+
+
+@agent_router.post("/followed", openapi_extra=hot_route(Followed, FollowedAnswer))
+async def followed(request: Request, manager_id: ManagerDep) -> Response:
+    """Which tasks of the lease's group somebody follows; held while the agent knows it (P7)."""
+    body = decode(await read_body(request, BODY_LIMIT), _FOLLOWED)
+    parts = parts_of(request)
+    await parts.managers.contact(manager_id)
+    return encode(await parts.holding.hold(request, parts.output.followed(manager_id, body)))
+
+
+@agent_router.post("/output", openapi_extra=hot_route(WriteOutput, WriteOutputAnswer))
+async def write(request: Request, manager_id: ManagerDep) -> Response:
+    """Output of running attempts for those who follow. Advisory: no task is changed by it."""
+    body = decode(await read_body(request, BODY_LIMIT), _WRITE)
+    parts = parts_of(request)
+    await parts.managers.contact(manager_id)
+    return encode(await parts.output.write(manager_id, body))
+
+
+def _sent(event: OutputEvent) -> ServerSentEvent:
+    return ServerSentEvent(event=event.kind, id=str(event.cursor), raw_data=event.text())

@@ -1,0 +1,161 @@
+"""Live output: who follows what runs here, and the way of its bytes to the API.
+
+On demand. While nothing runs for longer than a second nobody is asked; then one request is held by
+the API until somebody follows (protocol P7), and only then is a worker told to send. Advisory: what cannot
+be sent is dropped, the memory of it is bounded, and nothing here touches the state of a task.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Sequence
+from itertools import count
+
+from manager_agent.backoff import until_reached
+from manager_agent.claims import TaskCalls
+from manager_agent.state import Key, State
+from mitosis.contracts.errors import MitosisError
+from mitosis.contracts.wire import Followed, LeaseStanding, OutputChunk, WriteOutput
+from mitosis.ipc.messages import FollowOutput, TaskOutput
+
+ASK_AFTER_SECONDS = 1.0
+"""A task shorter than this is over before anybody could have followed it."""
+HELD_SECONDS = 50.0
+PACE_SECONDS = 0.1
+PAUSE_SECONDS = 1.0
+"""After a failure."""
+PIECE_BYTES = 65_536
+"""Kept of one stream of one attempt while a request is under way."""
+BATCH_BYTES = 1_000_000
+
+Send = Callable[[int, int, FollowOutput], object]
+
+log = logging.getLogger(__name__)
+
+
+class Pieces:
+    """The newest output of each followed stream; older bytes make room, which shows in the offset."""
+
+    def __init__(self) -> None:
+        self._pieces: dict[tuple[int, int, str], tuple[int, bytes]] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._pieces)
+
+    def add(self, output: TaskOutput) -> None:
+        key = (output.task_id, output.attempt, output.stream)
+        offset, data = self._pieces.get(key, (output.offset, b""))
+        if offset + len(data) != output.offset:
+            offset, data = output.offset, b""
+        data += output.data
+        surplus = max(0, len(data) - PIECE_BYTES)
+        self._pieces[key] = (offset + surplus, data[surplus:])
+
+    def take(self) -> Sequence[OutputChunk]:
+        """What one request carries, oldest stream first."""
+        chunks: list[OutputChunk] = []
+        room = BATCH_BYTES
+        for key in list(self._pieces):
+            offset, data = self._pieces[key]
+            if chunks and len(data) > room:
+                break
+            del self._pieces[key]
+            room -= len(data)
+            task_id, attempt, stream = key
+            chunks.append(
+                OutputChunk(
+                    task_id=task_id,
+                    attempt=attempt,
+                    stream="stdout" if stream == "stdout" else "stderr",
+                    offset=offset,
+                    data=data,
+                )
+            )
+        return chunks
+
+
+class OutputFollower:
+    """Follows the tasks of one lease session as people ask for it."""
+
+    def __init__(self, epoch: int, state: State, calls: TaskCalls, send: Send) -> None:
+        """``send`` gets a message for the worker in a slot and generation."""
+        self._epoch = epoch
+        self._state = state
+        self._calls = calls
+        self._send = send
+        self._tasks: frozenset[int] = frozenset()
+        self._everything = False
+        self._told: dict[Key, tuple[int, int]] = {}
+        self._message_ids = count(1)
+        self._pieces = Pieces()
+        self._more = asyncio.Event()
+
+    def started(self, slot: int, generation: int, key: Key) -> None:
+        """An attempt has begun."""
+        if self._everything or key.task_id in self._tasks:
+            self._tell(slot, generation, key, on=True)
+
+    def wrote(self, output: TaskOutput) -> None:
+        """A worker has sent what was asked of it."""
+        self._pieces.add(output)
+        self._more.set()
+
+    async def ask(self) -> None:
+        """Learn who follows, for as long as the lease is ours."""
+        while True:
+            while not (self._tasks or self._everything or self._something_runs_long()):  # noqa: ASYNC110
+                await asyncio.sleep(ASK_AFTER_SECONDS)
+            try:
+                known = Followed(
+                    epoch=self._epoch,
+                    tasks=sorted(self._tasks),
+                    everything=self._everything,
+                    wait_seconds=HELD_SECONDS,
+                )
+                answer = await until_reached(lambda: self._calls.followed(known))  # noqa: B023 - awaited here
+            except MitosisError as error:
+                log.info("followers not known", extra={"reason": error.message})
+                await asyncio.sleep(PAUSE_SECONDS)
+                continue
+            if answer.standing is LeaseStanding.GONE:
+                return
+            self._tasks, self._everything = frozenset(answer.tasks), answer.everything
+            self._tell_all()
+
+    async def deliver(self) -> None:
+        """Carry output to the API, ten times a second at most."""
+        while True:
+            await self._more.wait()
+            self._more.clear()
+            while self._pieces:
+                request = WriteOutput(epoch=self._epoch, chunks=list(self._pieces.take()))
+                try:
+                    await self._calls.output(request)
+                except MitosisError as error:
+                    log.info("output dropped", extra={"reason": error.message})
+                    await asyncio.sleep(PAUSE_SECONDS)
+                await asyncio.sleep(PACE_SECONDS)
+
+    def _something_runs_long(self) -> bool:
+        return bool(self._state.started_before(time.time() - ASK_AFTER_SECONDS))
+
+    def _tell_all(self) -> None:
+        """Bring the workers in line with who follows now."""
+        running = {
+            worker.running: (worker.slot, worker.generation)
+            for worker in self._state.workers
+            if worker.running is not None
+        }
+        self._told = {key: place for key, place in self._told.items() if key in running}
+        for key, (slot, generation) in running.items():
+            wanted = self._everything or key.task_id in self._tasks
+            if wanted != (key in self._told):
+                self._tell(slot, generation, key, on=wanted)
+
+    def _tell(self, slot: int, generation: int, key: Key, *, on: bool) -> None:
+        order = FollowOutput(next(self._message_ids), key.task_id, key.attempt, on)
+        self._send(slot, generation, order)
+        if on:
+            self._told[key] = (slot, generation)
+        else:
+            self._told.pop(key, None)

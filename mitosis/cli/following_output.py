@@ -1,0 +1,148 @@
+"""`mitosis logs -f`: the output of running tasks as it comes, one task as it is, many line by line.
+
+Standard output has the bytes of the tasks and nothing else; what is said about them goes to standard
+error. On a terminal they cannot steer it.
+"""
+
+import codecs
+import sys
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Protocol
+
+import typer
+
+from mitosis.cli.output import printable
+from mitosis.cli.task_view import ending_text
+
+if TYPE_CHECKING:
+    from mitosis.contracts.following import OutputEvent
+    from mitosis.contracts.http import TaskInfo
+
+LONGEST_LINE_BYTES = 65_536
+"""A line that is longer is printed in pieces."""
+
+
+class Sink(Protocol):
+    def write(self, data: bytes) -> None: ...
+
+    def flush(self) -> None: ...
+
+
+class StandardOutput:
+    """Bytes as they are; on a terminal as text without control characters."""
+
+    def __init__(self) -> None:
+        self._terminal = sys.stdout.isatty()
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+
+    def write(self, data: bytes) -> None:
+        if self._terminal:
+            sys.stdout.write(printable(self._decoder.decode(data)))
+        else:
+            sys.stdout.buffer.write(data)
+
+    def flush(self) -> None:
+        sys.stdout.flush()
+
+
+class OneTask:
+    """The output of one task, unchanged; a heading where the stream or the attempt changes."""
+
+    def __init__(self, sink: Sink, streams: Iterable[str]) -> None:
+        self._sink = sink
+        self._streams = set(streams)
+        self._heading = ("", 0)
+        self._at_line_start = True
+
+    def show(self, event: "OutputEvent") -> None:
+        match event.kind:
+            case "attempt":
+                self._say(attempt_text(event))
+            case "output" if event.stream in self._streams and event.data:
+                if self._heading != (heading := (event.stream or "", event.attempt or 0)):
+                    self._heading = heading
+                    self._say(
+                        f"==> task {event.task_id}, attempt {event.attempt}: {event.stream} <=="
+                    )
+                if event.skipped:
+                    self._say(skipped_text(event))
+                self._sink.write(event.data)
+                self._sink.flush()
+                self._at_line_start = event.data.endswith(b"\n")
+            case "result" if event.result is not None:
+                self._say(result_text(event.result))
+
+    def _say(self, text: str) -> None:
+        if not self._at_line_start:
+            self._sink.write(b"\n")
+            self._at_line_start = True
+        self._sink.flush()
+        typer.echo(text, err=True)
+
+
+class ManyTasks:
+    """Whole lines with the number of their task in front; those of standard error with ``!`` after it."""
+
+    def __init__(self, sink: Sink, streams: Iterable[str], *, only_failed: bool) -> None:
+        self._sink = sink
+        self._streams = set(streams)
+        self._only_failed = only_failed
+        self._partial: dict[tuple[int, str], bytes] = {}
+
+    def show(self, event: "OutputEvent") -> None:
+        task_id, stream = event.task_id or 0, event.stream or ""
+        match event.kind:
+            case "output" if stream in self._streams and event.data:
+                if event.skipped:
+                    typer.echo(f"{task_id}: {skipped_text(event)}", err=True)
+                self._lines(task_id, stream, event.data)
+            case "result" if event.result is not None:
+                self._end(task_id, event.result)
+
+    def _lines(self, task_id: int, stream: str, data: bytes) -> None:
+        key = (task_id, stream)
+        *lines, rest = (self._partial.pop(key, b"") + data).split(b"\n")
+        if len(rest) > LONGEST_LINE_BYTES and not self._only_failed:
+            lines, rest = [*lines, rest], b""
+        if (
+            self._only_failed
+        ):  # known at the end only: kept, and bounded as the tails of results are
+            self._partial[key] = b"\n".join([*lines, rest])[-LONGEST_LINE_BYTES:]
+            return
+        self._print(task_id, stream, lines)
+        if rest:
+            self._partial[key] = rest
+
+    def _end(self, task_id: int, task: "TaskInfo") -> None:
+        shown = not self._only_failed or task.state == "failed"
+        for stream in ("stdout", "stderr"):
+            rest = self._partial.pop((task_id, stream), b"")
+            if rest and shown:
+                self._print(task_id, stream, rest.removesuffix(b"\n").split(b"\n"))
+        if shown:
+            typer.echo(result_text(task), err=True)
+
+    def _print(self, task_id: int, stream: str, lines: Iterable[bytes]) -> None:
+        mark = "!" if stream == "stderr" else "|"
+        for line in lines:
+            self._sink.write(f"{task_id}{mark} ".encode() + line + b"\n")
+        self._sink.flush()
+
+
+def attempt_text(event: "OutputEvent") -> str:
+    """``==> task 7, attempt 2: running on host-1 <==``"""
+    claimed = event.state == "ready" and event.manager_name
+    where = f" on {event.manager_name}" if event.manager_name else ""
+    why = f", {event.reason}" if event.reason else ""
+    number = f", attempt {event.attempt}" if event.attempt else ""
+    return f"==> task {event.task_id}{number}: {'about to start' if claimed else event.state}{where}{why} <=="
+
+
+def skipped_text(event: "OutputEvent") -> str:
+    return f"[… {event.skipped} bytes skipped]"
+
+
+def result_text(task: "TaskInfo") -> str:
+    """``==> task 7: failed, exit 3 <==``"""
+    how = ", ".join(filter(None, [str(task.state), ending_text(task)]))
+    return f"==> task {task.task_id}: {how} <=="

@@ -1,0 +1,186 @@
+"""Live output at the API: who is asked, what is fenced, what is bounded, and that no task is touched."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from datetime import timedelta
+from uuid import UUID
+
+import httpx2
+import msgspec
+import pytest
+
+from api.service import ApiOptions, admin_token, running_api
+from mitosis.client.client import Client
+from mitosis.client.manager import ManagerClient
+from mitosis.contracts.following import OutputEvent
+from mitosis.contracts.http import RegisterManager, TaskGroupSpec
+from mitosis.contracts.ids import task_uuid
+from mitosis.contracts.task import TaskSubmission
+from mitosis.contracts.wire import (
+    ClaimTasks,
+    Followed,
+    LeaseStanding,
+    Outcome,
+    OutputChunk,
+    ReportTasks,
+    TaskReport,
+    WriteOutput,
+)
+from mitosis.embedded.data_folder import ed25519_private_key
+from mitosis.store.output import ROWS_KEPT, OutputStore
+from tests.integration.test_api_events import Served
+from tests.support.http_api import NoTemporal
+
+pytestmark = pytest.mark.timeout(60)
+KEY = ed25519_private_key()
+
+
+class Running(Served):
+    """A host that runs one task of the group ``work``."""
+
+    task_id = 0
+    manager_id = UUID(int=0)
+
+    async def start(self) -> None:
+        task = TaskSubmission(command=["true"])
+        await self.client.submit("work", [task, task])
+        await self.lease()
+        self.seq += 1
+        claim = ClaimTasks(epoch=self.epoch, claim_seq=1, acked_seq=0, max_tasks=1)
+        (claimed,) = (await self.manager.claim(claim)).tasks
+        self.task_id = claimed.task_id
+
+    @property
+    def output(self) -> OutputStore:
+        return self.api.parts.output
+
+    def chunk(self, offset: int, data: bytes, *, attempt: int = 1, task: int = 0) -> OutputChunk:
+        return OutputChunk(
+            task_id=task or self.task_id, attempt=attempt, stream="stdout", offset=offset, data=data
+        )
+
+    async def write(self, *chunks: OutputChunk, epoch: int = 0, manager: UUID | None = None) -> int:
+        request = WriteOutput(epoch=epoch or self.epoch, chunks=list(chunks))
+        answer = await self.output.write(manager or self.manager_id, request)
+        return answer.written
+
+    async def uuid(self) -> UUID:
+        async with self.api.parts.database.connection() as connection:
+            row = await (await connection.execute("SELECT id FROM task_groups")).fetchone()
+        assert row is not None
+        return task_uuid(row["id"], self.task_id)
+
+    async def report(self, detail: bytes = b"{}") -> None:
+        report = TaskReport(
+            task_id=self.task_id, attempt=1, outcome=Outcome.SUCCEEDED, detail=msgspec.Raw(detail)
+        )
+        await self.manager.report(ReportTasks(epoch=self.epoch, reports=[report]))
+
+
+@pytest.fixture
+async def running(database: str) -> AsyncIterator[Running]:
+    options = ApiOptions(database_url=database, signing_key=KEY, temporal_namespace="mitosis")
+    async with running_api(options, NoTemporal()) as api:
+        token = (await admin_token(api.parts)).token
+        async with Client(api.url, token, give_up_after=timedelta(seconds=5)) as client:
+            registered = await client.register_manager(RegisterManager(name="host-1"))
+            await client.create_group(TaskGroupSpec(name="work"))
+            async with ManagerClient(api.url, registered.token) as manager:
+                it = Running(api, token, client, manager)
+                it.manager_id = registered.manager_id
+                await it.start()
+                yield it
+
+
+async def test_an_agent_is_told_at_once_who_follows_and_who_has_left(running: Running) -> None:
+    nothing = Followed(epoch=running.epoch, wait_seconds=30)
+    asking = asyncio.create_task(running.output.followed(running.manager_id, nothing))
+    events = running.client.task_output(await running.uuid())
+    first = await anext(events)
+    assert (first.kind, first.attempt, first.manager_name) == ("attempt", 1, "host-1")
+    async with asyncio.timeout(10):
+        answer = await asking
+        assert (answer.tasks, answer.everything) == ([running.task_id], False)
+        known = Followed(epoch=running.epoch, tasks=answer.tasks, wait_seconds=30)
+        leaving = asyncio.create_task(running.output.followed(running.manager_id, known))
+        await events.aclose()  # type: ignore[attr-defined]
+        assert (await leaving).tasks == []
+    assert await running.write(running.chunk(0, b"unheard")) == 0
+    gone = Followed(epoch=running.epoch + 1, wait_seconds=30)
+    assert (await running.output.followed(running.manager_id, gone)).standing is LeaseStanding.GONE
+
+
+@pytest.mark.spec("S000-39")
+async def test_only_the_manager_that_runs_the_attempt_can_write_and_no_task_is_touched(
+    running: Running,
+) -> None:
+    other = await running.client.register_manager(RegisterManager(name="host-2"))
+    follower = running.client.task_output(await running.uuid())
+    before = await running.client.task(await running.uuid())
+    async with aclosing(follower) as events:  # type: ignore[type-var]
+        await anext(events)
+        good = running.chunk(0, b"a")
+        assert await running.write(good, manager=other.manager_id) == 0
+        assert await running.write(good, epoch=running.epoch + 1) == 0
+        assert await running.write(running.chunk(0, b"a", attempt=2)) == 0
+        assert await running.write(running.chunk(0, b"a", attempt=0)) == 0
+        assert await running.write(running.chunk(0, b"a", task=running.task_id + 1)) == 0
+        assert await running.write(good) == 1
+        assert (await anext(events)).data == b"a"
+        assert await running.client.task(await running.uuid()) == before
+        await running.report()
+        assert await running.write(running.chunk(1, b"b")) == 1  # it comes behind its result
+        await running.api.parts.managers.goodbye(running.manager_id, running.epoch)
+        assert await running.write(running.chunk(2, b"c")) == 0  # the lease is over
+
+
+async def test_what_nobody_reads_in_time_is_bounded_and_shows_as_skipped(running: Running) -> None:
+    uuid = await running.uuid()
+    async with aclosing(running.client.task_output(uuid)) as events:  # type: ignore[type-var]
+        await anext(events)
+        chunks = [running.chunk(n, b"x") for n in range(ROWS_KEPT + 50)]
+        assert await running.write(*chunks) == len(chunks)
+        async with running.api.parts.database.connection() as connection:
+            cursor = await connection.execute("SELECT count(*) AS n FROM task_output")
+            assert await cursor.fetchone() == {"n": ROWS_KEPT}
+        told: list[OutputEvent] = []
+        async with asyncio.timeout(10):
+            while sum(len(e.data or b"") + (e.skipped or 0) for e in told) < len(chunks):
+                told.append(await anext(events))
+    assert told[0].offset == (told[0].skipped or 0)
+
+
+async def test_the_rest_of_an_ended_attempt_comes_from_its_result(running: Running) -> None:
+    uuid = await running.uuid()
+    following = asyncio.create_task(_all(running.client.task_output(uuid)))
+    watching = Followed(epoch=running.epoch, wait_seconds=30)
+    async with asyncio.timeout(20):
+        await running.output.followed(running.manager_id, watching)
+        await running.write(running.chunk(0, b"012"))
+        await running.report(b'{"stdout": "234567", "stdout_bytes": 8}')
+        events = await following
+    assert b"".join(event.data or b"" for event in events) == b"01234567"
+    assert [event.kind for event in events][-2:] == ["result", "end"]
+    late = await _all(running.client.task_output(uuid))
+    assert b"".join(event.data or b"" for event in late) == b"01234567"
+
+
+async def test_strangers_are_refused(running: Running) -> None:
+    await running.api.parts.users.create("stranger", "secret words")
+    async with Client(running.api.url) as other:
+        token = (await other.login("stranger", "secret words")).token
+    headers = {"Authorization": f"Bearer {token}"}
+    group = await running.client.group("work")
+    paths = (f"/tasks/{await running.uuid()}/output", f"/task-groups/{group.task_group_id}/output")
+    async with httpx2.AsyncClient(base_url=running.api.url + "/api/v1") as http:
+        for path in paths:
+            assert (await http.get(path)).status_code == 401
+            assert (await http.get(path, headers=headers)).status_code == 404
+        for path in ("/managers/tasks/followed", "/managers/tasks/output"):
+            body = {"epoch": running.epoch, "chunks": []}
+            assert (await http.post(path, headers=headers, json=body)).status_code == 403
+
+
+async def _all(events: AsyncIterator[OutputEvent]) -> list[OutputEvent]:
+    return [event async for event in events]
