@@ -3,6 +3,7 @@
 import asyncio
 import hashlib
 import json
+import re
 import shutil
 import signal
 import subprocess
@@ -210,3 +211,33 @@ def test_a_team_without_the_role_is_refused_although_it_reaches_temporal(
         said = execute(env, "ReleaseWorkflow", name, refused)
     assert f'"type": "{code}"' in said, said
     refused("group", "show", f"admin/{name}", env=env)
+
+
+# --- the programs in the documentation
+
+PAGE = (EXAMPLES.parent / "docs" / "sdk.md").read_text()
+PROGRAMS = dict(re.findall(r"^```python\n# (\w+\.py)\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL))
+PRINTED = {
+    "squares.py": ["328350", "144"],
+    "squares_async.py": ["328350", "[9, 16]"],
+    "rows.py": ["row 1", "LookupError: there is no row 2", "handler_error in task [3]"],
+    "checksums.py": ["success"],
+}
+
+
+@pytest.mark.parametrize("name", PRINTED)
+def test_a_program_of_the_documentation(env: Mapping[str, str], tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text(PROGRAMS[name])
+    done = run(env, str(tmp_path / name))
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert len([line for line in lines if line]) == (
+        21 if name == "checksums.py" else len(PRINTED[name])
+    )
+    for line, end in zip(lines[-len(PRINTED[name]) :], PRINTED[name], strict=True):
+        assert line.endswith(end)
+
+
+def test_every_program_of_the_documentation_is_run() -> None:
+    assert set(PROGRAMS) == set(PRINTED)
+    assert PAGE.count("```python") == len(PROGRAMS)
