@@ -51,12 +51,15 @@ class FleetHost:
     token: str
     wire: Wire
     folder: Path
+    machine_id: str | None = None
+    """None: the one of this machine."""
     process: "asyncio.subprocess.Process | None" = None
 
     async def start(self) -> None:
-        """Start the agent, and wait until it is in contact."""
+        """Start the agent, and wait for the answer to its hello."""
+        before = self.said("hello answered")
         await self.begin()
-        await self.until_online()
+        await self.fleet.until(lambda: self.said("hello answered") > before)
 
     async def begin(self) -> None:
         """Start the agent process; no more."""
@@ -68,6 +71,8 @@ class FleetHost:
             "state_dir": str(self.folder / "state"),
             "run_parent": str(self.folder),
         }
+        if self.machine_id is not None:
+            given["machine_id"] = self.machine_id
         argv = [sys.executable, "-m", "tests.support.run_agent"]
         with self.log.open("ab") as log:
             self.process = await asyncio.create_subprocess_exec(
@@ -83,13 +88,7 @@ class FleetHost:
 
     def said(self, words: str) -> int:
         """How often the agent has logged this event."""
-        return self.log.read_text().count(f'"{words}"')
-
-    async def until_online(self) -> None:
-        async def online() -> bool:
-            return (await self.view()).online
-
-        await self.fleet.until(online)
+        return self.log.read_text().count(f'"{words}"') if self.log.exists() else 0
 
     async def kill(self) -> None:
         """SIGKILL, as by a power cut."""
@@ -129,8 +128,9 @@ class Fleet:
         return await self._add(registered.manager_id, registered.token, name, start=start)
 
     async def copy_of(self, host: FleetHost) -> FleetHost:
-        """Another agent with the identity and a copy of the state of ``host``."""
+        """Another machine with the identity and a copy of the state of ``host``."""
         other = await self._add(host.manager_id, host.token, f"copy-{len(self.hosts)}", start=False)
+        other.machine_id = "of the copy"
         shutil.copytree(host.folder / "state", other.folder / "state")
         return other
 

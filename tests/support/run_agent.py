@@ -6,6 +6,7 @@ from datetime import timedelta
 from pathlib import Path
 from uuid import UUID
 
+from manager_agent import agent, identity
 from manager_agent.agent import AgentConfig, serve
 from mitosis.telemetry import configure_logging
 
@@ -13,6 +14,8 @@ from mitosis.telemetry import configure_logging
 def main() -> None:
     given = json.load(sys.stdin)
     configure_logging("INFO", "json")
+    if "machine_id" in given:
+        _on_another_machine(given["machine_id"])
     serve(
         AgentConfig(
             api_url=given["api_url"],
@@ -25,6 +28,12 @@ def main() -> None:
             renew_seconds=given.get("renew_seconds", 0.2),
         )
     )
+
+
+def _on_another_machine(machine_id: str) -> None:
+    """Another /etc/machine-id, and none of the processes that run here."""
+    identity.machine_id = lambda state_dir: machine_id
+    vars(agent)["kill_leftovers"] = lambda manager_id, prepared=(): 0
 
 
 if __name__ == "__main__":
