@@ -10,9 +10,13 @@ import pytest
 import typer
 
 from mitosis.cli import PASS_THROUGH, app
+from tests.support.pages import TYPED
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-DOCUMENTS = sorted({*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("examples/**/*.md")})
+DOCUMENTS = sorted(
+    {*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("examples/**/*.md")}
+    - {ROOT / "docs" / name for name in TYPED}
+)
 BLOCK = re.compile(r"^```console\n(.*?)^```", re.MULTILINE | re.DOTALL)
 PROGRAM = {"mitosis", ".venv/bin/mitosis"}
 

@@ -1,0 +1,107 @@
+"""The pages for people, typed line by line into a shell beside a real `mitosis up`; answers compared."""
+
+import json
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from tests.support.pages import TYPED, File, Program, Step, Typed, fits, steps
+from tests.support.program import MITOSIS, clean_environment, mitosis, mitosis_json, running_up
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+DOCS = ROOT / "docs"
+SHELL = f'mitosis() {{ {shlex.join(MITOSIS)} "$@"; }}\n'
+pytestmark = pytest.mark.timeout(240)
+
+
+@pytest.fixture(scope="module")
+def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The data folder of a running stack."""
+    folder = tmp_path_factory.mktemp("guides") / "data"
+    with running_up(folder):
+        yield folder
+
+
+@pytest.fixture
+def env(stack: Path, tmp_path: Path) -> Iterator[Mapping[str, str]]:
+    """What the shell of a reader has; all that is open is ended afterwards."""
+    yield clean_environment(
+        PYTHONPATH=str(ROOT),
+        MITOSIS_DATA_DIR=str(stack),
+        MITOSIS_API_URL=json.loads((stack / "connection.json").read_text())["api_url"],
+        MITOSIS_TOKEN=(stack / "secrets" / "admin-token").read_text(),
+        XDG_CONFIG_HOME=str(tmp_path),
+        XDG_STATE_HOME=str(tmp_path),
+        COLUMNS="100",
+    )
+    for state in ("open", "closed"):
+        for group in mitosis_json(stack, "group", "list", "--state", state):
+            mitosis("group", "cancel", "--data-dir", str(stack), group["name"])
+
+
+def follow(page: list[Step], folder: Path, env: Mapping[str, str]) -> dict[str, str]:
+    """Do what the page asks for; what each line printed."""
+    printed = {}
+    for step in page:
+        match step:
+            case File():
+                (folder / step.name).write_text(step.text)
+            case Program():
+                run_program(step.text, folder, env)
+            case Typed() if not step.line.startswith("alias "):
+                printed[step.line] = type_in(step, folder, env)
+    return printed
+
+
+def type_in(step: Typed, folder: Path, env: Mapping[str, str]) -> str:
+    """Run one line in a shell: it must succeed, and print what is shown if something is."""
+    line = step.line.replace("/tmp/staged", f"{folder}/staged")
+    argv = ["bash", "-c", f"{SHELL}{line}"]
+    ran = subprocess.run(
+        argv, capture_output=True, text=True, check=False, env=env, cwd=folder, timeout=90
+    )
+    said = f"$ {line}\n{ran.stdout}{ran.stderr}"
+    assert ran.returncode == 0, said
+    if step.shown:
+        both = (ran.stdout, ran.stderr, ran.stderr + ran.stdout, ran.stdout + ran.stderr)
+        assert any(fits(step.shown, text) for text in both), f"{said}\nshown: {step.shown}"
+    return ran.stdout
+
+
+def run_program(text: str, folder: Path, env: Mapping[str, str]) -> str:
+    argv = [sys.executable, "-c", text]
+    ran = subprocess.run(
+        argv, capture_output=True, text=True, check=False, env=env, cwd=folder, timeout=90
+    )
+    assert ran.returncode == 0, ran.stderr
+    return ran.stdout
+
+
+@pytest.mark.parametrize("name", TYPED)
+def test_a_page_works_as_written(name: str, env: Mapping[str, str], tmp_path: Path) -> None:
+    page = steps((DOCS / name).read_text())
+    assert follow(page, tmp_path, env)
+
+
+def test_the_quickstart_works_as_written(env: Mapping[str, str], tmp_path: Path) -> None:
+    page = (DOCS / "quickstart.md").read_text()
+    page = page[page.index("## 3. A first task group") :]  # what stands before starts the stack
+    printed = follow(steps(page), tmp_path, env)
+    assert len(printed) > 15
+    assert re.search(r"task \d+ on core \d+", printed["mitosis group tasks hello"])
+    assert "TaskGroupWorkflow" in printed["mitosis temporal workflow list"]
+    shown = type_in(Typed("mitosis group show many --json"), tmp_path, env)
+    many = json.loads(shown)
+    assert (many["result"], many["tasks_succeeded"]) == ("success", 1000)
+
+
+def test_the_program_of_the_readme_works(env: Mapping[str, str], tmp_path: Path) -> None:
+    (program,) = [
+        step for step in steps((ROOT / "README.md").read_text()) if isinstance(step, Program)
+    ]
+    assert run_program(program.text, tmp_path, env) == "success\n"
