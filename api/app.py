@@ -10,6 +10,7 @@ from api.routes import (
     account,
     agents,
     events,
+    explain,
     health,
     managers,
     output,
@@ -55,7 +56,17 @@ def create_app(parts: Parts) -> FastAPI:
 def _authenticated() -> APIRouter:
     """The agents' paths come first: ``/managers/tasks/claim`` is no manager of that name."""
     router = APIRouter(dependencies=[Depends(authenticate)])
-    for part in (agents, output, single_tasks, account, managers, tasks, events, task_groups):
+    for part in (
+        agents,
+        output,
+        explain,
+        single_tasks,
+        account,
+        managers,
+        tasks,
+        events,
+        task_groups,
+    ):
         router.include_router(part.router)
     router.include_router(output.agent_router)
     return router

@@ -108,6 +108,17 @@ ReadableGroup = Annotated[UUID, Depends(readable_group)]
 WritableGroup = Annotated[UUID, Depends(writable_group)]
 
 
+async def readable_task(request: HTTPConnection, task_uuid: UUID) -> UUID:
+    """The task of the path, for those who may read its group.
+
+    Raises:
+        NotFound: there is none, or the user may not read it.
+    """
+    task = await parts_of(request).tasks.get(task_uuid)
+    await readable_group(request, str(task.task_group_id))
+    return task_uuid
+
+
 async def stream_place(connection: HTTPConnection) -> AsyncIterator[None]:
     """A place among the open streams, for as long as the answer goes on.
 

@@ -16,7 +16,7 @@ from api.deps import (
     PartsDep,
     ReadableGroup,
     parts_of,
-    readable_group,
+    readable_task,
     stream_place,
 )
 from api.limits import LimitedRoute
@@ -41,17 +41,6 @@ class FollowingOutput(BaseModel):
 
     after: Number = 0
     """Results up to this number have been seen; ``Last-Event-ID`` says the same and wins."""
-
-
-async def readable_task(request: Request, task_uuid: UUID) -> UUID:
-    """The task of the path, for those who may read its group.
-
-    Raises:
-        NotFound: there is none, or the user may not read it.
-    """
-    task = await parts_of(request).tasks.get(task_uuid)
-    await readable_group(request, str(task.task_group_id))
-    return task_uuid
 
 
 @router.get(

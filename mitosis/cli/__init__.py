@@ -25,6 +25,7 @@ COMMANDS = {
     "watch": "mitosis.cli.watch:app",
     "logs": "mitosis.cli.logs:app",
     "retry": "mitosis.cli.retry:app",
+    "explain": "mitosis.cli.explain:app",
     "group": "mitosis.cli.group:app",
     "task": "mitosis.cli.task:app",
     "manager": "mitosis.cli.manager:app",

@@ -26,6 +26,7 @@ from mitosis.client.repeating import repeating
 from mitosis.client.submitting import Part, Tasks, parts_of, submit_parts
 from mitosis.client.task_group import OnError, OnExit, TaskGroup
 from mitosis.contracts.errors import MitosisError
+from mitosis.contracts.explain import Explanation
 from mitosis.contracts.following import GroupEvent, OutputEvent
 from mitosis.contracts.http import (
     CancelBody,
@@ -315,6 +316,14 @@ class Client:
         async with aclosing(following) as events:
             async for told in events:
                 yield GroupEvent.model_validate_json(told.data)
+
+    async def explain(self, group: Group) -> Explanation:
+        """Why the group stands where it stands, in one line, and each host that may serve it."""
+        return await self._get(Explanation, _path(group) + "/explain")
+
+    async def explain_task(self, task_uuid: UUID) -> Explanation:
+        """As :meth:`explain`, of one task."""
+        return await self._get(Explanation, f"/tasks/{task_uuid}/explain")
 
     def task_output(
         self, task_uuid: UUID, *, patience: timedelta | None = None

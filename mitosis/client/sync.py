@@ -19,6 +19,7 @@ from mitosis.client.loop_thread import LoopThread
 from mitosis.client.submitting import Part, Tasks
 from mitosis.client.sync_task_group import SyncTaskGroup, each_of, submit_from_here
 from mitosis.client.task_group import OnError, OnExit
+from mitosis.contracts.explain import Explanation
 from mitosis.contracts.following import GroupEvent, OutputEvent
 from mitosis.contracts.http import (
     ManagerInfo,
@@ -166,6 +167,12 @@ class SyncClient:
 
     def events(self, group: Group, *, after: int = 0, results: bool = True) -> Iterator[GroupEvent]:
         return self._each(self._client.events(group, after=after, results=results))
+
+    def explain(self, group: Group) -> Explanation:
+        return self._run(self._client.explain(group))
+
+    def explain_task(self, task_uuid: UUID) -> Explanation:
+        return self._run(self._client.explain_task(task_uuid))
 
     def task_output(
         self, task_uuid: UUID, *, patience: timedelta | None = None

@@ -296,7 +296,7 @@ async def test_waiting_says_why_nothing_happens(database: str) -> None:
         await w.submit(group, 1)
         assert await why() == "no manager may serve group alice; register one there"
         await w.host()
-        assert await why() == "no manager has all of the tags gpu"
+        assert await why() == "no manager has all of the tags gpu: host lacks gpu"
         host = await w.host(tags=["gpu"], hello=False)
         assert await why() == "no manager that may run it is in contact: host"
         await host.hello()

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from mitosis.store.waiting import waiting_for
+from mitosis.store.waiting import Reason, host_reason, task_reason, waiting_for, why
 
 
 def group(**facts: Any) -> dict[str, Any]:
@@ -35,6 +35,7 @@ def facts(*managers: dict[str, Any], **other: Any) -> dict[str, Any]:
         "tags": ["gpu"],
         "group_name": "team",
         "plan": {"worker_count": 1},
+        "priority": 0,
         "has_ready": True,
         "delayed_seconds": None,
         "managers": list(managers),
@@ -88,10 +89,61 @@ KILLED = {"state": "failed", "message": None, "exit_code": None, "signal": 9}
         ),
         ({}, facts(manager(setup=FAILED)), "setup failed on a: exit code 3"),
         ({}, facts(manager(setup=KILLED)), "setup failed on a: killed by SIGKILL"),
-        ({}, facts(manager(draining=True)), "no manager that may run it is in contact: a"),
+        (
+            {},
+            facts(manager(draining=True)),
+            "every manager that may run it takes nothing new: a",
+        ),
         ({}, facts(manager(setup=FAILED), manager("b", busy=True)), "busy with another group: b"),
         ({}, facts(manager(unclean=True)), "cleanup after another group on a"),
         ({}, facts(manager()), "about to be offered to a manager"),
+        (
+            {},
+            facts(manager(), unsent_seconds=42.0),
+            "waiting for infrastructure: Temporal has not been reached for 42 s",
+        ),
+        (
+            {"state": "closed", "unfinished": 0},
+            facts(manager(), unsent_seconds=600.0),
+            "waiting for infrastructure: Temporal has not been reached for 10 min",
+        ),
+        (
+            {},
+            facts(
+                manager(tags_fit=False, tags=[]),
+                manager("b", tags_fit=False, tags=["gpu"]),
+                tags=["gpu", "big"],
+            ),
+            "no manager has all of the tags gpu, big: b lacks big",
+        ),
+        (
+            {},
+            facts(manager(silent=True, silent_seconds=42.0), manager("b", silent=True)),
+            "no manager that may run it is in contact: a (last seen 42 s ago), b",
+        ),
+        (
+            {},
+            facts(manager(busy=True, busy_with={"name": "render", "priority": 5})),
+            "a busy with groups of higher priority: render",
+        ),
+        (
+            {},
+            facts(manager(busy=True, busy_with={"name": "render", "priority": 0})),
+            "a busy with other groups: render",
+        ),
+        (
+            {},
+            facts(
+                manager(
+                    lease="active",
+                    environment="ready",
+                    silent=True,
+                    silent_seconds=42.0,
+                    alive_in_seconds=48.0,
+                )
+            ),
+            "a has not been in contact for 42 s; what it has is given to others in 48 s, unless it is back",
+        ),
         (
             {},
             facts(manager(), has_ready=False, delayed_seconds=7.4),
@@ -103,3 +155,95 @@ def test_the_first_rule_that_holds(
     of_group: dict[str, Any], known: dict[str, Any], expected: str | None
 ) -> None:
     assert waiting_for(group(**of_group), known) == expected
+
+
+def test_what_is_in_nobodys_way_says_so_without_waiting() -> None:
+    working = why(group(), facts(manager(lease="active", environment="ready")))
+    assert (working.waits, working.code, working.line) == (False, "working", "tasks run on a")
+    over = why(group(settled=True, result="success"), facts())
+    assert (over.waits, over.code, over.line) == (False, "finished", "it has ended: success")
+
+
+@pytest.mark.parametrize(
+    ("known", "code"),
+    [
+        ({"lease": "active", "environment": "ready"}, "working"),
+        ({"lease": "offered"}, "offered"),
+        ({"tags_fit": False, "tags": []}, "tags"),
+        ({"setup": FAILED}, "setup_failed"),
+        ({"silent": True}, "no_contact"),
+        ({"draining": True}, "draining"),
+        ({"busy": True}, "busy"),
+        ({"unclean": True}, "unclean"),
+        ({}, "free"),
+    ],
+)
+def test_each_host_has_a_reason_of_its_own(known: dict[str, Any], code: str) -> None:
+    one = manager(**known)
+    assert host_reason(one, facts(one)).code == code
+
+
+def task(**known: Any) -> dict[str, Any]:
+    return {
+        "attempt": 0,
+        "result": None,
+        "kind": None,
+        "manager_name": None,
+        "claimed": False,
+        "lost_count": 0,
+        "running_seconds": None,
+        "delayed_seconds": None,
+        "silent": False,
+        "before": 0,
+        **known,
+    }
+
+
+RUNS = Reason("working", "tasks run on a", waits=False)
+HELD = {"claimed": True, "manager_name": "a", "attempt": 2}
+
+
+@pytest.mark.parametrize(
+    ("known", "of_group", "code", "line"),
+    [
+        (
+            {"result": "failed", "kind": "exit_code", "manager_name": "a", "attempt": 2},
+            RUNS,
+            "finished",
+            "it has failed on a, attempt 2, exit code",
+        ),
+        (
+            {**HELD, "running_seconds": 7.0},
+            RUNS,
+            "working",
+            "it has been running on a for 7 s, attempt 2",
+        ),
+        (HELD, RUNS, "claimed", "a has it and starts it as soon as a worker is free"),
+        (
+            {**HELD, "silent": True, "silent_seconds": 20.0},
+            RUNS,
+            "suspect",
+            "a has not been in contact for 20 s",
+        ),
+        (
+            {"attempt": 1, "delayed_seconds": 30.0},
+            RUNS,
+            "delayed",
+            "attempt 2 is due in 30 s",
+        ),
+        ({}, Reason("tags", "no tags"), "tags", "no tags"),
+        ({"before": 1}, RUNS, "queued", "1 other task is before it; tasks run on a"),
+        ({}, RUNS, "queued", "it is next; tasks run on a"),
+        (
+            {"lost_count": 2},
+            RUNS,
+            "alone",
+            "it was on hosts that were lost, and waits until it can run alone on one",
+        ),
+    ],
+)
+def test_a_task_has_the_reason_of_its_group_or_its_own(
+    known: dict[str, Any], of_group: Reason, code: str, line: str
+) -> None:
+    reason = task_reason(task(**known), of_group)
+    assert (reason.code, reason.line) == (code, line)

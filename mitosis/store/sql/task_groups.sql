@@ -179,12 +179,20 @@ SELECT (SELECT count(*) FROM (SELECT FROM open_task AS o WHERE o.group_id = %(gr
 
 -- name: waiting_facts
 -- What waiting.py reasons about: who might serve the group, and what keeps each of them.
-SELECT g.assignment_method, g.tag_match, g.tags, u.name AS group_name, g.worker_allocation_plan AS plan,
+SELECT g.assignment_method, g.tag_match, g.tags, g.priority, u.name AS group_name,
+       g.worker_allocation_plan AS plan,
+       (SELECT extract(epoch FROM now() - min(x.created_at))::float8 FROM outbox AS x) AS unsent_seconds,
        EXISTS (SELECT FROM open_task AS o WHERE o.group_id = g.id AND o.state = 0) AS has_ready,
        (SELECT extract(epoch FROM min(o.not_before) - now())::float8 FROM open_task AS o
          WHERE o.group_id = g.id AND o.state = 4) AS delayed_seconds,
        coalesce((SELECT json_agg(c) FROM (
-         SELECT m.name, m.draining, m.cores,
+         SELECT m.name, m.draining, m.cores, m.tags,
+                extract(epoch FROM now() - c.last_contact_at)::float8 AS silent_seconds,
+                (SELECT extract(epoch FROM l.alive_until - now())::float8 FROM leases AS l
+                  WHERE l.manager_id = m.id AND l.group_id = g.id AND l.state <> 'ended') AS alive_in_seconds,
+                (SELECT json_build_object('name', b.name, 'priority', b.priority)
+                   FROM leases AS l JOIN task_groups AS b ON b.id = l.group_id
+                  WHERE l.manager_id = m.id AND l.group_id <> g.id AND l.state <> 'ended') AS busy_with,
                 c.offline OR c.last_contact_at < now() - interval '10 seconds' AS silent,
                 EXISTS (SELECT FROM task_group_managers AS t
                          WHERE t.task_group_id = g.id AND t.manager_id = m.id

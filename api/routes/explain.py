@@ -1,0 +1,28 @@
+"""Why something waits: one line, computed here so that everybody who asks reads the same."""
+
+from typing import Annotated
+from uuid import UUID
+
+from fastapi import APIRouter, Depends
+
+from api.deps import PartsDep, ReadableGroup, readable_task
+from api.limits import LimitedRoute
+from api.routes.references import PATH
+from mitosis.contracts.explain import Explanation
+from mitosis.store.explain import explain_group, explain_task
+
+router = APIRouter(tags=["explain"], route_class=LimitedRoute)
+
+
+@router.get(PATH + "/explain")
+async def of_group(parts: PartsDep, group: ReadableGroup) -> Explanation:
+    """Why the group stands where it stands, and each host that may serve it."""
+    return await explain_group(parts.database, group)
+
+
+@router.get("/tasks/{task_uuid}/explain")
+async def of_task(
+    parts: PartsDep, task_uuid: Annotated[UUID, Depends(readable_task)]
+) -> Explanation:
+    """Why the task stands where it stands."""
+    return await explain_task(parts.database, task_uuid)

@@ -1,0 +1,48 @@
+"""`mitosis explain`: why a group or a task waits, in one line; the line comes from the server."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from mitosis.cli import plain_app
+from mitosis.cli.command import Cli, register
+from mitosis.cli.logs import split_target
+from mitosis.cli.output import Item
+from mitosis.cli.task import task_of_group
+
+if TYPE_CHECKING:
+    from mitosis.contracts.explain import Explanation
+
+app = plain_app()
+
+
+@register(app, "explain")
+def explain(
+    cli: Cli,
+    target: Annotated[
+        str,
+        typer.Argument(
+            metavar="GROUP[/TASK]", help="A group, or one of its tasks by number, as in render/17."
+        ),
+    ],
+) -> None:
+    """Say why a group or a task waits, or that it runs or has ended, and what each host has to do with it.
+
+    With --json `code` is a stable word for programs; --quiet prints that word alone.
+    """
+    group, number = split_target(target)
+    with cli.client() as client:
+        if number is None:
+            explanation = client.explain(group)
+        else:
+            explanation = client.explain_task(task_of_group(client, group, number).task_uuid)
+    cli.output.item(explanation_item(explanation))
+
+
+def explanation_item(explanation: "Explanation") -> Item:
+    """The line first, then a line for each host."""
+    name = explanation.task_group_name
+    subject = name if explanation.task_id is None else f"{name}/{explanation.task_id}"
+    hosts = [("host", f"{host.manager_name}: {host.line}") for host in explanation.hosts]
+    fields = [("why", explanation.line), ("of", subject), ("state", explanation.state), *hosts]
+    return Item(explanation.model_dump(mode="json"), fields, explanation.code)

@@ -1,0 +1,33 @@
+"""Why a task group or a task stands where it stands: what `explain` answers."""
+
+from uuid import UUID
+
+from mitosis.contracts.http import AnswerBody
+
+
+class HostReason(AnswerBody):
+    """Where one host stands towards a group."""
+
+    manager_name: str
+    code: str
+    line: str
+
+
+class Explanation(AnswerBody):
+    """One line for people, one word for programs, and where each host stands that may serve the group."""
+
+    task_group_id: UUID
+    task_group_name: str
+    task_id: int | None = None
+    state: str
+    """Of the task, where it is about one; else of the group."""
+    waits: bool
+    """Something is in the way; else it runs, or it is over."""
+    code: str
+    """Stable: finished, working, no_manager, none_named, tags, misfit, setup_failed, no_contact,
+    draining, busy, unclean, assigning, offered, setup, suspect, infrastructure, leaving, delayed, empty,
+    open, completing, discarding, ending_tasks, cleanup, settling; of a task also claimed, queued, alone.
+    """
+    line: str
+    hosts: tuple[HostReason, ...] = ()
+    """At most 200, without those of a group that is over."""
