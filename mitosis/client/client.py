@@ -12,7 +12,7 @@ from contextlib import aclosing
 from copy import copy
 from datetime import timedelta
 from types import TracebackType
-from typing import Any, Literal, Self, TypeVar
+from typing import Any, Self, TypeVar
 from uuid import UUID
 
 import httpx2
@@ -22,6 +22,7 @@ from mitosis.client.connection import Connection, Params
 from mitosis.client.creating import Wanted, planned
 from mitosis.client.finding import find_target
 from mitosis.client.following import OutputSeen, follow
+from mitosis.client.port import Group, Until
 from mitosis.client.repeating import repeating
 from mitosis.client.submitting import Part, Tasks, parts_of, submit_parts
 from mitosis.client.task_group import OnError, OnExit, TaskGroup
@@ -52,10 +53,6 @@ from mitosis.contracts.wire import SubmitAnswer
 
 T = TypeVar("T")
 M = TypeVar("M", bound=BaseModel)
-
-Group = UUID | str
-"""A task group: its id, ``group/name``, or the plain name within the caller's own user group."""
-Until = Literal["changed", "complete", "settled"]
 
 PAGE = 500
 LONG_POLL = timedelta(seconds=30)

@@ -6,16 +6,14 @@ import sys
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from mitosis.client.port import GroupCalls
 from mitosis.client.program import search_path
 from mitosis.client.repeating import repeating
 from mitosis.contracts.allocation import WorkerAllocationPlan
 from mitosis.contracts.errors import AlreadyExists, Unavailable
 from mitosis.contracts.http import TaskGroupInfo, TaskGroupSpec
-
-if TYPE_CHECKING:
-    from mitosis.client.client import Client
 
 Wanted = TaskGroupSpec | TaskGroupInfo | str | None
 
@@ -46,7 +44,7 @@ def planned(wanted: Wanted, workers: int | None) -> Planned:
     return Planned(spec.model_copy(update={"worker_allocation_plan": plan}), wanted is None)
 
 
-async def created(client: "Client", plan: Planned) -> TaskGroupInfo:
+async def created(client: GroupCalls, plan: Planned) -> TaskGroupInfo:
     """The group as the API has it. Creating is repeated while the API is away.
 
     Raises:

@@ -12,10 +12,11 @@ from uuid import UUID
 
 import httpx2
 
-from mitosis.client.client import Client, Group, Until
+from mitosis.client.client import Client
 from mitosis.client.creating import Wanted
 from mitosis.client.finding import find_target
 from mitosis.client.loop_thread import LoopThread
+from mitosis.client.port import Group, Until
 from mitosis.client.submitting import Part, Tasks
 from mitosis.client.sync_task_group import SyncTaskGroup, each_of, submit_from_here
 from mitosis.client.task_group import OnError, OnExit

@@ -7,7 +7,6 @@ from concurrent.futures import Future
 from datetime import timedelta
 from types import TracebackType
 from typing import (
-    TYPE_CHECKING,
     Any,
     Literal,
     ParamSpec,
@@ -25,13 +24,11 @@ from mitosis.client.functions import RemoteFunction
 from mitosis.client.loop_thread import LoopThread
 from mitosis.client.mapping import BUFFER_SIZE
 from mitosis.client.outcome import TaskFailed
+from mitosis.client.port import Group, GroupCalls
 from mitosis.client.submitting import Task, Tasks
 from mitosis.client.task_group import TaskGroup, settle
 from mitosis.contracts.http import TaskGroupInfo, TaskInfo
 from mitosis.handlers import TaskOptions
-
-if TYPE_CHECKING:
-    from mitosis.client.client import Client, Group
 
 P = ParamSpec("P")
 A = TypeVar("A")
@@ -268,7 +265,7 @@ def each_of(loop: LoopThread, items: AsyncIterator[T]) -> Iterator[T]:
 
 
 def submit_from_here(
-    loop: LoopThread, to: "Client | TaskGroup", group: "Group | None", tasks: Tasks, key: str | None
+    loop: LoopThread, to: GroupCalls | TaskGroup, group: Group | None, tasks: Tasks, key: str | None
 ) -> list[int]:
     """Submit tasks through the event loop, but read them in this thread, as its generators expect."""
 

@@ -10,7 +10,6 @@ from contextlib import suppress
 from datetime import timedelta
 from types import TracebackType
 from typing import (
-    TYPE_CHECKING,
     Any,
     Literal,
     ParamSpec,
@@ -28,13 +27,11 @@ from mitosis.client.dispatch import Call, Dispatcher
 from mitosis.client.functions import RemoteFunction, remote_function
 from mitosis.client.mapping import BUFFER_SIZE, Inputs, mapped
 from mitosis.client.outcome import SetupFailed, TaskFailed
+from mitosis.client.port import GroupCalls
 from mitosis.client.submitting import Task, Tasks
 from mitosis.contracts.errors import InvalidTransition, MitosisError
 from mitosis.contracts.http import WAITING_SETUP_FAILED, ResultsPage, TaskGroupInfo, TaskInfo
 from mitosis.handlers import TaskOptions
-
-if TYPE_CHECKING:
-    from mitosis.client.client import Client
 
 P = ParamSpec("P")
 A = TypeVar("A")
@@ -67,7 +64,7 @@ class TaskGroup:
     """A task group, open as long as the ``async with`` block runs. One event loop only."""
 
     def __init__(
-        self, client: "Client", planned: Planned, *, on_exit: OnExit, on_error: OnError
+        self, client: GroupCalls, planned: Planned, *, on_exit: OnExit, on_error: OnError
     ) -> None:
         """Use :meth:`Client.task_group <mitosis.client.client.Client.task_group>`."""
         self._client = client

@@ -1,0 +1,48 @@
+"""What a task group in a program needs of the client that made it."""
+
+from datetime import timedelta
+from typing import Literal, Protocol
+from uuid import UUID
+
+from mitosis.client.submitting import Part, Tasks
+from mitosis.contracts.http import ResultsPage, TaskGroupInfo, TaskGroupSpec
+from mitosis.contracts.wire import SubmitAnswer
+
+Group = UUID | str
+"""A task group: its id, ``group/name``, or the plain name within the caller's own user group."""
+Until = Literal["changed", "complete", "settled"]
+
+
+class GroupCalls(Protocol):
+    """The calls of :class:`~mitosis.client.client.Client` about one group."""
+
+    give_up_after: timedelta
+
+    async def create_group(self, spec: TaskGroupSpec) -> TaskGroupInfo: ...
+
+    async def group(self, group: Group) -> TaskGroupInfo: ...
+
+    async def close(self, group: Group, *, reason: str | None = None) -> TaskGroupInfo: ...
+
+    async def cancel(
+        self,
+        group: Group,
+        *,
+        reason: str | None = None,
+        cancel_running_tasks: bool = True,
+        grace: timedelta | None = None,
+    ) -> TaskGroupInfo: ...
+
+    async def wait(
+        self, group: Group, *, until: Until = "settled", timeout: timedelta | None = None
+    ) -> TaskGroupInfo: ...
+
+    async def submit(
+        self, group: Group, tasks: Tasks, *, idempotency_key: str | None = None
+    ) -> list[int]: ...
+
+    async def submit_part(self, group: Group, part: Part) -> SubmitAnswer: ...
+
+    async def results_page(
+        self, group: Group, *, after: int = 0, wait: timedelta = timedelta()
+    ) -> ResultsPage: ...
