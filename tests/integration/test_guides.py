@@ -101,9 +101,7 @@ def test_the_quickstart_works_as_written(env: Mapping[str, str], tmp_path: Path)
 
 
 def test_the_program_of_the_readme_works(env: Mapping[str, str], tmp_path: Path) -> None:
-    (script,) = [
-        step for step in steps((ROOT / "README.md").read_text()) if isinstance(step, File)
-    ]
+    (script,) = [step for step in steps((ROOT / "README.md").read_text()) if isinstance(step, File)]
     (tmp_path / script.name).write_text(script.text)
     ran = subprocess.run(
         [sys.executable, script.name],
