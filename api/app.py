@@ -43,7 +43,8 @@ def create_app(parts: Parts) -> FastAPI:
         separate_input_output_schemas=False,
     )
     app.state.parts = parts
-    app.add_middleware(RequestEnvelope)
+    # Without parts the application only describes itself.
+    app.add_middleware(RequestEnvelope, admission=parts and parts.admission)
     errors.install_error_handlers(app)
     openapi.install_openapi(app)
     app.include_router(health.router)

@@ -10,6 +10,7 @@ import msgspec
 from fastapi import Request
 from starlette.responses import Response
 
+from api.admission import grow
 from mitosis.contracts.errors import InvalidRequest, TooLarge
 
 MEGABYTE = 1_000_000
@@ -31,15 +32,20 @@ async def read_body(request: Request, limit: int) -> bytes:
 
     Raises:
         TooLarge: it is longer than ``limit`` bytes; read no further than that.
+        Overloaded: it and all others at this moment are together too large.
     """
     told = request.headers.get("content-length", "")
-    if told.isdigit() and int(told) > limit:
+    announced = int(told) if told.isdigit() else 0
+    if announced > limit:
         raise too_large(limit)
+    grow(request, announced)
     chunks, size = [], 0
     async for chunk in request.stream():
         size += len(chunk)
         if size > limit:
             raise too_large(limit)
+        if not announced:
+            grow(request, len(chunk))
         chunks.append(chunk)
     return b"".join(chunks)
 

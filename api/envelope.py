@@ -10,8 +10,9 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from api.admission import Admission
 from api.errors import internal_error, problem_response
-from mitosis.contracts.errors import ApiUnavailable
+from mitosis.contracts.errors import ApiUnavailable, Overloaded
 
 log = logging.getLogger(__name__)
 
@@ -24,8 +25,9 @@ _ACCEPTABLE = re.compile(r"[A-Za-z0-9._-]{1,64}")
 class RequestEnvelope:
     """ASGI middleware. A request id that the client sends is kept if it is a plain word."""
 
-    def __init__(self, app: ASGIApp) -> None:
+    def __init__(self, app: ASGIApp, admission: Admission | None = None) -> None:
         self._app = app
+        self._admission = admission or Admission()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -33,7 +35,6 @@ class RequestEnvelope:
             return
         request_id = _request_id(scope)
         started = False
-        answer: Response | None = None
 
         async def send_with_id(message: Message) -> None:
             nonlocal started
@@ -42,21 +43,37 @@ class RequestEnvelope:
                 MutableHeaders(scope=message)[REQUEST_ID] = request_id
             await send(message)
 
-        try:
-            await self._app(scope, receive, send_with_id)
-        except ClientDisconnect:
-            log.debug("request.abandoned", extra={"request_id": request_id})
-        except asyncio.CancelledError:
-            log.warning("request.cut_short", extra={"request_id": request_id})
-            answer = _STOPPING
-        except Exception:  # the last place that can answer; whatever it is must not leave
-            log.exception(
-                "request.crashed",
-                extra={"request_id": request_id, "method": scope["method"], "path": scope["path"]},
-            )
-            answer = internal_error(request_id)
+        answer = await self._run(scope, receive, send_with_id, request_id)
         if answer is not None and not started:
             await answer(scope, receive, send_with_id)
+
+    async def _run(
+        self, scope: Scope, receive: Receive, send: Send, request_id: str
+    ) -> Response | None:
+        """Run the request; what to answer where it has ended without an answer."""
+        facts = {"request_id": request_id, "method": scope["method"], "path": scope["path"]}
+        try:
+            await self._admitted(scope, receive, send)
+        except Overloaded as error:
+            log.warning("request.refused", extra={**facts, "reason": error.message})
+            return problem_response(error)
+        except ClientDisconnect:
+            log.debug("request.abandoned", extra=facts)
+        except asyncio.CancelledError:
+            log.warning("request.cut_short", extra=facts)
+            return _STOPPING
+        except Exception:  # the last place that can answer; whatever it is must not leave
+            log.exception("request.crashed", extra=facts)
+            return internal_error(request_id)
+        return None
+
+    async def _admitted(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Run the request if it is not one too many."""
+        one = self._admission.begin(scope)
+        try:
+            await self._app(scope, receive, send)
+        finally:
+            one.end()
 
 
 def _request_id(scope: Scope) -> str:

@@ -16,7 +16,6 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from api.storage import Storage
 from mitosis.contracts.errors import InvalidRequest, MitosisError
 
 log = logging.getLogger(__name__)
@@ -77,8 +76,8 @@ def _response(document: dict[str, Any], headers: dict[str, str]) -> Response:
 
 async def _on_mitosis_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, MitosisError)  # noqa: S101 - registered for this class only
-    storage: Storage = request.app.state.parts.storage
-    error = storage.explain(error)
+    parts = getattr(request.app.state, "parts", None)
+    error = error if parts is None else parts.storage.explain(error)
     if error.http_status >= HTTPStatus.INTERNAL_SERVER_ERROR:
         log.warning("request.failed", extra={"code": error.code, "detail": error.message})
     return problem_response(error)

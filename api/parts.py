@@ -5,6 +5,7 @@ from datetime import timedelta
 from typing import Protocol, TypeAlias
 from uuid import UUID
 
+from api.admission import Admission
 from api.auth import TokenSigner
 from api.holding import Holding
 from api.logins import LoginLimit
@@ -57,6 +58,7 @@ class Parts:
     temporal_namespace: str
     token_lifetime: timedelta = timedelta(days=30)
     """Of the tokens that ``POST /login`` gives."""
+    admission: Admission = field(default_factory=Admission)
     storage: Storage = field(default_factory=Storage)
     holding: Holding = field(default_factory=Holding)
     streams: Streams = field(init=False)

@@ -15,6 +15,7 @@ from datetime import timedelta
 import uvicorn
 from starlette.types import ASGIApp
 
+from api.patience import PatientProtocol, most_connections, notice_gone_peers
 from mitosis.contracts.errors import ConfigurationError
 
 log = logging.getLogger(__name__)
@@ -79,9 +80,10 @@ async def serving(
         ConfigurationError: the address or port cannot be bound.
     """
     listener = _bind(host, port)
+    limited = type("LimitedProtocol", (PatientProtocol,), {"max_connections": most_connections()})
     config = uvicorn.Config(
         app,
-        http="httptools",
+        http=limited,
         ws="websockets-sansio",
         ws_max_size=WS_MAX_BYTES,
         lifespan="off",
@@ -123,6 +125,7 @@ def _bind(host: str, port: int) -> socket.socket:
     # asyncio does so itself only for sockets made with an explicit protocol number; without it an
     # answer in two packets waits 40 ms for the client's delayed acknowledgement.
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    notice_gone_peers(listener)
     return listener
 
 

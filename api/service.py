@@ -18,6 +18,7 @@ from mitosis.contracts.http import Token
 from mitosis.store.database import Database
 from mitosis.store.managers import HOST_LOST_AFTER, ManagerStore
 from mitosis.store.output import OutputStore
+from mitosis.store.queue_limits import DEFAULT_LIMITS, QueueLimits
 from mitosis.store.task_groups import TaskGroupStore
 from mitosis.store.tasks import TaskStore
 from mitosis.store.users import UserStore
@@ -42,6 +43,7 @@ class ApiOptions:
     """0 = a free one."""
     host_lost_after: timedelta = HOST_LOST_AFTER
     stop_after: timedelta = timedelta(seconds=5)
+    queue_limits: QueueLimits = DEFAULT_LIMITS
     database_folder: Path | None = None
     """Where the embedded database keeps its data; None: somebody else runs it."""
 
@@ -87,7 +89,7 @@ async def opened_parts(options: ApiOptions, control: ControlPlane) -> AsyncItera
     ):
         yield Parts(
             database=database,
-            tasks=TaskStore(database, wake),
+            tasks=TaskStore(database, wake, options.queue_limits),
             task_groups=TaskGroupStore(database, wake),
             managers=ManagerStore(database, options.host_lost_after),
             users=UserStore(database),

@@ -93,6 +93,13 @@ class ApiSettings(Group):
     token_file: Path | None = Field(
         None, description="File with the token of clients; wins over the token itself"
     )
+    max_open_tasks_per_group: int = Field(
+        5_000_000, ge=1, description="Unfinished tasks a group may have; more are told to wait"
+    )
+    max_open_tasks_per_user: int = Field(
+        10_000_000, ge=1, description="The same in all groups that a user has created"
+    )
+    max_open_tasks: int = Field(20_000_000, ge=1, description="The same in all groups")
     signing_key_file: Path | None = Field(
         None, description="Ed25519 key (PEM) that signs tokens; none: the one of the data folder"
     )

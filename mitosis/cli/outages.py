@@ -33,7 +33,7 @@ class Outages:
         self._last = now
         if not self._told and now - self._began >= PATIENCE_SECONDS:
             self._told = True
-            self._say(f"{reason}; waiting until it is back, tasks go on meanwhile")
+            self._say(f"{reason}; waiting, tasks go on meanwhile")
 
 
 def announce_outages(say: Callable[[str], None]) -> None:

@@ -25,6 +25,7 @@ from mitosis.store.database import Database
 from mitosis.store.managers import ManagerStore
 from mitosis.store.migrate import migrate
 from mitosis.store.outbox import OutboxStore
+from mitosis.store.queue_limits import QueueLimits
 from mitosis.store.scheduler import IDLE_THRESHOLD, SchedulerStore
 from mitosis.store.task_groups import TaskGroupStore
 from mitosis.store.wake import Wake
@@ -151,6 +152,11 @@ def api_options(settings: Settings, database_url: str, folder: DataFolder) -> Ap
         pool_size=settings.database.pool_size,
         host=settings.api.host,
         port=folder.port("api", settings.api.port, "MITOSIS_API__PORT"),
+        queue_limits=QueueLimits(
+            settings.api.max_open_tasks_per_group,
+            settings.api.max_open_tasks_per_user,
+            settings.api.max_open_tasks,
+        ),
         database_folder=folder.path if settings.database.url is None else None,
     )
 

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from typing import TypeVar
 
-from mitosis.contracts.errors import MitosisError
+from mitosis.contracts.errors import MitosisError, QueueFull
 
 T = TypeVar("T")
 
@@ -34,7 +34,8 @@ def backoff(error: MitosisError, repetition: int) -> float:
 async def repeating(call: Callable[[], Awaitable[T]], give_up_after: timedelta) -> T:
     """Make a call that may be repeated until it is answered or ``give_up_after`` has passed.
 
-    Gives up at once when the API asks for more time than is left.
+    While a queue is full it waits as long as it takes. Gives up at once when the API asks for more
+    time than is left.
 
     Raises:
         MitosisError: the last error.
@@ -46,6 +47,8 @@ async def repeating(call: Callable[[], Awaitable[T]], give_up_after: timedelta) 
             return await call()
         except MitosisError as error:
             pause = backoff(error, repetition)
+            if isinstance(error, QueueFull):  # the fleet works on it: waiting is not in vain
+                ends = time.monotonic() + pause + give_up_after.total_seconds()
             if not error.retryable or time.monotonic() + pause > ends:
                 raise
             facts = {

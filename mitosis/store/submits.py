@@ -17,6 +17,7 @@ from mitosis.contracts.errors import (
     IdempotencyKeyReused,
     InvalidRequest,
     NotFound,
+    QueueFull,
     TaskGroupClosed,
     TooLarge,
 )
@@ -29,6 +30,7 @@ from mitosis.contracts.task import (
 from mitosis.contracts.wire import SubmitAnswer, SubmitTasks
 from mitosis.store.arrays import number_array
 from mitosis.store.database import Connection, Database
+from mitosis.store.queue_limits import QueueGuard, queue_full
 from mitosis.store.statements import load
 
 SQL = load("tasks")
@@ -36,7 +38,9 @@ ONE_STATEMENT = 500
 """Up to this many tasks the payload is written under the lock too: one round trip, no transaction."""
 
 
-async def submit(database: Database, task_group_id: UUID, request: SubmitTasks) -> SubmitAnswer:
+async def submit(
+    database: Database, guard: QueueGuard, task_group_id: UUID, request: SubmitTasks
+) -> SubmitAnswer:
     """See :meth:`mitosis.store.tasks.TaskStore.submit`."""
     columns = _columns(request.tasks)
     keyed = any(task.dedup_key is not None for task in request.tasks)
@@ -46,9 +50,16 @@ async def submit(database: Database, task_group_id: UUID, request: SubmitTasks) 
         "key": request.idempotency_key,
         "part": request.part,
         "digest": _digest(columns["specs"]),
+        "most": guard.limits.per_group,
         **columns,
     }
     _check_key(request.idempotency_key)
+    try:
+        await guard.check(task_group_id, len(request.tasks))
+    except QueueFull:
+        if not await _is_known(database, parameters):
+            raise
+        return await _replayed(database, parameters)
     if small:
         answer = await _in_one_statement(database, parameters, len(request.tasks))
     else:
@@ -69,6 +80,8 @@ async def _in_one_statement(
     if row["created"]:
         return SubmitAnswer(task_ids=row["task_ids"] or [], created=count)
     if not row["accepts"] and not await _is_known(database, parameters):
+        if row["unfinished"] + count > parameters["most"]:
+            raise queue_full("in the group", row["unfinished"], parameters["most"])
         raise _closed(parameters["group"], row["state"])
     return None
 
@@ -88,6 +101,8 @@ async def _in_transaction(
         known = await connection.execute(SQL["known_submission"], parameters)
         if await known.fetchone() is None:
             _check_accepts(parameters["group"], live)
+            if live["unfinished"] + len(tasks) > parameters["most"]:
+                raise queue_full("in the group", live["unfinished"], parameters["most"])
             return await _enqueue(connection, live["group_id"], parameters, ids, tasks)
         # Another request with the key came first and has committed: only our payload is to go.
         await connection.execute(SQL["drop_payload"], {"ids": number_array(ids)})

@@ -28,6 +28,7 @@ from mitosis.contracts.wire import (
 from mitosis.store import reports, submits, task_views
 from mitosis.store.database import Database
 from mitosis.store.leases import STANDING
+from mitosis.store.queue_limits import DEFAULT_LIMITS, QueueGuard, QueueLimits
 from mitosis.store.results import results_after
 from mitosis.store.statements import load
 from mitosis.store.wake import Topic, Wake
@@ -38,10 +39,16 @@ SQL = load("tasks")
 class TaskStore:
     """All access to tasks."""
 
-    def __init__(self, database: Database, wake: Wake | None = None) -> None:
+    def __init__(
+        self,
+        database: Database,
+        wake: Wake | None = None,
+        limits: QueueLimits = DEFAULT_LIMITS,
+    ) -> None:
         """Without ``wake`` an empty claim answers at once, whatever ``wait_seconds`` says."""
         self._database = database
         self._wake = wake
+        self._guard = QueueGuard(database, limits)
 
     async def submit(self, task_group_id: UUID, request: SubmitTasks) -> SubmitAnswer:
         """Add up to 10,000 tasks, all or nothing (protocol P11).
@@ -53,8 +60,9 @@ class TaskStore:
             TaskGroupClosed: the group accepts none.
             InvalidRequest: a task is not valid; names it by index.
             TooLarge: too many tasks, or a spec that is too large.
+            QueueFull: too many tasks are unfinished.
         """
-        return await submits.submit(self._database, task_group_id, request)
+        return await submits.submit(self._database, self._guard, task_group_id, request)
 
     async def claim(self, manager_id: UUID, request: ClaimTasks) -> ClaimAnswer:
         """Take tasks under a live epoch; waits up to ``wait_seconds`` holding no connection (P3, P7)."""

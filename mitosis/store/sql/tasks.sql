@@ -11,7 +11,8 @@
 -- group accepts tasks, and nothing again under an idempotency key that is known.
 WITH live AS MATERIALIZED (
     SELECT v.group_id, v.state, v.hungry, v.watched, v.unfinished,
-           v.state = 'open' OR (v.state = 'closed' AND g.reopen_on_submit AND NOT v.discarding) AS accepts,
+           (v.state = 'open' OR (v.state = 'closed' AND g.reopen_on_submit AND NOT v.discarding))
+               AND v.unfinished + %(count)s <= %(most)s AS accepts,
            g.uuid, g.max_managers, (g.worker_allocation_plan ->> 'worker_count')::int AS worker_count
       FROM group_live AS v JOIN task_groups AS g ON g.id = v.group_id
      WHERE g.uuid = %(group)s
@@ -52,7 +53,7 @@ WITH live AS MATERIALIZED (
            < least(l.max_managers, ceil((l.unfinished + %(count)s) / (2.0 * l.worker_count)))
     RETURNING 1
 )
-SELECT l.state, l.accepts, EXISTS (SELECT FROM into_group) AS created,
+SELECT l.state, l.accepts, l.unfinished, EXISTS (SELECT FROM into_group) AS created,
        (SELECT array_agg(id ORDER BY ord) FROM given) AS task_ids,
        CASE WHEN EXISTS (SELECT FROM pokes) THEN pg_notify('mitosis_outbox', '') END AS told_relay,
        CASE WHEN l.hungry AND EXISTS (SELECT FROM into_group)
@@ -60,6 +61,14 @@ SELECT l.state, l.accepts, EXISTS (SELECT FROM into_group) AS created,
        CASE WHEN l.watched AND EXISTS (SELECT FROM into_group)
             THEN pg_notify('mitosis_wake', l.group_id || '!') END AS told_watchers
   FROM live AS l
+
+-- name: queued
+-- Unfinished tasks in all, and in the groups of the user who made this one.
+SELECT coalesce(sum(v.unfinished), 0)::bigint AS total,
+       coalesce(sum(v.unfinished) FILTER (WHERE g.creator_id = mine.creator_id), 0)::bigint AS mine
+  FROM (SELECT creator_id FROM task_groups WHERE uuid = %(group)s) AS mine,
+       group_live AS v JOIN task_groups AS g ON g.id = v.group_id
+ WHERE v.settled_at IS NULL
 
 -- name: known_submission
 SELECT s.task_ids, s.created, s.digest FROM submission AS s JOIN task_groups AS g ON g.id = s.group_id
@@ -78,7 +87,7 @@ SELECT array_agg(id ORDER BY ord) AS task_ids FROM given
 
 -- name: submit_lock
 -- From here until the commit no report and no other submit of the group gets through.
-SELECT v.group_id, v.state, v.discarding, g.reopen_on_submit
+SELECT v.group_id, v.state, v.discarding, v.unfinished, g.reopen_on_submit
   FROM group_live AS v JOIN task_groups AS g ON g.id = v.group_id
  WHERE g.uuid = %(group)s
    FOR NO KEY UPDATE OF v
