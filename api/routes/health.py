@@ -1,9 +1,10 @@
 """Is the process up, and can it do its work? Open to everybody, and telling nothing else."""
 
 import asyncio
+from email.utils import formatdate
 from typing import Literal
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Response
 from pydantic import BaseModel
 
 from api.deps import PartsDep
@@ -27,8 +28,9 @@ class Readiness(BaseModel):
 
 
 @router.get("/health")
-async def health() -> Health:
-    """The process answers."""
+async def health(response: Response) -> Health:
+    """The process answers. The header `Date` tells what time it is here (RFC 9110, 6.6.1)."""
+    response.headers["Date"] = formatdate(usegmt=True)
     return Health()
 
 

@@ -1,10 +1,11 @@
-"""Checks of this machine: programs, limits, cores, folders, ports. Changes nothing, makes nothing."""
+"""Checks of this machine: programs, kernel, limits, cores, folders, ports. Changes nothing, makes nothing."""
 
 import os
 import resource
 import shutil
 import stat
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -16,17 +17,26 @@ from mitosis.settings import Settings
 WANTED_FILES = 4096
 """Open files of an agent with a few hundred workers: about 8 each, and its own."""
 WANTED_FREE_BYTES = 1 << 30
+FILES_OF_AGENT = 100
+FILES_PER_WORKER = 4
+"""As the agent counts them before it starts workers (manager_agent/affinity.py)."""
+CGROUPS = Path("/sys/fs/cgroup")
 
 
 def machine_checks(settings: Settings) -> Iterator[Check]:
     yield ok("python", f"{sys.version.split()[0]} at {sys.executable}")
     yield from _programs(settings)
+    yield _process_handles()
+    yield _memory_events()
+    if settings.database.url is None and os.geteuid() == 0:
+        yield _user_namespaces()
     yield _file_limit()
     yield _cores()
     data_dir = data_dir_of(settings)
     yield _data_folder(data_dir)
-    yield _free_space(data_dir)
+    yield _free_space(data_dir, settings.agent.min_free_bytes)
     yield _socket_folder(settings, data_dir)
+    yield _temporary_folder()
     if read_connection(data_dir) is None:
         yield from _ports(settings)
 
@@ -56,9 +66,59 @@ def _try(name: str, find: Callable[[], str]) -> Check:
         return fail(name, found, advice)
 
 
+def _process_handles() -> Check:
+    """Agent and workers watch processes by handles. Source: pidfd_open(2), Linux 5.3."""
+    try:
+        os.close(os.pidfd_open(os.getpid()))
+    except OSError as error:
+        found = f"Linux {os.uname().release}: pidfd_open: {error.strerror}"
+        return fail(
+            "kernel", found, "use Linux 5.3 or newer, and a sandbox that lets pidfd_open through"
+        )
+    return ok("kernel", f"Linux {os.uname().release}")
+
+
+def _memory_events(root: Path = CGROUPS) -> Check:
+    """Without them a task that the kernel killed for lack of memory is told from no other SIGKILL."""
+    name = "cgroups"
+    advice = (
+        "out of memory will be shown as SIGKILL; mount cgroup2 at /sys/fs/cgroup to tell them apart"
+    )
+    try:
+        lines = Path("/proc/self/cgroup").read_text().splitlines()
+    except OSError as error:
+        return warn(name, f"/proc/self/cgroup: {error.strerror}", advice)
+    for line in lines:
+        _, controllers, path = line.split(":", 2)
+        inner = path.lstrip("/")
+        if controllers == "" and (root / inner / "memory.events").exists():
+            return ok(name, f"version 2, {path}")
+        if "memory" in controllers.split(","):
+            places = (root / "memory" / inner, root / "memory")
+            if any((place / "memory.oom_control").exists() for place in places):
+                return ok(name, f"version 1, {path}")
+    return warn(name, "the memory events of this process cannot be read", advice)
+
+
+def _user_namespaces(limit: Path = Path("/proc/sys/user/max_user_namespaces")) -> Check:
+    """As root PostgreSQL runs in one, or as a system user. Source: namespaces(7)."""
+    try:
+        allowed = int(limit.read_text())
+    except (OSError, ValueError):
+        allowed = 0
+    if allowed:
+        return ok("namespaces", f"{allowed} user namespaces allowed")
+    advice = "PostgreSQL then runs as a system user; to have it ours: sysctl user.max_user_namespaces=10000"
+    return warn("namespaces", "user namespaces are off", advice)
+
+
 def _file_limit() -> Check:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     found = f"{soft} open files, may be raised to {hard}"
+    needed = FILES_OF_AGENT + FILES_PER_WORKER * len(os.sched_getaffinity(0))
+    if hard != resource.RLIM_INFINITY and hard < needed:
+        advice = f"raise the hard limit to {WANTED_FILES} (ulimit -Hn, LimitNOFILE of the service)"
+        return fail("file limit", f"{found}; one worker a core needs {needed}", advice)
     if hard != resource.RLIM_INFINITY and hard < WANTED_FILES:
         return warn("file limit", found, f"raise the hard limit to {WANTED_FILES} (ulimit -Hn)")
     return ok("file limit", found)
@@ -82,12 +142,18 @@ def _data_folder(path: Path) -> Check:
         return fail(name, f"{path}: {error.strerror}", "choose another with MITOSIS_DATA_DIR")
     if not stat.S_ISDIR(found.st_mode):
         return fail(name, f"{path} is not a folder", "remove it or set MITOSIS_DATA_DIR")
+    return _rights(name, path, found)
+
+
+def _rights(name: str, path: Path, found: os.stat_result) -> Check:
     if found.st_uid != os.geteuid():
         return fail(
             name,
             f"{path} belongs to user {found.st_uid}",
             "run as that user or set MITOSIS_DATA_DIR",
         )
+    if not os.access(path, os.R_OK | os.W_OK | os.X_OK):
+        return fail(name, f"{path} cannot be read or written", f"chmod 700 {path}")
     if mode := stat.S_IMODE(found.st_mode) & 0o077:
         return warn(name, f"{path} is open to others ({mode:03o})", f"chmod 700 {path}")
     return ok(name, str(path))
@@ -100,13 +166,26 @@ def _new_folder(name: str, path: Path) -> Check:
     return fail(name, f"{above} is not writable", "choose another with MITOSIS_DATA_DIR")
 
 
-def _free_space(data_dir: Path) -> Check:
+def _free_space(data_dir: Path, needed: int) -> Check:
     folder = next(one for one in (data_dir, *data_dir.parents) if one.exists())
     free = shutil.disk_usage(folder).free
     found = f"{free / 1e9:.1f} GB at {folder}"
+    advice = "make room, or set MITOSIS_DATA_DIR to another disk"
+    if free < needed:
+        more = f"{found}; the agent claims no task below {needed / 1e9:.1f} GB"
+        return fail("free space", more, f"{advice} (the limit is MITOSIS_AGENT__MIN_FREE_BYTES)")
     if free < WANTED_FREE_BYTES:
-        return warn("free space", found, "make room, or set MITOSIS_DATA_DIR to another disk")
+        return warn("free space", found, advice)
     return ok("free space", found)
+
+
+def _temporary_folder() -> Check:
+    name = "temporary folder"
+    try:
+        folder = tempfile.gettempdir()
+    except FileNotFoundError as error:
+        return fail(name, str(error), "set TMPDIR to a folder that you may write to")
+    return ok(name, folder)
 
 
 def _socket_folder(settings: Settings, data_dir: Path) -> Check:

@@ -1,19 +1,23 @@
 """Checks of the servers: does what the settings or the running stack name answer, and to us?"""
 
 import asyncio
+import time
 from collections.abc import Iterator
 from datetime import timedelta
+from email.utils import parsedate_to_datetime
 
-from mitosis.cli.connection import START, data_dir_of, find_api, read_connection
+from mitosis.cli.connection import START, Target, data_dir_of, find_api, read_connection
 from mitosis.cli.doctor_check import Check, fail, ok, warn
-from mitosis.contracts.errors import ApiUnavailable, MitosisError
+from mitosis.contracts.errors import ApiUnavailable, MitosisError, Unauthenticated
 from mitosis.settings import Settings
 
 PATIENCE = timedelta(seconds=5)
+CLOCK_ODD_SECONDS = 3.0
+CLOCK_BAD_SECONDS = 60.0
 
 
 def server_checks(settings: Settings) -> Iterator[Check]:
-    yield _api(settings)
+    yield from _api(settings)
     stack = read_connection(data_dir_of(settings))
     address = settings.temporal.address or (stack.temporal_address if stack else None)
     if address is not None:
@@ -25,26 +29,75 @@ def server_checks(settings: Settings) -> Iterator[Check]:
             "on a shared machine use a cluster of your own: MITOSIS_TEMPORAL_ADDRESS",
         )
     if settings.database.url is not None:
-        yield asyncio.run(_postgres(settings.database.url.get_secret_value()))
+        yield from asyncio.run(_postgres(settings.database.url.get_secret_value()))
 
 
-def _api(settings: Settings) -> Check:
-    from mitosis.client.sync import SyncClient
-
+def _api(settings: Settings) -> Iterator[Check]:
     try:
         target = find_api(settings)
     except ApiUnavailable as error:
-        return warn("api", error.message, START)
+        yield warn("api", error.message, START)
+        return
     except MitosisError as error:
-        return fail("api", error.message, str(error.facts.get("hint", "")))
+        yield fail("api", error.message, str(error.facts.get("hint", "")))
+        return
+    yield _access(target)
+    yield from _state_of(target.api_url)
+
+
+def _access(target: Target) -> Check:
+    from mitosis.client.sync import SyncClient
+
     try:
         with SyncClient(target.api_url, target.token, give_up_after=PATIENCE) as client:
             me = client.me()
     except ApiUnavailable as error:
-        return fail("api", error.message, START)
-    except MitosisError as error:
+        return fail("api", error.message, f"the address is from {target.origin}; {START}")
+    except Unauthenticated as error:
         return fail("api", error.message, "log in with: mitosis login USERNAME")
+    except MitosisError as error:
+        return fail(
+            "api", error.message, f"is {target.api_url} a Mitosis API? {target.origin} says so"
+        )
     return ok("api", f"{target.api_url}, as {me.username}")
+
+
+def _state_of(url: str) -> Iterator[Check]:
+    """What the API says of its own servers, and its clock; nothing when it does not answer."""
+    import httpx2
+
+    loopback = "://127.0.0.1" in url or "://localhost" in url
+    try:
+        with httpx2.Client(timeout=PATIENCE.total_seconds(), trust_env=not loopback) as http:
+            ready = http.get(f"{url}/ready")
+            before = time.time()
+            date = http.get(f"{url}/health").headers.get("Date")
+            after = time.time()
+    except httpx2.HTTPError:
+        return
+    if ready.status_code == 503:
+        yield fail("api ready", "the API does not reach PostgreSQL", "is PostgreSQL running?")
+    elif ready.status_code == 200 and ready.json().get("status") == "degraded":
+        advice = "tasks go on, but groups do not begin or end; is Temporal running?"
+        yield warn("api ready", "the API does not reach Temporal", advice)
+    elif ready.status_code == 200:
+        yield ok("api ready", "it reaches PostgreSQL and Temporal")
+    if date is not None:
+        server = parsedate_to_datetime(date).timestamp() + 0.5  # it names whole seconds
+        yield clock_check("the API", server - (before + after) / 2)
+
+
+def clock_check(whose: str, ahead_seconds: float) -> Check:
+    """How far a server's clock is ahead of ours. Differences of a second or two do no harm."""
+    name = f"clock of {whose.removeprefix('the ')}"
+    off = abs(ahead_seconds)
+    found = f"{off:.0f} s {'ahead of' if ahead_seconds > 0 else 'behind'} this machine"
+    advice = "set both clocks by NTP (timedatectl set-ntp true): tokens and times of tasks depend on them"
+    if off > CLOCK_BAD_SECONDS:
+        return fail(name, found, advice)
+    if off > CLOCK_ODD_SECONDS:
+        return warn(name, found, advice)
+    return ok(name, f"within {CLOCK_ODD_SECONDS:g} s of this machine")
 
 
 async def _temporal(settings: Settings, address: str) -> Check:
@@ -67,7 +120,7 @@ async def _temporal(settings: Settings, address: str) -> Check:
     return ok("temporal server", f"{address}, namespace {told.namespace}")
 
 
-async def _postgres(url: str) -> Check:
+async def _postgres(url: str) -> list[Check]:
     import psycopg
 
     try:
@@ -76,8 +129,14 @@ async def _postgres(url: str) -> Check:
         )
         async with link:
             version = link.info.server_version // 10_000
-    except psycopg.OperationalError as error:
-        return fail("database", str(error).strip(), "check MITOSIS_DATABASE_URL")
+            before = time.time()
+            row = await (
+                await link.execute("SELECT extract(epoch FROM clock_timestamp())::float8")
+            ).fetchone()
+            after = time.time()
+    except psycopg.Error as error:
+        return [fail("database", str(error).strip(), "check MITOSIS_DATABASE_URL")]
     if version < 15:
-        return fail("database", f"PostgreSQL {version}", "use PostgreSQL 15 or newer")
-    return ok("database", f"PostgreSQL {version}")
+        return [fail("database", f"PostgreSQL {version}", "use PostgreSQL 15 or newer")]
+    clock = clock_check("PostgreSQL", row[0] - (before + after) / 2 if row else 0.0)
+    return [ok("database", f"PostgreSQL {version}"), clock]

@@ -1,13 +1,33 @@
 """What the doctor finds on a machine that is not well, and that looking changes nothing."""
 
+import json
 import os
+import shlex
 import socket
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from email.utils import formatdate
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from manager_agent.affinity import DESCRIPTORS_OF_AGENT, DESCRIPTORS_PER_WORKER
+from mitosis.cli.doctor_machine import (
+    FILES_OF_AGENT,
+    FILES_PER_WORKER,
+    _memory_events,
+    _user_namespaces,
+)
+from mitosis.cli.doctor_servers import clock_check
 from mitosis.cli.exit import ExitStatus
 from tests.support.command import Ran, mitosis
+from tests.support.program import MITOSIS, clean_environment
 
 
 @pytest.fixture(autouse=True)
@@ -98,3 +118,150 @@ def test_servers_of_ones_own_that_do_not_answer(monkeypatch: pytest.MonkeyPatch)
     assert (found["database"], found["temporal server"]) == ("fail", "fail")
     assert "postgresql" not in found  # the embedded programs are not needed then
     assert "very-secret" not in ran.out + ran.err
+
+
+def by_itself(shell: str, **more: str) -> dict[str, dict[str, str]]:
+    """The checks of a doctor that a shell starts in circumstances of its own."""
+    line = f"{shell}; {shlex.join([*MITOSIS, 'doctor', '--json'])}"
+    ran = subprocess.run(
+        ["sh", "-c", line],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=clean_environment(**more),
+    )
+    return {one["name"]: one for one in json.loads(ran.stdout)["checks"]}
+
+
+def test_too_few_open_files_for_one_worker_a_core(tmp_path: Path) -> None:
+    found = by_itself("ulimit -n 90", MITOSIS_DATA_DIR=str(tmp_path / "data"))["file limit"]
+    assert (found["state"], found["found"][:13]) == ("fail", "90 open files")
+    assert "LimitNOFILE" in found["advice"]
+    assert (FILES_OF_AGENT, FILES_PER_WORKER) == (DESCRIPTORS_OF_AGENT, DESCRIPTORS_PER_WORKER)
+    found = by_itself("ulimit -n 3000", MITOSIS_DATA_DIR=str(tmp_path / "data"))["file limit"]
+    assert found["state"] == "warn"
+
+
+def test_a_data_folder_that_is_not_ours(tmp_path: Path) -> None:
+    folder = tmp_path / "data"
+    folder.mkdir(mode=0o700)
+    if os.geteuid() == 0:
+        os.chown(folder, 65534, 65534)
+        expected = "belongs to user 65534"
+    else:
+        folder.chmod(0)
+        expected = "cannot be read or written"
+    found = check("data folder")
+    folder.chmod(0o700)
+    assert found["state"] == "fail"
+    assert expected in found["found"]
+    assert found["advice"]
+
+
+def test_a_disk_that_is_too_full_for_the_agent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MITOSIS_AGENT__MIN_FREE_BYTES", str(1 << 60))
+    found = check("free space")
+    assert found["state"] == "fail"
+    assert "the agent claims no task below" in found["found"]
+    assert "MITOSIS_AGENT__MIN_FREE_BYTES" in found["advice"]
+
+
+def test_no_folder_for_temporary_files(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    assert check("temporary folder")["found"] == str(tmp_path)
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    monkeypatch.setattr(tempfile, "_candidate_tempdir_list", lambda: ["/no/such"])
+    found = check("temporary folder")
+    assert (found["state"], found["advice"][:10]) == ("fail", "set TMPDIR")
+
+
+def test_without_cgroups_out_of_memory_cannot_be_told(tmp_path: Path) -> None:
+    found = _memory_events(tmp_path)
+    assert found.state == "warn"
+    assert "SIGKILL" in found.advice
+
+
+def test_without_user_namespaces_root_is_told(tmp_path: Path) -> None:
+    (tmp_path / "max").write_text("0\n")
+    assert _user_namespaces(tmp_path / "max").state == "warn"
+    assert _user_namespaces(tmp_path / "none").state == "warn"
+    (tmp_path / "max").write_text("9\n")
+    assert _user_namespaces(tmp_path / "max").state == "ok"
+
+
+@contextmanager
+def strange_api(ahead: float, ready: int = 200, status: str = "ok") -> Iterator[str]:
+    """A server whose clock is off; it knows nobody."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            code = {"/health": 200, "/ready": ready}.get(self.path, 404)
+            body = json.dumps({"status": status}).encode()
+            self.send_response_only(code)
+            self.send_header("Date", formatdate(time.time() + ahead, usegmt=True))
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: Any) -> None:
+            """Say nothing."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_address[1]}"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+@pytest.mark.parametrize(
+    ("ahead", "state", "says"),
+    [(0, "ok", "within 3 s"), (20, "warn", "s ahead of"), (-3600, "fail", "s behind")],
+)
+def test_a_server_whose_clock_is_off(
+    monkeypatch: pytest.MonkeyPatch, ahead: float, state: str, says: str
+) -> None:
+    with strange_api(ahead) as url:
+        monkeypatch.setenv("MITOSIS_API_URL", url)
+        monkeypatch.setenv("MITOSIS_TOKEN", "x")
+        ran = mitosis("doctor", "--json")
+    checks = {one["name"]: one for one in ran.json["checks"]}
+    assert checks["clock of API"]["state"] == state
+    assert says in checks["clock of API"]["found"]
+    assert checks["api"]["state"] == "fail"
+    assert "is http://127.0.0.1" in checks["api"]["advice"]
+    assert ran.status == ExitStatus.PROBLEM_FOUND
+
+
+@pytest.mark.parametrize(
+    ("ready", "status", "state"), [(503, "", "fail"), (200, "degraded", "warn"), (200, "ok", "ok")]
+)
+def test_an_api_that_does_not_reach_its_servers(
+    monkeypatch: pytest.MonkeyPatch, ready: int, status: str, state: str
+) -> None:
+    with strange_api(0, ready, status) as url:
+        monkeypatch.setenv("MITOSIS_API_URL", url)
+        monkeypatch.setenv("MITOSIS_TOKEN", "x")
+        assert check("api ready")["state"] == state
+
+
+def test_an_address_at_which_nobody_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MITOSIS_API_URL", "http://127.0.0.1:1")
+    monkeypatch.setenv("MITOSIS_TOKEN", "x")
+    ran = mitosis("doctor", "--json")
+    found = states(ran)
+    assert found["api"] == "fail"
+    assert "clock of API" not in found
+    assert all(one["advice"] for one in ran.json["checks"] if one["state"] != "ok")
+
+
+def test_the_clock_of_a_database_is_looked_at(
+    monkeypatch: pytest.MonkeyPatch, database: str
+) -> None:
+    monkeypatch.setenv("MITOSIS_DATABASE_URL", database)
+    found = states(mitosis("doctor", "--json"))
+    assert (found["database"], found["clock of PostgreSQL"]) == ("ok", "ok")
+    assert clock_check("PostgreSQL", -100.0).state == "fail"
