@@ -1,0 +1,128 @@
+"""Activities whose commit stands and whose completion is never heard of.
+
+Real PostgreSQL and Temporal. Every activity of the control worker does its work and then fails, once, as if
+its worker had died in between; Temporal has it done again. ``test_control_lifecycle.py`` kills the process.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from mitosis.contracts.control import Cancel, Close, GroupSummary
+from mitosis.contracts.errors import DatabaseUnavailable
+from mitosis.contracts.lifecycle import TaskGroupResult, TaskGroupState
+from mitosis.contracts.names import task_group_workflow_id
+from tests.support.control_plane import ControlPlane, control_plane
+from tests.support.simulated_agent import SimulatedAgent
+from tests.support.waiting import wait_until_async
+from workflows.control import ControlService
+from workflows.worker import ControlPorts
+
+TIMES = 1
+
+
+class Forgetful:
+    """A store that commits, and loses its first answer of each kind."""
+
+    def __init__(self, name: str, store: Any, lost: Counter[str]) -> None:
+        self._name = name
+        self._store = store
+        self._lost = lost
+
+    def __getattr__(self, method: str) -> Callable[..., Awaitable[Any]]:
+        real, name = getattr(self._store, method), f"{self._name}.{method}"
+
+        async def call(*arguments: Any) -> Any:
+            answer = await real(*arguments)
+            if self._lost[name] < TIMES:
+                self._lost[name] += 1
+                raise DatabaseUnavailable("the answer got lost after the commit")
+            return answer
+
+        return call
+
+
+@asynccontextmanager
+async def forgetful_control(plane: ControlPlane, lost: Counter[str]) -> AsyncIterator[None]:
+    stores = plane.stores
+    groups: Any = Forgetful("group", stores.groups, lost)
+    managers: Any = Forgetful("manager", stores.managers, lost)
+    scheduler: Any = Forgetful("scheduler", stores.scheduler, lost)
+    ports = ControlPorts(groups, managers, scheduler)
+    async with ControlService(plane.where, ports, stores.outbox, stores.outbox) as service:
+        await service.wait_ready(30)
+        yield
+
+
+@pytest.mark.spec("S000-127", "S000-144")
+async def test_every_activity_may_commit_and_never_complete(
+    database: str, temporal_server: str
+) -> None:
+    lost: Counter[str] = Counter()
+    async with control_plane(database, temporal_server) as plane, forgetful_control(plane, lost):
+        worked = await _life(plane)
+        assert (worked.state, worked.result) == (TaskGroupState.COMPLETE, TaskGroupResult.SUCCESS)
+        assert (worked.total, worked.succeeded) == (5, 5)
+        cancelled = await _cancelled(plane)
+        assert (cancelled.result, cancelled.cancelled) == (TaskGroupResult.CANCELLED, 3)
+        closed = await _closed_by_itself(plane)
+        assert closed.result is TaskGroupResult.SUCCESS
+        await wait_until_async(plane.stores.outbox_is_empty, timeout=30)
+        assert lost == dict.fromkeys(_kinds(), TIMES)
+
+
+async def _life(plane: ControlPlane) -> GroupSummary:
+    """A group that a host works for: offered once, run once, released once."""
+    client = await plane.client()
+    agent = await SimulatedAgent.register(plane.stores)
+    contact = asyncio.create_task(agent.keep_in_contact())
+    async with agent.worker(client):
+        group = await plane.stores.create_group()
+        for _ in range(5):
+            await plane.stores.submit_one(group)
+        await wait_until_async(lambda: len(agent.ran) == 5, timeout=30)
+        await (await plane.control()).execute_verb(group, Close())
+        summary = await _settled(plane, group)
+    contact.cancel()
+    assert sorted(set(agent.ran)) == sorted(agent.ran)
+    assert agent.calls == ["prepare", "run", "clean"]
+    async with plane.stores.database.connection() as connection:
+        row = await (await connection.execute("SELECT count(*) AS n FROM leases")).fetchone()
+    assert row == {"n": 1}
+    await plane.stores.managers.goodbye(agent.manager_id, None)
+    return summary
+
+
+async def _cancelled(plane: ControlPlane) -> GroupSummary:
+    group = await plane.stores.create_group()
+    for _ in range(3):
+        await plane.stores.submit_one(group)
+    await (await plane.control()).execute_verb(group, Cancel())
+    return await _settled(plane, group)
+
+
+async def _closed_by_itself(plane: ControlPlane) -> GroupSummary:
+    return await _settled(plane, await plane.stores.create_group(auto_close_timeout="1s"))
+
+
+async def _settled(plane: ControlPlane, group: Any) -> GroupSummary:
+    handle = (await plane.client()).get_workflow_handle(
+        task_group_workflow_id(group), result_type=GroupSummary
+    )
+    await wait_until_async(lambda: _is_settled(plane, group), timeout=60)
+    summary: GroupSummary = await handle.result()
+    return summary
+
+
+async def _is_settled(plane: ControlPlane, group: Any) -> bool:
+    return (await plane.stores.observe(group)).settled
+
+
+def _kinds() -> list[str]:
+    of_group = ("observe", "apply", "close_if_inactive", "discard", "finalize", "settle")
+    of_hosts = ("manager.observe", "manager.release", "scheduler.assign_round")
+    return [*(f"group.{method}" for method in of_group), *of_hosts]
