@@ -9,7 +9,7 @@ MATRIX = ROOT / "docs" / "fault-matrix.md"
 NAMED = re.compile(r"`(tests/[\w/]+\.py):(test_\w+)`")
 
 
-def tests_in(path: Path) -> set[str]:
+def names_in(path: Path) -> set[str]:
     functions = (ast.FunctionDef, ast.AsyncFunctionDef)
     names = (node.name for node in ast.parse(path.read_text()).body if isinstance(node, functions))
     return {name for name in names if name.startswith("test_")}
@@ -18,7 +18,7 @@ def tests_in(path: Path) -> set[str]:
 def test_every_test_that_the_matrix_names_exists() -> None:
     named = NAMED.findall(MATRIX.read_text())
     assert named
-    missing = [f"{path}:{name}" for path, name in named if name not in tests_in(ROOT / path)]
+    missing = [f"{path}:{name}" for path, name in named if name not in names_in(ROOT / path)]
     assert missing == []
 
 
@@ -31,5 +31,5 @@ def test_every_row_of_the_matrix_names_a_test() -> None:
 def test_every_test_of_a_fault_stands_in_the_matrix() -> None:
     named = set(NAMED.findall(MATRIX.read_text()))
     files = sorted((ROOT / "tests/integration").glob("test_fault_*.py"))
-    there = {(str(f.relative_to(ROOT)), name) for f in files for name in tests_in(f)}
+    there = {(str(f.relative_to(ROOT)), name) for f in files for name in names_in(f)}
     assert there - named == set()
