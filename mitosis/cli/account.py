@@ -55,7 +55,8 @@ def logout(cli: Cli) -> None:
     from mitosis.cli.connection import store_token
 
     store_token(cli.target.api_url, None)
-    cli.output.note(f"no login is kept for {cli.target.api_url} any more")
+    url = cli.target.api_url
+    cli.output.item(Item({"api_url": url}, [("forgotten", f"the login for {url}")], url))
 
 
 @with_cli

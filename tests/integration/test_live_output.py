@@ -176,3 +176,18 @@ def test_a_group_is_followed_line_by_line_with_the_number_in_front(
     ]
     assert lines == sorted([*expected, f"{c}| short"])
     assert it.err.count(": succeeded, exit 0 <==") == 3
+
+
+def test_run_prints_a_line_of_json_for_each_result_and_the_group(
+    stack: Path, tmp_path: Path
+) -> None:
+    words = ["run", "--json", "sh", "-c", "exit {}", ":::", "0", "3"]
+    env = clean_environment(MITOSIS_DATA_DIR=str(stack))
+    ended = subprocess.run(
+        [*MITOSIS, *words], env=env, capture_output=True, timeout=60, check=False
+    )
+    assert ended.returncode == 1, ended.stderr
+    *results, last = [json.loads(line) for line in ended.stdout.splitlines()]
+    found = {line["number"]: (line["kind"], line["result"]["exit_code"]) for line in results}
+    assert found == {1: ("result", 0), 2: ("result", 3)}
+    assert (last["kind"], last["group"]["result"]) == ("end", "tasks_failed")

@@ -116,6 +116,8 @@ def run(
     ending, {#} its number, {name} a column, {1} that of several lists; other braces stay as they are,
     and {{}} is a plain {}. Each stays one argument: there is no shell unless --shell.
 
+    With --json each result is one line of JSON on standard output, and the group the last one.
+
     Exit status: 0 all ok, 1 tasks failed, 2 usage, 3 could not run, 4 no API, 5 cancelled by others,
     124 --deadline, 130 Ctrl-C or nobody reads the output.
     """
@@ -169,6 +171,7 @@ def run(
             in_order=keep_order,
             tag=tag_output,
             silent=silent,
+            as_json=cli.as_json,
         ),
     )
     if dry_run:
@@ -227,11 +230,17 @@ def _made_up(program: str) -> str:
 
 def _dry_run(plan: "RunPlan", *, everything: bool) -> int:
     """Print what would run, made by the code that makes it."""
+    import json
+
     from mitosis.contracts.task import command_argv
 
     items = iter(plan.source.items)
     for item in items if everything else islice(items, SHOWN):
-        typer.echo(repr(command_argv(plan.task(item))))
+        argv = command_argv(plan.task(item))
+        if plan.output.as_json:
+            typer.echo(json.dumps({"kind": "task", "number": item.number, "command": argv}))
+        else:
+            typer.echo(repr(argv))
     if not everything and next(items, None) is not None:
         count = "" if plan.source.count is None else f" of {plan.source.count}"
         typer.echo(f"the first {SHOWN}{count}; --all shows every one", err=True)

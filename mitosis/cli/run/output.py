@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TextIO
 
 import msgspec
+from pydantic_core import to_json
 
 from mitosis.cli.run.display import Display
 from mitosis.contracts.errors import InvalidRequest
@@ -38,6 +39,8 @@ class Wanted:
     in_order: bool = False
     tag: bool = False
     silent: bool = False
+    as_json: bool = False
+    """On standard output: one line of JSON for each result, instead of what tasks print."""
 
     def check(self) -> None:
         """Make folder and file now, so that a wrong name is found before anything runs.
@@ -95,7 +98,7 @@ class TaskOutput:
         """
         try:
             while self._later:
-                self._print(heapq.heappop(self._later)[2])
+                self._print(*heapq.heappop(self._later)[::2])
         except OSError as error:
             raise OutputLost(error.strerror) from None
         if self._cut:
@@ -119,14 +122,17 @@ class TaskOutput:
 
     def _print_when_due(self, number: int, task: TaskInfo) -> None:
         if not self._wanted.in_order:
-            self._print(task)
+            self._print(number, task)
             return
         heapq.heappush(self._later, (number, next(_ticket), task))
         while self._later and self._later[0][0] == self._next:
-            self._print(heapq.heappop(self._later)[2])
+            self._print(*heapq.heappop(self._later)[::2])
             self._next += 1
 
-    def _print(self, task: TaskInfo) -> None:
+    def _print(self, number: int, task: TaskInfo) -> None:
+        if self._wanted.as_json:
+            print_json_line({"kind": "result", "number": number, "result": task})
+            return
         out, err = _text(task, "stdout"), _text(task, "stderr")
         if not self._wanted.silent and (out or err):
             self._display.clear()
@@ -139,9 +145,22 @@ class TaskOutput:
         lines = text if text.endswith("\n") else f"{text}\n"
         if self._wanted.tag:
             lines = "".join(f"{task_id}\t{line}" for line in _lines(lines))
-        data = lines.encode(errors="surrogateescape")
-        while data:
-            data = data[os.write(stream.fileno(), data) :]
+        _write(stream, lines.encode(errors="surrogateescape"))
+
+
+def print_json_line(document: dict[str, object]) -> None:
+    """One line on standard output.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    _write(sys.stdout, to_json(document) + b"\n")
+
+
+def _write(stream: TextIO, data: bytes) -> None:
+    """All of it, past Python's buffer, so that a failure is seen here."""
+    while data:
+        data = data[os.write(stream.fileno(), data) :]
 
 
 _ticket = count()

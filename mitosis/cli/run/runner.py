@@ -16,7 +16,7 @@ from mitosis.cli.run.failures import Failures
 from mitosis.cli.run.feeding import Feeder
 from mitosis.cli.run.following import DETACH_HINT, TOO_MANY_FAILED, Follower
 from mitosis.cli.run.interrupt import Interrupts, OnInterrupt, Wish
-from mitosis.cli.run.output import OutputLost, TaskOutput, Wanted
+from mitosis.cli.run.output import OutputLost, TaskOutput, Wanted, print_json_line
 from mitosis.cli.run.sources import Source
 from mitosis.cli.run.template import Item, Template
 from mitosis.client.client import Client
@@ -105,7 +105,11 @@ class Runner:
         """
         group = await self._client.create_group(self._plan.spec)
         with Interrupts(self._plan.on_interrupt) as interrupts:
-            return await self._work(group, interrupts)
+            status = await self._work(group, interrupts)
+        if self._plan.output.as_json:
+            last = await self._client.group(group.task_group_id)
+            print_json_line({"kind": "end" if last.settled else "group", "group": last})
+        return status
 
     async def _work(self, group: TaskGroupInfo, interrupts: Interrupts) -> RunExit:
         key = group.task_group_id
@@ -141,7 +145,8 @@ class Runner:
             if self._plan.detach:
                 await feeding
                 self._display.say(f"{group.name} runs: mitosis watch {group.name}")
-                typer.echo(group.name)
+                if not self._plan.output.as_json:
+                    typer.echo(group.name)
                 return RunExit.OK
             results = start(self._results(group, feeder))
             watching = start(self._watch(group))

@@ -1,0 +1,110 @@
+"""Every command that takes --json prints JSON: one test that goes over all of them."""
+
+import json
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+from mitosis.cli import app
+from mitosis.cli import run as run_command
+from mitosis.contracts.wire import Outcome
+from tests.support.cli_stack import CliStack, cli_stack
+from tests.support.servers import LoopThread
+
+pytestmark = pytest.mark.timeout(120)
+
+
+def commands(command: Any, path: tuple[str, ...] = ()) -> Iterator[str]:
+    """Every command with --json, as it is typed."""
+    if hasattr(command, "list_commands"):
+        for name in command.list_commands(None):
+            yield from commands(command.get_command(None, name), (*path, name))
+    elif any("--json" in getattr(parameter, "opts", ()) for parameter in command.params):
+        yield " ".join(path)
+
+
+ALL = list(commands(typer.main.get_command(app)))
+MORE: dict[str, Sequence[Sequence[str]]] = {
+    "watch": [["done"]],
+    "logs": [["done"], ["done/{task}"], ["done", "-f"], ["done/{task}", "-f"]],
+    "run": [["--detach", "true", "{}", ":::", "a"], ["--dry-run", "true", "{}", ":::", "a", "b"]],
+    "retry": [["done", "--dry-run"], ["done"]],
+    "explain": [["done"], ["done/{task}"]],
+    "group create": [["new"]],
+    "group submit": [["work", "--", "true"]],
+    "group show": [["work"]],
+    "group list": [[]],
+    "group tasks": [["done"]],
+    "group managers": [["work"]],
+    "group change": [["work", "--priority", "3"]],
+    "group close": [["ended"]],
+    "group reopen": [["ended"]],
+    "group cancel": [["ended"]],
+    "group complete": [["finished"]],
+    "group delete": [["done"]],
+    "group wait": [["done"]],
+    "task show": [["{task}", "--group", "done"]],
+    "manager list": [[]],
+    "manager show": [["{manager}"]],
+    "manager register": [["host-9"]],
+    "login": [["person", "--password-file", "{password}"]],
+    "logout": [[]],
+    "whoami": [[]],
+    "config show": [[]],
+    "doctor": [[]],
+}
+
+
+@pytest.fixture
+def stack(database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[CliStack]:
+    with LoopThread() as loop, cli_stack(loop, database, tmp_path / "data") as running:
+        for name in [name for name in os.environ if name.startswith("MITOSIS_")]:
+            monkeypatch.delenv(name)
+        monkeypatch.setenv("MITOSIS_DATA_DIR", str(running.data_dir))
+        monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+        yield running
+
+
+def test_every_command_with_json_prints_json(
+    stack: CliStack, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def said(*words: str) -> list[Any]:
+        """What one command line printed: one document, or one a line."""
+        capfd.readouterr()
+        status = run_command(words)
+        out, err = capfd.readouterr()
+        assert out.strip(), f"{words} (status {status}) printed nothing: {err}"
+        try:
+            return [json.loads(out)]
+        except ValueError:
+            return [json.loads(line) for line in out.splitlines()]
+
+    (tmp_path / "password").write_text("secret words")
+    stack.loop.run(stack.parts.users.create("person", "secret words"))
+    for name in ("done", "work", "ended", "finished"):
+        said("group", "create", name, "--json")
+    said("group", "submit", "done", "--json", "--", "false")
+    stack.run_tasks([Outcome.FAILED])
+    (done,) = said("group", "close", "done", "--json")
+    stack.end(done["task_group_id"])
+    (tasks,) = said("group", "tasks", "done", "--json")
+    (managers,) = said("manager", "list", "--json")
+    facts = {
+        "task": str(tasks[0]["task_id"]),
+        "manager": managers[0]["manager_id"],
+        "password": str(tmp_path / "password"),
+    }
+    missing = [command for command in ALL if command not in MORE]
+    assert missing == [], "say here how these are called"
+    last = ["group delete", "login", "logout"]
+    order = [*(command for command in ALL if command not in last), *last]
+    for command in order:
+        for words in MORE[command]:
+            filled = [word.format(**facts) if word != "{}" else word for word in words]
+            at = filled.index("true") if command == "run" else 0
+            own = [*command.split(), *filled[:at], "--json", *filled[at:]]
+            assert said(*own), own
