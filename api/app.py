@@ -27,8 +27,9 @@ DESCRIPTION = (
 )
 
 
-def create_app(parts: Parts) -> FastAPI:
+def create_app(parts: Parts | None) -> FastAPI:
     """The application. ``parts`` stay the caller's: open them before, close them after it serves.
+    Without parts it can only describe itself.
 
     Everything but health, login and the description of the API itself needs a token: whoever adds a
     route below ``/api/v1`` gets that from the router.
@@ -43,8 +44,7 @@ def create_app(parts: Parts) -> FastAPI:
         separate_input_output_schemas=False,
     )
     app.state.parts = parts
-    # Without parts the application only describes itself.
-    app.add_middleware(RequestEnvelope, admission=parts and parts.admission)
+    app.add_middleware(RequestEnvelope, admission=None if parts is None else parts.admission)
     errors.install_error_handlers(app)
     openapi.install_openapi(app)
     app.include_router(health.router)

@@ -27,6 +27,11 @@ from mitosis.worker.report import Ended, Usage
 # What a shell reports, and so what people expect. Source: POSIX, Shell Command Language, 2.8.2.
 EXIT_NOT_EXECUTABLE = 126
 EXIT_NOT_FOUND = 127
+TOO_LONG = (
+    "arguments and environment are longer than the kernel allows (128 KiB for one word, about 2 MB"
+    " in all): put the data into a file"
+)
+"""Source: execve(2), "Limits on size of arguments and environment"."""
 
 _GROUP_POLL_SECONDS = 0.01
 _KILL_POLL_SECONDS = 0.002
@@ -212,6 +217,8 @@ def _explain(
         return f"no permission to execute {program}", EXIT_NOT_EXECUTABLE
     if isinstance(error, OSError) and error.errno in (errno.EAGAIN, errno.ENOMEM, errno.EMFILE):
         return f"no process could be made for {program}: {error.strerror}", None
+    if isinstance(error, OSError) and error.errno == errno.E2BIG:
+        return f"cannot execute {program}: {TOO_LONG}", EXIT_NOT_EXECUTABLE
     why = error.strerror if isinstance(error, OSError) else error
     return f"cannot execute {program}: {why}", EXIT_NOT_EXECUTABLE
 
