@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
+from mitosis.cli.completion import group_names
 from mitosis.cli.output import Output, choose_output
 from mitosis.contracts.errors import ApiUnavailable, InvalidRequest, Unauthenticated
 
@@ -75,6 +76,7 @@ GroupArgument = Annotated[
         metavar="GROUP",
         help="Id, name, or user group/name of the task group.",
         callback=check_reference,
+        autocompletion=group_names,
     ),
 ]
 LimitOption = Annotated[
