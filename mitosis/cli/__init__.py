@@ -48,7 +48,7 @@ PASS_THROUGH = "temporal"  # noqa: S105 - not a password
 def main() -> None:
     """Entry point of the ``mitosis`` program: never returns, never shows a traceback for a known error."""
     enter_app()
-    _exit(run(sys.argv[1:]))
+    _exit(execute(sys.argv[1:]))
 
 
 def _exit(status: int) -> NoReturn:
@@ -64,7 +64,7 @@ def _exit(status: int) -> NoReturn:
     sys.exit(status)
 
 
-def run(arguments: Sequence[str]) -> int:
+def execute(arguments: Sequence[str]) -> int:
     """Run one command line and give its exit status (``mitosis.cli.exit.ExitStatus``)."""
     from mitosis.cli.exit import ExitStatus, report, report_usage
     from mitosis.contracts.errors import MitosisError

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 import typer
 
-from mitosis.cli import app
-from mitosis.cli import run as run_command
+from mitosis.cli import app, execute
 from mitosis.contracts.wire import Outcome
 from tests.support.cli_stack import CliStack, cli_stack
 from tests.support.servers import LoopThread
@@ -75,7 +74,7 @@ def test_every_command_with_json_prints_json(
     def said(*words: str) -> list[Any]:
         """What one command line printed: one document, or one a line."""
         capfd.readouterr()
-        status = run_command(words)
+        status = execute(words)
         out, err = capfd.readouterr()
         assert out.strip(), f"{words} (status {status}) printed nothing: {err}"
         try:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 from unittest.mock import patch
 
-from mitosis.cli import run
+from mitosis.cli import execute
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,5 +37,5 @@ def mitosis(*words: str, stdin: str | bytes = "") -> Ran:
     given = stdin.encode() if isinstance(stdin, str) else stdin
     reading = io.TextIOWrapper(io.BytesIO(given), encoding="utf-8")
     with redirect_stdout(out), redirect_stderr(err), patch.object(sys, "stdin", reading):
-        status = run(words)
+        status = execute(words)
     return Ran(int(status), out.getvalue(), err.getvalue())
