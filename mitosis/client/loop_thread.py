@@ -5,13 +5,15 @@ import queue
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
-from typing import Any, TypeVar
+from concurrent.futures import Future, wait
+from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
 
 _CHUNK = 1000
 _CHUNK_SECONDS = 0.05
-_LEAVE_SECONDS = 5.0
+_LEAVE_SECONDS = 15.0
+"""Longer than a task group needs to be cancelled."""
 
 
 class LoopThread:
@@ -23,7 +25,7 @@ class LoopThread:
         self._thread.start()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """The result of a coroutine. Ctrl-C, or another exception from outside, cancels it.
+        """The result of a coroutine. Ctrl-C cancels it, and goes on when it has ended.
 
         Raises:
             RuntimeError: called from within the loop, which would wait for itself.
@@ -31,11 +33,12 @@ class LoopThread:
         if threading.current_thread() is self._thread:
             work.close()
             raise RuntimeError("a plain client cannot be used inside its own event loop")
-        future = asyncio.run_coroutine_threadsafe(work, self.loop)
+        running = _Running(self.loop, work)
         try:
-            return future.result()
-        finally:
-            future.cancel()
+            return running.start().result()
+        except BaseException:
+            running.stop()
+            raise
 
     def run_fed(
         self, items: Iterable[T], use: Callable[[AsyncIterator[T]], Coroutine[Any, Any, Any]]
@@ -51,15 +54,17 @@ class LoopThread:
                 for item in chunk:
                     yield item
 
-        future = asyncio.run_coroutine_threadsafe(use(fed()), self.loop)
-        future.add_done_callback(lambda _: asked.put(None))
+        running = _Running(self.loop, use(fed()))
+        running.future.add_done_callback(lambda _: asked.put(None))
         iterator = iter(items)
         try:
+            future = running.start()
             while (wanted := asked.get()) is not None:
                 self._answer(wanted, iterator)
             return future.result()
-        finally:
-            future.cancel()
+        except BaseException:
+            running.stop()
+            raise
 
     def close(self) -> None:
         """Stop the loop. Nothing may run in it any more."""
@@ -84,6 +89,45 @@ class LoopThread:
             self.loop.call_soon_threadsafe(_set, wanted.set_exception, wanted, error)
         else:
             self.loop.call_soon_threadsafe(_set, wanted.set_result, wanted, chunk)
+
+
+class _Running(Generic[T]):
+    """A coroutine in another thread's loop. Its future is done when the coroutine has really ended."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T]) -> None:
+        self.future: Future[T] = Future()
+        self._loop, self._work = loop, work
+        self._task: asyncio.Task[T] | None = None
+
+    def start(self) -> Future[T]:
+        """Apart from making it: Ctrl-C may come at any moment, and then there must be something to stop."""
+        self._loop.call_soon_threadsafe(self._start)
+        return self.future
+
+    def stop(self) -> None:
+        """Cancel it, if it still runs, and wait a while for its end."""
+        if not self.future.done():
+            self._loop.call_soon_threadsafe(self._cancel)
+            wait([self.future], _LEAVE_SECONDS)
+
+    def _start(self) -> None:
+        self._task = self._loop.create_task(self._work)
+        self._task.add_done_callback(self._ended)
+
+    def _cancel(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+        else:  # it has not begun, and will not
+            self._work.close()
+            self.future.set_exception(asyncio.CancelledError())
+
+    def _ended(self, task: asyncio.Task[T]) -> None:
+        if task.cancelled():
+            self.future.set_exception(asyncio.CancelledError())
+        elif (error := task.exception()) is not None:
+            self.future.set_exception(error)
+        else:
+            self.future.set_result(task.result())
 
 
 def _set(how: Callable[[Any], None], future: "asyncio.Future[Any]", what: Any) -> None:

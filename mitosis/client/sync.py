@@ -4,7 +4,7 @@ The calls run in an event loop in a thread of their own. So a client may be used
 one whose own event loop is running, as in a notebook (which stands still meanwhile).
 """
 
-from collections.abc import AsyncIterator, Coroutine, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from datetime import timedelta
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -20,6 +20,7 @@ from mitosis.client.port import Group, Until
 from mitosis.client.submitting import Part, Tasks
 from mitosis.client.sync_task_group import SyncTaskGroup, each_of, submit_from_here
 from mitosis.client.task_group import OnError, OnExit
+from mitosis.contracts.errors import MitosisError
 from mitosis.contracts.explain import Explanation
 from mitosis.contracts.following import GroupEvent, OutputEvent
 from mitosis.contracts.http import (
@@ -166,8 +167,18 @@ class SyncClient:
     ) -> ResultsPage:
         return self._run(self._client.results_page(group, after=after, wait=wait))
 
-    def events(self, group: Group, *, after: int = 0, results: bool = True) -> Iterator[GroupEvent]:
-        return self._each(self._client.events(group, after=after, results=results))
+    def events(
+        self,
+        group: Group,
+        *,
+        after: int = 0,
+        results: bool = True,
+        on_outage: Callable[[MitosisError], None] = lambda _: None,
+    ) -> Iterator[GroupEvent]:
+        """``on_outage`` is called in the thread of the connections."""
+        return self._each(
+            self._client.events(group, after=after, results=results, on_outage=on_outage)
+        )
 
     def explain(self, group: Group) -> Explanation:
         return self._run(self._client.explain(group))

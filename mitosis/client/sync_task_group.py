@@ -243,12 +243,7 @@ class SyncTaskGroup:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        try:
-            self._loop.run(self._group.__aexit__(kind, error, trace))
-        except KeyboardInterrupt as interrupt:
-            if error is None:  # it came while this waited for the end
-                self._loop.run(self._group.end_after(interrupt))
-            raise
+        self._loop.run(self._group.__aexit__(kind, error, trace))
 
 
 def each_of(loop: LoopThread, items: AsyncIterator[T]) -> Iterator[T]:

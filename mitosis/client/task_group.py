@@ -355,12 +355,12 @@ class TaskGroup:
     ) -> None:
         try:
             if error is not None:
-                await self.end_after(error)
+                await self._end_after(error)
                 return
             try:
                 await self._end()
             except BaseException as problem:
-                await self.end_after(problem)
+                await self._end_after(problem)
                 raise
         finally:
             await self.dispatcher.aclose()
@@ -378,12 +378,11 @@ class TaskGroup:
                 wait = LONG_POLL if self.info.tasks_completed else FIRST_LOOK
                 self._info = await self._client.wait(self.info.task_group_id, timeout=wait)
 
-    async def end_after(self, error: BaseException) -> None:
+    async def _end_after(self, error: BaseException) -> None:
         """End the group because of ``error``, which goes on to whoever is to have it."""
         if self._on_error == "leave":
             return
-        setup = isinstance(error, SetupFailed)
-        reason = str(error) if setup else f"{type(error).__name__} in the program that submits"
+        reason = _reason(error)
         try:
             async with asyncio.timeout(CANCEL_SECONDS):
                 if self._on_error == "close":
@@ -400,6 +399,15 @@ class TaskGroup:
         if value is None:
             raise RuntimeError("use the task group in a with block: with client.task_group() as …")
         return value
+
+
+def _reason(error: BaseException) -> str:
+    """For everybody who may see the group: not what the error says, which may be secret."""
+    if isinstance(error, SetupFailed):
+        return error.message
+    if isinstance(error, KeyboardInterrupt | asyncio.CancelledError):
+        return "the program that submits was interrupted"
+    return f"{type(error).__name__} in the program that submits"
 
 
 def _check_setup(info: TaskGroupInfo) -> None:
