@@ -9,6 +9,7 @@ program does: a running `mitosis up`, or MITOSIS_API_URL with MITOSIS_TOKEN_FILE
 import asyncio
 import os
 import signal
+import sys
 
 from temporalio.client import Client
 from temporalio.worker import Worker
@@ -48,3 +49,5 @@ async def main() -> None:
 
 if __name__ == "__main__":
     asyncio.run(main())
+    sys.stdout.flush()
+    os._exit(0)  # Temporal's threads sometimes abort the interpreter's teardown (sdk-python#300)
