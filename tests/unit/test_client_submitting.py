@@ -96,3 +96,10 @@ async def test_an_error_names_the_task_in_the_whole_submission() -> None:
     with pytest.raises(InvalidRequest) as refused:
         await submit_parts(parts_of(numbered(25_000), "key"), refuse)
     assert refused.value.facts["field"] == "tasks[20007].command"
+
+
+async def test_what_comes_slowly_is_not_held_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mitosis.client.submitting.PROMPT_SECONDS", 0.0)
+    prompt = [len(part.tasks) async for part in parts_of(numbered(3), "key", prompt=True)]
+    whole = [len(part.tasks) async for part in parts_of(numbered(3), "key")]
+    assert (prompt, whole) == ([1, 1, 1], [3])
