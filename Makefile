@@ -40,7 +40,7 @@ fix: setup ## format, and repair what ruff can repair by itself
 chaos: setup ## kill -9 of everything under 3,000 tasks, seeded, twice: `mitosis up`, and in parts (ARGS="--seed N" for the same again)
 	@$(BIN)/python -m tests.chaos $(ARGS)
 
-pressure: setup ## API, PostgreSQL, Temporal away for 60 s under 120 s tasks (10 minutes; ARGS="--divide 10")
+pressure: setup ## API, PostgreSQL, Temporal away for 60 s under 120 s tasks (6 minutes); ARGS=flood: a fast submitter
 	@$(BIN)/python -m tests.pressure $(ARGS)
 
 bench-quick: setup ## the speed of the whole product beside its floors (under 4 minutes), into docs/

@@ -7,7 +7,7 @@ import time
 from dataclasses import dataclass
 from uuid import UUID
 
-from mitosis.contracts.errors import QueueFull
+from mitosis.contracts.errors import QueueFull, TooLarge
 from mitosis.store.database import Database
 from mitosis.store.statements import load
 
@@ -51,7 +51,15 @@ class QueueGuard:
 
         Raises:
             QueueFull: not now.
+            TooLarge: never.
         """
+        limits = self.limits
+        if count > (most := min(limits.per_group, limits.per_user, limits.total)):
+            raise TooLarge(
+                f"{count} tasks never fit into a queue of at most {most}: submit fewer at once",
+                field="tasks",
+                limit=most,
+            )
         counted = await self._count(task_group_id)
         if counted.total + count > self.limits.total:
             raise queue_full("in all", counted.total, self.limits.total)

@@ -69,6 +69,9 @@ async def test_a_full_queue_refuses_the_whole_submit_and_the_sdk_waits(
             assert await client.submit("work", [OK] * 550, idempotency_key="k") == first
             assert len(await client.submit("work", [OK] * 50)) == 50
             assert (await client.group("work")).tasks_total == 600
+            answer = await api.call("POST", TASKS, json={"tasks": [OK] * 601})
+            with problem(answer, 413, "too_large") as document:
+                assert document["limit"] == 600
             client.give_up_after = timedelta(seconds=0)
             waiting = asyncio.create_task(client.submit("work", [OK]))
             with psycopg.connect(database, autocommit=True) as connection:

@@ -1,0 +1,72 @@
+"""A submitter that is faster than the fleet: the queue fills, it is held back, and memory stays as it was."""
+
+import os
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+from mitosis.cli.connection import read_connection, read_token
+from mitosis.client.sync import SyncClient
+from mitosis.contracts.allocation import WorkerAllocationPlan
+from mitosis.contracts.http import TaskGroupSpec
+
+QUEUE = 1000
+"""Unfinished tasks that the stack of a flood allows per group."""
+ENVIRONMENT = {"MITOSIS_API__MAX_OPEN_TASKS_PER_GROUP": str(QUEUE)}
+PART = 250
+MARGIN_BYTES = 60_000_000
+"""What a process may have grown by: code and caches that are loaded on the way, no tasks."""
+
+
+@dataclass(frozen=True, slots=True)
+class Flood:
+    """What was seen."""
+
+    submitted: int
+    waits: int
+    grown_bytes: dict[str, int]
+    connections: int
+    """Most connections to PostgreSQL at once."""
+
+
+def flood(data_dir: Path, up: psutil.Process, seconds: float) -> Flood:
+    """Submit as fast as it goes for so long (and until it was held back twice), then wait for the end."""
+    found = read_connection(data_dir)
+    assert found is not None
+    task = {"command": ["true"], "environment": {"BULK": "x" * 2000}}
+    with SyncClient(found.api_url, read_token(found.token_file)) as client:
+        plan = WorkerAllocationPlan(worker_count=2)
+        client.create_group(TaskGroupSpec(name="flood", worker_allocation_plan=plan))
+        client.submit("flood", [task] * PART)
+        before, ends = sizes(up), time.monotonic() + seconds
+        submitted, waits, connections = PART, 0, 0
+        while time.monotonic() < ends or waits < 2:
+            began = time.monotonic()
+            submitted += len(client.submit("flood", [task] * PART))
+            waits += time.monotonic() - began > 4
+            connections = max(connections, backends(up))
+        after = sizes(up)
+        client.close("flood")
+        info = client.wait("flood")
+        assert (info.tasks_succeeded, info.tasks_total) == (submitted, submitted), info
+    grown = {name: after[name] - size for name, size in before.items() if name in after}
+    return Flood(submitted, waits, grown, connections)
+
+
+def sizes(up: psutil.Process) -> dict[str, int]:
+    """Resident bytes by process: our own, the stack's (API and control worker), its agent's and servers'."""
+    below = [process for process in up.children(recursive=True) if is_ours(process)]
+    found = {f"{process.name()} {process.pid}": process for process in (up, *below)}
+    found["submitter"] = psutil.Process(os.getpid())
+    return {name: process.memory_info().rss for name, process in found.items()}
+
+
+def is_ours(process: psutil.Process) -> bool:
+    """Backends of PostgreSQL share memory that they touch page by page, and tasks come and go."""
+    return process.name().startswith(("python", "temporal"))
+
+
+def backends(up: psutil.Process) -> int:
+    return sum(process.name() == "postgres" for process in up.children(recursive=True))
