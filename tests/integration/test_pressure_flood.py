@@ -1,4 +1,4 @@
-"""A submitter faster than the fleet, against a real `mitosis up`; for minutes: ``make pressure ARGS=flood``."""
+"""A submitter faster than the fleet, against a real `mitosis up`. ``make pressure ARGS=flood`` takes minutes."""
 
 from pathlib import Path
 
