@@ -47,9 +47,10 @@ async def repeating(call: Callable[[], Awaitable[T]], give_up_after: timedelta) 
             return await call()
         except MitosisError as error:
             pause = backoff(error, repetition)
+            comes = time.monotonic() + pause
             if isinstance(error, QueueFull):  # the fleet works on it: waiting is not in vain
-                ends = time.monotonic() + pause + give_up_after.total_seconds()
-            if not error.retryable or time.monotonic() + pause > ends:
+                ends = comes + give_up_after.total_seconds()
+            if not error.retryable or comes > ends:
                 raise
             facts = {
                 "error_code": error.code,

@@ -1,4 +1,4 @@
-"""A submitter faster than the fleet, against a real `mitosis up`. ``make pressure ARGS=flood`` takes minutes."""
+"""A submitter faster than the fleet, against a real `mitosis up`; for minutes: `make pressure ARGS=flood`."""
 
 from pathlib import Path
 

@@ -2,6 +2,7 @@
 
 import os
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,6 +19,10 @@ ENVIRONMENT = {"MITOSIS_API__MAX_OPEN_TASKS_PER_GROUP": str(QUEUE)}
 PART = 250
 MARGIN_BYTES = 60_000_000
 """What a process may have grown by: code and caches that are loaded on the way, no tasks."""
+
+
+OURS = ("python", "temporal")
+"""Backends of PostgreSQL share memory that they touch page by page, and tasks are none of us."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,16 +62,21 @@ def flood(data_dir: Path, up: psutil.Process, seconds: float) -> Flood:
 
 def sizes(up: psutil.Process) -> dict[str, int]:
     """Resident bytes by process: our own, the stack's (API and control worker), its agent's and servers'."""
-    below = [process for process in up.children(recursive=True) if is_ours(process)]
-    found = {f"{process.name()} {process.pid}": process for process in (up, *below)}
-    found["submitter"] = psutil.Process(os.getpid())
-    return {name: process.memory_info().rss for name, process in found.items()}
-
-
-def is_ours(process: psutil.Process) -> bool:
-    """Backends of PostgreSQL share memory that they touch page by page, and tasks come and go."""
-    return process.name().startswith(("python", "temporal"))
+    found = {"submitter": psutil.Process(os.getpid()).memory_info().rss}
+    for process in (up, *up.children(recursive=True)):
+        if (name := name_of(process)).startswith(OURS):
+            with suppress(psutil.NoSuchProcess):
+                found[f"{name} {process.pid}"] = process.memory_info().rss
+    return found
 
 
 def backends(up: psutil.Process) -> int:
-    return sum(process.name() == "postgres" for process in up.children(recursive=True))
+    return sum(name_of(process) == "postgres" for process in up.children(recursive=True))
+
+
+def name_of(process: psutil.Process) -> str:
+    """Tasks come and go; what has gone has no name."""
+    try:
+        return process.name()
+    except psutil.NoSuchProcess:
+        return ""
