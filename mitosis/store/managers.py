@@ -267,11 +267,13 @@ class ManagerStore:
     # --- inside --------------------------------------------------------------------------------------
 
     async def _contact(self, manager_id: UUID) -> DictRow:
-        row = await self._one(SQL["contact"], {"manager": manager_id})
-        if row is None:
-            raise NotFound("no such manager", manager_id=str(manager_id))
-        parameters = {"manager_number": row["id"], "host_lost_after": self._host_lost_after}
+        """Two statements, for the order of locks, over one connection."""
         async with self._database.connection() as connection:
+            cursor = await connection.execute(SQL["contact"], {"manager": manager_id})
+            row = await cursor.fetchone()
+            if row is None:
+                raise NotFound("no such manager", manager_id=str(manager_id))
+            parameters = {"manager_number": row["id"], "host_lost_after": self._host_lost_after}
             await connection.execute(LEASES["stay_alive"], parameters)
         return row
 

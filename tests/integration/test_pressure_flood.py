@@ -14,7 +14,7 @@ def test_a_submitter_that_is_too_fast_waits_and_nothing_grows(tmp_path: Path) ->
     with running_up(tmp_path / "data", more=ENVIRONMENT) as up:
         seen = flood(tmp_path / "data", psutil.Process(up.pid), seconds=0)
     assert seen.waits >= 1
-    assert seen.submitted >= 1000
+    assert seen.submitted >= 500
     assert len(seen.grown_bytes) >= 4  # stack, agent, Temporal, submitter
     assert all(grown < MARGIN_BYTES for grown in seen.grown_bytes.values()), seen
     assert seen.connections < 40, seen

@@ -13,7 +13,7 @@ from mitosis.client.sync import SyncClient
 from mitosis.contracts.allocation import WorkerAllocationPlan
 from mitosis.contracts.http import TaskGroupSpec
 
-QUEUE = 1000
+QUEUE = 500
 """Unfinished tasks that the stack of a flood allows per group."""
 ENVIRONMENT = {"MITOSIS_API__MAX_OPEN_TASKS_PER_GROUP": str(QUEUE)}
 PART = 250
