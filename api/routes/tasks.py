@@ -17,12 +17,13 @@ from api.deps import (
     WritableGroup,
     parts_of,
     readable_group,
+    writable_group,
 )
 from api.holding import MAX_WAIT_SECONDS
 from api.limits import LimitedRoute
 from api.openapi import hot_route
 from api.routes.references import PATH
-from mitosis.contracts.http import Page, ResultsPage, TaskInfo
+from mitosis.contracts.http import Page, ResultsPage, RetriedTasks, RetryBody, TaskInfo
 from mitosis.contracts.lifecycle import TaskState
 from mitosis.contracts.wire import SubmitAnswer, SubmitTasks
 
@@ -56,6 +57,18 @@ async def submit(request: Request, group: WritableGroup) -> Response:
     """Submit up to 10,000 tasks, all or nothing; larger submissions are parts under one key."""
     body = decode(await read_body(request, SUBMIT_LIMIT), _SUBMIT)
     return encode(await parts_of(request).tasks.submit(group, body), 201)
+
+
+@router.post(PATH + "/retry")
+async def retry(
+    request: Request, parts: PartsDep, group: WritableGroup, body: RetryBody
+) -> RetriedTasks:
+    """Submit failed tasks again, a part at a time, each once: into the group, or into another one.
+
+    Ask for the next part with `after` = `next`, under the same `idempotency_key`, until `next` is null.
+    """
+    into = group if body.into is None else await writable_group(request, body.into)
+    return await parts.tasks.retry(group, into, body)
 
 
 @router.get(PATH + "/tasks")

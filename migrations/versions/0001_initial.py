@@ -313,6 +313,17 @@ CREATE TABLE submission (
 );
 """
 
+RETRIES = """
+-- Which ended task was submitted again into which group, as which task, by which call of retry.
+CREATE TABLE task_retries (
+    group_id        bigint NOT NULL REFERENCES task_groups ON DELETE CASCADE,  -- into it
+    task_id         bigint NOT NULL,
+    new_task_id     bigint NOT NULL,
+    idempotency_key text NOT NULL,
+    PRIMARY KEY (group_id, task_id)
+);
+"""
+
 MESSAGES = """
 -- Everything PostgreSQL must tell Temporal, written in the transaction that caused it (protocol P6).
 -- Never unique: a poke that is being sent must not swallow the next one.
@@ -353,7 +364,7 @@ CREATE INDEX task_output_by_group ON task_output (group_id, id);
 
 
 def upgrade() -> None:
-    for part in (PEOPLE, HOSTS, GROUPS, LEASES, TASKS, MESSAGES, OUTPUT):
+    for part in (PEOPLE, HOSTS, GROUPS, LEASES, TASKS, RETRIES, MESSAGES, OUTPUT):
         op.execute(part)
 
 

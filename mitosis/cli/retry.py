@@ -1,15 +1,13 @@
 """`mitosis retry`: submit again what failed, into the group itself while it takes tasks, else into a new one.
 
-A task that is submitted again carries the label ``retry-of:NUMBER``. So a second retry of the same
-group leaves out what the first one has submitted, and anyone can see what a task replaces.
+The API does it, part by part (``mitosis/store/retries.py``); here is decided where the tasks go.
 """
 
 import re
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
+from uuid import UUID
 
-import msgspec
 import typer
 
 from mitosis.cli import plain_app
@@ -19,14 +17,12 @@ from mitosis.cli.task_view import tasks_table
 from mitosis.contracts.errors import AlreadyExists, InvalidTransition
 from mitosis.contracts.lifecycle import TaskGroupState, TaskState
 from mitosis.contracts.outcome import FailureKind
-from mitosis.contracts.task import TaskSubmission
 
 if TYPE_CHECKING:
     from mitosis.client.sync import SyncClient
-    from mitosis.contracts.http import TaskGroupInfo, TaskInfo
+    from mitosis.contracts.http import RetriedTasks, TaskGroupInfo
 
 app = plain_app()
-MARK = "retry-of:"
 MAX_NAME = 100
 _NUMBERED = re.compile(r"(.*)-retry-(\d+)")
 
@@ -37,7 +33,15 @@ class Done:
 
     group: "TaskGroupInfo"
     new: bool
-    task_ids: list[int]
+    tasks: "RetriedTasks"
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """Which tasks."""
+
+    reasons: tuple[FailureKind, ...]
+    cancelled: bool
 
 
 @register(app, "retry")
@@ -69,48 +73,29 @@ def retry(
     """
     with cli.client() as client:
         old = client.group(group)
-        chosen = to_retry(
-            client.tasks(old.task_group_id), reasons=reason or (), cancelled=cancelled
-        )
-        if not chosen:
-            cli.output.item(_item(None, []))
-            return
+        wish = Wish(tuple(reason or ()), cancelled)
+        itself = name is None and not _ended(old)
         if dry_run:
-            cli.output.table(tasks_table(chosen))
+            chosen = client.retry(group, reasons=wish.reasons, cancelled=cancelled, dry_run=True)
+            _show(cli, client, old, set(chosen.retry_of), wish)
             cli.output.note(f"\n{_count(chosen)} would go into {_destination(old, name)}")
             return
-        done = _into_itself(client, old, chosen) if name is None and not _ended(old) else None
-        done = done or _into_new(client, old, name, chosen)
-    cli.output.item(_item(done, chosen))
+        done = _into_itself(client, old, wish) if itself else None
+        done = done or _into_new(client, old, name, wish)
+    cli.output.item(_item(done))
 
 
-def to_retry(
-    tasks: Iterable["TaskInfo"], *, reasons: Sequence[FailureKind], cancelled: bool
-) -> list["TaskInfo"]:
-    """What ended badly, in the order of submission, and is not in the group again already."""
-    states = {TaskState.FAILED, TaskState.CANCELLED} if cancelled else {TaskState.FAILED}
-    found: list[TaskInfo] = []
-    again: set[int] = set()
-    for task in tasks:
-        again.update(marks(task))
-        if task.state in states and (not reasons or task.kind in reasons):
-            found.append(task)
-    return [task for task in found if task.task_id not in again]
-
-
-def marks(task: "TaskInfo") -> list[int]:
-    """The numbers of the tasks that this one replaces."""
-    labels = task.spec.get("labels")
-    words = [str(label) for label in labels] if isinstance(labels, list) else []
-    numbers = [word.removeprefix(MARK) for word in words if word.startswith(MARK)]
-    return [int(number) for number in numbers if number.isascii() and number.isdigit()]
-
-
-def again(task: "TaskInfo") -> TaskSubmission:
-    """The same submission, marked with the number of the task that it replaces."""
-    spec = msgspec.convert(task.spec, TaskSubmission)
-    kept = [label for label in spec.labels if not label.startswith(MARK)]
-    return msgspec.structs.replace(spec, labels=[*kept, f"{MARK}{task.task_id}"])
+def _show(
+    cli: Cli, client: "SyncClient", group: "TaskGroupInfo", ids: set[int], wish: Wish
+) -> None:
+    states = [TaskState.FAILED, TaskState.CANCELLED] if wish.cancelled else [TaskState.FAILED]
+    tasks = [
+        task
+        for state in states
+        for task in client.tasks(group.task_group_id, state=state)
+        if task.task_id in ids
+    ]
+    cli.output.table(tasks_table(sorted(tasks, key=lambda task: task.task_id)))
 
 
 def following_name(name: str) -> str:
@@ -125,35 +110,44 @@ def _ended(group: "TaskGroupInfo") -> bool:
     return group.state in (TaskGroupState.COMPLETE, TaskGroupState.CANCELLED)
 
 
-def _into_itself(
-    client: "SyncClient", group: "TaskGroupInfo", chosen: Sequence["TaskInfo"]
-) -> Done | None:
+def _into_itself(client: "SyncClient", group: "TaskGroupInfo", wish: Wish) -> Done | None:
     """None: the group has ended meanwhile."""
     key = group.task_group_id
     if group.state is TaskGroupState.OPEN:
-        return Done(group, False, client.submit(key, map(again, chosen)))
+        return Done(group, False, _retry(client, group, key, wish))
+    chosen = client.retry(key, reasons=wish.reasons, cancelled=wish.cancelled, dry_run=True)
+    if not chosen.retry_of:
+        return Done(group, False, chosen)
     try:
         client.reopen(key, reason="failed tasks are submitted again")
     except InvalidTransition:
         return None
     try:
-        ids = client.submit(key, map(again, chosen))
+        tasks = _retry(client, group, key, wish)
     finally:
         closed = client.close(key, reason="failed tasks have been submitted again")
-    return Done(closed, False, ids)
+    return Done(closed, False, tasks)
 
 
-def _into_new(
-    client: "SyncClient", old: "TaskGroupInfo", name: str | None, chosen: Sequence["TaskInfo"]
-) -> Done:
+def _into_new(client: "SyncClient", old: "TaskGroupInfo", name: str | None, wish: Wish) -> Done:
+    source = old.task_group_id
+    chosen = client.retry(source, reasons=wish.reasons, cancelled=wish.cancelled, dry_run=True)
+    if not chosen.retry_of:
+        return Done(old, False, chosen)
     group = _create(client, old, name)
     key = group.task_group_id
     try:
-        ids = client.submit(key, map(again, chosen))
+        tasks = _retry(client, old, key, wish)
     except BaseException:
         client.cancel(key, reason="the tasks to retry could not be submitted")
         raise
-    return Done(client.close(key, reason=f"has the failed tasks of {old.name}"), True, ids)
+    return Done(client.close(key, reason=f"has the failed tasks of {old.name}"), True, tasks)
+
+
+def _retry(client: "SyncClient", old: "TaskGroupInfo", into: UUID, wish: Wish) -> "RetriedTasks":
+    return client.retry(
+        old.task_group_id, into=into, reasons=wish.reasons, cancelled=wish.cancelled
+    )
 
 
 def _create(client: "SyncClient", old: "TaskGroupInfo", name: str | None) -> "TaskGroupInfo":
@@ -192,27 +186,28 @@ def _destination(old: "TaskGroupInfo", name: str | None) -> str:
     return f"a new group: {name or following_name(old.name)}"
 
 
-def _item(done: Done | None, chosen: Sequence["TaskInfo"]) -> Item:
-    if done is None:
+def _item(done: Done) -> Item:
+    tasks = done.tasks
+    if not tasks.retry_of:
         return Item({"task_ids": [], "retry_of": []}, [("retried", "nothing to retry")], "")
-    ids = sorted(set(done.task_ids))
+    ids = sorted(set(tasks.task_ids))
     data = {
         "task_group_id": str(done.group.task_group_id),
         "name": done.group.name,
         "new_group": done.new,
-        "task_ids": done.task_ids,
-        "retry_of": [task.task_id for task in chosen],
+        "task_ids": tasks.task_ids,
+        "retry_of": tasks.retry_of,
     }
     fields = [
-        ("retried", _count(chosen)),
+        ("retried", _count(tasks)),
         ("in", f"{done.group.name}, {'a new group' if done.new else 'the group itself'}"),
         ("state", str(done.group.state)),
-        ("follow it", f"mitosis group wait {done.group.name}"),
+        ("follow it", f"mitosis watch {done.group.name}"),
     ]
-    if len(ids) < len(chosen):
+    if len(ids) < len(tasks.retry_of):
         fields.append(("as", f"{len(ids)} tasks: some have one deduplication key"))
     return Item(data, fields, "\n".join(map(str, ids)))
 
 
-def _count(chosen: Sequence["TaskInfo"]) -> str:
-    return "1 task" if len(chosen) == 1 else f"{len(chosen)} tasks"
+def _count(tasks: "RetriedTasks") -> str:
+    return "1 task" if len(tasks.retry_of) == 1 else f"{len(tasks.retry_of)} tasks"

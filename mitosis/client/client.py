@@ -41,6 +41,8 @@ from mitosis.contracts.http import (
     RegisteredManager,
     RegisterManager,
     ResultsPage,
+    RetriedTasks,
+    RetryBody,
     TaskGroupInfo,
     TaskGroupSpec,
     TaskGroupUpdate,
@@ -49,6 +51,7 @@ from mitosis.contracts.http import (
     VerbBody,
 )
 from mitosis.contracts.lifecycle import TaskGroupState, TaskState
+from mitosis.contracts.outcome import FailureKind
 from mitosis.contracts.wire import SubmitAnswer
 
 T = TypeVar("T")
@@ -314,6 +317,38 @@ class Client:
             async for told in events:
                 yield GroupEvent.model_validate_json(told.data)
 
+    async def retry(
+        self,
+        group: Group,
+        *,
+        into: Group | None = None,
+        reasons: Sequence[FailureKind] = (),
+        cancelled: bool = False,
+        dry_run: bool = False,
+    ) -> RetriedTasks:
+        """Submit the failed tasks of a group again, into itself or another, each once.
+
+        What an earlier retry has put there is left out. The tasks never pass through here.
+
+        Raises:
+            TaskGroupClosed: the group that gets them accepts none.
+        """
+        body = RetryBody(
+            into=None if into is None else str(into),
+            reasons=list(reasons),
+            cancelled=cancelled,
+            idempotency_key=uuid.uuid4().hex,
+            dry_run=dry_run,
+        )
+        old, new, path = [], [], _path(group) + "/retry"
+        while True:
+            part = await self._post(RetriedTasks, path, body)
+            old += part.retry_of
+            new += part.task_ids
+            if part.next is None:
+                return RetriedTasks(retry_of=old, task_ids=new, next=None)
+            body = body.model_copy(update={"after": part.next})
+
     async def explain(self, group: Group) -> Explanation:
         """Why the group stands where it stands, in one line, and each host that may serve it."""
         return await self._get(Explanation, _path(group) + "/explain")
@@ -403,6 +438,10 @@ class Client:
         return await self._repeat(
             lambda: self._api.model(answer, "GET", path, params=params, wait_seconds=wait_seconds)
         )
+
+    async def _post(self, answer: type[M], path: str, body: BaseModel) -> M:
+        """A call under an idempotency key: it may be repeated."""
+        return await self._repeat(lambda: self._api.model(answer, "POST", path, body))
 
     async def _verb(self, method: str, group: Group, verb: str, body: VerbBody) -> TaskGroupInfo:
         """Verbs ensure a state, so they may be repeated."""

@@ -30,6 +30,7 @@ from mitosis.contracts.http import (
     RegisteredManager,
     RegisterManager,
     ResultsPage,
+    RetriedTasks,
     TaskGroupInfo,
     TaskGroupSpec,
     TaskGroupUpdate,
@@ -37,6 +38,7 @@ from mitosis.contracts.http import (
     Token,
 )
 from mitosis.contracts.lifecycle import TaskGroupState, TaskState
+from mitosis.contracts.outcome import FailureKind
 from mitosis.contracts.wire import SubmitAnswer
 
 T = TypeVar("T")
@@ -178,6 +180,21 @@ class SyncClient:
         """``on_outage`` is called in the thread of the connections."""
         return self._each(
             self._client.events(group, after=after, results=results, on_outage=on_outage)
+        )
+
+    def retry(
+        self,
+        group: Group,
+        *,
+        into: Group | None = None,
+        reasons: Sequence[FailureKind] = (),
+        cancelled: bool = False,
+        dry_run: bool = False,
+    ) -> RetriedTasks:
+        return self._run(
+            self._client.retry(
+                group, into=into, reasons=reasons, cancelled=cancelled, dry_run=dry_run
+            )
         )
 
     def explain(self, group: Group) -> Explanation:

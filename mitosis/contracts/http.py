@@ -17,6 +17,7 @@ from mitosis.contracts.lifecycle import (
     TaskGroupState,
     TaskState,
 )
+from mitosis.contracts.outcome import FailureKind
 
 T = TypeVar("T")
 
@@ -218,6 +219,32 @@ class CancelBody(VerbBody):
 class CompleteBody(VerbBody):
     force: bool = False
     grace_seconds: Annotated[float, Field(ge=0, le=86_400)] | None = None
+
+
+class RetryBody(RequestBody):
+    """Submit ended tasks again, a part at a time: ``after`` is ``next`` of the answer before, until None."""
+
+    into: str | None = None
+    """Reference of the group that gets them; None: the group itself."""
+    reasons: list[FailureKind] = []
+    """Only those that failed in one of these ways; empty: all."""
+    cancelled: bool = False
+    """The cancelled ones as well."""
+    after: Annotated[int, Field(ge=0, le=2**63 - 1)] = 0
+    limit: Annotated[int, Field(ge=1, le=5000)] = 5000
+    idempotency_key: Annotated[str, StringConstraints(min_length=1, max_length=200)]
+    """Of the whole retry: the same part under it submits nothing twice and is answered again."""
+    dry_run: bool = False
+    """Only say which."""
+
+
+class RetriedTasks(AnswerBody):
+    """``task_ids[i]`` is the new task for ``retry_of[i]``; without it where nothing was submitted."""
+
+    retry_of: list[int]
+    task_ids: list[int]
+    next: int | None
+    """``after`` of the next part; None: there is no more."""
 
 
 class TaskFailureInfo(AnswerBody):

@@ -109,6 +109,30 @@ async def _in_transaction(
     return None
 
 
+async def submit_within(
+    connection: Connection, most: int, task_group_id: UUID, tasks: Sequence[TaskSubmission]
+) -> SubmitAnswer:
+    """A submission without a key, in the caller's transaction; it locks ``group_live`` from here on.
+
+    ``most`` tasks may be unfinished in the group.
+
+    Raises:
+        NotFound, TaskGroupClosed, QueueFull: as :func:`submit`.
+    """
+    columns = _columns(tasks)
+    parameters = {"group": task_group_id, "key": None, "part": 0, "digest": b"", "most": most}
+    parameters |= columns
+    row = await (await connection.execute(SQL["submit_payload"], parameters)).fetchone()
+    live = await (await connection.execute(SQL["submit_lock"], parameters)).fetchone()
+    if live is None:
+        raise NotFound("no such task group", task_group_id=str(task_group_id))
+    _check_accepts(task_group_id, live)
+    if live["unfinished"] + len(tasks) > most:
+        raise queue_full("in the group", live["unfinished"], most)
+    ids: list[int] = (row and row["task_ids"]) or []
+    return await _enqueue(connection, live["group_id"], parameters, ids, tasks)
+
+
 def _check_accepts(task_group_id: UUID, live: DictRow) -> None:
     reopens = live["state"] == "closed" and live["reopen_on_submit"] and not live["discarding"]
     if live["state"] != "open" and not reopens:

@@ -12,7 +12,7 @@ from uuid import UUID
 
 from msgspec import Raw
 
-from mitosis.contracts.http import Page, ResultsPage, TaskInfo
+from mitosis.contracts.http import Page, ResultsPage, RetriedTasks, RetryBody, TaskInfo
 from mitosis.contracts.lifecycle import TaskState
 from mitosis.contracts.outcome import LOST_ALONE
 from mitosis.contracts.wire import (
@@ -30,6 +30,7 @@ from mitosis.store.database import Database
 from mitosis.store.leases import STANDING
 from mitosis.store.queue_limits import DEFAULT_LIMITS, QueueGuard, QueueLimits
 from mitosis.store.results import results_after
+from mitosis.store.retries import retry
 from mitosis.store.statements import load
 from mitosis.store.wake import Topic, Wake
 
@@ -63,6 +64,10 @@ class TaskStore:
             QueueFull: too many tasks are unfinished.
         """
         return await submits.submit(self._database, self._guard, task_group_id, request)
+
+    async def retry(self, group: UUID, into: UUID, asked: RetryBody) -> RetriedTasks:
+        """Submit ended tasks again, one part; see :func:`mitosis.store.retries.retry`."""
+        return await retry(self._database, self._guard, group, into, asked)
 
     async def claim(self, manager_id: UUID, request: ClaimTasks) -> ClaimAnswer:
         """Take tasks under a live epoch; waits up to ``wait_seconds`` holding no connection (P3, P7)."""
