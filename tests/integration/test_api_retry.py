@@ -16,6 +16,7 @@ from mitosis.contracts.wire import ClaimTasks, Outcome, ReportTasks, TaskReport
 from mitosis.embedded.data_folder import ed25519_private_key
 from tests.integration.test_api_events import Served
 from tests.support.http_api import NoTemporal
+from tests.support.waiting import wait_until_async
 
 pytestmark = pytest.mark.timeout(60)
 KEY = ed25519_private_key()
@@ -83,7 +84,19 @@ async def test_the_same_part_is_answered_again_and_another_retry_leaves_it_out(
 
 
 async def test_two_at_once_retry_each_task_once(served: Served) -> None:
-    both = await asyncio.gather(served.client.retry("work"), served.client.retry("work"))
+    database = served.api.parts.database
+
+    async def both_wait() -> bool:
+        async with database.connection() as connection:
+            waiting = "SELECT count(*) AS n FROM pg_locks WHERE NOT granted"
+            row = await (await connection.execute(waiting)).fetchone()
+        return row is not None and row["n"] == 2
+
+    async with database.transaction() as connection:
+        await connection.execute("SELECT FROM group_live FOR UPDATE")
+        retries = [asyncio.create_task(served.client.retry("work")) for _ in range(2)]
+        await wait_until_async(both_wait, 20)
+    both = await asyncio.gather(*retries)
     assert sorted(len(one.retry_of) for one in both) == [0, FAILED + TIMED_OUT]
     assert (await served.client.group("work")).tasks_unfinished == 1 + FAILED + TIMED_OUT
 

@@ -82,7 +82,9 @@ def test_a_running_command_is_followed_from_its_past_to_its_exit(
     stack: Path, submit: Any, tmp_path: Path
 ) -> None:
     gate = tmp_path / "gate"
-    task = gated(r"printf 'early \377 bytes\n'; echo oops >&2; WAIT; printf late; exit 3", gate)
+    task = gated(
+        r"printf 'early \377 bytes\n'; echo oops >&2; WAIT; printf 'late \376'; exit 3", gate
+    )
     (number,) = submit(task)
     with following(stack, tmp_path / "f", f"live/{number}") as it:
         wait_until(lambda: b"bytes\n" in it.out and b"oops" in it.out, 30)
@@ -90,6 +92,7 @@ def test_a_running_command_is_followed_from_its_past_to_its_exit(
         assert b"early \xff bytes\n" in it.out  # as it was, before it has ended
         gate.touch()
         assert it.ended() == 0
+    assert b"late \xfe" in it.out  # the last words too, though its result keeps text
     assert it.out.count(b"early") == it.out.count(b"oops") == it.out.count(b"late") == 1
     assert f"task {number}, attempt 1: " in it.err
     assert f"task {number}: failed, exit 3" in it.err

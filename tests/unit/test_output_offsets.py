@@ -1,0 +1,65 @@
+"""Bytes of live output come once and gaps are said: on the host, in the API and in the client."""
+
+from manager_agent.following import BATCH_BYTES, PIECE_BYTES, Pieces
+from mitosis.client.following import OutputSeen
+from mitosis.contracts.following import OutputEvent
+from mitosis.ipc.messages import TaskOutput
+from mitosis.store.output_events import Positions, rest_of
+
+
+def event(offset: int, data: bytes, attempt: int = 1) -> OutputEvent:
+    return OutputEvent.model_construct(
+        kind="output", task_id=7, attempt=attempt, stream="stdout", offset=offset, data=data
+    )
+
+
+def test_the_api_tells_bytes_once_and_says_what_is_missing() -> None:
+    positions = Positions()
+    told = [
+        positions.told(7, 1, "stdout", *chunk) for chunk in ((5, b"abc"), (6, b"bcd"), (5, b"a"))
+    ]
+    assert [(e.offset, e.skipped, e.data) for e in told if e] == [(5, 5, b"abc"), (8, None, b"d")]
+    assert told[2] is None
+    other = positions.told(7, 2, "stdout", 0, b"new attempt")
+    assert other is not None
+    assert other.skipped is None
+
+
+def test_what_a_result_has_behind_what_was_told_is_told() -> None:
+    positions = Positions()
+    positions.told(7, 1, "stdout", 0, b"0123")
+    detail = {"stdout": "23456789", "stdout_bytes": 10, "stderr": "", "stderr_bytes": 0}
+    (rest,) = rest_of(positions, 7, 1, detail)
+    assert (rest.offset, rest.skipped, rest.data) == (4, None, b"456789")
+    assert list(rest_of(positions, 7, 1, detail)) == []
+    (cut,) = rest_of(positions, 8, 1, detail)
+    assert (cut.offset, cut.skipped) == (2, 2)
+
+
+def test_a_client_that_reconnects_sees_nothing_twice() -> None:
+    seen = OutputSeen()
+    came = [(0, b"abc"), (0, b"abcd"), (0, b"a"), (9, b"x")]
+    fresh = [seen.fresh(event(*chunk)) for chunk in came]
+    assert [(e.offset, e.skipped, e.data) for e in fresh if e] == [
+        (0, None, b"abc"),
+        (3, None, b"d"),
+        (9, 5, b"x"),
+    ]
+    end = OutputEvent(kind="end")
+    assert seen.fresh(end) is end
+
+
+def test_the_host_keeps_the_newest_of_each_stream_and_no_more() -> None:
+    pieces = Pieces()
+    pieces.add(TaskOutput(7, 1, "stdout", 0, b"a" * PIECE_BYTES))
+    pieces.add(TaskOutput(7, 1, "stdout", PIECE_BYTES, b"b" * 10))
+    pieces.add(TaskOutput(7, 1, "stderr", 5, b"late"))
+    pieces.add(TaskOutput(7, 1, "stderr", 20, b"later"))
+    out, err = pieces.take()
+    assert (out.offset, len(out.data), out.data[-10:]) == (10, PIECE_BYTES, b"b" * 10)
+    assert (err.offset, err.data) == (20, b"later")
+    assert not pieces
+    for number in range(40):
+        pieces.add(TaskOutput(number, 1, "stdout", 0, b"x" * PIECE_BYTES))
+    assert sum(len(chunk.data) for chunk in pieces.take()) <= BATCH_BYTES
+    assert pieces
