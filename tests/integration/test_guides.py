@@ -93,7 +93,7 @@ def test_the_quickstart_works_as_written(env: Mapping[str, str], tmp_path: Path)
     page = page[page.index("## 3. A first task group") :]  # what stands before starts the stack
     printed = follow(steps(page), tmp_path, env)
     assert len(printed) > 15
-    assert re.search(r"task \d+ on core \d+", printed["mitosis group tasks hello"])
+    assert re.search(r"task \d+ on core \d+", printed["mitosis logs hello"])
     assert "TaskGroupWorkflow" in printed["mitosis temporal workflow list"]
     shown = type_in(Typed("mitosis group show many --json"), tmp_path, env)
     many = json.loads(shown)
