@@ -1,5 +1,6 @@
 """Write docs/reference/cli.md from the commands themselves; ``--check`` only compares."""
 
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -82,7 +83,8 @@ def _row(one: Any, context: Any) -> tuple[str, str]:
 def _value(one: Any, context: Any) -> str:
     """What stands for the value: ``FILE``, or the choices, or the type."""
     shown = str(one.metavar or one.display_type(context))
-    return f"`{shown.strip('<>').removeprefix('list[').removesuffix(']')}`"
+    listed = re.sub(r"^list\[(.*)\]$", r"\1", shown.strip("<>"))
+    return f"`{listed}`"
 
 
 if __name__ == "__main__":

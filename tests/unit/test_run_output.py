@@ -18,11 +18,20 @@ def test_a_task_is_found_by_its_number_whoever_submits_beside() -> None:
         known = Numbers()
         late = asyncio.create_task(known.of(30))
         known.add([10, 11, 12])
+        assert not await _is_known(known, 13)
         known.add([20, 21])
         known.add([15, 30])  # an answer that came late, and a task of somebody else between
         return [await known.of(task) for task in (10, 12, 21, 15)] + [await late]
 
     assert asyncio.run(numbers()) == [1, 3, 5, 6, 7]
+
+
+async def _is_known(known: Numbers, task_id: int) -> bool:
+    asking = asyncio.create_task(known.of(task_id))
+    await asyncio.sleep(0)  # it has looked
+    found = asking.done()
+    asking.cancel()
+    return found
 
 
 def test_output_in_order_waits_for_the_earlier_and_loses_nothing(
