@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from datetime import timedelta
 
 GIVE_UP_AFTER = timedelta(days=30)
@@ -36,20 +36,25 @@ class Outages:
             self._say(f"{reason}; waiting, tasks go on meanwhile")
 
 
-def announce_outages(say: Callable[[str], None]) -> None:
-    """Have every call of the SDK in this process that is repeated tell ``say`` of an outage, once."""
+def announce_outages(say: Callable[[str], None], but: Collection[str] = ()) -> None:
+    """Have every call of the SDK in this process that is repeated tell ``say`` of an outage, once.
+
+    ``but``: codes of errors that somebody else speaks of.
+    """
     calls = logging.getLogger("mitosis.client.repeating")
     calls.setLevel(logging.INFO)
     calls.propagate = False
-    calls.handlers = [_Repeated(Outages(say))]
+    calls.handlers = [_Repeated(Outages(say), but)]
 
 
 class _Repeated(logging.Handler):
     """The SDK logs every repetition, with the error as a fact."""
 
-    def __init__(self, outages: Outages) -> None:
+    def __init__(self, outages: Outages, but: Collection[str]) -> None:
         super().__init__()
+        self._but = but
         self._outages = outages
 
     def emit(self, record: logging.LogRecord) -> None:
-        self._outages.failed(str(getattr(record, "detail", record.getMessage())))
+        if getattr(record, "error_code", None) not in self._but:
+            self._outages.failed(str(getattr(record, "detail", record.getMessage())))

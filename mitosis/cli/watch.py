@@ -40,13 +40,12 @@ def watch(cli: Cli, group: GroupArgument, progress: ProgressOption = "auto") -> 
 
 
 async def _follow(cli: Cli, group: "TaskGroupInfo", display: Display) -> RunExit:
-    from mitosis.cli.outages import GIVE_UP_AFTER, announce_outages
+    from mitosis.cli.outages import GIVE_UP_AFTER
     from mitosis.cli.run.failures import Failures
     from mitosis.cli.run.following import Follower, verdict
     from mitosis.client.client import Client
 
     failures = Failures()
-    announce_outages(display.say)
     async with Client(cli.target.api_url, cli.target.token, give_up_after=GIVE_UP_AFTER) as client:
         if cli.as_json:
             return verdict(await _print_events(client, group))

@@ -252,7 +252,8 @@ def _run(cli: Cli, plan: "RunPlan", display: Display, *, up: bool) -> int:
     from mitosis.cli.run.runner import Runner
     from mitosis.client.client import Client
 
-    announce_outages(display.say)
+    # What follows the events of the group says by itself that the API is away.
+    announce_outages(display.say, but=() if plan.detach else ("api_unavailable",))
 
     async def against(url: str, token: str | None) -> int:
         async with Client(url, token, give_up_after=GIVE_UP_AFTER) as client:
