@@ -16,14 +16,17 @@ TASKS = 40
 WORKERS = 2
 
 
-def submit(data_dir: Path, marks: Path) -> None:
-    """Tasks that take a moment and leave a mark each time they are run."""
+def submit(data_dir: Path, marks: Path) -> Path:
+    """Tasks that leave a mark each time they are run; gives the file without which half of them wait."""
+    gate = data_dir.with_name("gate")
     mitosis_json(data_dir, "group", "create", "work", "--workers", str(WORKERS))
     commands = data_dir.with_name("commands")
-    script = f'sh -c "echo run >> {marks}/$0; sleep 0.1"'
+    wait = f"until [ $0 -lt {TASKS // 2} -o -e {gate} ]; do sleep 0.05; done"
+    script = f'sh -c "echo run >> {marks}/$0; {wait}"'
     commands.write_text("".join(f"{script} {number}\n" for number in range(TASKS)))
     mitosis_json(data_dir, "group", "submit", "work", "--command-file", str(commands))
     mitosis_json(data_dir, "group", "close", "work")
+    return gate
 
 
 def results(data_dir: Path) -> list[dict[str, Any]]:
@@ -56,10 +59,11 @@ def test_a_killed_part_comes_back_and_no_task_is_lost(
     marks = data_dir.with_name("marks")
     marks.mkdir()
     with running_up(data_dir) as up:
-        submit(data_dir, marks)
+        gate = submit(data_dir, marks)
         wait_until(lambda: len(list(marks.iterdir())) >= TASKS // 4, 60)
         victim = child(up.pid, name=name, words=words)
         victim.kill()
+        gate.touch()
         wait_until(lambda: len(list(marks.iterdir())) == TASKS, 90)
         all_succeeded_once(data_dir)
         assert child(up.pid, name=name, words=words).pid != victim.pid
@@ -87,14 +91,14 @@ def test_kill_in_the_middle_of_work_leaves_no_process_and_loses_no_task(data_dir
     marks = data_dir.with_name("marks")
     marks.mkdir()
     with running_up(data_dir) as up:
-        submit(data_dir, marks)
+        gate = submit(data_dir, marks)
         wait_until(lambda: len(list(marks.iterdir())) >= TASKS // 4, 60)
         below = descendants(up.pid)
         up.kill()
         up.wait()
         wait_until(lambda: not living(below), 30, lambda: living(below))
-    done = len(list(marks.iterdir()))
-    assert done < TASKS, "killed too late to prove anything"
+    assert len(list(marks.iterdir())) < TASKS
+    gate.touch()
 
     with running_up(data_dir) as up:
         all_succeeded_once(data_dir)
