@@ -3,9 +3,11 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from temporalio.client import Client as Temporal
+from temporalio.client import WorkflowHandle
 
 from mitosis.contracts.errors import InvalidTransition, NotFound
 from mitosis.contracts.http import TaskGroupSpec
@@ -15,6 +17,7 @@ from mitosis.store.outbox import OutboxStore
 from mitosis.store.scheduler import SchedulerStore
 from mitosis.store.task_groups import TaskGroupStore
 from tests.support.http_api import NAMESPACE, Api, in_process_api, ready
+from tests.support.waiting import wait_until_async
 from workflows.client import ControlClient, TemporalAddress
 from workflows.control import ControlService
 from workflows.worker import ControlPorts
@@ -52,8 +55,7 @@ async def test_verbs_are_carried_out_by_the_workflow(api: Api, temporal_server: 
         assert refused.value.facts["state"] == "cancelled"
         settled = await client.wait("work", timeout=timedelta(seconds=20))
         assert (settled.settled, settled.result) == (True, TaskGroupResult.CANCELLED)
-        asked = await updates_of(temporal_server, group.workflow_id)
-        assert asked == ["close", "reopen", "cancel", "reopen"]
+        await asked_for(temporal_server, group.workflow_id, ["close", "reopen", "cancel", "reopen"])
         await client.create_group(TaskGroupSpec(name="empty"))
         await client.close("empty")
         settled = await client.wait("empty", timeout=timedelta(seconds=20))
@@ -66,12 +68,33 @@ async def test_verbs_are_carried_out_by_the_workflow(api: Api, temporal_server: 
             await client.close("empty")
 
 
-async def updates_of(address: str, workflow_id: str) -> list[str]:
-    """The names of the updates that a workflow was asked for, from its history."""
+async def asked_for(address: str, workflow_id: str, updates: list[str]) -> None:
+    """Wait until the histories of a workflow tell these updates.
+
+    Of all its runs: a poke that comes after the end starts one more, which ends at once.
+    """
     temporal = await Temporal.connect(address, namespace=NAMESPACE)
-    history = await temporal.get_workflow_handle(workflow_id).fetch_history()
+
+    async def told() -> list[str]:
+        query = f"WorkflowId = '{workflow_id}'"
+        runs = [run async for run in temporal.list_workflows(query)]
+        names = []
+        for run in sorted(runs, key=lambda run: run.start_time):
+            handle = temporal.get_workflow_handle(workflow_id, run_id=run.run_id)
+            names += await updates_of(handle)
+        return names
+
+    async def as_expected() -> bool:
+        return await told() == updates
+
+    await wait_until_async(as_expected)
+
+
+async def updates_of(run: WorkflowHandle[Any, Any]) -> list[str]:
+    """The names of the updates that one run was asked for."""
     accepted = (
-        event.workflow_execution_update_accepted_event_attributes for event in history.events
+        event.workflow_execution_update_accepted_event_attributes
+        for event in (await run.fetch_history()).events
     )
     names = [attributes.accepted_request.input.name for attributes in accepted]
     return [name for name in names if name]
