@@ -22,7 +22,7 @@ def submit(data_dir: Path, marks: Path) -> Path:
     mitosis_json(data_dir, "group", "create", "work", "--workers", str(WORKERS))
     commands = data_dir.with_name("commands")
     wait = f"until [ $0 -lt {TASKS // 2} -o -e {gate} ]; do sleep 0.05; done"
-    script = f'sh -c "echo run >> {marks}/$0; {wait}"'
+    script = f'sh -c "echo run >> {marks}/$0; sleep 0.1; {wait}"'
     commands.write_text("".join(f"{script} {number}\n" for number in range(TASKS)))
     mitosis_json(data_dir, "group", "submit", "work", "--command-file", str(commands))
     mitosis_json(data_dir, "group", "close", "work")
