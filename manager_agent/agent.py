@@ -39,6 +39,7 @@ from manager_agent.run_folder import HostFolders, make_private
 from manager_agent.session import LeaseSession, SessionParts
 from manager_agent.state import Phase
 from manager_agent.temporal import TemporalTarget, poll_for_ever
+from mitosis.cancellation import within
 from mitosis.client.manager import ManagerClient
 from mitosis.contracts.errors import (
     ConfigurationError,
@@ -278,12 +279,10 @@ class Agent:
         if session is not None and not session.over.is_set():
             await self._drain(session)
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(REPORT_SECONDS):
-                await self._reporter.quiet()
+            await within(self._reporter.quiet(), REPORT_SECONDS)
         epoch = session.epoch if session is not None else None
         try:
-            async with asyncio.timeout(GOODBYE_SECONDS):
-                await self._api.goodbye(epoch)
+            await within(self._api.goodbye(epoch), GOODBYE_SECONDS)
         except (MitosisError, TimeoutError) as error:
             log.warning("goodbye not heard", extra={"reason": str(error)})
 

@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 import httptools
 
+from mitosis.cancellation import within
 from mitosis.client.connection import API_PREFIX
 from mitosis.client.problems import error_from
 from mitosis.contracts.errors import ApiUnavailable, ConfigurationError
@@ -144,8 +145,7 @@ class ApiChannel:
         """
         async with self._turn:
             try:
-                async with asyncio.timeout(timeout):
-                    response = await self._round_trip(method, path, body)
+                response = await within(self._round_trip(method, path, body), timeout)
             except (TimeoutError, OSError) as error:
                 self.close()
                 raise ApiUnavailable(f"no answer from the API: {error!r}") from None
@@ -165,8 +165,7 @@ class ApiChannel:
     async def _round_trip(self, method: str, path: str, body: bytes) -> Response:
         exchange = self._exchange
         if exchange is None or exchange.closed:
-            async with asyncio.timeout(CONNECT_SECONDS):
-                exchange = self._exchange = await self._connect()
+            exchange = self._exchange = await within(self._connect(), CONNECT_SECONDS)
         return await exchange.request(self._head(method, path, body) + body)
 
     async def _connect(self) -> _Exchange:

@@ -15,6 +15,7 @@ from manager_agent.claims import TaskCalls
 from manager_agent.events import Fenced, Renewed
 from manager_agent.session import LeaseSession
 from manager_agent.state import Key
+from mitosis.cancellation import within
 from mitosis.contracts.errors import MitosisError
 from mitosis.contracts.wire import Held, LeaseStanding, Renewal, TaskAttempt
 
@@ -67,8 +68,7 @@ class Contact:
     async def _renew_for_ever(self) -> None:
         while True:
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(self._every):
-                    await self._now.wait()
+                await within(self._now.wait(), self._every)
             self._now.clear()
             try:
                 await self._renew()

@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from mitosis.cancellation import within
 from mitosis.contracts.hook import HookSpec
 from mitosis.contracts.http import HookReport
 from mitosis.contracts.outcome import ExitKind, ExitReason
@@ -156,14 +157,12 @@ async def _wait(process: "subprocess.Popen[bytes]", timeout: float) -> tuple[int
     timed_out = False
     try:
         try:
-            async with asyncio.timeout(timeout):
-                await ended.wait()
+            await within(ended.wait(), timeout)
         except TimeoutError:
             timed_out = True
             _signal_group(process.pid, signal.SIGTERM)
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(GRACE_SECONDS):
-                    await ended.wait()
+                await within(ended.wait(), GRACE_SECONDS)
             _signal_group(process.pid, signal.SIGKILL)
             await ended.wait()
     except asyncio.CancelledError:

@@ -18,6 +18,7 @@ from manager_agent.backoff import hopeless, until_reached
 from manager_agent.environments import Environments, lost
 from manager_agent.session import LeaseSession
 from manager_agent.state import Phase
+from mitosis.cancellation import within
 from mitosis.client.manager import ManagerClient
 from mitosis.contracts.control import (
     HookOutcome,
@@ -191,8 +192,7 @@ class Host:
         """The activity was cancelled: only an ending that the API confirms ends the work (P4)."""
         session.ask_standing()
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(CONFIRM_SECONDS):
-                await session.ends.wait()
+            await within(session.ends.wait(), CONFIRM_SECONDS)
         if not session.ending:
             log.info("detached from lease", extra={"epoch": session.epoch})
             return LeaseOutcome(end=LeaseEnd.DETACHED, tasks_reported=session.state.finished)

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
+from mitosis.cancellation import within
 from mitosis.contracts.errors import ConfigurationError
 from mitosis.contracts.outcome import ExitKind, ExitReason
 from mitosis.worker.zygote_protocol import (
@@ -112,8 +113,7 @@ class Pool:
         self._loop.add_reader(ours, self._on_packets)
         self._send(self._command.setup)
         try:
-            async with asyncio.timeout(READY_SECONDS):
-                return await asyncio.shield(self._ready)
+            return await within(asyncio.shield(self._ready), READY_SECONDS)
         except TimeoutError:
             raise ZygoteFailed(f"the handlers were not imported in {READY_SECONDS:g} s") from None
 
@@ -132,8 +132,7 @@ class Pool:
         if self._pid == 0:
             return
         try:
-            async with asyncio.timeout(END_SECONDS):
-                await self._ended.wait()
+            await within(self._ended.wait(), END_SECONDS)
         except TimeoutError:
             log.warning("zygote does not end", extra={"pid": self._pid})
             with contextlib.suppress(ProcessLookupError):

@@ -17,6 +17,7 @@ from manager_agent.claims import TaskCalls
 from manager_agent.events import Reported
 from manager_agent.journal import Journal
 from manager_agent.state import Key
+from mitosis.cancellation import within
 from mitosis.contracts.errors import MitosisError
 from mitosis.contracts.wire import ReportAnswer, ReportStatus, ReportTasks, TaskReport
 
@@ -87,8 +88,7 @@ class Reporter:
         wait = self._last_sent + GATHER_SECONDS - self._loop.time()
         if wait > 0 and len(self._waiting) < BATCH:
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(wait):
-                    await self._flush.wait()
+                await within(self._flush.wait(), wait)
         self._flush.clear()
         self._last_sent = self._loop.time()
 

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import zmq
 
+from mitosis.cancellation import within
 from mitosis.ipc.codec import ProtocolMismatch, decode_for_manager, encode
 from mitosis.ipc.messages import (
     Acknowledge,
@@ -121,8 +122,7 @@ class Router:
         try:
             if not self.send(slot, generation, make(message_id)):
                 return False
-            async with asyncio.timeout(seconds):
-                await waiting
+            await within(waiting, seconds)
         except TimeoutError:
             log.warning(
                 "control message not acknowledged",

@@ -5,6 +5,10 @@ moment as a cancellation and forgets the cancellation: a loop would go on, and n
 """
 
 import asyncio
+from collections.abc import Awaitable
+from typing import TypeVar
+
+T = TypeVar("T")
 
 
 def raise_if_cancelled() -> None:
@@ -16,3 +20,22 @@ def raise_if_cancelled() -> None:
     task = asyncio.current_task()
     if task is not None and task.cancelling():
         raise asyncio.CancelledError
+
+
+async def within(awaitable: Awaitable[T], seconds: float) -> T:
+    """Its result, if there is one in this time; otherwise it is cancelled, as it is when the caller is.
+
+    Unlike ``asyncio.wait_for`` it never forgets a cancellation, and unlike ``asyncio.timeout`` before
+    Python 3.11.3 it also works in a task that has been cancelled and is ending in order.
+
+    Raises:
+        TimeoutError: not within ``seconds``.
+    """
+    work = asyncio.ensure_future(awaitable)
+    try:
+        done, _ = await asyncio.wait([work], timeout=seconds)
+    finally:
+        work.cancel()
+    if not done:
+        raise TimeoutError
+    return work.result()

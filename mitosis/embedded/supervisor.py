@@ -22,6 +22,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from mitosis.cancellation import within
 from mitosis.embedded.errors import ProgramMissing, StartFailed
 
 log = logging.getLogger(__name__)
@@ -136,8 +137,7 @@ async def stop_process(
         if process.poll() is None:
             process.send_signal(number)
         try:
-            async with asyncio.timeout(seconds):
-                return await exited(process)
+            return await within(exited(process), seconds)
         except TimeoutError:
             continue
     process.kill()
