@@ -374,8 +374,13 @@ async def _result(task: asyncio.Task[None]) -> None:
     """Raise what the task raised; the first error where it was a group."""
     try:
         await task
-    except* MitosisError as group:
-        raise _first(group) from None
+    except (
+        BaseExceptionGroup
+    ) as group:  # raising one error in except* differs between 3.11.2 and .7
+        ours, others = group.split(MitosisError)
+        if ours is None or others is not None:
+            raise
+        raise _first(ours) from None
 
 
 def _first(group: BaseExceptionGroup[MitosisError]) -> MitosisError:
