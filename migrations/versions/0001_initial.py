@@ -317,11 +317,11 @@ RETRIES = """
 -- Which ended task was submitted again into which group, as which task, by which call of retry.
 CREATE TABLE task_retries (
     group_id        bigint NOT NULL REFERENCES task_groups ON DELETE CASCADE,  -- into it
-    task_id         bigint NOT NULL,
+    task_id         bigint PRIMARY KEY,        -- once, into whichever group
     new_task_id     bigint NOT NULL,
-    idempotency_key text NOT NULL,
-    PRIMARY KEY (group_id, task_id)
+    idempotency_key text NOT NULL
 );
+CREATE INDEX task_retries_by_group ON task_retries (group_id);
 """
 
 MESSAGES = """

@@ -141,6 +141,9 @@ def _into_new(client: "SyncClient", old: "TaskGroupInfo", name: str | None, wish
     except BaseException:
         client.cancel(key, reason="the tasks to retry could not be submitted")
         raise
+    if not tasks.retry_of:
+        client.cancel(key, reason="another retry was faster")
+        return Done(old, False, tasks)
     return Done(client.close(key, reason=f"has the failed tasks of {old.name}"), True, tasks)
 
 
@@ -183,7 +186,9 @@ def spec_of(group: "TaskGroupInfo") -> dict[str, Any]:
 def _destination(old: "TaskGroupInfo", name: str | None) -> str:
     if name is None and not _ended(old):
         return f"{old.name} ({old.state})"
-    return f"a new group: {name or following_name(old.name)}"
+    if name is not None:
+        return f"a new group: {name}"
+    return f"a new group: {following_name(old.name)}, or the next free name"
 
 
 def _item(done: Done) -> Item:

@@ -39,7 +39,7 @@ async def retry(
     if not asked.dry_run:
         await guard.check(into, 1)
     async with database.transaction() as connection:
-        cursor = await connection.execute(SQL["lock_retries"], {"into": into})
+        cursor = await connection.execute(SQL["lock_retries"], {"group": group, "into": into})
         target = await cursor.fetchone()
         if target is None:
             raise NotFound("no such task group", task_group_id=str(into))

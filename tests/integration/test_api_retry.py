@@ -120,16 +120,19 @@ async def test_parts_go_on_behind_the_last_and_reasons_choose(
     assert told == chosen.retry_of
 
 
-async def test_another_group_gets_what_its_own_has_not_had_again(served: Served) -> None:
-    await served.client.retry("work", reasons=[FailureKind.TIMEOUT])
-    for name in ("one", "two"):
-        await served.client.create_group(TaskGroupSpec(name=name))
-        assert len((await served.client.retry("work", into=name)).task_ids) == FAILED
-    await served.client.close("one")
+async def test_each_task_is_retried_once_into_whichever_group(served: Served) -> None:
     await served.client.create_group(TaskGroupSpec(name="three"))
     await served.client.close("three")
     with pytest.raises(TaskGroupClosed):
         await served.client.retry("work", into="three")
+    await served.client.retry("work", reasons=[FailureKind.TIMEOUT])
+    for name in ("one", "two"):
+        await served.client.create_group(TaskGroupSpec(name=name))
+    both = await asyncio.gather(
+        *(served.client.retry("work", into=name) for name in ("one", "two"))
+    )
+    assert sum(len(retried.task_ids) for retried in both) == FAILED
+    assert (await served.client.retry("work", into="two", dry_run=True)).retry_of == []
 
 
 async def test_who_may_not_write_to_either_group_is_refused(served: Served) -> None:

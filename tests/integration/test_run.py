@@ -172,7 +172,7 @@ def test_batches_order_and_the_job_log(env: Mapping[str, str], tmp_path: Path) -
     log = tmp_path / "log"
     words = ["-k", "-n", "2", "--joblog", str(log), "--shell"]
     done = run(env, *words, 'sleep 0.$((3 - {#})); echo "$#" {}', ":::", "a b", "c", "d")
-    assert (done.returncode, done.stdout) == (0, b"0 a b c\n0 d\n"), done.stderr
+    assert (done.returncode, done.stdout) == (0, b"2 a b c\n1 d\n"), done.stderr
     heading, *lines = log.read_text().splitlines()
     assert heading.startswith("Seq\tHost\t")
     assert sorted(line.split("\t")[0] for line in lines) == ["1", "2"]

@@ -1,6 +1,5 @@
 """Placeholders become argv elements, whatever the values hold."""
 
-import shlex
 import subprocess
 
 import pytest
@@ -54,18 +53,52 @@ def test_columns_are_filled_by_name_and_unknown_ones_are_refused() -> None:
 
 
 @given(st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"])))
-def test_with_a_shell_the_value_is_quoted(value: str) -> None:
+def test_with_a_shell_the_value_is_no_part_of_the_line(value: str) -> None:
     line = Template.parse(["printf", "%s", "{}", "|", "cat"], through_shell=True).argv(
         Item(value, 1)
     )
-    assert line[:2] == ["sh", "-c"]
-    assert shlex.split(line[2])[2] == value
+    assert line == ["sh", "-c", 'printf %s "${1}" | cat', "sh", value]
 
 
 @pytest.mark.parametrize("value", [value for value in NASTY if value.isascii()])
-def test_a_real_shell_gives_the_value_back(value: str) -> None:
-    line = Template.parse(["printf", "%s", "{}"], through_shell=True).argv(Item(value, 1))
+@pytest.mark.parametrize(
+    "script",
+    [
+        "printf %s {}",
+        'printf %s "{}"',
+        'printf "%s" "it\'s" >/dev/null; printf %s {}',
+        'printf %s "$(printf %s "{}")"',
+        "printf %s \\'{} | tail -c +2",
+        'x={}; printf %s "$x"',
+    ],
+)
+def test_a_real_shell_gives_the_value_back(script: str, value: str) -> None:
+    if "$(" in script:
+        with pytest.raises(InvalidRequest, match="cannot stand in quotes"):
+            Template.parse([script], through_shell=True)
+        return
+    line = Template.parse([script], through_shell=True).argv(Item(value, 1))
     assert subprocess.run(line, capture_output=True, check=True, text=True).stdout == value
+
+
+@pytest.mark.parametrize(
+    "script",
+    ['echo "{}"', "echo `printf %s {}`", "cat <<E\n{}\nE", "echo $(printf %s {})", "echo a{}b"],
+)
+@pytest.mark.parametrize(
+    "value", ["$(echo INJ''ECTED)", "`echo INJ''ECTED`", "'; echo INJ''ECTED; '"]
+)
+def test_no_shell_reads_a_value_as_code(script: str, value: str) -> None:
+    line = Template.parse([script], through_shell=True).argv(Item(value, 1))
+    said = subprocess.run(line, capture_output=True, check=True, text=True).stdout
+    assert "INJECTED" not in said
+    assert "ECTED" in said
+
+
+def test_a_placeholder_in_single_quotes_is_refused() -> None:
+    with pytest.raises(InvalidRequest, match="cannot stand in quotes") as refused:
+        Template.parse(["awk '{ print \"{}\" }'"], through_shell=True)
+    assert "x={}" in str(refused.value.facts["hint"])
 
 
 def test_placeholders_are_noticed() -> None:
@@ -121,7 +154,7 @@ def test_a_batch_becomes_several_words() -> None:
     assert template.argv(item) == ["tool", "d/a", "b c", "x", "a", "b c", "4"]
     shell = Template.parse(["tool {} > out"], through_shell=True)
     shell.check_batches()
-    assert shell.argv(item) == ["sh", "-c", "tool d/a 'b c' > out"]
+    assert shell.argv(item) == ["sh", "-c", 'tool "${1}" "${2}" > out', "sh", "d/a", "b c"]
     with pytest.raises(InvalidRequest, match=r"cannot be inside .a\{\}."):
         Template.parse(["tool", "a{}"]).check_batches()
 

@@ -29,7 +29,10 @@ CsvSourceOption = Annotated[
     Path | None, typer.Option("--from-csv", metavar="FILE", help="Rows below a header; {column}.")
 ]
 ShellOption = Annotated[
-    bool, typer.Option("--shell", help="The words are one shell line; values are quoted.")
+    bool,
+    typer.Option(
+        "--shell", help="The words are one shell line, which gets each value as one word."
+    ),
 ]
 ColsepOption = Annotated[
     str | None,

@@ -20,6 +20,10 @@ _TOKEN = re.compile(
 )
 
 
+_QUOTED = re.compile(r"\\.|'[^']*'|\"(?:\\.|[^\"\\])*\"", re.DOTALL)
+"""What a shell has finished reading: an escaped sign, a closed quotation."""
+
+
 @dataclass(frozen=True, slots=True)
 class Item:
     """One task's input: its line (or only value), its number from 1, and columns where the source has some.
@@ -50,8 +54,9 @@ _PARTS: Mapping[str, Callable[[str], str]] = {
 class Template:
     """The words of a command.
 
-    ``columns`` are the names that ``{name}`` may use. With ``through_shell`` the words are one shell line, in
-    which every value is quoted. Braces that are no placeholder stay as they are; ``{{}}`` is a plain ``{}``.
+    ``columns`` are the names that ``{name}`` may use. With ``through_shell`` the words are one shell line,
+    which gets every value as a positional parameter, so that no value is ever read as code. Braces that are
+    no placeholder stay as they are; ``{{}}`` is a plain ``{}``.
     """
 
     words: tuple[str, ...]
@@ -76,9 +81,12 @@ class Template:
         if not words or not words[0]:
             raise InvalidRequest("a command is needed, as in: mitosis run gzip {} ::: a b")
         token = _TOKEN if placeholder is None else only(placeholder)
-        template = cls(tuple(words), frozenset(columns), through_shell, token)
+        kept = (" ".join(words),) if through_shell else tuple(words)
+        template = cls(kept, frozenset(columns), through_shell, token)
         for match in template._tokens():
             template._check(match)
+            if through_shell and template._is_placeholder(match["name"]):
+                _check_quotes(match)
         return template
 
     def _tokens(self) -> Iterator[re.Match[str]]:
@@ -130,7 +138,7 @@ class Template:
     def argv(self, item: Item) -> list[str]:
         """The command for one input."""
         if self.through_shell:
-            return ["sh", "-c", " ".join(self.text(word, item) for word in self.words)]
+            return self._shell_line(item)
         return [filled for word in self.words for filled in self._filled(word, item)]
 
     def _filled(self, word: str, item: Item) -> Iterator[str]:
@@ -140,16 +148,31 @@ class Template:
         else:
             yield self.text(word, item)
 
+    def _shell_line(self, item: Item) -> list[str]:
+        values: list[str] = []
+
+        def parameters(match: re.Match[str]) -> str:
+            given = self._values(match["name"], match["part"], item)
+            if match["name"] == "#":
+                return given[0]
+            values.extend(given)
+            numbers = range(len(values) - len(given) + 1, len(values) + 1)
+            one = "${%d}" if _quoting(match) == '"' else '"${%d}"'
+            return " ".join(one % number for number in numbers)
+
+        return ["sh", "-c", self._replaced(self.words[0], parameters), "sh", *values]
+
     def text(self, word: str, item: Item) -> str:
         """One word with its placeholders replaced; the values of a batch with blanks between them."""
+        return self._replaced(
+            word, lambda match: " ".join(self._values(match["name"], match["part"], item))
+        )
 
+    def _replaced(self, word: str, filled: Callable[[re.Match[str]], str]) -> str:
         def replace(match: re.Match[str]) -> str:
             if (plain := match["plain"]) is not None:
                 return f"{{{plain}}}" if self._needs_escape(plain) else match[0]
-            if not self._is_placeholder(match["name"]):
-                return match[0]
-            texts = self._values(match["name"], match["part"], item)
-            return " ".join(map(shlex.quote, texts) if self.through_shell else texts)
+            return filled(match) if self._is_placeholder(match["name"]) else match[0]
 
         return self.token.sub(replace, word)
 
@@ -163,6 +186,30 @@ class Template:
             return [str(item.number)]
         values = (item.columns[name],) if name else item.values
         return [_PARTS[part](value) for value in values]
+
+
+def _quoting(match: re.Match[str]) -> str:
+    """The quote in which a placeholder of a shell line stands, or nothing."""
+    before = _QUOTED.sub("", match.string[: match.start()])
+    return next((sign for sign in before if sign in "'\""), "")
+
+
+def _check_quotes(match: re.Match[str]) -> None:
+    """In single quotes a shell replaces nothing; a command inside double quotes would split the value.
+
+    Raises:
+        InvalidRequest: the placeholder stands in one of them.
+    """
+    before = match.string[: match.start()]
+    quotations = [*_QUOTED.findall(before), _QUOTED.sub("", before).partition('"')[2]]
+    inside_command = any(
+        word.count("$(") > word.count(")") or word.count("`") % 2 for word in quotations
+    )
+    if _quoting(match) == "'" or inside_command:
+        raise InvalidRequest(
+            f"with --shell {match[0]} cannot stand in quotes here; write it without them: it is one word",
+            hint=f"""mitosis run --shell 'x={match[0]}; echo "it is $x"'""",
+        )
 
 
 def only(placeholder: str) -> re.Pattern[str]:

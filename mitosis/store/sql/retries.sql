@@ -1,23 +1,21 @@
 -- Submitting ended tasks again.
 
 -- name: lock_retries
--- One retry into a group at a time, until the commit: who comes second sees what the first one did.
-SELECT g.id, pg_advisory_xact_lock(hashtext('mitosis_retry'), hashint8(g.id))
-  FROM task_groups AS g WHERE g.uuid = %(into)s
+-- One retry of a group at a time, until the commit: who comes second sees what the first one did.
+SELECT g.id, pg_advisory_xact_lock(hashtext('mitosis_retry'), hashint8(s.id))
+  FROM task_groups AS g, task_groups AS s WHERE g.uuid = %(into)s AND s.uuid = %(group)s
 
 -- name: to_retry
--- The next ended tasks of a group, without those that an earlier retry has put into the other one, or into
--- their own group; those that this one has are with their new task.
+-- The next ended tasks of a group, without those that an earlier retry has submitted, into whichever group;
+-- those that this one has are with their new task.
 SELECT r.task_id, t.spec::text AS spec, a.new_task_id
   FROM task_result AS r
   JOIN task_groups AS g ON g.id = r.group_id AND g.uuid = %(group)s
   JOIN task AS t ON t.id = r.task_id
-  LEFT JOIN task_retries AS a ON a.group_id = %(into_number)s AND a.task_id = r.task_id
+  LEFT JOIN task_retries AS a ON a.task_id = r.task_id
  WHERE r.state = ANY(%(states)s::text[]) AND r.task_id > %(after)s
    AND (%(reasons)s::text[] = '{}' OR r.kind = ANY(%(reasons)s::text[]))
-   AND (a.task_id IS NULL OR a.idempotency_key = %(key)s)
-   AND NOT EXISTS (SELECT FROM task_retries AS o
-                    WHERE o.group_id = r.group_id AND o.task_id = r.task_id AND o.group_id <> %(into_number)s)
+   AND (a.task_id IS NULL OR (a.group_id = %(into_number)s AND a.idempotency_key = %(key)s))
  ORDER BY r.task_id LIMIT %(limit)s
 
 -- name: note_retries
