@@ -40,13 +40,14 @@ from manager_agent.events import (
     WorkerReady,
 )
 from manager_agent.following import OutputFollower
-from manager_agent.pool import HandlersNotImported, Pool, ZygoteFailed
+from manager_agent.pool import HandlersNotImported, Pool
 from manager_agent.reactor import step
 from manager_agent.reporter import Reporter
 from manager_agent.router import Control, Router
 from manager_agent.state import Key, Phase, State
 from manager_agent.watchdog import watch_processes
 from mitosis.contracts.control import LeaseProgress
+from mitosis.contracts.errors import MitosisError
 from mitosis.contracts.http import LeaseGrant
 from mitosis.contracts.outcome import ExitKind, ExitReason
 from mitosis.contracts.wire import Outcome, TaskReport
@@ -169,8 +170,7 @@ class LeaseSession:
         self._claimer.abandon()
         for timer in self._hang_timers.values():
             timer.cancel()
-        if self._pool is not None:
-            await self._pool.close()
+        await self._close_pool()
         for worker in self.state.workers:
             self._parts.router.forget(worker.slot, worker.generation)
         self.over.set()
@@ -267,15 +267,16 @@ class LeaseSession:
         """Start the zygote; try again for as long as the session wants workers."""
         preload = True
         while not self.ending:
-            pool = self._pool = self._parts.make_pool(self, preload)
             try:
-                ready = await pool.start()
+                self._pool = self._parts.make_pool(self, preload)
+                ready = await self._pool.start()
             except HandlersNotImported:
                 preload = False  # the tasks that need them fail one by one, each saying why
-                await pool.close()
-            except ZygoteFailed as error:
-                log.error("workers not started", extra={"reason": error.message})  # noqa: TRY400
-                await pool.close()
+                await self._close_pool()
+            except (MitosisError, OSError) as error:
+                # Also a plan that fitted when the host was prepared: cores and limits may shrink.
+                log.error("workers not started", extra={"reason": str(error)})  # noqa: TRY400
+                await self._close_pool()
                 await asyncio.sleep(ZYGOTE_RETRY_SECONDS)
             else:
                 log.info(
@@ -285,6 +286,10 @@ class LeaseSession:
                 self._workers_wanted = True
                 self.handle(Begin())
                 return
+
+    async def _close_pool(self) -> None:
+        if self._pool is not None:
+            await self._pool.close()
 
     def _kill_stuck(self, slot: int, generation: int) -> None:
         log.warning("worker is stuck", extra={"slot": slot, "generation": generation})

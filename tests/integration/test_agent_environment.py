@@ -190,9 +190,9 @@ async def test_a_plan_that_does_not_fit_fails_with_the_reason(
 def test_more_workers_than_files_allow_are_refused() -> None:
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     assert soft > 0
-    with pytest.raises(InvalidRequest, match="at most 231 workers"):
-        plan_cpus(WorkerAllocationPlan(worker_count=232), files=1024)
-    assert len(plan_cpus(WorkerAllocationPlan(worker_count=231), files=1024)) == 231
+    with pytest.raises(InvalidRequest, match="at most 308 workers"):
+        plan_cpus(WorkerAllocationPlan(worker_count=309), files=1024)
+    assert len(plan_cpus(WorkerAllocationPlan(worker_count=308), files=1024)) == 308
 
 
 @pytest.mark.spec("S002-123", "S002-106")

@@ -1,16 +1,20 @@
 """A lease on a host, with real worker processes: tasks in, results out, deaths, endings."""
 
 import asyncio
+import errno
 import os
 import signal
 from pathlib import Path
 
 import msgspec
+import psutil
 import pytest
 from temporalio.testing import ActivityEnvironment
 
 from manager_agent import session as session_module
 from manager_agent import watchdog
+from manager_agent.affinity import DESCRIPTORS_OF_AGENT, DESCRIPTORS_PER_WORKER, plan_cpus
+from manager_agent.pool import Pool
 from mitosis.contracts.allocation import (
     CpuBinding,
     CpuBindingStrategy,
@@ -18,6 +22,7 @@ from mitosis.contracts.allocation import (
     worker_cpus,
 )
 from mitosis.contracts.control import HookVerdict, LeaseEnd
+from mitosis.contracts.errors import InvalidRequest
 from mitosis.contracts.task import TaskSubmission
 from mitosis.contracts.wire import CancelOrder, LeaseStanding, Outcome
 from tests.support.agent_api import AgentApi, command
@@ -28,6 +33,12 @@ FINISH = CancelOrder(kill=False, grace_seconds=0, reason="complete")
 
 def detail(api: AgentApi, task_id: int) -> dict[str, object]:
     return msgspec.json.decode(api.results[task_id].detail, type=dict[str, object])
+
+
+def _pool(host: Commands) -> Pool:
+    pool = host.session._pool
+    assert pool is not None
+    return pool
 
 
 async def running_tasks(host: Commands, count: int) -> None:
@@ -106,6 +117,36 @@ async def test_256_workers_share_the_work_of_one_manager(tmp_path: Path) -> None
         ids = api.submit(*[TaskSubmission(handler="math:factorial", arguments=[3])] * 1000)
         await host.done(*ids)
         assert {report.outcome for report in api.results.values()} == {Outcome.SUCCEEDED}
+        most = DESCRIPTORS_OF_AGENT + 256 * DESCRIPTORS_PER_WORKER
+        worker = psutil.Process(next(iter(_pool(host).pids.values())))
+        assert most <= 1024  # what many hosts allow an ordinary user
+        zygote = worker.parent()
+        assert zygote is not None
+        assert zygote.num_fds() <= most
+        assert psutil.Process().num_fds() <= most
+        await _end(host)
+
+
+@pytest.mark.parametrize(
+    "error", [InvalidRequest("cores went away"), OSError(errno.EMFILE, "Too many open files")]
+)
+async def test_workers_that_cannot_be_started_are_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    tries: list[WorkerAllocationPlan] = []
+
+    def at_the_second_try(plan: WorkerAllocationPlan) -> list[frozenset[int] | None]:
+        tries.append(plan)
+        if len(tries) == 1:
+            raise error
+        return plan_cpus(plan)
+
+    monkeypatch.setattr("manager_agent.agent.plan_cpus", at_the_second_try)
+    async with AgentApi().serving() as api, running_agent(api, tmp_path) as host:
+        (task_id,) = api.submit(command("/bin/true"))
+        host.start_lease()
+        await host.done(task_id)
+        assert len(tries) == 2
         await _end(host)
 
 
@@ -268,8 +309,7 @@ async def test_a_worker_that_cannot_hear_the_ending_is_killed(
         (task_id,) = api.submit(command("/bin/true"))
         host.start_lease()
         await host.done(task_id)
-        pool = host.session._pool
-        assert pool is not None
+        pool = _pool(host)
         os.kill(next(iter(pool.pids.values())), signal.SIGSTOP)
         api.end(FINISH)
         assert (await host.lease).end is LeaseEnd.ENDING
@@ -282,8 +322,7 @@ async def test_a_zygote_that_dies_is_started_again(tmp_path: Path) -> None:
         (task_id,) = api.submit(command("/bin/sh", "-c", script))
         host.start_lease()
         await until(once.exists)
-        pool = host.session._pool
-        assert pool is not None
+        pool = _pool(host)
         os.kill(pool._pid, signal.SIGKILL)
         await host.done(task_id)
         assert api.failures[0].kind == "worker_lost"
@@ -314,8 +353,7 @@ async def test_a_worker_that_hangs_under_a_task_is_killed_and_the_task_ended(
         (task_id,) = api.submit(slow)
         host.start_lease()
         await running_tasks(host, 1)
-        pool = host.session._pool
-        assert pool is not None
+        pool = _pool(host)
         os.kill(pool.pids[0, 0], signal.SIGSTOP)
         if cancel:
             api.end(CancelOrder(kill=True, grace_seconds=0.1, reason="cancelled by alice"))
