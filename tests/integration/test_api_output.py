@@ -166,6 +166,28 @@ async def test_the_rest_of_an_ended_attempt_comes_from_its_result(running: Runni
     assert b"".join(event.data or b"" for event in late) == b"01234567"
 
 
+async def test_follower_and_agent_may_be_at_two_apis(running: Running, database: str) -> None:
+    """Behind a load balancer they meet in PostgreSQL only."""
+    options = ApiOptions(database_url=database, signing_key=KEY, temporal_namespace="mitosis")
+    uuid, nobody = await running.uuid(), Followed(epoch=running.epoch, wait_seconds=30)
+    asking = asyncio.create_task(running.output.followed(running.manager_id, nobody))
+    async with (
+        running_api(options, NoTemporal()) as other,
+        Client(other.url, running.token) as client,
+        asyncio.timeout(20),
+    ):
+        following = asyncio.create_task(_all(client.task_output(uuid)))
+        followed = await asking
+        assert followed.tasks == [running.task_id]
+        known = Followed(epoch=running.epoch, tasks=followed.tasks, wait_seconds=30)
+        leaving = asyncio.create_task(running.output.followed(running.manager_id, known))
+        assert await running.write(running.chunk(0, b"012")) == 1
+        await running.report(b'{"stdout": "0123", "stdout_bytes": 4}')
+        events = await following
+        assert b"".join(event.data or b"" for event in events) == b"0123"
+        assert (await leaving).tasks == []
+
+
 async def test_strangers_are_refused(running: Running) -> None:
     await running.api.parts.users.create("stranger", "secret words")
     async with Client(running.api.url) as other:
