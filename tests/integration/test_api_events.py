@@ -104,7 +104,7 @@ def seqs(events: list[GroupEvent]) -> list[int]:
     return [event.result.seq or 0 for event in events if event.result]
 
 
-@pytest.mark.spec("S000-39")
+@pytest.mark.spec("S000-116")
 async def test_a_follower_is_told_everything_in_order_and_when_it_is_over(served: Served) -> None:
     events: list[GroupEvent] = []
 

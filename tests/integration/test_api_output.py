@@ -111,7 +111,6 @@ async def test_an_agent_is_told_at_once_who_follows_and_who_has_left(running: Ru
     assert (await running.output.followed(running.manager_id, gone)).standing is LeaseStanding.GONE
 
 
-@pytest.mark.spec("S000-39")
 async def test_only_the_manager_that_runs_the_attempt_can_write_and_no_task_is_touched(
     running: Running,
 ) -> None:
