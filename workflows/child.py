@@ -12,6 +12,7 @@ from temporalio.common import WorkflowIDReusePolicy
 
 from mitosis.contracts.control import GroupSummary, TaskGroupInput
 from mitosis.contracts.names import CONTROL_TASK_QUEUE, task_group_workflow_id
+from workflows.options import WORKFLOW_TASK_WITHIN
 
 
 async def run_task_group(task_group_id: UUID) -> GroupSummary:
@@ -31,6 +32,7 @@ async def run_task_group(task_group_id: UUID) -> GroupSummary:
         parent_close_policy=workflow.ParentClosePolicy.ABANDON,
         cancellation_type=workflow.ChildWorkflowCancellationType.WAIT_CANCELLATION_COMPLETED,
         static_summary=f"Task group {task_group_id}",
+        task_timeout=WORKFLOW_TASK_WITHIN,
     )
     starting = asyncio.create_task(start)
     try:

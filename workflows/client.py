@@ -39,6 +39,7 @@ from mitosis.contracts.names import (
     manager_workflow_id,
     task_group_workflow_id,
 )
+from workflows.options import WORKFLOW_TASK_WITHIN
 from workflows.plugin import MitosisPlugin
 
 Kind: TypeAlias = Literal["task_group", "manager", "scheduler"]
@@ -151,6 +152,7 @@ class ControlClient:
             id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
             id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
             static_summary=group.summary,
+            task_timeout=WORKFLOW_TASK_WITHIN,
         )
         with _our_errors():
             view: GroupView = await self.temporal.execute_update_with_start_workflow(
@@ -182,6 +184,7 @@ class ControlClient:
                 id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
                 id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
                 static_summary=it.summary,
+                task_timeout=WORKFLOW_TASK_WITHIN,
                 start_signal=signal,
                 rpc_timeout=POKE_TIMEOUT,
             )

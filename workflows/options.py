@@ -15,8 +15,26 @@ HOST_BEATS_WITHIN = timedelta(seconds=5)
 """A killed host is noticed after 2.3 to 4.6 s; that is a reason to look, and proves nothing (P4)."""
 
 
+CONTROL_BEATS_WITHIN = timedelta(seconds=3)
+"""A control worker that was killed in the middle of an activity is noticed then, and another does it."""
+WORKFLOW_TASK_WITHIN = timedelta(seconds=3)
+"""As that, for a worker killed while it decided. Deciding takes 20 ms; Temporal's default is 10 s."""
+
+
 def with_database(summary: str) -> ActivityConfig:
-    """An activity of the store. It ensures a goal, so it is retried for ever unless its error says otherwise.
+    """An activity of the store that looks at rows and does what they ask for.
+
+    It ensures a goal, so it is retried for ever unless its error says otherwise, and an attempt that
+    outlives its successor (its worker cannot reach Temporal) finds nothing left to do.
+    """
+    return ActivityConfig(
+        **in_order(summary),
+        heartbeat_timeout=CONTROL_BEATS_WITHIN,
+    )
+
+
+def in_order(summary: str) -> ActivityConfig:
+    """As :func:`with_database`, for what must not happen after the next one: a verb of somebody.
 
     The statement timeout of the store is 15 s, so no attempt outlives its successor.
     """

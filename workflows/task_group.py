@@ -34,7 +34,7 @@ with workflow.unsafe.imports_passed_through():
         Wait,
         group_step,
     )
-    from workflows.options import with_database
+    from workflows.options import in_order, with_database
     from workflows.visibility import Attributes, changes, group_attributes, group_details
 
 Verb: TypeAlias = Close | Reopen | Cancel | Complete
@@ -154,7 +154,7 @@ class TaskGroupWorkflow:
                 return await workflow.execute_activity_method(
                     TaskGroupActivities.apply,
                     VerbRequest(task_group_id=self._given.task_group_id, verb=verb),
-                    **with_database(verb.kind),
+                    **in_order(verb.kind),
                 )
         except ActivityError as error:
             _raise_cause(error)

@@ -11,6 +11,7 @@ from temporalio.worker import Worker
 from activities.managers import ManagerActivities, ManagerPort, SchedulerPort
 from activities.task_groups import TaskGroupActivities, TaskGroupPort
 from mitosis.contracts.names import CONTROL_TASK_QUEUE
+from workflows.beating import Beating
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +28,8 @@ class WorkerLimits:
     """What one control worker takes on at the same time."""
 
     max_cached_workflows: int = 1000
+    max_workflow_tasks: int = 20
+    """Few, so that each is decided well within ``WORKFLOW_TASK_WITHIN`` when all come at once."""
     max_concurrent_activities: int = 50
 
 
@@ -56,7 +59,9 @@ def control_worker(
         client,
         task_queue=CONTROL_TASK_QUEUE,
         activities=control_activities(ports),
+        interceptors=[Beating()],
         max_cached_workflows=limits.max_cached_workflows,
+        max_concurrent_workflow_tasks=limits.max_workflow_tasks,
         max_concurrent_activities=limits.max_concurrent_activities,
         # A workflow that a killed worker had cached is deaf for this long (10 s by default).
         sticky_queue_schedule_to_start_timeout=timedelta(seconds=1),

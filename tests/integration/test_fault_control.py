@@ -5,10 +5,13 @@ its worker had died in between; Temporal has it done again. ``test_control_lifec
 """
 
 import asyncio
+import time
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from datetime import timedelta
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -19,10 +22,12 @@ from mitosis.contracts.names import task_group_workflow_id
 from tests.support.control_plane import ControlPlane, control_plane
 from tests.support.simulated_agent import SimulatedAgent
 from tests.support.waiting import wait_until_async
+from workflows import beating, options
 from workflows.control import ControlService
 from workflows.worker import ControlPorts
 
 TIMES = 1
+SOON = timedelta(seconds=1)
 
 
 class Forgetful:
@@ -73,6 +78,57 @@ async def test_every_activity_may_commit_and_never_complete(
         assert closed.result is TaskGroupResult.SUCCESS
         await wait_until_async(plane.stores.outbox_is_empty, timeout=30)
         assert lost == dict.fromkeys(_kinds(), TIMES)
+
+
+@pytest.mark.spec("S000-127")
+async def test_a_worker_that_dies_is_noticed_soon_and_one_that_is_slow_is_waited_for(
+    database: str, temporal_server: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its heartbeats tell them apart; a verb has none, so that two attempts never overlap."""
+    monkeypatch.setattr(options, "CONTROL_BEATS_WITHIN", SOON)
+    monkeypatch.setattr(beating, "EVERY_SECONDS", 0.1)
+    async with control_plane(database, temporal_server) as plane:
+        slow = Slow(plane.stores.groups)
+        ports = ControlPorts(slow, plane.stores.managers, plane.stores.scheduler)
+        outbox = plane.stores.outbox
+        async with ControlService(plane.where, ports, outbox, outbox) as service:
+            await service.wait_ready(30)
+            group = await plane.stores.create_group()
+            control = await plane.control()
+            await wait_until_async(lambda: slow.answered, timeout=30)
+            await control.execute_verb(group, Close())
+            handle = control.temporal.get_workflow_handle(task_group_workflow_id(group))
+            history = await handle.fetch_history()
+    started = [e.activity_task_started_event_attributes for e in history.events]
+    assert {one.attempt for one in started if one.attempt} == {1}, "none had to be done again"
+    begun = history.events[0].workflow_execution_started_event_attributes
+    assert begun.workflow_task_timeout.ToTimedelta() == options.WORKFLOW_TASK_WITHIN
+    scheduled = [
+        e.activity_task_scheduled_event_attributes
+        for e in history.events
+        if e.HasField("activity_task_scheduled_event_attributes")
+    ]
+    beats = {one.activity_type.name: one.heartbeat_timeout.ToTimedelta() for one in scheduled}
+    assert (beats["observe_task_group"], beats["apply_verb"]) == (SOON, timedelta())
+
+
+class Slow:
+    """A store of groups whose first look takes twice the time in which a worker must beat."""
+
+    def __init__(self, store: Any) -> None:
+        self._store = store
+        self._asked = self.answered = 0
+
+    def __getattr__(self, method: str) -> Any:
+        return getattr(self._store, method)
+
+    async def observe(self, group: UUID) -> Any:
+        self._asked += 1
+        if self._asked == 1:
+            over = time.monotonic() + 2 * SOON.total_seconds()
+            await wait_until_async(lambda: time.monotonic() > over)
+        self.answered += 1
+        return await self._store.observe(group)
 
 
 async def _life(plane: ControlPlane) -> GroupSummary:
