@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 from uuid import UUID
 
 import pytest
@@ -33,6 +34,7 @@ from mitosis.store.outbox import OutboxStore
 from mitosis.store.scheduler import SchedulerStore
 from tests.support.waiting import wait_until_async
 from tests.support.wire import Wire
+from workflows import options
 from workflows.client import ControlClient, TemporalAddress
 from workflows.control import ControlService
 from workflows.worker import ControlPorts
@@ -40,6 +42,8 @@ from workflows.worker import ControlPorts
 ROOT = Path(__file__).parents[2]
 PATIENCE_SECONDS = 60.0
 LOST_AFTER = timedelta(seconds=2)
+BEATS_WITHIN = timedelta(seconds=2)
+"""So soon Temporal misses a killed agent, whose group must wait for that before it settles; 5 s by default."""
 
 
 @dataclass
@@ -197,7 +201,7 @@ async def fleet(
 ) -> AsyncIterator[Fleet]:
     """API and control worker, no host yet; in a namespace of its own."""
     where = TemporalAddress(temporal, f"test-{uuid.uuid4().hex[:8]}")
-    options = ApiOptions(
+    wanted = ApiOptions(
         database_url=database,
         signing_key=ed25519_private_key(),
         temporal_namespace=where.namespace,
@@ -205,8 +209,9 @@ async def fleet(
         stop_after=timedelta(seconds=1),
     )
     async with AsyncExitStack() as exits:
+        exits.enter_context(patch.object(options, "HOST_BEATS_WITHIN", BEATS_WITHIN))
         control = await ControlClient.open(where)
-        api = await exits.enter_async_context(running_api(options, control))
+        api = await exits.enter_async_context(running_api(wanted, control))
         parts, outbox = api.parts, OutboxStore(api.parts.database)
         ports = ControlPorts(parts.task_groups, parts.managers, SchedulerStore(parts.database))
         service = ControlService(where, ports, outbox, outbox, bootstrap_every_seconds=1)
