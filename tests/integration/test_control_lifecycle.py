@@ -75,6 +75,8 @@ async def test_group_runs_completes_and_settles(plane: ControlPlane) -> None:
         e for e in history.events if e.HasField("activity_task_scheduled_event_attributes")
     ]
     assert len(activities) <= 15, "a group costs a handful of activities, whatever its tasks do"
+    timers = [e for e in history.events if e.HasField("timer_started_event_attributes")]
+    assert timers == [], "nothing holds up the end of a group that has ended"
 
 
 @pytest.mark.spec("S002-33")
