@@ -11,6 +11,7 @@ from fastapi import Request
 from starlette.responses import Response
 
 from api.admission import grow
+from mitosis.contracts.checking import misfit
 from mitosis.contracts.errors import InvalidRequest, TooLarge
 
 MEGABYTE = 1_000_000
@@ -21,8 +22,6 @@ BODY_LIMIT = 2 * MEGABYTE
 
 T = TypeVar("T")
 
-_PLACE = re.compile(r"^(?P<message>.*?)(?: - at `\$\.?(?P<path>.*)`)?$", re.DOTALL)
-_FIELD = re.compile(r"^Object (?P<what>contains unknown|missing required) field `(?P<name>.*)`$")
 _NUL_ESCAPE = re.compile(rb"(?<!\\)((?:\\\\)*)\\u0000")
 """``\\u0000`` in JSON text, unless its backslash is itself escaped."""
 
@@ -63,7 +62,8 @@ def decode(raw: bytes, decoder: msgspec.json.Decoder[T]) -> T:
     try:
         return decoder.decode(raw)
     except msgspec.ValidationError as error:
-        raise _invalid(str(error)) from None
+        message, path = misfit(error)
+        raise InvalidRequest(message, field=path or "body") from None
     except UnicodeDecodeError:
         raise InvalidRequest("must be UTF-8", field=_not_utf8(raw)) from None
     except RecursionError:
@@ -96,16 +96,6 @@ def check_utf8(raw: bytes) -> None:
         raw.decode()
     except UnicodeDecodeError:
         raise InvalidRequest("must be UTF-8", field=_not_utf8(raw)) from None
-
-
-def _invalid(text: str) -> InvalidRequest:
-    """``Expected `int` >= 1 - at `$.tasks[0].priority` `` as an error with a field."""
-    place = _PLACE.match(text)
-    message, path = (place["message"], place["path"] or "") if place else (text, "")
-    if field := _FIELD.match(message):
-        path = f"{path}.{field['name']}".lstrip(".")
-        message = "unknown field" if "unknown" in field["what"] else "this field is required"
-    return InvalidRequest(message.replace("`", ""), field=path or "body")
 
 
 def _not_utf8(raw: bytes) -> str:

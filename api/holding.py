@@ -15,9 +15,6 @@ from mitosis.contracts.errors import ApiUnavailable
 
 T = TypeVar("T")
 
-MAX_WAIT_SECONDS = 60.0
-"""How long a request may ask to be held."""
-
 
 class Holding:
     """The held requests of one server."""

@@ -1,7 +1,7 @@
 """``@handler``: a Python function that is called here as before, and can be run as a task elsewhere.
 
 Workers find it by name, ``module:function``, so it must stand at the top of a module that they can import.
-Standard library and contracts only: the modules of a user's handlers import this in every worker.
+Standard library, msgspec and contracts only: the modules of a user's handlers import this in every worker.
 """
 
 import types
@@ -10,7 +10,20 @@ from datetime import timedelta
 from functools import update_wrapper
 from typing import Any, Generic, ParamSpec, TypedDict, TypeVar, Unpack, overload
 
+import msgspec
+
+from mitosis.contracts.checking import fitting
 from mitosis.contracts.errors import InvalidRequest
+from mitosis.contracts.task import (
+    Priority,
+    Retries,
+    RetryDelay,
+    RetryPolicy,
+    Seconds,
+    TaskSubmission,
+    check_environment,
+    check_working_directory,
+)
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -33,6 +46,58 @@ class TaskOptions(TypedDict, total=False):
     labels: Sequence[str]
 
 
+class CheckedOptions(msgspec.Struct, forbid_unknown_fields=True):
+    """:class:`TaskOptions` with the bounds of the fields of a task that they become; times in seconds."""
+
+    timeout: Seconds | None = None
+    retries: Retries = 0
+    retry_delay: RetryDelay = 0.0
+    priority: Priority = 0
+    environment: dict[str, str] = {}
+    working_directory: str | None = None
+    labels: list[str] = []
+
+    def task(self, handler: str) -> TaskSubmission:
+        """A task of a handler, still without arguments."""
+        return TaskSubmission(
+            handler=handler,
+            timeout_seconds=self.timeout,
+            retry=RetryPolicy(max_attempts=1 + self.retries, delay_seconds=self.retry_delay),
+            priority=self.priority,
+            environment=self.environment,
+            working_directory=self.working_directory,
+            labels=self.labels,
+        )
+
+
+def checked_options(options: TaskOptions) -> CheckedOptions:
+    """The options with their defaults.
+
+    Raises:
+        InvalidRequest: naming the option and what would be right.
+    """
+    plain = {name: _plain(value) for name, value in options.items()}
+    if unknown := sorted(plain.keys() - set(TaskOptions.__annotations__)):
+        raise InvalidRequest(
+            f"{unknown[0]} is no option of a task; there are "
+            f"{', '.join(sorted(TaskOptions.__annotations__))}",
+            field=unknown[0],
+        )
+    for name in ("timeout", "retry_delay"):
+        if not isinstance(plain.get(name), int | float | None):
+            raise InvalidRequest("must be seconds, as a number or a timedelta", field=name)
+    checked = fitting(plain, CheckedOptions)
+    check_environment(checked.environment, "")
+    check_working_directory(checked.working_directory, "")
+    return checked
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, timedelta):
+        return value.total_seconds()
+    return dict(value) if isinstance(value, Mapping) else value
+
+
 class Handler(Generic[P, R]):
     """A function with the options of its tasks. Calling it calls the function, here and now."""
 
@@ -40,9 +105,11 @@ class Handler(Generic[P, R]):
         """Use :func:`handler`.
 
         Raises:
-            InvalidRequest: workers could not find the function by its name; says what to do.
+            InvalidRequest: workers could not find the function by its name, or an option is not right;
+                says what would be.
         """
         check_findable(function)
+        checked_options(options)
         self.function = function
         self.task_options = options
         update_wrapper(self, function)

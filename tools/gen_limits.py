@@ -9,7 +9,6 @@ sys.path.insert(0, str(ROOT))
 from api.admission import MAX_BODY_BYTES, MAX_REQUESTS  # noqa: E402 - after the path
 from api.bodies import BODY_LIMIT, REPORT_LIMIT, SUBMIT_LIMIT  # noqa: E402
 from api.errors import RETRY_AFTER_SECONDS  # noqa: E402
-from api.holding import MAX_WAIT_SECONDS  # noqa: E402
 from api.patience import (  # noqa: E402
     GONE_AFTER_SECONDS,
     HEAD_SECONDS,
@@ -26,6 +25,7 @@ from manager_agent.hooks import TAIL_BYTES  # noqa: E402
 from manager_agent.journal import RESERVED_BYTES  # noqa: E402
 from manager_agent.reactor import MAX_SURPLUS  # noqa: E402
 from mitosis.client.submitting import PART_BYTES, PARTS_IN_FLIGHT  # noqa: E402
+from mitosis.contracts.http import MAX_WAIT_SECONDS  # noqa: E402
 from mitosis.contracts.task import (  # noqa: E402
     MAX_DEDUP_KEY_BYTES,
     MAX_SPEC_BYTES,

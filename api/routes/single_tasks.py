@@ -14,11 +14,10 @@ from starlette.responses import Response
 
 from api.bodies import REPORT_LIMIT, check_utf8, decode, encode, read_body, without_nul
 from api.deps import ManagerDep, PartsDep
-from api.holding import MAX_WAIT_SECONDS
 from api.limits import AgentRoute
 from api.openapi import hot_answer, hot_route
 from mitosis.contracts.errors import Conflict, LeaseLost
-from mitosis.contracts.http import Epoch, ManagerTaskGroup
+from mitosis.contracts.http import MAX_WAIT_SECONDS, Epoch, ManagerTaskGroup
 from mitosis.contracts.wire import (
     ClaimedTask,
     ClaimTasks,

@@ -7,12 +7,12 @@ from fastapi import APIRouter, Query, Request
 from pydantic import BaseModel, ConfigDict, Field
 
 from api.deps import PartsDep, ReadableGroup, UserDep, WritableGroup, require_role_in_group
-from api.holding import MAX_WAIT_SECONDS
 from api.limits import LimitedRoute
 from api.routes.references import PATH
 from api.verbs import apply_verb
 from mitosis.contracts.control import Cancel, Close, Complete, Reopen
 from mitosis.contracts.http import (
+    MAX_WAIT_SECONDS,
     CancelBody,
     CompleteBody,
     Page,

@@ -19,11 +19,17 @@ from api.deps import (
     readable_group,
     writable_group,
 )
-from api.holding import MAX_WAIT_SECONDS
 from api.limits import LimitedRoute
 from api.openapi import hot_route
 from api.routes.references import PATH
-from mitosis.contracts.http import Page, ResultsPage, RetriedTasks, RetryBody, TaskInfo
+from mitosis.contracts.http import (
+    MAX_WAIT_SECONDS,
+    Page,
+    ResultsPage,
+    RetriedTasks,
+    RetryBody,
+    TaskInfo,
+)
 from mitosis.contracts.lifecycle import TaskState
 from mitosis.contracts.wire import SubmitAnswer, SubmitTasks
 

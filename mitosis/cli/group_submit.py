@@ -36,6 +36,7 @@ from mitosis.contracts.task import (
     TaskSubmission,
     check_submission,
     command_fields,
+    submission,
 )
 
 OPTION_OF_FIELD = {
@@ -144,7 +145,7 @@ def tasks_from(sources: Sources, options: dict[str, Any]) -> list[TaskSubmission
         if sources.handler
         else command_fields(sources.argv)
     )
-    return [_checked(TaskSubmission(**what, **options), "")]
+    return [_checked({**what, **options}, "")]
 
 
 def _from_command_file(path: Path, options: dict[str, Any]) -> list[TaskSubmission]:
@@ -157,8 +158,8 @@ def _from_command_file(path: Path, options: dict[str, Any]) -> list[TaskSubmissi
                 f"line {number} of {path}: {error}", option="--command-file"
             ) from None
         if words:
-            task = TaskSubmission(command=words, **options)
-            tasks.append(_checked(task, f"line {number} of {path}: "))
+            where = f"line {number} of {path}: "
+            tasks.append(_checked({"command": words, **options}, where))
     if not tasks:
         raise InvalidRequest(f"{path} has no command", option="--command-file")
     return tasks
@@ -190,17 +191,16 @@ def _from_json_file(path: Path, options: dict[str, Any]) -> list[TaskSubmission]
     return tasks
 
 
-def _checked(task: TaskSubmission, where: str) -> TaskSubmission:
+def _checked(fields: dict[str, Any], where: str) -> TaskSubmission:
     from mitosis.cli.validation import option_of
 
     try:
-        check_submission(task, "")
+        return submission(fields)
     except InvalidRequest as error:
         field = str(error.facts.get("field", "")).lstrip(".")
         raise InvalidRequest(
             where + error.message, field=field or None, option=option_of(field, OPTION_OF_FIELD)
         ) from None
-    return task
 
 
 def _readable(error: Exception) -> str:

@@ -12,7 +12,7 @@ from contextlib import aclosing
 from copy import copy
 from datetime import timedelta
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Annotated, Any, Self, TypeVar
 from uuid import UUID
 
 import httpx2
@@ -22,16 +22,29 @@ from mitosis.client.connection import Connection, Params
 from mitosis.client.creating import Wanted, planned
 from mitosis.client.finding import find_target
 from mitosis.client.following import OutputSeen, follow
-from mitosis.client.port import Group, Until
+from mitosis.client.parameters import (
+    UNCHECKED,
+    Address,
+    Grace,
+    Lasting,
+    ManagerIds,
+    ManyTasks,
+    ShortWaiting,
+    Waiting,
+    checked_methods,
+)
+from mitosis.client.port import Group, Until, path_of, reached
 from mitosis.client.repeating import repeating
-from mitosis.client.submitting import Part, Tasks, parts_of, submit_parts
+from mitosis.client.submitting import Part, parts_of, submit_parts
 from mitosis.client.task_group import OnError, OnExit, TaskGroup
 from mitosis.contracts.errors import MitosisError
 from mitosis.contracts.explain import Explanation
 from mitosis.contracts.following import GroupEvent, OutputEvent
 from mitosis.contracts.http import (
+    After,
     CancelBody,
     CompleteBody,
+    IdempotencyKey,
     Login,
     ManagerInfo,
     Me,
@@ -62,17 +75,18 @@ LONG_POLL = timedelta(seconds=30)
 _MANAGERS = TypeAdapter(list[ManagerInfo])
 
 
+@checked_methods
 class Client:
     """One user's access to one Mitosis. Usable as an async context; one event loop only."""
 
     def __init__(
         self,
-        url: str,
+        url: Address,
         token: str | None = None,
         *,
-        timeout: timedelta = timedelta(seconds=60),
-        give_up_after: timedelta = timedelta(seconds=45),
-        transport: httpx2.AsyncBaseTransport | None = None,
+        timeout: Lasting = timedelta(seconds=60),
+        give_up_after: Waiting = timedelta(seconds=45),
+        transport: Annotated[httpx2.AsyncBaseTransport | None, UNCHECKED] = None,
     ) -> None:
         """``timeout`` is for one call, ``give_up_after`` for a call with all its repetitions."""
         self._api = Connection(url, token, timeout=timeout, transport=transport)
@@ -106,12 +120,12 @@ class Client:
 
     def task_group(
         self,
-        group: Wanted = None,
+        group: Annotated[Wanted, UNCHECKED] = None,
         *,
-        workers: int | None = None,
+        workers: Annotated[int | None, UNCHECKED] = None,
         on_exit: OnExit = "wait",
         on_error: OnError = "cancel",
-        patience: timedelta = timedelta(minutes=10),
+        patience: Waiting = timedelta(minutes=10),
     ) -> TaskGroup:
         """A task group as an async context: created at its start, closed at its end, cancelled on error.
 
@@ -126,8 +140,7 @@ class Client:
         """
         patient = copy(self)
         patient.give_up_after = max(patience, self.give_up_after)
-        plan = planned(group, workers)
-        return TaskGroup(patient, plan, on_exit=on_exit, on_error=on_error)
+        return TaskGroup(patient, planned(group, workers), on_exit=on_exit, on_error=on_error)
 
     async def me(self) -> Me:
         """The user behind the token."""
@@ -149,7 +162,7 @@ class Client:
         Raises:
             NotFound: it does not exist, or the caller may not see it.
         """
-        return await self._get(TaskGroupInfo, _path(group))
+        return await self._get(TaskGroupInfo, path_of(group))
 
     async def groups(
         self,
@@ -171,7 +184,7 @@ class Client:
         Raises:
             Conflict: ``expected_updated_at`` is no longer the last change.
         """
-        return await self._api.model(TaskGroupInfo, "PUT", _path(group), update)
+        return await self._api.model(TaskGroupInfo, "PUT", path_of(group), update)
 
     async def delete_group(self, group: Group) -> None:
         """Delete a settled group with its tasks and results.
@@ -179,7 +192,7 @@ class Client:
         Raises:
             Conflict: it is not settled.
         """
-        await self._api.call("DELETE", _path(group))
+        await self._api.call("DELETE", path_of(group))
 
     async def close(self, group: Group, *, reason: str | None = None) -> TaskGroupInfo:
         """Accept no more tasks; complete when the last one ends."""
@@ -199,7 +212,7 @@ class Client:
         *,
         reason: str | None = None,
         cancel_running_tasks: bool = True,
-        grace: timedelta | None = None,
+        grace: Grace | None = None,
     ) -> TaskGroupInfo:
         """End the group; running tasks are ended with grace, or finish if so asked.
 
@@ -219,14 +232,14 @@ class Client:
         *,
         force: bool = False,
         reason: str | None = None,
-        grace: timedelta | None = None,
+        grace: Grace | None = None,
     ) -> TaskGroupInfo:
         """Close the group and complete it; ``force`` cancels what is unfinished."""
         body = CompleteBody(force=force, reason=reason, grace_seconds=_seconds(grace))
         return await self._verb("POST", group, "complete", body)
 
     async def wait(
-        self, group: Group, *, until: Until = "settled", timeout: timedelta | None = None
+        self, group: Group, *, until: Until = "settled", timeout: Waiting | None = None
     ) -> TaskGroupInfo:
         """Wait until the group is complete (or cancelled), settled, or has changed since now.
 
@@ -236,10 +249,10 @@ class Client:
         before = await self.group(group)
         while True:
             left = min(LONG_POLL.total_seconds(), ends - time.monotonic())
-            if left <= 0 or (until != "changed" and _reached(before, until)):
+            if left <= 0 or (until != "changed" and reached(before, until)):
                 return before
             params: Params = {"wait_seconds": round(left, 3), "until": until}
-            info = await self._get(TaskGroupInfo, _path(group), params, wait_seconds=left)
+            info = await self._get(TaskGroupInfo, path_of(group), params, wait_seconds=left)
             if until != "changed":
                 before = info
             elif info != before:
@@ -248,7 +261,7 @@ class Client:
     # --- tasks
 
     async def submit(
-        self, group: Group, tasks: Tasks, *, idempotency_key: str | None = None
+        self, group: Group, tasks: ManyTasks, *, idempotency_key: IdempotencyKey | None = None
     ) -> list[int]:
         """Submit any number of tasks; ``ids[i]`` is the task of the i-th one.
 
@@ -262,19 +275,21 @@ class Client:
         parts = parts_of(tasks, idempotency_key or uuid.uuid4().hex, prompt=idempotency_key is None)
         return await submit_parts(parts, lambda part: self.submit_part(group, part))
 
-    async def submit_part(self, group: Group, part: Part) -> SubmitAnswer:
+    async def submit_part(self, group: Group, part: Annotated[Part, UNCHECKED]) -> SubmitAnswer:
         """Submit up to 10,000 tasks that have been encoded before, all or nothing."""
-        path = _path(group) + "/tasks"
+        path = path_of(group) + "/tasks"
         return await self._repeat(lambda: self._api.struct(SubmitAnswer, "POST", path, part))
 
     async def tasks(
         self, group: Group, *, state: TaskState | None = None
     ) -> AsyncIterator[TaskInfo]:
         """The tasks of a group with their results, by id."""
-        async for item in self._pages(Page[TaskInfo], _path(group) + "/tasks", _given(state=state)):
+        async for item in self._pages(
+            Page[TaskInfo], path_of(group) + "/tasks", _given(state=state)
+        ):
             yield item
 
-    async def results(self, group: Group, *, after: int = 0) -> AsyncIterator[TaskInfo]:
+    async def results(self, group: Group, *, after: After = 0) -> AsyncIterator[TaskInfo]:
         """Tasks as they end, each once, until the group has ended and all have been given.
 
         In the order in which they were recorded; ``seq`` of the last one as ``after`` goes on there.
@@ -288,19 +303,19 @@ class Client:
                 return
 
     async def results_page(
-        self, group: Group, *, after: int = 0, wait: timedelta = timedelta()
+        self, group: Group, *, after: After = 0, wait: ShortWaiting = timedelta()
     ) -> ResultsPage:
         """Up to 500 results after the ``after``-th; waits ``wait`` (at most 60 s) for the first."""
         seconds = wait.total_seconds()
         params: Params = {"after": after, "limit": PAGE, "wait_seconds": seconds}
-        path = _path(group) + "/results"
+        path = path_of(group) + "/results"
         return await self._get(ResultsPage, path, params, wait_seconds=seconds)
 
     async def events(
         self,
         group: Group,
         *,
-        after: int = 0,
+        after: After = 0,
         results: bool = True,
         on_outage: Callable[[MitosisError], None] = lambda _: None,
     ) -> AsyncIterator[GroupEvent]:
@@ -311,7 +326,7 @@ class Client:
         when the API is away for ``give_up_after``. ``on_outage`` is told of each failed connection.
         """
         params: Params = {"after": after, "results": results}
-        path = _path(group) + "/events"
+        path = path_of(group) + "/events"
         following = follow(self._api, path, params, self.give_up_after, on_outage)
         async with aclosing(following) as events:
             async for told in events:
@@ -340,7 +355,7 @@ class Client:
             idempotency_key=uuid.uuid4().hex,
             dry_run=dry_run,
         )
-        old, new, path = [], [], _path(group) + "/retry"
+        old, new, path = [], [], path_of(group) + "/retry"
         while True:
             part = await self._post(RetriedTasks, path, body)
             old += part.retry_of
@@ -351,14 +366,14 @@ class Client:
 
     async def explain(self, group: Group) -> Explanation:
         """Why the group stands where it stands, in one line, and each host that may serve it."""
-        return await self._get(Explanation, _path(group) + "/explain")
+        return await self._get(Explanation, path_of(group) + "/explain")
 
     async def explain_task(self, task_uuid: UUID) -> Explanation:
         """As :meth:`explain`, of one task."""
         return await self._get(Explanation, f"/tasks/{task_uuid}/explain")
 
     def task_output(
-        self, task_uuid: UUID, *, patience: timedelta | None = None
+        self, task_uuid: UUID, *, patience: Waiting | None = None
     ) -> AsyncIterator[OutputEvent]:
         """Follow what a task writes, from what is kept of it, attempt by attempt, until its result.
 
@@ -368,13 +383,13 @@ class Client:
         return self._output(f"/tasks/{task_uuid}/output", {}, patience)
 
     def group_output(
-        self, group: Group, *, after: int = 0, patience: timedelta | None = None
+        self, group: Group, *, after: After = 0, patience: Waiting | None = None
     ) -> AsyncIterator[OutputEvent]:
         """As :meth:`task_output`, of all tasks of a group; each result behind number ``after`` once."""
-        return self._output(_path(group) + "/output", {"after": after}, patience)
+        return self._output(path_of(group) + "/output", {"after": after}, patience)
 
     async def _output(
-        self, path: str, params: Params, patience: timedelta | None
+        self, path: str, params: Params, patience: Waiting | None
     ) -> AsyncIterator[OutputEvent]:
         seen = OutputSeen()
         following = follow(self._api, path, params, patience or self.give_up_after)
@@ -403,31 +418,31 @@ class Client:
 
     async def group_managers(self, group: Group) -> list[ManagerInfo]:
         """The managers listed for a group: matched by tags, or named by a user."""
-        path = _path(group) + "/managers"
+        path = path_of(group) + "/managers"
         answer = await self._repeat(lambda: self._api.call("GET", path))
         return _MANAGERS.validate_json(answer)
 
-    async def add_managers(self, group: Group, manager_ids: Sequence[UUID]) -> None:
+    async def add_managers(self, group: Group, manager_ids: ManagerIds) -> None:
         """Name managers for a group; those that are named already stay so.
 
         Raises:
             PermissionDenied: a manager has no write role in the group's user group.
         """
         body = NamedManagers(manager_ids=list(manager_ids))
-        await self._repeat(lambda: self._api.call("POST", _path(group) + "/managers", body))
+        await self._repeat(lambda: self._api.call("POST", path_of(group) + "/managers", body))
 
-    async def remove_managers(self, group: Group, manager_ids: Sequence[UUID]) -> None:
+    async def remove_managers(self, group: Group, manager_ids: ManagerIds) -> None:
         """Take managers off the list of a group; leases that they have for it begin to end.
 
         Raises:
             NotFound: a manager is not listed; those before it are gone.
         """
         body = NamedManagers(manager_ids=list(manager_ids))
-        await self._api.call("DELETE", _path(group) + "/managers", body)
+        await self._api.call("DELETE", path_of(group) + "/managers", body)
 
     async def refresh_managers(self, group: Group) -> RefreshedManagers:
         """Match managers to the group's tags again. Not repeated: the answer says what changed now."""
-        path = _path(group) + "/managers/refresh"
+        path = path_of(group) + "/managers/refresh"
         return await self._api.model(RefreshedManagers, "POST", path)
 
     # --- how
@@ -445,7 +460,7 @@ class Client:
 
     async def _verb(self, method: str, group: Group, verb: str, body: VerbBody) -> TaskGroupInfo:
         """Verbs ensure a state, so they may be repeated."""
-        path = f"{_path(group)}/{verb}"
+        path = f"{path_of(group)}/{verb}"
         return await self._repeat(lambda: self._api.model(TaskGroupInfo, method, path, body))
 
     async def _pages(self, page: type[Page[T]], path: str, chosen: Params) -> AsyncIterator[T]:
@@ -477,19 +492,9 @@ class Client:
         await self.aclose()
 
 
-def _path(group: Group) -> str:
-    """``group/name`` stays two path segments: names hold nothing that a URL would change."""
-    return f"/task-groups/{group}"
-
-
 def _given(**values: str | int | bool | None) -> Params:
     return {key: value for key, value in values.items() if value is not None}
 
 
 def _seconds(duration: timedelta | None) -> float | None:
     return None if duration is None else duration.total_seconds()
-
-
-def _reached(info: TaskGroupInfo, until: Until) -> bool:
-    ended = info.state in (TaskGroupState.COMPLETE, TaskGroupState.CANCELLED)
-    return info.settled if until == "settled" else ended

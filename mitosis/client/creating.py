@@ -8,11 +8,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
+
 from mitosis.client.port import GroupCalls
 from mitosis.client.program import search_path
 from mitosis.client.repeating import repeating
 from mitosis.contracts.allocation import WorkerAllocationPlan
-from mitosis.contracts.errors import AlreadyExists, Unavailable
+from mitosis.contracts.checked_model import refused
+from mitosis.contracts.checking import shown
+from mitosis.contracts.errors import AlreadyExists, InvalidRequest, Unavailable
 from mitosis.contracts.http import TaskGroupInfo, TaskGroupSpec
 
 Wanted = TaskGroupSpec | TaskGroupInfo | str | None
@@ -28,20 +32,40 @@ class Planned:
 
 
 def planned(wanted: Wanted, workers: int | None) -> Planned:
-    """Complete what was given: a name, the workers, and where they look for modules: where we do."""
+    """Complete what was given: a name, the workers, and where they look for modules: where we do.
+
+    Raises:
+        InvalidRequest: naming ``group`` or ``workers`` and what would be right.
+    """
     if isinstance(wanted, TaskGroupInfo):
+        if workers is not None:
+            raise InvalidRequest("a group that exists has its workers already", field="workers")
         return Planned(wanted)
-    spec = (
-        wanted if isinstance(wanted, TaskGroupSpec) else TaskGroupSpec(name=wanted or _new_name())
-    )
+    spec = wanted if isinstance(wanted, TaskGroupSpec) else _named(wanted)
     plan = spec.worker_allocation_plan
     changes: dict[str, Any] = {}
     if workers is not None:
         changes["worker_count"] = workers
     if "python_path" not in plan.model_fields_set:
         changes["python_path"] = search_path()
-    plan = WorkerAllocationPlan.model_validate({**plan.model_dump(exclude_unset=True), **changes})
+    fields = {**plan.model_dump(exclude_unset=True), **changes}
+    try:
+        plan = WorkerAllocationPlan.model_validate(fields)
+    except ValidationError as error:
+        raise refused(error, names={"worker_count": "workers"}) from None
     return Planned(spec.model_copy(update={"worker_allocation_plan": plan}), wanted is None)
+
+
+def _named(wanted: object) -> TaskGroupSpec:
+    if not isinstance(wanted, str | None):
+        raise InvalidRequest(
+            f"must be a name, a TaskGroupSpec or the info of a group, not {shown(wanted)}",
+            field="group",
+        )
+    try:
+        return TaskGroupSpec.model_validate({"name": _new_name() if wanted is None else wanted})
+    except ValidationError as error:
+        raise refused(error, names={"name": "group"}) from None
 
 
 async def created(client: GroupCalls, plan: Planned) -> TaskGroupInfo:

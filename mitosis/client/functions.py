@@ -3,7 +3,6 @@
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import timedelta
 from inspect import Signature, signature
 from typing import Any, get_type_hints
 
@@ -14,10 +13,9 @@ from mitosis.client.outcome import result_of
 from mitosis.client.program import main_as_module
 from mitosis.contracts.errors import InvalidRequest
 from mitosis.contracts.http import TaskInfo
-from mitosis.contracts.task import RetryPolicy, TaskSubmission
-from mitosis.handlers import Handler, TaskOptions, check_findable
+from mitosis.contracts.task import TaskSubmission
+from mitosis.handlers import Handler, TaskOptions, check_findable, checked_options
 
-OPTIONS = frozenset(TaskOptions.__annotations__)
 NOT_GIVEN: Any = object()
 
 
@@ -80,7 +78,7 @@ def remote_function(
     module, folder = _module_of(function, search_path)
     name = f"{module}:{function.__qualname__}"
     return RemoteFunction(
-        name, folder, _signature(function), _returns(function), _template(name, given)
+        name, folder, _signature(function), _returns(function), checked_options(given).task(name)
     )
 
 
@@ -126,28 +124,3 @@ def _returns(function: Callable[..., Any]) -> Any:
         return get_type_hints(function).get("return", NOT_GIVEN)
     except Exception:  # noqa: BLE001 - annotations may be anything; without them JSON stays as it is
         return NOT_GIVEN
-
-
-def _template(name: str, options: TaskOptions) -> TaskSubmission:
-    if unknown := sorted(set(options) - OPTIONS):
-        raise InvalidRequest(
-            f"{unknown[0]} is no option of a task; there are {', '.join(sorted(OPTIONS))}",
-            field=unknown[0],
-        )
-    timeout = options.get("timeout")
-    return TaskSubmission(
-        handler=name,
-        timeout_seconds=None if timeout is None else _seconds(timeout),
-        retry=RetryPolicy(
-            max_attempts=1 + options.get("retries", 0),
-            delay_seconds=_seconds(options.get("retry_delay", 0.0)),
-        ),
-        priority=options.get("priority", 0),
-        environment=dict(options.get("environment", {})),
-        working_directory=options.get("working_directory"),
-        labels=list(options.get("labels", ())),
-    )
-
-
-def _seconds(duration: timedelta | float) -> float:
-    return duration.total_seconds() if isinstance(duration, timedelta) else float(duration)

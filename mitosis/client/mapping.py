@@ -1,10 +1,12 @@
 """Many calls of one function, read no further ahead than asked, their results in either order."""
 
 import asyncio
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable
-from typing import Generic, TypeVar
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Mapping
+from typing import Any, Generic, TypeVar
 
 from mitosis.client.outcome import TaskFailed
+from mitosis.contracts.checking import shown
+from mitosis.contracts.errors import InvalidRequest
 
 A = TypeVar("A")
 R = TypeVar("R")
@@ -13,6 +15,34 @@ Inputs = Iterable[A] | AsyncIterable[A]
 BUFFER_SIZE = 10_000
 """How many inputs are read and submitted before the first of their results must have been taken."""
 _BREATHE_EVERY = 200
+
+
+def check_mapping(inputs: object, buffer_size: object, kinds: tuple[type, ...]) -> None:
+    """Whether the inputs can be read, as one of these kinds of iterable, and the buffer takes any.
+
+    Raises:
+        InvalidRequest: naming the parameter and what would be right.
+    """
+    if not isinstance(inputs, kinds):
+        other = ", and an async one needs Client" if isinstance(inputs, AsyncIterable) else ""
+        raise InvalidRequest(f"must be an iterable{other}, not {shown(inputs)}", field="inputs")
+    if not isinstance(buffer_size, int) or buffer_size < 1:
+        raise InvalidRequest(f"must be int >= 1, not {shown(buffer_size)}", field="buffer_size")
+
+
+def arguments_of(item: object) -> tuple[Any, ...]:
+    """The arguments of one call of a ``starmap``.
+
+    Raises:
+        InvalidRequest: the input is no tuple or the like.
+    """
+    if not isinstance(item, Iterable) or isinstance(item, str | bytes | Mapping):
+        raise InvalidRequest(
+            f"each must be a tuple with the arguments of one call, not {shown(item)}; "
+            "map takes single ones",
+            field="inputs",
+        )
+    return tuple(item)
 
 
 async def each(inputs: Inputs[A]) -> AsyncIterator[A]:

@@ -2,15 +2,27 @@
 
 from datetime import timedelta
 from typing import Literal, Protocol
-from uuid import UUID
 
+from mitosis.client.parameters import Reference
 from mitosis.client.submitting import Part, Tasks
 from mitosis.contracts.http import ResultsPage, TaskGroupInfo, TaskGroupSpec
+from mitosis.contracts.lifecycle import TaskGroupState
 from mitosis.contracts.wire import SubmitAnswer
 
-Group = UUID | str
+Group = Reference
 """A task group: its id, ``group/name``, or the plain name within the caller's own user group."""
 Until = Literal["changed", "complete", "settled"]
+
+
+def path_of(group: Group) -> str:
+    """``group/name`` stays two path segments: names hold nothing that a URL would change."""
+    return f"/task-groups/{group}"
+
+
+def reached(info: TaskGroupInfo, until: Until) -> bool:
+    """Is the wait over? Not for a change, which one group alone does not show."""
+    ended = info.state in (TaskGroupState.COMPLETE, TaskGroupState.CANCELLED)
+    return info.settled if until == "settled" else ended
 
 
 class GroupCalls(Protocol):

@@ -13,8 +13,9 @@ from typing import Any
 
 import msgspec
 
+from mitosis.contracts.checking import fitting, shown
 from mitosis.contracts.errors import InvalidRequest
-from mitosis.contracts.task import MAX_TASKS_PER_SUBMIT, TaskSubmission
+from mitosis.contracts.task import MAX_TASKS_PER_SUBMIT, TaskSubmission, check_submission
 from mitosis.contracts.wire import SubmitAnswer
 
 PART_BYTES = 16_000_000
@@ -58,6 +59,22 @@ class _Open:
         return len(self.tasks) == MAX_TASKS_PER_SUBMIT or self.size >= PART_BYTES
 
 
+def encoded(task: Task, field: str) -> bytes:
+    """A task as it is sent. One that was made as a :class:`TaskSubmission` has been checked then.
+
+    Raises:
+        InvalidRequest: naming the field of the task, which is called ``field``, and what would be right.
+    """
+    if not isinstance(task, TaskSubmission):
+        if not isinstance(task, Mapping):
+            raise InvalidRequest(
+                f"must be a TaskSubmission or a dict with its fields, not {shown(task)}",
+                field=field,
+            )
+        check_submission(fitting(dict(task), TaskSubmission, field), field)
+    return msgspec.json.encode(task)
+
+
 async def parts_of(tasks: Tasks, key: str, *, prompt: bool = False) -> AsyncIterator[Part]:
     """The tasks in order, cut into parts numbered from 0. Reads no further than it was asked for.
 
@@ -65,8 +82,10 @@ async def parts_of(tasks: Tasks, key: str, *, prompt: bool = False) -> AsyncIter
     the same tasks under the same key might not be the same parts again.
     """
     number, filling = 0, _Open([])
+    at = 0
     async for task in _each(tasks):
-        full = filling.add(msgspec.json.encode(task))
+        full = filling.add(encoded(task, f"tasks[{at}]"))
+        at += 1
         if full or (prompt and filling.is_old()):
             yield Part(tasks=filling.tasks, idempotency_key=key, number=number)
             number, filling = number + 1, _Open([])

@@ -17,17 +17,16 @@ from typing import (
     overload,
 )
 
-import msgspec
-
 from mitosis.client.dispatch import Call
 from mitosis.client.functions import RemoteFunction
 from mitosis.client.loop_thread import LoopThread
-from mitosis.client.mapping import BUFFER_SIZE
+from mitosis.client.mapping import BUFFER_SIZE, arguments_of, check_mapping
 from mitosis.client.outcome import TaskFailed
+from mitosis.client.parameters import ManyTasks, checked
 from mitosis.client.port import Group, GroupCalls
-from mitosis.client.submitting import Task, Tasks
+from mitosis.client.submitting import Task, Tasks, encoded
 from mitosis.client.task_group import TaskGroup, settle
-from mitosis.contracts.http import TaskGroupInfo, TaskInfo
+from mitosis.contracts.http import IdempotencyKey, TaskGroupInfo, TaskInfo
 from mitosis.handlers import TaskOptions
 
 P = ParamSpec("P")
@@ -138,6 +137,7 @@ class SyncTaskGroup:
         **options: Unpack[TaskOptions],
     ) -> Iterator[Any]:
         """As :meth:`TaskGroup.map <mitosis.client.task_group.TaskGroup.map>`; begins when it is iterated."""
+        check_mapping(inputs, buffer_size, (Iterable,))
         calls = ((item,) for item in inputs)
         return self.starmap(
             function,
@@ -192,9 +192,12 @@ class SyncTaskGroup:
         **options: Unpack[TaskOptions],
     ) -> Iterator[Any]:
         """As :meth:`map` for functions of several arguments: ``starmap(f, zip(xs, ys))``."""
+        check_mapping(inputs, buffer_size, (Iterable,))
         remote = self._group.function(function, **options)
         futures = in_order if ordered else as_completed
-        taken = futures(lambda args: self._start(remote, tuple(args), {}), inputs, buffer_size)
+        taken = futures(
+            lambda args: self._start(remote, arguments_of(args), {}), inputs, buffer_size
+        )
         return results_of(taken, return_exceptions)
 
     def _start(
@@ -206,9 +209,12 @@ class SyncTaskGroup:
 
     def submit_task(self, task: Task) -> SyncTaskFuture[TaskInfo]:
         """Run a task; ``result()`` of the future is how it ended, well or not: it raises for neither."""
-        return self._call(msgspec.json.encode(task), lambda ended: ended)
+        return self._call(encoded(task, "task"), lambda ended: ended)
 
-    def submit_tasks(self, tasks: Tasks, *, idempotency_key: str | None = None) -> list[int]:
+    @checked
+    def submit_tasks(
+        self, tasks: ManyTasks, *, idempotency_key: IdempotencyKey | None = None
+    ) -> list[int]:
         """Submit any number of tasks, lazily, and get their ids. They are read in the calling thread."""
         return submit_from_here(self._loop, self._group, None, tasks, idempotency_key)
 

@@ -5,7 +5,7 @@ Meant to be used as ``concurrent.futures`` is: ``submit`` gives a future, ``map`
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Coroutine, Iterable, Mapping
 from contextlib import suppress
 from datetime import timedelta
 from types import TracebackType
@@ -20,17 +20,23 @@ from typing import (
     overload,
 )
 
-import msgspec
-
 from mitosis.client.creating import Planned, created
 from mitosis.client.dispatch import Call, Dispatcher
 from mitosis.client.functions import RemoteFunction, remote_function
-from mitosis.client.mapping import BUFFER_SIZE, Inputs, mapped
+from mitosis.client.mapping import BUFFER_SIZE, Inputs, arguments_of, check_mapping, mapped
 from mitosis.client.outcome import SetupFailed, TaskFailed
+from mitosis.client.parameters import Grace, ManyTasks, checked
 from mitosis.client.port import GroupCalls
-from mitosis.client.submitting import Task, Tasks
+from mitosis.client.submitting import Task, encoded
 from mitosis.contracts.errors import InvalidTransition, MitosisError
-from mitosis.contracts.http import WAITING_SETUP_FAILED, ResultsPage, TaskGroupInfo, TaskInfo
+from mitosis.contracts.http import (
+    WAITING_SETUP_FAILED,
+    After,
+    IdempotencyKey,
+    ResultsPage,
+    TaskGroupInfo,
+    TaskInfo,
+)
 from mitosis.handlers import TaskOptions
 
 P = ParamSpec("P")
@@ -181,6 +187,7 @@ class TaskGroup:
             InvalidRequest: workers cannot import the function, or JSON cannot carry an argument.
             TaskFailed: a task failed; its cause is the traceback of the worker.
         """
+        check_mapping(inputs, buffer_size, (Iterable, AsyncIterable))
         calls = ((item,) for item in inputs) if isinstance(inputs, Iterable) else _tuples(inputs)
         return self.starmap(
             function,
@@ -235,9 +242,10 @@ class TaskGroup:
         **options: Unpack[TaskOptions],
     ) -> AsyncIterator[Any]:
         """As :meth:`map` for functions of several arguments: ``starmap(f, zip(xs, ys))``."""
+        check_mapping(inputs, buffer_size, (Iterable, AsyncIterable))
         remote = self.function(function, **options)
         return mapped(
-            lambda args: self._start(remote, tuple(args), {}),
+            lambda args: self._start(remote, arguments_of(args), {}),
             inputs,
             ordered=ordered,
             return_exceptions=return_exceptions,
@@ -272,15 +280,19 @@ class TaskGroup:
 
         Returns at once, as :meth:`submit`.
         """
-        return self._call(msgspec.json.encode(task), lambda ended: ended)
+        return self._call(encoded(task, "task"), lambda ended: ended)
 
-    async def submit_tasks(self, tasks: Tasks, *, idempotency_key: str | None = None) -> list[int]:
+    @checked
+    async def submit_tasks(
+        self, tasks: ManyTasks, *, idempotency_key: IdempotencyKey | None = None
+    ) -> list[int]:
         """Submit any number of tasks, lazily, and get their ids: :meth:`Client.submit`."""
         return await self._client.submit(
             self.info.task_group_id, tasks, idempotency_key=idempotency_key
         )
 
-    async def results(self, *, after: int = 0) -> AsyncIterator[TaskInfo]:
+    @checked
+    async def results(self, *, after: After = 0) -> AsyncIterator[TaskInfo]:
         """Tasks as they end, each once, until nothing in the group is unfinished.
 
         In the order in which they were recorded; ``seq`` of the last one as ``after`` goes on there.
@@ -324,14 +336,16 @@ class TaskGroup:
 
     # --- ending
 
+    @checked
     async def close(self, *, reason: str | None = None) -> TaskGroupInfo:
         """Accept no more tasks, after those that were submitted here."""
         await self.dispatcher.submitted()
         self._info = await self._client.close(self.info.task_group_id, reason=reason)
         return self._info
 
+    @checked
     async def cancel(
-        self, *, reason: str | None = None, grace: timedelta | None = None
+        self, *, reason: str | None = None, grace: Grace | None = None
     ) -> TaskGroupInfo:
         """End the group; running tasks are ended with grace."""
         self._info = await self._client.cancel(self.info.task_group_id, reason=reason, grace=grace)

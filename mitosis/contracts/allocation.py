@@ -3,9 +3,11 @@
 from collections.abc import Sequence
 from enum import StrEnum
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import ConfigDict, Field, field_validator
 
+from mitosis.contracts.checked_model import CheckedModel
 from mitosis.contracts.errors import InvalidRequest
+from mitosis.contracts.task import is_variable
 
 
 class CpuBindingStrategy(StrEnum):
@@ -17,7 +19,7 @@ class CpuBindingStrategy(StrEnum):
     """Every worker may use all listed cores."""
 
 
-class CpuBinding(BaseModel):
+class CpuBinding(CheckedModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     strategy: CpuBindingStrategy = CpuBindingStrategy.ROUND_ROBIN
@@ -36,7 +38,7 @@ class CpuBinding(BaseModel):
         return cores
 
 
-class WorkerAllocationPlan(BaseModel):
+class WorkerAllocationPlan(CheckedModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     worker_count: int = Field(default=1, ge=1, le=10_000)
@@ -47,7 +49,7 @@ class WorkerAllocationPlan(BaseModel):
     """Modules that the zygote imports once, before it forks the workers."""
     python_path: tuple[str, ...] = ()
     """Absolute folders put first on ``sys.path`` of the workers."""
-    environment: dict[str, str] = {}
+    environment: dict[str, str] = Field(default={})
     """Environment of the workers, and so of their tasks."""
     worker_python: str | None = None
     """Another interpreter for the workers (it needs mitosis, msgspec and pyzmq)."""
@@ -59,6 +61,14 @@ class WorkerAllocationPlan(BaseModel):
             if not folder.startswith("/"):
                 raise ValueError(f"{folder!r} must be an absolute path")
         return folders
+
+    @field_validator("environment")
+    @classmethod
+    def _variables(cls, environment: dict[str, str]) -> dict[str, str]:
+        for name, value in environment.items():
+            if not is_variable(name, value):
+                raise ValueError(f"{name!r} must be a usable environment variable")
+        return environment
 
 
 def worker_cpus(

@@ -59,6 +59,16 @@ class InvalidRequest(MitosisError):
         """``field`` is the path of the offending value, as ``worker_allocation_plan.worker_count``."""
         super().__init__(message, field=field, **facts)
 
+    def __str__(self) -> str:
+        """The message, with the field unless it begins with its name."""
+        field = str(self.facts.get("field", ""))
+        begins = self.message.split()[:2]
+        return (
+            f"{field}: {self.message}"
+            if field.rsplit(".", maxsplit=1)[-1] not in begins
+            else self.message
+        )
+
 
 class Unauthenticated(MitosisError):
     """A valid token is needed."""

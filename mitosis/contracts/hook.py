@@ -2,12 +2,14 @@
 
 from datetime import timedelta
 
-from pydantic import BaseModel, ConfigDict, field_validator
+from pydantic import ConfigDict, Field, field_validator
 
+from mitosis.contracts.checked_model import CheckedModel
 from mitosis.contracts.duration import Duration
+from mitosis.contracts.task import is_variable
 
 
-class HookSpec(BaseModel):
+class HookSpec(CheckedModel):
     """A command that prepares or cleans a host.
 
     It runs with MITOSIS_TASK_GROUP_UUID, MITOSIS_TASK_GROUP_NAME, MITOSIS_GROUP_NAME,
@@ -18,7 +20,7 @@ class HookSpec(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     command: tuple[str, ...]
-    environment: dict[str, str] = {}
+    environment: dict[str, str] = Field(default={})
     working_directory: str | None = None
     timeout: Duration = timedelta(minutes=10)
 
@@ -28,6 +30,14 @@ class HookSpec(BaseModel):
         if not command or not command[0] or any("\0" in word for word in command):
             raise ValueError("must name a program and contain no NUL byte")
         return command
+
+    @field_validator("environment")
+    @classmethod
+    def _variables(cls, environment: dict[str, str]) -> dict[str, str]:
+        for name, value in environment.items():
+            if not is_variable(name, value):
+                raise ValueError(f"{name!r} must be a usable environment variable")
+        return environment
 
     @field_validator("timeout")
     @classmethod

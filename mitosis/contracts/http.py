@@ -1,12 +1,22 @@
 """Bodies of the HTTP calls that are not hot: pydantic models, shared by the API, the SDK and the agent."""
 
+import re
 from datetime import datetime, timedelta
 from typing import Annotated, Generic, Literal, TypeVar
 from uuid import UUID
 
-from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import (
+    AfterValidator,
+    AwareDatetime,
+    BaseModel,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    WithJsonSchema,
+)
 
 from mitosis.contracts.allocation import WorkerAllocationPlan
+from mitosis.contracts.checked_model import CheckedModel
 from mitosis.contracts.duration import Duration
 from mitosis.contracts.hook import HookSpec
 from mitosis.contracts.lifecycle import (
@@ -21,9 +31,39 @@ from mitosis.contracts.outcome import FailureKind
 
 T = TypeVar("T")
 
-Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")]
+NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"
+TAG = r"^[^\s,\x00]+$"
+MAX_TAG = 100
+
+
+def _named(text: str) -> str:
+    if not re.fullmatch(NAME, text) or text.endswith("\n"):
+        raise ValueError(
+            "must be 1 to 100 letters, digits, dots, underscores and dashes, the first a letter or digit"
+        )
+    return text
+
+
+def _tagged(text: str) -> str:
+    if not re.fullmatch(TAG, text) or len(text) > MAX_TAG:
+        raise ValueError(f"must be 1 to {MAX_TAG} characters without spaces and commas")
+    return text
+
+
+Name = Annotated[str, AfterValidator(_named), WithJsonSchema({"type": "string", "pattern": NAME})]
 """1 to 100 letters, digits, dots, underscores and dashes, starting with a letter or digit."""
-Tag = Annotated[str, StringConstraints(min_length=1, max_length=100, pattern=r"^[^\s,\x00]+$")]
+Tag = Annotated[
+    str,
+    AfterValidator(_tagged),
+    WithJsonSchema({"type": "string", "minLength": 1, "maxLength": MAX_TAG, "pattern": TAG}),
+]
+IdempotencyKey = Annotated[str, StringConstraints(min_length=1, max_length=200)]
+After = Annotated[int, Field(ge=0, le=2**63 - 1)]
+"""Number of the last result that has been seen."""
+GraceSeconds = Annotated[float, Field(ge=0, le=86_400)]
+MAX_NAMED_MANAGERS = 1000
+MAX_WAIT_SECONDS = 60.0
+"""How long a call may be held."""
 
 
 def _some_time(duration: timedelta) -> timedelta:
@@ -44,7 +84,7 @@ Int32 = Annotated[int, Field(ge=-(2**31), le=2**31 - 1)]
 Epoch = Annotated[int, Field(ge=0, le=2**63 - 1)]
 
 
-class RequestBody(BaseModel):
+class RequestBody(CheckedModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
@@ -102,7 +142,7 @@ class TaskGroupSpec(RequestBody):
     manager_ids: tuple[UUID, ...] = ()
     """For ``user_specified``: the managers that may run it."""
     reopen_on_submit: bool = False
-    cancel_grace_seconds: Annotated[float, Field(ge=0, le=86_400)] = 30.0
+    cancel_grace_seconds: GraceSeconds = 30.0
     host_lost_after: LivenessDuration | None = None
     """At least 10 s; None = the deployment's default (90 s)."""
     fence: Literal["finish", "kill"] = "finish"
@@ -213,12 +253,12 @@ class VerbBody(RequestBody):
 
 class CancelBody(VerbBody):
     cancel_running_tasks: bool = True
-    grace_seconds: Annotated[float, Field(ge=0, le=86_400)] | None = None
+    grace_seconds: GraceSeconds | None = None
 
 
 class CompleteBody(VerbBody):
     force: bool = False
-    grace_seconds: Annotated[float, Field(ge=0, le=86_400)] | None = None
+    grace_seconds: GraceSeconds | None = None
 
 
 class RetryBody(RequestBody):
@@ -226,13 +266,13 @@ class RetryBody(RequestBody):
 
     into: str | None = None
     """Reference of the group that gets them; None: the group itself."""
-    reasons: list[FailureKind] = []
+    reasons: list[FailureKind] = Field(default=[])
     """Only those that failed in one of these ways; empty: all."""
     cancelled: bool = False
     """The cancelled ones as well."""
-    after: Annotated[int, Field(ge=0, le=2**63 - 1)] = 0
+    after: After = 0
     limit: Annotated[int, Field(ge=1, le=5000)] = 5000
-    idempotency_key: Annotated[str, StringConstraints(min_length=1, max_length=200)]
+    idempotency_key: IdempotencyKey
     """Of the whole retry: the same part under it submits nothing twice and is answered again."""
     dry_run: bool = False
     """Only say which."""
@@ -324,7 +364,7 @@ class ManagerInfo(AnswerBody):
 class NamedManagers(RequestBody):
     """Managers that a user names for a group."""
 
-    manager_ids: Annotated[list[UUID], Field(min_length=1, max_length=1000)]
+    manager_ids: Annotated[list[UUID], Field(min_length=1, max_length=MAX_NAMED_MANAGERS)]
 
 
 class RefreshedManagers(AnswerBody):

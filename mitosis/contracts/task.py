@@ -6,37 +6,48 @@ A task is either a command (``command`` is an argv, never a shell line) or a Pyt
 
 import base64
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
 
+from mitosis.contracts.checking import CheckedStruct
 from mitosis.contracts.errors import InvalidRequest
 
 MAX_TASKS_PER_SUBMIT = 10_000
 MAX_SPEC_BYTES = 1_000_000
 MAX_DEDUP_KEY_BYTES = 200
+MAX_ATTEMPTS = 100
 DEFAULT_KILL_GRACE_SECONDS = 10.0
 MAX_TASK_SECONDS = 315_360_000
 """Ten years, as for every duration: no clock overflows that adds it to a time."""
 
 Priority = Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)]
 Seconds = Annotated[float, Meta(gt=0, le=MAX_TASK_SECONDS)]
+Retries = Annotated[int, Meta(ge=0, le=MAX_ATTEMPTS - 1)]
+"""How often more: one less than the attempts."""
+RetryDelay = Annotated[float, Meta(ge=0, le=2_592_000)]
 
 
-class RetryPolicy(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True, frozen=True):
+class RetryPolicy(
+    msgspec.Struct,
+    metaclass=CheckedStruct,
+    forbid_unknown_fields=True,
+    omit_defaults=True,
+    frozen=True,
+):
     """When a task that failed by itself is tried again (death by signal follows its own table)."""
 
-    max_attempts: Annotated[int, Meta(ge=1, le=100)] = 1
+    max_attempts: Annotated[int, Meta(ge=1, le=MAX_ATTEMPTS)] = 1
     """How often it may fail by itself in all; 1 = no retry."""
     exit_codes: tuple[int, ...] | None = None
     """Retry only these exit codes; None = any, a timeout and a handler error too."""
-    delay_seconds: Annotated[float, Meta(ge=0, le=2_592_000)] = 0.0
+    delay_seconds: RetryDelay = 0.0
     """Pause before the next attempt; doubled for each further failure."""
 
 
-class TaskSpec(msgspec.Struct, omit_defaults=True, kw_only=True):
+class TaskSpec(msgspec.Struct, metaclass=CheckedStruct, omit_defaults=True, kw_only=True):
     """What to run. Exactly one of ``command`` and ``handler`` is given."""
 
     command: list[str] | None = None
@@ -69,33 +80,49 @@ class TaskSubmission(TaskSpec, forbid_unknown_fields=True, omit_defaults=True, k
     labels: list[str] = []
     retry: RetryPolicy = RetryPolicy()
 
+    def check(self) -> None:
+        """As :func:`check_submission`; made by a call, a task has been checked."""
+        check_submission(self, "")
+
+
+def submission(fields: Mapping[str, Any], field: str = "") -> TaskSubmission:
+    """A task of its fields; ``field`` is where it stands, for the error.
+
+    Raises:
+        InvalidRequest: naming the field and what would be right.
+    """
+    try:
+        return TaskSubmission(**fields)
+    except InvalidRequest as error:
+        error.facts["field"] = below(field, str(error.facts.get("field", ""))).rstrip(".")
+        raise
+
 
 def check_submission(task: TaskSubmission, field: str) -> None:
-    """Checks that types alone cannot express; ``field`` is the path used in the error.
+    """Checks that types alone cannot express; ``field`` is the path used in the error, "" for none.
 
     Raises:
         InvalidRequest: naming the field and what would be right.
     """
     _check_what_to_run(task, field)
     check_environment(task.environment, field)
-    if task.working_directory is not None and not task.working_directory.startswith("/"):
-        raise InvalidRequest("must be an absolute path", field=f"{field}.working_directory")
+    check_working_directory(task.working_directory, field)
     if task.dedup_key is not None and not 1 <= len(task.dedup_key.encode()) <= MAX_DEDUP_KEY_BYTES:
         raise InvalidRequest(
-            f"must have 1 to {MAX_DEDUP_KEY_BYTES} bytes", field=f"{field}.dedup_key"
+            f"must have 1 to {MAX_DEDUP_KEY_BYTES} bytes", field=below(field, "dedup_key")
         )
 
 
 def _check_what_to_run(task: TaskSubmission, field: str) -> None:
     if (task.command is None) == (task.handler is None):
-        raise InvalidRequest("give exactly one of command and handler", field=field)
+        raise InvalidRequest("give exactly one of command and handler", field=field or None)
     if task.handler is not None:
         _check_handler(task.handler, field)
     if task.command is not None:
         _check_command(task, field)
     if task.command is not None and task.arguments is not None:
         raise InvalidRequest(
-            "arguments belong to a handler; put them into command", field=f"{field}.arguments"
+            "arguments belong to a handler; put them into command", field=below(field, "arguments")
         )
 
 
@@ -127,14 +154,18 @@ def _check_command(task: TaskSubmission, field: str) -> None:
     try:
         command = command_argv(task)
     except ValueError:
-        raise InvalidRequest("every element must be base64", field=f"{field}.command") from None
+        raise InvalidRequest(
+            "every element must be base64", field=below(field, "command")
+        ) from None
     if not command or not command[0]:
         raise InvalidRequest(
-            'must name a program, as in ["gzip", "-k", "file"]', field=f"{field}.command"
+            'must name a program, as in ["gzip", "-k", "file"]', field=below(field, "command")
         )
     for index, word in enumerate(command):
         if "\0" in word:
-            raise InvalidRequest("must not contain a NUL byte", field=f"{field}.command[{index}]")
+            raise InvalidRequest(
+                "must not contain a NUL byte", field=below(field, f"command[{index}]")
+            )
 
 
 def _check_handler(handler: str, field: str) -> None:
@@ -142,8 +173,28 @@ def _check_handler(handler: str, field: str) -> None:
     names = [*module.split("."), *function.split(".")]
     if not colon or not all(name.isidentifier() for name in names):
         raise InvalidRequest(
-            "must be module:function, as in package.module:function", field=f"{field}.handler"
+            "must be module:function, as in package.module:function", field=below(field, "handler")
         )
+
+
+def check_working_directory(folder: str | None, field: str) -> None:
+    """A host knows no folder that a relative path could start from.
+
+    Raises:
+        InvalidRequest: it is not absolute.
+    """
+    if folder is not None and not folder.startswith("/"):
+        raise InvalidRequest("must be an absolute path", field=below(field, "working_directory"))
+
+
+def below(field: str, path: str) -> str:
+    """The path of a field within another, which may be the whole."""
+    return f"{field}.{path}" if field else path
+
+
+def is_variable(name: str, value: str) -> bool:
+    """Can this stand in an environment? Source: environ(7)."""
+    return bool(name) and "=" not in name and "\0" not in name + value
 
 
 def check_environment(environment: dict[str, str], field: str) -> None:
@@ -153,8 +204,8 @@ def check_environment(environment: dict[str, str], field: str) -> None:
         InvalidRequest: naming the variable.
     """
     for name, value in environment.items():
-        path = f"{field}.environment.{name}"
-        if not name or "=" in name or "\0" in name or "\0" in value:
+        path = below(field, f"environment.{name}")
+        if not is_variable(name, value):
             raise InvalidRequest("must be a usable environment variable", field=path)
         if name.startswith("MITOSIS_"):
             raise InvalidRequest("names that start with MITOSIS_ are set by Mitosis", field=path)

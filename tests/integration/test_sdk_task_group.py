@@ -6,9 +6,10 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -34,6 +35,21 @@ from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.timeout(180)
 ROOT = Path(__file__).resolve().parent.parent.parent
+
+
+# A call of a group, and before it the parameter that it gets wrong.
+WRONG: list[tuple[str, Callable[[Any], Any]]] = [
+    ("inputs", lambda g: g.map(area, 5)),
+    ("buffer_size", lambda g: g.map(area, [], buffer_size=0)),
+    ("inputs", lambda g: g.starmap(area, 5)),
+    ("buffer_size", lambda g: g.starmap(area, [], buffer_size="x")),
+    ("task.command", lambda g: g.submit_task({"command": "true"})),
+    ("tasks", lambda g: g.submit_tasks("true")),
+    ("idempotency_key", lambda g: g.submit_tasks([], idempotency_key="")),
+    ("after", lambda g: g.results(after=-1)),
+    ("grace", lambda g: g.cancel(grace=timedelta(seconds=-1))),
+    ("reason", lambda g: g.close(reason=1)),
+]
 
 
 @pytest.fixture(scope="module")
@@ -74,6 +90,17 @@ class TestFunctions:
         assert future.task is not None
         assert future.task.spec["handler"] == "tests.support.sdk_functions:area"
         assert not future.cancel()
+
+    @pytest.mark.parametrize(("name", "call"), WRONG)
+    def test_a_wrong_argument_is_named_and_nothing_sent(
+        self, group: SyncTaskGroup, name: str, call: Callable[[Any], Any]
+    ) -> None:
+        before = group.refresh().tasks_total
+        with pytest.raises(InvalidRequest) as refused:
+            next(iter(call(group)))
+        assert refused.value.facts["field"] == name
+        info = group.refresh()
+        assert (info.tasks_total, info.state) == (before, TaskGroupState.OPEN)
 
     def test_futures_are_those_of_concurrent_futures(self, group: SyncTaskGroup) -> None:
         futures = [group.submit(area, width) for width in range(20)]
@@ -148,9 +175,8 @@ class TestFunctions:
     def test_tasks_of_any_kind(self, group: SyncTaskGroup) -> None:
         ended = group.submit_task({"command": ["sh", "-c", "echo out; exit 3"]}).result(60)
         assert (ended.state, ended.exit_code) == ("failed", 3)
-        refused = group.submit_task({"command": []})
-        with pytest.raises(InvalidRequest):
-            refused.result(60)
+        with pytest.raises(InvalidRequest, match=r"^task.command: must name a program"):
+            group.submit_task({"command": []})
 
     def test_results_end_when_nothing_is_unfinished_and_generators_may_ask_meanwhile(
         self, group: SyncTaskGroup

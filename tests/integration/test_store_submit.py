@@ -2,6 +2,7 @@
 
 import asyncio
 
+import msgspec
 import pytest
 
 from mitosis.contracts.errors import (
@@ -170,8 +171,9 @@ async def test_a_submit_with_a_dedup_key_against_the_report_of_its_holder(databa
 async def test_what_is_not_valid_is_named_and_nothing_is_kept(database: str) -> None:
     async with world(database) as w:
         group = await w.group()
+        nothing = msgspec.json.decode(b"{}", type=TaskSubmission)
         with pytest.raises(InvalidRequest) as error:
-            await w.submit_tasks(group, [command(), TaskSubmission()])
+            await w.submit_tasks(group, [command(), nothing])
         assert error.value.facts["field"] == "tasks[1]"
         with pytest.raises(InvalidRequest):
             await w.submit_tasks(group, [command(dedup_key="a\0b")])

@@ -21,7 +21,7 @@ def no_stack_here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 CREATE = [
     ([], "NAME", "name the group"),
-    (["bad name"], "NAME (name)", "pattern"),
+    (["bad name"], "NAME (name)", "1 to 100 letters"),
     (["g", "--workers", "-1"], "--workers (worker_allocation_plan.worker_count)", "1, not -1"),
     (["g", "--workers", "20000"], "--workers", "10000"),
     (["g", "--cores", "3-1"], "--cores", "0,2-5"),
@@ -29,7 +29,7 @@ CREATE = [
     (["g", "--cores", "0-999999999"], "--cores", "0,2-5"),
     (["g", "--cores", "0,0"], "--cores", "distinct"),
     (["g", "--cores-per-worker", "0"], "--cores-per-worker", "1, not 0"),
-    (["g", "--tag", "two words"], "--tag (tags[0])", "pattern"),
+    (["g", "--tag", "two words"], "--tag (tags[0])", "without spaces"),
     (["g", "--setup", ""], "--setup", "must name a program"),
     (["g", "--setup", "sh -c 'x"], "--setup", "No closing quotation"),
     (["g", "--setup", "true", "--setup-file", "f"], "--setup", "not both"),

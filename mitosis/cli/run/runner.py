@@ -23,7 +23,7 @@ from mitosis.client.client import Client
 from mitosis.contracts.errors import Conflict, InvalidRequest, MitosisError
 from mitosis.contracts.http import WAITING_SETUP_FAILED, TaskGroupInfo, TaskGroupSpec
 from mitosis.contracts.lifecycle import TaskGroupState
-from mitosis.contracts.task import TaskSubmission, check_submission, command_fields
+from mitosis.contracts.task import TaskSubmission, command_fields, submission
 
 T = TypeVar("T")
 CANCELLABLE = (TaskGroupState.OPEN, TaskGroupState.CLOSED)
@@ -81,9 +81,7 @@ class RunPlan:
             InvalidRequest: the filled command is not one.
         """
         fields = command_fields(self.template.argv(item)) | self.task_fields
-        task = TaskSubmission(**fields)
-        check_submission(task, f"input {item.number}")
-        return task
+        return submission(fields, f"input {item.number}")
 
 
 class Runner:
