@@ -43,7 +43,7 @@ ROOT = Path(__file__).parents[2]
 PATIENCE_SECONDS = 60.0
 LOST_AFTER = timedelta(seconds=2)
 BEATS_WITHIN = timedelta(seconds=2)
-"""So soon Temporal misses a killed agent, whose group must wait for that before it settles; 5 s by default."""
+"""So soon Temporal misses a killed agent, and its group may settle; 5 s by default."""
 
 
 @dataclass
