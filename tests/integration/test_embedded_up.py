@@ -1,12 +1,10 @@
-"""`mitosis up`: it, or a part of it, is killed in the middle of work; stopped; refused."""
+"""`mitosis up` is killed in the middle of work, stopped, refused. Its parts are killed in `tests/chaos`."""
 
 import signal
 import socket
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
-
-import psutil
-import pytest
 
 from tests.support.processes import descendants, living
 from tests.support.program import clean_environment, mitosis_json, refused, running_up
@@ -34,39 +32,11 @@ def results(data_dir: Path) -> list[dict[str, Any]]:
     return tasks
 
 
-def child(up: int, *, name: str, words: str = "") -> psutil.Process:
-    """The one direct child of the supervisor with this name whose command line has ``words``."""
-    children = psutil.Process(up).children()
-    [found] = [c for c in children if c.name().startswith(name) and words in " ".join(c.cmdline())]
-    return found
-
-
 def all_succeeded_once(data_dir: Path) -> None:
     mitosis_json(data_dir, "group", "wait", "work")
     group = mitosis_json(data_dir, "group", "show", "work")
     assert (group["state"], group["result"]) == ("complete", "success")
     assert [task["state"] for task in results(data_dir)] == ["succeeded"] * TASKS
-
-
-@pytest.mark.parametrize(
-    ("name", "words"),
-    [("postgres", "-D"), ("temporal", "start-dev"), ("python", "agent")],
-    ids=["postgres", "temporal", "agent"],
-)
-def test_a_killed_part_comes_back_and_no_task_is_lost(
-    data_dir: Path, name: str, words: str
-) -> None:
-    marks = data_dir.with_name("marks")
-    marks.mkdir()
-    with running_up(data_dir) as up:
-        gate = submit(data_dir, marks)
-        wait_until(lambda: len(list(marks.iterdir())) >= TASKS // 4, 60)
-        victim = child(up.pid, name=name, words=words)
-        victim.kill()
-        gate.touch()
-        wait_until(lambda: len(list(marks.iterdir())) == TASKS, 90)
-        all_succeeded_once(data_dir)
-        assert child(up.pid, name=name, words=words).pid != victim.pid
 
 
 def test_a_second_up_on_the_folder_and_a_taken_port_are_refused(data_dir: Path) -> None:
@@ -78,13 +48,17 @@ def test_a_second_up_on_the_folder_and_a_taken_port_are_refused(data_dir: Path) 
         other.bind(("127.0.0.1", 0))
         other.listen()
         port = str(other.getsockname()[1])
-        for setting in ("MITOSIS_API__PORT", "MITOSIS_TEMPORAL__PORT"):
+
+        def up_with(setting: str) -> str:
             env = clean_environment(**{setting: port})
-            place = data_dir.with_name(setting)
-            taken = refused("up", "--data-dir", str(place), env=env)
-            assert f"port {port}" in taken
-            assert setting in taken
-            assert "Traceback" not in taken
+            return refused("up", "--data-dir", str(data_dir.with_name(setting)), env=env)
+
+        settings = ("MITOSIS_API__PORT", "MITOSIS_TEMPORAL__PORT")
+        with ThreadPoolExecutor() as side_by_side:
+            for setting, taken in zip(settings, side_by_side.map(up_with, settings), strict=True):
+                assert f"port {port}" in taken
+                assert setting in taken
+                assert "Traceback" not in taken
 
 
 def test_kill_in_the_middle_of_work_leaves_no_process_and_loses_no_task(data_dir: Path) -> None:
