@@ -17,6 +17,7 @@ from tests.support.servers import LoopThread
 
 pytest_plugins = [
     "tests.support.default_signals",
+    "tests.support.long_files_first",
     "tests.support.open_folders",
     "tests.support.spec_report",
 ]
