@@ -34,6 +34,7 @@ from tests.workflow.memory import Group, Host, Lease, MemoryGroups, MemoryHost
 from tests.workflow.running import running
 from workflows.client import ControlClient
 from workflows.manager import ManagerWorkflow
+from workflows.options import WORKFLOW_TASK_WITHIN
 from workflows.scheduler import SchedulerWorkflow
 from workflows.task_group import TaskGroupWorkflow
 
@@ -47,6 +48,7 @@ async def start_group(skipping: WorkflowEnvironment, group: Group) -> AnyHandle:
         TaskGroupInput(task_group_id=group.uuid),
         id=task_group_workflow_id(group.uuid),
         task_queue=CONTROL_TASK_QUEUE,
+        task_timeout=WORKFLOW_TASK_WITHIN,
     )
 
 
@@ -57,6 +59,7 @@ async def start_manager(skipping: WorkflowEnvironment, memory: MemoryHost) -> An
         ManagerInput(manager_id=memory.host.uuid),
         id=manager_workflow_id(memory.host.uuid),
         task_queue=CONTROL_TASK_QUEUE,
+        task_timeout=WORKFLOW_TASK_WITHIN,
     )
 
 
@@ -195,7 +198,10 @@ async def rounds(skipping: WorkflowEnvironment) -> AnyHandle:
     memory = MemoryHost(skipping.get_current_time, Host())
     async with running(skipping, host=memory):
         handle: AnyHandle = await skipping.client.start_workflow(
-            SchedulerWorkflow.run, id=SCHEDULER_WORKFLOW_ID, task_queue=CONTROL_TASK_QUEUE
+            SchedulerWorkflow.run,
+            id=SCHEDULER_WORKFLOW_ID,
+            task_queue=CONTROL_TASK_QUEUE,
+            task_timeout=WORKFLOW_TASK_WITHIN,
         )
         await wait_until_async(lambda: memory.rounds == 1)
         await asyncio.gather(*(handle.signal(SchedulerWorkflow.poke) for _ in range(5)))
