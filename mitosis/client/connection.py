@@ -17,7 +17,7 @@ from pydantic import BaseModel
 
 from mitosis.client.lean import LeanTransport
 from mitosis.client.problems import error_from
-from mitosis.contracts.errors import ApiUnavailable
+from mitosis.contracts.errors import ApiUnavailable, MitosisError
 from mitosis.version import __version__
 
 API_PREFIX = "/api/v1"
@@ -25,6 +25,7 @@ KEEP_ALIVE = timedelta(seconds=60)
 """Less than the server's, so that no call meets a connection that is being closed."""
 SILENCE = timedelta(seconds=50)
 """A stream says something every 15 s."""
+CLOSED = "this client has been closed: use it, and its task groups, inside its own with block"
 MAX_EVENT_BYTES = 64_000_000
 """More than the largest result with its output has."""
 
@@ -79,9 +80,11 @@ class Connection:
         """Make one call below ``/api/v1`` and give the body of its answer.
 
         Raises:
-            MitosisError: the class that the API's problem document names.
+            MitosisError: the class that the API's problem document names; plain: the client is closed.
             ApiUnavailable: there was no answer; whether the call had an effect is not known.
         """
+        if self._http.is_closed:
+            raise MitosisError(CLOSED)
         timeout = self._timeout + wait_seconds
         try:
             answer = await self._http.request(

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import msgspec
 
+from mitosis.client.background import background
 from mitosis.client.outcome import TaskNotRun
 from mitosis.client.submitting import PART_BYTES, Part
 from mitosis.contracts.errors import InvalidRequest
@@ -57,7 +58,7 @@ class Dispatcher:
         self._queued.append(call)
         if self._sender is None or self._sender.done():
             self._sending = True
-            self._sender = asyncio.create_task(self._sending_all())
+            self._sender = background(self._sending_all())
         self._keep_following()
 
     async def submitted(self) -> None:
@@ -127,7 +128,7 @@ class Dispatcher:
 
     def _keep_following(self) -> None:
         if self._follower is None or self._follower.done():
-            self._follower = asyncio.create_task(self._following())
+            self._follower = background(self._following())
 
     async def _following(self) -> None:
         try:

@@ -8,6 +8,9 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterat
 from concurrent.futures import Future, wait
 from typing import Any, Generic, TypeVar
 
+from mitosis.client.connection import CLOSED
+from mitosis.contracts.errors import MitosisError
+
 T = TypeVar("T")
 
 _CHUNK = 1000
@@ -29,10 +32,14 @@ class LoopThread:
 
         Raises:
             RuntimeError: called from within the loop, which would wait for itself.
+            MitosisError: the loop has been closed.
         """
         if threading.current_thread() is self._thread:
             work.close()
             raise RuntimeError("a plain client cannot be used inside its own event loop")
+        if self.loop.is_closed():
+            work.close()
+            raise MitosisError(CLOSED)
         running = _Running(self.loop, work)
         try:
             return running.start().result()
@@ -65,6 +72,16 @@ class LoopThread:
         except BaseException:
             running.stop()
             raise
+
+    def soon(self, call: Callable[..., object], *arguments: object) -> None:
+        """Have the loop call this.
+
+        Raises:
+            MitosisError: the loop has been closed.
+        """
+        if self.loop.is_closed():
+            raise MitosisError(CLOSED)
+        self.loop.call_soon_threadsafe(call, *arguments)
 
     def close(self) -> None:
         """Stop the loop. Nothing may run in it any more."""

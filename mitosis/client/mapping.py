@@ -4,7 +4,8 @@ import asyncio
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Mapping
 from typing import Any, Generic, TypeVar
 
-from mitosis.client.outcome import TaskFailed
+from mitosis.client.background import background, ended
+from mitosis.client.outcome import TaskFailed, TaskNotRun
 from mitosis.contracts.checking import shown
 from mitosis.contracts.errors import InvalidRequest
 
@@ -64,15 +65,20 @@ async def mapped(
     ordered: bool,
     return_exceptions: bool,
     buffer_size: int,
+    on_feeding: Callable[["asyncio.Task[None]"], None] = lambda _: None,
 ) -> AsyncIterator[R | TaskFailed]:
     """The results of ``submit`` for every input, in their order or as they come.
 
+    ``on_feeding`` is told of the task that reads the inputs; whoever ends the group ends it, too.
+
     Raises:
         TaskFailed: of a result, unless these are to be given like results.
+        TaskNotRun: the group was left meanwhile.
         Exception: what reading the inputs has raised, after the results of those before.
     """
     feed = _Feed(submit, ordered, buffer_size)
-    feeding = asyncio.create_task(feed.run(inputs))
+    feeding = background(feed.run(inputs))
+    on_feeding(feeding)
     try:
         while (future := await feed.ready.get()) is not None:
             try:
@@ -83,10 +89,11 @@ async def mapped(
                 result = failed
             feed.room.release()
             yield result
+        if feeding.cancelled():
+            raise TaskNotRun("the task group was left before all inputs were submitted")
         await feeding
     finally:
-        feeding.cancel()
-        await asyncio.wait([feeding])
+        await ended(feeding)
 
 
 class _Feed(Generic[A, R]):

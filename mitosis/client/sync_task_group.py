@@ -226,7 +226,7 @@ class SyncTaskGroup:
         future: SyncTaskFuture[Any] = SyncTaskFuture()
         future.set_running_or_notify_cancel()
         call = Call(task, lambda ended: settle(future, ended, convert))
-        self._loop.loop.call_soon_threadsafe(self._group.dispatcher.add, call)
+        self._loop.soon(self._group.dispatcher.add, call)
         return future
 
     # --- ending

@@ -5,6 +5,7 @@ Meant to be used as ``concurrent.futures`` is: ``submit`` gives a future, ``map`
 """
 
 import asyncio
+import weakref
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Coroutine, Iterable, Mapping
 from contextlib import suppress
 from datetime import timedelta
@@ -20,6 +21,7 @@ from typing import (
     overload,
 )
 
+from mitosis.client.background import ended
 from mitosis.client.creating import Planned, created
 from mitosis.client.dispatch import Call, Dispatcher
 from mitosis.client.functions import RemoteFunction, remote_function
@@ -78,6 +80,8 @@ class TaskGroup:
         self._on_exit, self._on_error = on_exit, on_error
         self._info: TaskGroupInfo | None = None
         self._dispatcher: Dispatcher | None = None
+        self._feeding: weakref.WeakSet[asyncio.Task[None]] = weakref.WeakSet()
+        """What reads the inputs of a map that may not have been read to its end."""
         self._functions: dict[Callable[..., Any], RemoteFunction] = {}
 
     @property
@@ -250,6 +254,7 @@ class TaskGroup:
             ordered=ordered,
             return_exceptions=return_exceptions,
             buffer_size=buffer_size,
+            on_feeding=self._feeding.add,
         )
 
     def function(
@@ -377,6 +382,8 @@ class TaskGroup:
                 await self._end_after(problem)
                 raise
         finally:
+            for feeding in list(self._feeding):
+                await ended(feeding)
             await self.dispatcher.aclose()
 
     async def _end(self) -> None:

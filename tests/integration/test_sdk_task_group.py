@@ -325,6 +325,94 @@ def test_ctrl_c_cancels(client: SyncClient, stack: Path, tmp_path: Path, how: st
     assert client.group(how).state is TaskGroupState.CANCELLED
 
 
+LEFT = """
+import asyncio, gc, sys
+from mitosis import Client, SyncClient
+from tests.support.sdk_functions import area, fails, wait_for
+
+def broken():
+    yield "1"
+    raise LookupError("of the generator")
+
+async def succeed(client, group):
+    group.submit(area, 1)
+
+async def fail(client, group):
+    group.submit(fails, "1")
+
+async def cancel(client, group):
+    group.submit(wait_for, "/never")
+    await group.cancel()
+
+async def error(client, group):
+    group.submit(wait_for, "/never")
+    raise LookupError("of the block")
+
+async def give_up(client, group):
+    async for _ in group.map(fails, broken(), return_exceptions=True):
+        await asyncio.sleep(0)
+        break
+    await group.cancel()
+
+async def keep(client, group):
+    kept.append(group.map(area, range(100), buffer_size=2))
+    await anext(kept[-1])
+    await group.cancel()
+
+async def close_client(client, group):
+    group.submit(area, 1)
+    await client.aclose()
+
+async def block(body, on_exit):
+    async with Client.connect() as client, client.task_group(on_exit=on_exit) as group:
+        await body(client, group)
+
+def run(work):
+    loop = asyncio.new_event_loop()
+    try:
+        loop.run_until_complete(work)
+    except Exception as error:
+        print(type(error).__name__, error)
+    loop.close()  # at once, unlike asyncio.run
+    gc.collect()
+
+if __name__ == "__main__":
+    kept = []
+    for body in (give_up, keep, cancel, error, succeed, fail, close_client):
+        run(block(body, "close"))
+    run(block(succeed, "leave"))
+    kept.clear()
+    gc.collect()
+    with SyncClient.connect() as client:
+        for function, argument in ((area, 1), (fails, "1")):
+            with client.task_group(on_exit="close") as group:
+                group.submit(function, argument)
+    try:
+        group.submit(area, 1)
+    except Exception as error:
+        print(error)
+"""
+
+
+def test_whatever_is_left_behind_nothing_is_said_of_it(stack: Path, tmp_path: Path) -> None:
+    """As a program that shows all its warnings, and that closes its event loop at once."""
+    script = tmp_path / "leaving.py"
+    script.write_text(LEFT)
+    done = subprocess.run(
+        [sys.executable, "-X", "dev", str(script)],
+        env=clean_environment(MITOSIS_DATA_DIR=str(stack), PYTHONPATH=str(ROOT)),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert (done.stderr, done.returncode) == ("", 0)
+    said = done.stdout.splitlines()
+    assert said[0] == "LookupError of the block"
+    assert all("this client has been closed" in line for line in said[1:]), said
+    assert len(said) == 3
+
+
 # --- finding the stack
 
 
