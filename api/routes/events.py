@@ -13,14 +13,14 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, Header, Query, WebSocket
 from fastapi.sse import EventSourceResponse, ServerSentEvent
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from starlette.websockets import WebSocketDisconnect
 
 from api.deps import PartsDep, ReadableGroup, parts_of, readable_group, stream_place
-from api.errors import problem_response
+from api.errors import invalid_request, problem_response
 from api.limits import LimitedRoute
 from api.routes.references import PATH
-from mitosis.contracts.errors import InvalidRequest, MitosisError, Unauthenticated
+from mitosis.contracts.errors import MitosisError, Unauthenticated
 from mitosis.contracts.following import GroupEvent
 
 router = APIRouter(tags=["following"], route_class=LimitedRoute)
@@ -32,6 +32,10 @@ TOKEN_PREFIX = "mitosis.token."  # noqa: S105 - not a password
 SERVICE_RESTART = 1012
 
 Number = Annotated[int, Field(ge=0, le=2**63 - 1)]
+LastEventId = Annotated[Number | None, Header(alias="Last-Event-ID")]
+
+
+_NUMBER: TypeAdapter[int] = TypeAdapter(Number)
 
 
 class Following(BaseModel):
@@ -54,7 +58,7 @@ async def events(
     parts: PartsDep,
     group: ReadableGroup,
     query: Annotated[Following, Query()],
-    last_event_id: Annotated[str | None, Header()] = None,
+    last_event_id: LastEventId = None,
 ) -> AsyncIterator[ServerSentEvent]:
     """Follow a group: `group` snapshots, `state`, `lease`, `hook`, each `result` once, `end`.
 
@@ -66,7 +70,7 @@ async def events(
     `Authorization` header, never in the URL; a browser, which cannot set it on a WebSocket, offers the
     subprotocols `mitosis.v1` and `mitosis.token.TOKEN`, and reads Server-Sent Events by `fetch`.
     """
-    after = seen_of(last_event_id, query.after)
+    after = query.after if last_event_id is None else last_event_id
     source = parts.task_groups.events(group, after=after, results=query.results)
     async for event in parts.streams.until_stopped(source):
         yield ServerSentEvent(
@@ -119,12 +123,6 @@ async def _until_left(websocket: WebSocket) -> None:
         pass
 
 
-def seen_of(last_event_id: str | None, after: int) -> int:
-    """The number behind which to go on; an id that is none of ours counts as none."""
-    told = last_event_id or ""
-    return int(told) if told.isascii() and told.isdigit() and len(told) < 19 else after
-
-
 def _offered(websocket: WebSocket) -> list[str]:
     header = websocket.headers.get("sec-websocket-protocol", "")
     return [word.strip() for word in header.split(",") if word.strip()]
@@ -141,7 +139,19 @@ def _token(websocket: WebSocket) -> str:
 
 
 def _query(websocket: WebSocket) -> Following:
+    """As of the other route, the header included.
+
+    Raises:
+        InvalidRequest: names the parameter or the header.
+    """
     try:
-        return Following.model_validate(dict(websocket.query_params))
-    except ValueError:
-        raise InvalidRequest("the query may have after and results", field="after") from None
+        query = Following.model_validate(dict(websocket.query_params))
+    except ValidationError as error:
+        raise invalid_request(error.errors()) from None
+    if (told := websocket.headers.get("last-event-id")) is None:
+        return query
+    try:
+        return query.model_copy(update={"after": _NUMBER.validate_python(told)})
+    except ValidationError as error:
+        found = {**error.errors()[0], "loc": ("Last-Event-ID",)}
+        raise invalid_request([found]) from None

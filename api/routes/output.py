@@ -5,7 +5,7 @@ from typing import Annotated
 from uuid import UUID
 
 import msgspec
-from fastapi import APIRouter, Depends, Header, Query, Request
+from fastapi import APIRouter, Depends, Query, Request
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 from pydantic import BaseModel, ConfigDict
 from starlette.responses import Response
@@ -21,7 +21,7 @@ from api.deps import (
 )
 from api.limits import LimitedRoute
 from api.openapi import hot_route
-from api.routes.events import Number, seen_of
+from api.routes.events import LastEventId, Number
 from api.routes.references import PATH
 from mitosis.contracts.following import OutputEvent
 from mitosis.contracts.wire import Followed, FollowedAnswer, WriteOutput, WriteOutputAnswer
@@ -69,13 +69,14 @@ async def output_of_group(
     parts: PartsDep,
     group: ReadableGroup,
     query: Annotated[FollowingOutput, Query()],
-    last_event_id: Annotated[str | None, Header()] = None,
+    last_event_id: LastEventId = None,
 ) -> AsyncIterator[ServerSentEvent]:
     """Follow the output of all tasks of a group, each `result` once; `end` when there is no more.
 
     The id of an event is the number of the last result told.
     """
-    source = group_output(parts.output, group, after=seen_of(last_event_id, query.after))
+    after = query.after if last_event_id is None else last_event_id
+    source = group_output(parts.output, group, after=after)
     async for event in parts.streams.until_stopped(source):
         yield _sent(event)
 

@@ -2,8 +2,8 @@
 
     python examples/plugin/worker.py
 
-Finds Temporal by TEMPORAL_ADDRESS and TEMPORAL_NAMESPACE (`mitosis up` prints both), and the API as every
-program does: a running `mitosis up`, or MITOSIS_API_URL with MITOSIS_TOKEN_FILE.
+Finds Temporal by TEMPORAL_ADDRESS and TEMPORAL_NAMESPACE, else beside the `mitosis up` of this machine, and
+the API as every program does: that `mitosis up`, or MITOSIS_API_URL with MITOSIS_TOKEN_FILE.
 """
 
 import asyncio
@@ -24,15 +24,35 @@ from examples.plugin.release import (  # noqa: E402
     ReleaseWorkflow,
     start_builds,
 )
+from mitosis.client.finding import data_dir_of, read_connection  # noqa: E402
+from mitosis.settings import load_settings  # noqa: E402
 from workflows.plugin import MitosisPlugin  # noqa: E402
 
 
+def temporal() -> tuple[str, str]:
+    """Address and namespace of Temporal."""
+    if address := os.environ.get("TEMPORAL_ADDRESS"):
+        return address, os.environ.get("TEMPORAL_NAMESPACE", "mitosis")
+    stack = read_connection(data_dir_of(load_settings().settings))
+    if stack is None:
+        sys.exit("error: no Temporal: set TEMPORAL_ADDRESS, or start everything with: mitosis up")
+    return stack.temporal_address, stack.temporal_namespace
+
+
+async def connected() -> Client:
+    """A client with the plugin, or one line that says why there is none."""
+    address, namespace = temporal()
+    try:
+        return await Client.connect(address, namespace=namespace, plugins=[MitosisPlugin()])
+    except RuntimeError:
+        sys.exit(
+            f"error: Temporal cannot be reached at {address}; "
+            "is mitosis up running, and TEMPORAL_ADDRESS what it has printed?"
+        )
+
+
 async def main() -> None:
-    client = await Client.connect(
-        os.environ.get("TEMPORAL_ADDRESS", "127.0.0.1:7233"),
-        namespace=os.environ.get("TEMPORAL_NAMESPACE", "mitosis"),
-        plugins=[MitosisPlugin()],
-    )
+    client = await connected()
     worker = Worker(
         client,
         task_queue=TASK_QUEUE,

@@ -158,8 +158,46 @@ async def test_a_browser_goes_on_behind_the_last_event_id(served: Served) -> Non
         ("result", "4", 4),
         ("result", "5", 5),
     ]
-    async with aclosing(sse(served, {"Last-Event-ID": "none of ours"}, results=False)) as events:
-        assert (await anext(events)).event == "state"
+
+
+@pytest.mark.parametrize("path", ["events", "output"])
+@pytest.mark.parametrize("wrong", ["none of ours", "-1", "", str(2**63)])
+async def test_a_place_that_is_none_is_refused_by_name(
+    served: Served, path: str, wrong: str
+) -> None:
+    url = served.url.replace("/events", f"/{path}")
+    async with httpx2.AsyncClient(base_url=served.api.url, headers=served.headers) as http:
+        by_header = await http.get(url, headers={"Last-Event-ID": wrong})
+        by_query = await http.get(url, params={"after": wrong})
+    for answer, field in ((by_header, "Last-Event-ID"), (by_query, "after")):
+        assert answer.status_code == 422
+        assert answer.headers["content-type"] == "application/problem+json"
+        assert answer.json()["field"] == field
+
+
+@pytest.mark.parametrize(
+    ("field", "headers", "query"),
+    [("Last-Event-ID", {"Last-Event-ID": "x"}, ""), ("after", {}, "?after=x")],
+)
+async def test_a_websocket_refuses_it_too(
+    served: Served, field: str, headers: dict[str, str], query: str
+) -> None:
+    url = served.url.replace("http", "ws") + query
+    with pytest.raises(InvalidStatus) as refused:
+        async with connect(url, additional_headers={**served.headers, **headers}):
+            pass
+    assert refused.value.response.status_code == 422
+    assert json.loads(refused.value.response.body or b"")["field"] == field
+
+
+async def test_a_place_behind_the_last_result_tells_none_and_still_ends(served: Served) -> None:
+    await served.client.submit("work", [TASK])
+    await served.lease()
+    await served.run(1)
+    await served.settle()
+    async with asyncio.timeout(20):
+        events = await collect(served.client.events("work", after=10**15))
+    assert (seqs(events), events[-1].kind) == ([], "end")
 
 
 async def test_a_websocket_tells_the_same_and_says_why_it_ends(served: Served) -> None:

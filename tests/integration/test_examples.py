@@ -122,15 +122,9 @@ def test_a_pipeline_whose_setup_fails_runs_nothing(env: Mapping[str, str]) -> No
 
 
 @contextmanager
-def their_worker(env: Mapping[str, str], stack: Path, token_file: Path) -> Iterator[None]:
+def their_worker(env: Mapping[str, str], token_file: Path) -> Iterator[None]:
     """Their worker in a process of its own, with their token."""
-    connection = read_connection(stack)
-    assert connection is not None
-    theirs = {
-        **env,
-        "MITOSIS_TOKEN_FILE": str(token_file),
-        "TEMPORAL_ADDRESS": connection.temporal_address,
-    }
+    theirs = {**env, "MITOSIS_TOKEN_FILE": str(token_file)}
     log = token_file.with_suffix(".log")
     with log.open("wb") as output:
         process = subprocess.Popen(
@@ -147,6 +141,24 @@ def their_worker(env: Mapping[str, str], stack: Path, token_file: Path) -> Itera
     finally:
         process.kill()
         process.wait()
+
+
+@pytest.mark.parametrize("more", [{}, {"TEMPORAL_ADDRESS": "127.0.0.1:9"}])
+def test_their_worker_says_in_one_line_that_there_is_no_temporal(
+    more: dict[str, str], tmp_path: Path
+) -> None:
+    done = subprocess.run(
+        [sys.executable, str(EXAMPLES / "plugin" / "worker.py")],
+        env=clean_environment(MITOSIS_DATA_DIR=str(tmp_path), **more),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+    assert len(done.stderr.splitlines()) == 1, done.stderr
+    assert done.stderr.startswith("error: ")
+    assert "mitosis up" in done.stderr
 
 
 def user(stack: Path, name: str, role: Role | None, folder: Path) -> Path:
@@ -186,7 +198,7 @@ def test_another_teams_workflow_gets_the_summary_with_its_own_permission(
     env: Mapping[str, str], stack: Path, tmp_path: Path
 ) -> None:
     token_file = user(stack, "release-team", "write", tmp_path)
-    with their_worker(env, stack, token_file):
+    with their_worker(env, token_file):
         for kind, name in (("ReleaseWorkflow", "as-child"), ("ReleaseByName", "by-name")):
             said = execute(env, kind, name)
             assert json.loads(said)["result"] == {
@@ -207,7 +219,7 @@ def test_a_team_without_the_role_is_refused_although_it_reaches_temporal(
 ) -> None:
     """Whoever may not even see a user group is told that there is none."""
     name = f"outsiders-{role}"
-    with their_worker(env, stack, user(stack, name, role, tmp_path)):
+    with their_worker(env, user(stack, name, role, tmp_path)):
         said = execute(env, "ReleaseWorkflow", name, refused)
     assert f'"type": "{code}"' in said, said
     refused("group", "show", f"admin/{name}", env=env)
