@@ -80,9 +80,12 @@ def status_of(error: errors.MitosisError) -> ExitStatus:
     return next(OF_ERROR[cls] for cls in type(error).__mro__ if cls in OF_ERROR)
 
 
-def report(error: errors.MitosisError, *, as_json: bool) -> ExitStatus:
-    """Write the error to standard error, and give the exit status that goes with it."""
-    status = status_of(error)
+def report(error: errors.MitosisError, *, as_json: bool, status: int | None = None) -> int:
+    """Write the error to standard error, and give the exit status that goes with it.
+
+    ``status``: that of a command which has numbers of its own.
+    """
+    status = status_of(error) if status is None else status
     if as_json:
         _write(json.dumps(problem(error, status), default=str))
     else:
@@ -104,7 +107,7 @@ def report_usage(error: typer.TyperException, *, as_json: bool) -> ExitStatus:
     return ExitStatus.USAGE
 
 
-def problem(error: errors.MitosisError, status: ExitStatus) -> dict[str, object]:
+def problem(error: errors.MitosisError, status: int) -> dict[str, object]:
     """The error as the API's problem documents show it (RFC 9457), with the exit status."""
     return {
         "type": f"urn:mitosis:error:{error.code}",

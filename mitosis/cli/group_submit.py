@@ -30,29 +30,20 @@ from mitosis.cli.group_submit_options import (
 )
 from mitosis.cli.output import Item
 from mitosis.cli.reading import read_bytes, read_text
+from mitosis.cli.task_options import (
+    OPTION_OF_FIELD,
+    checked_fields,
+    checked_task,
+    retry_policy,
+    variables,
+)
 from mitosis.contracts.errors import InvalidRequest
 from mitosis.contracts.task import (
-    RetryPolicy,
     TaskSubmission,
     check_submission,
     command_fields,
-    submission,
+    encode_submission,
 )
-
-OPTION_OF_FIELD = {
-    "priority": "--priority",
-    "dedup_key": "--dedup-key",
-    "environment": "--env",
-    "working_directory": "--cwd",
-    "timeout_seconds": "--timeout",
-    "kill_grace_seconds": "--kill-grace",
-    "retry": "--retries",
-    "handler": "--handler",
-    "arguments": "--arguments",
-    "command": "COMMAND",
-    "labels": "--label",
-}
-"""Field of a task -> option of this command."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,14 +81,14 @@ def submit(
     """
     from mitosis.cli.validation import seconds
 
-    options = _given(
+    options = checked_fields(
         priority=priority,
         timeout_seconds=seconds(timeout, "--timeout"),
         kill_grace_seconds=seconds(kill_grace, "--kill-grace"),
-        environment=_environment(env or []) or None,
+        environment=variables(env or []),
         working_directory=cwd,
         dedup_key=dedup_key,
-        retry=None if retries is None else RetryPolicy(max_attempts=_attempts(retries)),
+        retry=retry_policy(retries),
         labels=label or None,
     )
     sources = Sources(argv or [], handler, arguments, command_file, json_file)
@@ -145,7 +136,7 @@ def tasks_from(sources: Sources, options: dict[str, Any]) -> list[TaskSubmission
         if sources.handler
         else command_fields(sources.argv)
     )
-    return [_checked({**what, **options}, "")]
+    return [checked_task({**what, **options}, "")]
 
 
 def _from_command_file(path: Path, options: dict[str, Any]) -> list[TaskSubmission]:
@@ -159,7 +150,7 @@ def _from_command_file(path: Path, options: dict[str, Any]) -> list[TaskSubmissi
             ) from None
         if words:
             where = f"line {number} of {path}: "
-            tasks.append(_checked({"command": words, **options}, where))
+            tasks.append(checked_task({"command": words, **options}, where))
     if not tasks:
         raise InvalidRequest(f"{path} has no command", option="--command-file")
     return tasks
@@ -188,19 +179,8 @@ def _from_json_file(path: Path, options: dict[str, Any]) -> list[TaskSubmission]
         raise InvalidRequest(f"{path} has no task", option="--json-file")
     for index, task in enumerate(tasks):
         check_submission(task, f"tasks[{index}]")
+        encode_submission(task, f"tasks[{index}]")
     return tasks
-
-
-def _checked(fields: dict[str, Any], where: str) -> TaskSubmission:
-    from mitosis.cli.validation import option_of
-
-    try:
-        return submission(fields)
-    except InvalidRequest as error:
-        field = str(error.facts.get("field", "")).lstrip(".")
-        raise InvalidRequest(
-            where + error.message, field=field or None, option=option_of(field, OPTION_OF_FIELD)
-        ) from None
 
 
 def _readable(error: Exception) -> str:
@@ -222,26 +202,6 @@ def _arguments(text: str | None) -> Any:
             'must be a JSON object or array, as in {"x": 1} or [1, 2]', option="--arguments"
         )
     return value
-
-
-def _environment(pairs: list[str]) -> dict[str, str]:
-    environment = {}
-    for pair in pairs:
-        name, equals, value = pair.partition("=")
-        if not equals:
-            raise InvalidRequest(f"{pair!r} must be NAME=VALUE", option="--env")
-        environment[name] = value
-    return environment
-
-
-def _attempts(retries: int) -> int:
-    if not 0 <= retries <= 99:
-        raise InvalidRequest(f"must be 0 to 99, not {retries}", option="--retries")
-    return retries + 1
-
-
-def _given(**values: Any) -> dict[str, Any]:
-    return {key: value for key, value in values.items() if value is not None}
 
 
 def _count_text(ids: list[int]) -> str:

@@ -1,6 +1,7 @@
 """What can be asked of a task group that exists: change, close, reopen, cancel, complete, delete."""
 
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Annotated, Any
 
 import typer
@@ -95,9 +96,7 @@ def cancel(
     grace: GraceOption = None,
 ) -> None:
     """End the group: nothing more is started, and running tasks are ended with grace."""
-    from mitosis.cli.validation import duration
-
-    patience = duration(grace, "--grace")
+    patience = _grace(grace)
     with cli.client() as client:
         cancelled = client.cancel(
             group,
@@ -118,12 +117,26 @@ def complete(
     grace: GraceOption = None,
 ) -> None:
     """Close the group, so that it completes; with --force at once."""
-    from mitosis.cli.validation import duration
-
-    patience = duration(grace, "--grace")
+    patience = _grace(grace)
     with cli.client() as client:
         completed = client.complete(group, reason=reason, force=force, grace=patience)
     cli.output.item(group_item(completed))
+
+
+def _grace(text: str | None) -> timedelta | None:
+    """How long tasks have from SIGTERM to SIGKILL.
+
+    Raises:
+        InvalidRequest: it is not a duration, or longer than a grace may be.
+    """
+    from mitosis.cli.validation import duration, validated
+    from mitosis.contracts.http import CancelBody
+
+    span = duration(text, "--grace")
+    if span is not None:
+        values = {"grace_seconds": span.total_seconds()}
+        validated(CancelBody, values, {"grace_seconds": "--grace"})
+    return span
 
 
 def delete(cli: Cli, group: GroupArgument) -> None:

@@ -4,9 +4,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from mitosis.cli.output import Item, Table, elapsed_text, span_text, time_text
+from mitosis.cli.shell_words import hook_hint
 
 if TYPE_CHECKING:
-    from mitosis.contracts.http import TaskGroupInfo
+    from mitosis.contracts.http import HookRunInfo, TaskGroupInfo
 
 
 def group_item(group: "TaskGroupInfo") -> Item:
@@ -103,5 +104,16 @@ def _hook_fields(group: "TaskGroupInfo") -> list[tuple[str, str]]:
         text += f": {run.message}" if run.message else ""
         if run.state == "failed" and run.stderr_tail:
             text += f"\n{run.stderr_tail}"
+        if hint := hint_of_hook(group, run):
+            text += f"\n{hint}"
         fields.append((run.kind, text))
     return fields
+
+
+def hint_of_hook(group: "TaskGroupInfo", run: "HookRunInfo") -> str | None:
+    """What to write instead of a shell line, if that is why this hook could not start."""
+    setup = run.kind == "setup"
+    hook = group.environment_setup_hook if setup else group.environment_teardown_hook
+    if hook is None or run.state != "failed":
+        return None
+    return hook_hint(run.kind, hook.command, run.message)

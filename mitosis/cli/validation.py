@@ -5,10 +5,11 @@ from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any, TypeVar
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from mitosis.contracts.duration import parse_duration
 from mitosis.contracts.errors import InvalidRequest, MitosisError
+from mitosis.contracts.http import PositiveDuration
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -76,6 +77,27 @@ def duration(text: str | None, option: str) -> timedelta | None:
         return parse_duration(text)
     except ValueError as error:
         raise InvalidRequest(str(error), option=option) from None
+
+
+def positive_duration(text: str | None, option: str) -> timedelta | None:
+    """As :func:`duration`, and longer than nothing."""
+    span = duration(text, option)
+    if span is not None:
+        value_of(PositiveDuration, span, option)
+    return span
+
+
+def value_of(kind: Any, value: object, option: str) -> Any:
+    """One value as a type of the contracts has it.
+
+    Raises:
+        InvalidRequest: names the option and what would be right.
+    """
+    try:
+        return TypeAdapter(kind).validate_python(value)
+    except ValidationError as error:
+        message = str(error.errors(include_url=False)[0]["msg"]).removeprefix("Value error, ")
+        raise InvalidRequest(message, option=option) from None
 
 
 def seconds(text: str | None, option: str) -> float | None:

@@ -24,9 +24,6 @@ def watch(cli: Cli, group: GroupArgument, progress: ProgressOption = "auto") -> 
 
     Ctrl-C stops watching and nothing else. With --json every event is one line of JSON on standard output:
     `kind` is group, state, lease, hook, result or end, and the member of that name has the rest.
-
-    Exit status: 0 all ok, 1 tasks failed, 2 usage, 3 could not run, 4 no API, 5 cancelled,
-    66 no such group, 130 Ctrl-C.
     """
     display = choose_display(progress)
     with cli.client() as client:
@@ -67,4 +64,4 @@ async def _print_events(client: "Client", group: "TaskGroupInfo") -> "TaskGroupI
     return group
 
 
-app.command("watch")(with_cli(with_run_statuses(watch)))
+app.command("watch")(with_cli(with_run_statuses(watch, but=(RunExit.DEADLINE, RunExit.CONFLICT))))

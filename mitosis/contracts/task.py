@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Meta
 
 from mitosis.contracts.checking import CheckedStruct
-from mitosis.contracts.errors import InvalidRequest
+from mitosis.contracts.errors import InvalidRequest, TooLarge
 
 MAX_TASKS_PER_SUBMIT = 10_000
 MAX_SPEC_BYTES = 1_000_000
@@ -98,6 +98,9 @@ def submission(fields: Mapping[str, Any], field: str = "") -> TaskSubmission:
         raise
 
 
+_ENCODER = msgspec.json.Encoder()
+
+
 def check_submission(task: TaskSubmission, field: str) -> None:
     """Checks that types alone cannot express; ``field`` is the path used in the error, "" for none.
 
@@ -111,6 +114,29 @@ def check_submission(task: TaskSubmission, field: str) -> None:
         raise InvalidRequest(
             f"must have 1 to {MAX_DEDUP_KEY_BYTES} bytes", field=below(field, "dedup_key")
         )
+    if task.dedup_key is not None and "\0" in task.dedup_key:
+        raise InvalidRequest("must not contain a NUL byte", field=below(field, "dedup_key"))
+
+
+def encode_submission(task: TaskSubmission, field: str) -> bytes:
+    """The task as JSON, as it is stored.
+
+    Raises:
+        InvalidRequest: a text of it has bytes that are no UTF-8.
+        TooLarge: it has more than :data:`MAX_SPEC_BYTES`.
+    """
+    try:
+        spec = _ENCODER.encode(task)
+    except UnicodeEncodeError as error:
+        raise InvalidRequest(f"{error.object!r} is not UTF-8 text", field=field) from None
+    if len(spec) > MAX_SPEC_BYTES:
+        raise TooLarge(
+            f"a task may have {MAX_SPEC_BYTES} bytes as JSON and this one has {len(spec)}; put"
+            " the data into a file or an object and pass its name",
+            field=field or None,
+            limit_bytes=MAX_SPEC_BYTES,
+        )
+    return spec
 
 
 def _check_what_to_run(task: TaskSubmission, field: str) -> None:

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
-import msgspec
 from psycopg.rows import DictRow
 
 from mitosis.contracts.errors import (
@@ -22,10 +21,10 @@ from mitosis.contracts.errors import (
     TooLarge,
 )
 from mitosis.contracts.task import (
-    MAX_SPEC_BYTES,
     MAX_TASKS_PER_SUBMIT,
     TaskSubmission,
     check_submission,
+    encode_submission,
 )
 from mitosis.contracts.wire import SubmitAnswer, SubmitTasks
 from mitosis.store.arrays import number_array
@@ -236,20 +235,10 @@ def _columns(tasks: Sequence[TaskSubmission]) -> dict[str, Any]:
             field="tasks",
             limit=MAX_TASKS_PER_SUBMIT,
         )
-    encoder = msgspec.json.Encoder()
     specs = []
     for index, task in enumerate(tasks):
         check_submission(task, f"tasks[{index}]")
-        _check_text(task, f"tasks[{index}]")
-        spec = encoder.encode(task)
-        if len(spec) > MAX_SPEC_BYTES:
-            raise TooLarge(
-                f"a task may have {MAX_SPEC_BYTES} bytes as JSON and this one has {len(spec)}; put"
-                " the data into a file or an object and pass its name",
-                field=f"tasks[{index}]",
-                limit_bytes=MAX_SPEC_BYTES,
-            )
-        specs.append(spec.decode())
+        specs.append(encode_submission(task, f"tasks[{index}]").decode())
     return {
         "specs": specs,
         "priorities": number_array(task.priority for task in tasks),
@@ -257,11 +246,6 @@ def _columns(tasks: Sequence[TaskSubmission]) -> dict[str, Any]:
         "delays": number_array(min(task.retry.delay_seconds, 1e9) for task in tasks),
         "exit_codes": [_exit_codes(task) for task in tasks],
     }
-
-
-def _check_text(task: TaskSubmission, field: str) -> None:
-    if task.dedup_key is not None and "\0" in task.dedup_key:
-        raise InvalidRequest("must not contain a NUL byte", field=f"{field}.dedup_key")
 
 
 def _exit_codes(task: TaskSubmission) -> str | None:

@@ -68,6 +68,8 @@ def choose(given: Given) -> tuple[Template, Source]:
     wanted = Template.parse(
         command, through_shell=given.shell, placeholder=given.replace
     ).has_placeholders
+    if given.batch is not None and given.batch < 1:
+        raise InvalidRequest("must be 1 or more", option="--batch")
     source = _source(given, wanted=wanted)
     if source is not None and given.colsep is not None:
         source = split_columns(source, given.colsep)

@@ -60,13 +60,15 @@ from mitosis.cli.run.options import (
     WordsArgument,
     WorkersOption,
 )
-from mitosis.contracts.errors import InvalidRequest, MitosisError
+from mitosis.cli.task_options import checked_fields, retry_policy, variables
+from mitosis.contracts.errors import ApiUnavailable
 
 if TYPE_CHECKING:
     from mitosis.cli.run.runner import RunPlan
 
 app = plain_app()
 SHOWN = 5
+OPTIONS = {**OPTION_OF_FIELD, "name": "--name"}
 
 
 def run(
@@ -118,12 +120,13 @@ def run(
 
     With --json each result is one line of JSON on standard output, and the group the last one.
 
-    Exit status: 0 all ok, 1 tasks failed, 2 usage, 3 could not run, 4 no API, 5 cancelled by others,
-    124 --deadline, 130 Ctrl-C or nobody reads the output.
+    Everything that the command line says, and the first inputs, are checked before a group is made. An
+    input that turns out not to be right later (from a slow pipe, or thousands of inputs away) ends the
+    run with status 2 and cancels its group; what the tasks before it have done stays done.
     """
     from mitosis.cli.run.output import Wanted
     from mitosis.cli.run.runner import MaxFail, RunPlan
-    from mitosis.cli.validation import duration, seconds, validated
+    from mitosis.cli.validation import positive_duration, seconds, validated
     from mitosis.contracts.http import TaskGroupSpec
 
     given = Given(
@@ -140,29 +143,35 @@ def run(
     )
     template, source = choose(given)
     fields = {
-        "name": name or _made_up(given.command[0]),
+        "name": _made_up(given.command[0]) if name is None else name,
         "group_name": group,
         "tags": tag,
         "labels": ["run"],
         "max_managers": hosts,
         "worker_allocation_plan": present(
             {
-                "worker_count": workers or len(os.sched_getaffinity(0)),
+                "worker_count": len(os.sched_getaffinity(0)) if workers is None else workers,
                 "cpu_binding": cpu_binding(pin, cores, cores_per_worker),
             }
         ),
         "environment_setup_hook": _here(hook(setup, None, "--setup")),
         "environment_teardown_hook": _here(hook(teardown, None, "--teardown")),
     }
-    spec = validated(TaskGroupSpec, present(fields) or {}, OPTION_OF_FIELD)
-    task_fields = _task_fields(priority, seconds(timeout, "--timeout"), retries, env, cwd)
+    spec = validated(TaskGroupSpec, present(fields) or {}, OPTIONS)
+    task_fields = checked_fields(
+        priority=priority,
+        timeout_seconds=seconds(timeout, "--timeout"),
+        retry=retry_policy(retries),
+        environment=variables(env or [], os.environ),
+        working_directory=None if cwd == "-" else str(Path(cwd or ".").resolve()),
+    )
     plan = RunPlan(
         spec=spec,
         template=template,
         source=source,
         task_fields=task_fields,
         detach=detach,
-        deadline=duration(deadline, "--deadline"),
+        deadline=positive_duration(deadline, "--deadline"),
         on_interrupt="cancel" if up else on_interrupt,
         max_fail=MaxFail.parse(max_fail) if max_fail is not None else None,
         output=Wanted(
@@ -183,37 +192,6 @@ def run(
 app.command("run", context_settings={"allow_interspersed_args": False})(
     with_cli(with_run_statuses(run))
 )
-
-
-def _task_fields(
-    priority: int | None,
-    timeout: float | None,
-    retries: int | None,
-    env: list[str] | None,
-    cwd: str | None,
-) -> dict[str, Any]:
-    from mitosis.contracts.task import RetryPolicy
-
-    if retries is not None and not 0 <= retries < 100:
-        raise InvalidRequest("must be 0 to 99", option="--retries")
-    folder = None if cwd == "-" else str(Path(cwd or ".").resolve())
-    fields: dict[str, Any] = {
-        "priority": priority,
-        "timeout_seconds": timeout,
-        "retry": RetryPolicy(max_attempts=retries + 1) if retries else None,
-        "environment": dict(_variable(text) for text in env or ()),
-        "working_directory": folder,
-    }
-    return {key: value for key, value in fields.items() if value is not None}
-
-
-def _variable(text: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not equals:
-        if name not in os.environ:
-            raise InvalidRequest(f"{name} is not set here; write {name}=VALUE", option="--env")
-        value = os.environ[name]
-    return name, value
 
 
 def _here(spec: dict[str, Any] | None) -> dict[str, Any] | None:
@@ -248,8 +226,10 @@ def _dry_run(plan: "RunPlan", *, everything: bool) -> int:
 
 
 def _run(cli: Cli, plan: "RunPlan", display: Display, *, up: bool) -> int:
+    from mitosis.cli.connection import START
     from mitosis.cli.outages import GIVE_UP_AFTER, announce_outages
     from mitosis.cli.run.runner import Runner
+    from mitosis.cli.validation import named
     from mitosis.client.client import Client
 
     # What follows the events of the group says by itself that the API is away.
@@ -257,7 +237,8 @@ def _run(cli: Cli, plan: "RunPlan", display: Display, *, up: bool) -> int:
 
     async def against(url: str, token: str | None) -> int:
         async with Client(url, token, give_up_after=GIVE_UP_AFTER) as client:
-            return await Runner(client, plan, display).run()
+            with named(OPTIONS):
+                return await Runner(client, plan, display).run()
 
     async def on_own_stack() -> int:
         from mitosis.cli.whole_stack import whole_stack
@@ -272,8 +253,9 @@ def _run(cli: Cli, plan: "RunPlan", display: Display, *, up: bool) -> int:
     if up:
         return asyncio.run(on_own_stack())
     try:
-        target = cli.target
-    except MitosisError as error:
-        error.facts["hint"] = f"{error.facts.get('hint', '')}\n  or give this run its own: --up"
+        return asyncio.run(against(cli.target.api_url, cli.target.token))
+    except ApiUnavailable as error:
+        where = [f"the address is from {cli.target.origin}", START] if "target" in vars(cli) else []
+        hints = [error.facts.get("hint"), *where, "or give this run its own stack: --up"]
+        error.facts["hint"] = "\n  ".join(hint for hint in hints if hint)
         raise
-    return asyncio.run(against(target.api_url, target.token))

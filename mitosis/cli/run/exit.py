@@ -1,46 +1,87 @@
-"""How `mitosis run` and `mitosis watch` end. A number never counts failures."""
+"""How `mitosis run` and `mitosis watch` end. A number never counts failures.
+
+The one list of their exit statuses: what they say at their end, their help and the reference page are
+made of it. Numbers from 64 on mean what they mean for every command (``mitosis/cli/exit.py``).
+"""
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from enum import IntEnum
 from typing import Any
 
 from mitosis.cli.command import Cli
-from mitosis.cli.exit import report
-from mitosis.contracts.errors import InvalidRequest, Unavailable
+from mitosis.cli.exit import ExitStatus, report, status_of
+from mitosis.contracts.errors import InvalidRequest, MitosisError, TooLarge, Unavailable
 
 
 class RunExit(IntEnum):
     OK = 0
-    """Every task succeeded (or --detach: it was handed over)."""
     TASKS_FAILED = 1
     USAGE = 2
-    """The command line, or an input, is not right."""
     COULD_NOT_RUN = 3
-    """The setup hook failed on every host that may run it, or a host could not be cleaned."""
     UNREACHABLE = 4
-    """The API cannot be reached."""
     CANCELLED = 5
-    """Somebody else cancelled the group."""
+    NOT_FOUND = ExitStatus.NOT_FOUND
+    INTERNAL = ExitStatus.INTERNAL
+    CONFLICT = ExitStatus.CONFLICT
+    TRY_LATER = ExitStatus.TRY_LATER
+    NOT_ALLOWED = ExitStatus.NOT_ALLOWED
+    CONFIGURATION = ExitStatus.CONFIGURATION
     DEADLINE = 124
-    """--deadline passed. As timeout(1)."""
+    """As timeout(1)."""
     INTERRUPTED = 130
-    """Ctrl-C: detached or cancelled; the last line says which."""
+    """128 + SIGINT."""
 
 
-def with_run_statuses(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A command of which wrong usage and an API out of reach have the statuses above."""
+MEANING: Mapping[RunExit, str] = {
+    RunExit.OK: "all tasks succeeded, or --detach",
+    RunExit.TASKS_FAILED: "some tasks failed",
+    RunExit.USAGE: "the command line or an input is not right",
+    RunExit.COULD_NOT_RUN: "setup failed on every host, a host could not be cleaned, or --max-fail",
+    RunExit.UNREACHABLE: "the API cannot be reached",
+    RunExit.CANCELLED: "somebody else cancelled the group",
+    RunExit.NOT_FOUND: "there is no such group or file",
+    RunExit.INTERNAL: "something went wrong in Mitosis",
+    RunExit.CONFLICT: "the name is taken",
+    RunExit.TRY_LATER: "too many requests",
+    RunExit.NOT_ALLOWED: "no valid token, or it does not allow this",
+    RunExit.CONFIGURATION: "settings or programs of this machine",
+    RunExit.DEADLINE: "--deadline passed",
+    RunExit.INTERRUPTED: "Ctrl-C, or nobody reads the output",
+}
+
+
+def status_of_error(error: MitosisError) -> RunExit:
+    """Of a run, wrong input is wrong usage, and whatever is away is the API to its user."""
+    if isinstance(error, InvalidRequest | TooLarge):
+        return RunExit.USAGE
+    if isinstance(error, Unavailable):
+        return RunExit.UNREACHABLE
+    return RunExit(status_of(error))
+
+
+def statuses_text(but: Collection[RunExit] = ()) -> str:
+    """``Exit status: 0 all tasks succeeded, …; 1 …``, for the help."""
+    listed = [f"{status:d} {text}" for status, text in MEANING.items() if status not in but]
+    return f"Exit status: {'; '.join(listed)}."
+
+
+def with_run_statuses(
+    function: Callable[..., Any], but: Collection[RunExit] = ()
+) -> Callable[..., Any]:
+    """A command whose errors have the statuses above, and whose help lists them all.
+
+    ``but``: those that it never has.
+    """
 
     def command(cli: Cli, **values: Any) -> int:
         try:
             return int(function(cli, **values))
-        except InvalidRequest as error:
-            report(error, as_json=cli.as_json)
-            return RunExit.USAGE
-        except Unavailable as error:
-            report(error, as_json=cli.as_json)
-            return RunExit.UNREACHABLE
+        except MitosisError as error:
+            return report(error, as_json=cli.as_json, status=status_of_error(error))
+        except BrokenPipeError:
+            return RunExit.INTERRUPTED
 
     command.__signature__ = inspect.signature(function)  # type: ignore[attr-defined]
-    command.__doc__ = function.__doc__
+    command.__doc__ = f"{inspect.getdoc(function)}\n\n{statuses_text(but)}"
     return command

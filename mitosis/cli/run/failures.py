@@ -22,6 +22,8 @@ _MASKS = (
 TASKS_SHOWN = 3
 LINE_SHOWN = 40
 REASONS_SHOWN = 12
+WIDE = 120
+"""Columns of a terminal that has room for the hosts."""
 
 
 @dataclass(slots=True)
@@ -31,12 +33,10 @@ class Reason:
     ending: str
     line: str
     tasks: list[int] = field(default_factory=list)
+    """As `mitosis logs` takes them."""
+    inputs: list[int] = field(default_factory=list)
+    """The numbers of their inputs, where they are known: as in ``{#}`` and the files of -o."""
     hosts: dict[str, int] = field(default_factory=dict)
-
-    def tasks_text(self) -> str:
-        shown = " ".join(map(str, self.tasks[:TASKS_SHOWN]))
-        more = len(self.tasks) - TASKS_SHOWN
-        return f"{shown} +{more}" if more > 0 else shown
 
     def hosts_text(self) -> str:
         return " ".join(f"{name} {count}x" for name, count in self.hosts.items())
@@ -48,12 +48,15 @@ class Failures:
     def __init__(self) -> None:
         self._reasons: dict[tuple[str, str], Reason] = {}
 
-    def add(self, task: TaskInfo) -> None:
+    def add(self, task: TaskInfo, number: int | None = None) -> None:
+        """One task, and the number of its input where it is known."""
         if task.state is not TaskState.FAILED:
             return
         ending, line = ending_of(task), last_line(task)
         reason = self._reasons.setdefault((ending, masked(line)), Reason(ending, line))
         reason.tasks.append(task.task_id)
+        if number is not None:
+            reason.inputs.append(number)
         if task.manager_name:
             reason.hosts[task.manager_name] = reason.hosts.get(task.manager_name, 0) + 1
 
@@ -95,28 +98,33 @@ def masked(line: str) -> str:
 
 
 def table(reasons: Iterable[Reason], width: int) -> list[str]:
-    """The rows as text of at most ``width`` columns; hosts where there is room for them.
+    """The rows as text of at most ``width`` columns; hosts where there is room, inputs where they are known.
 
     After :data:`REASONS_SHOWN` rows one line says how many more there are.
     """
     reasons = list(reasons)
-    wide = width >= 120
-    head = ["n", "reason", "last line of stderr", *(["hosts"] if wide else []), "tasks"]
-    rows = [
-        [
-            str(len(reason.tasks)),
-            reason.ending,
-            reason.line,
-            *([reason.hosts_text()] if wide else []),
-            reason.tasks_text(),
-        ]
-        for reason in reasons[:REASONS_SHOWN]
-    ]
+    shown = reasons[:REASONS_SHOWN]
+    cells = {
+        "n": [str(len(one.tasks)) for one in shown],
+        "reason": [one.ending for one in shown],
+        "last line of stderr": [one.line for one in shown],
+        "hosts": [one.hosts_text() for one in shown] if width >= WIDE else [],
+        "inputs": [_first(one.inputs) for one in shown] if any(r.inputs for r in shown) else [],
+        "tasks": [_first(one.tasks) for one in shown],
+    }
+    head = [name for name, column in cells.items() if column]
+    rows = [list(row) for row in zip(*(cells[name] for name in head), strict=True)]
     lines = _aligned([head, *rows], width) if rows else []
     if more := reasons[REASONS_SHOWN:]:
         tasks = sum(len(reason.tasks) for reason in more)
         lines.append(f"… and {tasks} tasks with {len(more)} other reasons")
     return lines
+
+
+def _first(numbers: Sequence[int]) -> str:
+    shown = " ".join(map(str, numbers[:TASKS_SHOWN]))
+    more = len(numbers) - TASKS_SHOWN
+    return f"{shown} +{more}" if more > 0 else shown
 
 
 def _aligned(rows: list[list[str]], width: int) -> list[str]:

@@ -8,9 +8,10 @@ import asyncio
 import threading
 from bisect import bisect
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from uuid import UUID, uuid4
 
+from mitosis.cli.run.sources import Source
 from mitosis.cli.run.template import Item
 from mitosis.client.client import Client
 from mitosis.contracts.task import TaskSubmission
@@ -63,18 +64,16 @@ class Numbers:
 
 
 class Feeder:
-    """Submits every input to one group."""
+    """Reads and checks every input, and submits them to one group.
+
+    :meth:`first` comes before there is a group, :meth:`run` after.
+    """
 
     def __init__(
-        self,
-        client: Client,
-        group: UUID,
-        items: Iterable[Item],
-        make: Callable[[Item], TaskSubmission],
+        self, client: Client, source: Source, make: Callable[[Item], TaskSubmission]
     ) -> None:
         self._client = client
-        self._group = group
-        self._items = items
+        self._source = source
         self._make = make
         self._key = uuid4().hex
         self._parts = 0
@@ -86,38 +85,53 @@ class Feeder:
         self.numbers = Numbers()
         self.submitted = 0
 
-    async def run(self) -> None:
-        """Until the source ends.
+    async def first(self) -> None:
+        """Wait for the first part: what a pipe brings at once, or so many inputs of a file or list.
+
+        Raises:
+            MitosisError: one of them is not right.
+        """
+        loop = asyncio.get_running_loop()
+        threading.Thread(target=self._reader, args=[loop], daemon=True, name="inputs").start()
+        await self._news.wait()
+        if self._source.pauses:
+            await asyncio.sleep(GATHER_SECONDS)
+        while not (self._end or self._source.pauses or len(self._read) >= PART):
+            self._news.clear()
+            await self._news.wait()
+        self._news.set()
+        if self._error is not None and len(self._read) < PART:
+            raise self._error
+
+    async def run(self, group: UUID) -> None:
+        """Submit until the source ends.
 
         Raises:
             MitosisError: an input is not right, or the API refuses it; what was submitted stays.
         """
-        loop = asyncio.get_running_loop()
-        threading.Thread(target=self._reader, args=[loop], daemon=True, name="inputs").start()
         while True:
             await self._news.wait()
             if not self._end:
                 await asyncio.sleep(GATHER_SECONDS)
             self._news.clear()
             while self._read:
-                await self._submit(
-                    [self._read.popleft() for _ in range(min(PART, len(self._read)))]
-                )
+                part = [self._read.popleft() for _ in range(min(PART, len(self._read)))]
+                await self._submit(group, part)
             if self._end and not self._read:
                 if self._error is not None:
                     raise self._error
                 return
 
-    async def _submit(self, tasks: list[TaskSubmission]) -> None:
+    async def _submit(self, group: UUID, tasks: list[TaskSubmission]) -> None:
         self._parts += 1
         key = f"{self._key}-{self._parts}"
-        self.numbers.add(await self._client.submit(self._group, tasks, idempotency_key=key))
+        self.numbers.add(await self._client.submit(group, tasks, idempotency_key=key))
         self.submitted += len(tasks)
         self._room.release(len(tasks))
 
     def _reader(self, loop: asyncio.AbstractEventLoop) -> None:
         try:
-            for item in self._items:
+            for item in self._source.items:
                 task = self._make(item)
                 self._room.acquire()
                 self._read.append(task)

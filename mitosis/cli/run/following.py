@@ -7,8 +7,9 @@ import shutil
 from collections.abc import AsyncIterator
 from uuid import UUID
 
+from mitosis.cli.group_view import hint_of_hook
 from mitosis.cli.run.display import Display, Progress, now, span_text
-from mitosis.cli.run.exit import RunExit
+from mitosis.cli.run.exit import MEANING, RunExit
 from mitosis.cli.run.failures import Failures, table
 from mitosis.client.client import Client
 from mitosis.contracts.errors import MitosisError
@@ -37,6 +38,8 @@ class Follower:
         self._away = False
         self.hint = hint
         """What the last of the live lines says."""
+        self.ends_as: RunExit | None = None
+        """The status of a run that we end ourselves, whatever the group says then."""
 
     async def until_settled(self, group: UUID) -> AsyncIterator[TaskGroupInfo]:
         """The group now and after each change, shown each time, until it is settled."""
@@ -56,7 +59,7 @@ class Follower:
         """Say how the settled group ended."""
         self._display.clear()
         self._display.say(_summary(group))
-        status = verdict(group)
+        status = verdict(group) if self.ends_as is None else self.ends_as
         if rows := failures.rows():
             for line in ["", *table(rows, shutil.get_terminal_size((100, 24)).columns), ""]:
                 self._display.say(line)
@@ -65,7 +68,7 @@ class Follower:
             )
             self._display.say(f" all of them again: mitosis retry {group.name}")
         if status is not RunExit.OK:
-            self._display.say(f" exit status {status} ({_MEANING.get(status, 'not all is well')})")
+            self._display.say(f" exit status {status:d} ({reason_of(status, group)})")
         if status is RunExit.COULD_NOT_RUN:
             self._show_hooks(group)
         return status
@@ -77,13 +80,19 @@ class Follower:
                 self._display.say(f" {run.kind} failed on {run.manager_name}: {run.message}")
                 if tail:
                     self._display.say(f"   {tail.splitlines()[-1]}")
+                if hint := hint_of_hook(group, run):
+                    self._display.say(f"   {hint}")
 
 
-_MEANING = {
-    RunExit.TASKS_FAILED: "some tasks failed",
-    RunExit.COULD_NOT_RUN: "it could not run, or a host could not be cleaned",
-    RunExit.CANCELLED: "the group was cancelled",
-}
+def reason_of(status: RunExit, group: TaskGroupInfo) -> str:
+    """Why it is this status, as exactly as the group tells."""
+    if status is not RunExit.COULD_NOT_RUN:
+        return MEANING[status]
+    if group.result is TaskGroupResult.TEARDOWN_DEGRADED:
+        return "all tasks succeeded, but a host could not be cleaned"
+    if (group.reason or "").startswith(TOO_MANY_FAILED):
+        return "--max-fail: so many tasks failed that the rest was cancelled"
+    return "the setup hook failed on every host that may run it"
 
 
 def verdict(group: TaskGroupInfo) -> RunExit:

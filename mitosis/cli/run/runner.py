@@ -20,12 +20,18 @@ from mitosis.cli.run.output import OutputLost, TaskOutput, Wanted, print_json_li
 from mitosis.cli.run.sources import Source
 from mitosis.cli.run.template import Item, Template
 from mitosis.client.client import Client
-from mitosis.contracts.errors import Conflict, InvalidRequest, MitosisError
+from mitosis.contracts.errors import Conflict, InvalidRequest, MitosisError, TooLarge
 from mitosis.contracts.http import WAITING_SETUP_FAILED, TaskGroupInfo, TaskGroupSpec
 from mitosis.contracts.lifecycle import TaskGroupState
-from mitosis.contracts.task import TaskSubmission, command_fields, submission
+from mitosis.contracts.task import (
+    TaskSubmission,
+    command_fields,
+    encode_submission,
+    submission,
+)
 
 T = TypeVar("T")
+ALL_PERCENT = 100
 CANCELLABLE = (TaskGroupState.OPEN, TaskGroupState.CLOSED)
 
 
@@ -38,14 +44,17 @@ class MaxFail:
 
     @classmethod
     def parse(cls, text: str) -> "MaxFail":
-        """``5`` or ``10%``.
+        """``5`` or ``10%``; with ``0`` the first failure is one too many.
 
         Raises:
-            InvalidRequest: it is something else.
+            InvalidRequest: it is something else, or a share of more than all.
         """
-        match = re.fullmatch(r"(\d+)(%?)", text)
-        if match is None:
-            raise InvalidRequest("write a number, or a share as 10%", option="--max-fail")
+        match = re.fullmatch(r"(\d+)(%?)", text, re.ASCII)
+        if match is None or (match[2] and float(match[1]) > ALL_PERCENT):
+            raise InvalidRequest(
+                f"write a number from 0, or a share of 0% to {ALL_PERCENT}%, not {text!r}",
+                option="--max-fail",
+            )
         return cls(float(match[1]), bool(match[2]))
 
     def exceeded(self, group: TaskGroupInfo) -> bool:
@@ -78,10 +87,15 @@ class RunPlan:
         """The task for one input; the dry run and the run both come through here.
 
         Raises:
-            InvalidRequest: the filled command is not one.
+            InvalidRequest, TooLarge: the filled command is not one; names the input.
         """
         fields = command_fields(self.template.argv(item)) | self.task_fields
-        return submission(fields, f"input {item.number}")
+        try:
+            task = submission(fields)
+            encode_submission(task, "")
+        except (InvalidRequest, TooLarge) as error:  # of the command: the rest is checked already
+            raise type(error)(f"input {item.number}: {error.message}", input=item.number) from None
+        return task
 
 
 class Runner:
@@ -92,30 +106,40 @@ class Runner:
         self._plan = plan
         self._display = display
         self._failures = Failures()
+        self._feeder = Feeder(client, plan.source, plan.task)
         hint = DETACH_HINT if plan.on_interrupt == "detach" else "Ctrl-C: cancel"
         self._follower = Follower(client, display, hint, self._failures)
 
     async def run(self) -> RunExit:
-        """From creation to the exit status.
+        """From the first inputs, which are checked before anything is made, to the exit status.
 
         Raises:
             MitosisError: the group could not be created, or an input is not right.
         """
+        limit = self._plan.deadline.total_seconds() if self._plan.deadline else None
+        began = asyncio.get_running_loop().time()
+        try:
+            async with asyncio.timeout(limit):
+                await self._feeder.first()
+        except TimeoutError:
+            self._display.say("--deadline passed before the first input; nothing was made")
+            return RunExit.DEADLINE
         group = await self._client.create_group(self._plan.spec)
+        left = None if limit is None else began + limit - asyncio.get_running_loop().time()
         with Interrupts(self._plan.on_interrupt) as interrupts:
-            status = await self._work(group, interrupts)
+            status = await self._work(group, interrupts, left)
         if self._plan.output.as_json:
             last = await self._client.group(group.task_group_id)
             print_json_line({"kind": "end" if last.settled else "group", "group": last})
         return status
 
-    async def _work(self, group: TaskGroupInfo, interrupts: Interrupts) -> RunExit:
-        key = group.task_group_id
-        feeder = Feeder(self._client, key, self._plan.source.items, self._plan.task)
-        whole = asyncio.create_task(self._feed_and_follow(group, feeder))
+    async def _work(
+        self, group: TaskGroupInfo, interrupts: Interrupts, seconds_left: float | None
+    ) -> RunExit:
+        whole = asyncio.create_task(self._feed_and_follow(group))
         asked = asyncio.create_task(interrupts.asked())
-        deadline = self._plan.deadline.total_seconds() if self._plan.deadline else None
-        await asyncio.wait({whole, asked}, timeout=deadline, return_when=asyncio.FIRST_COMPLETED)
+        left = None if seconds_left is None else max(0.0, seconds_left)
+        await asyncio.wait({whole, asked}, timeout=left, return_when=asyncio.FIRST_COMPLETED)
         try:
             if whole.done():
                 try:
@@ -127,6 +151,7 @@ class Runner:
             if asked.done():
                 return await self._interrupted(group, interrupts, whole)
             self._display.say(f"--deadline passed; {group.name} is cancelled")
+            self._follower.ends_as = RunExit.DEADLINE
             await self._end_group(group, "deadline of the run")
             return RunExit.DEADLINE
         finally:
@@ -136,17 +161,17 @@ class Runner:
 
     # --- the work -----------------------------------------------------------------------------------
 
-    async def _feed_and_follow(self, group: TaskGroupInfo, feeder: Feeder) -> RunExit:
+    async def _feed_and_follow(self, group: TaskGroupInfo) -> RunExit:
         key = group.task_group_id
         async with _together() as start:
-            feeding = start(self._feed(group, feeder))
+            feeding = start(self._feed(group))
             if self._plan.detach:
                 await feeding
                 self._display.say(f"{group.name} runs: mitosis watch {group.name}")
                 if not self._plan.output.as_json:
                     typer.echo(group.name)
                 return RunExit.OK
-            results = start(self._results(group, feeder))
+            results = start(self._results(group))
             watching = start(self._watch(group))
             await asyncio.wait({feeding, results, watching}, return_when=asyncio.FIRST_EXCEPTION)
             for task in (feeding, results, watching):
@@ -155,20 +180,24 @@ class Runner:
         last = await self._client.group(key)
         return self._follower.conclude(last, self._failures)
 
-    async def _feed(self, group: TaskGroupInfo, feeder: Feeder) -> None:
+    async def _feed(self, group: TaskGroupInfo) -> None:
         try:
-            await feeder.run()
-        except MitosisError:
+            await self._feeder.run(group.task_group_id)
+        except MitosisError as error:
             await self._end_group(group, "an input of the run was not right")
+            error.facts["hint"] = (
+                f"{group.name} is cancelled; what had been submitted: mitosis group tasks {group.name}"
+            )
             raise
         await self._client.close(group.task_group_id, reason="the run has submitted everything")
 
-    async def _results(self, group: TaskGroupInfo, feeder: Feeder) -> None:
+    async def _results(self, group: TaskGroupInfo) -> None:
         output = TaskOutput(self._display, self._plan.output)
         with contextlib.closing(output):
             async for task in self._client.results(group.task_group_id):
-                self._failures.add(task)
-                output.add(await feeder.numbers.of(task.task_id), task)
+                number = await self._feeder.numbers.of(task.task_id)
+                self._failures.add(task, number)
+                output.add(number, task)
             output.finish()
 
     async def _watch(self, group: TaskGroupInfo) -> None:
@@ -192,6 +221,7 @@ class Runner:
     async def _interrupted(
         self, group: TaskGroupInfo, interrupts: Interrupts, whole: "asyncio.Task[RunExit]"
     ) -> RunExit:
+        self._follower.ends_as = RunExit.INTERRUPTED
         if interrupts.wish is Wish.DETACH:
             how = f"mitosis watch {group.name}, mitosis group cancel {group.name}"
             chance = "; Ctrl-C again within 2 s cancels" if interrupts.second_chance else ""

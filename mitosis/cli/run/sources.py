@@ -14,7 +14,7 @@ import select
 import stat
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain, islice, product
 from pathlib import Path
 from typing import BinaryIO
@@ -36,6 +36,8 @@ class Source:
     items: Iterable[Item]
     columns: frozenset[str] = frozenset()
     count: int | None = None
+    pauses: bool = False
+    """The next input may be long in coming: a pipe, a terminal."""
 
 
 def no_source() -> Source:
@@ -99,7 +101,7 @@ def split_columns(source: Source, separator: str) -> Source:
         return source
     names = [str(number) for number in range(1, len(first.value.split(separator)) + 1)]
     rows = (item.value.split(separator) for item in chain([first], items))
-    return Source(_rows(rows, names), frozenset(names))
+    return replace(source, items=_rows(rows, names), columns=frozenset(names))
 
 
 def in_batches(source: Source, size: int) -> Source:
@@ -113,7 +115,7 @@ def in_batches(source: Source, size: int) -> Source:
     if source.columns:
         raise InvalidRequest("inputs with columns go one to a task", option="--batch")
     count = None if source.count is None else -(-source.count // size)
-    return Source(_batches(iter(source.items), size), count=count)
+    return replace(source, items=_batches(iter(source.items), size), count=count)
 
 
 def _batches(items: Iterator[Item], size: int) -> Iterator[Item]:
@@ -133,6 +135,8 @@ def from_range(text: str) -> Source:
     if match is None:
         raise InvalidRequest("write a range as 1-100 or 1-100:2", option="--range")
     first, last, step = int(match[1]), int(match[2]), int(match[3] or 1)
+    if max(abs(first), abs(last)) > sys.maxsize // 2:
+        raise InvalidRequest(f"the numbers of {text} are too large", option="--range")
     numbers = range(first, last + 1, step) if step else range(0)
     if not numbers:
         raise InvalidRequest(f"the range {text} holds no number", option="--range")
@@ -141,32 +145,48 @@ def from_range(text: str) -> Source:
 
 def from_lines(stream: BinaryIO, *, nul: bool = False) -> Source:
     """Lines of a file or pipe, as they arrive; empty ones are left out (not with ``nul``)."""
-    return Source(_numbered(_lines(stream, b"\0" if nul else b"\n")))
+    lines = _lines(stream, b"\0" if nul else b"\n")
+    return Source(_numbered(lines), pauses=_may_pause(stream))
 
 
 def from_csv(stream: BinaryIO) -> Source:
     """Rows below a header line; ``{column}`` is a field, ``{}`` the first one.
 
     Raises:
-        InvalidRequest: no header, or two columns of one name.
+        InvalidRequest: it is empty, has no header, or two columns of one name; names the file.
     """
+    name = name_of(stream)
     text = io.TextIOWrapper(stream, "utf-8-sig", "surrogateescape", newline="")
     rows = csv.reader(text, strict=True)
-    header = next(rows, [])
+    header = next(_readable_rows(rows, name), None)
+    if header is None:
+        raise InvalidRequest(
+            f"{name} is empty: its first line must name the columns", option="--from-csv"
+        )
     if not header or len(set(header)) != len(header):
-        raise InvalidRequest("the first line must name the columns, each once", option="--from-csv")
-    return Source(_csv_items(rows, header), frozenset(header))
+        raise InvalidRequest(
+            f"the first line of {name} must name the columns, each once", option="--from-csv"
+        )
+    return Source(_csv_items(rows, header, name), frozenset(header), pauses=_may_pause(stream))
 
 
-def _csv_items(rows: Iterator[list[str]], header: list[str]) -> Iterator[Item]:
+def _readable_rows(rows: Iterator[list[str]], name: str) -> Iterator[list[str]]:
+    try:
+        yield from rows
+    except csv.Error as error:
+        raise InvalidRequest(f"{name} is not CSV: {error}", option="--from-csv") from None
+
+
+def _csv_items(rows: Iterator[list[str]], header: list[str], name: str) -> Iterator[Item]:
     number = 0
-    for row in rows:
+    for row in _readable_rows(rows, name):
         if not row:
             continue
         number += 1
         if len(row) != len(header):
             raise InvalidRequest(
-                f"row {number} has {len(row)} fields, the header {len(header)}", option="--from-csv"
+                f"row {number} of {name} has {len(row)} fields, the header {len(header)}",
+                option="--from-csv",
             )
         yield Item(row[0], number, dict(zip(header, row, strict=True)))
 
@@ -175,39 +195,39 @@ def from_json(stream: BinaryIO) -> Source:
     """A list, or one value a line; objects give ``{key}``, anything else gives ``{}``.
 
     Raises:
-        InvalidRequest: not JSON, or objects with different keys.
+        InvalidRequest: not JSON, or objects with different keys; names the file.
     """
-    data = stream.read()
+    name, data = name_of(stream), stream.read()
     try:
         values = json.loads(data)
     except ValueError:
-        values = list(_json_lines(data))
+        values = list(_json_lines(data, name))
     if not isinstance(values, list):
         values = [values]
     keys = frozenset(values[0]) if values and isinstance(values[0], dict) else frozenset()
-    items = [_json_item(value, number, keys) for number, value in enumerate(values, 1)]
+    items = [_json_item(value, number, keys, name) for number, value in enumerate(values, 1)]
     return Source(items, keys, len(items))
 
 
-def _json_lines(data: bytes) -> Iterator[object]:
+def _json_lines(data: bytes, name: str) -> Iterator[object]:
     for number, line in enumerate(data.splitlines(), 1):
         if line.strip():
             try:
                 yield json.loads(line)
             except ValueError as error:
                 raise InvalidRequest(
-                    f"line {number} is not JSON: {error}", option="--from-json"
+                    f"line {number} of {name} is not JSON: {error}", option="--from-json"
                 ) from None
 
 
-def _json_item(value: object, number: int, keys: frozenset[str]) -> Item:
+def _json_item(value: object, number: int, keys: frozenset[str], name: str) -> Item:
     if not isinstance(value, dict) or not keys:
         if keys:
-            raise InvalidRequest(f"entry {number} is not an object", option="--from-json")
+            raise InvalidRequest(f"entry {number} of {name} is not an object", option="--from-json")
         return Item(_text(value), number)
     if frozenset(value) != keys:
         raise InvalidRequest(
-            f"entry {number} has other keys than the first one: {', '.join(sorted(keys))}",
+            f"entry {number} of {name} has other keys than the first one: {', '.join(sorted(keys))}",
             option="--from-json",
         )
     columns = {key: _text(field) for key, field in value.items()}
@@ -216,6 +236,20 @@ def _json_item(value: object, number: int, keys: frozenset[str]) -> Item:
 
 def _text(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def name_of(stream: BinaryIO) -> str:
+    """How messages call it: the path that was opened."""
+    return (
+        "standard input" if stream is sys.stdin.buffer else str(getattr(stream, "name", "the file"))
+    )
+
+
+def _may_pause(stream: BinaryIO) -> bool:
+    try:
+        return not stat.S_ISREG(os.fstat(stream.fileno()).st_mode)
+    except OSError:  # not a file at all: it is in memory
+        return False
 
 
 def open_file(path: Path, option: str) -> BinaryIO:

@@ -1,0 +1,150 @@
+"""The options about tasks that `run` and `group submit` share: made into fields of a task, and checked.
+
+Every bound is read from the contract (:class:`TaskSubmission`), so what the API would refuse is refused
+here, before anything is made, under the name of the option.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+from msgspec import inspect
+
+from mitosis.contracts.errors import InvalidRequest, MitosisError
+from mitosis.contracts.task import (
+    RetryPolicy,
+    TaskSubmission,
+    encode_submission,
+    submission,
+)
+
+OPTION_OF_FIELD = {
+    "priority": "--priority",
+    "dedup_key": "--dedup-key",
+    "environment": "--env",
+    "working_directory": "--cwd",
+    "timeout_seconds": "--timeout",
+    "kill_grace_seconds": "--kill-grace",
+    "retry": "--retries",
+    "handler": "--handler",
+    "arguments": "--arguments",
+    "command": "COMMAND",
+    "labels": "--label",
+}
+"""Field of a task -> option."""
+_ANY = ("true",)
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """Between which numbers a field of a contract may be."""
+
+    least: float
+    most: float
+    above_least: bool
+    """``least`` itself is too small."""
+
+    def hold(self, value: float) -> bool:
+        return (self.least < value if self.above_least else self.least <= value) and (
+            value <= self.most
+        )
+
+    def text(self) -> str:
+        if self.above_least:
+            return f"more than {self.least:g} and at most {self.most:.15g}"
+        return f"{self.least:.15g} to {self.most:.15g}"
+
+
+def bounds_of(struct: type[msgspec.Struct]) -> dict[str, Bounds]:
+    """The bounds of every numeric field that has some."""
+    fields = msgspec.structs.fields(struct)
+    found = {field.name: _bounds(inspect.type_info(field.type)) for field in fields}
+    return {name: bounds for name, bounds in found.items() if bounds is not None}
+
+
+def _bounds(kind: inspect.Type) -> Bounds | None:
+    for one in kind.types if isinstance(kind, inspect.UnionType) else (kind,):
+        if isinstance(one, inspect.IntType | inspect.FloatType) and one.le is not None:
+            least = one.ge if one.gt is None else one.gt
+            return Bounds(float(least or 0), float(one.le), above_least=one.gt is not None)
+    return None
+
+
+def checked_fields(**fields: Any) -> dict[str, Any]:
+    """Those that were given, in the shape of :class:`TaskSubmission`; every one of them is right.
+
+    Raises:
+        InvalidRequest, TooLarge: names the option and what would be right.
+    """
+    given = {name: value for name, value in fields.items() if value is not None}
+    bounds = bounds_of(TaskSubmission)
+    for name, value in given.items():
+        if name in bounds and not bounds[name].hold(value):
+            unit = " seconds" if name.endswith("_seconds") else ""
+            raise InvalidRequest(
+                f"must be {bounds[name].text()}{unit}, not {value:.15g}",
+                field=name,
+                option=OPTION_OF_FIELD[name],
+            )
+    for name, value in given.items():
+        checked_task({"command": list(_ANY), name: value}, "", OPTION_OF_FIELD[name])
+    return given
+
+
+def checked_task(
+    fields: Mapping[str, Any], where: str, option: str | None = None
+) -> TaskSubmission:
+    """The task of these fields, checked as the API does; ``where`` begins the message: ``line 3 of FILE: ``.
+
+    Raises:
+        InvalidRequest, TooLarge: names the option of the field, or ``option`` where there is no field.
+    """
+    from mitosis.cli.validation import option_of
+
+    try:
+        task = submission(fields)
+        encode_submission(task, "")
+    except MitosisError as error:
+        field = str(error.facts.pop("field", "")).lstrip(".")
+        raise type(error)(
+            where + error.message,
+            **error.facts,
+            field=field or None,
+            option=option_of(field, OPTION_OF_FIELD) or option,
+        ) from None
+    return task
+
+
+def retry_policy(retries: int | None) -> RetryPolicy | None:
+    """``--retries N``: so many times again.
+
+    Raises:
+        InvalidRequest: says how many may be.
+    """
+    if retries is None:
+        return None
+    attempts = bounds_of(RetryPolicy)["max_attempts"]
+    if not attempts.hold(retries + 1):
+        most = f"{attempts.most - 1:g}"
+        raise InvalidRequest(f"must be 0 to {most}, not {retries}", option="--retries")
+    return RetryPolicy(max_attempts=retries + 1)
+
+
+def variables(pairs: Iterable[str], here: Mapping[str, str] | None = None) -> dict[str, str] | None:
+    """``NAME=VALUE`` each; where there is a ``here``, NAME alone is taken from it. None without any.
+
+    Raises:
+        InvalidRequest: names what is wrong.
+    """
+    lookup: Callable[[str], str | None] = here.get if here is not None else lambda _: None
+    environment: dict[str, str] = {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not name or not (equals or here is not None):
+            raise InvalidRequest(f"{pair!r} must be NAME=VALUE", option="--env")
+        found = value if equals else lookup(name)
+        if found is None:
+            raise InvalidRequest(f"{name} is not set here; write {name}=VALUE", option="--env")
+        environment[name] = found
+    return environment or None
