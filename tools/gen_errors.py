@@ -13,6 +13,7 @@ import mitosis.ipc.codec  # noqa: E402
 import mitosis.settings  # noqa: E402
 import mitosis.worker.zygote_protocol  # noqa: E402, F401
 from mitosis.cli.exit import ExitStatus, status_of  # noqa: E402
+from mitosis.cli.run.exit import MEANING  # noqa: E402
 from mitosis.contracts.errors import MitosisError  # noqa: E402
 from tools.pages import markdown, member_texts, run_generator, table  # noqa: E402
 
@@ -34,7 +35,10 @@ document with `option` and `exit_status` added, and ends with the exit status of
 
 def page() -> str:
     """The whole document."""
-    return f"{HEAD}\n{_errors()}\n## Exit statuses of `mitosis`\n\n{_statuses()}"
+    return (
+        f"{HEAD}\n{_errors()}\n## Exit statuses of `mitosis`\n\n{_statuses()}\n"
+        f"## Exit statuses of `mitosis run` and `mitosis watch`\n\n{_statuses_of_runs()}"
+    )
 
 
 def _errors() -> str:
@@ -59,6 +63,11 @@ def _tree(cls: type[MitosisError]) -> list[type[MitosisError]]:
 def _statuses() -> str:
     texts = member_texts(ExitStatus)
     rows = [(f"{status:d}", f"`{status.name}`", texts[status.name]) for status in ExitStatus]
+    return table(("Status", "Name", "Meaning"), rows)
+
+
+def _statuses_of_runs() -> str:
+    rows = [(f"{status:d}", f"`{status.name}`", text) for status, text in MEANING.items()]
     return table(("Status", "Name", "Meaning"), rows)
 
 

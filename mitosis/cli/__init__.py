@@ -8,6 +8,7 @@ application; the modules keep heavy imports inside their functions.
 import logging
 import os
 import sys
+import threading
 from collections.abc import Sequence
 from importlib import import_module
 from typing import Annotated, Any, NoReturn
@@ -52,16 +53,25 @@ def main() -> None:
 
 
 def _exit(status: int) -> NoReturn:
-    """End the process; without the interpreter's teardown once Temporal's SDK is loaded.
+    """End the process; without the interpreter's teardown when threads could abort it.
 
-    Its threads sometimes abort the teardown (temporalio/sdk-python#300), after all work is done.
+    Those of Temporal's SDK sometimes do (temporalio/sdk-python#300); one that waits for standard input
+    holds a lock that the teardown needs (it ends with SIGABRT then).
     """
-    if "temporalio" in sys.modules:
+    _flush()
+    if "temporalio" in sys.modules or threading.active_count() > 1:
         logging.shutdown()
-        sys.stdout.flush()
-        sys.stderr.flush()
         os._exit(status)
     sys.exit(status)
+
+
+def _flush() -> None:
+    """Write what is left; a reader that has gone away, as in `mitosis doctor | head -1`, is no error."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except BrokenPipeError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def execute(arguments: Sequence[str]) -> int:
@@ -72,6 +82,7 @@ def execute(arguments: Sequence[str]) -> int:
     words = list(arguments)
     if words[:1] == [PASS_THROUGH]:
         words.insert(1, "--")
+    streams = sys.stdout, sys.stderr
     own_words = words[: words.index("--")] if "--" in words else words
     try:
         status = typer.main.get_command(app)(args=words, prog_name="mitosis", standalone_mode=False)
@@ -81,6 +92,11 @@ def execute(arguments: Sequence[str]) -> int:
         return report_usage(error, as_json="--json" in own_words)
     except typer.Abort:
         return ExitStatus.INTERRUPTED
+    except SystemExit:
+        if sys.stdout is streams[0]:
+            raise
+        sys.stdout, sys.stderr = streams  # typer took them away: nobody reads, which is no error
+        return ExitStatus.OK
     return int(status or 0)
 
 

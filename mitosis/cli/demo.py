@@ -12,6 +12,7 @@ import typer
 
 from mitosis.cli.exit import ExitStatus
 from mitosis.cli.group_wait import ProgressLine, progress_text
+from mitosis.contracts.errors import InvalidRequest
 
 if TYPE_CHECKING:
     from examples.stdlib_campaign.campaign import Verification
@@ -34,14 +35,26 @@ def demo(
 
     Real PostgreSQL, Temporal, agent and workers; live progress; a summary; then all of it is stopped.
     """
+    from mitosis.cli.validation import validated
+    from mitosis.contracts.allocation import WorkerAllocationPlan
     from mitosis.telemetry import configure_logging
 
     configure_logging(level="ERROR")
+    validated(WorkerAllocationPlan, {"worker_count": workers}, {"worker_count": "--workers"})
     if keep is not None:
-        keep.mkdir(parents=True)
+        _make(keep)
     place = nullcontext(str(keep.resolve())) if keep else _temporary_folder()
     with place as folder:
         return asyncio.run(_demo(Path(folder), workers))
+
+
+def _make(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True)
+    except OSError as error:
+        raise InvalidRequest(
+            f"name a new folder; {folder} cannot be made: {error.strerror}", option="--keep"
+        ) from None
 
 
 def _temporary_folder() -> "tempfile.TemporaryDirectory[str]":

@@ -18,7 +18,7 @@ WANTED_FILES = 4096
 """Open files of an agent with a few hundred workers: about 8 each, and its own."""
 WANTED_FREE_BYTES = 1 << 30
 FILES_OF_AGENT = 100
-FILES_PER_WORKER = 4
+FILES_PER_WORKER = 3
 """As the agent counts them before it starts workers (manager_agent/affinity.py)."""
 CGROUPS = Path("/sys/fs/cgroup")
 

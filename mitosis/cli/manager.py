@@ -77,7 +77,7 @@ def register_manager(
     from mitosis.contracts.http import RegisterManager
 
     given = {"name": name, "tags": tag, "labels": label, "groups": group, "lifetime": lifetime}
-    values: dict[str, Any] = {key: value for key, value in given.items() if value}
+    values: dict[str, Any] = {k: value for k, value in given.items() if value not in (None, [])}
     wanted = validated(RegisterManager, values, OPTION_OF_FIELD)
     if save_token is not None:
         _check_new(save_token)

@@ -80,10 +80,9 @@ def hook_hint(kind: str, words: Sequence[str], message: str | None) -> str | Non
     if "No such file or directory" not in (message or "") or not is_shell_line(words):
         return None
     script = " ".join(word if _OPERATOR.fullmatch(word) else _plain(word) for word in words)
-    line = shlex.join(["sh", "-c", script])
-    return (
-        f"a hook is a program and its words, not a shell line; write: --{kind} {shlex.quote(line)}"
-    )
+    line = f"sh -c {shlex.quote(script)}"
+    quoted = shlex.quote(line) if re.search(r"[\"$`\\!]", line) else f'"{line}"'
+    return f"a hook is a program and its words, not a shell line; write: --{kind} {quoted}"
 
 
 def _plain(word: str) -> str:

@@ -106,6 +106,8 @@ def test_failures_are_grouped_by_reason_and_the_status_is_one(env: Mapping[str, 
         (["--pin", "exclusive", "-w", "5000", "true"], 2, "cores"),
         (["--api", "http://127.0.0.1:1", "true"], 4, "cannot be reached"),
         (["--setup", "sh -c 'echo no disk >&2; exit 9'", "true"], 3, "no disk"),
+        (["--setup", "exit 3", "true"], 3, """write: --setup "sh -c 'exit 3'\""""),
+        (["--name", "twice", "--group", "nobody", "true"], 66, "nobody"),
         (["no-such-program-here"], 1, "command not found: no-such-program-here"),
     ],
     ids=lambda value: "" if isinstance(value, str | int) else " ".join(value)[:30],
@@ -187,6 +189,7 @@ def test_too_many_failures_cancel_the_rest(env: Mapping[str, str]) -> None:
         said = done.stderr.decode()
         assert done.returncode == 3, said
         assert re.search(r"more than 1( %)? tasks failed: the rest is cancelled", said)
+        assert "exit status 3 (--max-fail: so many tasks failed that" in said
         assert not said.rstrip().endswith("0 cancelled")
 
 
@@ -209,6 +212,55 @@ def test_detached_gives_the_name_to_a_script(env: Mapping[str, str], stack: Path
     assert (done.returncode, name[:5]) == (0, "echo-")
     assert f"mitosis watch {name}".encode() in done.stderr
     assert mitosis_json(stack, "group", "wait", name)["tasks_succeeded"] == 1
+
+
+@pytest.mark.parametrize(
+    ("inputs", "said"),
+    [
+        (b"a\nb\0c\n", "error: input 2: must not contain a NUL byte"),
+        (b"a\nb\n" + b"x" * 3_000_000, "error: input 3: a task may have 1000000 bytes as JSON"),
+    ],
+    ids=["NUL", "3 MB"],
+)
+def test_no_group_is_made_for_inputs_that_are_not_right(
+    env: Mapping[str, str], stack: Path, tmp_path: Path, inputs: bytes, said: str
+) -> None:
+    (tmp_path / "in").write_bytes(inputs)
+    before = mitosis_json(stack, "group", "list")
+    done = run(env, "--file", "in", "echo", "{}", cwd=tmp_path)
+    assert (done.returncode, done.stderr.decode().startswith(said)) == (2, True), done.stderr
+    assert mitosis_json(stack, "group", "list") == before
+
+
+def test_an_input_that_is_found_wrong_later_ends_the_run_and_its_group(
+    env: Mapping[str, str], stack: Path
+) -> None:
+    words = [*MITOSIS, "run", "-w", "1", "--name", "wrong-later", "echo", "{}"]
+    with subprocess.Popen(
+        words, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(b"good\n")
+        process.stdin.flush()
+        assert process.stdout.readline() == b"good\n"
+        said = process.communicate(b"\0\n", timeout=60)[1].decode()
+    assert process.returncode == 2, said
+    assert "error: input 2: must not contain a NUL byte" in said
+    assert "wrong-later is cancelled; what had been submitted: mitosis group tasks" in said
+    group = mitosis_json(stack, "group", "show", "wrong-later")
+    assert (group["state"], group["tasks_succeeded"]) == ("cancelled", 1)
+
+
+def test_nothing_is_made_before_the_first_input(env: Mapping[str, str], stack: Path) -> None:
+    before = mitosis_json(stack, "group", "list")
+    words = [*MITOSIS, "run", "--deadline", "1s", "echo", "{}"]
+    with subprocess.Popen(words, env=env, stdin=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.wait(60) == 124
+        assert process.stderr is not None
+        said = process.stderr.read()
+    assert said == b"--deadline passed before the first input; nothing was made\n"
+    assert mitosis_json(stack, "group", "list") == before
 
 
 def test_columns_of_a_table_and_hooks_around(env: Mapping[str, str], tmp_path: Path) -> None:
@@ -273,6 +325,7 @@ def test_ctrl_c_twice_cancels_and_waits_for_the_end(
         terminal.press("\x03")
         terminal.read_until("cancelling: tasks get SIGTERM")
         assert terminal.end() == 130
+    assert set(re.findall(r"exit status (\d+)", terminal.text)) <= {"130"}
     assert (tmp_path / "told").exists()
     group = mitosis_json(stack, "group", "show", "stopped")
     assert (group["state"], group["settled"]) == ("cancelled", True)

@@ -77,7 +77,7 @@ def test_csv_rows_have_columns() -> None:
 def test_csv_mistakes_are_named() -> None:
     with pytest.raises(InvalidRequest, match="name the columns"):
         from_csv(io.BytesIO(b"a,a\n1,2\n"))
-    with pytest.raises(InvalidRequest, match="row 2 has 1 fields, the header 2"):
+    with pytest.raises(InvalidRequest, match="row 2 of the file has 1 fields, the header 2"):
         list(from_csv(io.BytesIO(b"a,b\n1,2\n3\n")).items)
 
 
@@ -100,9 +100,9 @@ def test_json_lists_lines_and_objects() -> None:
 @pytest.mark.parametrize(
     ("data", "words"),
     [
-        (b"{]", "line 1 is not JSON"),
-        (b'[{"a": 1}, 2]', "entry 2 is not an object"),
-        (b'[{"a": 1}, {"b": 1}]', "entry 2 has other keys"),
+        (b"{]", "line 1 of the file is not JSON"),
+        (b'[{"a": 1}, 2]', "entry 2 of the file is not an object"),
+        (b'[{"a": 1}, {"b": 1}]', "entry 2 of the file has other keys"),
     ],
 )
 def test_json_mistakes_are_named(data: bytes, words: str) -> None:
@@ -152,3 +152,14 @@ def test_a_silent_pipe_is_input_for_a_command_that_wants_some() -> None:
     ) as asking:
         assert asking.stdout is not None
         assert asking.stdout.read() == "True False\n"  # while its input is open and empty
+
+
+class NamedFile(io.BytesIO):
+    name = "hosts.csv"
+
+
+def test_an_empty_table_is_named() -> None:
+    with pytest.raises(InvalidRequest, match="hosts.csv is empty: its first line must name"):
+        from_csv(NamedFile(b""))
+    with pytest.raises(InvalidRequest, match="hosts.csv is not CSV"):
+        list(from_csv(NamedFile(b'a,b\n"x"y,1\n')).items)

@@ -22,6 +22,10 @@ GATHER_SECONDS = 0.02
 """How long to gather inputs for one submission once the first has come."""
 
 
+FIRST_SECONDS = 0.1
+"""The same before there is a group: what a pipe brings by then is checked before one is made."""
+
+
 class Numbers:
     """Which input a task came from: tasks have numbers of their own, shared with other groups.
 
@@ -95,7 +99,7 @@ class Feeder:
         threading.Thread(target=self._reader, args=[loop], daemon=True, name="inputs").start()
         await self._news.wait()
         if self._source.pauses:
-            await asyncio.sleep(GATHER_SECONDS)
+            await asyncio.sleep(FIRST_SECONDS)
         while not (self._end or self._source.pauses or len(self._read) >= PART):
             self._news.clear()
             await self._news.wait()

@@ -1,0 +1,158 @@
+"""Options that take a number or a time: what is out of bounds is refused by name, before anything is made."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+from mitosis.cli import app
+from mitosis.cli.exit import ExitStatus
+from mitosis.cli.run.exit import RunExit
+from mitosis.cli.task_options import bounds_of
+from mitosis.contracts.task import RetryPolicy, TaskSubmission
+from tests.support.command import mitosis
+
+NOT_A_NUMBER = ("many", "1.5", "")
+NOT_A_TIME = ("soon", "-5", "4000d", "")
+NO_WORKERS = ("0", "-1", "10001", *NOT_A_NUMBER)
+NOT_32_BITS = ("2147483648", "-2147483649", *NOT_A_NUMBER)
+NOT_ONE_OR_MORE = ("0", "-1", *NOT_A_NUMBER)
+NO_HOSTS = ("2147483648", *NOT_ONE_OR_MORE)
+NO_RETRIES = ("-1", "100", *NOT_A_NUMBER)
+NO_SPAN = ("0", "0s", *NOT_A_TIME)
+NO_GRACE = ("25h", *NOT_A_TIME)
+
+REFUSED: dict[str, tuple[str, ...]] = {
+    "run --batch": NOT_ONE_OR_MORE,
+    "run --workers": NO_WORKERS,
+    "run --cores-per-worker": NOT_ONE_OR_MORE,
+    "run --max-managers": NO_HOSTS,
+    "run --priority": NOT_32_BITS,
+    "run --retries": NO_RETRIES,
+    "run --timeout": NO_SPAN,
+    "run --deadline": NO_SPAN,
+    "run --max-fail": ("150%", "101%", "-5%", "-1", "1.5", "few", "", "%", "²"),
+    "run --range": ("5-1", "1", "a-b", "1-5:0", f"1-{10**30}", ""),
+    "group create --priority": NOT_32_BITS,
+    "group create --workers": NO_WORKERS,
+    "group create --cores-per-worker": NOT_ONE_OR_MORE,
+    "group create --max-managers": NO_HOSTS,
+    "group create --auto-close": NO_SPAN,
+    "group create --cancel-grace": NO_GRACE,
+    "group create --host-lost-after": ("9", *NOT_A_TIME),
+    "group submit --priority": NOT_32_BITS,
+    "group submit --retries": NO_RETRIES,
+    "group submit --timeout": NO_SPAN,
+    "group submit --kill-grace": NOT_A_TIME,
+    "group change --priority": NOT_32_BITS,
+    "group change --auto-close": NO_SPAN,
+    "group change --max-managers": NO_HOSTS,
+    "group cancel --grace": NO_GRACE,
+    "group complete --grace": NO_GRACE,
+    "group wait --timeout": NOT_A_TIME,
+    "group list --limit": ("-1", *NOT_A_NUMBER),
+    "group tasks --limit": ("-1", *NOT_A_NUMBER),
+    "manager list --limit": ("-1", *NOT_A_NUMBER),
+    "manager register --lifetime": NO_SPAN,
+    "demo --workers": NO_WORKERS,
+}
+"""Option -> values that it must refuse."""
+BEHIND = {"run": ["true"], "group submit": ["g", "--", "true"], "demo": [], "group list": []}
+"""What else the command needs; else the name of something."""
+NUMERIC = {"N", "TIME", "TIME|never", "N|unlimited", "N|P%", "A-B[:STEP]"}
+
+
+@pytest.fixture(autouse=True)
+def no_stack_here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Whatever reaches for the API ends as UNAVAILABLE: so a test can tell that nothing was sent."""
+    for name in [name for name in os.environ if name.startswith("MITOSIS_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.setenv("MITOSIS_DATA_DIR", str(tmp_path / "nothing"))
+
+
+def numeric_options() -> Iterator[str]:
+    """``group create --workers``, of every command there is."""
+    root: Any = typer.main.get_command(app)
+    yield from _numeric(root, root.context_class(root, info_name="mitosis"), "")
+
+
+def _numeric(command: Any, context: Any, path: str) -> Iterator[str]:
+    for name in command.list_commands(context) if hasattr(command, "list_commands") else ():
+        inner = command.get_command(context, name)
+        yield from _numeric(inner, inner.context_class(inner, parent=context), f"{path} {name}")
+    for one in command.params:
+        shown = str(one.metavar or one.display_type(context))
+        number = shown.strip("<>").startswith(("int", "float")) or shown in NUMERIC
+        if one.param_type_name == "option" and number:
+            yield f"{path} {one.opts[0]}".strip()
+
+
+def test_no_numeric_option_is_forgotten() -> None:
+    assert sorted(numeric_options()) == sorted(REFUSED)
+
+
+@pytest.mark.parametrize(
+    ("option", "value"), [(key, value) for key, values in REFUSED.items() for value in values]
+)
+def test_a_value_out_of_bounds_is_refused_by_the_name_of_its_option(
+    option: str, value: str
+) -> None:
+    *command, name = option.split()
+    behind = BEHIND.get(" ".join(command), ["g"])
+    words = (
+        [name, value, *behind] if command == ["run"] else [*behind[:1], name, value, *behind[1:]]
+    )
+    ran = mitosis(*command, *words)
+    assert ran.status in (ExitStatus.USAGE, ExitStatus.INVALID), ran.err
+    assert name in ran.err.splitlines()[0]
+    assert "Traceback" not in ran.err
+    assert "tasks[0]" not in ran.err
+
+
+WRONG_FOR_A_RUN = [
+    (["--env", "=x"], "--env", "NAME=VALUE"),
+    (["--env", ""], "--env", "NAME=VALUE"),
+    (["--env", "NOT_SET_HERE_1"], "--env", "is not set here"),
+    (["--env", "MITOSIS_X=1"], "--env", "set by Mitosis"),
+    (["--env", "A=\udcff"], "--env", "is not UTF-8 text"),
+    (["--env", "A=" + "x" * 1_000_000], "--env", "1000000 bytes"),
+    (["--cwd", "\udcff"], "--cwd", "is not UTF-8 text"),
+    (["--name", ""], "--name", "pattern"),
+    (["--name", "two words"], "--name", "pattern"),
+    (["--group", "a/b"], "--group", "pattern"),
+    (["--tag", "a b"], "--tag", "pattern"),
+    (["--setup", ""], "--setup", "must name a program"),
+    (["--replace", ""], "--replace", "must not be empty"),
+    (["--cores", "x"], "--cores", "0,2-5"),
+]
+
+
+@pytest.mark.parametrize(("words", "option", "right"), WRONG_FOR_A_RUN, ids=lambda v: str(v)[:30])
+def test_a_run_checks_every_option_before_it_reaches_for_the_api(
+    words: list[str], option: str, right: str
+) -> None:
+    ran = mitosis("run", *words, "true")
+    assert ran.status == RunExit.USAGE, ran.err
+    assert ran.err.startswith(f"error: {option}")
+    assert right in ran.err
+
+
+def test_what_is_at_the_bound_is_right() -> None:
+    """And so is stopped only by the API that is not there."""
+    fine = ["-w", "10000", "--retries", "99", "--timeout", "3650d", "--deadline", "1ms"]
+    fine += ["--max-fail", "0", "--max-fail", "100%", "--priority", "-2147483648"]
+    assert mitosis("run", *fine, "true").status == RunExit.UNREACHABLE
+    assert mitosis("group", "wait", "g", "--timeout", "0").status == ExitStatus.UNAVAILABLE
+    assert mitosis("group", "cancel", "g", "--grace", "0").status == ExitStatus.UNAVAILABLE
+
+
+def test_bounds_are_those_of_the_contract() -> None:
+    assert (
+        bounds_of(TaskSubmission)["timeout_seconds"].text() == "more than 0 and at most 315360000"
+    )
+    assert bounds_of(RetryPolicy)["max_attempts"].text() == "1 to 100"

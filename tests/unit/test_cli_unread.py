@@ -1,0 +1,53 @@
+"""Nobody reads the output, as in `mitosis doctor | head -1`: a quiet end, and no error."""
+
+import os
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from tests.support.program import MITOSIS, clean_environment
+
+EVERY = [
+    (["--version"], 0),
+    (["--help"], 0),
+    (["config", "show", "--all"], 0),
+    (["config", "show", "--all", "--json"], 0),
+    (["run", "--dry-run", "--all", "--range", "1-2000", "echo", "{}"], 130),
+]
+
+
+def unread(words: Sequence[str], folder: Path) -> tuple[int, bytes]:
+    """The status and standard error of a command whose standard output is a pipe without a reader."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        done = subprocess.run(
+            [*MITOSIS, *words],
+            env=clean_environment(MITOSIS_DATA_DIR=str(folder / "none")),
+            stdin=subprocess.DEVNULL,
+            stdout=writer,
+            stderr=subprocess.PIPE,
+            check=False,
+            timeout=60,
+        )
+    finally:
+        os.close(writer)
+    return done.returncode, done.stderr
+
+
+@pytest.mark.parametrize(("words", "status"), EVERY, ids=lambda value: str(value)[:40])
+def test_a_closed_pipe_is_no_error(words: list[str], status: int, tmp_path: Path) -> None:
+    assert unread(words, tmp_path) == (status, b"")
+
+
+def test_the_doctor_says_by_its_status_what_it_found(tmp_path: Path) -> None:
+    read = subprocess.run(
+        [*MITOSIS, "doctor"],
+        env=clean_environment(MITOSIS_DATA_DIR=str(tmp_path / "none")),
+        capture_output=True,
+        check=False,
+        timeout=60,
+    )
+    assert unread(["doctor"], tmp_path) == (read.returncode, b"")
