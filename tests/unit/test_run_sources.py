@@ -159,7 +159,7 @@ class NamedFile(io.BytesIO):
 
 
 def test_an_empty_table_is_named() -> None:
-    with pytest.raises(InvalidRequest, match="hosts.csv is empty: its first line must name"):
+    with pytest.raises(InvalidRequest, match=r"hosts\.csv is empty: its first line must name"):
         from_csv(NamedFile(b""))
-    with pytest.raises(InvalidRequest, match="hosts.csv is not CSV"):
+    with pytest.raises(InvalidRequest, match=r"hosts\.csv is not CSV"):
         list(from_csv(NamedFile(b'a,b\n"x"y,1\n')).items)
