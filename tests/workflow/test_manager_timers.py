@@ -51,7 +51,10 @@ async def workflow_of(
             yield handle
         else:
             async with host_worker(skipping.client, memory.host.uuid, host):
-                yield handle
+                try:
+                    yield handle
+                finally:
+                    host.stop.set()  # a stubborn one would outlive a test that failed
 
 
 @pytest.mark.spec("S002-176")

@@ -1,17 +1,17 @@
 """Auto-close, close deadline, cancel and the length of the history of a task group, with time skipping."""
 
 from datetime import datetime, timedelta
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import pytest
 from temporalio.testing import WorkflowEnvironment
 
-from mitosis.contracts.control import Cancel, Close
+from mitosis.contracts.control import Cancel, Close, GroupView
 from mitosis.contracts.lifecycle import TaskGroupResult, TaskGroupState
 from tests.support.waiting import wait_until_async
 from tests.workflow.memory import Group, MemoryGroups
 from tests.workflow.running import running
-from tests.workflow.scenarios import armed, start_group
+from tests.workflow.scenarios import AnyHandle, armed, start_group
 from workflows.attention import HANDLED_BEFORE_CONTINUE_AS_NEW
 from workflows.client import ControlClient
 from workflows.task_group import TaskGroupWorkflow
@@ -183,3 +183,35 @@ async def test_long_history_continues_as_new(skipping: WorkflowEnvironment) -> N
         await ControlClient(skipping.client).execute_verb(group.uuid, Close())
         summary = await handle.result()
     assert summary.result is TaskGroupResult.SUCCESS
+
+
+class PokedWhileLooking(MemoryGroups):
+    """A change comes to be known while the workflow looks at what it changed, a few times."""
+
+    handle: AnyHandle | None = None
+    pokes = 3
+
+    async def observe(self, task_group_id: UUID) -> GroupView:
+        view = await super().observe(task_group_id)
+        if self.handle is not None and self.pokes:
+            self.pokes -= 1
+            await self.handle.signal(TaskGroupWorkflow.poke)
+        return view
+
+
+async def test_what_was_put_off_for_a_look_is_not_paced_as_a_repetition(
+    skipping: WorkflowEnvironment,
+) -> None:
+    """It would hold every settlement up for seconds."""
+    group = Group(live_leases=1, state=TaskGroupState.COMPLETE)
+    groups = PokedWhileLooking(skipping.get_current_time, group)
+    async with running(skipping, groups=groups):
+        handle = await start_group(skipping, group)
+        await wait_until_async(lambda: groups.calls)
+        group.live_leases, groups.handle = 0, handle
+        await handle.signal(TaskGroupWorkflow.poke)
+        await handle.result()
+    assert groups.calls.count("observe") >= 4
+    assert groups.calls.count("settle") == 1
+    history = await handle.fetch_history()
+    assert not any(event.HasField("timer_started_event_attributes") for event in history.events)
