@@ -5,7 +5,7 @@ What a running task writes is fetched from its host while somebody follows it, a
 
 import sys
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -19,6 +19,7 @@ from mitosis.cli.task import task_of_group
 from mitosis.cli.task_view import ending_text
 from mitosis.contracts.errors import InvalidRequest
 from mitosis.contracts.lifecycle import TASK, TaskState
+from mitosis.contracts.task_output import kept_bytes
 
 if TYPE_CHECKING:
     from mitosis.client.sync import SyncClient
@@ -36,18 +37,31 @@ class Log:
 
     source: str
     stream: Stream
-    text: str
+    data: bytes
     total_bytes: int | None
     """What was written in all; None where the text itself says what is missing."""
 
     @property
     def cut(self) -> bool:
-        return self.total_bytes is not None and self.total_bytes > len(self.text.encode())
+        return self.total_bytes is not None and self.total_bytes > len(self.data)
+
+    @property
+    def text(self) -> str:
+        """For JSON and terminals: U+FFFD for what is no UTF-8."""
+        return self.data.decode(errors="replace")
+
+    def as_json(self) -> dict[str, object]:
+        return {
+            "source": self.source,
+            "stream": self.stream,
+            "text": self.text,
+            "total_bytes": self.total_bytes,
+            "cut": self.cut,
+        }
 
     def heading(self) -> str:
         """``==> task 7, failed, exit 3: stderr (the last 65536 of 70000 bytes) <==``"""
-        size = len(self.text.encode())
-        note = f" (the last {size} of {self.total_bytes} bytes)" if self.cut else ""
+        note = f" (the last {len(self.data)} of {self.total_bytes} bytes)" if self.cut else ""
         return f"==> {self.source}: {self.stream}{note} <=="
 
 
@@ -64,13 +78,14 @@ class _Printer:
                 self._found.append(log)
                 continue
             typer.echo(log.heading(), err=True)
-            text = printable(log.text) if sys.stdout.isatty() else log.text
-            sys.stdout.write(text if text.endswith("\n") else f"{text}\n")
             sys.stdout.flush()
+            data = printable(log.text).encode() if sys.stdout.isatty() else log.data
+            sys.stdout.buffer.write(data if data.endswith(b"\n") else data + b"\n")
+            sys.stdout.buffer.flush()
 
     def finish(self) -> None:
         if self._cli.as_json:
-            data = [asdict(log) | {"cut": log.cut} for log in self._found]
+            data = [log.as_json() for log in self._found]
             self._cli.output.table(Table(data, (), (), (), ""))
 
 
@@ -144,12 +159,12 @@ def of_task(task: "TaskInfo", streams: Iterable[Stream]) -> Iterator[Log]:
     detail = task.detail or {}
     how = ", ".join(filter(None, [str(task.state), ending_text(task)]))
     for stream in streams:
-        text, total = str(detail.get(stream) or ""), detail.get(f"{stream}_bytes")
-        if text or total:
+        data, total = kept_bytes(detail, stream), detail.get(f"{stream}_bytes")
+        if data or total:
             yield Log(
                 f"task {task.task_id}, {how}",
                 stream,
-                text,
+                data,
                 total if isinstance(total, int) else None,
             )
 
@@ -160,9 +175,9 @@ def of_hooks(group: "TaskGroupInfo", kind: str, streams: Iterable[Stream]) -> It
         if run.kind != kind:
             continue
         for stream in streams:
-            text = _tail(run, stream)
-            if text:
-                yield Log(f"{run.kind} on {run.manager_name}, {run.state}", stream, text, None)
+            data = _tail(run, stream).encode()
+            if data:
+                yield Log(f"{run.kind} on {run.manager_name}, {run.state}", stream, data, None)
 
 
 def _tail(run: "HookRunInfo", stream: Stream) -> str:

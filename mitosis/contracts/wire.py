@@ -107,9 +107,9 @@ class Outcome(StrEnum):
 class TaskReport(Request):
     """The end of one attempt. Small facts as fields, the rest as one JSON document.
 
-    ``detail`` is JSON: ``{"result", "message", "traceback", "stdout", "stderr", "stdout_bytes",
-    "stderr_bytes", "usage": {"user_seconds", "system_seconds", "max_rss_bytes"}, "worker", "cpus"}``,
-    each key optional.
+    ``detail`` is JSON: ``{"result", "message", "traceback", "stdout", "stderr", "stdout_base64",
+    "stderr_base64", "stdout_bytes", "stderr_bytes", "usage": {"user_seconds", "system_seconds",
+    "max_rss_bytes"}, "worker", "cpus"}``, each key optional.
     """
 
     task_id: BigInt

@@ -11,6 +11,7 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from mitosis.contracts.task_output import exact_form
 from mitosis.worker.linux import forget_file_start
 
 _CHUNK = 64 * 1024
@@ -24,6 +25,8 @@ _CONTINUATION = range(0x80, 0xC0)
 class Tail:
     text: str
     total_bytes: int
+    exact: str | None = None
+    """Base64 of what is kept, where the text is not the same."""
 
 
 _NOTHING = Tail("", 0)
@@ -31,15 +34,21 @@ _NOTHING = Tail("", 0)
 OnTake = Callable[[], object]
 
 
-def readable(data: bytes, *, cut: bool) -> str:
-    """UTF-8 with the undecodable and NUL (which PostgreSQL cannot store) as U+FFFD.
+def readable(data: bytes) -> str:
+    """UTF-8 with the undecodable and NUL (which PostgreSQL cannot store) as U+FFFD."""
+    return data.decode("utf-8", "replace").replace("\0", "\ufffd")
 
-    ``cut``: the beginning is missing, so up to three bytes of a halved character are dropped.
+
+def end_of(data: bytes, total: int) -> Tail:
+    """The last of ``total`` bytes. Where the beginning is missing, up to three bytes of a halved character
+    are dropped.
     """
     start = 0
-    while cut and start < min(3, len(data)) and data[start] in _CONTINUATION:
+    while len(data) < total and start < min(3, len(data)) and data[start] in _CONTINUATION:
         start += 1
-    return data[start:].decode("utf-8", "replace").replace("\0", "\ufffd")
+    data = data[start:]
+    text = readable(data)
+    return Tail(text, total, exact_form(data, text))
 
 
 class PipeOutput:
@@ -78,7 +87,7 @@ class PipeOutput:
             self.on_take()
         if not self._total:
             return _NOTHING
-        tail = Tail(readable(self._tail, cut=self._total > len(self._tail)), self._total)
+        tail = end_of(self._tail, self._total)
         self._tail, self._total = b"", 0
         return tail
 
@@ -96,7 +105,7 @@ def tail_of(fd: int, tail_bytes: int) -> Tail:
     if not size:
         return _NOTHING
     keep = min(size, tail_bytes)
-    return Tail(readable(os.pread(fd, keep, size - keep), cut=size > keep), size)
+    return end_of(os.pread(fd, keep, size - keep), size)
 
 
 class MemoryOutput:

@@ -44,6 +44,9 @@ class Detail(msgspec.Struct, omit_defaults=True, kw_only=True):
     traceback: str | None = None
     stdout: str = ""
     stderr: str = ""
+    stdout_base64: str | None = None
+    """What is kept, where it is no UTF-8: :mod:`mitosis.contracts.task_output`."""
+    stderr_base64: str | None = None
     stdout_bytes: int = 0
     stderr_bytes: int = 0
     usage: Usage | None = None
@@ -89,6 +92,8 @@ def to_finished(task: RunTask, ended: Ended, slot: int, cpus: tuple[int, ...]) -
         traceback=_bounded(ended.traceback, MAX_TRACEBACK_CHARS),
         stdout=ended.stdout.text,
         stderr=ended.stderr.text,
+        stdout_base64=ended.stdout.exact,
+        stderr_base64=ended.stderr.exact,
         stdout_bytes=ended.stdout.total_bytes,
         stderr_bytes=ended.stderr.total_bytes,
         usage=ended.usage,

@@ -69,6 +69,18 @@ def test_any_byte_reaches_the_command(env: Mapping[str, str], tmp_path: Path) ->
     assert [(tmp_path / f"out.{n}").read_bytes() for n in (1, 2, 3)] == odd
 
 
+def test_any_byte_comes_out_again(env: Mapping[str, str], tmp_path: Path) -> None:
+    """On standard output, in the file of -o, and later from `mitosis logs`."""
+    name = tmp_path.name.replace("_", "-")
+    words = ["--name", name, "-o", "kept", "printf", "{}", ":::", "\\377\\0\\303\\n"]
+    done = run(env, *words, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    odd = b"\xff\0\xc3\n"
+    assert (done.stdout, (tmp_path / "kept" / "1.out").read_bytes()) == (odd, odd)
+    logs = [*MITOSIS, "logs", name]
+    assert subprocess.run(logs, env=dict(env), capture_output=True, check=True).stdout == odd
+
+
 def test_the_dry_run_shows_what_the_run_runs(env: Mapping[str, str], tmp_path: Path) -> None:
     words = ["sh", "-c", 'printf "%s\\n" "$0" "$@"', "{}", "{/.}", "{#}", ":::", "d/a b.txt"]
     shown = run(env, "--dry-run", *words).stdout.decode()

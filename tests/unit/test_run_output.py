@@ -10,6 +10,7 @@ from mitosis.cli.run.display import NoDisplay
 from mitosis.cli.run.feeding import Numbers
 from mitosis.cli.run.output import TaskOutput, Wanted, joblog_line
 from mitosis.contracts.errors import InvalidRequest
+from mitosis.worker.output import end_of
 from tests.unit.test_run_failures import failed
 
 
@@ -46,6 +47,22 @@ def test_output_in_order_waits_for_the_earlier_and_loses_nothing(
     output.finish()
     assert capfd.readouterr().out == "3\n5\n"
     assert said.getvalue().startswith("of 1 tasks only the end of the output is kept")
+
+
+def test_output_that_is_no_text_comes_out_byte_by_byte(
+    capfdbinary: pytest.CaptureFixture[bytes], tmp_path: Path
+) -> None:
+    data = b"\xff\0\xc3\nend\xc3"
+    kept = end_of(data, len(data))
+    detail = {"stdout": kept.text, "stdout_base64": kept.exact, "stdout_bytes": len(data)}
+    said = io.StringIO()
+    for wanted in (Wanted(folder=tmp_path), Wanted(tag=True)):
+        output = TaskOutput(NoDisplay(said), wanted)
+        output.add(1, failed(7, "", detail=detail))
+        output.finish()
+    assert (tmp_path / "1.out").read_bytes() == data
+    assert capfdbinary.readouterr().out == data + b"\n7\t\xff\0\xc3\n7\tend\xc3\n"
+    assert said.getvalue() == ""  # nothing is missing
 
 
 def test_the_job_log_has_the_columns_of_parallel() -> None:

@@ -3,11 +3,13 @@
 import os
 from collections.abc import Iterator
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mitosis.worker.output import MemoryOutput, PipeOutput, memory_file, readable
+from mitosis.contracts.task_output import kept_bytes
+from mitosis.worker.output import MemoryOutput, PipeOutput, end_of, memory_file
 
 TAIL = 8192
 
@@ -69,13 +71,34 @@ def test_memory_is_given_back_while_output_goes_on(memory: MemoryOutput) -> None
 
 @given(st.binary(max_size=64))
 def test_whatever_a_task_writes_becomes_text_that_postgresql_stores(data: bytes) -> None:
-    for cut in (True, False):
-        text = readable(data, cut=cut)
+    for more in (0, 1):
+        text = end_of(data, len(data) + more).text
         assert "\0" not in text
         assert text.encode().decode() == text
+
+
+@given(st.binary(max_size=64) | st.text(max_size=20).map(str.encode))
+def test_its_bytes_come_back_exactly_through_json(data: bytes) -> None:
+    """Also NUL, halves of characters, and U+FFFD that was written as such."""
+    kept = end_of(data, len(data))
+    sent = msgspec.json.encode({"stdout": kept.text, "stdout_base64": kept.exact})
+    assert b"\\u0000" not in sent
+    assert kept_bytes(msgspec.json.decode(sent), "stdout") == data
+    assert (kept.exact is None) == (kept.text.encode() == data)
+
+
+def test_a_cut_tail_that_is_no_text_has_its_bytes_too() -> None:
+    data = b"\xa9\xff\0end"  # begins with the second half of a character
+    kept = end_of(data, 100)
+    assert (kept.text, kept_bytes({"stdout_base64": kept.exact}, "stdout")) == (
+        "\ufffd\ufffdend",
+        b"\xff\0end",
+    )
 
 
 @given(st.text(alphabet="aä€😀", min_size=1), st.integers(1, 8))
 def test_a_character_cut_in_half_is_dropped_and_not_replaced(text: str, drop: int) -> None:
     data = text.encode()[drop:]
-    assert "\ufffd" not in readable(data, cut=True)
+    kept = end_of(data, len(text.encode()) + 1)
+    assert "\ufffd" not in kept.text
+    assert kept.exact is None

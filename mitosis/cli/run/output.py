@@ -21,6 +21,7 @@ from mitosis.cli.run.display import Display
 from mitosis.contracts.errors import InvalidRequest
 from mitosis.contracts.http import TaskInfo
 from mitosis.contracts.task import TaskSpec, command_argv
+from mitosis.contracts.task_output import kept_bytes
 
 _JOBLOG = "Seq\tHost\tStarttime\tJobRuntime\tSend\tReceive\tExitval\tSignal\tCommand\n"
 
@@ -81,7 +82,7 @@ class TaskOutput:
         detail = task.detail or {}
         for stream in ("stdout", "stderr"):
             total = detail.get(f"{stream}_bytes")
-            if isinstance(total, int) and total > len(str(detail.get(stream) or "").encode()):
+            if isinstance(total, int) and total > len(kept_bytes(detail, stream)):
                 self._cut += 1
                 break
         try:
@@ -115,7 +116,7 @@ class TaskOutput:
         if self._wanted.folder is not None:
             for stream, kind in (("stdout", "out"), ("stderr", "err")):
                 path = self._wanted.folder / f"{number}.{kind}"
-                path.write_text(_text(task, stream), errors="surrogateescape")
+                path.write_bytes(kept_bytes(task.detail, stream))
         if self._log is not None:
             self._log.write(joblog_line(number, task))
             self._log.flush()
@@ -133,19 +134,19 @@ class TaskOutput:
         if self._wanted.as_json:
             print_json_line({"kind": "result", "number": number, "result": task})
             return
-        out, err = _text(task, "stdout"), _text(task, "stderr")
+        out, err = (kept_bytes(task.detail, stream) for stream in ("stdout", "stderr"))
         if not self._wanted.silent and (out or err):
             self._display.clear()
             self._to(sys.stdout, out, task.task_id)
             self._to(sys.stderr, err, task.task_id)
 
-    def _to(self, stream: TextIO, text: str, task_id: int) -> None:
-        if not text:
+    def _to(self, stream: TextIO, data: bytes, task_id: int) -> None:
+        if not data:
             return
-        lines = text if text.endswith("\n") else f"{text}\n"
+        lines = data if data.endswith(b"\n") else data + b"\n"
         if self._wanted.tag:
-            lines = "".join(f"{task_id}\t{line}" for line in _lines(lines))
-        _write(stream, lines.encode(errors="surrogateescape"))
+            lines = b"".join(b"%d\t%s" % (task_id, line) for line in _lines(lines))
+        _write(stream, lines)
 
 
 def print_json_line(document: dict[str, object]) -> None:
@@ -167,13 +168,9 @@ _ticket = count()
 """Keeps the heap from comparing tasks."""
 
 
-def _text(task: TaskInfo, stream: str) -> str:
-    return str((task.detail or {}).get(stream) or "")
-
-
-def _lines(text: str) -> Iterator[str]:
+def _lines(data: bytes) -> Iterator[bytes]:
     """Lines that end with a newline and nothing else (a form feed is no end)."""
-    return (f"{line}\n" for line in text.removesuffix("\n").split("\n"))
+    return (line + b"\n" for line in data.removesuffix(b"\n").split(b"\n"))
 
 
 def joblog_line(number: int, task: TaskInfo) -> str:
