@@ -1,14 +1,17 @@
-"""What the shell offers after Tab where only the API knows: names of task groups. No errors, no waiting."""
+"""What the shell offers after Tab where only the API knows: groups and tasks. No errors, no waiting."""
 
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING
 
 import typer
 
 from mitosis.contracts.errors import MitosisError
+
+if TYPE_CHECKING:
+    from mitosis.client.sync import SyncClient
 
 PATIENCE = timedelta(seconds=1)
 OFFERED = 50
@@ -17,24 +20,39 @@ LOOKED_AT = 500
 
 def group_names(context: typer.Context, incomplete: str) -> list[str]:
     """The newest groups that begin so; none when nothing answers within a second."""
+    with suppress(MitosisError, OSError), _client(context) as client:
+        newest = islice(client.groups(), LOOKED_AT)
+        names = (group.name for group in newest if group.name.startswith(incomplete))
+        return list(islice(names, OFFERED))
+    return []
+
+
+def groups_and_tasks(context: typer.Context, incomplete: str) -> list[str]:
+    """``render``, and behind a slash the first tasks of the group: ``render/17``."""
+    from mitosis.cli.command import check_reference
+
+    group, slash, number = incomplete.rpartition("/")
+    if not slash:
+        return group_names(context, incomplete)
+    with suppress(MitosisError, OSError), _client(context) as client:
+        first = islice(client.tasks(check_reference(group)), LOOKED_AT)
+        numbers = (str(task.task_id) for task in first if str(task.task_id).startswith(number))
+        return [f"{group}/{one}" for one in islice(numbers, OFFERED)]
+    return []
+
+
+@contextmanager
+def _client(context: typer.Context) -> "Iterator[SyncClient]":
+    from mitosis.cli.connection import find_api
+    from mitosis.client.sync import SyncClient
+    from mitosis.settings import load_settings
+
     given = context.params
     overrides = {
         "api.url": given.get("api_url"),
         "api.token_file": given.get("token_file"),
         "data_dir": given.get("data_dir"),
     }
-    with suppress(MitosisError, OSError):
-        found = (name for name in _newest(overrides) if name.startswith(incomplete))
-        return list(islice(found, OFFERED))
-    return []
-
-
-def _newest(overrides: dict[str, Any]) -> Iterator[str]:
-    from mitosis.cli.connection import find_api
-    from mitosis.client.sync import SyncClient
-    from mitosis.settings import load_settings
-
     target = find_api(load_settings(overrides).settings)
     with SyncClient(target.api_url, target.token, give_up_after=PATIENCE) as client:
-        for group in islice(client.groups(), LOOKED_AT):
-            yield group.name
+        yield client

@@ -6,9 +6,9 @@ import typer
 
 from mitosis.cli import plain_app
 from mitosis.cli.command import Cli, register
-from mitosis.cli.logs import split_target
+from mitosis.cli.completion import groups_and_tasks
 from mitosis.cli.output import Item
-from mitosis.cli.task import task_of_group
+from mitosis.cli.task import split_target, task_of_group
 
 if TYPE_CHECKING:
     from mitosis.contracts.explain import Explanation
@@ -22,7 +22,9 @@ def explain(
     target: Annotated[
         str,
         typer.Argument(
-            metavar="GROUP[/TASK]", help="A group, or one of its tasks by number, as in render/17."
+            metavar="GROUP[/TASK]",
+            help="A group, or one of its tasks by number or UUID, as in render/17.",
+            autocompletion=groups_and_tasks,
         ),
     ],
 ) -> None:

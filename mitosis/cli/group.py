@@ -42,13 +42,23 @@ def list_groups(
     state: Annotated[TaskGroupState | None, typer.Option(help="Only groups in this state.")] = None,
     tag: Annotated[str | None, typer.Option(help="Only groups with this tag.")] = None,
     label: Annotated[str | None, typer.Option(help="Only groups with this label.")] = None,
-    name: Annotated[str | None, typer.Option(help="Only groups with this name.")] = None,
+    name: Annotated[str | None, typer.Option(help="Only groups with exactly this name.")] = None,
     settled: Annotated[
         bool | None, typer.Option("--settled/--unsettled", help="Only (not) settled groups.")
     ] = None,
     limit: LimitOption = None,
 ) -> None:
     """List task groups, newest first."""
+    from mitosis.cli.validation import value_of
+    from mitosis.contracts.http import Name, Tag
+
+    for option, kind, value in (
+        ("--name", Name, name),
+        ("--tag", Tag, tag),
+        ("--label", Tag, label),
+    ):
+        if value is not None:
+            value_of(kind, value, option)
     with cli.client() as client:
         found = client.groups(state=state, tag=tag, label=label, name=name, settled=settled)
         cli.output.table(groups_table(cli.some(found, limit)))

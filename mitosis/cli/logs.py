@@ -8,14 +8,16 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated, Literal
+from uuid import UUID
 
 import typer
 
 from mitosis.cli import plain_app
-from mitosis.cli.command import Cli, check_reference, register
+from mitosis.cli.command import Cli, register
+from mitosis.cli.completion import groups_and_tasks
 from mitosis.cli.exit import ExitStatus
 from mitosis.cli.output import Table, printable
-from mitosis.cli.task import task_of_group
+from mitosis.cli.task import split_target, task_of_group
 from mitosis.cli.task_view import ending_text
 from mitosis.contracts.errors import InvalidRequest
 from mitosis.contracts.lifecycle import TASK, TaskState
@@ -95,7 +97,9 @@ def logs(
     target: Annotated[
         str,
         typer.Argument(
-            metavar="GROUP[/TASK]", help="A group, or one of its tasks by number, as in render/17."
+            metavar="GROUP[/TASK]",
+            help="A group, or one of its tasks by number or UUID, as in render/17.",
+            autocompletion=groups_and_tasks,
         ),
     ],
     stdout: Annotated[bool, typer.Option("--stdout", help="Only standard output.")] = False,
@@ -140,18 +144,6 @@ def logs(
         return ExitStatus.INTERRUPTED
     printer.finish()
     return ExitStatus.OK
-
-
-def split_target(text: str) -> tuple[str, int | None]:
-    """``render/17`` is a task of a group; ``team/render`` and ``team/render/17`` work as well.
-
-    Raises:
-        InvalidRequest: it names no group.
-    """
-    group, slash, last = text.rpartition("/")
-    if slash and last.isascii() and last.isdigit():
-        return check_reference(group), int(last)
-    return check_reference(text), None
 
 
 def of_task(task: "TaskInfo", streams: Iterable[Stream]) -> Iterator[Log]:
@@ -213,7 +205,7 @@ def _follow(
     cli: Cli,
     client: "SyncClient",
     group: str,
-    number: int | None,
+    number: int | UUID | None,
     streams: tuple[Stream, ...],
     *,
     only_failed: bool,

@@ -59,9 +59,7 @@ RunNameOption = Annotated[
 ]
 KeepOption = Annotated[
     Path | None,
-    typer.Option(
-        "--keep-output", "-o", metavar="DIR", help="Write NUMBER.out and NUMBER.err of each input."
-    ),
+    typer.Option("--keep-output", "-o", metavar="DIR", help="Write N.out and N.err of input N."),
 ]
 JoblogOption = Annotated[
     Path | None,
@@ -72,10 +70,15 @@ KeepOrderOption = Annotated[
 ]
 MaxFailOption = Annotated[
     str | None,
-    typer.Option("--max-fail", metavar="N|P%", help="Cancel when more tasks than this failed."),
+    typer.Option(
+        "--max-fail",
+        metavar="N|P%",
+        help="Cancel when more tasks than this failed; 0: at the first.",
+    ),
 ]
 TagOutputOption = Annotated[
-    bool, typer.Option("--tag-output", help="Task number before each line.")
+    bool,
+    typer.Option("--tag-output", help="Number of the task before each line, as in GROUP/TASK."),
 ]
 SilentOption = Annotated[bool, typer.Option("--silent", help="Do not print the output of tasks.")]
 DetachOption = Annotated[
