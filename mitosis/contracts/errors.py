@@ -62,12 +62,10 @@ class InvalidRequest(MitosisError):
     def __str__(self) -> str:
         """The message, with the field unless it begins with its name."""
         field = str(self.facts.get("field", ""))
-        begins = self.message.split()[:2]
-        return (
-            f"{field}: {self.message}"
-            if field.rsplit(".", maxsplit=1)[-1] not in begins
-            else self.message
-        )
+        name = field.rpartition(".")[2]
+        if name in self.message.split()[:2]:
+            return self.message
+        return f"{field}: {self.message}" if field else self.message
 
 
 class Unauthenticated(MitosisError):
