@@ -17,8 +17,10 @@ HOST_BEATS_WITHIN = timedelta(seconds=5)
 
 CONTROL_BEATS_WITHIN = timedelta(seconds=3)
 """A control worker that was killed in the middle of an activity is noticed then, and another does it."""
-WORKFLOW_TASK_WITHIN = timedelta(seconds=3)
-"""As that, for a worker killed while it decided. Deciding takes 20 ms; Temporal's default is 10 s."""
+WORKFLOW_TASK_WITHIN = timedelta(seconds=5)
+"""As that, for a worker killed while it decided. Deciding takes 20 ms, replaying the longest history
+(``HANDLED_BEFORE_CONTINUE_AS_NEW``) 0.5 s, with as many beside it as ``WorkerLimits`` says. Temporal's
+own default is 10 s."""
 
 
 def with_database(summary: str) -> ActivityConfig:

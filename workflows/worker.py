@@ -28,7 +28,7 @@ class WorkerLimits:
     """What one control worker takes on at the same time."""
 
     max_cached_workflows: int = 1000
-    max_workflow_tasks: int = 20
+    max_workflow_tasks: int = 8
     """Few, so that each is decided well within ``WORKFLOW_TASK_WITHIN`` when all come at once."""
     max_concurrent_activities: int = 50
 
