@@ -1,8 +1,8 @@
 """The embedded Temporal server: the bundled CLI's development server on a file, tuned for us.
 
-Owns the folder ``temporal/`` of the data folder and the server's flags. Retention and search
-attributes of the namespace belong to the control worker's bootstrap, which does the same on a
-server of somebody else.
+Owns the folder ``temporal/`` of the data folder and the server's flags. Retention of the namespace belongs
+to the control worker's bootstrap. So do search attributes, which the bootstrap makes on a server of somebody
+else; here the server brings them, because a workflow that starts before they are there is put off for long.
 """
 
 import asyncio
@@ -19,6 +19,7 @@ from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
 from temporalio.client import Client
 from temporalio.service import RPCError
 
+from mitosis.contracts.names import SEARCH_ATTRIBUTES
 from mitosis.embedded.data_folder import PRIVATE_UMASK, DataFolder
 from mitosis.embedded.errors import PortInUse, ProgramMissing
 from mitosis.embedded.supervisor import ProcessSpec, SupervisedProcess
@@ -148,9 +149,14 @@ class EmbeddedTemporal:
             for name, value in DYNAMIC_CONFIG.items()
             for word in ("--dynamic-config-value", f"{name}={value}")
         ]
+        attributes = [
+            word
+            for name, value_type in SEARCH_ATTRIBUTES.items()
+            for word in ("--search-attribute", f"{name}={value_type}")
+        ]
         return [
             *("server", "start-dev", "--ip", "127.0.0.1", "--log-level", "error"),
-            *("-n", self._namespace, *ports, *store, *dynamic),
+            *("-n", self._namespace, *ports, *store, *attributes, *dynamic),
         ]
 
     def _close_files(self) -> None:

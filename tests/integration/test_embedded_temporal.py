@@ -6,8 +6,10 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
+from temporalio.api.operatorservice.v1 import ListSearchAttributesRequest
 from temporalio.client import Client
 
+from mitosis.contracts.names import SEARCH_ATTRIBUTES
 from mitosis.embedded.data_folder import DataFolder, free_port
 from mitosis.embedded.errors import PortInUse, ProgramMissing
 from mitosis.embedded.temporal import DYNAMIC_CONFIG, EmbeddedTemporal, find_temporal_binary
@@ -93,6 +95,15 @@ async def test_it_listens_on_loopback_only_with_the_tuned_flags(server: Embedded
         assert f"--dynamic-config-value {name}={value}" in line
     listening = {c.laddr.ip for c in us.net_connections() if c.status == "LISTEN"}
     assert listening == {"127.0.0.1"}
+
+
+async def test_a_new_server_knows_our_search_attributes(server: EmbeddedTemporal) -> None:
+    """Before anybody asks: a workflow that sets an unknown one is put off for many seconds."""
+    client = await Client.connect(server.address, namespace="mitosis")
+    known = await client.operator_service.list_search_attributes(
+        ListSearchAttributesRequest(namespace="mitosis")
+    )
+    assert set(SEARCH_ATTRIBUTES) <= set(known.custom_attributes)
 
 
 def test_told_program_wins_and_a_missing_one_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
