@@ -18,6 +18,11 @@ EVERY = [
 ]
 
 
+def environment(folder: Path) -> dict[str, str]:
+    """Without a stack, and with the buffer that Python has for a pipe."""
+    return clean_environment(MITOSIS_DATA_DIR=str(folder / "none"), PYTHONUNBUFFERED="")
+
+
 def unread(words: Sequence[str], folder: Path) -> tuple[int, bytes]:
     """The status and standard error of a command whose standard output is a pipe without a reader."""
     reader, writer = os.pipe()
@@ -25,7 +30,7 @@ def unread(words: Sequence[str], folder: Path) -> tuple[int, bytes]:
     try:
         done = subprocess.run(
             [*MITOSIS, *words],
-            env=clean_environment(MITOSIS_DATA_DIR=str(folder / "none")),
+            env=environment(folder),
             stdin=subprocess.DEVNULL,
             stdout=writer,
             stderr=subprocess.PIPE,
@@ -45,7 +50,7 @@ def test_a_closed_pipe_is_no_error(words: list[str], status: int, tmp_path: Path
 def test_the_doctor_says_by_its_status_what_it_found(tmp_path: Path) -> None:
     read = subprocess.run(
         [*MITOSIS, "doctor"],
-        env=clean_environment(MITOSIS_DATA_DIR=str(tmp_path / "none")),
+        env=environment(tmp_path),
         capture_output=True,
         check=False,
         timeout=60,
