@@ -19,17 +19,19 @@ DOCUMENTS = sorted(
 )
 BLOCK = re.compile(r"^```console\n(.*?)^```", re.MULTILINE | re.DOTALL)
 PROGRAM = {"mitosis", ".venv/bin/mitosis"}
+SUBSTITUTION = re.compile(r"\$\(([^()]*)\)")
 
 
 def shown_commands(text: str) -> Iterator[list[str]]:
-    """The words after `mitosis` of each line that a ``console`` block asks to type."""
+    """The words after `mitosis` of each line that a ``console`` block asks to type, and of those in it."""
     for block in BLOCK.findall(text):
         for line in block.splitlines():
             if not line.startswith("$ "):
                 continue
-            words = shlex.split(line[2:], comments=True)
-            if words and words[0] in PROGRAM:
-                yield words[1:]
+            for command in (SUBSTITUTION.sub("1", line[2:]), *SUBSTITUTION.findall(line)):
+                words = shlex.split(command, comments=True)
+                if words and words[0] in PROGRAM:
+                    yield words[1:]
 
 
 def parse(words: list[str]) -> None:
