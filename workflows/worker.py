@@ -23,7 +23,7 @@ class ControlPorts:
     scheduler: SchedulerPort
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerLimits:
     """What one control worker takes on at the same time."""
 

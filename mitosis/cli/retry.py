@@ -82,7 +82,7 @@ def retry(
             return
         done = _into_itself(client, old, wish) if itself else None
         done = done or _into_new(client, old, name, wish)
-    cli.output.item(_item(done))
+    cli.output.item(_item(done, wish))
 
 
 def _show(
@@ -191,10 +191,13 @@ def _destination(old: "TaskGroupInfo", name: str | None) -> str:
     return f"a new group: {following_name(old.name)}, or the next free name"
 
 
-def _item(done: Done) -> Item:
+def _item(done: Done, wish: Wish) -> Item:
     tasks = done.tasks
     if not tasks.retry_of:
-        return Item({"task_ids": [], "retry_of": []}, [("retried", "nothing to retry")], "")
+        fields = [("retried", "nothing to retry")]
+        if done.group.tasks_cancelled and not wish.cancelled:
+            fields.append(("left out", f"{done.group.tasks_cancelled} cancelled (see --cancelled)"))
+        return Item({"task_ids": [], "retry_of": []}, fields, "")
     ids = sorted(set(tasks.task_ids))
     data = {
         "task_group_id": str(done.group.task_group_id),

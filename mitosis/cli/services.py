@@ -48,8 +48,16 @@ async def _up(settings: "Settings") -> int:
         for line in banner(stack.connection, stack.embedded.folder.path):
             typer.echo(line)
         await stack.embedded.until_stopped()
-        typer.echo("stopping; the data folder is kept")
+        typer.echo(stopping(settings.agent.drain_seconds))
     return ExitStatus.OK
+
+
+def stopping(drain_seconds: float) -> str:
+    """What it may wait for, and how not to."""
+    return (
+        f"stopping: what runs has {drain_seconds:g} s to end (Ctrl-C again ends it now; it runs again"
+        " at the next start). The data folder is kept."
+    )
 
 
 def banner(connection: "StackConnection", data_dir: Path) -> list[str]:

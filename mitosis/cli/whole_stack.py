@@ -34,8 +34,8 @@ from workflows.control import ControlService
 from workflows.worker import ControlPorts, WorkerLimits
 
 Say = Callable[[str], None]
-AGENT_STOP_SECONDS = 60.0
-"""The agent lets running tasks go on for 30 s, then ends them with their grace."""
+AGENT_ENDS_WITHIN_SECONDS = 30.0
+"""After its drain the agent ends what still runs, with its grace, and reports."""
 CONTROL_READY_SECONDS = 60.0
 ONE_HOST_IDLE_THRESHOLD = timedelta(seconds=5)
 """With one host an idle group would keep everybody else waiting; its environment stays ready anyway."""
@@ -137,7 +137,8 @@ def control_service(
     scheduler = SchedulerStore(database, idle_threshold)
     ports = ControlPorts(TaskGroupStore(database, Wake()), managers, scheduler)
     limits = WorkerLimits(
-        settings.worker.max_cached_workflows, settings.worker.max_concurrent_activities
+        max_cached_workflows=settings.worker.max_cached_workflows,
+        max_concurrent_activities=settings.worker.max_concurrent_activities,
     )
     outbox = OutboxStore(database)
     return ControlService(where, ports, outbox, outbox, limits=limits)
@@ -191,5 +192,5 @@ async def _add_agent(stack: EmbeddedStack, connection: StackConnection, token: s
             "MITOSIS_RUN_DIR": str(stack.folder.run),
         },
         ready=in_contact,
-        stop_seconds=AGENT_STOP_SECONDS,
+        stop_seconds=stack.settings.agent.drain_seconds + AGENT_ENDS_WITHIN_SECONDS,
     )

@@ -38,10 +38,11 @@ T = TypeVar("T")
 
 
 class StopSignals:
-    """Hears the first SIGINT or SIGTERM of this process; the next one has its usual effect.
+    """Hears every SIGINT and SIGTERM of this process.
 
-    Who waits for it gets it; otherwise the task that entered the context is cancelled, so that a
-    start, or work on the stack, ends at once and in order. Outside of the main thread, where Python
+    Who waits for the first gets it; otherwise the task that entered the context is cancelled, so that
+    a start, or work on the stack, ends at once and in order. Each later one cancels what that task
+    waits for: the part that is being stopped is killed. Outside of the main thread, where Python
     delivers no signals, nothing is ever heard.
     """
 
@@ -68,9 +69,8 @@ class StopSignals:
         return await self._waiter
 
     def _hear(self, number: signal.Signals) -> None:
-        self.__exit__()
         self.heard = True
-        if self._waiter is not None:
+        if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(number)
         elif self._task is not None:
             self._task.cancel()
@@ -129,9 +129,13 @@ class EmbeddedStack:
         """Stop everything, last started first.
 
         Raises:
-            KeyboardInterrupt: a signal cancelled what was done with the stack.
+            KeyboardInterrupt: a signal cancelled what was done with the stack, or cut its end short.
         """
-        await self._exits.__aexit__(kind, error, trace)
+        try:
+            await self._exits.__aexit__(kind, error, trace)
+        except asyncio.CancelledError:
+            self._raise_interrupt()
+            raise
         if isinstance(error, asyncio.CancelledError):
             self._raise_interrupt()
 

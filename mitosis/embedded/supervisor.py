@@ -208,16 +208,24 @@ class SupervisedProcess:
         await self._ready.wait()
 
     async def stop(self) -> None:
-        """Stop for good. Idempotent; never raises for a process that is gone already."""
+        """Stop for good. Idempotent; never raises for a process that is gone already.
+
+        Cancelled, it kills the process instead of waiting for it.
+        """
         task, self._task = self._task, None
-        if task is not None:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
         self._ready.clear()
-        if self._process is not None:
-            code = await stop_process(self._process, self.spec.stop)
-            log.info("process.stopped", extra={"part": self.spec.name, "return_code": code})
-            self._process = None
+        try:
+            if task is not None:
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
+            if self._process is not None:
+                code = await stop_process(self._process, self.spec.stop)
+                log.info("process.stopped", extra={"part": self.spec.name, "return_code": code})
+                self._process = None
+        except asyncio.CancelledError:
+            if self._process is not None:
+                self._process.kill()
+            raise
 
     async def _supervise(self) -> None:
         backoff, failures = 0.0, 0

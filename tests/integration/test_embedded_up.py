@@ -86,3 +86,19 @@ def test_kill_in_the_middle_of_work_leaves_no_process_and_loses_no_task(data_dir
         assert up.wait(90) == 0
         assert living(below) == []
     assert not (data_dir / "connection.json").exists()
+
+
+def test_a_stop_says_what_it_waits_for_and_a_second_one_does_not_wait(data_dir: Path) -> None:
+    marks, said = data_dir.with_name("marks"), data_dir.with_name(f"{data_dir.name}.up.log")
+    marks.mkdir()
+    with running_up(data_dir) as up:
+        submit(data_dir, marks)
+        wait_until(lambda: len(list(marks.iterdir())) >= TASKS // 2 + WORKERS, 60)
+        below = descendants(up.pid)
+        up.send_signal(signal.SIGINT)
+        wait_until(lambda: "what runs has 30 s to end" in said.read_text(), 30, said.read_text)
+        assert living(below), "it waits for the tasks that wait"
+        up.send_signal(signal.SIGINT)
+        assert up.wait(25) == 130
+        wait_until(lambda: not living(below), 30, lambda: living(below))
+    assert "Traceback" not in said.read_text()

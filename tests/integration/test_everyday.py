@@ -148,6 +148,9 @@ def test_what_is_retried_can_be_chosen_and_seen_before(
     assert "4 tasks would go into a new group: chosen-retry-1" in said
     assert ask("group", "list", "--name", "chosen-retry-1") == []  # nothing was made
     assert len(ask("retry", "chosen", "--reason", "exit_code")["task_ids"]) == 1
+    again = mitosis("retry", "chosen", "--reason", "exit_code", env=env)
+    assert "nothing to retry" in again
+    assert "1 cancelled (see --cancelled)" in again
 
 
 # --- watch ------------------------------------------------------------------------------------------
