@@ -10,6 +10,7 @@ import msgspec
 from mitosis.cli.output import Item, Table, elapsed_text, time_text
 from mitosis.contracts.outcome import signal_name
 from mitosis.contracts.task import TaskSpec, command_argv
+from mitosis.contracts.task_output import kept_bytes
 
 if TYPE_CHECKING:
     from mitosis.contracts.http import TaskFailureInfo, TaskInfo
@@ -100,7 +101,7 @@ def _detail_fields(detail: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     for key in ("stdout", "stderr"):
         text = str(detail.get(key) or "")
         written = int(detail.get(f"{key}_bytes") or 0)
-        cut = written > len(text.encode())
+        cut = written > len(kept_bytes(detail, key))
         yield f"{key} (the end of {written:,} bytes)" if cut else key, text.rstrip("\n")
     if usage := detail.get("usage"):
         yield "used", _usage_text(usage)

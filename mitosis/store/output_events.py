@@ -14,6 +14,7 @@ from mitosis.contracts.following import OutputEvent
 from mitosis.contracts.http import TaskFailureInfo, TaskInfo
 from mitosis.contracts.ids import parse_task_uuid
 from mitosis.contracts.lifecycle import TASK
+from mitosis.contracts.task_output import kept_bytes
 from mitosis.store import task_views
 from mitosis.store.output import ROWS_READ, Interest, OutputStore
 from mitosis.store.results import read_results, watch_group
@@ -77,8 +78,8 @@ def rest_of(
 
 
 def _tail(detail: Mapping[str, object] | None, stream: Stream) -> tuple[int, bytes]:
-    """Where the kept end of a stream begins, and its bytes (what was no UTF-8 is U+FFFD there)."""
-    data = str((detail or {}).get(stream) or "").encode()
+    """Where the kept end of a stream begins, and its bytes as they were written."""
+    data = kept_bytes(detail, stream)
     total = (detail or {}).get(f"{stream}_bytes")
     return max(0, total - len(data)) if isinstance(total, int) else 0, data
 

@@ -17,6 +17,7 @@ from mitosis.contracts.following import OutputEvent
 from mitosis.contracts.http import RegisterManager, TaskGroupSpec
 from mitosis.contracts.ids import task_uuid
 from mitosis.contracts.task import TaskSubmission
+from mitosis.contracts.task_output import exact_form
 from mitosis.contracts.wire import (
     ClaimTasks,
     Followed,
@@ -29,6 +30,7 @@ from mitosis.contracts.wire import (
 )
 from mitosis.embedded.data_folder import ed25519_private_key
 from mitosis.store.output import ROWS_KEPT, OutputStore
+from mitosis.worker.output import readable
 from tests.integration.test_api_events import Served
 from tests.support.http_api import NoTemporal
 
@@ -150,19 +152,32 @@ async def test_what_nobody_reads_in_time_is_bounded_and_shows_as_skipped(running
     assert told[0].offset == (told[0].skipped or 0)
 
 
-async def test_the_rest_of_an_ended_attempt_comes_from_its_result(running: Running) -> None:
-    uuid = await running.uuid()
+DIGITS = b"01234567"
+ODD = b"\377\377\0\377 first\nEND \377"
+
+
+@pytest.mark.parametrize(
+    ("written", "kept"),
+    [(DIGITS, DIGITS[2:]), (ODD, ODD), (ODD, ODD[1:])],
+    ids=["text", "no UTF-8", "no UTF-8, cut"],
+)
+async def test_the_rest_of_an_ended_attempt_comes_from_its_result(
+    running: Running, written: bytes, kept: bytes
+) -> None:
+    uuid, text = await running.uuid(), readable(kept)
+    exact = exact_form(kept, text)
+    detail = {"stdout": text, "stdout_base64": exact, "stdout_bytes": len(written)}
     following = asyncio.create_task(_all(running.client.task_output(uuid)))
     watching = Followed(epoch=running.epoch, wait_seconds=30)
     async with asyncio.timeout(20):
         await running.output.followed(running.manager_id, watching)
-        await running.write(running.chunk(0, b"012"))
-        await running.report(b'{"stdout": "234567", "stdout_bytes": 8}')
+        await running.write(running.chunk(0, written[:3]))
+        await running.report(msgspec.json.encode(detail))
         events = await following
-    assert b"".join(event.data or b"" for event in events) == b"01234567"
+    assert b"".join(event.data or b"" for event in events) == written
     assert [event.kind for event in events][-2:] == ["result", "end"]
     late = await _all(running.client.task_output(uuid))
-    assert b"".join(event.data or b"" for event in late) == b"01234567"
+    assert b"".join(event.data or b"" for event in late) == written
 
 
 async def test_follower_and_agent_may_be_at_two_apis(running: Running, database: str) -> None:

@@ -160,6 +160,11 @@ def test_what_a_task_runs_reads_as_a_shell_would_read_it() -> None:
     assert what_text(called) == 'm:f({"x": 1})'
 
 
+def test_output_that_is_no_utf8_is_measured_by_its_bytes() -> None:
+    detail = {"stdout": "\ufffd end", "stdout_base64": "/yBlbmQ=", "stdout_bytes": 6}
+    assert "stdout (the end of 6 bytes)" in dict(task_item(task(detail=detail)).fields)
+
+
 def test_a_task_shows_output_usage_and_earlier_failures() -> None:
     item = task_item(task())
     shown = dict(item.fields)

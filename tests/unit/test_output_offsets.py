@@ -1,5 +1,7 @@
 """Bytes of live output come once and gaps are said: on the host, in the API and in the client."""
 
+import base64
+
 from manager_agent.following import BATCH_BYTES, PIECE_BYTES, Pieces
 from mitosis.client.following import OutputSeen
 from mitosis.contracts.following import OutputEvent
@@ -34,6 +36,18 @@ def test_what_a_result_has_behind_what_was_told_is_told() -> None:
     assert list(rest_of(positions, 7, 1, detail)) == []
     (cut,) = rest_of(positions, 8, 1, detail)
     assert (cut.offset, cut.skipped) == (2, 2)
+
+
+def test_what_a_result_has_of_output_that_is_no_utf8_is_told_byte_by_byte() -> None:
+    positions = Positions()
+    positions.told(7, 1, "stdout", 0, b"\xff\xff one\n")
+    kept = b"\xff one\nEND \xff"
+    exact = base64.b64encode(kept).decode()
+    detail = {"stdout": kept.decode(errors="replace"), "stdout_base64": exact, "stdout_bytes": 12}
+    (rest,) = rest_of(positions, 7, 1, detail)
+    assert (rest.offset, rest.skipped, rest.data) == (7, None, b"END \xff")
+    (cut,) = rest_of(positions, 8, 1, detail)
+    assert (cut.offset, cut.skipped, cut.data) == (1, 1, kept)
 
 
 def test_a_client_that_reconnects_sees_nothing_twice() -> None:
