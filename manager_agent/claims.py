@@ -83,5 +83,5 @@ _A = TypeVar("_A", ClaimAnswer, ReportAnswer, RenewalAnswer, FollowedAnswer)
 def _decoded(decoder: msgspec.json.Decoder[_A], body: bytes) -> _A:
     try:
         return decoder.decode(body)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise ApiUnavailable(f"an answer that is none of ours: {error}") from None

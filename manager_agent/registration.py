@@ -41,7 +41,7 @@ def read_credentials(state_dir: Path) -> Credentials | None:
         return msgspec.json.decode(path.read_bytes(), type=Credentials)
     except FileNotFoundError:
         return None
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise ConfigurationError(f"{path} is not a manager's credentials: {error}") from None
 
 

@@ -170,7 +170,7 @@ def _from_json_file(path: Path, options: dict[str, Any]) -> list[TaskSubmission]
             tasks = msgspec.json.Decoder(TaskSubmission).decode_lines(content)
     except msgspec.ValidationError as error:
         raise InvalidRequest(f"{path}: {_readable(error)}", option="--json-file") from None
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise InvalidRequest(
             f"{path} is neither a JSON array nor one JSON object a line: {error}",
             option="--json-file",

@@ -47,7 +47,7 @@ def _problem(content_type: str, body: bytes) -> dict[str, Any] | None:
         return None
     try:
         return msgspec.json.decode(body, type=dict[str, Any])
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeDecodeError):
         return None
 
 

@@ -48,5 +48,5 @@ def _decode(decoder: msgspec.msgpack.Decoder[_M], frame: bytes) -> _M:
         raise ProtocolMismatch(f"expected protocol version {PROTOCOL_VERSION}")
     try:
         return decoder.decode(memoryview(frame)[1:])
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise ProtocolMismatch(f"not a message of this direction: {error}") from None

@@ -186,7 +186,7 @@ class Worker:
         self._mark.put(task.task_id, task.attempt)
         try:
             spec = _decode(task.spec)
-        except msgspec.MsgspecError as error:
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             spec, problem = TaskSpec(), f"not a task specification: {error}"
         else:
             problem = "the task names neither a command nor a handler"

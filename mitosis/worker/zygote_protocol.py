@@ -175,5 +175,5 @@ def decode_for_agent(data: bytes) -> ZygoteToAgent:
 def _decode(decoder: msgspec.msgpack.Decoder[_P], data: bytes) -> _P:
     try:
         return decoder.decode(data)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise ZygoteProtocolError(f"not a packet of this direction: {error}") from None

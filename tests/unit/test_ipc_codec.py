@@ -55,7 +55,17 @@ def test_another_version_is_refused() -> None:
         decode_for_worker(other)
 
 
-@pytest.mark.parametrize("frame", [b"", b"\x01", b"\x01\xff", b"\x01\x91\xa4Nope"])
+@pytest.mark.parametrize(
+    "frame",
+    [
+        b"",
+        b"\x01",
+        b"\x01\xff",
+        b"\x01\x91\xa4Nope",
+        b"\x01\x96\xaaCancelTask\x01\x02\x03\xcb?\xe0\x00\x00\x00\x00\x00\x00\xa3w\xffy",
+    ],
+    ids=["empty", "version only", "no array", "unknown", "no UTF-8"],
+)
 def test_what_is_not_a_message_is_refused(frame: bytes) -> None:
     with pytest.raises(ProtocolMismatch):
         decode_for_worker(frame)

@@ -1,7 +1,7 @@
 """The packets between agent and zygote survive the wire, and nothing else passes for one."""
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from mitosis.worker import zygote_protocol as z
@@ -65,6 +65,7 @@ def test_no_packet_passes_in_the_other_direction(packet: z.ZygoteToAgent) -> Non
 
 
 @given(st.binary(max_size=200))
+@example(b"\x94\xabSpawnFailed\x00\x01\xa1\xff")  # a text that is no UTF-8
 def test_noise_is_refused_and_never_crashes(noise: bytes) -> None:
     try:
         packet = z.decode_for_agent(noise)
