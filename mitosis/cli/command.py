@@ -33,7 +33,7 @@ PATIENCE = timedelta(seconds=2)
 """How long a command repeats a call that may be repeated, before it says that nothing answers."""
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, errors too.")]
-QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Print ids only.")]
+QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Print ids or names only.")]
 ApiOption = Annotated[
     str | None,
     typer.Option("--api", metavar="URL", help="API to talk to [env: MITOSIS_API_URL]."),

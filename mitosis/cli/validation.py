@@ -30,7 +30,7 @@ def validated(model: type[M], values: Mapping[str, Any], options: Mapping[str, s
         message = str(first["msg"]).removeprefix("Value error, ")
         if first["type"] == "extra_forbidden":
             message = f"there is no such field; known here: {_known(model, first['loc'])}"
-        elif not isinstance(first["input"], dict):
+        elif not isinstance(first["input"], dict) and repr(first["input"]) not in message:
             message += f", not {first['input']!r}"
         raise InvalidRequest(message, field=field, option=option_of(field, options)) from None
 

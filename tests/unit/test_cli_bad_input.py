@@ -52,6 +52,10 @@ def test_create_names_the_option(words: list[str], where: str, right: str) -> No
     assert ran.out == ""
 
 
+def test_a_refused_value_is_said_once() -> None:
+    assert mitosis("group", "create", "g", "--auto-close", "-5").err.count("'-5'") == 1
+
+
 SUBMIT = [
     ([], "error: ", "give one of: -- COMMAND"),
     (["--handler", "m:f", "--", "true"], "error: ", "here are -- COMMAND and --handler"),

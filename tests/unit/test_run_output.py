@@ -86,3 +86,11 @@ def test_a_folder_that_cannot_be_made_is_refused_before_the_run(tmp_path: Path) 
     with pytest.raises(InvalidRequest, match="cannot write") as refused:
         Wanted(joblog=tmp_path).check()
     assert refused.value.facts["option"] == "--joblog"
+
+
+def test_a_folder_with_the_outputs_of_another_run_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "notes.out").touch()
+    Wanted(folder=tmp_path).check()
+    (tmp_path / "2.err").touch()
+    with pytest.raises(InvalidRequest, match=r"has outputs of another run already, as 2\.err"):
+        Wanted(folder=tmp_path).check()

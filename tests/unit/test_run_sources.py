@@ -33,6 +33,9 @@ def test_values_and_ranges_know_their_number() -> None:
     assert values(from_values(["a", "", "a"])) == ["a", "", "a"]
     assert values(from_range("1-5:2")) == ["1", "3", "5"]
     assert values(from_range("-2-0")) == ["-2", "-1", "0"]
+    assert values(from_range("008-10")) == ["008", "009", "010"]
+    assert values(from_range("-01-1")) == ["-01", "000", "001"]
+    assert values(from_range("0-1")) == ["0", "1"]
     assert from_range("1-100000000").count == 100_000_000
 
 
@@ -101,6 +104,8 @@ def test_json_lists_lines_and_objects() -> None:
     ("data", "words"),
     [
         (b"{]", "line 1 of the file is not JSON"),
+        (b"[1, NaN]", "entry 2 of the file has a number"),
+        (b'{"a": 1}\n{"a": [1e400]}', "entry 2 of the file has a number"),
         (b'[{"a": 1}, 2]', "entry 2 of the file is not an object"),
         (b'[{"a": 1}, {"b": 1}]', "entry 2 of the file has other keys"),
     ],

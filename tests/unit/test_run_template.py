@@ -1,12 +1,13 @@
 """Placeholders become argv elements, whatever the values hold."""
 
+import os
 import subprocess
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mitosis.cli.run.template import Item, Template, corrected
+from mitosis.cli.run.template import Item, Template, corrected, shown
 from mitosis.contracts.errors import InvalidRequest
 
 NASTY = ["a b", "it's", '"', "$(rm -rf /)", "a\nb", "\udcff\udcfe", "-n", "{}", "*", "", "\\"]
@@ -83,7 +84,7 @@ def test_a_real_shell_gives_the_value_back(script: str, value: str) -> None:
 
 @pytest.mark.parametrize(
     "script",
-    ['echo "{}"', "echo `printf %s {}`", "cat <<E\n{}\nE", "echo $(printf %s {})", "echo a{}b"],
+    ['echo "{}"', "echo `printf %s {}`", "echo $(printf %s {})", "echo a{}b"],
 )
 @pytest.mark.parametrize(
     "value", ["$(echo INJ''ECTED)", "`echo INJ''ECTED`", "'; echo INJ''ECTED; '"]
@@ -99,6 +100,29 @@ def test_a_placeholder_in_single_quotes_is_refused() -> None:
     with pytest.raises(InvalidRequest, match="cannot stand in quotes") as refused:
         Template.parse(["awk '{ print \"{}\" }'"], through_shell=True)
     assert "x={}" in str(refused.value.facts["hint"])
+
+
+@pytest.mark.parametrize("start", ["cat <<E\n", "cat <<-'E'\n", "cat <<E | wc\na "])
+def test_a_placeholder_in_a_here_document_is_refused(start: str) -> None:
+    with pytest.raises(InvalidRequest, match="cannot stand in a here-document"):
+        Template.parse([f"{start}{{}}\nE"], through_shell=True)
+
+
+@pytest.mark.parametrize(
+    "script",
+    ["x={}; cat <<E\n$x\nE", "cat <<E - {}\na\nE", "cat <<<x\necho {}", "echo $((1<<2))\necho {}"],
+)
+def test_beside_a_here_document_a_placeholder_may_stand(script: str) -> None:
+    assert Template.parse([script], through_shell=True).has_placeholders
+
+
+def test_a_word_that_is_no_text_is_shown_as_a_shell_takes_it() -> None:
+    word = os.fsdecode(b"a\xff b'\\\n")
+    said = shown(["x", "é 'b", word])
+    assert said == r"""['x', "é 'b", $'a\xff b\x27\x5c\x0a']"""
+    literal = said.rpartition(", ")[2].removesuffix("]")
+    ran = subprocess.run(["bash", "-c", f"printf %s {literal}"], capture_output=True, check=True)
+    assert ran.stdout == os.fsencode(word)
 
 
 def test_placeholders_are_noticed() -> None:

@@ -130,6 +130,9 @@ def _opened(option: str, value: Any, *, nul: bool) -> Source:
     match option:
         case ":::":
             lists = _lists(value)
+            for opening, values in lists:
+                if not values:
+                    raise InvalidRequest(f"there are no values after {opening}")
             return from_values(lists[0][1]) if len(lists) == 1 else from_lists(lists)
         case "--range":
             return from_range(value)
@@ -167,6 +170,7 @@ def _fitting(template: Template, source: Source | None, given: Given) -> Source:
             )
         return no_source()
     if not template.has_placeholders:
+        _check_unfilled(template, source, given)
         right = (
             corrected(given.command, given.tail)
             if len(source.columns) < 2 or not given.tail
@@ -178,3 +182,24 @@ def _fitting(template: Template, source: Source | None, given: Given) -> Source:
             hint=f"put it where it belongs: mitosis run {shell}{right}",
         )
     return source
+
+
+def _check_unfilled(template: Template, source: Source, given: Given) -> None:
+    """A placeholder that is meant, but for which these inputs have no columns.
+
+    Raises:
+        InvalidRequest: says what there is.
+    """
+    if source.columns:
+        return
+    for text, name in template.unfilled():
+        if name.isdigit():
+            raise InvalidRequest(
+                f"{text} names no list: there is only one, and it is {{}}",
+                hint="several lists (::: a b ::: 1 2) and the columns of --colsep have numbers, from 1",
+            )
+        if given.json_file is not None and source.count:
+            where = "standard input" if str(given.json_file) == "-" else given.json_file
+            raise InvalidRequest(
+                f"entry 1 of {where} has no key {name!r} for {text}", option="--from-json"
+            )

@@ -210,6 +210,7 @@ def _dry_run(plan: "RunPlan", *, everything: bool) -> int:
     """Print what would run, made by the code that makes it."""
     import json
 
+    from mitosis.cli.run.template import shown
     from mitosis.contracts.task import command_argv
 
     items = iter(plan.source.items)
@@ -218,7 +219,7 @@ def _dry_run(plan: "RunPlan", *, everything: bool) -> int:
         if plan.output.as_json:
             typer.echo(json.dumps({"kind": "task", "number": item.number, "command": argv}))
         else:
-            typer.echo(repr(argv))
+            typer.echo(shown(argv))
     if not everything and next(items, None) is not None:
         count = "" if plan.source.count is None else f" of {plan.source.count}"
         typer.echo(f"the first {SHOWN}{count}; --all shows every one", err=True)

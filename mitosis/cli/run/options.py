@@ -17,7 +17,10 @@ NulOption = Annotated[
     bool, typer.Option("--null", "-0", help="Inputs of a file or pipe end with NUL, not newline.")
 ]
 RangeOption = Annotated[
-    str | None, typer.Option("--range", metavar="A-B[:STEP]", help="Numbers, both ends included.")
+    str | None,
+    typer.Option(
+        "--range", metavar="A-B[:STEP]", help="Numbers, both ends included; 01-10 keeps zeros."
+    ),
 ]
 JsonSourceOption = Annotated[
     Path | None,
@@ -59,7 +62,12 @@ RunNameOption = Annotated[
 ]
 KeepOption = Annotated[
     Path | None,
-    typer.Option("--keep-output", "-o", metavar="DIR", help="Write N.out and N.err of input N."),
+    typer.Option(
+        "--keep-output",
+        "-o",
+        metavar="DIR",
+        help="Write N.out and N.err of input N; DIR must have none yet.",
+    ),
 ]
 JoblogOption = Annotated[
     Path | None,

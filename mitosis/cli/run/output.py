@@ -6,6 +6,7 @@ last words of the run say so.
 
 import heapq
 import os
+import re
 import shlex
 import sys
 from collections.abc import Iterator
@@ -47,11 +48,13 @@ class Wanted:
         """Make folder and file now, so that a wrong name is found before anything runs.
 
         Raises:
-            InvalidRequest: one of them cannot be made.
+            InvalidRequest: one of them cannot be made, or the folder has the outputs of another run, of
+                which some would stay beside ours.
         """
         try:
             if self.folder is not None:
                 self.folder.mkdir(parents=True, exist_ok=True)
+                _check_no_outputs(self.folder)
             if self.joblog is not None:
                 self.joblog.write_text(_JOBLOG)
         except OSError as error:
@@ -59,6 +62,16 @@ class Wanted:
             raise InvalidRequest(
                 f"cannot write {error.filename}: {error.strerror}", option=option
             ) from None
+
+
+def _check_no_outputs(folder: Path) -> None:
+    for path in folder.iterdir():
+        if re.fullmatch(r"\d+\.(out|err)", path.name, re.ASCII):
+            raise InvalidRequest(
+                f"{folder} has outputs of another run already, as {path.name}",
+                option="--keep-output",
+                hint="give a folder of its own to each run, or remove them first",
+            )
 
 
 class TaskOutput:

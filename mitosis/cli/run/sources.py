@@ -126,7 +126,7 @@ def _batches(items: Iterator[Item], size: int) -> Iterator[Item]:
 
 
 def from_range(text: str) -> Source:
-    """``A-B`` or ``A-B:STEP``, both ends included.
+    """``A-B`` or ``A-B:STEP``, both ends included; ``001-100`` has zeros before, as of ``seq -w``.
 
     Raises:
         InvalidRequest: it is something else, or empty.
@@ -140,7 +140,10 @@ def from_range(text: str) -> Source:
     numbers = range(first, last + 1, step) if step else range(0)
     if not numbers:
         raise InvalidRequest(f"the range {text} holds no number", option="--range")
-    return Source(_numbered(map(str, numbers)), count=len(numbers))
+    ends = (match[1], match[2])
+    padded = any(re.match(r"-?0\d", end) for end in ends)
+    width = max(map(len, ends)) if padded else 0
+    return Source(_numbered(f"{number:0{width}d}" for number in numbers), count=len(numbers))
 
 
 def from_lines(stream: BinaryIO, *, nul: bool = False) -> Source:
@@ -205,8 +208,19 @@ def from_json(stream: BinaryIO) -> Source:
     if not isinstance(values, list):
         values = [values]
     keys = frozenset(values[0]) if values and isinstance(values[0], dict) else frozenset()
-    items = [_json_item(value, number, keys, name) for number, value in enumerate(values, 1)]
+    items = [_finite_item(value, number, keys, name) for number, value in enumerate(values, 1)]
     return Source(items, keys, len(items))
+
+
+def _finite_item(value: object, number: int, keys: frozenset[str], name: str) -> Item:
+    """Python reads NaN, Infinity and 1e400, which JSON does not have."""
+    try:
+        return _json_item(value, number, keys, name)
+    except ValueError:
+        raise InvalidRequest(
+            f"entry {number} of {name} has a number that JSON does not have, or one too large",
+            option="--from-json",
+        ) from None
 
 
 def _json_lines(data: bytes, name: str) -> Iterator[object]:
@@ -235,7 +249,9 @@ def _json_item(value: object, number: int, keys: frozenset[str], name: str) -> I
 
 
 def _text(value: object) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return (
+        value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, allow_nan=False)
+    )
 
 
 def name_of(stream: BinaryIO) -> str:

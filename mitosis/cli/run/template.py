@@ -5,7 +5,7 @@ change what runs. Bytes that are no UTF-8 travel as the lone surrogates of ``os.
 Source of the names: GNU parallel(1), "replacement strings".
 """
 
-import os.path
+import os
 import re
 import shlex
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -22,6 +22,10 @@ _TOKEN = re.compile(
 
 _QUOTED = re.compile(r"\\.|'[^']*'|\"(?:\\.|[^\"\\])*\"", re.DOTALL)
 """What a shell has finished reading: an escaped sign, a closed quotation."""
+
+_HERE_DOCUMENT = re.compile(r"(?<!<)<<(?!<)[^\n]*\n")
+_ARITHMETIC = re.compile(r"\(\([^\n]*?\)\)")
+"""There ``<<`` is a shift."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +122,13 @@ class Template:
     def has_placeholders(self) -> bool:
         return any(self._is_placeholder(match["name"]) for match in self._tokens())
 
+    def unfilled(self) -> Iterator[tuple[str, str]]:
+        """What names a column and is none, as it is written, and the name."""
+        for match in self._tokens():
+            name = match["name"]
+            if name not in ("", "%") and not self._is_placeholder(name):
+                yield match[0], name
+
     def _is_placeholder(self, name: str) -> bool:
         return name in ("", "#") or name in self.columns
 
@@ -197,10 +208,17 @@ def _quoting(match: re.Match[str]) -> str:
 def _check_quotes(match: re.Match[str]) -> None:
     """In single quotes a shell replaces nothing; a command inside double quotes would split the value.
 
+    In a here-document the quotes that we put around a value would be part of the text.
+
     Raises:
         InvalidRequest: the placeholder stands in one of them.
     """
     before = match.string[: match.start()]
+    if _HERE_DOCUMENT.search(_ARITHMETIC.sub("", _QUOTED.sub("", before))):
+        raise InvalidRequest(
+            f"with --shell {match[0]} cannot stand in a here-document or after one; set a variable first",
+            hint=f"as in: x={match[0]}; cat <<END, and then $x in the text",
+        )
     quotations = [*_QUOTED.findall(before), _QUOTED.sub("", before).partition('"')[2]]
     inside_command = any(
         word.count("$(") > word.count(")") or word.count("`") % 2 for word in quotations
@@ -221,6 +239,24 @@ def only(placeholder: str) -> re.Pattern[str]:
     if not placeholder:
         raise InvalidRequest("must not be empty", option="--replace")
     return re.compile(rf"(?P<plain>(?!))|{re.escape(placeholder)}(?P<name>)(?P<part>)")
+
+
+def shown(argv: Sequence[str]) -> str:
+    """An argv for people to read; a word that is no UTF-8 as ``$'…'`` of bash, which a shell can take."""
+    return f"[{', '.join(map(_shown_word, argv))}]"
+
+
+def _shown_word(word: str) -> str:
+    try:
+        word.encode()
+    except UnicodeEncodeError:
+        return f"$'{''.join(map(_shown_byte, os.fsencode(word)))}'"
+    return repr(word)
+
+
+def _shown_byte(byte: int) -> str:
+    sign = chr(byte)
+    return sign if sign.isascii() and sign.isprintable() and sign not in "'\\" else f"\\x{byte:02x}"
 
 
 def corrected(words: Sequence[str], tail: Sequence[str] = ()) -> str:
