@@ -130,7 +130,7 @@ class OutputFollower:
             while self._pieces:
                 request = WriteOutput(epoch=self._epoch, chunks=list(self._pieces.take()))
                 try:
-                    await self._calls.output(request)
+                    await until_reached(lambda: self._calls.output(request))  # noqa: B023 - awaited here
                 except MitosisError as error:
                     log.info("output dropped", extra={"reason": error.message})
                     await asyncio.sleep(PAUSE_SECONDS)

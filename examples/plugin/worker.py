@@ -10,6 +10,7 @@ import asyncio
 import os
 import signal
 import sys
+from typing import NoReturn
 
 from temporalio.client import Client
 from temporalio.worker import Worker
@@ -39,16 +40,24 @@ def temporal() -> tuple[str, str]:
     return stack.temporal_address, stack.temporal_namespace
 
 
+def leave(status: int) -> NoReturn:
+    """End at once: Temporal's threads sometimes abort the interpreter's teardown (sdk-python#300)."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)
+
+
 async def connected() -> Client:
     """A client with the plugin, or one line that says why there is none."""
     address, namespace = temporal()
     try:
         return await Client.connect(address, namespace=namespace, plugins=[MitosisPlugin()])
     except RuntimeError:
-        sys.exit(
+        sys.stderr.write(
             f"error: Temporal cannot be reached at {address}; "
-            "is mitosis up running, and TEMPORAL_ADDRESS what it has printed?"
+            "is mitosis up running, and TEMPORAL_ADDRESS what it has printed?\n"
         )
+        leave(1)
 
 
 async def main() -> None:
@@ -69,5 +78,4 @@ async def main() -> None:
 
 if __name__ == "__main__":
     asyncio.run(main())
-    sys.stdout.flush()
-    os._exit(0)  # Temporal's threads sometimes abort the interpreter's teardown (sdk-python#300)
+    leave(0)

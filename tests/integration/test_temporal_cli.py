@@ -85,7 +85,8 @@ async def test_update_answers_the_group_or_names_the_error(plane: ControlPlane) 
     assert answer["result"]["state"] == "cancelled"
     refused = await plane.cli(*update, "reopen")
     assert refused.status == 1
-    assert "invalid_transition" in refused.err
+    # Nothing holds this group up: it may have settled, and its workflow ended, in between.
+    assert "invalid_transition" in refused.err or "already completed" in refused.err
 
 
 async def test_nonsense_neither_stops_a_workflow_nor_changes_a_group(plane: ControlPlane) -> None:
