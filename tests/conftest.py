@@ -1,5 +1,6 @@
 """Fixtures that every test may use: real servers, started once per session and only when asked."""
 
+import logging
 import tempfile
 import uuid
 from collections.abc import Iterator
@@ -118,3 +119,13 @@ def _fresh_database(postgres: EmbeddedPostgres, template: str) -> Iterator[str]:
 def _admin(postgres: EmbeddedPostgres, statement: sql.Composed) -> None:
     with psycopg.connect(postgres.url("postgres"), autocommit=True) as connection:
         connection.execute(statement)
+
+
+@pytest.fixture(autouse=True)
+def root_logger_as_before() -> Iterator[None]:
+    """A program that is run inside a test sets its logging up for good; other tests read the log."""
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)

@@ -2,20 +2,10 @@ import io
 import json
 import logging
 import sys
-from collections.abc import Iterator
 
 import pytest
 
 from mitosis.telemetry import LogFormat, configure_logging
-
-
-@pytest.fixture(autouse=True)
-def root_logger_as_before() -> Iterator[None]:
-    root = logging.getLogger()
-    handlers, level = root.handlers[:], root.level
-    yield
-    root.handlers[:] = handlers
-    root.setLevel(level)
 
 
 def test_json_lines_carry_event_and_facts_of_any_library() -> None:
