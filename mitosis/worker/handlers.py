@@ -16,6 +16,7 @@ The timer is ITIMER_REAL, so handlers must leave SIGALRM alone; one that does no
 import asyncio
 import contextlib
 import importlib
+import io
 import os
 import resource
 import signal
@@ -272,6 +273,8 @@ class _Surroundings:
     def __enter__(self) -> "_Surroundings":
         self._before = {name: os.environ.get(name) for name in self._spec.environment}
         self._python_streams = sys.stdout, sys.stderr
+        for python_stream in self._python_streams:
+            _by_line(python_stream)
         for stream, fd in zip(self.streams, (1, 2), strict=True):
             os.dup2(stream.fd, fd)
         folder = self._spec.working_directory or self._folder
@@ -303,6 +306,12 @@ def _flush(stream: Any) -> None:
     """Whatever the handler made of sys.stdout, a failing flush is not the worker's end."""
     with contextlib.suppress(Exception):  # closed, replaced, or None
         stream.flush()
+
+
+def _by_line(stream: TextIO) -> None:
+    """What a handler prints is there for those who follow it, not only when a buffer is full."""
+    if isinstance(stream, io.TextIOWrapper) and not (stream.closed or stream.line_buffering):
+        stream.reconfigure(line_buffering=True)
 
 
 def _usable(stream: TextIO, fd: int) -> TextIO:

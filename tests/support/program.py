@@ -19,8 +19,8 @@ OF_THE_DISPLAY = {"CI", "NO_COLOR", "TERM", "COLUMNS", "LINES"}
 
 
 def clean_environment(**more: str) -> dict[str, str]:
-    """Ours without settings of Mitosis and without what tells programs how to show things."""
-    kept = {k: v for k, v in os.environ.items() if not k.startswith("MITOSIS_")}
+    """Ours without settings of Mitosis or of Python, and without what tells programs how to show things."""
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(("MITOSIS_", "PYTHON"))}
     return {k: v for k, v in kept.items() if k not in OF_THE_DISPLAY} | more
 
 
