@@ -9,9 +9,9 @@ import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from mitosis.cli.connection import data_dir_of, read_connection
+from mitosis.cli.connection import StackConnection, data_dir_of, read_connection
 from mitosis.cli.doctor_check import Check, fail, ok, warn
-from mitosis.contracts.errors import MitosisError
+from mitosis.contracts.errors import ConfigurationError, MitosisError
 from mitosis.settings import Settings
 
 WANTED_FILES = 4096
@@ -37,8 +37,16 @@ def machine_checks(settings: Settings) -> Iterator[Check]:
     yield _free_space(data_dir, settings.agent.min_free_bytes)
     yield _socket_folder(settings, data_dir)
     yield _temporary_folder()
-    if read_connection(data_dir) is None:
+    if stack_here(data_dir) is None:
         yield from _ports(settings)
+
+
+def stack_here(data_dir: Path) -> StackConnection | None:
+    """The stack that runs on this data folder; None also when the folder does not let us look."""
+    try:
+        return read_connection(data_dir)
+    except ConfigurationError:
+        return None
 
 
 def _programs(settings: Settings) -> Iterator[Check]:

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from datetime import timedelta
 from email.utils import parsedate_to_datetime
 
-from mitosis.cli.connection import START, Target, data_dir_of, find_api, read_connection
+from mitosis.cli.connection import START, Target, data_dir_of, find_api
 from mitosis.cli.doctor_check import Check, fail, ok, warn
+from mitosis.cli.doctor_machine import stack_here
 from mitosis.contracts.errors import ApiUnavailable, MitosisError, Unauthenticated
 from mitosis.settings import Settings
 
@@ -18,7 +19,7 @@ CLOCK_BAD_SECONDS = 60.0
 
 def server_checks(settings: Settings) -> Iterator[Check]:
     yield from _api(settings)
-    stack = read_connection(data_dir_of(settings))
+    stack = stack_here(data_dir_of(settings))
     address = settings.temporal.address or (stack.temporal_address if stack else None)
     if address is not None:
         yield asyncio.run(_temporal(settings, address))
