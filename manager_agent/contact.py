@@ -120,9 +120,14 @@ class Contact:
         return renewal, started, returned
 
     async def _watch_fence(self) -> None:
-        """Start nothing more once PostgreSQL may have given the tasks to somebody else (P4)."""
+        """Start nothing more once PostgreSQL may have given the tasks to somebody else (P4).
+
+        On time: its clock began after ours, with the same seconds to go.
+        """
+        silent = 0.0
         while True:
-            await asyncio.sleep(FENCE_CHECK_SECONDS)
+            left = self.host_lost_after_seconds - silent
+            await asyncio.sleep(min(left, FENCE_CHECK_SECONDS) if left > 0 else FENCE_CHECK_SECONDS)
             session = self._session()
             silent = time.monotonic() - self._acked_from
             if session is not None and silent >= self.host_lost_after_seconds:
