@@ -148,7 +148,11 @@ async def test_max_managers_is_raised_and_lowered_under_live_leases(
     await running(2)
     await it.client.update_group(group, TaskGroupUpdate(max_managers=1))
     diary.go(*names[:6])
-    await it.until(lambda: sum(diary.ended(n) for n in names) == 6)
+
+    async def six_reported() -> bool:  # what had not been would be repeated as well
+        return (await it.client.group(group)).tasks_succeeded == 6
+
+    await it.until(six_reported)
     await running(2)
     assert await leases() == 2
     await second.kill()
