@@ -19,6 +19,7 @@ from typing import Any
 from unittest.mock import patch
 from uuid import UUID
 
+import psycopg
 import pytest
 import pytest_asyncio
 
@@ -26,6 +27,7 @@ from api.service import ApiOptions, RunningApi, admin_token, running_api
 from mitosis.client.client import Client
 from mitosis.contracts.allocation import WorkerAllocationPlan
 from mitosis.contracts.control import ManagerView
+from mitosis.contracts.errors import DatabaseUnavailable
 from mitosis.contracts.hook import HookSpec
 from mitosis.contracts.http import RegisterManager, TaskGroupInfo, TaskGroupSpec
 from mitosis.contracts.task import TaskSubmission
@@ -142,9 +144,18 @@ class Fleet:
         """Kill every agent and forget every host and group: the next test finds an empty world."""
         await asyncio.gather(*(host.kill() for host in self.hosts))
         self.hosts.clear()
-        await self.rows(
-            "TRUNCATE task_groups, managers, task, open_task, task_result, outbox CASCADE"
-        )
+
+        async def emptied() -> bool:
+            """Workflows still look at their rows: the locks of all tables meet theirs now and then."""
+            try:
+                await self.rows(
+                    "TRUNCATE task_groups, managers, task, open_task, task_result, outbox CASCADE"
+                )
+            except (psycopg.OperationalError, DatabaseUnavailable):
+                return False
+            return True
+
+        await self.until(emptied)
 
     async def _add(self, manager_id: UUID, token: str, name: str, *, start: bool) -> FleetHost:
         folder = self.folder / name
