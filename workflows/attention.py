@@ -4,7 +4,7 @@ Workflow code: deterministic, no I/O.
 """
 
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 from temporalio import workflow
 
@@ -18,7 +18,7 @@ LONGEST_SLEEP_SECONDS = 30 * 86_400.0
 SHORTEST_SLEEP_SECONDS = 0.05
 LONGEST_PAUSE_SECONDS = 60.0
 ONLY_DEEDS_COUNT = "only-deeds-count"
-"""Id of a patch: before it, a poke at the wrong moment held the end of a group up for a second."""
+"""Id of a patch: before it, a poke at the wrong moment held a deed up, longer each time."""
 
 
 class Attention:
@@ -29,6 +29,7 @@ class Attention:
         self._poked = False
         self._repeats = 0
         self._last: object = None
+        self._done_at = datetime.min.replace(tzinfo=UTC)
 
     @property
     def poked(self) -> bool:
@@ -51,19 +52,28 @@ class Attention:
         self._repeats, self._last = 0, None
         return await self._sleep(seconds, why, until)
 
-    async def pace(self, deed: object, until: Callable[[], bool] = lambda: False) -> None:
-        """Call before doing something: waits, longer each time, while the same deed changes nothing.
+    async def pace(self, deed: object, until: Callable[[], bool] = lambda: False) -> bool:
+        """Call before doing something: whether to do it now, or to look again first.
 
-        Two sides that disagree (a decision and a guard in PostgreSQL) must not spin. What is not done now,
-        because somebody poked meanwhile, has changed nothing either, and does not count.
+        Two sides that disagree (a decision and a guard in PostgreSQL) must not spin: while the same deed
+        changes nothing, each pause since it was done last is longer. Only what was done counts, not what a
+        poke has put off; and a pause that a poke has cut does not begin anew.
         """
-        if self._poked and workflow.patched(ONLY_DEEDS_COUNT):
-            return
-        self._repeats = self._repeats + 1 if deed == self._last else 0
-        self._last = deed
-        if self._repeats:
-            pause = min(2.0 ** (self._repeats - 1), LONGEST_PAUSE_SECONDS)
+        if self._put_off():
+            return False
+        repeats = self._repeats + 1 if deed == self._last else 0
+        if repeats:
+            pause = min(2.0 ** (repeats - 1), LONGEST_PAUSE_SECONDS)
+            if workflow.patched(ONLY_DEEDS_COUNT):
+                pause -= (workflow.now() - self._done_at).total_seconds()
             await self._sleep(pause, "nothing changed", until)
+            if self._put_off():
+                return False
+        self._repeats, self._last, self._done_at = repeats, deed, workflow.now()
+        return not self._poked
+
+    def _put_off(self) -> bool:
+        return self._poked and workflow.patched(ONLY_DEEDS_COUNT)
 
     async def _sleep(self, seconds: float | None, why: str, until: Callable[[], bool]) -> bool:
         if seconds is not None:

@@ -94,8 +94,7 @@ class ManagerWorkflow:
                     if not await self._attention.wait(seconds, why, self._anything_over):
                         view = await self._observe()
                 case _:
-                    await self._attention.pace((step, view), self._anything_over)
-                    if not self._attention.poked:
+                    if await self._attention.pace((step, view), self._anything_over):
                         view = await self._act(step, view)
 
     @workflow.signal(description="Look again: something has changed in PostgreSQL.")

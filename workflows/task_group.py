@@ -80,8 +80,7 @@ class TaskGroupWorkflow:
                 case Wait():
                     view = await self._wait(step, view)
                 case _:
-                    await self._attention.pace((step, view))
-                    if not self._attention.poked:
+                    if await self._attention.pace((step, view)):
                         view = await self._act(step)
 
     async def _observe(self) -> GroupView:

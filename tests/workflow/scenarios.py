@@ -63,14 +63,14 @@ async def start_manager(skipping: WorkflowEnvironment, memory: MemoryHost) -> An
     )
 
 
-async def armed(handle: AnyHandle) -> None:
-    """Return when its first timer runs: it has decided on what it observed, and sees no change."""
+async def armed(handle: AnyHandle, times: int = 1) -> None:
+    """Return when it has started so many timers: it has decided on what it observed, and sees no change."""
 
-    async def timer_started() -> bool:
+    async def timers_started() -> bool:
         events = (await handle.fetch_history()).events
-        return any(event.HasField("timer_started_event_attributes") for event in events)
+        return sum(event.HasField("timer_started_event_attributes") for event in events) >= times
 
-    await wait_until_async(timer_started)
+    await wait_until_async(timers_started)
 
 
 async def auto_close(skipping: WorkflowEnvironment) -> AnyHandle:

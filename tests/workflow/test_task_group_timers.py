@@ -1,6 +1,7 @@
 """Auto-close, close deadline, cancel and the length of the history of a task group, with time skipping."""
 
 from datetime import datetime, timedelta
+from itertools import pairwise
 from uuid import UUID, uuid4
 
 import pytest
@@ -9,14 +10,30 @@ from temporalio.testing import WorkflowEnvironment
 from mitosis.contracts.control import Cancel, Close, GroupView
 from mitosis.contracts.lifecycle import TaskGroupResult, TaskGroupState
 from tests.support.waiting import wait_until_async
-from tests.workflow.memory import Group, MemoryGroups
+from tests.workflow.memory import Clock, Group, MemoryGroups
 from tests.workflow.running import running
 from tests.workflow.scenarios import AnyHandle, armed, start_group
 from workflows.attention import HANDLED_BEFORE_CONTINUE_AS_NEW
 from workflows.client import ControlClient
 from workflows.task_group import TaskGroupWorkflow
 
-HOUR, MINUTE = timedelta(hours=1), timedelta(minutes=1)
+HOUR, MINUTE, SECOND = timedelta(hours=1), timedelta(minutes=1), timedelta(seconds=1)
+
+
+class RefusingGroups(MemoryGroups):
+    """The guard of the settlement disagrees with the decision some times: nothing changes."""
+
+    refusals = 3
+
+    def __init__(self, clock: Clock, *groups: Group) -> None:
+        super().__init__(clock, *groups)
+        self.asked_at: list[datetime] = []
+
+    async def settle(self, task_group_id: UUID) -> GroupView:
+        self.asked_at.append(await self._clock())
+        if len(self.asked_at) > self.refusals:
+            return await super().settle(task_group_id)
+        return self.groups[task_group_id].view(self.asked_at[-1])
 
 
 def open_for(group: Group, since: datetime) -> timedelta:
@@ -215,3 +232,31 @@ async def test_what_was_put_off_for_a_look_is_not_paced_as_a_repetition(
     assert groups.calls.count("settle") == 1
     history = await handle.fetch_history()
     assert not any(event.HasField("timer_started_event_attributes") for event in history.events)
+
+
+async def test_what_changes_nothing_is_done_again_after_longer_and_longer_pauses(
+    skipping: WorkflowEnvironment,
+) -> None:
+    group = Group(state=TaskGroupState.COMPLETE)
+    groups = RefusingGroups(skipping.get_current_time, group)
+    async with running(skipping, groups=groups):
+        await (await start_group(skipping, group)).result()
+    pauses = [b - a for a, b in pairwise(groups.asked_at)]
+    assert pauses == sorted(pauses)
+    assert [round(pause / SECOND) for pause in pauses] == [1, 2, 4]
+
+
+async def test_pokes_during_a_pause_make_it_no_longer(skipping: WorkflowEnvironment) -> None:
+    """Only what was done counts as a repetition: looking again because of a poke is none."""
+    group = Group(state=TaskGroupState.COMPLETE)
+    groups = RefusingGroups(skipping.get_current_time, group)
+    groups.refusals = 100
+    async with running(skipping, groups=groups):
+        handle = await start_group(skipping, group)
+        for pokes in range(4):
+            await armed(handle, pokes + 1)
+            await handle.signal(TaskGroupWorkflow.poke)
+        groups.refusals = 0
+        await handle.result()
+    first, second, *_ = groups.asked_at
+    assert second - first < 8 * SECOND  # after four longer pauses it would be 16
