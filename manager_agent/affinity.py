@@ -3,13 +3,13 @@
 import os
 import resource
 
-from mitosis.contracts.allocation import WorkerAllocationPlan, worker_cpus
+from mitosis.contracts.allocation import (
+    DESCRIPTORS_OF_AGENT,
+    DESCRIPTORS_PER_WORKER,
+    WorkerAllocationPlan,
+    worker_cpus,
+)
 from mitosis.contracts.errors import InvalidRequest
-
-DESCRIPTORS_PER_WORKER = 3
-"""In the zygote: pidfd, last words, evidence. The agent itself needs one, the worker's socket."""
-DESCRIPTORS_OF_AGENT = 100
-"""Sockets, pipes and files of the agent itself; generous, because libzmq aborts when there are none."""
 
 
 def raise_file_limit() -> int:

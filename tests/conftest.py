@@ -1,6 +1,7 @@
 """Fixtures that every test may use: real servers, started once per session and only when asked."""
 
 import logging
+import os
 import tempfile
 import uuid
 from collections.abc import Iterator
@@ -48,6 +49,19 @@ def tmp_path() -> Iterator[Path]:
     short = "/tmp" if len(tempfile.gettempdir()) > LONGEST_TEMPORARY_FOLDER else None
     with tempfile.TemporaryDirectory(prefix="mt-", dir=short, ignore_cleanup_errors=True) as name:
         yield Path(name)
+
+
+@pytest.fixture
+def no_stack_here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A user with no settings, whose data folder ``tmp_path / "data"`` does not exist.
+
+    Whatever reaches for the API ends as UNAVAILABLE: so a test can tell that nothing was sent.
+    """
+    for name in [name for name in os.environ if name.startswith("MITOSIS_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.setenv("MITOSIS_DATA_DIR", str(tmp_path / "data"))
 
 
 @pytest.fixture(scope="session")

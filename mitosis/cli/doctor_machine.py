@@ -11,15 +11,13 @@ from pathlib import Path
 
 from mitosis.cli.connection import StackConnection, data_dir_of, read_connection
 from mitosis.cli.doctor_check import Check, fail, ok, warn
+from mitosis.contracts.allocation import DESCRIPTORS_OF_AGENT, DESCRIPTORS_PER_WORKER
 from mitosis.contracts.errors import ConfigurationError, MitosisError
 from mitosis.settings import Settings
 
 WANTED_FILES = 4096
-"""Open files of an agent with a few hundred workers: about 8 each, and its own."""
+"""A thousand workers of an agent need 3 each, and it 100 for itself."""
 WANTED_FREE_BYTES = 1 << 30
-FILES_OF_AGENT = 100
-FILES_PER_WORKER = 3
-"""As the agent counts them before it starts workers (manager_agent/affinity.py)."""
 CGROUPS = Path("/sys/fs/cgroup")
 
 
@@ -123,7 +121,7 @@ def _user_namespaces(limit: Path = Path("/proc/sys/user/max_user_namespaces")) -
 def _file_limit() -> Check:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     found = f"{soft} open files, may be raised to {hard}"
-    needed = FILES_OF_AGENT + FILES_PER_WORKER * len(os.sched_getaffinity(0))
+    needed = DESCRIPTORS_OF_AGENT + DESCRIPTORS_PER_WORKER * len(os.sched_getaffinity(0))
     if hard != resource.RLIM_INFINITY and hard < needed:
         advice = f"raise the hard limit to {WANTED_FILES} (ulimit -Hn, LimitNOFILE of the service)"
         return fail("file limit", f"{found}; one worker a core needs {needed}", advice)

@@ -1,4 +1,4 @@
-"""How many workers a group gets on a host, and on which cores. pydantic models and pure functions."""
+"""How many workers a group gets on a host, on which cores, what each needs. pydantic models, pure functions."""
 
 from collections.abc import Sequence
 from enum import StrEnum
@@ -6,8 +6,13 @@ from enum import StrEnum
 from pydantic import ConfigDict, Field, field_validator
 
 from mitosis.contracts.checked_model import CheckedModel
+from mitosis.contracts.environment import Environment
 from mitosis.contracts.errors import InvalidRequest
-from mitosis.contracts.task import is_variable
+
+DESCRIPTORS_PER_WORKER = 3
+"""In the zygote: pidfd, last words, evidence. The agent itself needs one, the worker's socket."""
+DESCRIPTORS_OF_AGENT = 100
+"""Sockets, pipes and files of the agent itself; generous, because libzmq aborts when there are none."""
 
 
 class CpuBindingStrategy(StrEnum):
@@ -49,7 +54,7 @@ class WorkerAllocationPlan(CheckedModel):
     """Modules that the zygote imports once, before it forks the workers."""
     python_path: tuple[str, ...] = ()
     """Absolute folders put first on ``sys.path`` of the workers."""
-    environment: dict[str, str] = Field(default={})
+    environment: Environment = Field(default={})
     """Environment of the workers, and so of their tasks."""
     worker_python: str | None = None
     """Another interpreter for the workers (it needs mitosis, msgspec and pyzmq)."""
@@ -61,14 +66,6 @@ class WorkerAllocationPlan(CheckedModel):
             if not folder.startswith("/"):
                 raise ValueError(f"{folder!r} must be an absolute path")
         return folders
-
-    @field_validator("environment")
-    @classmethod
-    def _variables(cls, environment: dict[str, str]) -> dict[str, str]:
-        for name, value in environment.items():
-            if not is_variable(name, value):
-                raise ValueError(f"{name!r} must be a usable environment variable")
-        return environment
 
 
 def worker_cpus(

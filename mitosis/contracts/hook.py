@@ -6,7 +6,7 @@ from pydantic import ConfigDict, Field, field_validator
 
 from mitosis.contracts.checked_model import CheckedModel
 from mitosis.contracts.duration import Duration
-from mitosis.contracts.task import is_variable
+from mitosis.contracts.environment import Environment
 
 
 class HookSpec(CheckedModel):
@@ -20,7 +20,7 @@ class HookSpec(CheckedModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     command: tuple[str, ...]
-    environment: dict[str, str] = Field(default={})
+    environment: Environment = Field(default={})
     working_directory: str | None = None
     timeout: Duration = timedelta(minutes=10)
 
@@ -30,14 +30,6 @@ class HookSpec(CheckedModel):
         if not command or not command[0] or any("\0" in word for word in command):
             raise ValueError("must name a program and contain no NUL byte")
         return command
-
-    @field_validator("environment")
-    @classmethod
-    def _variables(cls, environment: dict[str, str]) -> dict[str, str]:
-        for name, value in environment.items():
-            if not is_variable(name, value):
-                raise ValueError(f"{name!r} must be a usable environment variable")
-        return environment
 
     @field_validator("timeout")
     @classmethod

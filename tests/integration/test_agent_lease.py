@@ -13,9 +13,11 @@ from temporalio.testing import ActivityEnvironment
 
 from manager_agent import session as session_module
 from manager_agent import watchdog
-from manager_agent.affinity import DESCRIPTORS_OF_AGENT, DESCRIPTORS_PER_WORKER, plan_cpus
+from manager_agent.affinity import plan_cpus
 from manager_agent.pool import Pool
 from mitosis.contracts.allocation import (
+    DESCRIPTORS_OF_AGENT,
+    DESCRIPTORS_PER_WORKER,
     CpuBinding,
     CpuBindingStrategy,
     WorkerAllocationPlan,

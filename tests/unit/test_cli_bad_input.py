@@ -1,6 +1,5 @@
 """Every mistake on the command line is one clear error that names the option, before anything is sent."""
 
-import os
 from pathlib import Path
 
 import pytest
@@ -8,16 +7,7 @@ import pytest
 from mitosis.cli.exit import ExitStatus
 from tests.support.command import mitosis
 
-
-@pytest.fixture(autouse=True)
-def no_stack_here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Whatever reaches for the API ends as UNAVAILABLE: so a test can tell that nothing was sent."""
-    for name in [name for name in os.environ if name.startswith("MITOSIS_")]:
-        monkeypatch.delenv(name)
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    monkeypatch.setenv("MITOSIS_DATA_DIR", str(tmp_path / "nothing"))
-
+pytestmark = pytest.mark.usefixtures("no_stack_here")
 
 CREATE = [
     ([], "NAME", "name the group"),

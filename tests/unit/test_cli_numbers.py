@@ -1,8 +1,6 @@
 """Options that take a number or a time: what is out of bounds is refused by name, before anything is made."""
 
-import os
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +12,8 @@ from mitosis.cli.run.exit import RunExit
 from mitosis.cli.task_options import bounds_of
 from mitosis.contracts.task import RetryPolicy, TaskSubmission
 from tests.support.command import mitosis
+
+pytestmark = pytest.mark.usefixtures("no_stack_here")
 
 NOT_A_NUMBER = ("many", "1.5", "")
 NOT_A_TIME = ("soon", "-5", "4000d", "")
@@ -63,16 +63,6 @@ REFUSED: dict[str, tuple[str, ...]] = {
 BEHIND = {"run": ["true"], "group submit": ["g", "--", "true"], "demo": [], "group list": []}
 """What else the command needs; else the name of something."""
 NUMERIC = {"N", "TIME", "TIME|never", "N|unlimited", "N|P%", "A-B[:STEP]"}
-
-
-@pytest.fixture(autouse=True)
-def no_stack_here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Whatever reaches for the API ends as UNAVAILABLE: so a test can tell that nothing was sent."""
-    for name in [name for name in os.environ if name.startswith("MITOSIS_")]:
-        monkeypatch.delenv(name)
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    monkeypatch.setenv("MITOSIS_DATA_DIR", str(tmp_path / "nothing"))
 
 
 def numeric_options() -> Iterator[str]:
