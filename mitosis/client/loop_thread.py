@@ -1,11 +1,11 @@
 """An event loop in a thread of its own, for programs that have none, or one that is busy (notebooks)."""
 
 import asyncio
+import contextlib
 import queue
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
-from concurrent.futures import Future, wait
 from typing import Any, Generic, TypeVar
 
 from mitosis.client.connection import CLOSED
@@ -17,6 +17,7 @@ _CHUNK = 1000
 _CHUNK_SECONDS = 0.05
 _LEAVE_SECONDS = 15.0
 """Longer than a task group needs to be cancelled."""
+_LOOK_SECONDS = 0.5
 
 
 class LoopThread:
@@ -42,7 +43,8 @@ class LoopThread:
             raise MitosisError(CLOSED)
         running = _Running(self.loop, work)
         try:
-            return running.start().result()
+            running.start()
+            return running.result()
         except BaseException:
             running.stop()
             raise
@@ -61,14 +63,13 @@ class LoopThread:
                 for item in chunk:
                     yield item
 
-        running = _Running(self.loop, use(fed()))
-        running.future.add_done_callback(lambda _: asked.put(None))
+        running = _Running(self.loop, use(fed()), lambda: asked.put(None))
         iterator = iter(items)
         try:
-            future = running.start()
-            while (wanted := asked.get()) is not None:
+            running.start()
+            while (wanted := _next(asked)) is not None:
                 self._answer(wanted, iterator)
-            return future.result()
+            return running.result()
         except BaseException:
             running.stop()
             raise
@@ -109,23 +110,42 @@ class LoopThread:
 
 
 class _Running(Generic[T]):
-    """A coroutine in another thread's loop. Its future is done when the coroutine has really ended."""
+    """A coroutine in another thread's loop. It is over when the coroutine has really ended.
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T]) -> None:
-        self.future: Future[T] = Future()
-        self._loop, self._work = loop, work
+    Ctrl-C may come at any moment. In a lock that Python code takes (a condition, an event, a
+    ``concurrent.futures.Future``) it can leave the lock taken, and the loop would wait for ever: here the
+    thread that waits touches nothing but one queue written in C.
+    """
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        work: Coroutine[Any, Any, T],
+        at_end: Callable[[], object] = lambda: None,
+    ) -> None:
+        self._loop, self._work, self._at_end = loop, work, at_end
         self._task: asyncio.Task[T] | None = None
+        self._over = False
+        self._end: queue.SimpleQueue[None] = queue.SimpleQueue()
 
-    def start(self) -> Future[T]:
-        """Apart from making it: Ctrl-C may come at any moment, and then there must be something to stop."""
+    def start(self) -> None:
+        """Apart from making it: there must be something to stop."""
         self._loop.call_soon_threadsafe(self._start)
-        return self.future
+
+    def result(self) -> T:
+        """Wait for the end; what the coroutine returned or raised."""
+        if not self._over:
+            _next(self._end)
+        if self._task is None or self._task.cancelled():
+            raise asyncio.CancelledError
+        return self._task.result()
 
     def stop(self) -> None:
         """Cancel it, if it still runs, and wait a while for its end."""
-        if not self.future.done():
+        if not self._over:
             self._loop.call_soon_threadsafe(self._cancel)
-            wait([self.future], _LEAVE_SECONDS)
+            with contextlib.suppress(queue.Empty):
+                self._end.get(timeout=_LEAVE_SECONDS)
 
     def _start(self) -> None:
         self._task = self._loop.create_task(self._work)
@@ -134,17 +154,16 @@ class _Running(Generic[T]):
     def _cancel(self) -> None:
         if self._task is not None:
             self._task.cancel()
-        else:  # it has not begun, and will not
+        elif not self._over:  # it has not begun, and will not
             self._work.close()
-            self.future.set_exception(asyncio.CancelledError())
+            self._ended()
 
-    def _ended(self, task: asyncio.Task[T]) -> None:
-        if task.cancelled():
-            self.future.set_exception(asyncio.CancelledError())
-        elif (error := task.exception()) is not None:
-            self.future.set_exception(error)
-        else:
-            self.future.set_result(task.result())
+    def _ended(self, task: asyncio.Task[T] | None = None) -> None:
+        if task is not None and not task.cancelled():
+            task.exception()  # seen, also when nobody waits for it any more
+        self._over = True
+        self._end.put(None)
+        self._at_end()
 
 
 def _set(how: Callable[[Any], None], future: "asyncio.Future[Any]", what: Any) -> None:
@@ -161,3 +180,10 @@ def _chunk(items: Iterator[T]) -> list[T]:
         if len(chunk) == _CHUNK or time.monotonic() > ends:
             break
     return chunk
+
+
+def _next(items: "queue.SimpleQueue[T]") -> T:
+    """Wait for one. Ctrl-C that comes just before the wait is seen at the next look, not at the end."""
+    while True:
+        with contextlib.suppress(queue.Empty):
+            return items.get(timeout=_LOOK_SECONDS)

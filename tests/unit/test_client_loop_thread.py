@@ -87,6 +87,12 @@ def test_nothing_more_is_read_when_nobody_wants_it(loop: LoopThread) -> None:
 
 
 def test_ctrl_c_ends_the_waiting_and_cancels_what_was_waited_for(loop: LoopThread) -> None:
+    """Again and again: it may fall between any two steps of the thread that begins to wait."""
+    for _ in range(200):
+        press_while_waiting(loop)
+
+
+def press_while_waiting(loop: LoopThread) -> None:
     began, cancelled = threading.Event(), threading.Event()
 
     async def for_ever() -> None:
