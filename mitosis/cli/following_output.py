@@ -6,6 +6,7 @@ error. On a terminal they cannot steer it.
 
 import codecs
 import sys
+from collections import defaultdict
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Protocol
 
@@ -23,7 +24,8 @@ LONGEST_LINE_BYTES = 65_536
 
 
 class Sink(Protocol):
-    def write(self, data: bytes) -> None: ...
+    def write(self, data: bytes, stream: str = ...) -> None:
+        """Bytes of one stream of a task: a character may be cut between two calls for the same stream."""
 
     def flush(self) -> None: ...
 
@@ -33,11 +35,14 @@ class StandardOutput:
 
     def __init__(self) -> None:
         self._terminal = sys.stdout.isatty()
-        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        decoder = codecs.getincrementaldecoder("utf-8")
+        self._decoders: defaultdict[str, codecs.IncrementalDecoder] = defaultdict(
+            lambda: decoder("replace")
+        )
 
-    def write(self, data: bytes) -> None:
+    def write(self, data: bytes, stream: str = "") -> None:
         if self._terminal:
-            sys.stdout.write(printable(self._decoder.decode(data)))
+            sys.stdout.write(printable(self._decoders[stream].decode(data)))
         else:
             sys.stdout.buffer.write(data)
 
@@ -66,7 +71,7 @@ class OneTask:
                     )
                 if event.skipped:
                     self._say(skipped_text(event))
-                self._sink.write(event.data)
+                self._sink.write(event.data, event.stream or "")
                 self._sink.flush()
                 self._at_line_start = event.data.endswith(b"\n")
             case "result" if event.result is not None:
@@ -88,16 +93,28 @@ class ManyTasks:
         self._streams = set(streams)
         self._only_failed = only_failed
         self._partial: dict[tuple[int, str], bytes] = {}
+        self._attempts: dict[int, int] = {}
 
     def show(self, event: "OutputEvent") -> None:
         task_id, stream = event.task_id or 0, event.stream or ""
         match event.kind:
             case "output" if stream in self._streams and event.data:
+                self._begin(task_id, event.attempt or 0)
                 if event.skipped:
                     typer.echo(f"{task_id}: {skipped_text(event)}", err=True)
                 self._lines(task_id, stream, event.data)
             case "result" if event.result is not None:
                 self._end(task_id, event.result)
+
+    def _begin(self, task_id: int, attempt: int) -> None:
+        """What an attempt left without an end of line belongs to it, not to the first line of the next."""
+        before = self._attempts.get(task_id, attempt)
+        self._attempts[task_id] = attempt
+        if attempt == before:
+            return
+        self._flush(task_id, shown=not self._only_failed)
+        if not self._only_failed:
+            typer.echo(f"==> task {task_id}, attempt {attempt} <==", err=True)
 
     def _lines(self, task_id: int, stream: str, data: bytes) -> None:
         key = (task_id, stream)
@@ -115,12 +132,16 @@ class ManyTasks:
 
     def _end(self, task_id: int, task: "TaskInfo") -> None:
         shown = not self._only_failed or task.state == "failed"
+        self._attempts.pop(task_id, None)
+        self._flush(task_id, shown=shown)
+        if shown:
+            typer.echo(result_text(task), err=True)
+
+    def _flush(self, task_id: int, *, shown: bool) -> None:
         for stream in ("stdout", "stderr"):
             rest = self._partial.pop((task_id, stream), b"")
             if rest and shown:
                 self._print(task_id, stream, rest.removesuffix(b"\n").split(b"\n"))
-        if shown:
-            typer.echo(result_text(task), err=True)
 
     def _print(self, task_id: int, stream: str, lines: Iterable[bytes]) -> None:
         mark = "!" if stream == "stderr" else "|"

@@ -1,4 +1,4 @@
-"""How many workers a group gets on a host, on which cores, what each needs. pydantic models, pure functions."""
+"""How many workers a group gets on a host, on which cores, what each needs. Models and pure functions."""
 
 from collections.abc import Sequence
 from enum import StrEnum
