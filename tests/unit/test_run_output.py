@@ -1,16 +1,20 @@
 """Which input a task came from, the order of outputs, and the job log."""
 
 import asyncio
+import base64
 import io
+import json
 from pathlib import Path
 
 import pytest
 
 from mitosis.cli.run.display import NoDisplay
+from mitosis.cli.run.exit import RunExit
 from mitosis.cli.run.feeding import Numbers
 from mitosis.cli.run.output import TaskOutput, Wanted, joblog_line
 from mitosis.contracts.errors import InvalidRequest
 from mitosis.worker.output import end_of
+from tests.support.command import mitosis
 from tests.unit.test_run_failures import failed
 
 
@@ -84,7 +88,7 @@ def test_a_folder_that_cannot_be_made_is_refused_before_the_run(tmp_path: Path) 
         Wanted(folder=tmp_path / "file").check()
     assert refused.value.facts["option"] == "--keep-output"
     with pytest.raises(InvalidRequest, match="cannot write") as refused:
-        Wanted(joblog=tmp_path).check()
+        Wanted(joblog=tmp_path).make()
     assert refused.value.facts["option"] == "--joblog"
 
 
@@ -94,3 +98,22 @@ def test_a_folder_with_the_outputs_of_another_run_is_refused(tmp_path: Path) -> 
     (tmp_path / "2.err").touch()
     with pytest.raises(InvalidRequest, match=r"has outputs of another run already, as 2\.err"):
         Wanted(folder=tmp_path).check()
+
+
+def test_a_dry_run_refuses_the_folder_that_the_run_would_refuse(tmp_path: Path) -> None:
+    words = ["run", "--dry-run", "-o", str(tmp_path / "out"), "true", "{}", ":::", "a"]
+    assert mitosis(*words).status == RunExit.OK
+    assert not (tmp_path / "out").exists()
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "1.out").touch()
+    ran = mitosis(*words)
+    assert ran.status == RunExit.USAGE
+    assert "--keep-output" in ran.err
+
+
+def test_a_dry_run_as_json_has_the_fields_of_the_task_also_for_what_is_no_text() -> None:
+    ran = mitosis("run", "--dry-run", "--json", "-a", "-", "echo", "{}", stdin=b"a\xff\nb\n")
+    one, two = (json.loads(line) for line in ran.out.splitlines())
+    assert one["command_encoding"] == "base64"
+    assert base64.b64decode(one["command"][1]) == b"a\xff"
+    assert two["command"] == ["echo", "b"]

@@ -183,9 +183,10 @@ def run(
             as_json=cli.as_json,
         ),
     )
+    plan.output.check()
     if dry_run:
         return _dry_run(plan, everything=all_tasks)
-    plan.output.check()
+    plan.output.make()
     return _run(cli, plan, choose_display(progress), up=up)
 
 
@@ -211,13 +212,14 @@ def _dry_run(plan: "RunPlan", *, everything: bool) -> int:
     import json
 
     from mitosis.cli.run.template import shown
-    from mitosis.contracts.task import command_argv
+    from mitosis.contracts.task import command_argv, command_fields
 
     items = iter(plan.source.items)
     for item in items if everything else islice(items, SHOWN):
         argv = command_argv(plan.task(item))
         if plan.output.as_json:
-            typer.echo(json.dumps({"kind": "task", "number": item.number, "command": argv}))
+            told = {"kind": "task", "number": item.number, **command_fields(argv)}
+            typer.echo(json.dumps(told))
         else:
             typer.echo(shown(argv))
     if not everything and next(items, None) is not None:

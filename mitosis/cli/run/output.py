@@ -10,6 +10,7 @@ import re
 import shlex
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
@@ -45,18 +46,32 @@ class Wanted:
     """On standard output: one line of JSON for each result, instead of what tasks print."""
 
     def check(self) -> None:
+        """Look at the folder, without making it.
+
+        Raises:
+            InvalidRequest: it cannot be read, is none, or has the outputs of another run, of which some
+                would stay beside ours.
+        """
+        with self._named():
+            if self.folder is not None and self.folder.exists():
+                _check_no_outputs(self.folder)
+
+    def make(self) -> None:
         """Make folder and file now, so that a wrong name is found before anything runs.
 
         Raises:
-            InvalidRequest: one of them cannot be made, or the folder has the outputs of another run, of
-                which some would stay beside ours.
+            InvalidRequest: one of them cannot be made.
         """
-        try:
+        with self._named():
             if self.folder is not None:
                 self.folder.mkdir(parents=True, exist_ok=True)
-                _check_no_outputs(self.folder)
             if self.joblog is not None:
                 self.joblog.write_text(_JOBLOG)
+
+    @contextmanager
+    def _named(self) -> Iterator[None]:
+        try:
+            yield
         except OSError as error:
             option = "--keep-output" if error.filename != str(self.joblog) else "--joblog"
             raise InvalidRequest(
