@@ -13,7 +13,7 @@ setup: ## create .venv and install the locked dependencies (nothing to do when r
 demo: setup ## run the example campaign on a temporary embedded stack
 	@$(BIN)/mitosis demo
 
-test: setup ## run the test suite, two files at a time (ARGS="-k name" for a part of it)
+test: setup ## run the test suite, three files at a time (ARGS="-k name" for a part of it)
 	@$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 check: setup ## format, lint, types, imports and size report, side by side (under 45 s)
