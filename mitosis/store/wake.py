@@ -89,6 +89,11 @@ class Wake:
             task.cancel()
             await asyncio.wait([task])
 
+    @property
+    def waiting(self) -> int:
+        """How many there are; one that waits for two topics counts twice."""
+        return sum(len(waiters) for waiters in self._waiters.values())
+
     @contextmanager
     def waiter(self, group_number: int, *topics: Topic) -> Iterator[Waiter]:
         """A waiter that is registered for these topics; it is forgotten at the end."""

@@ -90,7 +90,7 @@ class Fleet:
     def waiters(self) -> int:
         wake = self.api.parts.tasks._wake
         assert wake is not None
-        return sum(len(waiters) for waiters in wake._waiters.values())
+        return wake.waiting
 
 
 def options(database: str) -> ApiOptions:

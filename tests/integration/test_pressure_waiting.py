@@ -58,8 +58,8 @@ def test_a_command_that_follows_says_that_it_waits_and_goes_on(
 
 
 def held(stack: CliStack) -> bool:
-    """Does the command wait for something?"""
-    return stack.parts.admission.requests > 0
+    """Does the command follow the group? Its first questions have been answered then."""
+    return stack.parts.output.wake.waiting > 0
 
 
 def is_closed(stack: CliStack) -> bool:

@@ -117,7 +117,7 @@ async def test_waiters_are_woken_by_topic_and_all_of_them_after_a_lost_connectio
                 assert await changed.wait(20)
                 await connection.execute("SELECT pg_notify('mitosis_wake', '1')")
                 assert await work.wait(20), "and it listens again"
-        assert wake._waiters == {}
+        assert wake.waiting == 0
 
 
 async def test_the_pool_comes_back_after_its_connections_were_ended(database: str) -> None:
