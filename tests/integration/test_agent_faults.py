@@ -22,7 +22,7 @@ CLAIM, REPORT, RENEW = "/managers/tasks/claim", "/managers/tasks/report", "/mana
 FINISH = CancelOrder(kill=False, grace_seconds=0, reason="complete")
 
 
-@pytest.mark.spec("S000-141")
+@pytest.mark.spec("S000-141", "S000-84")
 @pytest.mark.parametrize("path", [CLAIM, REPORT, RENEW])
 async def test_a_lost_answer_neither_loses_nor_repeats_a_task(tmp_path: Path, path: str) -> None:
     log = tmp_path / "log"
@@ -40,7 +40,7 @@ async def test_a_lost_answer_neither_loses_nor_repeats_a_task(tmp_path: Path, pa
         await host.lease
 
 
-@pytest.mark.spec("S000-152")
+@pytest.mark.spec("S000-152", "S000-128")
 async def test_tasks_go_on_while_the_api_is_away(tmp_path: Path) -> None:
     plan = WorkerAllocationPlan(worker_count=2, task_prefetch_count=20)
     log = tmp_path / "log"
@@ -95,6 +95,7 @@ async def test_started_attempts_are_told_once_they_run_for_a_second(tmp_path: Pa
         await host.lease
 
 
+@pytest.mark.spec("S000-52", "S000-89")
 @pytest.mark.parametrize("fence", ["finish", "kill"])
 async def test_a_silent_api_fences_the_host(
     tmp_path: Path, fence: Literal["finish", "kill"]

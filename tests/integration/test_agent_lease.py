@@ -152,7 +152,7 @@ async def test_workers_that_cannot_be_started_are_tried_again(
         await _end(host)
 
 
-@pytest.mark.spec("S002-142", "S000-67", "S000-69", "S002-249")
+@pytest.mark.spec("S002-142", "S000-67", "S000-69", "S002-249", "S000-45")
 async def test_a_killed_worker_is_respawned_and_its_task_reported(tmp_path: Path) -> None:
     async with AgentApi(retries=1).serving() as api, running_agent(api, tmp_path) as host:
         once = tmp_path / "once"
@@ -195,6 +195,7 @@ async def test_handlers_that_cannot_be_imported_fail_their_tasks(tmp_path: Path)
         await _end(host)
 
 
+@pytest.mark.spec("S000-27", "S000-29")
 async def test_an_ending_that_kills_cancels_what_runs_and_returns_the_rest(tmp_path: Path) -> None:
     async with AgentApi().serving() as api, running_agent(api, tmp_path) as host:
         ids = api.submit(*[command("/bin/sleep", "60")] * 4)

@@ -140,7 +140,7 @@ async def test_commands_of_temporal_run_a_lease_to_its_end(
             assert api.said_goodbye
 
 
-@pytest.mark.spec("S002-141", "S000-91", "S000-92")
+@pytest.mark.spec("S002-141", "S000-91", "S000-92", "S000-79", "S000-80", "S000-81", "S000-82")
 async def test_a_killed_agent_leaves_nothing_and_goes_on_after_its_restart(
     tmp_path: Path, temporal_server: str
 ) -> None:

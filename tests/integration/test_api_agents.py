@@ -95,7 +95,7 @@ def succeeded(task_id: int, attempt: int = 1, **changes: Any) -> TaskReport:
     )
 
 
-@pytest.mark.spec("S002-90", "S002-89", "S002-93")
+@pytest.mark.spec("S002-90", "S002-89", "S002-93", "S000-43", "S000-44", "S000-47", "S000-48")
 async def test_a_lease_from_offer_to_result(api: Api) -> None:
     group = await group_with_tasks(api)
     async with said_hello(api) as (manager, answer):

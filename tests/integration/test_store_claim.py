@@ -31,6 +31,7 @@ async def test_higher_priority_first_then_age(database: str) -> None:
         assert ids(await host.claim(3)) == [e, c]
 
 
+@pytest.mark.spec("S000-43")
 async def test_a_lost_answer_is_given_again_and_nothing_twice(database: str) -> None:
     async with world(database) as w:
         group = await w.group()
@@ -175,6 +176,7 @@ async def test_a_waiting_claim_is_woken_by_a_requeue_a_retry_and_an_ending(datab
         assert (await claim).standing is LeaseStanding.ENDING
 
 
+@pytest.mark.spec("S000-48")
 async def test_a_claim_without_work_ends_after_its_time(database: str) -> None:
     async with world(database) as w:
         group = await w.group()

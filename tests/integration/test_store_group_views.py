@@ -251,7 +251,7 @@ async def test_refresh_lists_the_managers_whose_tags_fit(database: str) -> None:
         assert no.manager_id not in listed
 
 
-@pytest.mark.spec("S000-17", "S000-16")
+@pytest.mark.spec("S000-17", "S000-16", "C-01")
 async def test_a_refresh_asks_for_all_tags_or_any_and_for_a_role(database: str) -> None:
     async with world(database) as w:
         both, one = await w.host(tags=["a", "b"]), await w.host(tags=["b", "x"])

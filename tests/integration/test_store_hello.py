@@ -179,6 +179,7 @@ async def test_silence_is_a_loss_only_after_its_time_in_postgresql(database: str
         assert answer.lease is None
 
 
+@pytest.mark.spec("S000-52", "S000-89")
 async def test_any_contact_counts_and_a_group_has_its_own_time(database: str) -> None:
     async with world(database) as w:
         group = await w.group(host_lost_after=timedelta(seconds=20))
@@ -257,6 +258,7 @@ async def test_returned_tasks_are_ready_again_and_started_is_noted_once(database
         assert await w.value("SELECT state FROM open_task WHERE id = %s", third.task_id) == 1
 
 
+@pytest.mark.spec("S000-51")
 async def test_a_cancelled_group_says_how_to_end(database: str) -> None:
     async with world(database) as w:
         host, group = await working(w)

@@ -89,7 +89,7 @@ async def test_a_report_does_not_reach_into_another_group(database: str) -> None
         assert (await host.report(succeeded(task))).statuses == [COMMITTED]
 
 
-@pytest.mark.spec("S000-73", "S000-145")
+@pytest.mark.spec("S000-73", "S000-145", "S000-88")
 async def test_a_retried_failure_is_charged_once_and_kept(database: str) -> None:
     async with world(database) as w:
         host, task = await one_task(w, max_attempts=2)
@@ -126,7 +126,7 @@ async def test_a_retried_failure_is_charged_once_and_kept(database: str) -> None
         ({"max_attempts": 2}, "something new", 1, True),
     ],
 )
-@pytest.mark.spec("S000-58")
+@pytest.mark.spec("S000-58", "C-18")
 async def test_the_retry_policy_decides_failures_of_the_task_itself(
     database: str, retry: dict[str, object], kind: str, exit_code: int | None, *, again: bool
 ) -> None:
@@ -153,7 +153,7 @@ async def test_the_retry_policy_decides_failures_of_the_task_itself(
         ("signal", 2, None),
     ],
 )
-@pytest.mark.spec("S000-60", "S000-61", "S000-63", "S000-64")
+@pytest.mark.spec("S000-60", "S000-61", "S000-63", "S000-64", "C-18", "S000-45")
 async def test_the_signal_table_decides_crashes(
     database: str, kind: str, signal: int | None, limit: int | None
 ) -> None:
@@ -171,6 +171,7 @@ async def test_the_signal_table_decides_crashes(
         await w.check()
 
 
+@pytest.mark.spec("C-18")
 async def test_the_two_counters_are_kept_apart(database: str) -> None:
     async with world(database) as w:
         host, task = await one_task(w, max_attempts=2)

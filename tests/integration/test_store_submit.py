@@ -75,6 +75,7 @@ async def test_eight_racing_submits_with_one_key_create_once(database: str, coun
         await w.check()
 
 
+@pytest.mark.spec("C-09", "S000-146")
 @SIZES
 async def test_a_closed_group_takes_nothing_and_keeps_nothing(database: str, count: int) -> None:
     async with world(database) as w:
@@ -88,6 +89,7 @@ async def test_a_closed_group_takes_nothing_and_keeps_nothing(database: str, cou
         assert await w.value("SELECT count(*) FROM submission") == 0
 
 
+@pytest.mark.spec("C-09", "S000-146")
 @SIZES
 async def test_reopen_on_submit(database: str, count: int) -> None:
     async with world(database) as w:
@@ -103,6 +105,7 @@ async def test_reopen_on_submit(database: str, count: int) -> None:
             await w.submit(group, count)
 
 
+@pytest.mark.spec("C-09", "S000-146")
 @SIZES
 async def test_a_submit_that_waits_for_a_close_is_refused(database: str, count: int) -> None:
     async with world(database) as w, held(database) as closing:

@@ -70,6 +70,7 @@ def test_a_report_does_not_wait_for_the_next_command(host: WorkerHost, tmp_path:
 # --- cancel ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.spec("S000-27")
 def test_a_running_command_is_cancelled_with_its_group(host: WorkerHost, tmp_path: Path) -> None:
     pid = begin(host, tmp_path / "note")
     number = host.order(CancelTask, 1, 1, 5.0, "not wanted")

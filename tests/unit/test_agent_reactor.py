@@ -120,6 +120,7 @@ def test_workers_are_spawned_and_the_first_that_is_ready_starts_the_claims() -> 
     assert session(WorkerReady(0, 0)) == []  # one claim at a time
 
 
+@pytest.mark.spec("S000-33")
 def test_claimed_tasks_are_spread_and_the_next_claim_follows() -> None:
     session = Session(workers=2)
     session.begin()
@@ -315,6 +316,7 @@ def test_an_ending_returns_what_waits_and_asks_what_to_do_with_the_rest() -> Non
     assert session.reported(10, standing=ENDING) == [SessionOver(Phase.ENDING)]
 
 
+@pytest.mark.spec("S000-27")
 def test_an_ending_that_kills_cancels_each_running_task_once() -> None:
     session = Session(workers=2, prefetch=0)
     session.begin()
@@ -398,6 +400,7 @@ def test_tasks_that_a_dismissed_worker_dropped_are_returned() -> None:
     assert session.state.returned == {Key(11, 1)}
 
 
+@pytest.mark.spec("S000-148")
 def test_a_worker_that_becomes_ready_too_late_is_dismissed() -> None:
     session = Session(workers=2)
     session(Begin())
