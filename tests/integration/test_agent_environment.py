@@ -23,23 +23,32 @@ def shell(script: str, **more: object) -> HookSpec:
     return HookSpec.model_validate({"command": ("/bin/sh", "-c", script), **more})
 
 
-@pytest.mark.spec("S002-135", "S002-109")
+def told(log: Path) -> str:
+    """Shell words that write down what a hook is told about where it runs."""
+    names = ("TASK_GROUP_UUID", "TASK_GROUP_NAME", "GROUP_NAME", "WORKER_COUNT", "MANAGER_ID")
+    return "echo " + " ".join(f"$MITOSIS_{name}" for name in names) + f" >> {log}"
+
+
+def context(api: AgentApi) -> list[str]:
+    return [str(api.task_group_id), "campaign", "lab", "2", str(api.manager_id)]
+
+
+@pytest.mark.spec("S002-135", "S002-83", "S002-84", "S002-85", "S002-86")
 async def test_setup_runs_once_with_its_context(tmp_path: Path) -> None:
     log = tmp_path / "log"
-    names = ("TASK_GROUP_UUID", "TASK_GROUP_NAME", "GROUP_NAME", "WORKER_COUNT", "MANAGER_ID")
-    setup = shell("echo " + " ".join(f"$MITOSIS_{name}" for name in names) + f" >> {log}")
-    async with AgentApi(setup=setup).serving() as api, running_agent(api, tmp_path) as host:
+    async with (
+        AgentApi(setup=shell(told(log))).serving() as api,
+        running_agent(api, tmp_path) as host,
+    ):
         assert (await host.prepare()).verdict is HookVerdict.READY
         assert (await host.prepare()).message == "prepared before"
-        assert log.read_text().split() == [
-            str(api.task_group_id), "campaign", "lab", "2", str(api.manager_id),
-        ]  # fmt: skip
+        assert log.read_text().split() == context(api)
         assert [change.event for change in api.changes] == ["preparing", "prepared"]
         assert api.changes[0].epoch == api.epoch
         assert api.changes[0].fingerprint
 
 
-@pytest.mark.spec("S002-137", "S002-144", "S002-138")
+@pytest.mark.spec("S002-137", "S002-144")
 @pytest.mark.parametrize(
     ("setup", "says"),
     [
@@ -195,10 +204,10 @@ def test_more_workers_than_files_allow_are_refused() -> None:
     assert len(plan_cpus(WorkerAllocationPlan(worker_count=308), files=1024)) == 308
 
 
-@pytest.mark.spec("S002-123", "S002-106")
+@pytest.mark.spec("S002-106", "S002-83", "S002-84", "S002-85", "S002-86")
 async def test_teardown_runs_and_the_environment_is_gone(tmp_path: Path) -> None:
-    scratch = tmp_path / "staged"
-    setup, teardown = shell(f"mkdir {scratch}"), shell(f"rmdir {scratch}")
+    scratch, log = tmp_path / "staged", tmp_path / "log"
+    setup, teardown = shell(f"mkdir {scratch}"), shell(f"rmdir {scratch}; {told(log)}")
     api = AgentApi(setup=setup, teardown=teardown)
     async with api.serving(), running_agent(api, tmp_path) as host:
         await host.prepare()
@@ -208,6 +217,28 @@ async def test_teardown_runs_and_the_environment_is_gone(tmp_path: Path) -> None
         assert api.environment is EnvironmentState.GONE
         assert (await host.clean()).verdict is HookVerdict.CLEANED
         assert [c.event for c in api.changes[2:]] == ["tear_down", "cleaned"]
+        assert log.read_text().split() == context(api), "once, with the context that setup had"
+
+
+@pytest.mark.spec("S002-25", "S002-26")
+async def test_hooks_have_what_commands_of_tasks_have(tmp_path: Path) -> None:
+    """argv without a shell, environment, working directory, timeout: as in a task's specification."""
+    log, folder = tmp_path / "log", tmp_path / "folder"
+    folder.mkdir()
+    script = f'echo "$0 $WORD $PWD" >> {log}'
+    more = {"environment": {"WORD": "word"}, "working_directory": str(folder), "timeout": "1m"}
+    setup, teardown = (
+        HookSpec.model_validate({"command": ("/bin/sh", "-c", script, name), **more})
+        for name in ("$(setup)", "$(teardown)")
+    )
+    api = AgentApi(setup=setup, teardown=teardown)
+    async with api.serving(), running_agent(api, tmp_path) as host:
+        assert (await host.prepare()).verdict is HookVerdict.READY
+        assert (await host.clean()).verdict is HookVerdict.CLEANED
+    assert log.read_text().splitlines() == [
+        f"$(setup) word {folder}",
+        f"$(teardown) word {folder}",
+    ]
 
 
 @pytest.mark.spec("S002-124", "S002-145")

@@ -78,7 +78,17 @@ async def test_a_batch_of_commands_and_handlers_runs_once_each(tmp_path: Path) -
         await host.lease
 
 
-@pytest.mark.spec("S002-236", "S002-239", "S002-240", "S002-241", "S002-242", "S002-243")
+@pytest.mark.spec(
+    "S002-236",
+    "S002-239",
+    "S002-240",
+    "S002-241",
+    "S002-242",
+    "S002-243",
+    "S002-13",
+    "S002-36",
+    "S002-113",
+)
 @pytest.mark.parametrize("strategy", list(CpuBindingStrategy))
 async def test_workers_are_pinned_and_read_back_their_cores(
     tmp_path: Path, strategy: CpuBindingStrategy
@@ -152,7 +162,7 @@ async def test_workers_that_cannot_be_started_are_tried_again(
         await _end(host)
 
 
-@pytest.mark.spec("S002-142", "S000-67", "S000-69", "S002-249", "S000-45")
+@pytest.mark.spec("S002-142", "S000-67", "S000-69", "S002-249", "S000-45", "S002-268", "S002-39")
 async def test_a_killed_worker_is_respawned_and_its_task_reported(tmp_path: Path) -> None:
     async with AgentApi(retries=1).serving() as api, running_agent(api, tmp_path) as host:
         once = tmp_path / "once"
@@ -164,6 +174,8 @@ async def test_a_killed_worker_is_respawned_and_its_task_reported(tmp_path: Path
         (failure,) = api.failures
         assert (failure.kind, failure.signal) == ("worker_lost", signal.SIGKILL)
         assert b"killed by SIGKILL" in bytes(failure.detail)
+        await until(lambda: [w.available for w in host.session.state.workers] == [True, True])
+        assert sorted(w.generation for w in host.session.state.workers) == [0, 1]
         await _end(host)
 
 

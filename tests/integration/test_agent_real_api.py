@@ -130,7 +130,9 @@ async def site(api: RunningApi, folder: Path) -> AsyncIterator[Site]:
                 await running
 
 
-@pytest.mark.spec("S002-106", "S002-125")
+@pytest.mark.spec(
+    "S002-106", "S002-125", "S002-14", "S002-18", "S002-37", "S002-38", "S002-53", "S002-58"
+)
 async def test_a_campaign_from_offer_to_settlement(database: str, tmp_path: Path) -> None:
     log = tmp_path / "log"
     key = ed25519_private_key()

@@ -117,6 +117,7 @@ async def test_users_and_managers_are_kept_apart(api: Api) -> None:
         pass
 
 
+@pytest.mark.spec("S002-32")
 async def test_roles_decide(api: Api) -> None:
     async with api.client(await api.user("ann")) as ann:
         group = await ann.create_group(TaskGroupSpec(name="work"))
@@ -152,6 +153,7 @@ async def test_roles_decide(api: Api) -> None:
     assert (await api.call("GET", path)).status_code == 200  # the admin sees everything
 
 
+@pytest.mark.spec("S002-262")
 async def test_a_group_has_three_addresses(api: Api) -> None:
     ann = await api.user("ann")
     async with api.client(ann) as client:

@@ -1,7 +1,7 @@
 """The calls of an agent over HTTP: hello, take, environments, claim, report, heartbeat, goodbye."""
 
 from collections.abc import AsyncIterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -95,7 +95,7 @@ def succeeded(task_id: int, attempt: int = 1, **changes: Any) -> TaskReport:
     )
 
 
-@pytest.mark.spec("S002-90", "S002-89", "S002-93", "S000-43", "S000-44", "S000-47", "S000-48")
+@pytest.mark.spec("S002-90", "S002-89", "S000-43", "S000-44", "S000-47", "S000-48", "S002-262")
 async def test_a_lease_from_offer_to_result(api: Api) -> None:
     group = await group_with_tasks(api)
     async with said_hello(api) as (manager, answer):
@@ -127,10 +127,13 @@ async def test_a_lease_from_offer_to_result(api: Api) -> None:
         assert await client.manager(shown.manager_id) == shown
 
 
+@pytest.mark.spec("S002-93", "S002-261")
 async def test_a_heartbeat_tells_and_learns(api: Api) -> None:
     await group_with_tasks(api)
-    async with said_hello(api) as (manager, _):
+    async with said_hello(api) as (manager, answer):
         assert (await manager.heartbeat(Renewal(incarnation=1))).standing is None
+        async with api.client() as client:
+            assert (await client.manager(answer.manager_id)).state is ManagerState.IDLE
         grant = await taken(api, manager)
         tasks = (await manager.claim(claim(grant.epoch))).tasks
         first, second, _ = [TaskAttempt(task_id=t.task_id, attempt=t.attempt) for t in tasks]
@@ -262,14 +265,24 @@ def token_of(manager: ManagerClient) -> str:
     return manager._api._http.headers["authorization"].removeprefix("Bearer ")
 
 
+@pytest.mark.spec("S002-47", "S002-88")
 async def test_registration_names_groups_and_roles(api: Api) -> None:
     ann = await api.user("ann")
     await api.user("ben")
     async with api.client(ann) as client:
         made = await client.register_manager(
-            RegisterManager(name="host", tags=frozenset({"gpu"}), groups=("ann:write",))
+            RegisterManager(
+                name="host",
+                tags=frozenset({"gpu"}),
+                labels=frozenset({"rack-7"}),
+                groups=("ann:write",),
+                lifetime=timedelta(hours=2),
+            )
         )
+        left = made.expires_at - datetime.now(UTC)
+        assert timedelta(minutes=119) < left <= timedelta(hours=2)
         shown = await client.manager(made.manager_id)
+        assert (shown.labels, shown.groups) == (["rack-7"], ["ann"])
         assert (shown.name, shown.tags, shown.state) == ("host", ["gpu"], ManagerState.OFFLINE)
         with pytest.raises(InvalidRequest):
             await client.register_manager(RegisterManager(groups=("ann:owner",)))

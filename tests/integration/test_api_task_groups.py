@@ -20,7 +20,7 @@ async def api(database: str) -> AsyncIterator[Api]:
         yield opened
 
 
-@pytest.mark.spec("S002-31")
+@pytest.mark.spec("S002-31", "S002-256", "S002-257")
 async def test_a_group_is_what_was_asked_for(api: Api) -> None:
     spec = TaskGroupSpec(
         name="everything",
@@ -163,6 +163,7 @@ async def test_groups_are_listed_by_what_they_are(api: Api) -> None:
             pass
 
 
+@pytest.mark.spec("S002-258", "S002-151")
 async def test_a_change_is_kept_and_noticed(api: Api) -> None:
     async with api.client() as client:
         made = await client.create_group(TaskGroupSpec(name="work"))
@@ -175,6 +176,10 @@ async def test_a_change_is_kept_and_noticed(api: Api) -> None:
         with pytest.raises(Conflict):
             await client.update_group("work", update)
         assert (await client.group("work")) == changed
+    workers = {"worker_allocation_plan": {"worker_count": 2}}
+    answer = await api.call("PUT", "/task-groups/work", json=workers)
+    with problem(answer, 422, "invalid_request") as document:  # as long as it lives
+        assert document["field"] == "worker_allocation_plan"
 
 
 async def test_null_takes_a_limit_away_and_a_field_left_out_stays(api: Api) -> None:
@@ -201,7 +206,7 @@ async def test_null_takes_a_limit_away_and_a_field_left_out_stays(api: Api) -> N
         assert changed.auto_close_timeout is None
 
 
-@pytest.mark.spec("S002-118", "S002-166", "S002-103")
+@pytest.mark.spec("S002-118", "S002-166", "S002-103", "S002-259")
 async def test_verbs_work_without_temporal(api: Api) -> None:
     async with api.client() as client:
         await client.create_group(TaskGroupSpec(name="work"))
@@ -247,6 +252,7 @@ async def test_complete(api: Api) -> None:
         assert forced.state in (TaskGroupState.CLOSED, TaskGroupState.COMPLETE)
 
 
+@pytest.mark.spec("S002-260")
 async def test_only_a_settled_group_is_deleted(api: Api) -> None:
     async with api.client() as client:
         group = await client.create_group(TaskGroupSpec(name="work"))

@@ -44,6 +44,7 @@ async def test_any_number_of_tasks_from_a_generator(api: Api) -> None:
     assert {task.state for task in shown.values()} == {TaskState.READY}
 
 
+@pytest.mark.spec("S002-102")
 async def test_a_submission_answers_and_moves_the_counters(api: Api) -> None:
     answer = await api.call("POST", TASKS, json={"tasks": [OK, OK]})
     assert answer.status_code == 201

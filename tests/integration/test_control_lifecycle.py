@@ -53,7 +53,9 @@ async def settled(plane: ControlPlane, group: UUID) -> GroupSummary:
     return summary
 
 
-@pytest.mark.spec("S002-27", "S002-103", "S002-106", "S002-122", "S002-165")
+@pytest.mark.spec(
+    "S002-27", "S002-103", "S002-106", "S002-122", "S002-165", "S002-15", "S002-265", "S002-266"
+)
 async def test_group_runs_completes_and_settles(plane: ControlPlane) -> None:
     await plane.start()
     client = await plane.client()

@@ -91,6 +91,7 @@ def test_the_batch_says_what_failed(env: Mapping[str, str], tmp_path: Path) -> N
     assert "1 checksums written, 1 files failed" in done.stdout
 
 
+@pytest.mark.spec("S002-21")
 def test_a_pipeline_that_passes_leaves_nothing(env: Mapping[str, str], tmp_path: Path) -> None:
     done = run(env, "ci_pipeline/pipeline.py")
     assert done.returncode == 0, done.stdout + done.stderr

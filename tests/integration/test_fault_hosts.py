@@ -30,7 +30,7 @@ async def lost(it: Fleet, host: FleetHost) -> None:
     await it.until(is_lost)
 
 
-@pytest.mark.spec("S002-141", "S000-91", "S000-92")
+@pytest.mark.spec("S002-141", "S000-91", "S000-92", "S002-268")
 async def test_an_agent_restarted_within_the_clock_goes_on_at_once(it: Fleet, diary: Diary) -> None:
     """Its hello requeues what it ran; no clock is waited for, the environment still stands."""
     host = await it.host()
@@ -126,6 +126,7 @@ async def test_an_agent_killed_between_commit_and_answer(
     assert host.said("journal replayed") == (call == REPORT)
 
 
+@pytest.mark.spec("S002-250", "S002-69")
 async def test_max_managers_is_raised_and_lowered_under_live_leases(
     it: Fleet, diary: Diary
 ) -> None:

@@ -112,7 +112,7 @@ async def test_a_claim_that_is_answered_after_the_ending_starts_nothing(
         assert diary.began("late") == 0
 
 
-@pytest.mark.spec("S000-152", "S000-128")
+@pytest.mark.spec("S000-152", "S000-128", "S002-268")
 async def test_a_partition_shorter_than_the_clock_repeats_nothing(it: Fleet, diary: Diary) -> None:
     host, other = await it.host(), await it.host()
     group = await it.group(

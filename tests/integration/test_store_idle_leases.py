@@ -5,8 +5,9 @@ from datetime import timedelta
 import pytest
 
 from mitosis.contracts.control import ReleaseReason, ReleaseRequest
+from mitosis.contracts.task import RetryPolicy, TaskSubmission
 from mitosis.store.scheduler import SchedulerStore
-from tests.support.campaigns import Host, world
+from tests.support.campaigns import Host, failed, world
 
 
 async def let_go(host: Host) -> None:
@@ -17,7 +18,7 @@ async def let_go(host: Host) -> None:
     await host.world.managers.release(request)
 
 
-@pytest.mark.spec("S002-160", "S002-161", "S002-168", "C-03", "C-28")
+@pytest.mark.spec("S002-160", "S002-161", "C-03", "C-28")
 async def test_an_idle_lease_ends_when_another_group_has_work_and_comes_back_warm(
     database: str,
 ) -> None:
@@ -51,7 +52,7 @@ async def test_an_idle_lease_ends_when_another_group_has_work_and_comes_back_war
         assert len((await host.claim()).tasks) == 1  # its environment has stayed ready
 
 
-@pytest.mark.spec("S002-172", "C-04")
+@pytest.mark.spec("S002-172", "C-04", "S002-159", "S002-163")
 @pytest.mark.parametrize("work", ["claimable", "in flight"])
 async def test_a_lease_with_work_is_not_contested(database: str, work: str) -> None:
     async with world(database) as w:
@@ -62,12 +63,14 @@ async def test_a_lease_with_work_is_not_contested(database: str, work: str) -> N
         tasks = (await host.claim(1 if work == "claimable" else 2)).tasks
         await host.finish(tasks[:1])
         await w.submit(await w.group("second", priority=9))
-        answer = await scheduler.assign_round()
-        assert (answer.offered, answer.next_round_in_seconds) == (0, None)
-        assert (await host.renew()).standing == "active"
+        for _ in range(2):  # also when the time of its affinity is over
+            answer = await scheduler.assign_round()
+            assert (answer.offered, answer.next_round_in_seconds) == (0, None)
+            assert (await host.renew()).standing == "active"
+            await w.rows("UPDATE leases SET affinity_until = now() - interval '1 second'")
 
 
-@pytest.mark.spec("S002-160", "S002-162", "S002-171", "S002-178")
+@pytest.mark.spec("S002-160", "S002-162", "S002-178", "S002-159")
 async def test_an_idle_lease_is_safe_until_the_threshold_and_the_round_comes_back_then(
     database: str,
 ) -> None:
@@ -105,3 +108,47 @@ async def test_work_seen_at_a_renewal_starts_the_idle_clock_anew(database: str) 
         left = (await scheduler.assign_round()).next_round_in_seconds
         assert left is not None
         assert 290 < left <= 300
+
+
+@pytest.mark.spec("S002-167")
+async def test_a_group_that_is_reopened_goes_on_under_the_lease_it_has(database: str) -> None:
+    async with world(database) as w:
+        group = await w.group()
+        await w.submit(group)
+        host = await w.leased_host(group)
+        before = (await host.claim()).tasks
+        await w.close(group)
+        await w.reopen(group)
+        await w.submit(group)
+        (task,) = (await host.claim()).tasks  # same epoch, and no setup in between
+        await host.finish([*before, task])
+        assert (await w.groups.get(group)).tasks_succeeded == 2
+        assert await w.value("SELECT count(*) FROM leases") == 1
+
+
+@pytest.mark.spec("S002-168")
+async def test_a_host_that_went_elsewhere_comes_back_to_a_group_that_is_reopened(
+    database: str,
+) -> None:
+    async with world(database) as w:
+        scheduler = SchedulerStore(w.database, idle_threshold=timedelta(0))
+        first = await w.group("first")
+        later = RetryPolicy(max_attempts=2, delay_seconds=1000)  # keeps the group from completing
+        await w.submit_tasks(first, [TaskSubmission(command=["x"], retry=later)])
+        host = await w.leased_host(first)
+        (task,) = (await host.claim()).tasks
+        await host.report(failed(task, exit_code=1))
+        await w.close(first)
+        second = await w.group("second")
+        await w.submit(second)
+        for group, prepare in ((second, True), (first, False)):
+            await scheduler.assign_round()
+            assert (await host.claim()).standing == "ending"
+            await let_go(host)
+            await scheduler.assign_round()
+            await host.take(group, prepare=prepare)
+            (task,) = (await host.claim()).tasks
+            await host.finish([task])
+            if group == second:
+                await w.reopen(first)
+                await w.submit(first)

@@ -11,7 +11,7 @@ from mitosis.store.scheduler import SchedulerStore
 from tests.support.campaigns import Host, failed, held, until_blocked, world
 
 
-@pytest.mark.spec("S002-42", "S002-146", "S000-108")
+@pytest.mark.spec("S002-42", "S002-146", "S000-108", "S002-28", "S002-19")
 async def test_the_higher_priority_gets_the_only_host(database: str) -> None:
     async with world(database) as w:
         old, high = await w.group("old"), await w.group("high", priority=1)
@@ -128,6 +128,7 @@ async def test_more_groups_than_a_page(database: str) -> None:
         assert view.lease.task_group_id == last
 
 
+@pytest.mark.spec("S002-69")
 async def test_rounds_at_the_same_time_never_assign_twice(database: str) -> None:
     async with world(database, pool_size=12) as w:
         groups = [await w.group(f"g{i}", max_managers=2) for i in range(6)]
@@ -141,6 +142,31 @@ async def test_rounds_at_the_same_time_never_assign_twice(database: str) -> None
         per_host = await w.rows("SELECT count(*) AS n FROM leases GROUP BY manager_id")
         assert {row["n"] for row in per_host} == {1}
         assert len(hosts) == 10
+
+
+@pytest.mark.spec("S002-41", "S002-126", "S002-164")
+async def test_after_a_group_the_host_goes_to_the_next_by_priority(database: str) -> None:
+    async with world(database) as w:
+        first = await w.group("first", priority=5)
+        await w.submit(first, 1)
+        host = await w.leased_host(first)
+        for name, priority in (("low", 1), ("high", 3), ("other", 2)):
+            await w.submit(await w.group(name, priority=priority), 1)
+        await host.finish((await host.claim()).tasks)
+        await w.close(first)
+        await w.groups.finalize(first)
+        assert (await host.claim()).standing == "ending", "closed, and nothing is left to do"
+        request = ReleaseRequest(
+            manager_id=host.manager_id, epoch=host.epoch, reason=ReleaseReason.GROUP_ENDED
+        )
+        await w.managers.release(request)
+        assert (await w.scheduler.assign_round()).offered == 0, "it is not cleaned yet"
+        await host.clean(first)
+        assert (await w.managers.get(host.manager_id)).state == "idle"
+        assert (await w.scheduler.assign_round()).offered == 1
+        view = await w.managers.observe(host.manager_id)
+        assert view.lease is not None
+        assert view.lease.task_group_name == "high"
 
 
 async def test_a_host_of_another_user_group_is_not_used(database: str) -> None:

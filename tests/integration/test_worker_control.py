@@ -130,6 +130,7 @@ def test_cancelling_what_is_not_here_is_acknowledged_and_stops_nothing(
 # --- pause and configure --------------------------------------------------------------------------
 
 
+@pytest.mark.spec("S002-100")
 def test_a_paused_worker_finishes_what_runs_and_starts_nothing(
     host: WorkerHost, tmp_path: Path
 ) -> None:
@@ -159,6 +160,7 @@ def test_the_length_of_the_tail_can_be_changed(host: WorkerHost) -> None:
 # --- shutdown -------------------------------------------------------------------------------------
 
 
+@pytest.mark.spec("S002-129", "S002-100")
 def test_a_graceful_shutdown_finishes_the_running_task_and_drops_the_rest(
     host: WorkerHost, tmp_path: Path
 ) -> None:
@@ -182,6 +184,7 @@ def test_an_idle_worker_ends_at_once(host: WorkerHost) -> None:
     assert (exited.leftovers, exited.running) == (0, None)
 
 
+@pytest.mark.spec("S002-130", "S002-100")
 def test_a_forced_shutdown_kills_the_task_and_does_not_report_it(
     host: WorkerHost, tmp_path: Path
 ) -> None:

@@ -87,6 +87,7 @@ async def test_shorter_timeout_counts_while_the_timer_sleeps(skipping: WorkflowE
     assert HOUR <= open_for(group, now) < HOUR + MINUTE
 
 
+@pytest.mark.spec("S002-132")
 async def test_a_timeout_that_is_taken_away_closes_nothing(skipping: WorkflowEnvironment) -> None:
     now = await skipping.get_current_time()
     group = Group(auto_close_after=HOUR, last_submitted_at=now)
