@@ -6,6 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.support.processes import descendants, living
 from tests.support.program import clean_environment, mitosis_json, refused, running_up
 from tests.support.waiting import wait_until
@@ -61,6 +63,7 @@ def test_a_second_up_on_the_folder_and_a_taken_port_are_refused(data_dir: Path) 
                 assert "Traceback" not in taken
 
 
+@pytest.mark.spec("S000-71", "S000-72", "S000-78", "S000-85")
 def test_kill_in_the_middle_of_work_leaves_no_process_and_loses_no_task(data_dir: Path) -> None:
     marks = data_dir.with_name("marks")
     marks.mkdir()

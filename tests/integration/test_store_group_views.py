@@ -228,6 +228,61 @@ async def test_managers_named_by_a_user(database: str) -> None:
             await w.groups.remove_manager(group, host.manager_id)
 
 
+COLUMNS = """
+    SELECT column_name AS name, is_nullable = 'YES' AS nullable, column_default AS given,
+           is_identity = 'YES' AS counted, data_type AS type
+      FROM information_schema.columns WHERE table_name = 'task_group_managers'
+"""
+REFERENCES = """
+    SELECT a.attname AS name, c.confrelid::regclass::text AS table, c.confdeltype = 'c' AS cascades
+      FROM pg_constraint AS c JOIN pg_attribute AS a ON a.attrelid = c.conrelid AND a.attnum = ANY(c.conkey)
+     WHERE c.conrelid = 'task_group_managers'::regclass AND c.contype = 'f'
+"""
+INDEXES = "SELECT indexname, indexdef FROM pg_indexes WHERE tablename = 'task_group_managers'"
+
+
+@pytest.mark.spec("S000-07", "S000-08", "S000-10", "S000-11", "S000-12")
+async def test_the_table_of_managers_of_a_group(database: str) -> None:
+    async with world(database) as w:
+        columns = {row.pop("name"): row for row in await w.rows(COLUMNS)}
+        assert {name for name, row in columns.items() if row["nullable"]} == {
+            *("matched_tags", "added_by_user_id")
+        }
+        assert columns["id"]["counted"]
+        assert {columns[name]["type"] for name in ("id", "task_group_id", "manager_id")} == {
+            "bigint"
+        }
+        assert columns["added_at"]["type"] == "timestamp with time zone"
+        assert columns["added_at"]["given"] == "now()"
+        references = {
+            row["name"]: (row["table"], row["cascades"]) for row in await w.rows(REFERENCES)
+        }
+        assert references == {
+            "task_group_id": ("task_groups", True),
+            "manager_id": ("managers", True),
+            "added_by_user_id": ("users", False),
+        }
+        indexes = {row["indexname"]: row["indexdef"] for row in await w.rows(INDEXES)}
+        assert indexes["idx_task_group_managers_task_group"].endswith("(task_group_id)")
+        assert indexes["idx_task_group_managers_manager"].endswith("(manager_id)")
+        assert any(
+            "UNIQUE" in text and "(task_group_id, manager_id)" in text for text in indexes.values()
+        )
+        matched, named = await w.host(tags=["a"]), await w.host()
+        group = await w.group(tags={"a"})
+        await w.groups.refresh_managers(group)
+        await w.groups.add_manager(group, named.manager_id, w.user_id)
+        rows = await w.rows(
+            "SELECT m.uuid AS host, t.assignment_method AS how, u.uuid AS by, t.added_at <= now() AS past"
+            " FROM task_group_managers AS t JOIN managers AS m ON m.id = t.manager_id"
+            " LEFT JOIN users AS u ON u.id = t.added_by_user_id ORDER BY t.id"
+        )
+        assert [tuple(row.values()) for row in rows] == [
+            (matched.manager_id, "tag_matched", None, True),
+            (named.manager_id, "user_specified", w.user_id, True),
+        ]
+
+
 @pytest.mark.spec("S000-02", "S000-09", "S000-18", "S000-19", "S000-20")
 async def test_refresh_lists_the_managers_whose_tags_fit(database: str) -> None:
     async with world(database) as w:

@@ -180,6 +180,22 @@ async def test_cancel_ends_leases_and_discards_what_nobody_has_claimed(database:
         await w.check()
 
 
+@pytest.mark.spec("S000-25")
+async def test_cancel_leaves_alone_what_has_ended(database: str) -> None:
+    async with world(database) as w:
+        group = await w.group()
+        await w.submit(group, 4)
+        host = await w.leased_host(group)
+        one, two, three = (await host.claim(3)).tasks
+        await host.report(succeeded(one), failed(two, exit_code=3), failed(three, exit_code=4))
+        ended = await w.rows("SELECT * FROM task_result ORDER BY seq")
+        await w.cancel(group)
+        await w.groups.discard(group)
+        after = await w.rows("SELECT * FROM task_result ORDER BY seq")
+        assert (after[:3], [row["state"] for row in after[3:]]) == (ended, ["cancelled"])
+        await w.check()
+
+
 async def test_cancel_may_let_running_tasks_finish_and_a_second_one_may_not(database: str) -> None:
     async with world(database) as w:
         group = await w.group()

@@ -4,6 +4,7 @@ from datetime import timedelta
 from uuid import UUID
 
 import pytest
+from psycopg.sql import SQL, Identifier
 
 from mitosis.contracts.control import ReleaseReason, ReleaseRequest
 from mitosis.contracts.errors import LeaseLost, ManagerIdInUse, NotFound, Superseded
@@ -266,6 +267,42 @@ async def test_a_cancelled_group_says_how_to_end(database: str) -> None:
         order = (await host.renew()).order
         assert order is not None
         assert (order.kill, order.grace_seconds, order.reason) == (True, 3, "enough")
+
+
+@pytest.mark.spec("C-10", "S000-28")
+async def test_unless_told_otherwise_what_runs_has_thirty_seconds_to_end(database: str) -> None:
+    async with world(database) as w:
+        for spec, verb, expected in (
+            ({}, {}, 30),
+            ({"cancel_grace_seconds": 7}, {}, 7),
+            ({"cancel_grace_seconds": 7}, {"grace_seconds": 2}, 2),
+        ):
+            group = await w.group(f"within-{expected}", **spec)
+            await w.submit(group)
+            host = await w.leased_host(group)
+            await host.claim()
+            await w.cancel(group, **verb)
+            order = (await host.renew()).order
+            assert order is not None
+            assert (order.kill, order.grace_seconds) == (True, expected)
+
+
+@pytest.mark.spec("S000-139", "S000-147")
+async def test_a_group_that_is_there_no_more_takes_its_leases_along(database: str) -> None:
+    """The API deletes settled groups only; whatever else takes one away is noticed at the next call."""
+    async with world(database) as w:
+        host, _ = await working(w)
+        tasks = list(host.held.values())
+        for table in ("task", "open_task"):
+            await w.rows(SQL("DELETE FROM {}").format(Identifier(table)))
+        await w.rows("DELETE FROM task_groups")
+        assert (await host.renew()).standing is LeaseStanding.GONE
+        claimed = await host.claim()
+        assert (claimed.standing, claimed.tasks) == (LeaseStanding.GONE, [])
+        reported = await host.finish(tasks)
+        assert (reported.standing, {*reported.statuses}) == (LeaseStanding.GONE, {"unknown"})
+        view = await w.managers.observe(host.manager_id)
+        assert (view.online, view.lease, view.environments) == (True, None, ())
 
 
 async def test_a_lease_is_granted_to_its_manager_only(database: str) -> None:

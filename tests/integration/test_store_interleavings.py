@@ -10,7 +10,7 @@ from uuid import UUID
 
 import pytest
 
-from mitosis.contracts.control import ReleaseReason, ReleaseRequest
+from mitosis.contracts.control import ReleaseAnswer, ReleaseReason, ReleaseRequest
 from mitosis.contracts.errors import TaskGroupClosed
 from mitosis.contracts.http import Hello
 from mitosis.contracts.task import RetryPolicy, TaskSubmission
@@ -124,6 +124,34 @@ async def test_a_claim_waits_for_an_ending_and_takes_nothing(database: str, endi
         assert answer.standing is (LeaseStanding.GONE if gone else LeaseStanding.ENDING)
         assert answer.tasks == []
         assert await stranded(w) == 0
+
+
+@pytest.mark.spec("S000-150")
+async def test_a_renewal_that_waits_for_the_loss_of_its_lease_learns_of_it(database: str) -> None:
+    async with world(database) as w, held(database) as losing:
+        host, group = await start(w)
+        await w.rows("UPDATE leases SET alive_until = now()")
+        await lost(w, host, group, losing)
+        renewal = asyncio.create_task(host.renew())
+        await until_blocked(w)
+        await losing.commit()
+        assert (await renewal).standing is LeaseStanding.GONE
+        assert await w.value("SELECT state FROM leases") == "ended"
+
+
+@pytest.mark.spec("S000-150")
+async def test_a_loss_that_waits_for_a_renewal_takes_nothing(database: str) -> None:
+    async with world(database) as w, held(database) as renewing:
+        host, group = await start(w)
+        await w.rows("UPDATE leases SET alive_until = now()")
+        await ManagerStore(renewing).contact(host.manager_id)
+        loss = asyncio.ensure_future(lost(w, host, group, w.database))
+        await until_blocked(w)
+        await renewing.commit()
+        answer = await loss
+        assert isinstance(answer, ReleaseAnswer)
+        assert answer.status == "alive"
+        assert (await host.renew()).standing is LeaseStanding.ACTIVE
 
 
 @pytest.mark.parametrize("outcome", ["succeeded", "retried"])

@@ -1,7 +1,11 @@
 """Reports: the attempt is the fence, every failure is charged once, the rest is said per task (P2, P3)."""
 
+from collections.abc import Awaitable
+from typing import Any
+
 import pytest
 from msgspec import Raw
+from psycopg import AsyncCursor
 
 from mitosis.contracts.control import ReleaseReason, ReleaseRequest
 from mitosis.contracts.errors import TooLarge
@@ -180,6 +184,68 @@ async def test_the_two_counters_are_kept_apart(database: str) -> None:
         await host.report(failed(task, "exit_code", exit_code=1))
         row = (await w.rows("SELECT exit_failures, crash_failures FROM open_task"))[0]
         assert row == {"exit_failures": 1, "crash_failures": 1}
+
+
+@pytest.mark.spec("C-17", "S000-114")
+async def test_an_end_changes_the_counters_a_start_does_not_and_no_trigger_does(
+    database: str,
+) -> None:
+    async with world(database) as w:
+        group = await w.group()
+        await w.submit(group, 4)
+        host = await w.leased_host(group)
+        tasks = (await host.claim(3)).tasks
+        await host.renew(started=tasks)
+
+        async def unfinished() -> int:
+            await w.check()
+            return (await w.groups.observe(group)).unfinished
+
+        assert await unfinished() == 4, "running is not finished"
+        await host.report(succeeded(tasks[0]))
+        assert await unfinished() == 3
+        await host.report(failed(tasks[1], exit_code=1))
+        assert await unfinished() == 2
+        await w.cancel(group)
+        await w.groups.discard(group)
+        assert await unfinished() == 1
+        cancelled = TaskReport(
+            task_id=tasks[2].task_id, attempt=tasks[2].attempt, outcome=Outcome.CANCELLED
+        )
+        await host.report(cancelled)
+        assert await unfinished() == 0
+        assert await w.value("SELECT count(*) FROM pg_trigger WHERE NOT tgisinternal") == 0
+
+
+@pytest.mark.spec("S000-113")
+async def test_many_tasks_change_state_in_as_many_statements_as_one(
+    database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[object] = []
+    execute = AsyncCursor.execute
+
+    async def noted(self: AsyncCursor[Any], query: Any, *rest: Any, **more: Any) -> Any:
+        asked.append(query)
+        return await execute(self, query, *rest, **more)
+
+    async with world(database) as w:
+        group = await w.group()
+        await w.submit(group, 301)
+        host = await w.leased_host(group)
+        monkeypatch.setattr(AsyncCursor, "execute", noted)
+
+        async def statements(deed: Awaitable[Any]) -> tuple[Any, int]:
+            asked.clear()
+            return await deed, len(asked)
+
+        one, for_one = await statements(host.claim(1))
+        many, for_many = await statements(host.claim(300))
+        assert (len(one.tasks), len(many.tasks)) == (1, 300)
+        assert for_many == for_one > 0
+        _, for_one = await statements(host.finish(one.tasks))
+        _, for_many = await statements(host.finish(many.tasks))
+        assert for_many == for_one > 0
+        assert (await w.groups.observe(group)).succeeded == 301
 
 
 async def test_delays_double_and_crashes_have_none(database: str) -> None:

@@ -2,11 +2,13 @@
 
 import asyncio
 
+import psycopg
 import pytest
 
 from mitosis.contracts.control import ReleaseReason, ReleaseRequest
 from mitosis.contracts.http import RegisterManager
 from mitosis.contracts.task import RetryPolicy, TaskSubmission
+from mitosis.store.database import Database
 from mitosis.store.scheduler import SchedulerStore
 from tests.support.campaigns import Host, failed, held, until_blocked, world
 
@@ -25,6 +27,63 @@ async def test_the_higher_priority_gets_the_only_host(database: str) -> None:
         assert view.lease is not None
         assert (view.lease.task_group_id, view.lease.state) == (high, "offered")
         assert await w.pokes() == {("manager", host.manager_id)}
+
+
+@pytest.mark.spec("S000-04", "S000-86", "S000-98")
+async def test_each_host_gets_the_best_of_the_groups_that_it_may_run(database: str) -> None:
+    """Ranked anew from PostgreSQL by every round, so by a process that has just started too."""
+    async with world(database) as w:
+        for name, priority, tags in (
+            ("low", 1, {"cpu"}),
+            ("gpu", 2, {"gpu"}),
+            ("high", 3, {"cpu"}),
+        ):
+            await w.submit(await w.group(name, priority=priority, tags=tags, max_managers=1))
+        named = await w.group("named", priority=9, assignment_method="user_specified")
+        await w.submit(named)
+        cpu, gpu = await w.host(tags=["cpu"]), await w.host(tags=["gpu"])
+        await w.groups.add_manager(named, gpu.manager_id, w.user_id)
+
+        async def given(host: Host) -> str:
+            lease = (await w.managers.observe(host.manager_id)).lease
+            assert lease is not None
+            await host.take(lease.task_group_id)
+            await host.finish((await host.claim()).tasks)
+            request = ReleaseRequest(
+                manager_id=host.manager_id, epoch=host.epoch, reason=ReleaseReason.MOVED
+            )
+            await w.managers.release(request)
+            return lease.task_group_name
+
+        async with Database.open(database, pool_size=1) as restarted:
+            for scheduler, expected in (
+                (w.scheduler, ("high", "named")),
+                (SchedulerStore(restarted), ("low", "gpu")),
+            ):
+                assert (await scheduler.assign_round()).offered == 2
+                assert (await given(cpu), await given(gpu)) == expected
+
+
+@pytest.mark.spec("C-05")
+async def test_without_a_limit_a_group_has_every_host_it_can_use_and_a_host_one_group(
+    database: str,
+) -> None:
+    async with world(database) as w:
+        first = await w.group("first")
+        await w.submit(first, 100)
+        hosts = [await w.host() for _ in range(7)]
+        assert (await w.groups.get(first)).max_managers is None
+        assert (await w.scheduler.assign_round()).offered == len(hosts)
+        second = await w.group("second", priority=9)
+        await w.submit(second, 100)
+        for host in hosts:
+            await host.take(first)
+        assert (await w.scheduler.assign_round()).offered == 0
+        assert await w.value("SELECT count(DISTINCT manager_id) FROM leases") == len(hosts)
+        with pytest.raises(psycopg.errors.UniqueViolation):
+            await w.rows(
+                "INSERT INTO leases (group_id, manager_id) SELECT 2, min(id) FROM managers"
+            )
 
 
 async def test_an_open_offer_is_poked_again_and_counts_as_capacity(database: str) -> None:

@@ -301,6 +301,7 @@ def test_a_timeout_of_weeks_and_years_is_waited_for(host: WorkerHost, seconds: f
     assert (report.outcome, report.exit_code) == ("succeeded", 0)
 
 
+@pytest.mark.spec("C-10")
 def test_what_ignores_sigterm_is_killed_after_the_grace_with_all_its_children(
     host: WorkerHost,
 ) -> None:
@@ -318,6 +319,7 @@ def test_a_stopped_command_hears_its_timeout(host: WorkerHost) -> None:
     assert (report.kind, report.signal) == ("timeout", signal.SIGTERM)
 
 
+@pytest.mark.spec("C-10")
 def test_the_rest_of_the_group_has_the_grace_too(host: WorkerHost, tmp_path: Path) -> None:
     done = tmp_path / "done"
     child = f"trap 'sleep 0.3; echo x > {done}; exit' TERM; while :; do sleep 0.01; done"

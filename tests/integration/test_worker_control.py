@@ -82,6 +82,7 @@ def test_a_running_command_is_cancelled_with_its_group(host: WorkerHost, tmp_pat
     assert gone(pid)
 
 
+@pytest.mark.spec("S000-28", "C-10")
 def test_a_cancelled_command_that_ignores_sigterm_is_killed_after_the_grace_of_the_order(
     host: WorkerHost, tmp_path: Path
 ) -> None:

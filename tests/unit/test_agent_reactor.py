@@ -194,6 +194,22 @@ def test_the_prefetch_count_of_the_plan_is_honoured() -> None:
     assert none(WorkerReady(0, 0)) == [Claim(1, 0, 1)]
 
 
+@pytest.mark.spec("S000-31")
+def test_what_waits_is_handed_out_in_order_and_is_never_more_than_the_prefetch_count() -> None:
+    session = Session(prefetch=3)
+    session.begin()
+    assert session.claimed(10, 11, 12, 13) == [send(0, 10)]
+    for ended, following in ((10, 11), (11, 12), (12, 13)):
+        assert len(session.state.ready) <= 3
+        session.began(ended)
+        asked = session.ended(ended)
+        assert send(0, following) in asked
+        for claim in asked:
+            if isinstance(claim, Claim):
+                assert len(session.state.ready) + claim.max_tasks <= 3
+    assert not session.state.ready
+
+
 def test_a_start_frees_the_credit_of_the_task_before() -> None:
     session = Session(prefetch=10)
     session.begin()
@@ -362,6 +378,7 @@ def test_a_worker_that_dies_under_a_cancelled_task_reports_it_cancelled() -> Non
     assert (said.reports[0].outcome, said.reports[0].kind) == ("cancelled", "cancelled")
 
 
+@pytest.mark.spec("S000-139", "S000-147")
 def test_under_a_lost_lease_nothing_is_returned() -> None:
     session = Session(prefetch=2)
     session.begin()

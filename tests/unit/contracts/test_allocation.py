@@ -73,12 +73,16 @@ def test_exclusive_cores_belong_to_one_worker_and_none_is_left_over(
     assert max(map(len, sets)) - min(map(len, sets)) <= 1
 
 
-@pytest.mark.spec("S002-79", "S002-80")
+@pytest.mark.spec("S002-79", "S002-80", "S000-30")
 def test_the_fields_of_a_plan() -> None:
     plan = WorkerAllocationPlan.model_validate(
-        {"worker_count": 2, "cpu_binding": {"cores": [0, 2], "strategy": "shared"}}
+        {
+            "worker_count": 2,
+            "cpu_binding": {"cores": [0, 2], "strategy": "shared"},
+            "task_prefetch_count": 7,
+        }
     )
-    assert plan.worker_count == 2
+    assert (plan.worker_count, plan.task_prefetch_count) == (2, 7)
     assert plan.cpu_binding == CpuBinding(cores=(0, 2), strategy=CpuBindingStrategy.SHARED)
 
 
@@ -87,6 +91,7 @@ def test_the_fields_of_a_plan() -> None:
     [
         {"worker_count": 0},
         {"worker_count": -1},
+        {"worker_count": 1, "task_prefetch_count": -1},
         {"worker_count": 1, "cpu_binding": {"cores": []}},
         {"worker_count": 1, "cpu_binding": {"cores": [1, 1]}},
         {"worker_count": 1, "cpu_binding": {"cores": [-1]}},

@@ -101,7 +101,7 @@ def test_every_state_says_what_it_means(life: Life) -> None:
     assert len(texts) >= len(members) == len(life.states)
 
 
-@pytest.mark.spec("C-06")
+@pytest.mark.spec("C-06", "S000-104")
 def test_the_states_and_results_of_a_group() -> None:
     assert {*TaskGroupState} == {"open", "closed", "complete", "cancelled"}
     assert {*TaskGroupResult} == {
@@ -113,9 +113,15 @@ def test_only_a_closed_group_reopens() -> None:
     assert TASK_GROUP.sources(TaskGroupEvent.REOPEN) == (TaskGroupState.CLOSED,)
 
 
-@pytest.mark.spec("C-07")
+@pytest.mark.spec("C-07", "S000-104")
 def test_the_states_of_a_manager() -> None:
     assert [*ManagerState] == ["idle", "preparing", "executing", "cleanup", "draining", "offline"]
+
+
+@pytest.mark.spec("S000-104")
+def test_the_states_of_a_worker() -> None:
+    known = {"idle", "executing", "crashed"}
+    assert {*lifecycle.WorkerState} == known | {"starting", "stopping", "exited"}
 
 
 def test_a_late_report_counts_for_a_task_that_went_back() -> None:
