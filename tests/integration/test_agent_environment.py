@@ -160,7 +160,7 @@ async def test_a_lost_environment_is_prepared_again(tmp_path: Path) -> None:
         assert log.read_text() == "again\nagain\n"
 
 
-@pytest.mark.spec("S002-246", "S002-247", "S002-241")
+@pytest.mark.spec("S002-246", "S002-247", "S002-241", "S000-134", "S000-135")
 @pytest.mark.parametrize(
     ("plan", "says"),
     [
@@ -196,6 +196,7 @@ async def test_a_plan_that_does_not_fit_fails_with_the_reason(
         assert says in str(hook.message)
 
 
+@pytest.mark.spec("S000-134", "S000-135")
 def test_more_workers_than_files_allow_are_refused() -> None:
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     assert soft > 0

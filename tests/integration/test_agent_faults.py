@@ -40,7 +40,7 @@ async def test_a_lost_answer_neither_loses_nor_repeats_a_task(tmp_path: Path, pa
         await host.lease
 
 
-@pytest.mark.spec("S000-152", "S000-128")
+@pytest.mark.spec("S000-152", "S000-128", "S000-126")
 async def test_tasks_go_on_while_the_api_is_away(tmp_path: Path) -> None:
     plan = WorkerAllocationPlan(worker_count=2, task_prefetch_count=20)
     log = tmp_path / "log"

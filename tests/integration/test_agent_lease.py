@@ -139,6 +139,7 @@ async def test_256_workers_share_the_work_of_one_manager(tmp_path: Path) -> None
         await _end(host)
 
 
+@pytest.mark.spec("S000-135")
 @pytest.mark.parametrize(
     "error", [InvalidRequest("cores went away"), OSError(errno.EMFILE, "Too many open files")]
 )

@@ -154,6 +154,22 @@ async def test_a_heartbeat_tells_and_learns(api: Api) -> None:
         assert order.kill
 
 
+@pytest.mark.spec("S000-21")
+@pytest.mark.parametrize("kills", [True, False])
+async def test_a_cancel_says_why_and_what_becomes_of_what_runs(api: Api, *, kills: bool) -> None:
+    await group_with_tasks(api)
+    async with said_hello(api) as (manager, _):
+        grant = await taken(api, manager)
+        await manager.claim(claim(grant.epoch))
+        body = {"reason": "wrong input", "cancel_running_tasks": kills}
+        answer = await api.call("POST", "/task-groups/work/cancel", json=body)
+        assert (answer.status_code, answer.json()["state"]) == (200, "cancelled")
+        assert answer.json()["reason"] == "wrong input"
+        order = (await manager.heartbeat(Renewal(incarnation=1, epoch=grant.epoch))).order
+        assert order is not None
+        assert (order.kill, order.reason) == (kills, "wrong input")
+
+
 async def test_incarnations(api: Api) -> None:
     async with said_hello(api) as (manager, _):
         assert (await manager.hello(hello(2))).incarnation == 2

@@ -152,6 +152,9 @@ async def test_a_closed_group_takes_no_tasks(api: Api) -> None:
         await client.close("work")
         with pytest.raises(TaskGroupClosed):
             await client.submit("work", [OK])
+        refused = await api.call("POST", TASKS, json={"tasks": [OK]})
+        with problem(refused, 409, "task_group_closed"):
+            pass
         assert await total(api) == 0
         await client.reopen("work")
         await client.submit("work", [OK])

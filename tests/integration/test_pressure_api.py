@@ -208,6 +208,7 @@ def server_sockets() -> list[Any]:
     return [one.transport.get_extra_info("socket") for one in found if one.transport is not None]
 
 
+@pytest.mark.spec("S000-135")
 async def test_connections_beyond_the_open_files_are_refused_and_said(
     api: Api, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

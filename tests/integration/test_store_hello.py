@@ -159,7 +159,7 @@ async def test_goodbye_gives_everything_back_and_a_late_one_does_nothing(databas
         assert await stranded(w) == 0
 
 
-@pytest.mark.spec("S002-141", "S002-176", "S002-265")
+@pytest.mark.spec("S002-141", "S002-176", "S002-265", "C-27")
 async def test_silence_is_a_loss_only_after_its_time_in_postgresql(database: str) -> None:
     async with world(database, host_lost_after=timedelta(seconds=30)) as w:
         host, group = await working(w)

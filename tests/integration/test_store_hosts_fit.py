@@ -14,7 +14,7 @@ def plan(
     return WorkerAllocationPlan(worker_count=workers, cpu_binding=binding)
 
 
-@pytest.mark.spec("S002-246", "S002-247", "C-15")
+@pytest.mark.spec("S002-246", "S002-247", "C-15", "S000-134")
 @pytest.mark.parametrize(
     ("impossible", "words"),
     [

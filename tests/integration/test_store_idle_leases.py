@@ -18,7 +18,7 @@ async def let_go(host: Host) -> None:
     await host.world.managers.release(request)
 
 
-@pytest.mark.spec("S002-160", "S002-161", "C-03", "C-28")
+@pytest.mark.spec("S002-160", "S002-161", "C-03", "C-28", "C-27")
 async def test_an_idle_lease_ends_when_another_group_has_work_and_comes_back_warm(
     database: str,
 ) -> None:
@@ -52,7 +52,7 @@ async def test_an_idle_lease_ends_when_another_group_has_work_and_comes_back_war
         assert len((await host.claim()).tasks) == 1  # its environment has stayed ready
 
 
-@pytest.mark.spec("S002-172", "C-04", "S002-159", "S002-163")
+@pytest.mark.spec("S002-172", "C-04", "S002-159", "S002-163", "C-27")
 @pytest.mark.parametrize("work", ["claimable", "in flight"])
 async def test_a_lease_with_work_is_not_contested(database: str, work: str) -> None:
     async with world(database) as w:
@@ -60,7 +60,9 @@ async def test_a_lease_with_work_is_not_contested(database: str, work: str) -> N
         first = await w.group("first")
         await w.submit(first, 2)
         host = await w.leased_host(first)
+        await w.rows("UPDATE leases SET affinity_until = now() - interval '1 hour'")
         tasks = (await host.claim(1 if work == "claimable" else 2)).tasks
+        assert tasks, "affinity refuses no claim"
         await host.finish(tasks[:1])
         await w.submit(await w.group("second", priority=9))
         for _ in range(2):  # also when the time of its affinity is over
@@ -152,3 +154,28 @@ async def test_a_host_that_went_elsewhere_comes_back_to_a_group_that_is_reopened
             if group == second:
                 await w.reopen(first)
                 await w.submit(first)
+
+
+@pytest.mark.spec("C-02")
+@pytest.mark.parametrize("work", ["ready", "delayed", "in flight"])
+@pytest.mark.parametrize("closed", [False, True])
+async def test_a_lease_is_renewed_while_its_group_has_anything_unfinished(
+    database: str, work: str, *, closed: bool
+) -> None:
+    async with world(database) as w:
+        group = await w.group()
+        retry = RetryPolicy(max_attempts=2, delay_seconds=1000)
+        await w.submit_tasks(group, [TaskSubmission(command=["x"], retry=retry)])
+        host = await w.leased_host(group)
+        if work != "ready":
+            (task,) = (await host.claim()).tasks
+            if work == "delayed":
+                await host.report(failed(task, exit_code=1))
+        if closed:
+            await w.close(group)
+        await w.rows("UPDATE leases SET alive_until = now() + interval '1 second'")
+        assert (await host.renew()).standing == "active"
+        left = "SELECT extract(epoch FROM alive_until - now()) FROM leases"
+        assert await w.value(left) > 80
+        await SchedulerStore(w.database, idle_threshold=timedelta(0)).assign_round()
+        assert (await host.renew()).standing == "active"

@@ -37,6 +37,23 @@ async def test_a_user_has_a_group_of_their_own(users: UserStore) -> None:
             await users.verify_password(name, password)
 
 
+@pytest.mark.spec("S000-76")
+async def test_who_may_do_what_outlives_every_process(users: UserStore, database: str) -> None:
+    """Read anew from tables that PostgreSQL writes to its log, so that a crash loses nothing of them."""
+    await users.create("ann")
+    ben = await users.create("ben")
+    await users.add_member("ann", "ben", "write")
+    async with Database.open(database, pool_size=1) as later:
+        assert await UserStore(later).role_in_group(ben.user_id, "ann") == "write"
+        async with later.connection() as connection:
+            cursor = await connection.execute(
+                "SELECT relname FROM pg_class WHERE relnamespace = 'public'::regnamespace"
+                " AND relkind = 'r' AND relpersistence <> 'p'"
+            )
+            passing = {row["relname"] for row in await cursor.fetchall()}
+        assert passing == {"output_followers", "task_output"}, "what is read while a task runs"
+
+
 async def test_names_are_unique_and_plain(users: UserStore) -> None:
     await users.create("ann")
     with pytest.raises(AlreadyExists):

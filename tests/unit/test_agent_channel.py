@@ -110,6 +110,7 @@ async def test_a_problem_document_becomes_its_error() -> None:
         assert transition.value.facts["state"] == "gone"
 
 
+@pytest.mark.spec("S000-126")
 async def test_a_connection_that_ends_is_unavailable_and_then_opened_again() -> None:
     async def script(n: int, _: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if n == 1:
@@ -189,8 +190,10 @@ def test_addresses() -> None:
 # --- backoff ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.spec("S000-126")
 def test_delays_grow_to_a_limit_and_respect_what_the_api_says() -> None:
-    assert 0.025 <= delay(0) <= 0.05
+    for failures in range(7):
+        assert 0.025 * 2**failures <= delay(failures) <= 0.05 * 2**failures
     assert 2.5 <= delay(30) <= 5.0
     assert delay(0, DatabaseUnavailable("later", retry_after_seconds=7.0)) == 7.0
 

@@ -124,6 +124,7 @@ def by_itself(shell: str, **more: str) -> dict[str, dict[str, str]]:
     return {one["name"]: one for one in json.loads(ran.stdout)["checks"]}
 
 
+@pytest.mark.spec("S000-135")
 def test_too_few_open_files_for_one_worker_a_core(tmp_path: Path) -> None:
     found = by_itself("ulimit -n 90", MITOSIS_DATA_DIR=str(tmp_path / "data"))["file limit"]
     assert (found["state"], found["found"][:13]) == ("fail", "90 open files")
