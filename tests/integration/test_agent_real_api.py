@@ -242,3 +242,30 @@ async def test_goodbye_gives_the_lease_back(database: str, tmp_path: Path) -> No
         assert view.lease is None
         assert not view.online
         assert [e.state for e in view.environments] == [EnvironmentState.READY]
+
+
+@pytest.mark.spec("S002-46", "S002-51", "S002-96", "S002-133")
+async def test_nobody_but_their_agent_knows_the_workers(database: str, tmp_path: Path) -> None:
+    """They have a number on their host: no identity, no token, no row."""
+    key = ed25519_private_key()
+    async with running_api(options(database, key), NoTemporal()) as api, site(api, tmp_path) as it:
+        group = await it.group(*[command("/usr/bin/env")] * 4)
+        watch = await it.start(group)
+        await it.finished(group, 4)
+        token = it.agent._config.token
+        for task in [task async for task in it.client.tasks(group)]:
+            assert task.detail is not None
+            assert task.detail["worker"] in (0, 1)
+            assert token not in str(task.detail["stdout"])
+            assert "eyJ" not in str(task.detail["stdout"]), "how every JWT begins"
+        (manager,) = [manager async for manager in it.client.managers()]
+        assert manager.manager_id == it.manager_id
+        async with api.parts.database.connection() as connection:
+            named = (
+                "SELECT count(*) AS n FROM information_schema.tables WHERE table_name ~ 'worker'"
+            )
+            assert await (await connection.execute(named)).fetchone() == {"n": 0}
+            kinds = await connection.execute("SELECT kind, worker_uuid FROM leases")
+            assert await kinds.fetchall() == [{"kind": "manager", "worker_uuid": None}]
+        it.agent.stop()
+        await watch

@@ -95,6 +95,7 @@ def empty_database(postgres: EmbeddedPostgres) -> Iterator[str]:
         link.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(name))
 
 
+@pytest.mark.spec("S002-154", "S002-263")
 def test_the_services_of_the_compose_file_run_a_task_together(
     tmp_path: Path, empty_database: str, temporal_server: str
 ) -> None:

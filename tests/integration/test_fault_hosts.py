@@ -30,7 +30,7 @@ async def lost(it: Fleet, host: FleetHost) -> None:
     await it.until(is_lost)
 
 
-@pytest.mark.spec("S002-141", "S000-91", "S000-92", "S002-268")
+@pytest.mark.spec("S002-141", "S000-91", "S000-92", "S002-268", "S002-263")
 async def test_an_agent_restarted_within_the_clock_goes_on_at_once(it: Fleet, diary: Diary) -> None:
     """Its hello requeues what it ran; no clock is waited for, the environment still stands."""
     host = await it.host()

@@ -289,6 +289,26 @@ def test_columns_of_a_table_and_hooks_around(env: Mapping[str, str], tmp_path: P
     assert not (tmp_path / "staged").exists()
 
 
+@pytest.mark.spec("S002-20", "S002-22")
+def test_a_campaign_prepares_its_data_once_and_leaves_only_results(
+    env: Mapping[str, str], tmp_path: Path
+) -> None:
+    """Prepare a data set, train with many parameters on it, clean up."""
+    train = "echo $((($(paste -sd+ data/numbers)) * $0)) > model-$0"
+    done = run(
+        env,
+        *("--setup", 'sh -c "mkdir data; seq 10 > data/numbers; echo prepared >> log"'),
+        *("--teardown", "rm -r data", "--workers", "2", "sh", "-c", train, "{}"),
+        *(":::", "1", "2", "3", "4", "5", "6"),
+        cwd=tmp_path,
+    )
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "log").read_text() == "prepared\n"
+    models = {path.name: path.read_text() for path in tmp_path.glob("model-*")}
+    assert models == {f"model-{rate}": f"{55 * rate}\n" for rate in range(1, 7)}
+    assert not (tmp_path / "data").exists()
+
+
 @pytest.mark.parametrize("columns", [80, 140])
 def test_live_lines_fit_the_terminal(env: Mapping[str, str], tmp_path: Path, columns: int) -> None:
     argv = [*MITOSIS, "run", "-w", "2", "--name", f"fits-{columns}", "--range", "1-30", "--silent"]

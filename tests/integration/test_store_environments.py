@@ -157,3 +157,28 @@ async def test_a_manager_that_cleans_up_is_offered_nothing(database: str) -> Non
         assert (await w.scheduler.assign_round()).offered == 0
         await host.environment(group, "cleaned")
         assert (await w.scheduler.assign_round()).offered == 1
+
+
+@pytest.mark.spec("S002-263")
+async def test_a_manager_goes_from_idle_through_its_group_and_back(database: str) -> None:
+    async with world(database) as w:
+        group = await w.group()
+        await w.submit(group, 1)
+        host = await w.host()
+
+        async def state() -> str:
+            return str((await w.managers.get(host.manager_id)).state)
+
+        assert await state() == "idle"
+        await w.scheduler.assign_round()
+        assert await state() == "preparing"
+        await host.take(group)
+        assert await state() == "executing"
+        await host.finish((await host.claim()).tasks)
+        await w.close(group)
+        await w.groups.finalize(group)
+        await released(host, ReleaseReason.GROUP_ENDED)
+        await host.environment(group, "tear_down")
+        assert await state() == "cleanup"
+        await host.environment(group, "cleaned")
+        assert await state() == "idle"

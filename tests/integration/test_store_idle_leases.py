@@ -77,7 +77,7 @@ async def test_an_idle_lease_is_safe_until_the_threshold_and_the_round_comes_bac
     database: str,
 ) -> None:
     async with world(database) as w:
-        scheduler = SchedulerStore(w.database, idle_threshold=timedelta(minutes=5))
+        scheduler = SchedulerStore(w.database)  # five minutes
         first = await w.group("first")
         await w.submit(first)
         host = await w.leased_host(first)

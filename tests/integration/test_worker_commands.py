@@ -155,7 +155,6 @@ def test_something_that_is_no_task_fails_and_the_worker_goes_on(
 # --- surroundings ---------------------------------------------------------------------------------
 
 
-@pytest.mark.spec("S002-229")
 def test_the_environment_is_the_plan_the_task_and_ours(host: WorkerHost) -> None:
     host.submit(
         {"command": ["env", "-0"], "environment": {"FROM_BOTH": "task", "FROM_TASK": "task"}},

@@ -71,7 +71,7 @@ def test_what_is_not_a_message_is_refused(frame: bytes) -> None:
         decode_for_worker(frame)
 
 
-@pytest.mark.spec("C-14", "S002-220")
+@pytest.mark.spec("C-14", "S002-220", "S002-59")
 def test_the_run_folder_is_named_by_the_manager_id_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,0 +1,118 @@
+"""The workers of one lease as their host sees them: how many, whose children, what they reach, until when."""
+
+import os
+from pathlib import Path
+
+import msgspec
+import psutil
+import pytest
+
+from mitosis.contracts.allocation import WorkerAllocationPlan
+from mitosis.contracts.control import HookVerdict, LeaseEnd
+from mitosis.contracts.hook import HookSpec
+from mitosis.contracts.wire import CancelOrder
+from mitosis.ipc.messages import Pause, Resume
+from tests.support.agent_api import TOKEN, AgentApi, command
+from tests.support.agents import Commands, running_agent, until
+from tests.support.processes import descendants, living
+
+FINISH = CancelOrder(kill=False, grace_seconds=0, reason="complete")
+THREE = WorkerAllocationPlan(worker_count=3)
+
+
+def below_us() -> set[int]:
+    return {process.pid for process in descendants(os.getpid())}
+
+
+def pids(host: Commands) -> dict[tuple[int, int], int]:
+    pool = host.session._pool
+    assert pool is not None
+    return dict(pool.pids)
+
+
+async def all_available(host: Commands) -> None:
+    await until(
+        lambda: (
+            host.agent.host.session
+            and [worker.available for worker in host.session.state.workers] == [True] * 3
+        )
+    )
+
+
+@pytest.mark.spec("S002-35", "S002-50", "S002-54", "S002-111", "S002-112")
+async def test_as_many_workers_as_planned_live_below_the_agent_while_the_lease_does(
+    tmp_path: Path,
+) -> None:
+    before = below_us()
+    api = AgentApi(plan=THREE, setup=HookSpec(command=("/bin/true",)))
+    async with api.serving(), running_agent(api, tmp_path) as host:
+        assert (await host.prepare()).verdict is HookVerdict.READY
+        assert below_us() == before, "no worker before setup has succeeded"
+        host.start_lease()
+        await all_available(host)
+        assert sorted(pids(host)) == [(0, 0), (1, 0), (2, 0)]
+        workers = [psutil.Process(pid) for pid in pids(host).values()]
+        (zygote,) = {worker.parent() for worker in workers}
+        assert zygote is not None
+        assert zygote.ppid() == os.getpid()
+        assert below_us() - before == {zygote.pid, *(worker.pid for worker in workers)}
+        api.end(FINISH)
+        assert (await host.lease).end is LeaseEnd.ENDING
+        await host.session.over.wait()
+        assert not living([zygote, *workers])
+
+
+async def test_no_worker_is_started_where_setup_has_failed(tmp_path: Path) -> None:
+    before = below_us()
+    api = AgentApi(plan=THREE, setup=HookSpec(command=("/bin/false",)))
+    async with api.serving(), running_agent(api, tmp_path) as host:
+        assert (await host.prepare()).verdict is HookVerdict.FAILED
+        assert (await host.run_lease()).end is LeaseEnd.GONE
+        assert below_us() == before
+
+
+@pytest.mark.spec(
+    "S002-46",
+    "S002-52",
+    "S002-59",
+    "S002-97",
+    "S002-114",
+    "S002-115",
+    "S002-117",
+    "S002-127",
+    "S002-157",
+)
+async def test_workers_speak_with_their_agent_only_which_knows_who_runs_what(
+    tmp_path: Path,
+) -> None:
+    go = tmp_path / "go"
+    script = f"env; until [ -e {go} ]; do sleep 0.02; done"
+    async with AgentApi(plan=THREE).serving() as api, running_agent(api, tmp_path) as host:
+        host.start_lease()
+        await all_available(host)
+        ids = api.submit(*[command("/bin/sh", "-c", script)] * 3)
+        await until(lambda: host.session.state.running == 3)
+        for pid in pids(host).values():
+            assert psutil.Process(pid).net_connections(kind="inet") == []
+        runs = {
+            worker.slot: worker.running.task_id
+            for worker in host.session.state.workers
+            if worker.running
+        }
+        router = host.session._parts.router
+        for slot, generation in pids(host):
+            assert await router.control(slot, generation, Pause)
+            assert await router.control(slot, generation, Resume)
+        go.touch()
+        await host.done(*ids)
+        for slot, task_id in runs.items():
+            told = msgspec.json.decode(api.results[task_id].detail, type=dict[str, object])
+            assert told["worker"] == slot
+            seen = dict(line.split("=", 1) for line in str(told["stdout"]).splitlines())
+            assert seen["MITOSIS_MANAGER_ID"] == str(api.manager_id)
+            assert seen["MITOSIS_WORKER_ENDPOINT"] == router.endpoint
+            assert (seen["MITOSIS_WORKER_MODE"], seen["MITOSIS_WORKER_ID"]) == ("ipc", str(slot))
+            assert TOKEN not in str(told["stdout"])
+        assert sorted(runs) == [0, 1, 2]
+        api.end(FINISH)
+        await host.session.over.wait()
