@@ -12,6 +12,7 @@ import os
 import shutil
 import signal
 import sys
+from collections.abc import Coroutine
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -108,13 +109,16 @@ class Agent:
         )
         self._environments = Environments(config.manager_id, self._api, self._checkpoints)
         self.host = Host(config.manager_id, self._api, self._environments, self._make_session)
-        self._contact = Contact(self._calls, 0, self._live_session, config.renew_seconds)
+        self._contact = Contact(
+            self._calls, 0, self._live_session, config.renew_seconds, self._counted_lost
+        )
         self._router = Router(folders.endpoint)
         self._disk = DiskRoom(folders.state_dir, config.min_free_bytes)
         self._stop = asyncio.Event()
         self._kill = asyncio.Event()
         self._claim_seqs: dict[int, int] = {}
         self._generation = 0
+        self._greeting = False
         self._background: set[asyncio.Task[None]] = set()
 
     def stop(self) -> None:
@@ -215,10 +219,13 @@ class Agent:
             generation=self._generation,
         )
         self._contact.restart()
-        task = asyncio.get_running_loop().create_task(self._after(session))
+        self._in_background(self._after(session))
+        return session
+
+    def _in_background(self, coroutine: Coroutine[None, None, None]) -> None:
+        task = asyncio.get_running_loop().create_task(coroutine)
         self._background.add(task)
         task.add_done_callback(self._background.discard)
-        return session
 
     async def _after(self, session: LeaseSession) -> None:
         """Remember what the next session must continue; say hello again after a loss (P5)."""
@@ -226,10 +233,23 @@ class Agent:
         self._claim_seqs = {session.epoch: session.state.claim_seq}
         self._generation = 1 + max(worker.generation for worker in session.state.workers)
         shutil.rmtree(self._folders.scratch, ignore_errors=True)
-        if session.ended_in is Phase.GONE and not self._stop.is_set():
-            with contextlib.suppress(MitosisError):  # what is fatal, the next renewal says again
-                answer = await self._hello(self._contact.incarnation)
-                await self.host.clean_owed(answer.owed)
+        if session.ended_in is Phase.GONE:
+            self._counted_lost()
+
+    def _counted_lost(self) -> None:
+        """Say hello again in the same process, once at a time; what is owed by then is cleaned first."""
+        if not self._stop.is_set() and not self._greeting:
+            self._greeting = True
+            self._in_background(self._greet_again())
+
+    async def _greet_again(self) -> None:
+        try:
+            answer = await self._hello(self._contact.incarnation)
+            await self.host.clean_owed(answer.owed)
+        except MitosisError as error:  # what is fatal, the next renewal says again
+            log.warning("hello refused", extra={"reason": error.message})
+        finally:
+            self._greeting = False
 
     def _make_pool(self, session: LeaseSession, *, preload: bool) -> Pool:
         grant, plan = session.grant, session.grant.worker_allocation_plan

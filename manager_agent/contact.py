@@ -36,12 +36,15 @@ class Contact:
         incarnation: int,
         session: Callable[[], LeaseSession | None],
         renew_seconds: float = RENEW_SECONDS,
+        counted_lost: Callable[[], None] = lambda: None,
     ) -> None:
+        """``counted_lost`` is called when a host without a session hears that it counts as lost."""
         self.incarnation = incarnation
         self.host_lost_after_seconds = 90.0
         self._calls = calls
         self._session = session
         self._every = renew_seconds
+        self._counted_lost = counted_lost
         self._now = asyncio.Event()
         self._acked_from = time.monotonic()
         self._held_at: float | None = None
@@ -89,12 +92,16 @@ class Contact:
         self.host_lost_after_seconds = answer.host_lost_after_seconds
         if renewal.held is not None:
             self._held_at = sent_at
-        if session is None or session is not self._session():
+        if session is not self._session():
+            return
+        if session is None:
+            if answer.standing is LeaseStanding.GONE:
+                self._counted_lost()
             return
         self._told |= started
-        session.handle(Fenced(on=False))
         standing = answer.standing or LeaseStanding.GONE
         session.handle(Renewed(standing, answer.order, returned))
+        session.handle(Fenced(on=False))  # last: a lease that is over starts nothing more
 
     def _what_to_say(
         self, session: LeaseSession | None, now: float

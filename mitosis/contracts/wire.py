@@ -237,7 +237,7 @@ class CancelOrder(Answer):
 
 class RenewalAnswer(Answer):
     standing: LeaseStanding | None = None
-    """None: the renewal named no epoch."""
+    """None: the renewal named no epoch. GONE without one: the manager counts as lost, say hello again."""
     order: CancelOrder | None = None
     """Present while the lease is ending, and when it is gone and what still runs is to be killed."""
     host_lost_after_seconds: float = 90.0

@@ -157,7 +157,10 @@ class ManagerStore:
         if renewal.incarnation < manager["incarnation"]:
             raise Superseded(incarnation=manager["incarnation"])
         if renewal.epoch is None:
-            return RenewalAnswer(host_lost_after_seconds=self._host_lost_after)
+            return RenewalAnswer(
+                standing=LeaseStanding.GONE if manager["offline"] else None,
+                host_lost_after_seconds=self._host_lost_after,
+            )
         if renewal.started or renewal.returned or renewal.held:
             await self._reconcile(manager_id, renewal.epoch, renewal)
         parameters = {"manager": manager_id, "epoch": renewal.epoch}
@@ -256,6 +259,11 @@ class ManagerStore:
             # An offer has no clock: it is only withdrawn, the host may be in contact.
             lost = request.reason is ReleaseReason.LOST and lease.state != "offered"
             if lost and (lease.alive_in_seconds or 0.0) > 0:
+                return ReleaseAnswer(
+                    status=ReleaseStatus.ALIVE, alive_in_seconds=lease.alive_in_seconds
+                )
+            if request.reason is ReleaseReason.UNREACHABLE and lease.state != "offered":
+                # Taken after all, a moment ago: only its clock or its host may end it now.
                 return ReleaseAnswer(
                     status=ReleaseStatus.ALIVE, alive_in_seconds=lease.alive_in_seconds
                 )

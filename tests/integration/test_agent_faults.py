@@ -8,8 +8,10 @@ import pytest
 
 from manager_agent import agent as agent_module
 from manager_agent.agent import EXIT_DO_NOT_RESTART, Agent, run_agent
+from manager_agent.events import Hold, Instruction, Send
 from manager_agent.journal import Journal
 from manager_agent.run_folder import HostFolders
+from manager_agent.session import LeaseSession
 from mitosis.contracts.allocation import WorkerAllocationPlan
 from mitosis.contracts.control import LeaseEnd
 from mitosis.contracts.errors import ManagerIdInUse
@@ -123,6 +125,56 @@ async def test_a_silent_api_fences_the_host(
         await host.done(running, waiting)
         api.end(FINISH)
         await host.lease
+
+
+async def test_a_fenced_host_that_hears_of_its_loss_starts_nothing_more(tmp_path: Path) -> None:
+    go = tmp_path / "go"
+    wait = f"until [ -e {go} ]; do sleep 0.02; done"
+    plan = WorkerAllocationPlan(worker_count=1, task_prefetch_count=1)
+    api = AgentApi(host_lost_after_seconds=1.0, plan=plan)
+    async with api.serving(), running_agent(api, tmp_path) as host:
+        api.submit(command("/bin/sh", "-c", wait), command("/bin/true"))
+        host.start_lease()
+        await until(lambda: host.agent.host.session and host.session.state.running == 1)
+        await until(lambda: len(host.session.state.ready) == 1)
+        api.down = True
+        await until(lambda: host.session.state.fenced)
+        go.touch()
+        await until(lambda: host.session.state.running == 0)
+        # The renewal is the first to be answered (no claim is held), and the lease is lost by then.
+        api.refuse = dict.fromkeys((CLAIM, REPORT), (503, "database_unavailable"))
+        api.lose_lease()
+        done = _instructions(host.session)
+        api.down = False
+        await until(lambda: host.session.ending)
+        assert not [it for it in done if isinstance(it, Send | Hold)]
+        api.refuse.clear()
+        assert (await host.lease).end is LeaseEnd.GONE
+
+
+def _instructions(session: LeaseSession) -> list[Instruction]:
+    """What the session is told to do from now on."""
+    done: list[Instruction] = []
+    do = session._do
+
+    def noted(instruction: Instruction) -> None:
+        done.append(instruction)
+        do(instruction)
+
+    session._do = noted  # type: ignore[method-assign]
+    return done
+
+
+async def test_a_host_that_was_lost_while_idle_says_hello_again_and_cleans_first(
+    tmp_path: Path,
+) -> None:
+    async with AgentApi().serving() as api, running_agent(api, tmp_path) as host:
+        await until(lambda: RENEW in api.calls)
+        api.environment, api.owed = EnvironmentState.OWED, (api.task_group_id,)
+        api.counted_lost = True
+        await until(lambda: len(api.hellos) == 2 and api.environment is EnvironmentState.GONE)
+        assert api.hellos[0] == api.hellos[1], "the same process"
+        assert host.agent.host.session is None
 
 
 async def test_the_journal_of_an_earlier_process_is_replayed_before_hello(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from psycopg.sql import SQL, Identifier
 from mitosis.contracts.control import ReleaseReason, ReleaseRequest
 from mitosis.contracts.errors import LeaseLost, ManagerIdInUse, NotFound, Superseded
 from mitosis.contracts.names import host_task_queue
-from mitosis.contracts.wire import LeaseStanding
+from mitosis.contracts.wire import LeaseStanding, Renewal
 from tests.support.campaigns import Host, World, stranded, world
 
 
@@ -210,6 +210,36 @@ async def test_a_silent_host_without_a_lease_is_lost_too(database: str) -> None:
         assert (await w.managers.release(lost(host, None))).status == "released"
         view = await w.managers.observe(host.manager_id)
         assert (view.lost_in_seconds, view.environments[0].state) == (None, "owed")
+
+
+async def test_a_host_that_was_lost_without_a_lease_is_told_to_say_hello_again(
+    database: str,
+) -> None:
+    async with world(database) as w:
+        host = await w.host()
+        idle = Renewal(incarnation=host.incarnation)
+        assert (await w.managers.renew(host.manager_id, idle)).standing is None
+        await w.rows("UPDATE manager_live SET last_contact_at = now() - interval '91 seconds'")
+        assert (await w.managers.release(lost(host, None))).status == "released"
+        assert (await w.managers.renew(host.manager_id, idle)).standing is LeaseStanding.GONE
+        assert not (await w.managers.observe(host.manager_id)).online, "owed teardowns come first"
+        await host.hello(incarnation=host.incarnation)
+        assert (await w.managers.renew(host.manager_id, idle)).standing is None
+        assert (await w.managers.observe(host.manager_id)).online
+
+
+async def test_an_offer_that_was_taken_at_the_last_moment_is_not_withdrawn(database: str) -> None:
+    async with world(database) as w:
+        group = await w.group()
+        await w.submit(group, 2)
+        host = await w.leased_host(group)
+        (task,) = (await host.claim(1)).tasks
+        withdrawal = ReleaseRequest(
+            manager_id=host.manager_id, epoch=host.epoch, reason=ReleaseReason.UNREACHABLE
+        )
+        answer = await w.managers.release(withdrawal)
+        assert (answer.status, answer.requeued) == ("alive", 0)
+        assert (await host.finish([task])).standing is LeaseStanding.ACTIVE
 
 
 async def test_losing_an_offer_withdraws_it_and_not_the_host(database: str) -> None:

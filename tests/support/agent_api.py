@@ -97,6 +97,8 @@ class AgentApi:
     hellos: list[int] = field(default_factory=list)
     renewals: list[Renewal] = field(default_factory=list)
     said_goodbye: bool = False
+    counted_lost: bool = False
+    """The manager is offline until its next hello."""
     lose_answers: Counter[str] = field(default_factory=Counter)
     """Path → how many of the next answers are lost after the work was done."""
     down: bool = False
@@ -141,6 +143,7 @@ class AgentApi:
             self.epoch += 1
         self.incarnation = body["incarnation"]
         self.hellos.append(self.incarnation)
+        self.counted_lost = False
         return HelloAnswer(
             manager_id=self.manager_id,
             name="host",
@@ -276,7 +279,10 @@ class AgentApi:
         body = msgspec.json.decode(await request.body(), type=Renewal)
         self.renewals.append(body)
         if body.epoch is None:
-            return RenewalAnswer(host_lost_after_seconds=self.host_lost_after_seconds)
+            return RenewalAnswer(
+                standing=LeaseStanding.GONE if self.counted_lost else None,
+                host_lost_after_seconds=self.host_lost_after_seconds,
+            )
         for attempt in body.started:
             self._matching(attempt.task_id, attempt.attempt, started=True)
         for attempt in body.returned:

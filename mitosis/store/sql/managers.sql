@@ -22,9 +22,9 @@ SELECT token_version FROM managers WHERE uuid = %(manager)s
 WITH seen AS (
     UPDATE manager_live AS c SET last_contact_at = now()
       FROM managers AS m WHERE m.uuid = %(manager)s AND c.manager_id = m.id
-    RETURNING m.id, m.incarnation
+    RETURNING m.id, m.incarnation, c.offline
 )
-SELECT id, incarnation FROM seen
+SELECT id, incarnation, offline FROM seen
 
 -- name: mark_busy
 -- Busy: something of the group is claimable, or something is claimed under this epoch (C-04). What is not
