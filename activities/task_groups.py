@@ -32,7 +32,9 @@ class TaskGroupPort(Protocol):
         ...
 
     async def close_if_inactive(self, task_group_id: UUID) -> GroupView:
-        """Close an OPEN group whose auto-close time or close deadline has come; else change nothing."""
+        """Close an OPEN group whose auto-close time has come; complete one by force whose close
+        deadline has (C-08); else change nothing.
+        """
         ...
 
     async def discard(self, task_group_id: UUID) -> DiscardAnswer:

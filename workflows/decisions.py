@@ -75,7 +75,7 @@ def group_step(view: GroupView) -> GroupStep:
         case TaskGroupState.OPEN:
             return _open_group(view)
         case TaskGroupState.CLOSED:
-            return Wait(_waiting(view)) if view.unfinished else Finalize()
+            return _closed_group(view) if view.unfinished else Finalize()
         case TaskGroupState.COMPLETE | TaskGroupState.CANCELLED:
             return Settle() if view.settleable else Wait(_waiting(view))
         case never:
@@ -91,6 +91,15 @@ def _open_group(view: GroupView) -> GroupStep:
         return CloseIfInactive()
     why = "auto-close" if min(due) == inactive else "close deadline"
     return Wait(why, min(due), then=CloseIfInactive())
+
+
+def _closed_group(view: GroupView) -> GroupStep:
+    deadline = view.close_deadline_in_seconds
+    if deadline is None:
+        return Wait(_waiting(view))
+    if deadline <= 0:
+        return CloseIfInactive()
+    return Wait(_waiting(view), deadline, then=CloseIfInactive())
 
 
 def _waiting(view: GroupView) -> str:

@@ -137,6 +137,7 @@ class TaskGroupSpec(RequestBody):
     environment_teardown_hook: HookSpec | None = None
     auto_close_timeout: PositiveDuration | None = None
     close_deadline: AwareDatetime | None = None
+    """When it is closed at the latest: what is unfinished then is cancelled, with grace."""
     max_managers: Annotated[int, Field(ge=1, le=2**31 - 1)] | None = None
     assignment_method: Literal["tag_matched", "user_specified"] = "tag_matched"
     manager_ids: tuple[UUID, ...] = ()

@@ -4,6 +4,7 @@ Every function is one short transaction that locks first (leases, then ``group_l
 later statement. Each *ensures* its goal: a group that is there already is left as it is.
 """
 
+from contextlib import suppress
 from uuid import UUID
 
 from psycopg.rows import DictRow
@@ -29,6 +30,7 @@ from mitosis.store.statements import load
 
 SQL = load("task_groups")
 DISCARD_CHUNK = 10_000
+DEADLINE_PASSED = "its close deadline has passed"
 
 
 async def apply(database: Database, request: VerbRequest) -> None:
@@ -48,9 +50,14 @@ async def close_if_inactive(database: Database, task_group_id: UUID) -> None:
     """See ``TaskGroupPort.close_if_inactive``."""
     async with database.transaction() as connection:
         group = await _find_live(connection, task_group_id)
-        if group is not None and group["inactive"]:
+        overdue = group is not None and group["overdue"]
+        if group is not None and group["inactive"] and not overdue:
             await _change(connection, group, "close", reason=None)
             await _tell(connection, group)
+    if overdue:
+        verb = Complete(force=True, reason=DEADLINE_PASSED)
+        with suppress(InvalidTransition):  # cancelled meanwhile
+            await _complete(database, task_group_id, verb)
 
 
 async def discard(database: Database, task_group_id: UUID) -> DiscardAnswer:

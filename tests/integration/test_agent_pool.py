@@ -81,6 +81,7 @@ async def test_no_worker_is_started_where_setup_has_failed(tmp_path: Path) -> No
     "S002-117",
     "S002-127",
     "S002-157",
+    "S002-223",
 )
 async def test_workers_speak_with_their_agent_only_which_knows_who_runs_what(
     tmp_path: Path,

@@ -142,7 +142,39 @@ async def test_a_close_deadline_and_no_clock_at_all(database: str) -> None:
         soon = await w.group("soon", close_deadline=datetime.now(UTC) + timedelta(hours=1))
         assert (await w.groups.close_if_inactive(soon)).state == "open"
         past = await w.group("past", close_deadline=datetime.now(UTC) - timedelta(hours=1))
-        assert (await w.groups.close_if_inactive(past)).state == "closed"
+        assert (await w.groups.close_if_inactive(past)).state == "complete", (
+            "nothing was unfinished"
+        )
+
+
+@pytest.mark.spec("S002-105", "C-08")
+@pytest.mark.parametrize("state", [S.OPEN, S.CLOSED])
+async def test_what_is_unfinished_at_the_close_deadline_is_cancelled_with_grace(
+    database: str, state: TaskGroupState
+) -> None:
+    async with world(database) as w:
+        hour = timedelta(hours=1)
+        group = await w.group(close_deadline=datetime.now(UTC) + hour, cancel_grace_seconds=7)
+        await w.submit(group, 3)
+        host = await w.leased_host(group)
+        (one,) = (await host.claim(1)).tasks
+        await bring_to(w, group, state)
+        view = await w.groups.close_if_inactive(group)
+        assert (view.state, view.discarding) == (state, False)
+        assert 3500 < (view.close_deadline_in_seconds or 0) <= 3600
+        await w.rows("UPDATE task_groups SET close_deadline = now()")
+        await w.pokes()
+        view = await w.groups.close_if_inactive(group)
+        assert (view.state, view.discardable) == ("closed", True)
+        assert view.close_deadline_in_seconds is None, "over, and not to be waited for again"
+        assert {("task_group", group), ("manager", host.manager_id)} <= await w.pokes()
+        order = (await host.renew()).order
+        assert order is not None
+        assert (order.kill, order.grace_seconds) == (True, 7)
+        assert order.reason == "its close deadline has passed"
+        await w.groups.discard(group)
+        await host.report(failed(one, "cancelled"))
+        assert (await w.groups.finalize(group)).state == "complete"
 
 
 @pytest.mark.spec("S000-136")

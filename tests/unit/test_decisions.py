@@ -93,6 +93,14 @@ GROUP_STEPS: dict[str, tuple[GroupView, GroupStep]] = {
         group(state=TaskGroupState.CLOSED, unfinished=1, auto_close_in_seconds=-1),
         Wait(""),
     ),
+    "closed, working until the deadline": (
+        group(state=TaskGroupState.CLOSED, unfinished=1, close_deadline_in_seconds=5),
+        Wait("", 5, CloseIfInactive()),
+    ),
+    "closed, deadline past": (
+        group(state=TaskGroupState.CLOSED, unfinished=1, close_deadline_in_seconds=0),
+        CloseIfInactive(),
+    ),
     "closed, drained": (group(state=TaskGroupState.CLOSED), Finalize()),
     "forced complete": (
         group(state=TaskGroupState.CLOSED, discarding=True, discardable=True, unfinished=9),

@@ -78,7 +78,7 @@ class Group:
             cancelled=self.cancelled,
             succeeded=self.succeeded,
             auto_close_in_seconds=_left(close_at, now),
-            close_deadline_in_seconds=_left(self.close_deadline, now),
+            close_deadline_in_seconds=None if self.discarding else _left(self.close_deadline, now),
             discarding=self.discarding,
             discardable=self.discarding and self.ready > 0,
             live_leases=self.live_leases,
@@ -130,6 +130,8 @@ class MemoryGroups:
         due = (view.auto_close_in_seconds, view.close_deadline_in_seconds)
         if group.state is TaskGroupState.OPEN and any(d is not None and d <= 0 for d in due):
             group.state, group.closed_at = TaskGroupState.CLOSED, now
+        if group.close_deadline and group.close_deadline <= now:
+            group.discarding = group.unfinished > 0
         return group.view(now)
 
     async def discard(self, task_group_id: UUID) -> DiscardAnswer:

@@ -115,6 +115,21 @@ async def test_close_deadline(skipping: WorkflowEnvironment) -> None:
     assert HOUR / 2 <= open_for(group, now) < HOUR / 2 + MINUTE
 
 
+@pytest.mark.spec("S002-105", "C-08")
+async def test_a_closed_group_is_completed_by_force_at_its_close_deadline(
+    skipping: WorkflowEnvironment,
+) -> None:
+    now = await skipping.get_current_time()
+    group = Group(state=TaskGroupState.CLOSED, ready=25, close_deadline=now + HOUR)
+    groups = MemoryGroups(skipping.get_current_time, group)
+    async with running(skipping, groups=groups):
+        summary = await (await start_group(skipping, group)).result()
+    assert summary.state is TaskGroupState.COMPLETE
+    assert summary.cancelled == 25
+    assert groups.calls.count("close_if_inactive") == 1
+    assert groups.calls.count("discard") == 3
+
+
 @pytest.mark.spec("C-10")
 async def test_cancel_discards_in_chunks_and_waits_for_what_runs(
     skipping: WorkflowEnvironment,

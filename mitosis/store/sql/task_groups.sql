@@ -229,8 +229,8 @@ SELECT g.id AS number, g.uuid AS task_group_id, g.name, u.name AS group_name, g.
        CASE WHEN v.state = 'open' AND g.auto_close_timeout_seconds IS NOT NULL
             THEN extract(epoch FROM greatest(v.opened_at, v.last_task_submitted_at) - now())::float8
                  + g.auto_close_timeout_seconds END AS auto_close_in_seconds,
-       CASE WHEN v.state = 'open' THEN extract(epoch FROM g.close_deadline - now())::float8 END
-           AS close_deadline_in_seconds,
+       CASE WHEN v.state IN ('open', 'closed') AND NOT v.discarding
+            THEN extract(epoch FROM g.close_deadline - now())::float8 END AS close_deadline_in_seconds,
        v.discarding AND EXISTS (SELECT FROM open_task AS o WHERE o.group_id = g.id AND o.state IN (0, 4))
            AS discardable,
        (SELECT count(*) FROM leases AS l WHERE l.group_id = g.id AND l.state <> 'ended') AS live_leases,
@@ -250,9 +250,9 @@ UPDATE group_live SET watched = true WHERE group_id = %(group_number)s AND NOT w
 
 -- name: lock_live
 SELECT v.*, g.uuid,
-       v.state = 'open' AND (g.close_deadline <= clock_timestamp()
-         OR greatest(v.opened_at, v.last_task_submitted_at)
-            + make_interval(secs => g.auto_close_timeout_seconds) <= clock_timestamp()) AS inactive
+       v.state = 'open' AND greatest(v.opened_at, v.last_task_submitted_at)
+         + make_interval(secs => g.auto_close_timeout_seconds) <= clock_timestamp() AS inactive,
+       v.state IN ('open', 'closed') AND NOT v.discarding AND g.close_deadline <= clock_timestamp() AS overdue
   FROM group_live AS v JOIN task_groups AS g ON g.id = v.group_id
  WHERE g.uuid = %(group)s
    FOR UPDATE OF v
