@@ -95,8 +95,13 @@ async def reopen(
 async def cancel(
     parts: PartsDep, group: WritableGroup, body: CancelBody | None = None
 ) -> TaskGroupInfo:
-    """End the group: nothing more is claimed. ``counting`` until every task is accounted for."""
-    return await apply_verb(parts, group, Cancel(**body.model_dump() if body else {}))
+    """End the group: nothing more is claimed. ``counting`` until every task is accounted for.
+
+    ``cancel_stats`` says what becomes of the unfinished tasks, as far as it is known now.
+    """
+    info = await apply_verb(parts, group, Cancel(**body.model_dump() if body else {}))
+    stats = await parts.task_groups.cancel_stats(group)
+    return info.model_copy(update={"cancel_stats": stats})
 
 
 @router.post(PATH + "/complete")

@@ -17,6 +17,7 @@ def group_item(group: "TaskGroupInfo") -> Item:
         ("id", str(group.task_group_id)),
         ("state", state_text(group)),
         ("tasks", counts_text(group)),
+        ("cancelled", _cancelled_text(group)),
         ("waits for", group.waiting_for or ""),
         ("reason", group.reason or ""),
         ("rate", f"{group.tasks_per_second:.3g} tasks/s" if group.tasks_per_second else ""),
@@ -62,6 +63,16 @@ def counts_text(group: "TaskGroupInfo") -> str:
     text = f"{group.tasks_completed} of {group.tasks_total} completed"
     text += f" ({', '.join(parts)})" if parts else ""
     return text + (f", {group.tasks_running} running" if group.tasks_running else "")
+
+
+def _cancelled_text(group: "TaskGroupInfo") -> str:
+    """``5 that waited, 2 that ran``: what a cancel has answered."""
+    stats = group.cancel_stats
+    if stats is None:
+        return ""
+    text = f"{stats.ready_cancelled} that waited, {stats.running_cancelled} that ran"
+    left = stats.running_not_cancellable
+    return text + (f"; {left} cannot be reached" if left else "")
 
 
 def groups_table(groups: "Sequence[TaskGroupInfo]") -> Table:

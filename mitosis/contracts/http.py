@@ -202,6 +202,17 @@ WAITING_SETUP_FAILED = "setup failed on "
 """How ``waiting_for`` begins when the setup hook has failed on every host that may run the group."""
 
 
+class CancelStats(AnswerBody):
+    """What becomes of the tasks that were unfinished when their group was cancelled, as known so far."""
+
+    ready_cancelled: int
+    """Nobody had started them."""
+    running_cancelled: int
+    """Their hosts are told to end them, or have done so."""
+    running_not_cancellable: int
+    """Run by independent workers, whom nobody can tell."""
+
+
 class TaskGroupInfo(AnswerBody):
     task_group_id: UUID
     name: str
@@ -246,6 +257,8 @@ class TaskGroupInfo(AnswerBody):
     workflow_id: str
     counting: bool = False
     """Cancelled, and unclaimed tasks are still being counted out."""
+    cancel_stats: CancelStats | None = None
+    """In the answer to a cancel."""
 
 
 class VerbBody(RequestBody):

@@ -10,7 +10,7 @@ from psycopg.rows import DictRow
 
 from mitosis.contracts.control import GroupView
 from mitosis.contracts.errors import NotFound
-from mitosis.contracts.http import Page, TaskGroupInfo
+from mitosis.contracts.http import CancelStats, Page, TaskGroupInfo
 from mitosis.contracts.names import task_group_workflow_id
 from mitosis.store.database import Connection, Database
 from mitosis.store.group_filter import GroupFilter
@@ -58,6 +58,20 @@ async def one(database: Database, task_group_id: UUID) -> Seen:
         more = {**(details or {}), "waiting_for": await _waiting_for(connection, row)}
     more["estimated_completion_at"] = _estimate(row["tasks_unfinished"], more)
     return Seen(row["number"], _info(row, more))
+
+
+async def cancel_stats(database: Database, task_group_id: UUID) -> CancelStats:
+    """What has become of the unfinished tasks of a cancelled group so far.
+
+    Raises:
+        NotFound: no such group.
+    """
+    async with database.connection() as connection:
+        cursor = await connection.execute(SQL["cancel_stats"], {"group": task_group_id})
+        row = await cursor.fetchone()
+    if row is None:
+        raise NotFound("no such task group", task_group_id=str(task_group_id))
+    return CancelStats.model_validate(row)
 
 
 async def page(

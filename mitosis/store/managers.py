@@ -367,5 +367,5 @@ def _order(row: DictRow) -> CancelOrder:
     return CancelOrder(
         kill=row["kill_running"],
         grace_seconds=row["grace_seconds"],
-        reason=row["reason"] or f"the task group is {row['group_state']}",
+        reason=row["reason"] or f"Task group {row['group_state']}",
     )

@@ -21,6 +21,7 @@ from mitosis.contracts.errors import (
 )
 from mitosis.contracts.following import GroupEvent
 from mitosis.contracts.http import (
+    CancelStats,
     ManagerInfo,
     Page,
     RefreshedManagers,
@@ -120,6 +121,10 @@ class TaskGroupStore:
             NotFound: no such group.
         """
         return (await group_views.one(self._database, task_group_id)).info
+
+    async def cancel_stats(self, task_group_id: UUID) -> CancelStats:
+        """What has become of the unfinished tasks of a cancelled group so far."""
+        return await group_views.cancel_stats(self._database, task_group_id)
 
     async def wait(self, task_group_id: UUID, until: Until, timeout: timedelta) -> TaskGroupInfo:
         """:meth:`get` as soon as the group changed, became terminal or settled; after ``timeout`` as it is.

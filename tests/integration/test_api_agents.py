@@ -154,20 +154,60 @@ async def test_a_heartbeat_tells_and_learns(api: Api) -> None:
         assert order.kill
 
 
-@pytest.mark.spec("S000-21")
+@pytest.mark.spec("S000-21", "S000-22", "S000-23", "S000-26")
 @pytest.mark.parametrize("kills", [True, False])
 async def test_a_cancel_says_why_and_what_becomes_of_what_runs(api: Api, *, kills: bool) -> None:
+    group = await group_with_tasks(api, 4)
+    path, body = "/task-groups/work/cancel", {"cancel_running_tasks": kills}
+
+    async def cancelled(**reason: str) -> dict[str, Any]:
+        answer = await api.call("POST", path, json=body | reason)
+        assert (answer.status_code, answer.json()["state"]) == (200, "cancelled")
+        stats: dict[str, Any] = answer.json()["cancel_stats"]
+        return stats
+
+    async with said_hello(api) as (manager, _):
+        grant = await taken(api, manager)
+        tasks = (await manager.claim(claim(grant.epoch, max_tasks=2))).tasks
+        runs, waits = [TaskAttempt(task_id=t.task_id, attempt=t.attempt) for t in tasks]
+        await manager.heartbeat(Renewal(incarnation=1, epoch=grant.epoch, started=[runs]))
+        expected = {
+            "ready_cancelled": 3,  # claimed is not running
+            "running_cancelled": int(kills),
+            "running_not_cancellable": 0,
+        }
+        assert await cancelled() == expected
+        renewal = Renewal(incarnation=1, epoch=grant.epoch, returned=[waits])
+        order = (await manager.heartbeat(renewal)).order
+        assert order is not None
+        assert (order.kill, order.reason) == (kills, "Task group cancelled")
+        await api.parts.task_groups.discard(group.task_group_id)
+        end = TaskReport(
+            task_id=runs.task_id,
+            attempt=runs.attempt,
+            outcome=Outcome.CANCELLED if kills else Outcome.SUCCEEDED,
+        )
+        await manager.report(ReportTasks(epoch=grant.epoch, reports=[end]))
+        assert await cancelled() == expected, "the same when all of it has happened"
+    async with api.client() as client:
+        shown = await client.group("work")
+        assert (shown.tasks_cancelled, shown.tasks_unfinished) == (3 + kills, 0)
+        states = [task.state async for task in client.tasks("work")]
+        assert states[1:] == [TaskState.CANCELLED] * 3
+        assert states[0] is (TaskState.CANCELLED if kills else TaskState.SUCCEEDED)
+
+
+@pytest.mark.spec("S000-21")
+async def test_the_reason_of_a_cancel_reaches_the_host(api: Api) -> None:
     await group_with_tasks(api)
     async with said_hello(api) as (manager, _):
         grant = await taken(api, manager)
         await manager.claim(claim(grant.epoch))
-        body = {"reason": "wrong input", "cancel_running_tasks": kills}
-        answer = await api.call("POST", "/task-groups/work/cancel", json=body)
-        assert (answer.status_code, answer.json()["state"]) == (200, "cancelled")
+        answer = await api.call("POST", "/task-groups/work/cancel", json={"reason": "wrong input"})
         assert answer.json()["reason"] == "wrong input"
         order = (await manager.heartbeat(Renewal(incarnation=1, epoch=grant.epoch))).order
         assert order is not None
-        assert (order.kill, order.reason) == (kills, "wrong input")
+        assert order.reason == "wrong input"
 
 
 async def test_incarnations(api: Api) -> None:

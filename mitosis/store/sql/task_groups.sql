@@ -302,6 +302,24 @@ WITH pokes AS (
 SELECT pg_notify('mitosis_outbox', ''), pg_notify('mitosis_wake', %(group_number)s::bigint::text),
        pg_notify('mitosis_wake', %(group_number)s::bigint || '!')
 
+-- name: cancel_stats
+-- Of a cancelled group. What its hosts have not said to be running counts as ready, as everywhere; what runs
+-- and may finish (kill_running is false) is in no number.
+SELECT (SELECT count(*) FROM open_task AS o
+         WHERE o.group_id = g.id AND (o.state <> 1 OR o.started_at IS NULL)) + r.nobody AS ready_cancelled,
+       CASE WHEN v.kill_running THEN o.managed ELSE 0 END + r.managed AS running_cancelled,
+       o.independent AS running_not_cancellable
+  FROM task_groups AS g
+  JOIN group_live AS v ON v.group_id = g.id
+ CROSS JOIN LATERAL (SELECT count(*) FILTER (WHERE l.kind = 'manager') AS managed,
+                            count(*) FILTER (WHERE l.kind = 'worker') AS independent
+                       FROM open_task AS c JOIN leases AS l ON l.epoch = c.epoch
+                      WHERE c.group_id = g.id AND c.state = 1 AND c.started_at IS NOT NULL) AS o
+ CROSS JOIN LATERAL (SELECT count(*) FILTER (WHERE e.manager_id IS NULL) AS nobody,
+                            count(*) FILTER (WHERE e.manager_id IS NOT NULL) AS managed
+                       FROM task_result AS e WHERE e.group_id = g.id AND e.state = 'cancelled') AS r
+ WHERE g.uuid = %(group)s
+
 -- name: discard
 -- The caller holds group_live. One chunk of what nobody has claimed; rows that are being reported are
 -- left to their report.
