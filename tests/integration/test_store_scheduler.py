@@ -203,14 +203,12 @@ async def test_rounds_at_the_same_time_never_assign_twice(database: str) -> None
         assert len(hosts) == 10
 
 
-@pytest.mark.spec("S002-41", "S002-126", "S002-164")
+@pytest.mark.spec("S002-41", "S002-126", "S002-164", "S002-173")
 async def test_after_a_group_the_host_goes_to_the_next_by_priority(database: str) -> None:
     async with world(database) as w:
         first = await w.group("first", priority=5)
         await w.submit(first, 1)
         host = await w.leased_host(first)
-        for name, priority in (("low", 1), ("high", 3), ("other", 2)):
-            await w.submit(await w.group(name, priority=priority), 1)
         await host.finish((await host.claim()).tasks)
         await w.close(first)
         await w.groups.finalize(first)
@@ -219,9 +217,12 @@ async def test_after_a_group_the_host_goes_to_the_next_by_priority(database: str
             manager_id=host.manager_id, epoch=host.epoch, reason=ReleaseReason.GROUP_ENDED
         )
         await w.managers.release(request)
-        assert (await w.scheduler.assign_round()).offered == 0, "it is not cleaned yet"
         await host.clean(first)
-        assert (await w.managers.get(host.manager_id)).state == "idle"
+        assert (await w.scheduler.assign_round()).offered == 0, "nobody else has work"
+        free = await w.managers.get(host.manager_id)
+        assert (free.state, free.lease) == ("idle", None)
+        for name, priority in (("low", 1), ("high", 3), ("other", 2)):
+            await w.submit(await w.group(name, priority=priority), 1)
         assert (await w.scheduler.assign_round()).offered == 1
         view = await w.managers.observe(host.manager_id)
         assert view.lease is not None
