@@ -292,6 +292,27 @@ async def test_cancelling_the_activity_alone_stops_no_work(tmp_path: Path) -> No
         assert (await host.lease).end is LeaseEnd.ENDING
 
 
+@pytest.mark.spec("S000-37", "S000-39")
+async def test_a_cancellation_is_pushed_to_a_busy_host(tmp_path: Path) -> None:
+    """It asks for nothing and does not renew: only the push of the workflow can tell it."""
+    plan = WorkerAllocationPlan(worker_count=1, task_prefetch_count=0)
+    async with (
+        AgentApi(plan=plan).serving() as api,
+        running_agent(api, tmp_path, renew_seconds=600.0) as host,
+    ):
+        (task_id,) = api.submit(command("/bin/sleep", "60"))
+        watching = ActivityEnvironment()
+        lease = asyncio.create_task(watching.run(host.agent.host.run_lease, host.command()))
+        await running_tasks(host, 1)
+        renewed = len(api.renewals)
+        api.end(CancelOrder(kill=True, grace_seconds=5, reason="Task group cancelled"))
+        watching.cancel()
+        assert (await lease).end is LeaseEnd.ENDING
+        assert len(api.renewals) > renewed
+        assert api.results[task_id].outcome is Outcome.CANCELLED
+        assert "Task group cancelled" in str(detail(api, task_id))
+
+
 @pytest.mark.parametrize("forged", ["manager_id", "task_group_id", "epoch"])
 async def test_a_forged_command_does_nothing(tmp_path: Path, forged: str) -> None:
     async with AgentApi().serving() as api, running_agent(api, tmp_path) as host:

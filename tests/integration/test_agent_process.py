@@ -118,7 +118,7 @@ class Commander:
         self.tasks.append(task)
 
 
-@pytest.mark.spec("S002-34", "S000-38")
+@pytest.mark.spec("S002-34", "S000-38", "S000-37")
 async def test_commands_of_temporal_run_a_lease_to_its_end(
     tmp_path: Path, temporal_server: str
 ) -> None:

@@ -177,7 +177,7 @@ async def test_what_is_unfinished_at_the_close_deadline_is_cancelled_with_grace(
         assert (await w.groups.finalize(group)).state == "complete"
 
 
-@pytest.mark.spec("S000-136")
+@pytest.mark.spec("S000-136", "S000-39")
 async def test_cancel_ends_leases_and_discards_what_nobody_has_claimed(database: str) -> None:
     async with world(database) as w:
         group = await w.group()

@@ -180,7 +180,7 @@ async def test_silence_is_a_loss_only_after_its_time_in_postgresql(database: str
         assert answer.lease is None
 
 
-@pytest.mark.spec("S000-52", "S000-89")
+@pytest.mark.spec("S000-52", "S000-89", "S000-37")
 async def test_any_contact_counts_and_a_group_has_its_own_time(database: str) -> None:
     async with world(database) as w:
         group = await w.group(host_lost_after=timedelta(seconds=20))

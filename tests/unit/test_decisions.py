@@ -370,6 +370,7 @@ MANAGER_STEPS: dict[str, tuple[ManagerView, HostKnowledge, ManagerStep]] = {
 }
 
 
+@pytest.mark.spec("S000-39")
 @pytest.mark.parametrize(
     ("view", "known", "expected"), MANAGER_STEPS.values(), ids=MANAGER_STEPS.keys()
 )
