@@ -18,6 +18,7 @@ from mitosis.contracts.http import Token
 from mitosis.store.database import Database
 from mitosis.store.managers import HOST_LOST_AFTER, ManagerStore
 from mitosis.store.output import OutputStore
+from mitosis.store.pulse import beating
 from mitosis.store.queue_limits import DEFAULT_LIMITS, QueueLimits
 from mitosis.store.task_groups import TaskGroupStore
 from mitosis.store.tasks import TaskStore
@@ -67,6 +68,7 @@ async def running_api(options: ApiOptions, control: ControlPlane) -> AsyncIterat
     async with AsyncExitStack() as exits:
         parts = await exits.enter_async_context(opened_parts(options, control))
         await parts.users.ensure_admin(ADMIN)
+        await exits.enter_async_context(beating(parts.database, options.host_lost_after))
         url = await exits.enter_async_context(
             serving(
                 create_app(parts),

@@ -212,8 +212,8 @@ class ReleaseStatus(StrEnum):
     """Ended now; its tasks are ready again."""
     ALREADY_ENDED = "already_ended"
     ALIVE = "alive"
-    """Reason LOST, but the manager has been heard since; or UNREACHABLE, but the offer has been taken
-    since: nothing changed."""
+    """Reason LOST, but the manager has been heard since, or nobody could hear it; or UNREACHABLE, but the
+    offer has been taken since: nothing changed."""
 
 
 class ReleaseAnswer(Model):

@@ -46,6 +46,7 @@ from mitosis.store.leases import (
     lock_live_lease,
     lose_manager,
 )
+from mitosis.store.pulse import nobody_listens
 from mitosis.store.registration import register
 from mitosis.store.statements import load
 from mitosis.store.wake import tell_watchers
@@ -258,7 +259,7 @@ class ManagerStore:
                 return ReleaseAnswer(status=ReleaseStatus.ALREADY_ENDED)
             # An offer has no clock: it is only withdrawn, the host may be in contact.
             lost = request.reason is ReleaseReason.LOST and lease.state != "offered"
-            if lost and (lease.alive_in_seconds or 0.0) > 0:
+            if lost and ((lease.alive_in_seconds or 0.0) > 0 or await nobody_listens(connection)):
                 return ReleaseAnswer(
                     status=ReleaseStatus.ALIVE, alive_in_seconds=lease.alive_in_seconds
                 )
@@ -325,7 +326,7 @@ class ManagerStore:
         if await lock_live_lease(connection, manager["id"]) is not None:
             return ReleaseAnswer(status=ReleaseStatus.ALIVE, alive_in_seconds=0.0)
         left = self._host_lost_after - manager["silent_seconds"]
-        if left > 0 and not manager["offline"]:
+        if not manager["offline"] and (left > 0 or await nobody_listens(connection)):
             return ReleaseAnswer(status=ReleaseStatus.ALIVE, alive_in_seconds=left)
         await lose_manager(connection, manager["id"])
         return ReleaseAnswer(status=ReleaseStatus.RELEASED)

@@ -1,0 +1,90 @@
+"""An outage of the API or of PostgreSQL is no silence of hosts: their clocks start anew (protocol P4)."""
+
+from datetime import timedelta
+from uuid import UUID
+
+import pytest
+
+from api.service import ApiOptions, running_api
+from mitosis.contracts.control import ReleaseReason, ReleaseRequest, ReleaseStatus
+from mitosis.contracts.names import NAMESPACE
+from mitosis.embedded.data_folder import ed25519_private_key
+from mitosis.store.pulse import beat
+from tests.support.campaigns import Host, World, world
+from tests.support.http_api import NoTemporal
+
+LOST_AFTER = timedelta(seconds=90)
+
+
+async def release_lost(w: World, host: Host, epoch: int | None) -> ReleaseStatus:
+    request = ReleaseRequest(manager_id=host.manager_id, epoch=epoch, reason=ReleaseReason.LOST)
+    return (await w.managers.release(request)).status
+
+
+async def nobody_listened_for(w: World, seconds: int) -> None:
+    """All that PostgreSQL knows of a time in which no API ran: everything in it is so much older."""
+    ago = timedelta(seconds=seconds)
+    await w.rows("UPDATE api_pulse SET beat_at = beat_at - %s", ago)
+    await w.rows("UPDATE leases SET alive_until = alive_until - %s", ago)
+    await w.rows("UPDATE manager_live SET last_contact_at = last_contact_at - %s", ago)
+
+
+async def working_and_idle(w: World) -> tuple[Host, Host, UUID]:
+    group = await w.group(max_managers=1)
+    await w.submit(group, 2)
+    working = await w.leased_host(group)
+    await working.renew(started=(await working.claim(1)).tasks)
+    return working, await w.host(), group
+
+
+@pytest.mark.spec("S002-176")
+async def test_nobody_is_lost_while_nobody_listens_and_then_the_clocks_start_anew(
+    database: str,
+) -> None:
+    async with world(database) as w:
+        working, idle, _ = await working_and_idle(w)
+        assert not await beat(w.database, LOST_AFTER)
+        await nobody_listened_for(w, 300)
+        assert await release_lost(w, working, working.epoch) == "alive"
+        assert await release_lost(w, idle, None) == "alive"
+        assert await beat(w.database, LOST_AFTER)
+        assert await release_lost(w, working, working.epoch) == "alive"
+        view = await w.managers.observe(working.manager_id)
+        assert view.lease is not None
+        assert (view.lease.alive_in_seconds or 0) > 80
+        view = await w.managers.observe(idle.manager_id)
+        assert (view.lost_in_seconds or 0) > 80
+        assert not await beat(w.database, LOST_AFTER), "only the first one"
+        await w.rows("UPDATE leases SET alive_until = now()")
+        assert await release_lost(w, working, working.epoch) == "released"
+
+
+async def test_a_host_that_was_silent_for_long_before_the_outage_is_not_heard_by_it(
+    database: str,
+) -> None:
+    async with world(database) as w:
+        working, idle, _ = await working_and_idle(w)
+        await beat(w.database, LOST_AFTER)
+        await w.rows("UPDATE leases SET alive_until = now() - interval '1 second'")
+        await w.rows("UPDATE manager_live SET last_contact_at = now() - interval '91 seconds'")
+        await nobody_listened_for(w, 60)
+        assert await beat(w.database, LOST_AFTER)
+        assert await release_lost(w, working, working.epoch) == "released"
+        assert await release_lost(w, idle, None) == "released"
+
+
+async def test_the_api_starts_the_clocks_anew_before_it_serves(database: str) -> None:
+    options = ApiOptions(
+        database_url=database, signing_key=ed25519_private_key(), temporal_namespace=NAMESPACE
+    )
+    async with world(database) as w:
+        group = await w.group(host_lost_after=timedelta(seconds=20))
+        await w.submit(group, 1)
+        host = await w.leased_host(group)
+        async with running_api(options, NoTemporal()):
+            assert await w.value("SELECT count(*) FROM api_pulse") == 1
+        await nobody_listened_for(w, 60)
+        async with running_api(options, NoTemporal()):
+            view = await w.managers.observe(host.manager_id)
+        assert view.lease is not None
+        assert 15 < (view.lease.alive_in_seconds or 0) <= 20, "the group's own time"
