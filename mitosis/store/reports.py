@@ -127,9 +127,16 @@ def _crash_limit(item: TaskReport, kind: FailureKind | None) -> int | None:
     """None: no crash, the task's own retry policy decides. :data:`NEVER`: tried again for ever."""
     if kind not in CRASHES:
         return None
-    known = kind is FailureKind.SIGNAL and item.signal is not None
-    reason = ExitReason(ExitKind.SIGNAL, item.signal) if known else ExitReason(ExitKind.UNKNOWN)
-    return crash_limit(reason) or NEVER
+    return crash_limit(_reason(item)) or NEVER
+
+
+def _reason(item: TaskReport) -> ExitReason:
+    """How the process ended that had the task: its command, or the worker itself (C-19)."""
+    if item.signal is not None:
+        return ExitReason(ExitKind.SIGNAL, item.signal)
+    if item.exit_code:
+        return ExitReason(ExitKind.EXIT_CODE, item.exit_code)
+    return ExitReason(ExitKind.UNKNOWN)  # a worker that exits with 0 under a task has not done it
 
 
 def _detail(item: TaskReport) -> str:

@@ -153,11 +153,14 @@ async def test_the_retry_policy_decides_failures_of_the_task_itself(
         ("signal", 40, 3),
         ("out_of_memory", 9, 3),
         ("worker_lost", None, 3),
+        ("worker_lost", 11, 2),
+        ("worker_lost", 9, 3),
+        ("worker_lost", 15, None),
         ("signal", 15, None),
         ("signal", 2, None),
     ],
 )
-@pytest.mark.spec("S000-60", "S000-61", "S000-63", "S000-64", "C-18", "S000-45")
+@pytest.mark.spec("S000-60", "S000-61", "S000-63", "S000-64", "C-18", "S000-45", "C-19")
 async def test_the_signal_table_decides_crashes(
     database: str, kind: str, signal: int | None, limit: int | None
 ) -> None:
@@ -173,6 +176,22 @@ async def test_the_signal_table_decides_crashes(
                 (task,) = (await host.claim()).tasks
         assert await w.value("SELECT count(*) FROM task_failures") == rounds
         await w.check()
+
+
+@pytest.mark.parametrize("exit_code", [0, 1, 255])
+@pytest.mark.spec("S000-62", "C-18", "C-19")
+async def test_a_worker_that_exits_under_its_task_is_a_crash_and_the_third_is_the_last(
+    database: str, exit_code: int
+) -> None:
+    async with world(database) as w:
+        host, task = await one_task(w, max_attempts=1)
+        for left in (1, 1, 0):
+            await host.report(failed(task, "worker_lost", exit_code=exit_code))
+            assert await w.value("SELECT count(*) FROM open_task") == left
+            if left:
+                (task,) = (await host.claim()).tasks
+        info = await w.tasks.get(task_uuid(1, task.task_id))
+        assert (info.state, info.kind, len(info.failures)) == ("failed", "worker_lost", 3)
 
 
 @pytest.mark.spec("C-18")
