@@ -2,6 +2,7 @@
 
 import asyncio
 import errno
+import logging
 import os
 import signal
 from pathlib import Path
@@ -91,8 +92,9 @@ async def test_a_batch_of_commands_and_handlers_runs_once_each(tmp_path: Path) -
 )
 @pytest.mark.parametrize("strategy", list(CpuBindingStrategy))
 async def test_workers_are_pinned_and_read_back_their_cores(
-    tmp_path: Path, strategy: CpuBindingStrategy
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, strategy: CpuBindingStrategy
 ) -> None:
+    caplog.set_level(logging.INFO)
     cores = sorted(os.sched_getaffinity(0))
     count = min(2, len(cores))
     plan = WorkerAllocationPlan(worker_count=count, cpu_binding=CpuBinding(strategy=strategy))
@@ -107,8 +109,14 @@ async def test_workers_are_pinned_and_read_back_their_cores(
             detail(api, i)["worker"]: (detail(api, i)["cpus"], detail(api, i)["stdout"])
             for i in ids
         }
+        logged = {
+            vars(record)["slot"]: vars(record)["cpus"]
+            for record in caplog.records
+            if record.message == "worker ready"
+        }
         for slot, wanted in enumerate(worker_cpus(plan, cores)):
             assert wanted is not None
+            assert sorted(logged[slot]) == sorted(wanted)
             cpus, stdout = told[slot]
             assert cpus == sorted(wanted)
             assert _cores(str(stdout).split()[1]) == wanted  # what a child of the worker really has

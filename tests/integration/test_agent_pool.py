@@ -10,6 +10,7 @@ import pytest
 from mitosis.contracts.allocation import WorkerAllocationPlan
 from mitosis.contracts.control import HookVerdict, LeaseEnd
 from mitosis.contracts.hook import HookSpec
+from mitosis.contracts.lifecycle import WorkerState
 from mitosis.contracts.wire import CancelOrder
 from mitosis.ipc.messages import Pause, Resume
 from tests.support.agent_api import TOKEN, AgentApi, command
@@ -58,8 +59,10 @@ async def test_as_many_workers_as_planned_live_below_the_agent_while_the_lease_d
         assert below_us() - before == {zygote.pid, *(worker.pid for worker in workers)}
         api.end(FINISH)
         assert (await host.lease).end is LeaseEnd.ENDING
-        await host.session.over.wait()
+        session = host.session
+        await session.over.wait()
         assert not living([zygote, *workers])
+        assert {worker.phase for worker in session.state.workers} == {WorkerState.EXITED}
 
 
 async def test_no_worker_is_started_where_setup_has_failed(tmp_path: Path) -> None:

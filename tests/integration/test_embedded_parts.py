@@ -95,7 +95,12 @@ def empty_database(postgres: EmbeddedPostgres) -> Iterator[str]:
         link.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(name))
 
 
-@pytest.mark.spec("S002-154", "S002-263")
+def managers(compose: Compose) -> list[tuple[str, list[str]]]:
+    shown = json.loads(compose.once("api", "manager", "list", "--json"))
+    return [(one["state"], one["tags"]) for one in shown]
+
+
+@pytest.mark.spec("S002-107", "S002-154", "S002-263")
 def test_the_services_of_the_compose_file_run_a_task_together(
     tmp_path: Path, empty_database: str, temporal_server: str
 ) -> None:
@@ -108,7 +113,7 @@ def test_the_services_of_the_compose_file_run_a_task_together(
         services.enter_context(compose.running("agent"))
         everybody = ("api", "worker", "agent")
         wait_until(
-            lambda: json.loads(compose.once("api", "manager", "list", "--json")),
+            lambda: managers(compose) == [("idle", ["compose"])],
             40,
             lambda: compose.story(*everybody),
             interval=0.5,

@@ -129,6 +129,7 @@ async def test_who_is_not_idle_gets_nothing(database: str) -> None:
         assert (await w.scheduler.assign_round()).offered == 0
 
 
+@pytest.mark.spec("S002-108")
 async def test_only_groups_with_claimable_work_that_go_on(database: str) -> None:
     async with world(database) as w:
         await w.host()
@@ -187,7 +188,7 @@ async def test_more_groups_than_a_page(database: str) -> None:
         assert view.lease.task_group_id == last
 
 
-@pytest.mark.spec("S002-69")
+@pytest.mark.spec("S002-69", "S002-175")
 async def test_rounds_at_the_same_time_never_assign_twice(database: str) -> None:
     async with world(database, pool_size=12) as w:
         groups = [await w.group(f"g{i}", max_managers=2) for i in range(6)]

@@ -53,7 +53,15 @@ def test_ten_tasks_do_not_prepare_a_hundred_hosts(
 
 
 @pytest.mark.spec(
-    "S000-03", "S000-158", "S002-43", "S002-48", "S002-147", "S002-149", "C-01", "S002-47"
+    "S000-03",
+    "S000-158",
+    "S002-43",
+    "S002-48",
+    "S002-147",
+    "S002-149",
+    "C-01",
+    "S002-47",
+    "S002-108",
 )
 @pytest.mark.parametrize(
     ("of_manager", "of_group", "expected"),
