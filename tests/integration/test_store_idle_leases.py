@@ -18,7 +18,7 @@ async def let_go(host: Host) -> None:
     await host.world.managers.release(request)
 
 
-@pytest.mark.spec("S002-160", "S002-161", "C-03", "C-28", "C-27")
+@pytest.mark.spec("S002-160", "S002-161", "C-03", "C-28", "C-27", "S002-174")
 async def test_an_idle_lease_ends_when_another_group_has_work_and_comes_back_warm(
     database: str,
 ) -> None:
@@ -28,8 +28,9 @@ async def test_an_idle_lease_ends_when_another_group_has_work_and_comes_back_war
         await w.submit(first)
         host = await w.leased_host(first)
         await host.finish((await host.claim()).tasks)
-        second = await w.group("second")
-        await w.submit(second)
+        second, third = await w.group("second"), await w.group("third", priority=-1)
+        await w.submit(third)
+        await w.submit(second)  # it goes first
 
         await scheduler.assign_round()
         assert ("manager", host.manager_id) in await w.pokes()
@@ -52,7 +53,9 @@ async def test_an_idle_lease_ends_when_another_group_has_work_and_comes_back_war
         assert len((await host.claim()).tasks) == 1  # its environment has stayed ready
 
 
-@pytest.mark.spec("S002-172", "C-04", "S002-159", "S002-163", "C-27", "S002-173", "C-02")
+@pytest.mark.spec(
+    "S002-172", "C-04", "S002-159", "S002-163", "C-27", "S002-173", "C-02", "S002-174"
+)
 @pytest.mark.parametrize("work", ["claimable", "in flight"])
 async def test_a_lease_with_work_is_not_contested(database: str, work: str) -> None:
     async with world(database) as w:
@@ -74,7 +77,7 @@ async def test_a_lease_with_work_is_not_contested(database: str, work: str) -> N
             await w.rows("UPDATE leases SET affinity_until = now() - interval '1 second'")
 
 
-@pytest.mark.spec("S002-160", "S002-162", "S002-178", "S002-159")
+@pytest.mark.spec("S002-160", "S002-162", "S002-178", "S002-159", "S002-174")
 async def test_an_idle_lease_is_safe_until_the_threshold_and_the_round_comes_back_then(
     database: str,
 ) -> None:
@@ -114,7 +117,7 @@ async def test_work_seen_at_a_renewal_starts_the_idle_clock_anew(database: str) 
         assert 290 < left <= 300
 
 
-@pytest.mark.spec("S002-167")
+@pytest.mark.spec("S002-167", "S002-174")
 async def test_a_group_that_is_reopened_goes_on_under_the_lease_it_has(database: str) -> None:
     async with world(database) as w:
         group = await w.group()
