@@ -22,6 +22,8 @@ from mitosis.contracts.errors import MitosisError
 from mitosis.contracts.wire import ReportAnswer, ReportStatus, ReportTasks, TaskReport
 
 BATCH = 256
+LARGEST_BATCH = 4 * BATCH
+"""A call holds no more reports, whatever has gathered: the API refuses one that is too large."""
 GATHER_SECONDS = 0.05
 JOURNAL_AFTER_SECONDS = 0.1
 
@@ -62,7 +64,9 @@ class Reporter:
             log.info(
                 "journal replayed", extra={"epoch": request.epoch, "reports": len(request.reports)}
             )
-            await self._send(request)
+            for first in range(0, len(request.reports), LARGEST_BATCH):
+                part = request.reports[first : first + LARGEST_BATCH]
+                await self._send(ReportTasks(epoch=request.epoch, reports=part))
         self._journal.clear()
 
     async def run(self) -> None:
@@ -105,7 +109,7 @@ class Reporter:
 
     def _next_batch(self) -> tuple[int, list[TaskReport]]:
         epoch = self._waiting[0][0]
-        ours = takewhile(lambda entry: entry[0] == epoch, self._waiting[: 4 * BATCH])
+        ours = takewhile(lambda entry: entry[0] == epoch, self._waiting[:LARGEST_BATCH])
         return epoch, [report for _, report in ours]
 
     def _sent(self, count: int) -> None:

@@ -16,7 +16,7 @@ from mitosis.contracts.allocation import WorkerAllocationPlan
 from mitosis.contracts.control import LeaseEnd
 from mitosis.contracts.errors import ManagerIdInUse
 from mitosis.contracts.lifecycle import EnvironmentState
-from mitosis.contracts.wire import CancelOrder, Outcome, TaskReport
+from mitosis.contracts.wire import MAX_REPORTS, CancelOrder, Outcome, TaskReport
 from tests.support.agent_api import AgentApi, command
 from tests.support.agents import config, running_agent, until
 
@@ -193,6 +193,22 @@ async def test_the_journal_of_an_earlier_process_is_replayed_before_hello(tmp_pa
         again = Journal(settings.state_dir / "journal")
         assert again.pending == []
         again.close()
+
+
+async def test_a_journal_of_any_length_is_replayed(tmp_path: Path) -> None:
+    """It is rewound when nothing is left in it, so a slow API lets it grow beyond what one call may hold."""
+    count = MAX_REPORTS + 1
+    async with AgentApi().serving() as api:
+        settings = config(api, tmp_path)
+        settings.state_dir.mkdir()
+        journal = Journal(settings.state_dir / "journal")
+        reports = [
+            TaskReport(task_id=i, attempt=1, outcome=Outcome.SUCCEEDED) for i in range(1, count + 1)
+        ]
+        journal.append(5, reports)
+        journal.close()
+        async with running_agent(api, tmp_path):
+            assert api.statuses == {"unknown": count}
 
 
 async def test_results_that_cannot_be_reported_outlive_the_agent(

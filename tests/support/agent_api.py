@@ -36,6 +36,7 @@ from mitosis.contracts.lifecycle import ENVIRONMENT, EnvironmentEvent, Environme
 from mitosis.contracts.names import host_task_queue
 from mitosis.contracts.task import TaskSubmission
 from mitosis.contracts.wire import (
+    MAX_REPORTS,
     CancelOrder,
     ClaimAnswer,
     ClaimedTask,
@@ -247,6 +248,8 @@ class AgentApi:
 
     async def report(self, request: Request) -> Any:
         body = msgspec.json.decode(await request.body(), type=ReportTasks)
+        if len(body.reports) > MAX_REPORTS:
+            return problem(413, "too_large")
         statuses = [self._report(report) for report in body.reports]
         self.statuses.update(statuses)
         return ReportAnswer(standing=self._standing(body.epoch), statuses=statuses)
