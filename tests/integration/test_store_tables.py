@@ -102,6 +102,14 @@ async def test_a_manager_is_a_row_that_somebody_made(database: str) -> None:
             "UNIQUE (uuid)",
             "FOREIGN KEY (creator_id) REFERENCES users(id)",
         } <= await rules(w, "managers")
+        members = await rules(w, "user_group_managers")
+        assert {
+            "PRIMARY KEY (user_group_id, manager_id)",
+            "FOREIGN KEY (user_group_id) REFERENCES user_groups(id) ON DELETE CASCADE",
+            "FOREIGN KEY (manager_id) REFERENCES managers(id) ON DELETE CASCADE",
+        } <= members
+        (roles,) = [rule for rule in members if rule.startswith("CHECK")]
+        assert all(f"'{role}'" in roles for role in ("read", "write", "admin"))
 
 
 @pytest.mark.spec("S002-69", "S002-75", "S002-169", "S002-170")
