@@ -54,10 +54,14 @@ class Environments:
 
     async def clean(self, task_group_id: UUID) -> HookOutcome:
         """Tear the environment down, whatever its hook does; joined as :meth:`prepare`."""
+        await self.stop_setup(task_group_id)
+        return await _joined(self._teardowns, task_group_id, lambda: self._clean(task_group_id))
+
+    async def stop_setup(self, task_group_id: UUID) -> None:
+        """Kill the setup hook if it runs. The environment stays as it is: half prepared."""
         if setup := self._setups.get(task_group_id):
             setup.cancel()
             await asyncio.wait([setup])
-        return await _joined(self._teardowns, task_group_id, lambda: self._clean(task_group_id))
 
     async def close(self) -> None:
         """Kill the hooks that run."""

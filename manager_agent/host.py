@@ -30,7 +30,7 @@ from mitosis.contracts.control import (
 )
 from mitosis.contracts.errors import ApiUnavailable, LeaseLost, MitosisError
 from mitosis.contracts.http import HeldLease, LeaseGrant
-from mitosis.contracts.lifecycle import EnvironmentState
+from mitosis.contracts.lifecycle import EnvironmentState, LeaseState
 
 HEARTBEAT_SECONDS = 1.0
 CONFIRM_SECONDS = 5.0
@@ -39,6 +39,7 @@ CONFIRM_SECONDS = 5.0
 T = TypeVar("T")
 log = logging.getLogger(__name__)
 
+_RESUMABLE = (LeaseState.ACTIVE, EnvironmentState.READY)
 _ENDS = {
     Phase.ENDING: LeaseEnd.ENDING,
     Phase.GONE: LeaseEnd.GONE,
@@ -83,6 +84,8 @@ class Host:
                 raise
             log.warning("lease command refused", extra={"reason": error.message})
             return LeaseOutcome(end=LeaseEnd.GONE)
+        if session is None:
+            return LeaseOutcome(end=LeaseEnd.ENDING)
         async with _heartbeats(session.progress):
             try:
                 await session.over.wait()
@@ -114,7 +117,7 @@ class Host:
         """
         try:
             grant = await until_reached(lambda: self._api.grant(lease.epoch))
-            ready = grant.environment_state is EnvironmentState.READY
+            ready = (grant.lease_state, grant.environment_state) == _RESUMABLE
             async with self._starting:
                 if ready and self.session is None and self._environments.stands(grant):
                     self._start(grant)
@@ -153,8 +156,10 @@ class Host:
             await self._previous_over(command.epoch)
         return _confirmed(command, await self._api.take(command.epoch))
 
-    async def _attach(self, command: HostCommand) -> LeaseSession:
-        """The session of this epoch; started if it does not run."""
+    async def _attach(self, command: HostCommand) -> LeaseSession | None:
+        """The session of this epoch; started if it does not run. None: the lease ends, and nothing of it
+        runs here any more, its setup neither.
+        """
         self._check_ours(command)
         if command.epoch is None:
             raise LeaseLost("the command names no lease")
@@ -165,6 +170,9 @@ class Host:
                 return session
             await self._previous_over(command.epoch)
             grant = _confirmed(command, await self._api.grant(command.epoch))
+            if grant.lease_state is LeaseState.ENDING:
+                await self._environments.stop_setup(grant.task_group_id)
+                return None
             if not self._environments.stands(grant):
                 outcome = await self._environments.prepare(grant)
                 if outcome.verdict is not HookVerdict.READY:

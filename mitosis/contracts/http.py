@@ -426,6 +426,8 @@ class LeaseGrant(AnswerBody):
     """Everything an agent needs to run a lease."""
 
     epoch: int
+    lease_state: LeaseState
+    """``offered``: take the lease before anything else; ``ending``: start nothing."""
     task_group_id: UUID
     task_group_number: int
     """For ``mitosis.contracts.ids.task_uuid``."""
@@ -442,10 +444,7 @@ class LeaseGrant(AnswerBody):
 
 
 class ManagerTaskGroup(LeaseGrant):
-    """The group that a manager works for, or may: what a lease grants, and where the lease stands."""
-
-    lease_state: LeaseState
-    """``offered``: take the lease before anything else."""
+    """The group that a manager works for, or may: what a lease grants."""
 
 
 class EnvironmentGrant(AnswerBody):

@@ -5,6 +5,7 @@ import resource
 from datetime import timedelta
 from pathlib import Path
 
+import psutil
 import pytest
 
 from manager_agent.affinity import plan_cpus
@@ -275,6 +276,25 @@ async def test_teardown_is_refused_while_tasks_run_and_waits_for_an_ending_one(
         assert (await cleaning).verdict is HookVerdict.CLEANED
         assert torn.exists()
         assert api.results[task_id].outcome == "succeeded"
+
+
+async def test_a_lease_that_ends_during_setup_kills_the_hook_and_starts_no_worker(
+    tmp_path: Path,
+) -> None:
+    begun, torn = tmp_path / "begun", tmp_path / "torn"
+    api = AgentApi(setup=shell(f"echo $$ > {begun}; sleep 900"), teardown=shell(f"touch {torn}"))
+    async with api.serving(), running_agent(api, tmp_path) as host:
+        preparing = asyncio.create_task(host.prepare())
+        await until(lambda: begun.exists() and begun.read_text().strip())
+        api.end(CancelOrder(kill=False, grace_seconds=5, reason="cancelled"))
+        preparing.cancel()
+        assert (await host.run_lease()).end is LeaseEnd.ENDING
+        assert host.agent.host.session is None
+        await until(lambda: not psutil.pid_exists(int(begun.read_text())))
+        assert not torn.exists()
+        assert (await host.clean()).verdict is HookVerdict.CLEANED
+        assert torn.exists()
+    assert [change.event for change in api.changes] == ["preparing", "tear_down", "cleaned"]
 
 
 async def test_owed_teardowns_come_first_after_hello(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from manager_agent.router import Router
 from manager_agent.session import LeaseSession, SessionParts
 from mitosis.contracts.allocation import WorkerAllocationPlan
 from mitosis.contracts.http import LeaseGrant
+from mitosis.contracts.lifecycle import LeaseState
 from mitosis.contracts.outcome import ExitKind, ExitReason
 from mitosis.contracts.wire import ClaimAnswer, ClaimedTask, ClaimTasks, LeaseStanding, TaskReport
 from mitosis.ipc.codec import encode
@@ -67,6 +68,7 @@ async def test_last_words_of_a_dead_worker_count(tmp_path: Path) -> None:
     router, reports = Router(f"ipc://{tmp_path}/workers"), Reports()
     grant = LeaseGrant(
         epoch=1,
+        lease_state=LeaseState.ACTIVE,
         task_group_id=uuid4(),
         task_group_number=1,
         task_group_name="campaign",

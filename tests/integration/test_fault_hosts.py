@@ -206,6 +206,19 @@ async def test_an_agent_killed_in_a_teardown_hook_runs_it_again(it: Fleet, diary
     assert (diary.began("setup"), diary.began("t"), diary.ended("teardown")) == (1, 1, 1)
 
 
+async def test_a_group_cancelled_in_its_setup_hook_does_not_wait_for_it(
+    it: Fleet, diary: Diary
+) -> None:
+    host, group = await _in_hook(it, diary, "setup")
+    diary.go("teardown")
+    await it.client.cancel(group)
+    info = await it.client.wait(group)
+    assert info.result is TaskGroupResult.CANCELLED
+    assert diary.lines() == ["S setup", "S teardown", "E teardown"]
+    assert host.said("worker ready") == 0
+    assert await it.rows("SELECT state FROM environments") == [{"state": "gone"}]
+
+
 async def test_a_killed_setup_hook_has_failed_and_its_host_gives_way(
     it: Fleet, diary: Diary
 ) -> None:

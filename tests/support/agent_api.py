@@ -32,7 +32,7 @@ from mitosis.contracts.http import (
     HelloAnswer,
     LeaseGrant,
 )
-from mitosis.contracts.lifecycle import ENVIRONMENT, EnvironmentEvent, EnvironmentState
+from mitosis.contracts.lifecycle import ENVIRONMENT, EnvironmentEvent, EnvironmentState, LeaseState
 from mitosis.contracts.names import host_task_queue
 from mitosis.contracts.task import TaskSubmission
 from mitosis.contracts.wire import (
@@ -169,6 +169,7 @@ class AgentApi:
         self.taken = True
         return LeaseGrant(
             epoch=self.epoch,
+            lease_state=LeaseState(self.standing),
             task_group_id=self.task_group_id,
             task_group_number=3,
             task_group_name="campaign",
