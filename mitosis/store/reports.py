@@ -4,6 +4,7 @@ The decision (another attempt, or the end) is made in the statement, on rows it 
 what the statement is told about each failure and the answer to the sender.
 """
 
+import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import UUID
@@ -27,11 +28,16 @@ from mitosis.store.leases import STANDING
 from mitosis.store.statements import load
 
 SQL = load("tasks")
+log = logging.getLogger(__name__)
 
 CRASHES = frozenset({FailureKind.SIGNAL, FailureKind.OUT_OF_MEMORY, FailureKind.WORKER_LOST})
 _KINDS = {kind.value: kind for kind in FailureKind}
 NEVER = 0
 """Crash limit of a crash that never ends its task. (None: not a crash.)"""
+
+MESSAGE = '{"message":"'
+"""How the detail of a dead worker begins; the statement puts in front of its message how often it was."""
+GIVEN_UP = MESSAGE + "Worker failed "
 
 Key = tuple[int, int]
 """Task and attempt."""
@@ -53,6 +59,8 @@ async def report(database: Database, manager_id: UUID, request: ReportTasks) -> 
     if row is None:  # no such lease, or another manager's
         statuses = [ReportStatus.UNKNOWN] * len(request.reports)
         return ReportAnswer(standing=LeaseStanding.GONE, statuses=statuses)
+    for crash in row["crashes"] or ():
+        _log_crash(manager_id, distinct[tuple(crash["key"])], crash["count"], crash["given_up"])
     accepted = set(zip(row["task_ids"] or (), row["attempts"] or (), strict=True))
     fates = dict.fromkeys(accepted, ReportStatus.COMMITTED)
     rest = [item for item in said if (item.task_id, item.attempt) not in accepted]
@@ -105,7 +113,9 @@ def _columns(manager_id: UUID, epoch: int, items: Sequence[TaskReport]) -> dict[
         "signals": number_array(item.signal for item in items),
         "started": number_array(item.started_at for item in items),
         "finished": number_array(item.finished_at for item in items),
-        "details": [_detail(item) for item in items],
+        "details": [_detail(item, kind) for item, kind in zip(items, kinds, strict=True)],
+        "message": MESSAGE,
+        "given_up": GIVEN_UP,
         "crash_limits": number_array(
             _crash_limit(item, kind) for item, kind in zip(items, kinds, strict=True)
         ),
@@ -139,14 +149,40 @@ def _reason(item: TaskReport) -> ExitReason:
     return ExitReason(ExitKind.UNKNOWN)  # a worker that exits with 0 under a task has not done it
 
 
-def _detail(item: TaskReport) -> str:
-    """The JSON document as text; one that PostgreSQL would refuse is replaced, not the whole batch."""
-    raw = bytes(item.detail)
+def _detail(item: TaskReport, kind: FailureKind | None) -> str:
+    """The JSON document as text; one that PostgreSQL would refuse is replaced, not the whole batch.
+
+    That of a dead worker begins with :data:`MESSAGE`.
+    """
+    told = _told(item)
+    if told is None:
+        told = {"message": "the detail of this report was not a JSON object"}
+    elif kind not in CRASHES:
+        return bytes(item.detail).decode()
+    message = str(told.get("message") or _reason(item))
+    rest = {name: value for name, value in told.items() if name != "message"}
+    return msgspec.json.encode({"message": message, **rest}).decode()
+
+
+def _told(item: TaskReport) -> dict[str, Any] | None:
+    """The detail of a report; None if it is no JSON object."""
     try:
-        if isinstance(msgspec.json.decode(raw), dict):
-            return raw.decode()
+        told = msgspec.json.decode(bytes(item.detail))
     except (ValueError, RecursionError):
-        pass
-    return msgspec.json.encode(
-        {"message": "the detail of this report was not a JSON object"}
-    ).decode()
+        return None
+    return told if isinstance(told, dict) else None
+
+
+def _log_crash(manager_id: UUID, item: TaskReport, count: int, given_up: bool) -> None:
+    """S000-68, S000-69."""
+    told = _told(item) or {}
+    facts = {
+        "task_id": item.task_id,
+        "worker_id": f"{manager_id}:{told.get('worker', '?')}",
+        "reason": str(told.get("message") or _reason(item)),
+        "failure_count": count,
+    }
+    if given_up:
+        log.warning("task given up after crashes", extra=facts)
+    else:
+        log.info("task goes back to the queue after a crash", extra=facts)

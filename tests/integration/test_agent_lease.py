@@ -171,7 +171,9 @@ async def test_workers_that_cannot_be_started_are_tried_again(
         await _end(host)
 
 
-@pytest.mark.spec("S002-142", "S000-67", "S002-249", "S000-45", "S002-268", "S002-39", "S002-99")
+@pytest.mark.spec(
+    "S002-142", "S000-67", "S002-249", "S000-45", "S002-268", "S002-39", "S002-99", "S000-69"
+)
 async def test_a_killed_worker_is_respawned_and_its_task_reported(tmp_path: Path) -> None:
     async with AgentApi(retries=1).serving() as api, running_agent(api, tmp_path) as host:
         once = tmp_path / "once"

@@ -1,5 +1,6 @@
 """Reports: the attempt is the fence, every failure is charged once, the rest is said per task (P2, P3)."""
 
+import logging
 from collections.abc import Awaitable
 from typing import Any
 
@@ -192,6 +193,32 @@ async def test_a_worker_that_exits_under_its_task_is_a_crash_and_the_third_is_th
                 (task,) = (await host.claim()).tasks
         info = await w.tasks.get(task_uuid(1, task.task_id))
         assert (info.state, info.kind, len(info.failures)) == ("failed", "worker_lost", 3)
+
+
+@pytest.mark.spec("S000-68", "S000-69")
+async def test_every_crash_is_logged_and_the_last_says_how_often(
+    database: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "mitosis.store.reports")
+    detail = Raw(b'{"worker":1,"message":"killed by \\"SIGSEGV\\"","stderr":"\\u0000"}')
+    message = 'killed by "SIGSEGV"'
+    async with world(database) as w:
+        host, task = await one_task(w)
+        await host.report(failed(task, "worker_lost", signal=11, detail=detail))
+        (again,) = (await host.claim()).tasks
+        assert again.task_id == task.task_id, "it has stayed in the queue"
+        await host.report(failed(again, "worker_lost", signal=11, detail=detail))
+        info = await w.tasks.get(task_uuid(1, task.task_id))
+        said = {"message": f"Worker failed 2 times: {message}", "worker": 1, "stderr": "\0"}
+        assert (info.state, info.detail) == ("failed", said)
+        assert [(f.detail or {})["message"] for f in info.failures] == [message] * 2
+        who = (task.task_id, f"{host.manager_id}:1", message)
+        records = [vars(record) for record in caplog.records if hasattr(record, "failure_count")]
+        names = ("levelname", "task_id", "worker_id", "reason", "failure_count")
+        assert [tuple(record[name] for name in names) for record in records] == [
+            ("INFO", *who, 1),
+            ("WARNING", *who, 2),
+        ]
 
 
 @pytest.mark.spec("C-18")

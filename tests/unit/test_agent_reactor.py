@@ -221,7 +221,7 @@ def test_a_start_frees_the_credit_of_the_task_before() -> None:
     assert list(session.state.workers[0].finishing) == [Key(10, 1)]
 
 
-@pytest.mark.spec("S000-67", "S002-142", "S002-249")
+@pytest.mark.spec("S000-67", "S002-142", "S002-249", "S000-69")
 def test_death_of_a_worker_charges_what_had_started_and_nothing_else() -> None:
     session = Session(prefetch=10)
     session.begin()

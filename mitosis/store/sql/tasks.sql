@@ -274,7 +274,7 @@ WITH lease AS MATERIALIZED (
                  ELSE o.exit_failures + 1 < o.max_attempts
                       AND (o.retry_exit_codes IS NULL
                            OR (s.kind = 'exit_code' AND s.exit_code = ANY(o.retry_exit_codes))) END) IS TRUE
-    RETURNING o.id AS task_id, v.manager_id, v.group_id, s.*
+    RETURNING o.id AS task_id, v.manager_id, v.group_id, o.crash_failures AS crashes, s.*
 ), ended AS (
     DELETE FROM open_task AS o
      USING said AS s, live AS v
@@ -286,12 +286,16 @@ WITH lease AS MATERIALIZED (
                  ELSE o.exit_failures + 1 < o.max_attempts
                       AND (o.retry_exit_codes IS NULL
                            OR (s.kind = 'exit_code' AND s.exit_code = ANY(o.retry_exit_codes))) END) IS TRUE)
-    RETURNING o.id AS task_id, v.manager_id, v.group_id, v.ended_before, s.*
+    RETURNING o.id AS task_id, v.manager_id, v.group_id, v.ended_before, o.crash_failures + 1 AS crashes,
+              s.outcome = 'failed' AND s.crash_limit > 0 AND o.crash_failures + 1 >= s.crash_limit AS given_up, s.*
 ), results AS (
     INSERT INTO task_result (task_id, group_id, seq, state, attempt, manager_id, kind, exit_code, signal,
                              started_at, finished_at, detail)
     SELECT e.task_id, e.group_id, e.ended_before + row_number() OVER (), e.outcome, e.attempt, e.manager_id, e.kind, e.exit_code, e.signal,
-           to_timestamp(e.started), to_timestamp(e.finished), e.detail::json
+           to_timestamp(e.started), to_timestamp(e.finished),
+           (CASE WHEN e.given_up AND e.kind <> 'signal'
+                 THEN %(given_up)s || e.crashes || ' times: ' || substr(e.detail, 1 + length(%(message)s))
+                 ELSE e.detail END)::json
       FROM ended AS e
 ), failures AS (
     INSERT INTO task_failures (task_id, group_id, attempt, manager_id, kind, exit_code, signal, detail)
@@ -330,6 +334,10 @@ WITH lease AS MATERIALIZED (
 SELECT l.state AS lease_state,
        (SELECT array_agg(task_id) FROM accepted) AS task_ids,
        (SELECT array_agg(attempt) FROM accepted) AS attempts,
+       (SELECT json_agg(json_build_object('key', ARRAY[c.task_id, c.attempt], 'count', c.crashes,
+                                          'given_up', c.given_up))
+          FROM (SELECT task_id, attempt, crashes, false AS given_up FROM again WHERE crash_limit IS NOT NULL
+                UNION ALL SELECT task_id, attempt, crashes, true FROM ended WHERE given_up) AS c) AS crashes,
        CASE WHEN EXISTS (SELECT FROM pokes) THEN pg_notify('mitosis_outbox', '') END AS told_relay,
        CASE WHEN v.hungry AND n.again > 0 THEN pg_notify('mitosis_wake', v.group_id::text) END AS told_claims,
        CASE WHEN v.watched AND n.again + n.ended > 0
