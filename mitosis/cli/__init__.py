@@ -10,6 +10,7 @@ import os
 import sys
 import threading
 from collections.abc import Sequence
+from contextlib import suppress
 from importlib import import_module
 from typing import Annotated, Any, NoReturn
 
@@ -17,6 +18,7 @@ import typer
 from typer.core import TyperGroup
 
 from mitosis.app_root import enter_app
+from mitosis.cli.streams import StandardOutputLost, flush, stand_up
 from mitosis.version import __version__
 
 COMMANDS = {
@@ -48,6 +50,7 @@ PASS_THROUGH = "temporal"  # noqa: S105 - not a password
 
 def main() -> None:
     """Entry point of the ``mitosis`` program: never returns, never shows a traceback for a known error."""
+    stand_up()
     enter_app()
     _exit(execute(sys.argv[1:]))
 
@@ -58,20 +61,12 @@ def _exit(status: int) -> NoReturn:
     Those of Temporal's SDK sometimes do (temporalio/sdk-python#300); one that waits for standard input
     holds a lock that the teardown needs (it ends with SIGABRT then).
     """
-    _flush()
+    with suppress(StandardOutputLost):  # an error of the command is told already
+        flush()
     if "temporalio" in sys.modules or threading.active_count() > 1:
         logging.shutdown()
         os._exit(status)
     sys.exit(status)
-
-
-def _flush() -> None:
-    """Write what is left; a reader that has gone away, as in `mitosis doctor | head -1`, is no error."""
-    for stream in (sys.stdout, sys.stderr):
-        try:
-            stream.flush()
-        except BrokenPipeError:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def execute(arguments: Sequence[str]) -> int:
@@ -86,6 +81,7 @@ def execute(arguments: Sequence[str]) -> int:
     own_words = words[: words.index("--")] if "--" in words else words
     try:
         status = typer.main.get_command(app)(args=words, prog_name="mitosis", standalone_mode=False)
+        flush()
     except MitosisError as error:
         return report(error, as_json="--json" in own_words)
     except typer.TyperException as error:

@@ -10,6 +10,7 @@ from enum import IntEnum
 
 import typer
 
+from mitosis.cli.streams import StandardOutputLost
 from mitosis.contracts import errors
 from mitosis.contracts.lifecycle import TaskGroupResult
 
@@ -39,6 +40,8 @@ class ExitStatus(IntEnum):
     """Something went wrong in Mitosis (EX_SOFTWARE)."""
     CONFLICT = 73
     """Not possible in the present state: the name is taken, the group is closed (EX_CANTCREAT)."""
+    OUTPUT_LOST = 74
+    """Standard output cannot be written, as on a full disk (EX_IOERR)."""
     TRY_LATER = 75
     """Too many requests; trying again can help (EX_TEMPFAIL)."""
     NOT_ALLOWED = 77
@@ -61,6 +64,7 @@ OF_ERROR: Mapping[type[errors.MitosisError], ExitStatus] = {
     errors.RateLimited: ExitStatus.TRY_LATER,
     errors.Unavailable: ExitStatus.UNAVAILABLE,
     errors.ConfigurationError: ExitStatus.CONFIGURATION,
+    StandardOutputLost: ExitStatus.OUTPUT_LOST,
     errors.MitosisError: ExitStatus.INTERNAL,
 }
 """Exit status of an error class; subclasses inherit it."""

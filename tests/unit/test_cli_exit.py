@@ -20,6 +20,7 @@ STABLE = {
     "UNAVAILABLE": 69,
     "INTERNAL": 70,
     "CONFLICT": 73,
+    "OUTPUT_LOST": 74,
     "TRY_LATER": 75,
     "NOT_ALLOWED": 77,
     "CONFIGURATION": 78,

@@ -18,6 +18,7 @@ STABLE = {
     "NOT_FOUND": 66,
     "INTERNAL": 70,
     "CONFLICT": 73,
+    "OUTPUT_LOST": 74,
     "TRY_LATER": 75,
     "NOT_ALLOWED": 77,
     "CONFIGURATION": 78,

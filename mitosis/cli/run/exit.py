@@ -24,6 +24,7 @@ class RunExit(IntEnum):
     NOT_FOUND = ExitStatus.NOT_FOUND
     INTERNAL = ExitStatus.INTERNAL
     CONFLICT = ExitStatus.CONFLICT
+    OUTPUT_LOST = ExitStatus.OUTPUT_LOST
     TRY_LATER = ExitStatus.TRY_LATER
     NOT_ALLOWED = ExitStatus.NOT_ALLOWED
     CONFIGURATION = ExitStatus.CONFIGURATION
@@ -43,6 +44,7 @@ MEANING: Mapping[RunExit, str] = {
     RunExit.NOT_FOUND: "there is no such group or file",
     RunExit.INTERNAL: "something went wrong in Mitosis",
     RunExit.CONFLICT: "the name is taken",
+    RunExit.OUTPUT_LOST: "the output cannot be written",
     RunExit.TRY_LATER: "too many requests",
     RunExit.NOT_ALLOWED: "no valid token, or it does not allow this",
     RunExit.CONFIGURATION: "settings or programs of this machine",
