@@ -25,6 +25,10 @@ from manager_agent.hooks import TAIL_BYTES  # noqa: E402
 from manager_agent.journal import RESERVED_BYTES  # noqa: E402
 from manager_agent.reactor import MAX_SURPLUS  # noqa: E402
 from mitosis.client.submitting import PART_BYTES, PARTS_IN_FLIGHT  # noqa: E402
+from mitosis.contracts.allocation import (  # noqa: E402
+    DESCRIPTORS_OF_AGENT,
+    DESCRIPTORS_PER_WORKER,
+)
 from mitosis.contracts.http import MAX_WAIT_SECONDS  # noqa: E402
 from mitosis.contracts.task import (  # noqa: E402
     MAX_DEDUP_KEY_BYTES,
@@ -224,6 +228,12 @@ def _agent() -> Rows:
     return [
         ("tasks in one claim", _number(MAX_CLAIM), f"an agent asks for {MAX_SURPLUS} at most"),
         ("reports in one call", _number(MAX_REPORTS), "413 `too_large`"),
+        (
+            "workers of one host",
+            f"a third of the open files it may have less {DESCRIPTORS_OF_AGENT}: "
+            f"{(1024 - DESCRIPTORS_OF_AGENT) // DESCRIPTORS_PER_WORKER} of 1,024; 256 are tested",
+            "the setup fails on that host and says how many it can have",
+        ),
         (
             "free space of an agent's disk",
             f"at least {_setting('agent.min_free_bytes')} bytes",

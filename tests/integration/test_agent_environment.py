@@ -197,7 +197,7 @@ async def test_a_plan_that_does_not_fit_fails_with_the_reason(
         assert says in str(hook.message)
 
 
-@pytest.mark.spec("S000-134", "S000-135")
+@pytest.mark.spec("S000-134", "S000-135", "S000-163")
 def test_more_workers_than_files_allow_are_refused() -> None:
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     assert soft > 0

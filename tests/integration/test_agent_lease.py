@@ -123,7 +123,7 @@ async def test_workers_are_pinned_and_read_back_their_cores(
         await _end(host)
 
 
-@pytest.mark.spec("S002-234", "S002-150")
+@pytest.mark.spec("S002-234", "S002-150", "S000-163")
 async def test_256_workers_share_the_work_of_one_manager(tmp_path: Path) -> None:
     plan = WorkerAllocationPlan(worker_count=256)
     async with AgentApi(plan=plan).serving() as api, running_agent(api, tmp_path) as host:

@@ -195,7 +195,7 @@ async def test_a_worker_that_exits_under_its_task_is_a_crash_and_the_third_is_th
         assert (info.state, info.kind, len(info.failures)) == ("failed", "worker_lost", 3)
 
 
-@pytest.mark.spec("S000-68", "S000-69")
+@pytest.mark.spec("S000-68", "S000-69", "S000-46")
 async def test_every_crash_is_logged_and_the_last_says_how_often(
     database: str, caplog: pytest.LogCaptureFixture
 ) -> None:
