@@ -167,6 +167,7 @@ class Agent:
         if answer.incarnation != incarnation:
             identity.keep_incarnation(self._folders.state_dir, answer.incarnation)
         self._contact.incarnation = answer.incarnation
+        self._api.set_incarnation(answer.incarnation)
         self._contact.host_lost_after_seconds = answer.host_lost_after_seconds
         self._contact.restart()
         log.info(

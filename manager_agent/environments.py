@@ -24,6 +24,7 @@ from mitosis.contracts.errors import (
     LeaseLost,
     MitosisError,
     NotFound,
+    Superseded,
 )
 from mitosis.contracts.hook import HookSpec
 from mitosis.contracts.http import EnvironmentChange, EnvironmentGrant, HookReport, LeaseGrant
@@ -31,7 +32,7 @@ from mitosis.contracts.lifecycle import EnvironmentState
 
 log = logging.getLogger(__name__)
 
-_GONE = (LeaseLost, NotFound, InvalidTransition)
+_GONE = (LeaseLost, NotFound, InvalidTransition, Superseded)
 
 
 class Environments:

@@ -1,9 +1,10 @@
 """The calls of manager agents, with the manager's own token. Every one is contact (protocol P4)."""
 
+from typing import Annotated
 from uuid import UUID
 
 import msgspec
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Header, Request
 from starlette.responses import Response
 
 from api.bodies import (
@@ -29,6 +30,7 @@ from mitosis.contracts.http import (
     HelloAnswer,
     LeaseGrant,
 )
+from mitosis.contracts.names import INCARNATION_HEADER
 from mitosis.contracts.wire import (
     MAX_HELD,
     MAX_REPORTS,
@@ -39,6 +41,9 @@ from mitosis.contracts.wire import (
     ReportAnswer,
     ReportTasks,
 )
+
+Incarnation = Annotated[int | None, Header(alias=INCARNATION_HEADER, ge=1, le=2**63 - 1)]
+"""Which process of the agent calls; an earlier one than the last hello is refused. None: not checked."""
 
 router = APIRouter(prefix="/managers", tags=["agents"], route_class=AgentRoute)
 
@@ -88,38 +93,48 @@ async def hello(parts: PartsDep, manager_id: ManagerDep, body: Hello) -> HelloAn
 
 
 @router.post("/goodbye", status_code=204)
-async def goodbye(parts: PartsDep, manager_id: ManagerDep, body: Goodbye) -> None:
+async def goodbye(
+    parts: PartsDep, manager_id: ManagerDep, body: Goodbye, incarnation: Incarnation = None
+) -> None:
     """The agent ends in order: its lease is released, its tasks are ready again."""
-    await parts.managers.goodbye(manager_id, body.epoch)
+    await parts.managers.goodbye(manager_id, body.epoch, incarnation)
 
 
 @router.post("/leases/{epoch}/take")
-async def take(parts: PartsDep, manager_id: ManagerDep, epoch: Epoch) -> LeaseGrant:
+async def take(
+    parts: PartsDep, manager_id: ManagerDep, epoch: Epoch, incarnation: Incarnation = None
+) -> LeaseGrant:
     """Take an offered lease."""
-    await parts.managers.contact(manager_id)
+    await parts.managers.contact(manager_id, incarnation)
     return await parts.managers.take(manager_id, epoch)
 
 
 @router.get("/leases/{epoch}")
-async def grant(parts: PartsDep, manager_id: ManagerDep, epoch: Epoch) -> LeaseGrant:
+async def grant(
+    parts: PartsDep, manager_id: ManagerDep, epoch: Epoch, incarnation: Incarnation = None
+) -> LeaseGrant:
     """What the agent needs to run a lease that it has taken."""
-    await parts.managers.contact(manager_id)
+    await parts.managers.contact(manager_id, incarnation)
     return await parts.managers.grant(manager_id, epoch)
 
 
 @router.post("/environments/{task_group_id}")
 async def change_environment(
-    parts: PartsDep, manager_id: ManagerDep, task_group_id: UUID, body: EnvironmentChange
+    parts: PartsDep,
+    manager_id: ManagerDep,
+    task_group_id: UUID,
+    body: EnvironmentChange,
+    incarnation: Incarnation = None,
 ) -> EnvironmentAnswer:
     """Say what became of the environment of a group on this host (P9)."""
-    await parts.managers.contact(manager_id)
+    await parts.managers.contact(manager_id, incarnation)
     return await parts.managers.change_environment(manager_id, task_group_id, body)
 
 
 @router.get("/environments/{task_group_id}")
 async def environment(
-    parts: PartsDep, manager_id: ManagerDep, task_group_id: UUID
+    parts: PartsDep, manager_id: ManagerDep, task_group_id: UUID, incarnation: Incarnation = None
 ) -> EnvironmentGrant:
     """What the agent needs to clean up after a group."""
-    await parts.managers.contact(manager_id)
+    await parts.managers.contact(manager_id, incarnation)
     return await parts.managers.environment(manager_id, task_group_id)

@@ -68,6 +68,10 @@ class Connection:
         if token:
             self._http.headers["Authorization"] = f"Bearer {token}"
 
+    def set_header(self, name: str, value: str) -> None:
+        """Send this header from now on."""
+        self._http.headers[name] = value
+
     async def call(
         self,
         method: str,

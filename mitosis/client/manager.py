@@ -20,6 +20,7 @@ from mitosis.contracts.http import (
     ManagerTaskGroup,
 )
 from mitosis.contracts.lifecycle import EnvironmentState
+from mitosis.contracts.names import INCARNATION_HEADER
 from mitosis.contracts.wire import (
     ClaimAnswer,
     ClaimedTask,
@@ -51,6 +52,10 @@ class ManagerClient:
         transport: httpx2.AsyncBaseTransport | None = None,
     ) -> None:
         self._api = Connection(url, token, timeout=timeout, transport=transport)
+
+    def set_incarnation(self, incarnation: int) -> None:
+        """Say from now on which process calls: once another has said hello, it is refused (P5)."""
+        self._api.set_header(INCARNATION_HEADER, str(incarnation))
 
     async def hello(self, hello: Hello) -> HelloAnswer:
         """Say who and where this process is (protocol P5).

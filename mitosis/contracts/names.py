@@ -15,6 +15,9 @@ group that was watched and changed, or that met an edge of its life, or one with
 OUTBOX_CHANNEL = "mitosis_outbox"
 """LISTEN/NOTIFY channel without payload: the outbox has a row."""
 
+INCARNATION_HEADER = "Mitosis-Incarnation"
+"""HTTP header with the incarnation of the agent that calls (protocol P5)."""
+
 SEARCH_ATTRIBUTES = {
     "MitosisState": "Keyword",
     "MitosisResult": "Keyword",

@@ -38,9 +38,13 @@ async def say_hello(
     return await _answer(connection, manager, incarnation, host_lost_after, namespace)
 
 
-async def say_goodbye(connection: Connection, manager_id: UUID, epoch: int | None) -> None:
+async def say_goodbye(
+    connection: Connection, manager_id: UUID, epoch: int | None, incarnation: int | None
+) -> None:
     """See :meth:`mitosis.store.managers.ManagerStore.goodbye`; in the caller's transaction."""
     manager = await lock_manager(connection, manager_id)
+    if incarnation is not None and incarnation < manager["incarnation"]:
+        return  # its successor has said hello
     lease = await lock_live_lease(connection, manager["id"])
     if epoch is not None and lease is not None and lease.epoch != epoch:
         return  # a late goodbye must not end the epoch of a successor

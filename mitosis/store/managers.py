@@ -134,17 +134,28 @@ class ManagerStore:
         async with self._database.transaction() as connection:
             return await say_hello(connection, manager_id, hello, self._host_lost_after, namespace)
 
-    async def goodbye(self, manager_id: UUID, epoch: int | None) -> None:
+    async def goodbye(
+        self, manager_id: UUID, epoch: int | None, incarnation: int | None = None
+    ) -> None:
         """The agent ends in order: its lease is released, the manager OFFLINE. Again is success."""
         async with self._database.transaction() as connection:
-            await say_goodbye(connection, manager_id, epoch)
+            await say_goodbye(connection, manager_id, epoch, incarnation)
 
-    async def contact(self, manager_id: UUID) -> None:
-        """Any authenticated call of the agent: moves ``alive_until``, at most once a second (P4)."""
+    async def contact(self, manager_id: UUID, incarnation: int | None = None) -> None:
+        """Any authenticated call of the agent: moves ``alive_until``, at most once a second (P4).
+
+        Raises:
+            Superseded: ``incarnation`` is an earlier one: this process has no say any more (P5).
+        """
         now = time.monotonic()
-        if now - self._contacts.get(manager_id, float("-inf")) < CONTACT_EVERY_SECONDS:
+        if incarnation is not None:
+            manager = await self._contact(manager_id)
+            if incarnation < manager["incarnation"]:
+                raise Superseded(incarnation=manager["incarnation"])
+        elif now - self._contacts.get(manager_id, float("-inf")) < CONTACT_EVERY_SECONDS:
             return
-        await self._contact(manager_id)
+        else:
+            await self._contact(manager_id)
         self._contacts[manager_id] = now
 
     async def renew(self, manager_id: UUID, renewal: Renewal) -> RenewalAnswer:

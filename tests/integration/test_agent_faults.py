@@ -13,7 +13,7 @@ from manager_agent.journal import Journal
 from manager_agent.run_folder import HostFolders
 from manager_agent.session import LeaseSession
 from mitosis.contracts.allocation import WorkerAllocationPlan
-from mitosis.contracts.control import LeaseEnd
+from mitosis.contracts.control import HookVerdict, LeaseEnd
 from mitosis.contracts.errors import ManagerIdInUse
 from mitosis.contracts.lifecycle import EnvironmentState
 from mitosis.contracts.wire import MAX_REPORTS, CancelOrder, Outcome, TaskReport
@@ -193,6 +193,17 @@ async def test_the_journal_of_an_earlier_process_is_replayed_before_hello(tmp_pa
         again = Journal(settings.state_dir / "journal")
         assert again.pending == []
         again.close()
+
+
+async def test_a_process_with_a_successor_takes_no_lease(tmp_path: Path) -> None:
+    """Both poll one task queue until the earlier one has heard of the other at its next renewal."""
+    async with AgentApi().serving() as api, running_agent(api, tmp_path) as host:
+        api.submit(command("/bin/true"))
+        api.incarnation += 1
+        assert (await host.prepare()).verdict is HookVerdict.LEASE_LOST
+        assert (await host.run_lease()).end is LeaseEnd.GONE
+        assert not api.taken
+        assert host.agent.host.session is None
 
 
 async def test_a_journal_of_any_length_is_replayed(tmp_path: Path) -> None:

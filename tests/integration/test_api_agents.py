@@ -425,3 +425,27 @@ async def test_the_managers_of_a_group(api: Api) -> None:
         pass
     with problem(await api.call("POST", path, json={"manager_ids": []}), 422, "invalid_request"):
         pass
+
+
+async def test_an_earlier_process_has_no_say_in_what_its_successor_holds(api: Api) -> None:
+    async with said_hello(api) as (manager, answer):
+        await manager.hello(hello(2))
+        manager.set_incarnation(1)
+        calls = (
+            manager.take(1),
+            manager.grant(1),
+            manager.environment(uuid4()),
+            manager.change_environment(uuid4(), EnvironmentChange(event="tear_down")),
+        )
+        for call in calls:
+            with pytest.raises(Superseded):
+                await call
+        await manager.goodbye()  # of a process that has ended: too late to change anything
+        assert (await manager.heartbeat(Renewal(incarnation=2))).standing is None
+        async with api.client() as client:
+            assert (await client.manager(answer.manager_id)).state is ManagerState.IDLE
+        manager.set_incarnation(2)
+        with pytest.raises(LeaseLost):
+            await manager.grant(1)
+        await manager.goodbye()
+        assert (await manager.heartbeat(Renewal(incarnation=2))).standing is LeaseStanding.GONE

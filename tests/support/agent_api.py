@@ -33,7 +33,7 @@ from mitosis.contracts.http import (
     LeaseGrant,
 )
 from mitosis.contracts.lifecycle import ENVIRONMENT, EnvironmentEvent, EnvironmentState, LeaseState
-from mitosis.contracts.names import host_task_queue
+from mitosis.contracts.names import INCARNATION_HEADER, host_task_queue
 from mitosis.contracts.task import TaskSubmission
 from mitosis.contracts.wire import (
     MAX_REPORTS,
@@ -164,6 +164,8 @@ class AgentApi:
         return Response(status_code=204)
 
     async def lease(self, request: Request) -> Any:
+        if int(request.headers[INCARNATION_HEADER]) < self.incarnation:
+            return problem(409, "superseded")
         if int(request.path_params["epoch"]) != self.epoch or self.standing is LeaseStanding.GONE:
             return problem(409, "lease_lost")
         self.taken = True
