@@ -241,7 +241,6 @@ async def test_a_host_of_another_user_group_is_not_used(database: str) -> None:
         assert (await w.scheduler.assign_round()).offered == 0
 
 
-@pytest.mark.spec("S000-99")
 async def test_an_overdue_host_is_poked(database: str) -> None:
     async with world(database) as w:
         group = await w.group()
