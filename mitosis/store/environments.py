@@ -54,7 +54,8 @@ async def change(
         await _save_hook_run(connection, facts, asked, asked.hook)
     await tell_watchers(connection, facts["group_number"])
     gone = state is EnvironmentState.GONE
-    groups = [task_group_id] if facts["terminal"] else []
+    # The group may have ended since its state was read, and wait for this environment to go.
+    groups = [task_group_id] if facts["terminal"] or gone else []
     await poke(connection, managers=[manager_id], groups=groups, scheduler=gone)
     return state
 

@@ -12,7 +12,7 @@ import pytest
 
 from mitosis.contracts.control import ReleaseAnswer, ReleaseReason, ReleaseRequest
 from mitosis.contracts.errors import TaskGroupClosed
-from mitosis.contracts.http import Hello
+from mitosis.contracts.http import EnvironmentChange, Hello
 from mitosis.contracts.task import RetryPolicy, TaskSubmission
 from mitosis.contracts.wire import LeaseStanding, ReportStatus
 from mitosis.store.database import Database
@@ -301,3 +301,23 @@ async def test_the_ending_of_a_group_takes_its_leases_first(database: str, endin
         assert (await w.groups.observe(group)).live_leases == 0
         assert await stranded(w) == 0
         await w.check()
+
+
+async def test_an_environment_that_goes_while_its_group_ends_tells_the_group(database: str) -> None:
+    """Whichever commits first: the group, which waits for the environment, looks once more (P8)."""
+    async with world(database) as w, held(database) as change:
+        host, group = await start(w)
+        await w.managers.release(
+            ReleaseRequest(
+                manager_id=host.manager_id, epoch=host.epoch, reason=ReleaseReason.SETUP_LOST
+            )
+        )
+        await host.environment(group, "tear_down")
+        await ManagerStore(change).change_environment(
+            host.manager_id, group, EnvironmentChange(event="cleaned")
+        )
+        await w.cancel(group)
+        assert (await w.groups.observe(group)).busy_environments == 1
+        await w.pokes()
+        await change.commit()
+        assert ("task_group", group) in await w.pokes()
