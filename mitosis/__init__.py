@@ -9,12 +9,23 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from mitosis.client.client import Client
-    from mitosis.client.outcome import SetupFailed, TaskFailed
+    from mitosis.client.outcome import SetupFailed, TaskFailed, TaskNotRun
     from mitosis.client.sync import SyncClient
     from mitosis.client.sync_task_group import SyncTaskGroup
     from mitosis.client.task_group import TaskGroup
     from mitosis.contracts.allocation import CpuBinding, WorkerAllocationPlan
-    from mitosis.contracts.errors import MitosisError
+    from mitosis.contracts.errors import (
+        AlreadyExists,
+        Conflict,
+        InvalidRequest,
+        MitosisError,
+        NotFound,
+        PermissionDenied,
+        TaskGroupClosed,
+        TooLarge,
+        Unauthenticated,
+        Unavailable,
+    )
     from mitosis.contracts.hook import HookSpec
     from mitosis.contracts.http import TaskGroupSpec
     from mitosis.contracts.task import RetryPolicy, TaskSubmission
@@ -22,10 +33,15 @@ if TYPE_CHECKING:
     from mitosis.worker.context import TaskContext, current_task
 
 __all__ = [
+    "AlreadyExists",
     "Client",
+    "Conflict",
     "CpuBinding",
     "HookSpec",
+    "InvalidRequest",
     "MitosisError",
+    "NotFound",
+    "PermissionDenied",
     "RetryPolicy",
     "SetupFailed",
     "SyncClient",
@@ -33,19 +49,29 @@ __all__ = [
     "TaskContext",
     "TaskFailed",
     "TaskGroup",
+    "TaskGroupClosed",
     "TaskGroupSpec",
+    "TaskNotRun",
     "TaskOptions",
     "TaskSubmission",
+    "TooLarge",
+    "Unauthenticated",
+    "Unavailable",
     "WorkerAllocationPlan",
     "current_task",
     "handler",
 ]
 
 _HOME = {
+    "AlreadyExists": "mitosis.contracts.errors",
     "Client": "mitosis.client.client",
+    "Conflict": "mitosis.contracts.errors",
     "CpuBinding": "mitosis.contracts.allocation",
     "HookSpec": "mitosis.contracts.hook",
+    "InvalidRequest": "mitosis.contracts.errors",
     "MitosisError": "mitosis.contracts.errors",
+    "NotFound": "mitosis.contracts.errors",
+    "PermissionDenied": "mitosis.contracts.errors",
     "RetryPolicy": "mitosis.contracts.task",
     "SetupFailed": "mitosis.client.outcome",
     "SyncClient": "mitosis.client.sync",
@@ -53,9 +79,14 @@ _HOME = {
     "TaskContext": "mitosis.worker.context",
     "TaskFailed": "mitosis.client.outcome",
     "TaskGroup": "mitosis.client.task_group",
+    "TaskGroupClosed": "mitosis.contracts.errors",
     "TaskGroupSpec": "mitosis.contracts.http",
+    "TaskNotRun": "mitosis.client.outcome",
     "TaskOptions": "mitosis.handlers",
     "TaskSubmission": "mitosis.contracts.task",
+    "TooLarge": "mitosis.contracts.errors",
+    "Unauthenticated": "mitosis.contracts.errors",
+    "Unavailable": "mitosis.contracts.errors",
     "WorkerAllocationPlan": "mitosis.contracts.allocation",
     "current_task": "mitosis.worker.context",
     "handler": "mitosis.handlers",

@@ -307,6 +307,7 @@ class TaskFailureInfo(AnswerBody):
     exit_code: int | None = None
     signal: int | None = None
     detail: dict[str, object] | None = None
+    """What the attempt wrote and said, where one task is asked for; null in lists and results."""
     failed_at: datetime
 
 
@@ -329,6 +330,7 @@ class TaskInfo(AnswerBody):
     finished_at: datetime | None = None
     detail: dict[str, object] | None = None
     failures: list[TaskFailureInfo] = []
+    """Attempts that failed and were tried again, or ended the task by a crash or a loss; oldest first."""
 
 
 class ResultsPage(AnswerBody):

@@ -11,11 +11,10 @@ from uuid import UUID
 from mitosis.contracts.errors import NotFound
 from mitosis.contracts.http import ResultsPage
 from mitosis.contracts.lifecycle import TASK_GROUP, TaskGroupState
-from mitosis.store.arrays import number_array
 from mitosis.store.database import Database
 from mitosis.store.paging import page_limit
 from mitosis.store.statements import load
-from mitosis.store.task_views import MAX_PAGE, task_info
+from mitosis.store.task_views import MAX_PAGE, some
 from mitosis.store.wake import Topic, Wake
 
 SQL = load("task_views")
@@ -73,9 +72,8 @@ async def read_results(
         key = {"group_number": group["number"], "after": after, "limit": size}
         found = await (await connection.execute(SQL["results_after"], key)).fetchall()
         ids = [row["id"] for row in found]
-        values = {"group_number": group["number"], "ids": number_array(ids)}
-        rows = await (await connection.execute(SQL["some"], values)).fetchall() if ids else []
-    items = sorted((task_info(row) for row in rows), key=lambda task: task.seq or 0)
+        tasks = await some(connection, group["number"], ids)
+    items = sorted(tasks, key=lambda task: task.seq or 0)
     last = found[-1]["seq"] if found else after
     over = TaskGroupState(group["state"]) in TASK_GROUP.terminal and group["unfinished"] == 0
     return group["number"], ResultsPage(

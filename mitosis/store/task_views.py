@@ -1,6 +1,7 @@
 """What is shown of single tasks: first the ids of a page, then their rows."""
 
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -11,7 +12,7 @@ from mitosis.contracts.http import Page, TaskFailureInfo, TaskInfo
 from mitosis.contracts.ids import parse_task_uuid, task_uuid
 from mitosis.contracts.lifecycle import TASK, TaskState
 from mitosis.store.arrays import number_array
-from mitosis.store.database import Database
+from mitosis.store.database import Connection, Database
 from mitosis.store.paging import decode_cursor, encode_cursor, page_limit
 from mitosis.store.statements import load
 
@@ -40,12 +41,27 @@ async def page(
             key["state"] = state.value
         found = await (await connection.execute(SQL[_ids_of(state)], key)).fetchall()
         ids = [row["id"] for row in found[:size]]
-        values = {"group_number": group["id"], "ids": number_array(ids)}
-        rows = await (await connection.execute(SQL["some"], values)).fetchall()
-    return Page(
-        items=[task_info(row) for row in rows],
-        next=encode_cursor(ids[-1]) if len(found) > size else None,
-    )
+        tasks = await some(connection, group["id"], ids)
+    return Page(items=tasks, next=encode_cursor(ids[-1]) if len(found) > size else None)
+
+
+async def some(connection: Connection, group_number: int, ids: Sequence[int]) -> list[TaskInfo]:
+    """Tasks by id; of the failures of their attempts all but ``detail``."""
+    if not ids:
+        return []
+    values = {"group_number": group_number, "ids": number_array(ids)}
+    rows = await (await connection.execute(SQL["some"], values)).fetchall()
+    may_have = [row["task_id"] for row in rows if not _first_attempt_succeeded(row)]
+    failures: dict[int, list[TaskFailureInfo]] = defaultdict(list)
+    if may_have:
+        values["ids"] = number_array(may_have)
+        for row in await (await connection.execute(SQL["failures_of_some"], values)).fetchall():
+            failures[row.pop("task_id")].append(TaskFailureInfo.model_validate(row))
+    return [task_info(row, failures[row["task_id"]]) for row in rows]
+
+
+def _first_attempt_succeeded(row: Mapping[str, Any]) -> bool:
+    return bool(row["attempt"] == 1 and row["state"] == "succeeded")
 
 
 async def one(database: Database, public_id: UUID) -> TaskInfo:
@@ -70,7 +86,7 @@ async def one(database: Database, public_id: UUID) -> TaskInfo:
     shown = [
         TaskFailureInfo.model_validate({**f, "detail": _document(f["detail"])}) for f in failures
     ]
-    return task_info(row).model_copy(update={"failures": shown})
+    return task_info(row, shown)
 
 
 def _ids_of(state: TaskState | None) -> str:
@@ -79,14 +95,15 @@ def _ids_of(state: TaskState | None) -> str:
     return "ended_ids" if state in TASK.terminal else "unfinished_ids"
 
 
-def task_info(row: Mapping[str, Any]) -> TaskInfo:
-    """A row of ``some``."""
+def task_info(row: Mapping[str, Any], failures: Sequence[TaskFailureInfo]) -> TaskInfo:
+    """A row of ``some``, and what became of the attempts that failed."""
     return TaskInfo.model_validate(
         {
             **row,
             "task_uuid": task_uuid(row["group_id"], row["task_id"]),
             "spec": _document(row["spec"]),
             "detail": _document(row["detail"]),
+            "failures": failures,
         }
     )
 

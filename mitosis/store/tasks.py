@@ -105,7 +105,7 @@ class TaskStore:
         after: str | None = None,
         limit: int = 100,
     ) -> Page[TaskInfo]:
-        """Tasks of a group by id, without ``failures``. ``limit`` at most 1,000.
+        """Tasks of a group by id; of ``failures`` all but their ``detail``. ``limit`` at most 1,000.
 
         Raises:
             NotFound: no such group.

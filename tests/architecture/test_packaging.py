@@ -5,16 +5,24 @@ import tomllib
 from pathlib import Path
 
 import mitosis
+import mitosis.client.outcome
+import mitosis.contracts.errors
+from mitosis import client, contracts
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 LOCK = (ROOT / "requirements.lock").read_text()
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 
 PUBLIC_NAMES = [
+    "AlreadyExists",
     "Client",
+    "Conflict",
     "CpuBinding",
     "HookSpec",
+    "InvalidRequest",
     "MitosisError",
+    "NotFound",
+    "PermissionDenied",
     "RetryPolicy",
     "SetupFailed",
     "SyncClient",
@@ -22,9 +30,14 @@ PUBLIC_NAMES = [
     "TaskContext",
     "TaskFailed",
     "TaskGroup",
+    "TaskGroupClosed",
     "TaskGroupSpec",
+    "TaskNotRun",
     "TaskOptions",
     "TaskSubmission",
+    "TooLarge",
+    "Unauthenticated",
+    "Unavailable",
     "WorkerAllocationPlan",
     "current_task",
     "handler",
@@ -35,6 +48,24 @@ def test_the_public_names_are_these_and_all_importable() -> None:
     assert sorted(mitosis.__all__) == PUBLIC_NAMES
     for name in PUBLIC_NAMES:
         assert getattr(mitosis, name) is not None
+
+
+GUIDES = [
+    page
+    for page in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
+    if page.name not in ("design-notes.md", "tour.md", "specification.md")  # about the code itself
+]
+
+
+def test_every_error_that_a_guide_names_can_be_imported_and_caught() -> None:
+    errors = {
+        name
+        for module in (contracts.errors, client.outcome)
+        for name, value in vars(module).items()
+        if isinstance(value, type) and issubclass(value, Exception)
+    }
+    named = {name for page in GUIDES for name in re.findall(r"`(\w+)`", page.read_text())}
+    assert {"InvalidRequest", "TaskNotRun"} <= named & errors <= set(mitosis.__all__)
 
 
 def test_the_lock_names_no_registry() -> None:

@@ -115,6 +115,37 @@ async def test_a_retried_failure_is_charged_once_and_kept(database: str) -> None
         await w.check()
 
 
+@pytest.mark.spec("S000-73")
+async def test_lists_and_results_tell_of_failed_attempts_too(database: str) -> None:
+    """All but what they wrote, which may be much."""
+    async with world(database) as w:
+        group = await w.group()
+        retry = RetryPolicy(max_attempts=3)
+        await w.submit_tasks(group, [TaskSubmission(command=["x"], retry=retry)] * 3)
+        host = await w.leased_host(group)
+        smooth, bumpy, open_still = (await host.claim()).tasks
+        detail = Raw(b'{"stderr":"no"}')
+        await host.report(
+            succeeded(smooth),
+            failed(bumpy, exit_code=3, detail=detail),
+            failed(open_still, exit_code=5, detail=detail),
+        )
+        again = {task.task_id: task for task in (await host.claim()).tasks}
+        await host.report(succeeded(again[bumpy.task_id]))
+        told = {
+            smooth.task_id: [],
+            bumpy.task_id: [(1, "exit_code", 3, None)],
+            open_still.task_id: [(1, "exit_code", 5, None)],
+        }
+        listed = (await w.tasks.list(group)).items
+        results = (await w.tasks.results(group)).items
+        for tasks, expected in ((listed, told), (results, dict(list(told.items())[:2]))):
+            assert {
+                task.task_id: [(f.attempt, f.kind, f.exit_code, f.detail) for f in task.failures]
+                for task in tasks
+            } == expected
+
+
 @pytest.mark.parametrize(
     ("retry", "kind", "exit_code", "again"),
     [

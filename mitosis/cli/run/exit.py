@@ -41,7 +41,7 @@ MEANING: Mapping[RunExit, str] = {
     RunExit.COULD_NOT_RUN: "setup failed on every host, a host could not be cleaned, or --max-fail",
     RunExit.UNREACHABLE: "the API cannot be reached",
     RunExit.CANCELLED: "somebody else cancelled the group",
-    RunExit.NOT_FOUND: "there is no such group or file",
+    RunExit.NOT_FOUND: "there is no such group or token file",
     RunExit.INTERNAL: "something went wrong in Mitosis",
     RunExit.CONFLICT: "the name is taken",
     RunExit.OUTPUT_LOST: "the output cannot be written",

@@ -48,6 +48,13 @@ SELECT f.attempt, f.kind, f.exit_code, f.signal, f.detail::text AS detail, f.fai
   FROM task_failures AS f WHERE f.task_id = %(task)s AND f.group_id = %(group_number)s
  ORDER BY f.attempt
 
+-- name: failures_of_some
+-- Without what they wrote: a page of it could be very large.
+SELECT f.task_id, f.attempt, f.kind, f.exit_code, f.signal, f.failed_at
+  FROM task_failures AS f
+ WHERE f.group_id = %(group_number)s AND f.task_id = ANY(%(ids)s::bigint[])
+ ORDER BY f.task_id, f.attempt
+
 -- name: task_facts
 -- What waiting.py reasons about for one task. Counts what is before it up to a bound.
 SELECT coalesce(r.attempt, o.attempt) AS attempt, r.state AS result, r.kind, m.name AS manager_name,
