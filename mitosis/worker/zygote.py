@@ -16,7 +16,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from resource import struct_rusage
@@ -123,11 +123,7 @@ class Zygote:
         return True
 
     def _say(self, packet: ZygoteToAgent) -> None:
-        """An agent that is gone is noticed by the next read."""
-        try:
-            self._agent.send(encode(packet))
-        except ConnectionError:
-            return
+        _tell(self._agent, packet)
 
     # --- starting -------------------------------------------------------------------------------
 
@@ -296,16 +292,22 @@ def _serve(agent: socket.socket, setup: Setup) -> int:
         with _agent_watched(agent):
             loaded = preload(setup.handler_modules, setup.python_path)
     except PreloadError as error:
-        agent.send(encode(ImportFailed(error.module, str(error)[:2000], error.traceback)))
+        _tell(agent, ImportFailed(error.module, str(error)[:2000], error.traceback))
         return EXIT_IMPORT_FAILED
     _own_signals()  # a module may have taken them
     zygote = Zygote(agent, setup, forks=loaded.why_not_fork is None)
     ready = Ready(
         os.getpid(), loaded.why_not_fork is None, loaded.why_not_fork, loaded.import_seconds
     )
-    agent.send(encode(ready))
+    _tell(agent, ready)
     zygote.serve()
     return 0
+
+
+def _tell(agent: socket.socket, packet: ZygoteToAgent) -> None:
+    """An agent that is gone, as at the end of a lease, is noticed by the next read."""
+    with suppress(ConnectionError):
+        agent.send(encode(packet))
 
 
 @contextmanager
@@ -318,6 +320,8 @@ def _agent_watched(agent: socket.socket) -> Iterator[None]:
                 return
         except BlockingIOError:
             return
+        except ConnectionError:
+            pass
         sys.exit(0)
 
     signal.signal(signal.SIGALRM, look)

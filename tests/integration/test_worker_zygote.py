@@ -314,3 +314,13 @@ def test_a_zygote_whose_agent_goes_away_while_it_imports_ends(tmp_path: Path) ->
     with worker_host(tmp_path, handler_modules=modules, python_path=(str(tmp_path),)) as host:
         wait_until((tmp_path / "begun").exists)
         host.close()  # waits for its end
+
+
+@pytest.mark.parametrize("modules", [(), ("no_such_module",)])
+def test_a_lease_that_ends_while_its_zygote_starts_leaves_no_traceback(
+    modules: tuple[str, ...], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with worker_host(tmp_path, handler_modules=modules) as host:
+        status = host.close()
+    assert status == (EXIT_IMPORT_FAILED if modules else 0)
+    assert capfd.readouterr().err == ""
