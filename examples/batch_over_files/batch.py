@@ -9,6 +9,7 @@ Needs a running stack (`mitosis up`), or MITOSIS_API_URL and MITOSIS_TOKEN. The 
 under the same names.
 """
 
+import argparse
 import asyncio
 import os
 import sys
@@ -47,7 +48,18 @@ async def main(folder: Path, sums: TextIO) -> int:
     return 1 if bad else 0
 
 
+def folder_of(text: str) -> Path:
+    """The folder that an argument names."""
+    folder = Path(text).resolve()
+    if not folder.is_dir():
+        raise argparse.ArgumentTypeError(f"there is no folder {folder}")
+    return folder
+
+
 if __name__ == "__main__":
-    source, target = Path(sys.argv[1]).resolve(), Path(sys.argv[2])
-    with target.open("w") as file:
-        sys.exit(asyncio.run(main(source, file)))
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("folder", metavar="FOLDER", type=folder_of)
+    parser.add_argument("sums", metavar="SUMS", type=argparse.FileType("w"))
+    given = parser.parse_args()
+    with given.sums:
+        sys.exit(asyncio.run(main(given.folder, given.sums)))

@@ -91,4 +91,6 @@ def passed(job: str, task: TaskInfo) -> bool:
 
 if __name__ == "__main__":
     given = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).parent / "project"
+    if not given.is_dir():
+        sys.exit(f"usage: pipeline.py [PROJECT]; there is no folder {given}")
     sys.exit(main(given.resolve()))

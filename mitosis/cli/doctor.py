@@ -23,6 +23,7 @@ def doctor(cli: Cli) -> int:
             rows=[(check.state, check.name, check.found) for check in checks],
             ids=[check.name for check in checks if check.state == "fail"],
             empty="",
+            prose="found",
         )
     )
     for check in checks:

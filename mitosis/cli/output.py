@@ -10,10 +10,13 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from itertools import accumulate
 from typing import Any, Protocol, TextIO
 
-SHORT = 24
-"""Columns of a terminal up to this wide are not broken into lines."""
+PROSE_WIDTH = 30
+"""A column of sentences is broken between words, down to this width; no other column ever is."""
+GAP = "  "
+"""Between columns, and before what stands below a row."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +38,8 @@ class Table:
     ids: Sequence[str]
     empty: str
     """What people read when there is no row."""
+    prose: str | None = None
+    """The column that holds sentences. Of the others the most important ones come first."""
 
 
 class Output(Protocol):
@@ -127,23 +132,76 @@ class TerminalOutput(TextOutput):
         self._print(grid)
 
     def table(self, table: Table) -> None:
-        from rich.table import Table as Grid
+        """In columns as far as they fit, the others below each row: no word and no id is broken."""
+        from rich.cells import cell_len
 
         if not table.rows:
             self._line(table.empty)
             return
+        rows = [[one_line(text) for text in row] for row in table.rows]
+        widths = [max(map(cell_len, cells)) for cells in zip(table.columns, *rows, strict=True)]
+        if table.prose is not None:
+            column = list(table.columns).index(table.prose)
+            widths[column] = min(widths[column], PROSE_WIDTH)
+        fit = columns_that_fit(widths, self._console().width)
+        if fit == len(widths):
+            self._grid(table, rows)
+        else:
+            self._lines_of(table.columns, rows, widths[:fit])
+
+    def _grid(self, table: Table, rows: Sequence[Sequence[str]]) -> None:
+        from rich.table import Table as Grid
+
         grid = Grid(box=None, pad_edge=False, header_style="bold")
-        for column, *cells in zip(table.columns, *table.rows, strict=True):
-            short = max(map(len, cells)) <= SHORT
-            grid.add_column(column, overflow="fold", no_wrap=short)
-        for row in table.rows:
-            grid.add_row(*(_plain(one_line(text)) for text in row))
+        for column in table.columns:
+            grid.add_column(column, overflow="fold", no_wrap=column != table.prose)
+        for row in rows:
+            grid.add_row(*map(_plain, row))
         self._print(grid)
 
+    def _lines_of(
+        self, columns: Sequence[str], rows: Sequence[Sequence[str]], widths: Sequence[int]
+    ) -> None:
+        console = self._console()
+        console.print(_plain(_aligned(columns, widths), "bold"), soft_wrap=True)
+        for row in rows:
+            console.print(_plain(_aligned(row, widths)), soft_wrap=True)
+            more = zip(columns[len(widths) :], row[len(widths) :], strict=True)
+            parts = [f"{column} {text}" for column, text in more if text]
+            for line in packed(parts, console.width - len(GAP)):
+                console.print(_plain(GAP + line), soft_wrap=True)
+
     def _print(self, grid: Any) -> None:
+        self._console().print(grid)
+
+    def _console(self) -> Any:
         from rich.console import Console
 
-        Console(file=self._stream, highlight=False).print(grid)
+        return Console(file=self._stream, highlight=False)
+
+
+def columns_that_fit(widths: Sequence[int], room: int) -> int:
+    """How many of the first columns stand side by side in so many cells; the first always does."""
+    ends = accumulate(widths, lambda end, width: end + len(GAP) + width)
+    return max(1, sum(end <= room for end in ends))
+
+
+def packed(parts: Sequence[str], room: int) -> list[str]:
+    """The parts in lines of at most ``room`` characters; one that is longer has its own line."""
+    lines: list[str] = []
+    for part in parts:
+        if lines and len(lines[-1]) + len(GAP) + len(part) <= room:
+            lines[-1] += GAP + part
+        else:
+            lines.append(part)
+    return lines
+
+
+def _aligned(row: Sequence[str], widths: Sequence[int]) -> str:
+    from rich.cells import cell_len
+
+    cells = zip(row, widths, strict=False)
+    return GAP.join(text + " " * (width - cell_len(text)) for text, width in cells).rstrip()
 
 
 def choose_output(*, as_json: bool, quiet: bool, stream: TextIO | None = None) -> Output:
@@ -193,7 +251,7 @@ def elapsed_text(start: datetime | None, end: datetime | None) -> str:
     return span_text(end - start) if start and end else ""
 
 
-def _plain(text: str) -> Any:
+def _plain(text: str, style: str = "") -> Any:
     from rich.text import Text
 
-    return Text(text)
+    return Text(text, style)

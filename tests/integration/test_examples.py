@@ -91,6 +91,25 @@ def test_the_batch_says_what_failed(env: Mapping[str, str], tmp_path: Path) -> N
     assert "1 checksums written, 1 files failed" in done.stdout
 
 
+@pytest.mark.parametrize(
+    ("script", "words", "status"),
+    [
+        ("batch_over_files/batch.py", [], 2),
+        ("batch_over_files/batch.py", ["/no/such/folder", "sums"], 2),
+        ("batch_over_files/batch.py", ["/tmp", "/no/such/sums"], 2),
+        ("ci_pipeline/pipeline.py", ["/no/such/folder"], 1),
+    ],
+)
+def test_wrong_arguments_of_an_example_are_answered_with_its_usage(
+    script: str, words: list[str], status: int
+) -> None:
+    done = run(clean_environment(PYTHONPATH=str(EXAMPLES.parent)), script, *words)
+    assert done.returncode == status
+    assert done.stderr.startswith("usage: ")
+    assert "Traceback" not in done.stderr
+    assert not Path("sums").exists()
+
+
 @pytest.mark.spec("S002-21")
 def test_a_pipeline_that_passes_leaves_nothing(env: Mapping[str, str], tmp_path: Path) -> None:
     done = run(env, "ci_pipeline/pipeline.py")

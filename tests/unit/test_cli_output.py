@@ -4,6 +4,7 @@ import io
 import json
 import os
 import pty
+import re
 import subprocess
 import sys
 from datetime import timedelta
@@ -84,6 +85,56 @@ def test_control_characters_of_a_task_reach_no_terminal(kind: type[TextOutput]) 
     assert "\x1b]0;owned" not in out.getvalue()
     assert "\x07" not in out.getvalue()
     assert out.getvalue().count("\\x1b]0;owned\\x07 [red]not markup[/red]") == 2
+
+
+GROUPS = Table(
+    data=[],
+    columns=("group", "state", "completed", "created", "id"),
+    rows=[
+        (f"admin/{name}", state, "8/8", "2026-11-28 10:00:00", f"0190aaaa-bbbb-cccc-dddd-{n:012}")
+        for n, (name, state) in enumerate(
+            [("hello", "complete, settled: tasks_failed"), ("日本", "open")]
+        )
+    ],
+    ids=[],
+    empty="",
+)
+
+
+@pytest.mark.parametrize("columns", [44, 60, 80, 100, 200])
+def test_no_id_and_no_word_is_broken_however_narrow_the_terminal(
+    columns: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    out = Screen()
+    TerminalOutput(out).table(GROUPS)
+    shown = re.sub(r"\x1b\[[0-9;]*m", "", out.getvalue())
+    assert all(text in shown for row in GROUPS.rows for text in row)
+    assert max(map(len, shown.splitlines())) <= columns
+    assert (len(shown.splitlines()) == 1 + len(GROUPS.rows)) is (columns == 200)
+
+
+def test_what_does_not_fit_beside_stands_below_its_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("NO_COLOR", "1")
+    out = Screen()
+    TerminalOutput(out).table(GROUPS)
+    assert re.sub(r"\x1b\[[0-9;]*m", "", out.getvalue()).splitlines()[:3] == [
+        "group        state                            completed  created",
+        "admin/hello  complete, settled: tasks_failed  8/8        2026-11-28 10:00:00",
+        "  id 0190aaaa-bbbb-cccc-dddd-000000000000",
+    ]
+
+
+def test_only_sentences_are_broken_and_only_between_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    out = Screen()
+    found = "the limit of open files is too low for this many cores"
+    rows = [("warn", "file-limits-of-this-machine", found)]
+    TerminalOutput(out).table(Table([], ("", "check", "found"), rows, [], "", prose="found"))
+    shown = out.getvalue().split()
+    assert [word for word in found.split() if word in shown] == found.split()
+    assert "file-limits-of-this-machine" in shown
 
 
 def test_printable_keeps_lines_and_letters() -> None:
