@@ -125,6 +125,13 @@ class Cli:
         if not self.as_json:
             typer.echo(text, err=True)
 
+    @property
+    def named_target(self) -> str | None:
+        """The option of this command line that says which API to talk to."""
+        options = {"api.url": "--api", "api.token_file": "--token-file", "data_dir": "--data-dir"}
+        named = (option for key, option in options.items() if self._overrides.get(key) is not None)
+        return next(named, None)
+
     @cached_property
     def target(self) -> "Target":
         """The API that the settings or the running stack name.

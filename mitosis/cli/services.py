@@ -7,6 +7,7 @@ the settings, configures logging and hands plain values down.
 import asyncio
 import signal
 from collections.abc import Coroutine
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -48,7 +49,8 @@ async def _up(settings: "Settings") -> int:
         for line in banner(stack.connection, stack.embedded.folder.path):
             typer.echo(line)
         await stack.embedded.until_stopped()
-        typer.echo(stopping(settings.agent.drain_seconds))
+        with suppress(OSError):  # the terminal is gone, which may be why
+            typer.echo(stopping(settings.agent.drain_seconds))
     return ExitStatus.OK
 
 

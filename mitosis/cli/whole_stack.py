@@ -20,6 +20,7 @@ from mitosis.contracts.errors import ConfigurationError
 from mitosis.contracts.lifecycle import ManagerState
 from mitosis.embedded.data_folder import DataFolder, ed25519_private_key, write_private
 from mitosis.embedded.stack import EmbeddedStack
+from mitosis.embedded.stop_signals import StopSignals
 from mitosis.settings import Settings
 from mitosis.store.database import Database
 from mitosis.store.managers import ManagerStore
@@ -55,13 +56,17 @@ class WholeStack:
 
 
 @asynccontextmanager
-async def whole_stack(settings: Settings, say: Say = lambda _: None) -> AsyncIterator[WholeStack]:
+async def whole_stack(
+    settings: Settings, say: Say = lambda _: None, signals: StopSignals | None = None
+) -> AsyncIterator[WholeStack]:
     """Everything up while the context is open; ``say`` is told of each step.
+
+    ``signals``: as of :class:`EmbeddedStack`.
 
     Raises:
         DataFolderInUse, PortInUse, StartFailed, ConfigurationError: nothing is left running.
     """
-    async with EmbeddedStack(settings) as stack:
+    async with EmbeddedStack(settings, signals) as stack:
         say("servers are up")
         await asyncio.to_thread(migrate, stack.database_url)
         say("database is migrated")

@@ -24,6 +24,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from mitosis.embedded.errors import DataFolderInUse, PortInUse, SocketPathTooLong, UnsafeFolder
+from mitosis.embedded.leftovers import remove_agents
 
 SOCKET_PATH_LIMIT_BYTES = 107
 """``sizeof(sun_path)`` less the final NUL. Source: unix(7)."""
@@ -144,8 +145,9 @@ class DataFolder:
         own_folder(self.run)
 
     def release(self) -> None:
-        """Give the folder up. The run folder goes when it is empty. Idempotent."""
+        """Give the folder up. The run folder goes when nobody uses what is in it. Idempotent."""
         if self._lock is not None:
+            remove_agents(self.run)
             with suppress(OSError):
                 self.run.rmdir()
             os.close(self._lock)

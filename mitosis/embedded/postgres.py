@@ -153,10 +153,14 @@ class EmbeddedPostgres:
 
     async def stop(self) -> None:
         """Fast shutdown: sessions are ended, everything committed is checkpointed. Idempotent."""
-        if self.process is not None:
-            await self.process.stop()
-        with suppress(OSError):
-            self._sockets.rmdir()
+        try:
+            if self.process is not None:
+                await self.process.stop()
+        finally:
+            if self.process is not None:  # killed, it leaves its socket
+                shutil.rmtree(self._sockets, ignore_errors=True)
+            with suppress(OSError):
+                self._sockets.rmdir()
 
     def _reachable(self, binaries: Path, server: Privileges) -> Path:
         """``binaries``, or a copy of them where the server's user can execute them."""

@@ -11,7 +11,7 @@ agent) is for the caller, who hands them in::
         await stack.until_stopped()
 
 Parts end in the reverse order, also when a later one cannot be started, the caller is cancelled, or
-SIGINT or SIGTERM comes at any moment.
+SIGINT, SIGTERM or SIGHUP comes at any moment.
 When this process is killed, PostgreSQL, Temporal and every added process die with it, and the same
 data folder can be started again.
 """
@@ -20,7 +20,6 @@ import asyncio
 import logging
 import os
 import signal
-import threading
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from types import TracebackType
@@ -28,6 +27,7 @@ from typing import Self, TypeVar
 
 from mitosis.embedded.data_folder import DataFolder
 from mitosis.embedded.postgres import EmbeddedPostgres
+from mitosis.embedded.stop_signals import StopSignals
 from mitosis.embedded.supervisor import Probe, ProcessSpec, SupervisedProcess, always_ready
 from mitosis.embedded.temporal import EmbeddedTemporal
 from mitosis.settings import Settings, default_data_dir
@@ -37,50 +37,13 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 
-class StopSignals:
-    """Hears every SIGINT and SIGTERM of this process.
-
-    Who waits for the first gets it; otherwise the task that entered the context is cancelled, so that
-    a start, or work on the stack, ends at once and in order. Each later one cancels what that task
-    waits for: the part that is being stopped is killed. Outside of the main thread, where Python
-    delivers no signals, nothing is ever heard.
-    """
-
-    _numbers = (signal.SIGINT, signal.SIGTERM)
-
-    def __init__(self) -> None:
-        self.heard = False
-        self._loop = asyncio.get_running_loop()
-        self._task = asyncio.current_task()
-        self._waiter: asyncio.Future[signal.Signals] | None = None
-
-    def __enter__(self) -> Self:
-        if threading.current_thread() is threading.main_thread():
-            for number in self._numbers:
-                self._loop.add_signal_handler(number, self._hear, number)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for number in self._numbers:
-            self._loop.remove_signal_handler(number)
-
-    async def wait(self) -> signal.Signals:
-        self._waiter = self._loop.create_future()
-        return await self._waiter
-
-    def _hear(self, number: signal.Signals) -> None:
-        self.heard = True
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(number)
-        elif self._task is not None:
-            self._task.cancel()
-
-
 class EmbeddedStack:
     """PostgreSQL, Temporal and the caller's parts, up while the context is open."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, signals: StopSignals | None = None) -> None:
         """Make or open the data folder; nothing is started or locked yet.
+
+        ``signals`` are those of a caller who has to clean up after us; else we hear for ourselves.
 
         Raises:
             UnsafeFolder: the data folder is not ours.
@@ -94,6 +57,7 @@ class EmbeddedStack:
         self.postgres: EmbeddedPostgres | None = None
         self.temporal: EmbeddedTemporal | None = None
         self._exits = AsyncExitStack()
+        self._given_signals = signals
         self._signals: StopSignals
 
     async def __aenter__(self) -> Self:
@@ -103,12 +67,13 @@ class EmbeddedStack:
             DataFolderInUse, PortInUse, StartFailed, ProgramMissing, SocketPathTooLong,
             KeyboardInterrupt: nothing is left running.
         """
-        self._signals = StopSignals()
+        self._signals = self._given_signals or StopSignals()
         try:
             async with AsyncExitStack() as exits:
+                if self._given_signals is None:
+                    exits.enter_context(self._signals)
                 self.folder.lock()
                 exits.callback(self.folder.release)
-                exits.enter_context(self._signals)
                 async with asyncio.TaskGroup() as starting:
                     starting.create_task(self._start_postgres(exits))
                     starting.create_task(self._start_temporal(exits))
@@ -178,7 +143,7 @@ class EmbeddedStack:
         return process
 
     async def until_stopped(self) -> signal.Signals:
-        """Wait for SIGINT or SIGTERM and give it."""
+        """Wait for SIGINT, SIGTERM or SIGHUP and give it."""
         return await self._signals.wait()
 
     async def _start_postgres(self, exits: AsyncExitStack) -> None:

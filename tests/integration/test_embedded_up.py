@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from mitosis.embedded.data_folder import default_run_dir
 from tests.support.processes import descendants, living
 from tests.support.program import clean_environment, mitosis_json, refused, running_up
 from tests.support.waiting import wait_until
@@ -105,3 +106,4 @@ def test_a_stop_says_what_it_waits_for_and_a_second_one_does_not_wait(data_dir: 
         assert up.wait(25) == 130
         wait_until(lambda: not living(below), 30, lambda: living(below))
     assert "Traceback" not in said.read_text()
+    assert not default_run_dir(data_dir).exists(), "nothing of the killed agent is left"

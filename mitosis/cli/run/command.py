@@ -6,7 +6,6 @@ Options end at the first word of the command, so its own flags are its own.
 import asyncio
 import os
 import secrets
-import tempfile
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -61,7 +60,7 @@ from mitosis.cli.run.options import (
     WorkersOption,
 )
 from mitosis.cli.task_options import checked_fields, retry_policy, variables
-from mitosis.contracts.errors import ApiUnavailable
+from mitosis.contracts.errors import ApiUnavailable, InvalidRequest
 
 if TYPE_CHECKING:
     from mitosis.cli.run.runner import RunPlan
@@ -106,7 +105,7 @@ def run(
     detach: DetachOption = False,
     deadline: DeadlineOption = None,
     max_fail: MaxFailOption = None,
-    on_interrupt: OnInterruptOption = "detach",
+    on_interrupt: OnInterruptOption = None,
     progress: ProgressOption = "auto",
     dry_run: DryRunOption = False,
     all_tasks: AllOption = False,
@@ -129,6 +128,8 @@ def run(
     from mitosis.cli.validation import positive_duration, seconds, validated
     from mitosis.contracts.http import TaskGroupSpec
 
+    if up:
+        _check_own_stack(cli, detach=detach, on_interrupt=on_interrupt)
     given = Given(
         words=words or [],
         file=file,
@@ -172,7 +173,7 @@ def run(
         task_fields=task_fields,
         detach=detach,
         deadline=positive_duration(deadline, "--deadline"),
-        on_interrupt="cancel" if up else on_interrupt,
+        on_interrupt=on_interrupt or ("cancel" if up else "detach"),
         max_fail=MaxFail.parse(max_fail) if max_fail is not None else None,
         output=Wanted(
             folder=keep_output,
@@ -193,6 +194,31 @@ def run(
 app.command("run", context_settings={"allow_interspersed_args": False})(
     with_cli(with_run_statuses(run))
 )
+
+
+def _check_own_stack(cli: Cli, *, detach: bool, on_interrupt: str | None) -> None:
+    """A stack for this run alone ends with it, and is in no place that was named.
+
+    Raises:
+        InvalidRequest: names the option that does not go with --up, and what would be right.
+    """
+    stays = "start a stack that stays, `mitosis up`, and leave out --up"
+    for option, given in (
+        ("--detach", detach),
+        ("--on-interrupt detach", on_interrupt == "detach"),
+    ):
+        if given:
+            raise InvalidRequest(
+                "the stack of --up ends with this run, and no task outlives it",
+                option=f"--up and {option}",
+                hint=f"{stays}; or leave out {option}",
+            )
+    if named := cli.named_target:
+        raise InvalidRequest(
+            "--up starts a stack of its own, in a temporary folder",
+            option=f"--up and {named}",
+            hint=f"leave out --up to use the stack that {named} names; or leave out {named}",
+        )
 
 
 def _here(spec: dict[str, Any] | None) -> dict[str, Any] | None:
@@ -234,27 +260,30 @@ def _run(cli: Cli, plan: "RunPlan", display: Display, *, up: bool) -> int:
     from mitosis.cli.run.runner import Runner
     from mitosis.cli.validation import named
     from mitosis.client.client import Client
+    from mitosis.embedded.stop_signals import StopSignals
 
     # What follows the events of the group says by itself that the API is away.
     announce_outages(display.say, but=() if plan.detach else ("api_unavailable",))
 
-    async def against(url: str, token: str | None) -> int:
+    async def against(url: str, token: str | None, own: StopSignals | None = None) -> int:
         async with Client(url, token, give_up_after=GIVE_UP_AFTER) as client:
             with named(OPTIONS):
-                return await Runner(client, plan, display).run()
+                return await Runner(client, plan, display, own).run()
 
     async def on_own_stack() -> int:
-        from mitosis.cli.whole_stack import whole_stack
-        from mitosis.settings import Settings
+        from mitosis.cli.run.own_stack import own_stack
         from mitosis.telemetry import configure_logging
 
         configure_logging("ERROR")
-        with tempfile.TemporaryDirectory(prefix="mitosis-run-") as folder:
-            async with whole_stack(Settings(data_dir=Path(folder) / "data")) as stack:
-                return await against(stack.connection.api_url, stack.token)
+        async with own_stack() as (stack, signals):
+            return await against(stack.connection.api_url, stack.token, signals)
 
     if up:
-        return asyncio.run(on_own_stack())
+        try:
+            return asyncio.run(on_own_stack())
+        except KeyboardInterrupt:
+            display.say("interrupted; the stack of this run is gone, and what ran on it has ended")
+            return RunExit.INTERRUPTED
     try:
         return asyncio.run(against(cli.target.api_url, cli.target.token))
     except ApiUnavailable as error:

@@ -117,8 +117,8 @@ def live_lines(progress: Progress, width: int) -> list[str]:
     if left := progress.left_text():
         tail += f"  done in {left}"
     counts = (
-        f" ok {group.tasks_succeeded}   running {progress.running}   ready {progress.ready}"
-        f"   failed {group.tasks_failed}"
+        f" ok {group.tasks_succeeded}   failed {group.tasks_failed}"
+        f"   running {progress.running}   ready {progress.ready}"
     )
     if wide:
         elapsed = span_text(max(0, round((progress.now - group.created_at).total_seconds())))
@@ -172,7 +172,7 @@ class NoDisplay:
         """Nothing."""
 
     def say(self, text: str) -> None:
-        with suppress(BrokenPipeError):  # nobody looks
+        with suppress(OSError):  # nobody looks, or the terminal is gone
             self._stream.write(f"{text}\n")
             self._stream.flush()
 
@@ -213,8 +213,7 @@ class LiveDisplay(NoDisplay):
             return
         self._last = self._clock()
         lines = live_lines(progress, shutil.get_terminal_size().columns - 1)
-        self._stream.write(self._erase() + "\n".join(lines) + "\n")
-        self._stream.flush()
+        self._draw(self._erase() + "\n".join(lines) + "\n")
         self._height = len(lines)
 
     def say(self, text: str) -> None:
@@ -222,9 +221,13 @@ class LiveDisplay(NoDisplay):
         super().say(text)
 
     def clear(self) -> None:
-        self._stream.write(self._erase())
-        self._stream.flush()
+        self._draw(self._erase())
         self._height = 0
+
+    def _draw(self, text: str) -> None:
+        with suppress(OSError):  # the terminal is gone
+            self._stream.write(text)
+            self._stream.flush()
 
     def _erase(self) -> str:
         return f"\033[{self._height}A\033[J" if self._height else ""

@@ -49,7 +49,7 @@ MEANING: Mapping[RunExit, str] = {
     RunExit.NOT_ALLOWED: "no valid token, or it does not allow this",
     RunExit.CONFIGURATION: "settings or programs of this machine",
     RunExit.DEADLINE: "--deadline passed",
-    RunExit.INTERRUPTED: "Ctrl-C, or nobody reads the output",
+    RunExit.INTERRUPTED: "Ctrl-C, SIGTERM or SIGHUP, or nobody reads the output",
 }
 
 

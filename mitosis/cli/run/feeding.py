@@ -6,6 +6,7 @@ that is sent again creates nothing twice.
 
 import asyncio
 import threading
+import time
 from bisect import bisect
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -24,6 +25,11 @@ GATHER_SECONDS = 0.02
 
 FIRST_SECONDS = 0.1
 """The same before there is a group: what a pipe brings by then is checked before one is made."""
+
+
+def _now() -> float:
+    """A clock that nobody sets and that goes on while the machine sleeps."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 class Numbers:
@@ -88,6 +94,8 @@ class Feeder:
         self._error: Exception | None = None
         self.numbers = Numbers()
         self.submitted = 0
+        self.last_submitted = _now()
+        """When something was submitted last, in seconds since this machine has booted."""
 
     async def first(self) -> None:
         """Wait for the first part: what a pipe brings at once, or so many inputs of a file or list.
@@ -131,6 +139,7 @@ class Feeder:
         key = f"{self._key}-{self._parts}"
         self.numbers.add(await self._client.submit(group, tasks, idempotency_key=key))
         self.submitted += len(tasks)
+        self.last_submitted = _now()
         self._room.release(len(tasks))
 
     def _reader(self, loop: asyncio.AbstractEventLoop) -> None:

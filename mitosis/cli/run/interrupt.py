@@ -5,8 +5,11 @@ Signals arrive here as events of the loop; what they mean depends on how often a
 
 import asyncio
 import signal
+from contextlib import ExitStack
 from enum import Enum
 from typing import Literal
+
+from mitosis.embedded.stop_signals import StopSignals, heard_signals
 
 OnInterrupt = Literal["detach", "cancel"]
 SECOND_CHANCE_SECONDS = 2.0
@@ -22,18 +25,40 @@ class Wish(Enum):
 class Interrupts:
     """Listens while the context is open."""
 
-    def __init__(self, on_interrupt: OnInterrupt) -> None:
-        self._first = Wish.CANCEL if on_interrupt == "cancel" else Wish.DETACH
+    def __init__(self, on_interrupt: OnInterrupt, own_stack: StopSignals | None = None) -> None:
+        """``own_stack``: hears the signals for a stack that ends with this run; no detaching then."""
+        self._first = Wish.CANCEL if on_interrupt == "cancel" or own_stack else Wish.DETACH
+        self._hung_up = Wish.CANCEL if own_stack else Wish.DETACH
+        self._own_stack = own_stack
+        self._exits = ExitStack()
         self._asked = asyncio.Event()
         self.wish: Wish | None = None
         self.second_chance = True
         """Somebody is there who may press Ctrl-C again."""
+        self.reason = "Ctrl-C"
+        """What the group is told when it is cancelled."""
+
+    def hear(self, number: signal.Signals) -> None:
+        """One more signal."""
+        self.reason = "Ctrl-C" if number is signal.SIGINT else number.name
+        match number:
+            case signal.SIGINT:
+                self.interrupt()
+            case signal.SIGHUP:
+                self.hang_up()
+            case _:
+                self.terminate()
 
     def interrupt(self) -> None:
         """One more Ctrl-C."""
         following = {None: self._first, Wish.DETACH: Wish.CANCEL, Wish.CANCEL: Wish.LEAVE}
         self.wish = following.get(self.wish, Wish.LEAVE)
         self._asked.set()
+
+    def lose_output(self) -> None:
+        """Nobody can have what the tasks print: as SIGTERM."""
+        self.reason = "its output could not be written"
+        self.terminate()
 
     def terminate(self) -> None:
         """SIGTERM: as one Ctrl-C, but there is no second chance to wait for."""
@@ -42,8 +67,8 @@ class Interrupts:
         self._asked.set()
 
     def hang_up(self) -> None:
-        """The terminal is gone: detach."""
-        self.wish = self.wish or Wish.DETACH
+        """The terminal is gone: detach, if the stack stays."""
+        self.wish = self.wish or self._hung_up
         self.second_chance = False
         self._asked.set()
 
@@ -64,13 +89,14 @@ class Interrupts:
         return True
 
     def __enter__(self) -> "Interrupts":
+        if self._own_stack is not None:
+            self._exits.enter_context(self._own_stack.given_to(self.hear))
+            return self
         loop = asyncio.get_running_loop()
-        loop.add_signal_handler(signal.SIGINT, self.interrupt)
-        loop.add_signal_handler(signal.SIGTERM, self.terminate)
-        loop.add_signal_handler(signal.SIGHUP, self.hang_up)
+        for number in heard_signals((signal.SIGINT, signal.SIGTERM, signal.SIGHUP)):
+            loop.add_signal_handler(number, self.hear, number)
+            self._exits.callback(loop.remove_signal_handler, number)
         return self
 
     def __exit__(self, *_: object) -> None:
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            loop.remove_signal_handler(number)
+        self._exits.close()

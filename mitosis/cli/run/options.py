@@ -96,7 +96,10 @@ DeadlineOption = Annotated[
     str | None, typer.Option("--deadline", metavar="TIME", help="Cancel the run after this long.")
 ]
 OnInterruptOption = Annotated[
-    Literal["detach", "cancel"], typer.Option("--on-interrupt", help="What the first Ctrl-C does.")
+    Literal["detach", "cancel"] | None,
+    typer.Option(
+        "--on-interrupt", help="What the first Ctrl-C does. [default: detach; cancel with --up]"
+    ),
 ]
 ProgressOption = Annotated[
     Literal["auto", "rich", "plain", "none"], typer.Option("--progress", help="What to show.")
@@ -106,7 +109,10 @@ DryRunOption = Annotated[
 ]
 AllOption = Annotated[bool, typer.Option("--all", help="With --dry-run: of all tasks.")]
 UpOption = Annotated[
-    bool, typer.Option("--up", help="Start a stack for this run alone, in a temporary folder.")
+    bool,
+    typer.Option(
+        "--up", help="Start a stack for this run alone, in a temporary folder; it ends with it."
+    ),
 ]
 RunEnvOption = Annotated[
     list[str] | None,

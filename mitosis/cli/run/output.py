@@ -12,6 +12,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from io import FileIO
 from itertools import count
 from pathlib import Path
 from typing import TextIO
@@ -20,6 +21,7 @@ import msgspec
 from pydantic_core import to_json
 
 from mitosis.cli.run.display import Display
+from mitosis.cli.run.exit import RunExit
 from mitosis.contracts.errors import InvalidRequest
 from mitosis.contracts.http import TaskInfo
 from mitosis.contracts.task import TaskSpec, command_argv
@@ -30,6 +32,13 @@ _JOBLOG = "Seq\tHost\tStarttime\tJobRuntime\tSend\tReceive\tExitval\tSignal\tCom
 
 class OutputLost(Exception):
     """The output of tasks cannot be written: nobody reads it, or the disk is full."""
+
+    def __init__(self, error: OSError) -> None:
+        where = f"{error.filename}: " if error.filename is not None else ""
+        super().__init__(f"{where}{error.strerror}")
+        nobody = isinstance(error, BrokenPipeError)
+        self.status = RunExit.INTERRUPTED if nobody else RunExit.OUTPUT_LOST
+        """How the run ends for it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,9 +61,10 @@ class Wanted:
             InvalidRequest: it cannot be read, is none, or has the outputs of another run, of which some
                 would stay beside ours.
         """
-        with self._named():
-            if self.folder is not None and self.folder.exists():
-                _check_no_outputs(self.folder)
+        if self.folder is not None:
+            with _named("--keep-output", self.folder):
+                if self.folder.exists():
+                    _check_no_outputs(self.folder)
 
     def make(self) -> None:
         """Make folder and file now, so that a wrong name is found before anything runs.
@@ -62,21 +72,23 @@ class Wanted:
         Raises:
             InvalidRequest: one of them cannot be made.
         """
-        with self._named():
-            if self.folder is not None:
+        if self.folder is not None:
+            with _named("--keep-output", self.folder):
                 self.folder.mkdir(parents=True, exist_ok=True)
-            if self.joblog is not None:
-                self.joblog.write_text(_JOBLOG)
+        if self.joblog is not None:
+            with _named("--joblog", self.joblog):
+                _write_file(self.joblog, _JOBLOG.encode())
 
-    @contextmanager
-    def _named(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            option = "--keep-output" if error.filename != str(self.joblog) else "--joblog"
-            raise InvalidRequest(
-                f"cannot write {error.filename}: {error.strerror}", option=option
-            ) from None
+
+@contextmanager
+def _named(option: str, path: Path) -> Iterator[None]:
+    """An error without a name of its own is of ``path``: write(2) knows none."""
+    try:
+        yield
+    except OSError as error:
+        raise InvalidRequest(
+            f"cannot write {error.filename or path}: {error.strerror}", option=option
+        ) from None
 
 
 def _check_no_outputs(folder: Path) -> None:
@@ -95,7 +107,7 @@ class TaskOutput:
     def __init__(self, display: Display, wanted: Wanted) -> None:
         self._display = display
         self._wanted = wanted
-        self._log = wanted.joblog.open("a") if wanted.joblog is not None else None
+        self._log = wanted.joblog.open("ab", buffering=0) if wanted.joblog is not None else None
         self._later: list[tuple[int, int, TaskInfo]] = []
         """With ``in_order``: a heap of those that have ended before an earlier one."""
         self._next = 1
@@ -117,7 +129,7 @@ class TaskOutput:
             self._into_files(number, task)
             self._print_when_due(number, task)
         except OSError as error:
-            raise OutputLost(error.strerror) from None
+            raise OutputLost(error) from None
 
     def finish(self) -> None:
         """Everything that is left, and what is to be said at the end.
@@ -129,7 +141,7 @@ class TaskOutput:
             while self._later:
                 self._print(*heapq.heappop(self._later)[::2])
         except OSError as error:
-            raise OutputLost(error.strerror) from None
+            raise OutputLost(error) from None
         if self._cut:
             self._display.say(
                 f"of {self._cut} tasks only the end of the output is kept;"
@@ -144,10 +156,9 @@ class TaskOutput:
         if self._wanted.folder is not None:
             for stream, kind in (("stdout", "out"), ("stderr", "err")):
                 path = self._wanted.folder / f"{number}.{kind}"
-                path.write_bytes(kept_bytes(task.detail, stream))
+                _write_file(path, kept_bytes(task.detail, stream))
         if self._log is not None:
-            self._log.write(joblog_line(number, task))
-            self._log.flush()
+            _append(self._log, joblog_line(number, task).encode())
 
     def _print_when_due(self, number: int, task: TaskInfo) -> None:
         if not self._wanted.in_order:
@@ -184,6 +195,37 @@ def print_json_line(document: dict[str, object]) -> None:
         OSError: it cannot be written.
     """
     _write(sys.stdout, to_json(document) + b"\n")
+
+
+def _write_file(path: Path, data: bytes) -> None:
+    """The whole file, or none.
+
+    Raises:
+        OSError: names the file.
+    """
+    try:
+        path.write_bytes(data)
+    except OSError as error:
+        if error.filename is None and path.is_file():  # it could be opened, and is no device
+            path.unlink()
+        raise OSError(error.errno, error.strerror, str(path)) from None
+
+
+def _append(log: FileIO, line: bytes) -> None:
+    """The whole line, or nothing of it.
+
+    Raises:
+        OSError: names the file.
+    """
+    end = log.seek(0, os.SEEK_END) if log.seekable() else None
+    try:
+        rest = line
+        while rest:
+            rest = rest[log.write(rest) :]
+    except OSError as error:
+        if end is not None:
+            log.truncate(end)
+        raise OSError(error.errno, error.strerror, log.name) from None
 
 
 def _write(stream: TextIO, data: bytes) -> None:

@@ -16,6 +16,7 @@ from mitosis.cli.run.failures import Failures
 from mitosis.cli.run.feeding import Feeder
 from mitosis.cli.run.following import DETACH_HINT, TOO_MANY_FAILED, Follower
 from mitosis.cli.run.interrupt import Interrupts, OnInterrupt, Wish
+from mitosis.cli.run.keeping import KEEP, keep_open
 from mitosis.cli.run.output import OutputLost, TaskOutput, Wanted, print_json_line
 from mitosis.cli.run.sources import Source
 from mitosis.cli.run.template import Item, Template
@@ -29,6 +30,7 @@ from mitosis.contracts.task import (
     encode_submission,
     submission,
 )
+from mitosis.embedded.stop_signals import StopSignals
 
 T = TypeVar("T")
 ALL_PERCENT = 100
@@ -101,13 +103,22 @@ class RunPlan:
 class Runner:
     """Carries out one plan against one API."""
 
-    def __init__(self, client: Client, plan: RunPlan, display: Display) -> None:
+    def __init__(
+        self,
+        client: Client,
+        plan: RunPlan,
+        display: Display,
+        own_stack: StopSignals | None = None,
+    ) -> None:
+        """``own_stack``: who hears the signals for a stack that ends with this run."""
         self._client = client
         self._plan = plan
+        self._own_stack = own_stack
         self._display = display
         self._failures = Failures()
         self._feeder = Feeder(client, plan.source, plan.task)
-        hint = DETACH_HINT if plan.on_interrupt == "detach" else "Ctrl-C: cancel"
+        detaches = plan.on_interrupt == "detach" and own_stack is None
+        hint = DETACH_HINT if detaches else "Ctrl-C: cancel"
         self._follower = Follower(client, display, hint, self._failures)
 
     async def run(self) -> RunExit:
@@ -124,14 +135,22 @@ class Runner:
         except TimeoutError:
             self._display.say("--deadline passed before the first input; nothing was made")
             return RunExit.DEADLINE
-        group = await self._client.create_group(self._plan.spec)
+        spec = self._plan.spec.model_copy(update={"auto_close_timeout": KEEP})
+        group = await self._client.create_group(spec)
         left = None if limit is None else began + limit - asyncio.get_running_loop().time()
-        with Interrupts(self._plan.on_interrupt) as interrupts:
+        with Interrupts(self._plan.on_interrupt, self._own_stack) as interrupts:
             status = await self._work(group, interrupts, left)
         if self._plan.output.as_json:
             last = await self._client.group(group.task_group_id)
-            print_json_line({"kind": "end" if last.settled else "group", "group": last})
+            try:
+                print_json_line({"kind": "end" if last.settled else "group", "group": last})
+            except OSError as error:
+                status = self._output_lost(OutputLost(error))
         return status
+
+    def _output_lost(self, error: OutputLost) -> RunExit:
+        self._display.say(f"cannot write the output of tasks: {error}")
+        return error.status
 
     async def _work(
         self, group: TaskGroupInfo, interrupts: Interrupts, seconds_left: float | None
@@ -145,9 +164,10 @@ class Runner:
                 try:
                     return await whole
                 except OutputLost as error:
-                    self._display.say(f"cannot write the output of tasks: {error}")
-                    interrupts.terminate()
-                    return await self._interrupted(group, interrupts, whole)
+                    status = self._output_lost(error)
+                    interrupts.lose_output()
+                    await self._interrupted(group, interrupts, whole)
+                    return status
             if asked.done():
                 return await self._interrupted(group, interrupts, whole)
             self._display.say(f"--deadline passed; {group.name} is cancelled")
@@ -182,7 +202,9 @@ class Runner:
 
     async def _feed(self, group: TaskGroupInfo) -> None:
         try:
-            await self._feeder.run(group.task_group_id)
+            async with _together() as start:
+                start(keep_open(self._client, group, self._feeder))
+                await self._feeder.run(group.task_group_id)
         except MitosisError as error:
             await self._end_group(group, "an input of the run was not right")
             error.facts["hint"] = (
@@ -190,6 +212,8 @@ class Runner:
             )
             raise
         await self._client.close(group.task_group_id, reason="the run has submitted everything")
+        if not self._feeder.submitted:
+            self._display.say("there were no inputs (empty lines are none): nothing is run")
 
     async def _results(self, group: TaskGroupInfo) -> None:
         output = TaskOutput(self._display, self._plan.output)
@@ -231,9 +255,11 @@ class Runner:
                 self._display.say("detached")
                 return RunExit.INTERRUPTED
         grace = self._plan.spec.cancel_grace_seconds
-        self._display.say(f"cancelling: tasks get SIGTERM and {grace:g} s; Ctrl-C stops waiting")
+        ends = "; the stack of this run ends with them" if self._own_stack else ""
+        chance = "; Ctrl-C stops waiting" if interrupts.second_chance else ""
+        self._display.say(f"cancelling: tasks get SIGTERM and {grace:g} s{ends}{chance}")
         self._follower.hint = "cancelling; Ctrl-C: stop waiting (the cancel stays in force)"
-        await self._client.cancel(group.task_group_id, reason="Ctrl-C")
+        await self._client.cancel(group.task_group_id, reason=interrupts.reason)
         leaving = asyncio.create_task(interrupts.asked())
         settled = asyncio.create_task(self._client.wait(group.task_group_id))
         await asyncio.wait({leaving, settled, whole}, return_when=asyncio.FIRST_COMPLETED)
