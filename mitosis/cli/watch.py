@@ -64,8 +64,4 @@ async def _print_events(client: "Client", group: "TaskGroupInfo") -> "TaskGroupI
     return group
 
 
-app.command("watch")(
-    with_cli(
-        with_run_statuses(watch, but=(RunExit.DEADLINE, RunExit.CONFLICT, RunExit.OUTPUT_LOST))
-    )
-)
+app.command("watch")(with_cli(with_run_statuses(watch, but=(RunExit.DEADLINE, RunExit.CONFLICT))))
