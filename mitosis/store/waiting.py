@@ -18,6 +18,9 @@ NAMES_SHOWN = 3
 UNSENT_SECONDS = 3.0
 """A message to Temporal that is older has met an obstacle: it is sent within milliseconds."""
 
+_STANDING = ("preparing", "ready", "tearing_down")
+"""Environments that a teardown has yet to end."""
+
 
 @dataclass(frozen=True, slots=True)
 class Reason:
@@ -56,7 +59,7 @@ def _unfinished(group: Facts) -> int:
 
 
 def _ending(group: Facts, facts: Facts, managers: Sequence[Facts]) -> Reason | None:
-    cleaning = [m["name"] for m in managers if m["environment"] in ("ready", "tearing_down")]
+    cleaning = [m["name"] for m in managers if m["environment"] in _STANDING]
     if _unfinished(group) and any(m["lease"] for m in managers):
         return Reason("ending_tasks", "running tasks are being ended")
     if "tearing_down" not in [m["environment"] for m in managers] and (unsent := _unsent(facts)):

@@ -64,6 +64,11 @@ KILLED = {"state": "failed", "message": None, "exit_code": None, "signal": 9}
             facts(*(manager(n, environment="ready") for n in "abcde")),
             "cleanup on a, b, c and 2 more",
         ),
+        (
+            {"state": "cancelled", "unfinished": 0},
+            facts(manager(lease="ending", environment="preparing")),
+            "cleanup on a",
+        ),
         ({"unfinished": 0, "total": 0}, facts(), "no task has been submitted yet"),
         ({"unfinished": 0, "state": "closed"}, facts(), "all tasks have ended; being completed"),
         ({}, facts(manager(lease="active", environment="ready")), None),
