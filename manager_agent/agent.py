@@ -338,7 +338,7 @@ class Agent:
         self._router.close()
         self._calls.close()
         await self._api.aclose()
-        self._journal.close()
+        self._reporter.close()
 
 
 async def run_agent(config: AgentConfig) -> int:

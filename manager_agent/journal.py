@@ -1,11 +1,12 @@
-"""Reports that the API has not acknowledged, on disk (architecture §5).
+"""Reports that the API has not acknowledged, in a file (architecture §5).
 
-One file of reserved space that is written from its start and rewound when everything is
-acknowledged, so an append is one ``pwrite`` and one ``fdatasync`` without a change of size. Records
-carry a checksum and the number of their round; reading stops at the first that is torn, foreign or
-of an older round. Reports replayed too often are harmless: they are answered ``duplicate``.
+One file of reserved space that is written from its start, in rounds: a write is one ``pwrite``, which
+survives this process, and if it is to survive the host one ``fdatasync`` without a change of size.
+Records carry a checksum and the number of their round; reading stops at the first that is torn, foreign
+or of an older round. Reports replayed too often are harmless: they are answered ``duplicate``.
 """
 
+import errno
 import os
 import struct
 import threading
@@ -19,11 +20,16 @@ import msgspec
 from mitosis.contracts.wire import ReportTasks, TaskReport
 
 RESERVED_BYTES = 8 * 1024 * 1024
+REWIND_BYTES = 256 * 1024
+"""What is acknowledged and still in the file is sent again by the next process: no more than this, mostly."""
 _HEAD = struct.Struct("<4sIIQ")  # magic, length, crc32 of round and payload, round
 _MAGIC = b"MJ01"
 _BLANK = bytes(_HEAD.size)
 
 _encoder = msgspec.msgpack.Encoder()
+
+Entry = tuple[int, TaskReport]
+"""An epoch, and a report of it."""
 
 
 class _Record(msgspec.Struct, array_like=True):
@@ -33,7 +39,7 @@ class _Record(msgspec.Struct, array_like=True):
 
 
 class Journal:
-    """Append, acknowledge, replay. One process has it open at a time (the caller holds a lock)."""
+    """Write, clear, replay. One process has it open at a time (the caller holds a lock)."""
 
     def __init__(self, path: Path) -> None:
         """Open or create; ``pending`` holds what an earlier process left."""
@@ -41,6 +47,7 @@ class Journal:
         self._lock = threading.Lock()
         self._reserve()
         self._end, self._round, records = _read(self._file)
+        self._records = len(records)
         self._pending = [(record.epoch, _report(record)) for record in records]
 
     @property
@@ -51,32 +58,46 @@ class Journal:
             by_epoch.setdefault(epoch, []).append(report)
         return [ReportTasks(epoch=epoch, reports=reports) for epoch, reports in by_epoch.items()]
 
-    def append(self, epoch: int, reports: Sequence[TaskReport]) -> None:
-        """Durable when it returns.
+    def worth_rewinding(self, needed: int) -> bool:
+        """Is a new round with the ``needed`` last records better than a longer file?"""
+        return needed == 0 or (self._end > REWIND_BYTES and 4 * needed < self._records)
+
+    def write(self, entries: Sequence[Entry], *, anew: bool = False, durable: bool = False) -> None:
+        """Outlives this process when it returns; if ``durable``, with all before it, the host too.
+
+        Args:
+            entries: what to add.
+            anew: nothing that is there is needed any more (what still is, is among the entries).
+            durable: force it to disk.
 
         Raises:
-            OSError: the disk is full or broken; the reports are not in the journal.
+            OSError: the disk is full or broken; the entries are not in the journal.
         """
-        data = b"".join(
-            _framed(self._round, _encoder.encode(_Record(epoch, msgspec.json.encode(report))))
-            for report in reports
-        )
         with self._lock:
-            os.pwrite(self._file, data, self._end)
-            os.fdatasync(self._file)
-            self._end += len(data)
+            at, number = (0, self._round + 1) if anew else (self._end, self._round)
+            data = b"".join(
+                _framed(number, _encoder.encode(_Record(epoch, msgspec.json.encode(report))))
+                for epoch, report in entries
+            )
+            if os.pwrite(self._file, data, at) != len(data):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            if durable:
+                os.fdatasync(self._file)
+            self._end, self._round = at + len(data), number
+            self._records = len(entries) + (0 if anew else self._records)
 
     def clear(self) -> None:
         """Everything is acknowledged: start again at the beginning. Not forced to disk."""
-        self._pending = []
-        self._round += 1
-        self._end = 0
-        os.pwrite(self._file, _BLANK, 0)
-        if os.fstat(self._file).st_size > RESERVED_BYTES:
-            os.ftruncate(self._file, RESERVED_BYTES)
+        with self._lock:
+            self._pending = []
+            self._round += 1
+            self._end = self._records = 0
+            os.pwrite(self._file, _BLANK, 0)
+            if os.fstat(self._file).st_size > RESERVED_BYTES:
+                os.ftruncate(self._file, RESERVED_BYTES)
 
     def close(self) -> None:
-        """Waits for an append that runs in a thread; a later one raises OSError."""
+        """Waits for a write that runs in a thread; a later one raises OSError."""
         with self._lock:
             os.close(self._file)
             self._file = -1

@@ -1,21 +1,22 @@
-"""Carries reports to the API until they are acknowledged, and into the journal if that takes time.
+"""Carries reports to the API until they are acknowledged, and keeps them in the journal meanwhile.
 
-A lone report goes at once; under load they gather for up to 50 ms or 256 of them. What has no answer
-after JOURNAL_AFTER_SECONDS is made durable here as well, and whatever comes meanwhile: nothing is ever
-dropped. (To fsync every batch before sending it would only save a host that dies in that tenth of
-a second from repeating what it had just done, and would cost PostgreSQL the disk they may share.)
+A lone report goes at once; under load they gather for up to 50 ms or 256 of them. All are written into
+the journal as they come, beside the sending: an agent that is killed repeats nothing that had ended.
+They are forced to disk only if there is no answer after DURABLE_AFTER_SECONDS. (To do that with every
+batch would only save a host that loses its power in that tenth of a second from repeating what it had
+just done, and would cost PostgreSQL the disk they may share.)
 """
 
 import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Sequence
-from itertools import groupby, takewhile
+from itertools import takewhile
 
 from manager_agent.backoff import delay
 from manager_agent.claims import TaskCalls
 from manager_agent.events import Reported
-from manager_agent.journal import Journal
+from manager_agent.journal import Entry, Journal
 from manager_agent.state import Key
 from mitosis.cancellation import within
 from mitosis.contracts.errors import MitosisError
@@ -25,7 +26,9 @@ BATCH = 256
 LARGEST_BATCH = 4 * BATCH
 """A call holds no more reports, whatever has gathered: the API refuses one that is too large."""
 GATHER_SECONDS = 0.05
-JOURNAL_AFTER_SECONDS = 0.1
+DURABLE_AFTER_SECONDS = 0.1
+CLEAR_AFTER_SECONDS = 0.5
+"""So long nothing must be waiting before the journal is cleared."""
 
 log = logging.getLogger(__name__)
 
@@ -37,8 +40,13 @@ class Reporter:
         self.acknowledged: Callable[[int, Reported], None] = _nobody
         self._calls = calls
         self._journal = journal
-        self._waiting: list[tuple[int, TaskReport]] = []
-        self._journalled = 0
+        self._waiting: list[Entry] = []
+        self._first = self._written = self._durable = 0
+        """Numbers of reports since the start: the first that waits, the first that is not in the journal,
+        the first that is not on disk."""
+        self._writing = asyncio.Lock()
+        self._write_failed = False
+        self._changed = asyncio.Event()
         self._more = asyncio.Event()
         self._flush = asyncio.Event()
         self._quiet = asyncio.Event()
@@ -50,6 +58,7 @@ class Reporter:
         """Take over these reports of one epoch; ``urgent``: gather no others first."""
         self._waiting += [(epoch, report) for report in reports]
         self._quiet.clear()
+        self._changed.set()
         self._more.set()
         if urgent or len(self._waiting) >= BATCH:
             self._flush.set()
@@ -70,19 +79,32 @@ class Reporter:
         self._journal.clear()
 
     async def run(self) -> None:
-        """Send for ever; cancelled at the end of the agent."""
-        while True:
-            await self._more.wait()
-            await self._gather()
-            epoch, batch = self._next_batch()
-            await self._send_or_keep(ReportTasks(epoch=epoch, reports=batch))
-            self._sent(len(batch))
+        """Send and write for ever; cancelled at the end of the agent."""
+        writing = self._loop.create_task(self._keep_writing())
+        try:
+            while True:
+                await self._more.wait()
+                await self._gather()
+                epoch, batch = self._next_batch()
+                await self._send_or_keep(ReportTasks(epoch=epoch, reports=batch))
+                self._sent(len(batch))
+        finally:
+            writing.cancel()
+
+    def close(self) -> None:
+        """Close the journal. What is in it, and whatever waits, is for the next process."""
+        with contextlib.suppress(OSError):
+            if self._waiting:
+                self._journal.write(self._waiting, anew=True, durable=True)
+            else:
+                self._journal.clear()
+        self._journal.close()
 
     async def _send_or_keep(self, request: ReportTasks) -> None:
         sending = self._loop.create_task(self._send(request))
         try:
-            while not (await asyncio.wait([sending], timeout=JOURNAL_AFTER_SECONDS))[0]:
-                await self._keep()
+            while not (await asyncio.wait([sending], timeout=DURABLE_AFTER_SECONDS))[0]:
+                await self._write(durable=True)
             await sending
         finally:
             sending.cancel()
@@ -96,16 +118,43 @@ class Reporter:
         self._flush.clear()
         self._last_sent = self._loop.time()
 
-    async def _keep(self) -> None:
-        """Journal what is not there yet; in a thread, for a disk may be slow."""
-        new = self._waiting[self._journalled :]
-        try:
-            for epoch, group in groupby(new, key=lambda entry: entry[0]):
-                reports = [report for _, report in group]
-                await asyncio.to_thread(self._journal.append, epoch, reports)
-                self._journalled += len(reports)
-        except OSError as error:
-            log.error("journal not written", extra={"reason": str(error)})  # noqa: TRY400
+    async def _keep_writing(self) -> None:
+        while True:
+            await self._changed.wait()
+            self._changed.clear()
+            if self._waiting:
+                await self._write(durable=False)
+                continue
+            with contextlib.suppress(TimeoutError):
+                await within(self._changed.wait(), CLEAR_AFTER_SECONDS)
+            if not self._waiting:
+                await self._clear()
+
+    async def _write(self, *, durable: bool) -> None:
+        """Into the journal with what is not there yet; in a thread, for a disk may be slow."""
+        async with self._writing:
+            anew = self._journal.worth_rewinding(max(0, self._written - self._first))
+            start = self._first if anew else max(self._written, self._first)
+            entries = self._waiting[start - self._first :]
+            end = start + len(entries)
+            if not entries and not (durable and self._durable < end):
+                return
+            try:
+                await asyncio.to_thread(self._journal.write, entries, anew=anew, durable=durable)
+            except OSError as error:
+                if not self._write_failed:
+                    log.error("journal not written", extra={"reason": str(error)})  # noqa: TRY400
+                self._write_failed = True
+                return
+            self._write_failed = False
+            self._written = end
+            self._durable = end if durable else self._durable
+
+    async def _clear(self) -> None:
+        async with self._writing:
+            if not self._waiting:
+                with contextlib.suppress(OSError):
+                    await asyncio.to_thread(self._journal.clear)
 
     def _next_batch(self) -> tuple[int, list[TaskReport]]:
         epoch = self._waiting[0][0]
@@ -114,12 +163,10 @@ class Reporter:
 
     def _sent(self, count: int) -> None:
         del self._waiting[:count]
-        in_journal = self._journalled > 0
-        self._journalled = max(0, self._journalled - count)
-        if in_journal and self._journalled == 0:
-            self._journal.clear()
+        self._first += count
         if not self._waiting:
             self._more.clear()
+            self._changed.set()
             self._quiet.set()
 
     async def _answer(self, request: ReportTasks) -> ReportAnswer:

@@ -184,7 +184,7 @@ async def test_the_journal_of_an_earlier_process_is_replayed_before_hello(tmp_pa
         settings = config(api, tmp_path)
         settings.state_dir.mkdir()
         journal = Journal(settings.state_dir / "journal")
-        journal.append(5, [TaskReport(task_id=task_id, attempt=1, outcome=Outcome.SUCCEEDED)])
+        journal.write([(5, TaskReport(task_id=task_id, attempt=1, outcome=Outcome.SUCCEEDED))])
         journal.close()
         api.lose_answers[REPORT] = 1
         async with running_agent(api, tmp_path):
@@ -216,7 +216,7 @@ async def test_a_journal_of_any_length_is_replayed(tmp_path: Path) -> None:
         reports = [
             TaskReport(task_id=i, attempt=1, outcome=Outcome.SUCCEEDED) for i in range(1, count + 1)
         ]
-        journal.append(5, reports)
+        journal.write([(5, report) for report in reports])
         journal.close()
         async with running_agent(api, tmp_path):
             assert api.statuses == {"unknown": count}

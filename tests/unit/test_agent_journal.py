@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from manager_agent import journal as module
-from manager_agent.journal import Journal
+from manager_agent.journal import Entry, Journal
 from mitosis.contracts.wire import Outcome, TaskReport
 
 
@@ -16,6 +16,10 @@ def report(task_id: int, detail: str = "{}") -> TaskReport:
     return TaskReport(
         task_id=task_id, attempt=1, outcome=Outcome.SUCCEEDED, detail=msgspec.Raw(detail.encode())
     )
+
+
+def reports(epoch: int, *task_ids: int) -> list[Entry]:
+    return [(epoch, report(task_id)) for task_id in task_ids]
 
 
 def read(path: Path) -> list[tuple[int, int]]:
@@ -28,7 +32,7 @@ def read(path: Path) -> list[tuple[int, int]]:
 def write(path: Path, *batches: tuple[int, list[int]]) -> None:
     journal = Journal(path)
     for epoch, task_ids in batches:
-        journal.append(epoch, [report(n) for n in task_ids])
+        journal.write([(epoch, report(n)) for n in task_ids])
     journal.close()
 
 
@@ -45,7 +49,7 @@ def test_what_is_not_acknowledged_is_read_again_by_epoch(path: Path) -> None:
 
 def test_what_is_acknowledged_is_not(path: Path) -> None:
     journal = Journal(path)
-    journal.append(7, [report(1), report(2)])
+    journal.write(reports(7, 1, 2))
     journal.clear()
     journal.close()
     assert read(path) == []
@@ -53,16 +57,39 @@ def test_what_is_acknowledged_is_not(path: Path) -> None:
 
 def test_records_of_an_earlier_round_are_not_read_after_a_newer_one(path: Path) -> None:
     journal = Journal(path)
-    journal.append(7, [report(1), report(2), report(3)])
+    journal.write(reports(7, 1, 2, 3))
     journal.clear()
-    journal.append(8, [report(9)])
+    journal.write(reports(8, 9))
     journal.close()
     assert read(path) == [(8, 9)]
 
 
+def test_a_new_round_leaves_what_is_needed_and_nothing_else(path: Path) -> None:
+    journal = Journal(path)
+    journal.write(reports(7, 1, 2, 3), durable=True)
+    journal.write(reports(7, 3, 4), anew=True)
+    journal.write(reports(7, 5))
+    journal.close()
+    assert read(path) == [(7, 3), (7, 4), (7, 5)]
+
+
+def test_a_new_round_is_worth_it_when_little_of_much_is_needed(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "REWIND_BYTES", 1000)
+    journal = Journal(path)
+    journal.write(reports(7, *range(4)))
+    assert [journal.worth_rewinding(needed) for needed in (0, 1)] == [True, False], "it is short"
+    journal.write(reports(7, *range(4, 40)))
+    assert [journal.worth_rewinding(needed) for needed in (0, 9, 10)] == [True, True, False]
+    journal.write(reports(7, 39), anew=True)
+    assert not journal.worth_rewinding(1)
+    journal.close()
+
+
 def test_a_restart_after_a_clear_reads_nothing_old(path: Path) -> None:
     journal = Journal(path)
-    journal.append(7, [report(1), report(2)])
+    journal.write(reports(7, 1, 2))
     journal.clear()
     journal.close()
     write(path, (8, [5]))  # ends exactly where record 2 of the earlier round begins
@@ -102,7 +129,7 @@ def test_it_may_grow_beyond_what_is_reserved_and_shrinks_again(
     journal = Journal(path)
     big = '{"stdout": "' + "x" * 3000 + '"}'
     for n in range(5):
-        journal.append(7, [report(n, big)])
+        journal.write([(7, report(n, big))])
     assert path.stat().st_size > 4096
     assert read(path) == [(7, n) for n in range(5)]
     journal.clear()

@@ -1,0 +1,163 @@
+"""Reports stay in the journal from the moment they come until they are acknowledged, and no longer."""
+
+import asyncio
+import shutil
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from manager_agent import journal, reporter
+from manager_agent.journal import Journal
+from manager_agent.reporter import Reporter
+from mitosis.contracts.errors import ApiUnavailable
+from mitosis.contracts.wire import (
+    LeaseStanding,
+    Outcome,
+    ReportAnswer,
+    ReportStatus,
+    ReportTasks,
+    TaskReport,
+)
+from tests.support.waiting import wait_until_async
+
+COUNT, BURST = 8000, 500
+REPORT_BYTES = 88
+"""Of one of these in the journal."""
+
+
+class Api:
+    """Acknowledges what it is told: always when it is open, else as many calls as are let."""
+
+    def __init__(self) -> None:
+        self.one = asyncio.Semaphore(0)
+        self.open = False
+        self.acknowledged: set[int] = set()
+        self.refuse = 0
+        self.calls = 0
+
+    def let(self, calls: int) -> None:
+        for _ in range(calls):
+            self.one.release()
+
+    async def report(self, request: ReportTasks) -> ReportAnswer:
+        self.calls += 1
+        if not self.open:
+            await self.one.acquire()
+        if self.refuse:
+            self.refuse -= 1
+            raise ApiUnavailable("away")
+        self.acknowledged |= {report.task_id for report in request.reports}
+        return ReportAnswer(
+            standing=LeaseStanding.ACTIVE, statuses=[ReportStatus.COMMITTED] * len(request.reports)
+        )
+
+
+class Agent:
+    """A reporter with a journal that can be read as the next process would after a kill."""
+
+    def __init__(self, folder: Path) -> None:
+        self.api, self.path = Api(), folder / "journal"
+        calls: Any = self.api
+        self.journal = Journal(self.path)
+        self.reporter = Reporter(calls, self.journal)
+
+    def ended(self, *task_ids: int) -> None:
+        self.reporter.add(7, [_report(n) for n in task_ids], urgent=False)
+
+    def left_by_a_kill(self) -> set[int]:
+        copy = self.path.with_suffix(".copy")
+        with self.journal._lock:  # not in the middle of a write
+            shutil.copyfile(self.path, copy)
+        next_process = Journal(copy)
+        try:
+            return {report.task_id for one in next_process.pending for report in one.reports}
+        finally:
+            next_process.close()
+
+
+def _report(task_id: int) -> TaskReport:
+    return TaskReport(task_id=task_id, attempt=1, outcome=Outcome.SUCCEEDED)
+
+
+@asynccontextmanager
+async def agent(folder: Path) -> AsyncIterator[Agent]:
+    one = Agent(folder)
+    running = asyncio.create_task(one.reporter.run())
+    try:
+        yield one
+    finally:
+        running.cancel()
+        await asyncio.wait([running])
+        one.reporter.close()
+
+
+async def test_what_has_ended_is_in_the_journal_before_anybody_has_acknowledged_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reporter, "DURABLE_AFTER_SECONDS", 3600)
+    async with agent(tmp_path) as it:
+        it.ended(1)
+        await wait_until_async(lambda: it.left_by_a_kill() == {1})
+        it.ended(2, 3)
+        await wait_until_async(lambda: it.left_by_a_kill() == {1, 2, 3})
+        it.api.let(2)
+        await it.reporter.quiet()
+        await wait_until_async(lambda: it.left_by_a_kill() == set())
+        it.ended(4)
+        it.api.let(1)
+        await wait_until_async(lambda: it.api.acknowledged == {1, 2, 3, 4})
+
+
+async def test_whenever_the_agent_is_killed_nothing_unacknowledged_is_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Bursts, refusals and rewinds: each look is a kill at another moment."""
+    monkeypatch.setattr(journal, "REWIND_BYTES", 10_000)
+    seen: set[int] = set()
+
+    def written(ended: set[int]) -> bool:
+        left = it.left_by_a_kill()
+        assert seen - it.api.acknowledged <= left, "it was there, and has not been acknowledged"
+        seen.update(left)
+        waiting = ended - it.api.acknowledged
+        return waiting <= left and len(waiting) <= 2 * BURST
+
+    async with agent(tmp_path) as it:
+        it.api.open = True
+        for end in range(BURST, COUNT + 1, BURST):
+            it.api.refuse = int(end == COUNT // 2)
+            it.ended(*range(end - BURST + 1, end + 1))
+            ended = set(range(1, end + 1))
+            await wait_until_async(partial(written, ended), 20)
+        await it.reporter.quiet()
+        assert len(it.api.acknowledged) == COUNT
+        reached = len(it.path.read_bytes().rstrip(b"\0"))
+        assert reached < COUNT * REPORT_BYTES / 2, "it was rewound again and again"
+    assert it.left_by_a_kill() == set()
+
+
+async def test_a_rewind_keeps_what_is_in_flight(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journal, "REWIND_BYTES", 1000)
+    async with agent(tmp_path) as it:
+        it.ended(*range(200))
+        await wait_until_async(lambda: it.api.calls == 1)
+        it.ended(*range(200, 210))
+        await wait_until_async(lambda: it.left_by_a_kill() == set(range(210)))
+        it.api.let(1)
+        await wait_until_async(lambda: it.api.calls == 2)
+        it.ended(210)
+        await wait_until_async(lambda: it.left_by_a_kill() == set(range(200, 211)))
+        it.api.let(2)
+        await it.reporter.quiet()
+
+
+async def test_what_waits_at_the_end_is_for_the_next_process(tmp_path: Path) -> None:
+    async with agent(tmp_path) as it:
+        it.ended(1, 2)
+    assert it.left_by_a_kill() == {1, 2}
