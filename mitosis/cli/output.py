@@ -5,13 +5,14 @@ was asked for. rich is imported only when standard output is a terminal (it hono
 elsewhere the same table is plain text.
 """
 
-import json
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import accumulate
 from typing import Any, Protocol, TextIO
+
+import msgspec
 
 PROSE_WIDTH = 30
 """A column of sentences is broken between words, down to this width; no other column ever is."""
@@ -68,7 +69,8 @@ class JsonOutput:
         """Not JSON, so not here."""
 
     def _write(self, data: object) -> None:
-        self._stream.write(json.dumps(data, indent=2, ensure_ascii=False) + "\n")
+        text = msgspec.json.format(msgspec.json.encode(data), indent=2)
+        self._stream.write(text.decode() + "\n")
 
 
 class QuietOutput:
