@@ -35,6 +35,8 @@ class ApiOptions:
 
     database_url: str
     """libpq URL of a migrated database."""
+    direct_url: str | None = None
+    """Of the server behind the pooler to which ``database_url`` leads."""
     signing_key: bytes
     """Ed25519, PKCS #8 PEM."""
     temporal_namespace: str
@@ -86,7 +88,9 @@ async def opened_parts(options: ApiOptions, control: ControlPlane) -> AsyncItera
     """The stores over one pool and one listening connection."""
     signer = TokenSigner(options.signing_key)
     async with (
-        Database.open(options.database_url, pool_size=options.pool_size) as database,
+        Database.open(
+            options.database_url, pool_size=options.pool_size, direct_url=options.direct_url
+        ) as database,
         Wake.listen(database) as wake,
     ):
         yield Parts(

@@ -74,6 +74,11 @@ class DatabaseSettings(Group):
     url: SecretStr | None = Field(
         None, description="postgresql://user:password@host:port/name; none: embedded"
     )
+    direct_url: SecretStr | None = Field(
+        None,
+        description="The server itself when the URL leads to a transaction pooler"
+        " (postgresql://…?pgbouncer=1): LISTEN and migrations need a session; none: the URL",
+    )
     pool_size: int = Field(10, ge=1, le=1000, description="Connections a process may hold")
 
 

@@ -29,8 +29,12 @@ def server_checks(settings: Settings) -> Iterator[Check]:
             "everybody with a login on this machine can reach the embedded server",
             "on a shared machine use a cluster of your own: MITOSIS_TEMPORAL_ADDRESS",
         )
-    if settings.database.url is not None:
-        yield from asyncio.run(_postgres(settings.database.url.get_secret_value()))
+    database = settings.database
+    if database.url is not None:
+        yield from _postgres("database", database.url.get_secret_value(), "MITOSIS_DATABASE_URL")
+    if database.direct_url is not None:
+        url = database.direct_url.get_secret_value()
+        yield from _postgres("database, direct", url, "MITOSIS_DATABASE__DIRECT_URL")
 
 
 def _api(settings: Settings) -> Iterator[Check]:
@@ -121,23 +125,21 @@ async def _temporal(settings: Settings, address: str) -> Check:
     return ok("temporal server", f"{address}, namespace {told.namespace}")
 
 
-async def _postgres(url: str) -> list[Check]:
+def _postgres(name: str, url: str, variable: str) -> list[Check]:
     import psycopg
 
+    from mitosis.store.database import split_url
+
     try:
-        link = await psycopg.AsyncConnection.connect(
-            url, connect_timeout=int(PATIENCE.total_seconds())
-        )
-        async with link:
+        plain = split_url(url)[0]
+        with psycopg.connect(plain, connect_timeout=int(PATIENCE.total_seconds())) as link:
             version = link.info.server_version // 10_000
             before = time.time()
-            row = await (
-                await link.execute("SELECT extract(epoch FROM clock_timestamp())::float8")
-            ).fetchone()
+            row = link.execute("SELECT extract(epoch FROM clock_timestamp())::float8").fetchone()
             after = time.time()
-    except psycopg.Error as error:
-        return [fail("database", str(error).strip(), "check MITOSIS_DATABASE_URL")]
+    except (psycopg.Error, MitosisError) as error:
+        return [fail(name, str(error).strip(), f"check {variable}")]
     if version < 15:
-        return [fail("database", f"PostgreSQL {version}", "use PostgreSQL 15 or newer")]
+        return [fail(name, f"PostgreSQL {version}", "use PostgreSQL 15 or newer")]
     clock = clock_check("PostgreSQL", row[0] - (before + after) / 2 if row else 0.0)
-    return [ok("database", f"PostgreSQL {version}"), clock]
+    return [ok(name, f"PostgreSQL {version}"), clock]

@@ -80,11 +80,13 @@ def banner(connection: "StackConnection", data_dir: Path) -> list[str]:
 
 def migrate(data_dir: DataDir = None) -> int:
     """Bring the database of MITOSIS_DATABASE_URL to the schema of this version."""
+    from mitosis.cli.whole_stack import direct_url
     from mitosis.store.migrate import head_revision
     from mitosis.store.migrate import migrate as run_migrations
 
     settings = _start(data_dir)
-    run_migrations(_needed_database(settings))
+    url = _needed_database(settings)
+    run_migrations(direct_url(settings) or url)
     typer.echo(f"the database is at revision {head_revision()}")
     return ExitStatus.OK
 
@@ -121,13 +123,13 @@ def worker(data_dir: DataDir = None) -> int:
 
 
 async def _worker(settings: "Settings") -> None:
-    from mitosis.cli.whole_stack import control_service, temporal_address
+    from mitosis.cli.whole_stack import control_service, direct_url, temporal_address
     from mitosis.store.database import Database
 
     where = temporal_address(settings, _needed_temporal(settings))
     url, size = _needed_database(settings), settings.database.pool_size
     async with (
-        Database.open(url, pool_size=size) as database,
+        Database.open(url, pool_size=size, direct_url=direct_url(settings)) as database,
         control_service(settings, where, database),
     ):
         typer.echo(f"control worker of {where.address}, namespace {where.namespace}")

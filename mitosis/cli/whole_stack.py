@@ -68,7 +68,7 @@ async def whole_stack(
     """
     async with EmbeddedStack(settings, signals) as stack:
         say("servers are up")
-        await asyncio.to_thread(migrate, stack.database_url)
+        await asyncio.to_thread(migrate, direct_url(settings) or stack.database_url)
         say("database is migrated")
         where = temporal_address(settings, stack.temporal_address)
         running = await _add_api_and_control(settings, stack, where)
@@ -153,6 +153,7 @@ def api_options(settings: Settings, database_url: str, folder: DataFolder) -> Ap
     """What the API is told; the signing key is the settings' or the data folder's."""
     return ApiOptions(
         database_url=database_url,
+        direct_url=direct_url(settings),
         signing_key=_signing_key(settings, folder),
         temporal_namespace=settings.temporal.namespace,
         pool_size=settings.database.pool_size,
@@ -165,6 +166,12 @@ def api_options(settings: Settings, database_url: str, folder: DataFolder) -> Ap
         ),
         database_folder=folder.path if settings.database.url is None else None,
     )
+
+
+def direct_url(settings: Settings) -> str | None:
+    """Of the PostgreSQL server behind a pooler; None: there is no pooler."""
+    url = settings.database.direct_url
+    return url.get_secret_value() if url is not None else None
 
 
 def _signing_key(settings: Settings, folder: DataFolder) -> bytes:

@@ -68,7 +68,7 @@ class Database:
             ConfigurationError: not a URL of PostgreSQL.
             DatabaseUnavailable: nobody answers there.
         """
-        plain, pooled = _split_url(url)
+        plain, pooled = split_url(url)
         kwargs: dict[str, Any] = {
             "autocommit": True,
             "row_factory": dict_row,
@@ -92,7 +92,7 @@ class Database:
         try:
             with as_unavailable():
                 await pool.open(wait=True, timeout=ACQUIRE_SECONDS + CONNECT_SECONDS)
-            yield cls(pool, _split_url(direct_url or url)[0], kwargs)
+            yield cls(pool, split_url(direct_url or url)[0], kwargs)
         finally:
             await pool.close()
 
@@ -183,7 +183,7 @@ def as_unavailable() -> Iterator[None]:
         raise InvalidRequest(f"a value cannot be stored: {error}") from error
 
 
-def _split_url(url: str) -> tuple[str, bool]:
+def split_url(url: str) -> tuple[str, bool]:
     """The URL without our own parameter, and whether a transaction pooler is in between."""
     parts = urlsplit(url)
     if parts.scheme not in ("postgresql", "postgres"):

@@ -8,6 +8,7 @@ from sqlalchemy.exc import OperationalError
 
 from mitosis.app_root import app_root
 from mitosis.contracts.errors import ConfigurationError, DatabaseUnavailable
+from mitosis.store.database import split_url
 
 
 def migrate(database_url: str, revision: str = "head") -> None:
@@ -42,7 +43,7 @@ def _config() -> Config:
 
 
 def _sqlalchemy_url(database_url: str) -> str:
-    url = make_url(database_url)
+    url = make_url(split_url(database_url)[0])
     if url.get_backend_name() != "postgresql":
         raise ConfigurationError("MITOSIS_DATABASE_URL must start with postgresql://")
     return url.set(drivername="postgresql+psycopg").render_as_string(hide_password=False)

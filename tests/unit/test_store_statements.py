@@ -9,7 +9,7 @@ import pytest
 from mitosis.contracts.errors import ConfigurationError, DatabaseUnavailable, InvalidRequest
 from mitosis.store import statements
 from mitosis.store.arrays import number_array
-from mitosis.store.database import _split_url, as_unavailable
+from mitosis.store.database import as_unavailable, split_url
 from mitosis.store.paging import decode_cursor, encode_cursor, page_limit
 
 SQL_FILES = sorted(
@@ -66,10 +66,10 @@ def test_number_arrays() -> None:
 
 def test_the_url_may_name_a_pooler() -> None:
     url = "postgresql://u:p%40@/db?host=%2Frun&pgbouncer=1"
-    assert _split_url(url) == ("postgresql://u:p%40@/db?host=%2Frun", True)
-    assert _split_url("postgresql://h/db?pgbouncer=0") == ("postgresql://h/db", False)
+    assert split_url(url) == ("postgresql://u:p%40@/db?host=%2Frun", True)
+    assert split_url("postgresql://h/db?pgbouncer=0") == ("postgresql://h/db", False)
     with pytest.raises(ConfigurationError):
-        _split_url("mysql://h/db")
+        split_url("mysql://h/db")
 
 
 @pytest.mark.parametrize(
