@@ -4,6 +4,7 @@ Every bound is read from the contract (:class:`TaskSubmission`), so what the API
 here, before anything is made, under the name of the option.
 """
 
+import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -146,5 +147,20 @@ def variables(pairs: Iterable[str], here: Mapping[str, str] | None = None) -> di
         found = value if equals else lookup(name)
         if found is None:
             raise InvalidRequest(f"{name} is not set here; write {name}=VALUE", option="--env")
+        _check_text(name, found)
         environment[name] = found
     return environment or None
+
+
+def _check_text(name: str, value: str) -> None:
+    """A command may have any bytes, a variable only text: it travels as JSON."""
+    for what, text in (("the name", name), ("its value", value)):
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            shown = os.fsencode(name).decode(errors="backslashreplace")
+            raise InvalidRequest(
+                f"{shown}: {what} is not UTF-8 text, and a variable can only be that",
+                option="--env",
+                hint="a command can have any bytes: give them as an input, or in a file",
+            ) from None

@@ -6,17 +6,16 @@ from typing import TYPE_CHECKING
 
 from mitosis.cli import plain_app
 from mitosis.cli.command import Cli, GroupArgument, with_cli
-from mitosis.cli.run.display import Display, choose_display
+from mitosis.cli.run.display import Display, choose_display, span_text
 from mitosis.cli.run.exit import RunExit, with_run_statuses
 from mitosis.cli.run.options import ProgressOption
-from mitosis.contracts.lifecycle import TaskState
+from mitosis.contracts.lifecycle import TaskGroupState, TaskState
 
 if TYPE_CHECKING:
     from mitosis.client.client import Client
     from mitosis.contracts.http import TaskGroupInfo
 
 app = plain_app()
-"""How long the API may be away once we follow; the group itself goes on without it."""
 
 
 def watch(cli: Cli, group: GroupArgument, progress: ProgressOption = "auto") -> int:
@@ -47,11 +46,22 @@ async def _follow(cli: Cli, group: "TaskGroupInfo", display: Display) -> RunExit
         if cli.as_json:
             return verdict(await _print_events(client, group))
         follower = Follower(client, display)
+        if group.state is TaskGroupState.OPEN:
+            display.say(_open_text(group))
         async for info in follower.until_settled(group.task_group_id):
             group = info
         async for task in client.tasks(group.task_group_id, state=TaskState.FAILED):
             failures.add(task)
     return follower.conclude(group, failures)
+
+
+def _open_text(group: "TaskGroupInfo") -> str:
+    """Why this may never end by itself, and what ends it."""
+    after = group.auto_close_timeout
+    alone = (
+        f", or {span_text(round(after.total_seconds()))} after the last submission" if after else ""
+    )
+    return f"{group.name} is open for more tasks. It ends after: mitosis group close {group.name}{alone}"
 
 
 async def _print_events(client: "Client", group: "TaskGroupInfo") -> "TaskGroupInfo":

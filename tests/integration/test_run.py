@@ -6,8 +6,10 @@ import re
 import shlex
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -124,7 +126,8 @@ def test_failures_are_grouped_by_reason_and_the_status_is_one(env: Mapping[str, 
     ("words", "status", "said"),
     [
         (["echo", ":::", "a", "b"], 2, "mitosis run echo {} ::: a b"),
-        (["echo", "{}"], 2, "there are no inputs"),
+        (["--env", "X=\udcff", "true"], 2, "--env: X: its value is not UTF-8 text"),
+        (["--env", "\udcff=1", "true"], 2, "--env: \\xff: the name is not UTF-8 text"),
         (["true", ":::", "a", ":::", "b"], 2, "mitosis run true {1} {2} ::: a ::: b"),
         (["echo {} | wc", ":::", "a"], 2, "mitosis run --shell 'echo {} | wc' ::: a"),
         (["echo", "{}", "::::", "in"], 2, "mitosis run --file in echo {}"),
@@ -202,6 +205,51 @@ def test_a_late_pipe_is_waited_for_and_an_empty_one_is_no_work(env: Mapping[str,
     empty = run(env, "echo", "{}", stdin=b"")
     assert (empty.returncode, empty.stdout) == (0, b"")
     assert b"0 ok" in empty.stderr
+
+
+@pytest.mark.parametrize("line", ["{} </dev/null", "{} <&-", "printf '\\n\\n' | {}"])
+def test_an_input_without_anything_is_no_work_wherever_it_comes_from(
+    env: Mapping[str, str], line: str
+) -> None:
+    command = shlex.join([*MITOSIS, "run", "-w", "1", "echo", "{}"])
+    argv = ["sh", "-c", line.replace("{}", command)]
+    done = subprocess.run(argv, env=env, capture_output=True, check=False, timeout=60)
+    assert (done.returncode, done.stdout) == (0, b""), done.stderr
+    assert b"there were no inputs (empty lines are none): nothing is run" in done.stderr
+
+
+def test_a_terminal_is_no_input(env: Mapping[str, str], tmp_path: Path) -> None:
+    with Terminal([*MITOSIS, "run", "echo", "{}"], env, str(tmp_path), 80) as terminal:
+        assert terminal.end() == 2
+    assert "there are no inputs" in terminal.text
+
+
+def test_on_a_full_disk_files_are_whole_or_not_there_and_the_option_is_named(
+    env: Mapping[str, str], tmp_path: Path
+) -> None:
+    def limited(blocks: int, *words: str) -> "subprocess.CompletedProcess[bytes]":
+        line = f"ulimit -f {blocks}; exec {shlex.join([*MITOSIS, 'run', '-w', '1', *words])}"
+        return subprocess.run(
+            ["sh", "-c", line], env=env, cwd=tmp_path, capture_output=True, check=False, timeout=60
+        )
+
+    done = limited(0, "--joblog", "log", "true")
+    assert (done.returncode, done.stderr) == (
+        2,
+        b"error: --joblog: cannot write log: File too large\n",
+    )
+    assert not (tmp_path / "log").exists()
+    done = limited(0, "-o", "kept", "echo", "{}", ":::", "a")
+    assert done.returncode == 74, done.stderr
+    assert b"cannot write the output of tasks: kept/1.out: File too large" in done.stderr
+    assert not list((tmp_path / "kept").iterdir())
+    done = limited(1, "--joblog", "log", "true", "{}", ":::", *(str(n) * 400 for n in range(4)))
+    assert done.returncode == 74, done.stderr
+    assert b"Traceback" not in done.stderr
+    heading, *lines = (tmp_path / "log").read_text().split("\n")
+    assert heading.startswith("Seq\t")
+    assert lines.pop() == ""
+    assert {line.count("\t") for line in lines} == {8}
 
 
 def test_batches_order_and_the_job_log(env: Mapping[str, str], tmp_path: Path) -> None:
@@ -382,6 +430,40 @@ def test_ctrl_c_twice_cancels_and_waits_for_the_end(
     assert (group["state"], group["settled"]) == ("cancelled", True)
 
 
+SHORT = (
+    "from datetime import timedelta; from mitosis.cli import main; from mitosis.cli.run import keeping;"
+    "keeping.KEEP = timedelta(seconds=4); main()"
+)
+"""`mitosis` with seconds instead of hours."""
+
+
+def test_a_silent_pipe_keeps_its_group_open_and_a_killed_run_does_not(
+    env: Mapping[str, str], stack: Path, tmp_path: Path
+) -> None:
+    def group() -> dict[str, Any]:
+        shown: dict[str, Any] = mitosis_json(stack, "group", "show", "silent")
+        return shown
+
+    argv = [sys.executable, "-P", "-c", SHORT, "run", "-w", "1", "--name", "silent", "touch", "{}"]
+    with subprocess.Popen(
+        argv, env=env, cwd=tmp_path, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL
+    ) as process:
+        assert process.stdin is not None
+        process.stdin.write(b"first\n")
+        process.stdin.flush()
+        wait_until(lambda: (tmp_path / "first").exists() and group()["auto_close_timeout"] > 8, 60)
+        assert group()["state"] == "open"
+        process.stdin.write(b"second\n")
+        process.stdin.flush()
+        wait_until((tmp_path / "second").exists, 60)
+        wait_until(lambda: group()["auto_close_timeout"] < 8, 60)
+        process.kill()
+    watch = [*MITOSIS, "watch", "silent"]
+    watched = subprocess.run(watch, env=env, capture_output=True, check=True, timeout=60)
+    assert re.search(rb"mitosis group close silent, or \ds after the last sub", watched.stderr)
+    assert b"2 ok, 0 failed" in watched.stderr
+
+
 def test_sigterm_detaches_or_cancels_as_told(env: Mapping[str, str], stack: Path) -> None:
     for wish, state in (("detach", "closed"), ("cancel", "cancelled")):
         argv = [*MITOSIS, "run", "-w", "1", "--name", f"term-{wish}", "--on-interrupt", wish]
@@ -391,7 +473,8 @@ def test_sigterm_detaches_or_cancels_as_told(env: Mapping[str, str], stack: Path
             wait_until(lambda w=wish: running(stack, f"term-{w}"), 60)  # type: ignore[misc]
             process.send_signal(signal.SIGTERM)
             assert process.wait(60) == 130
-        assert mitosis_json(stack, "group", "show", f"term-{wish}")["state"] == state
+        group = mitosis_json(stack, "group", "show", f"term-{wish}")
+        assert (group["state"], group["auto_close_timeout"]) == (state, 24 * 3600)
         if state == "closed":  # the one host is needed for the next
             mitosis_json(stack, "group", "cancel", f"term-{wish}")
         mitosis_json_wait(stack, f"term-{wish}")

@@ -12,10 +12,15 @@ from datetime import timedelta
 from mitosis.cli.run.feeding import Feeder
 from mitosis.client.client import Client
 from mitosis.contracts.errors import MitosisError
-from mitosis.contracts.http import TaskGroupInfo, TaskGroupUpdate
+from mitosis.contracts.http import TaskGroupInfo, TaskGroupSpec, TaskGroupUpdate
 
 KEEP = timedelta(hours=24)
 """How long a group outlives the last sign of its run: longer than a laptop sleeps, or an API is away."""
+
+
+def closing_by_itself(spec: TaskGroupSpec) -> TaskGroupSpec:
+    """The group as it is made: without any further sign of the run it closes after :data:`KEEP`."""
+    return spec.model_copy(update={"auto_close_timeout": KEEP})
 
 
 async def keep_open(client: Client, group: TaskGroupInfo, feeder: Feeder) -> None:

@@ -10,7 +10,7 @@ import re
 import shlex
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from io import FileIO
 from itertools import count
@@ -224,7 +224,8 @@ def _append(log: FileIO, line: bytes) -> None:
             rest = rest[log.write(rest) :]
     except OSError as error:
         if end is not None:
-            log.truncate(end)
+            with suppress(OSError):  # a device has no end
+                log.truncate(end)
         raise OSError(error.errno, error.strerror, log.name) from None
 
 

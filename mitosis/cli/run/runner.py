@@ -16,7 +16,7 @@ from mitosis.cli.run.failures import Failures
 from mitosis.cli.run.feeding import Feeder
 from mitosis.cli.run.following import DETACH_HINT, TOO_MANY_FAILED, Follower
 from mitosis.cli.run.interrupt import Interrupts, OnInterrupt, Wish
-from mitosis.cli.run.keeping import KEEP, keep_open
+from mitosis.cli.run.keeping import closing_by_itself, keep_open
 from mitosis.cli.run.output import OutputLost, TaskOutput, Wanted, print_json_line
 from mitosis.cli.run.sources import Source
 from mitosis.cli.run.template import Item, Template
@@ -135,8 +135,7 @@ class Runner:
         except TimeoutError:
             self._display.say("--deadline passed before the first input; nothing was made")
             return RunExit.DEADLINE
-        spec = self._plan.spec.model_copy(update={"auto_close_timeout": KEEP})
-        group = await self._client.create_group(spec)
+        group = await self._client.create_group(closing_by_itself(self._plan.spec))
         left = None if limit is None else began + limit - asyncio.get_running_loop().time()
         with Interrupts(self._plan.on_interrupt, self._own_stack) as interrupts:
             status = await self._work(group, interrupts, left)

@@ -283,21 +283,24 @@ def open_file(path: Path, option: str) -> BinaryIO:
 
 
 def stdin_is_given(*, wanted: bool) -> bool:
-    """Whether inputs come from standard input (never from a terminal or /dev/null).
+    """Whether inputs come from standard input; never from a terminal, where nobody has redirected it.
 
     Args:
-        wanted: the command has a place for them; then an open pipe is waited for, as xargs does. Else one
-            that stays silent does not count: many programs are started with such a pipe.
+        wanted: the command has a place for them. Then everything else counts, as for xargs: an open pipe
+            is waited for, and an empty one or /dev/null (which a closed one becomes) is no input. Else only
+            what has something to say: many programs are started with a silent pipe or /dev/null.
     """
     try:
         mode = os.fstat(0).st_mode
     except OSError:
         return False
+    if wanted:
+        return not os.isatty(0)
     if stat.S_ISREG(mode):
         return True
     if not (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)):
         return False
-    return wanted or bool(select.select([0], [], [], HAS_DATA_SECONDS)[0])
+    return bool(select.select([0], [], [], HAS_DATA_SECONDS)[0])
 
 
 def _numbered(values: Iterable[str]) -> Iterator[Item]:
