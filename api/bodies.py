@@ -1,6 +1,7 @@
-"""Bodies of the hot routes: read with a limit, decoded by msgspec, errors that name the field.
+"""Bodies: of the right type, read with a limit, decoded by msgspec, every refusal names the field.
 
-Also the same limit for every other body, and what PostgreSQL cannot keep: bytes that are not UTF-8.
+What hot routes decode here is what they work on. Every other body passes here too before FastAPI decodes
+it (``api/limits.py``), so that the same text is refused everywhere, in the same words.
 """
 
 import re
@@ -11,8 +12,9 @@ from fastapi import Request
 from starlette.responses import Response
 
 from api.admission import grow
+from api.json_text import holds_nul, nul_field, unfit, with_key
 from mitosis.contracts.checking import misfit
-from mitosis.contracts.errors import InvalidRequest, TooLarge
+from mitosis.contracts.errors import InvalidRequest, TooLarge, UnsupportedMediaType
 
 MEGABYTE = 1_000_000
 SUBMIT_LIMIT = 64 * MEGABYTE
@@ -22,24 +24,29 @@ BODY_LIMIT = 2 * MEGABYTE
 
 T = TypeVar("T")
 
-_NUL_ESCAPE = re.compile(rb"(?<!\\)((?:\\\\)*)\\u0000")
-"""``\\u0000`` in JSON text, unless its backslash is itself escaped."""
+_JSON_TYPE = re.compile(r"application/(?:[\w.!#$&^-]+\+)?json", re.IGNORECASE)
+_JSON_WORDS = {"str": "string", "int": "integer", "float": "number", "bool": "boolean"}
 
 
 async def read_body(request: Request, limit: int) -> bytes:
     """The whole body.
 
     Raises:
+        UnsupportedMediaType: it is not said to be JSON.
         TooLarge: it is longer than ``limit`` bytes; read no further than that.
         Overloaded: it and all others at this moment are together too large.
     """
     told = request.headers.get("content-length", "")
     announced = int(told) if told.isdigit() else 0
+    if announced:
+        check_type(request)
     if announced > limit:
         raise too_large(limit)
     grow(request, announced)
     chunks, size = [], 0
     async for chunk in request.stream():
+        if chunk and not size:
+            check_type(request)
         size += len(chunk)
         if size > limit:
             raise too_large(limit)
@@ -49,41 +56,73 @@ async def read_body(request: Request, limit: int) -> bytes:
     return b"".join(chunks)
 
 
+def check_type(request: Request) -> None:
+    """Check what a body that is not empty is said to be (RFC 9110, 8.3; RFC 6839, 3.1).
+
+    Parameters are not looked at: JSON is UTF-8 (RFC 8259, 8.1).
+
+    Raises:
+        UnsupportedMediaType: it is not JSON, or nothing is said, which may be anything.
+    """
+    told = request.headers.get("content-type", "")
+    if not _JSON_TYPE.fullmatch(told.partition(";")[0].strip()):
+        given = f"not {told[:100]}" if told else "and this body has no type"
+        raise UnsupportedMediaType(
+            f"send JSON as Content-Type: application/json, {given}", allowed=["application/json"]
+        )
+
+
 def too_large(limit: int) -> TooLarge:
     return TooLarge(f"the body may have {limit} bytes", limit_bytes=limit)
 
 
-def decode(raw: bytes, decoder: msgspec.json.Decoder[T]) -> T:
+def decode(
+    raw: bytes, decoder: msgspec.json.Decoder[T], nul_kept: re.Pattern[str] | None = None
+) -> T:
     """Decode a body.
+
+    Args:
+        raw: the body.
+        decoder: of what it must be.
+        nul_kept: path below which texts may have NUL characters; PostgreSQL has no place for them else.
 
     Raises:
         InvalidRequest: naming the field, as ``tasks[3].priority``.
     """
     try:
-        return decoder.decode(raw)
+        body = decoder.decode(raw)
     except msgspec.ValidationError as error:
-        message, path = misfit(error)
-        raise InvalidRequest(message, field=path or "body") from None
+        raise _misfit(raw, error) from None
     except UnicodeDecodeError:
         raise InvalidRequest("must be UTF-8", field=_not_utf8(raw)) from None
     except RecursionError:
-        raise InvalidRequest("the body is nested too deeply", field="body") from None
+        raise too_deep() from None
     except msgspec.DecodeError as error:
-        raise InvalidRequest(f"the body is not JSON: {error}", field="body") from None
+        path, why = unfit(raw) or ("body", f"the body is not JSON: {error}")
+        raise InvalidRequest(why, field=path) from None
+    if holds_nul(raw) and (place := nul_field(raw, nul_kept)) is not None:
+        raise InvalidRequest("must not contain a NUL character", field=place)
+    return body
+
+
+def too_deep() -> InvalidRequest:
+    return InvalidRequest("the body is nested too deeply", field="body")
+
+
+def _misfit(raw: bytes, error: msgspec.ValidationError) -> InvalidRequest:
+    """What a decoder says, in words of JSON."""
+    message, path = misfit(error)
+    if message.endswith("out of range") and (found := unfit(raw)) is not None:
+        path, message = found
+    if message.startswith("Expected"):
+        message = re.sub(
+            rf"\b({'|'.join(_JSON_WORDS)})\b", lambda word: _JSON_WORDS[word[0]], message
+        )
+    return InvalidRequest(message, field=with_key(raw, path) or "body")
 
 
 def encode(answer: msgspec.Struct, status: int = 200) -> Response:
     return Response(msgspec.json.encode(answer), status, media_type="application/json")
-
-
-def holds_nul(raw: bytes) -> bool:
-    """Does this JSON text hold a NUL character, which PostgreSQL cannot keep?"""
-    return b"\\u0000" in raw and _NUL_ESCAPE.search(raw) is not None
-
-
-def without_nul(raw: bytes) -> bytes:
-    """The JSON text with U+FFFD for every NUL character."""
-    return _NUL_ESCAPE.sub(rb"\1\\ufffd", raw) if holds_nul(raw) else raw
 
 
 def check_utf8(raw: bytes) -> None:

@@ -15,7 +15,13 @@ from starlette.requests import HTTPConnection
 
 from api.auth import Subject, invalid_token
 from api.parts import Parts
-from mitosis.contracts.errors import NotFound, PermissionDenied, Unauthenticated
+from mitosis.contracts.errors import (
+    InvalidRequest,
+    NotFound,
+    PermissionDenied,
+    Unauthenticated,
+)
+from mitosis.contracts.ids import as_uuid
 from mitosis.store.users import RANK, Role, User
 
 # Every dependency is async, since FastAPI sends plain functions to a thread, and there are few of them
@@ -45,10 +51,23 @@ async def authenticate(
 
     Raises:
         Unauthenticated: there is no token, or it is not good.
+        InvalidRequest: of :func:`check_address`, which no route is to forget either.
     """
     if credentials is None:
         raise Unauthenticated("send a token: Authorization: Bearer …", reason="token_missing")
     request.state.subject = parts_of(request).signer.read(credentials.credentials)
+    check_address(request)
+
+
+def check_address(request: HTTPConnection) -> None:
+    """Check what path and query say; PostgreSQL has no place for NUL characters.
+
+    Raises:
+        InvalidRequest: naming the parameter.
+    """
+    for name, value in (*request.path_params.items(), *request.query_params.multi_items()):
+        if "\0" in name or "\0" in str(value):
+            raise InvalidRequest("must not contain a NUL character", field=name.replace("\0", "�"))
 
 
 async def get_user(request: HTTPConnection) -> User:
@@ -147,7 +166,7 @@ def _subject(request: HTTPConnection) -> Subject:
 async def _task_group(request: HTTPConnection, reference: str, needed: Role) -> UUID:
     parts, user = parts_of(request), await get_user(request)
     missing = NotFound("there is no such task group", task_group=reference)
-    task_group_id = _as_uuid(reference)
+    task_group_id = as_uuid(reference)
     if task_group_id is None:
         named = reference if "/" in reference else f"{user.username}/{reference}"
         task_group_id = await parts.task_groups.resolve(named)
@@ -160,10 +179,3 @@ def _require(role: Role | None, needed: Role, missing: NotFound) -> None:
         raise missing
     if RANK[role] < RANK[needed]:
         raise PermissionDenied(f"this needs the role {needed} in the user group", needed=needed)
-
-
-def _as_uuid(text: str) -> UUID | None:
-    try:
-        return UUID(text)
-    except ValueError:
-        return None

@@ -6,7 +6,8 @@ Nothing internal leaves: an unexpected exception is logged here and answered wit
 
 import logging
 import math
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from typing import Any
 
@@ -16,7 +17,9 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from mitosis.contracts.errors import InvalidRequest, MitosisError
+from api.bodies import too_deep
+from mitosis.contracts.checked_model import joined_path
+from mitosis.contracts.errors import InvalidRequest, MethodNotAllowed, MitosisError, NotFound
 
 log = logging.getLogger(__name__)
 
@@ -24,6 +27,21 @@ MEDIA_TYPE = "application/problem+json"
 RETRY_AFTER_SECONDS = 1.0
 """Asked of clients when the error itself names no time."""
 
+_WANTED = {
+    "frozen_set_type": "an array",
+    "list_type": "an array",
+    "set_type": "an array",
+    "tuple_type": "an array",
+    "dict_type": "an object",
+    "model_type": "an object",
+    "model_attributes_type": "an object",
+    "bool_type": "true or false",
+    "float_type": "a number",
+    "int_type": "an integer",
+    "string_type": "a string",
+}
+"""What pydantic asks for, by the type of its error."""
+_COLLECTION = re.compile(r"^(?:List|Tuple|Set|Frozenset)\b")
 _STANDARD = frozenset({"type", "title", "status", "detail", "code"})
 _LOCATIONS = frozenset({"body", "query", "path", "header", "cookie"})
 _RETRYABLE = frozenset(
@@ -38,10 +56,10 @@ def install_error_handlers(app: FastAPI) -> None:
     app.add_exception_handler(HTTPException, _on_http_exception)
 
 
-def problem_response(error: MitosisError, status: int | None = None) -> Response:
+def problem_response(error: MitosisError, *, headers: Mapping[str, str] | None = None) -> Response:
     """The answer for one error."""
-    status = status or type(error).http_status
-    headers = {}
+    status = type(error).http_status
+    headers = dict(headers or {})
     if status in _RETRYABLE:
         wait = float(error.facts.get("retry_after_seconds", RETRY_AFTER_SECONDS))
         headers["Retry-After"] = str(math.ceil(wait))
@@ -101,28 +119,32 @@ def _field(item: dict[str, Any]) -> str:
     if item["type"] == "json_invalid":
         return "body"
     steps = list(location[1:] if len(location) > 1 and location[0] in _LOCATIONS else location)
-    path = ""
-    for step in steps:
-        path += f"[{step}]" if isinstance(step, int) else f".{step}"
-    return path.lstrip(".")
+    return joined_path(steps)
 
 
 def _message(item: dict[str, Any]) -> str:
+    """In words of JSON, not of Python."""
     if item["type"] == "extra_forbidden":
         return "unknown field"
-    if item["type"] == "json_invalid":
-        return f"the body is not JSON: {item.get('ctx', {}).get('error', item['msg'])}"
-    return str(item["msg"]).removeprefix("Value error, ")
+    if item["type"] == "missing":
+        return "this field is required"
+    if wanted := _WANTED.get(item["type"]):
+        return f"must be {wanted}"
+    message = str(item["msg"]).removeprefix("Value error, ").replace(" after validation", "")
+    return _COLLECTION.sub("Array", message).replace("Input should be", "must be")
 
 
 async def _on_http_exception(_: Request, error: Exception) -> Response:
-    """What routing itself refuses: no such path, a method that the path does not have."""
+    """What routing itself refuses: no such path, a method that the path does not have; and a body that even
+    FastAPI's decoder finds too deep.
+    """
     assert isinstance(error, HTTPException)  # noqa: S101 - registered for this class only
-    status = HTTPStatus(error.status_code)
-    code = {404: "not_found", 405: "method_not_allowed"}.get(status, "invalid_request")
-    detail = {
-        404: "there is no such path",
-        405: "the path does not have this method",
-    }.get(status, str(error.detail))
-    document = problem_document(code, status, detail, {})
-    return _response(document, dict(error.headers or {}))
+    found: MitosisError
+    match error.status_code:
+        case HTTPStatus.NOT_FOUND:
+            found = NotFound("there is no such path")
+        case HTTPStatus.METHOD_NOT_ALLOWED:
+            found = MethodNotAllowed()
+        case _:
+            found = too_deep()
+    return problem_response(found, headers=error.headers)

@@ -1,18 +1,21 @@
-"""What every body that FastAPI decodes must be: small enough, UTF-8, free of NUL characters.
+"""What every body that FastAPI decodes must be: JSON by name and in fact, small enough, fit to be kept.
 
-Checked before it is decoded. PostgreSQL can keep neither a NUL character nor bytes that are no text.
+Checked before it is decoded, by the decoder of the hot routes, so that what is refused is the same.
 """
 
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+import msgspec
 from fastapi import Request
 from fastapi.routing import APIRoute
 from starlette.responses import Response
 from starlette.types import Message, Receive
 
-from api.bodies import BODY_LIMIT, check_utf8, holds_nul, read_body, without_nul
-from mitosis.contracts.errors import InvalidRequest
+from api.bodies import BODY_LIMIT, check_utf8, decode, read_body
+from api.json_text import without_nul
+
+_ANYTHING: msgspec.json.Decoder[Any] = msgspec.json.Decoder()
 
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 
@@ -35,11 +38,11 @@ class LimitedRoute(APIRoute):
         """The body as it may be decoded.
 
         Raises:
-            InvalidRequest: it is not UTF-8, or has a NUL character.
+            InvalidRequest: it is not JSON, or has what cannot be kept; naming the field.
         """
         check_utf8(raw)
-        if holds_nul(raw):
-            raise InvalidRequest("must not contain a NUL character", field="body")
+        if raw:
+            decode(raw, _ANYTHING)
         return raw
 
 

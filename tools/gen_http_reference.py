@@ -25,12 +25,17 @@ HEAD = """\
 Generated from the routes in `api/routes` and the bodies in `mitosis/contracts` by `make docs`; do not edit.
 A running API serves the same as OpenAPI at `/openapi.json`, and as a page at `/docs`.
 
-Send `Authorization: Bearer <token>` and JSON. A token is an EdDSA-signed JWT of a user (`POST /api/v1/login`,
-or the admin's in the data folder) or of a manager (`POST /api/v1/managers`). Errors are problem documents
-(RFC 9457), see [errors](errors.md). A list answers `{"items": […], "next": …}`; pass `next` as `after`
-to get the following page. A task group in a path is its id, `group/name`, or the plain name in the caller's
-own user group. Answers may get new fields; requests with an unknown field are refused. Numbers of seconds are
-`…_seconds`; durations may also be written as `90s`, `10m` or `1h30m`.
+Send `Authorization: Bearer <token>`, and a body as JSON with `Content-Type: application/json` (or
+`application/…+json`; anything else, or no type at all, is refused with 415 `unsupported_media_type`).
+A token is an EdDSA-signed JWT of a user (`POST /api/v1/login`, or the admin's in the data folder) or of a
+manager (`POST /api/v1/managers`). Errors are problem documents (RFC 9457), see [errors](errors.md). A list
+answers `{"items": […], "next": …}`; pass `next` as `after` to get the following page of the same list.
+
+A task group in a path is its id, `group/name`, or the plain name in the caller's own user group, so no new
+group may be named like a UUID. Answers may get new fields; requests with an unknown field are refused. A body
+is taken as it is written, here as in the SDK: where a number is wanted, `"2"` and `true` are refused. In a
+path or a query numbers are text. Numbers of seconds are `…_seconds`; durations may also be written as
+`90s`, `10m` or `1h30m`.
 
 A body may have 2 MB, a submission or a batch of reports 64 MB, one task 1 MB. Every answer has an
 `X-Request-Id`; a client may send its own.

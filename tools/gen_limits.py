@@ -52,6 +52,7 @@ from tools.pages import run_generator, table  # noqa: E402
 
 PAGE = ROOT / "docs/limits.md"
 Rows = list[tuple[str, str, str]]
+REFUSED = "422 `invalid_request`, names the field; nothing is stored"
 COLUMNS = ("What", "Limit", "Beyond it")
 
 HEAD = """\
@@ -147,9 +148,19 @@ def _tasks() -> Rows:
             "the task fails with exit code 126 and says so: put the data into a file",
         ),
         (
-            "JSON nested too deeply, NUL characters, lone surrogates, NaN, numbers out of range",
+            "JSON nested too deeply, lone surrogates, NaN, fractions beyond a 64-bit float",
             "none",
-            "422 `invalid_request`, names the field; nothing is stored",
+            REFUSED,
+        ),
+        (
+            "NUL characters",
+            "in the `arguments` of a handler, which get every text as it is",
+            f"elsewhere {REFUSED}",
+        ),
+        (
+            "integers in the `arguments` of a handler and in its result",
+            f"{_number(sys.get_int_max_str_digits())} digits, kept exactly",
+            REFUSED,
         ),
     ]
 

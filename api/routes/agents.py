@@ -14,9 +14,9 @@ from api.bodies import (
     decode,
     encode,
     read_body,
-    without_nul,
 )
 from api.deps import ManagerDep, PartsDep, parts_of
+from api.json_text import without_nul
 from api.limits import AgentRoute
 from api.openapi import hot_route
 from mitosis.contracts.errors import TooLarge

@@ -16,7 +16,14 @@ from fastapi.sse import EventSourceResponse, ServerSentEvent
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from starlette.websockets import WebSocketDisconnect
 
-from api.deps import PartsDep, ReadableGroup, parts_of, readable_group, stream_place
+from api.deps import (
+    PartsDep,
+    ReadableGroup,
+    check_address,
+    parts_of,
+    readable_group,
+    stream_place,
+)
 from api.errors import invalid_request, problem_response
 from api.limits import LimitedRoute
 from api.routes.references import PATH
@@ -88,6 +95,7 @@ async def events_socket(websocket: WebSocket, reference: str) -> None:
         with parts.streams.place():
             query = _query(websocket)
             websocket.state.subject = parts.signer.read(_token(websocket))
+            check_address(websocket)
             group = await readable_group(websocket, reference)
             await websocket.accept(SUBPROTOCOL if _offered(websocket) else None)
             source = parts.task_groups.events(group, after=query.after, results=query.results)

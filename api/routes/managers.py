@@ -19,6 +19,7 @@ from mitosis.contracts.http import (
     RegisteredManager,
     RegisterManager,
 )
+from mitosis.store.registration import made_up_name
 
 router = APIRouter(tags=["managers"], route_class=LimitedRoute)
 
@@ -35,9 +36,13 @@ class Listing(BaseModel):
 @router.post("/managers", status_code=201)
 async def register(parts: PartsDep, user: UserDep, body: RegisterManager) -> RegisteredManager:
     """Register a host; its agent uses the token, which is shown only here."""
-    manager_id, version = await parts.managers.register(body, user.user_id)
+    name = body.name or made_up_name()
+    named = body.model_copy(update={"name": name})
+    manager_id, version = await parts.managers.register(named, user.user_id)
     token = parts.signer.issue(Subject("manager", manager_id, version), body.lifetime)
-    return RegisteredManager(manager_id=manager_id, token=token.token, expires_at=token.expires_at)
+    return RegisteredManager(
+        manager_id=manager_id, name=name, token=token.token, expires_at=token.expires_at
+    )
 
 
 @router.get("/managers")

@@ -12,8 +12,9 @@ from fastapi import APIRouter, Query, Request
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
-from api.bodies import REPORT_LIMIT, check_utf8, decode, encode, read_body, without_nul
+from api.bodies import REPORT_LIMIT, check_utf8, decode, encode, read_body
 from api.deps import ManagerDep, PartsDep
+from api.json_text import without_nul
 from api.limits import AgentRoute
 from api.openapi import hot_answer, hot_route
 from mitosis.contracts.errors import Conflict, LeaseLost

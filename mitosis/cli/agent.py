@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from mitosis.contracts.errors import ConfigurationError
+from mitosis.contracts.ids import as_uuid
 
 if TYPE_CHECKING:
     from manager_agent.registration import Credentials
@@ -62,13 +63,19 @@ async def _credentials(settings: "Settings", target: "Target", state_dir: Path) 
     from mitosis.contracts.http import RegisterManager
 
     spec = RegisterManager(
-        name=settings.agent.name or socket.gethostname(),
+        name=settings.agent.name or _host_name(),
         tags=frozenset(settings.agent.tags),
         labels=frozenset(settings.agent.labels),
         groups=settings.agent.groups,
     )
     async with Client(target.api_url, target.token) as client:
         return await ensure_registered(client.register_manager, state_dir, spec)
+
+
+def _host_name() -> str:
+    """As this machine calls itself; some are called by a UUID, which is no name of a manager."""
+    name = socket.gethostname()
+    return name if as_uuid(name) is None else f"host-{name}"
 
 
 def _temporal_address(settings: "Settings") -> str:

@@ -65,6 +65,8 @@ OF_ERROR: Mapping[type[errors.MitosisError], ExitStatus] = {
     errors.Unavailable: ExitStatus.UNAVAILABLE,
     errors.ConfigurationError: ExitStatus.CONFIGURATION,
     StandardOutputLost: ExitStatus.OUTPUT_LOST,
+    errors.MethodNotAllowed: ExitStatus.CONFIGURATION,  # another version, or another server
+    errors.UnsupportedMediaType: ExitStatus.CONFIGURATION,
     errors.MitosisError: ExitStatus.INTERNAL,
 }
 """Exit status of an error class; subclasses inherit it."""

@@ -1,5 +1,6 @@
 """`mitosis explain`: why a group or a task waits, in one line; the line comes from the server."""
 
+from collections import Counter
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -11,7 +12,7 @@ from mitosis.cli.output import Item
 from mitosis.cli.task import split_target, task_of_group
 
 if TYPE_CHECKING:
-    from mitosis.contracts.explain import Explanation
+    from mitosis.contracts.explain import Explanation, HostReason
 
 app = plain_app()
 
@@ -45,6 +46,15 @@ def explanation_item(explanation: "Explanation") -> Item:
     """The line first, then a line for each host."""
     name = explanation.task_group_name
     subject = name if explanation.task_id is None else f"{name}/{explanation.task_id}"
-    hosts = [("host", f"{host.manager_name}: {host.line}") for host in explanation.hosts]
+    named = Counter(host.manager_name for host in explanation.hosts)
+    hosts = [
+        ("host", f"{host.manager_name}{_which(host, named)}: {host.line}")
+        for host in explanation.hosts
+    ]
     fields = [("why", explanation.line), ("of", subject), ("state", explanation.state), *hosts]
     return Item(explanation.model_dump(mode="json"), fields, explanation.code)
+
+
+def _which(host: "HostReason", named: Counter[str]) -> str:
+    """The id of a host that shares its name with another."""
+    return f" ({host.manager_id})" if named[host.manager_name] > 1 else ""

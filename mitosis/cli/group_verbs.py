@@ -58,7 +58,7 @@ def change(
         "labels": label,
         "priority": priority,
         "auto_close_timeout": auto_close,
-        "max_managers": max_managers,
+        "max_managers": _number(max_managers),
     }
     values = {
         key: None if value == TAKEN_AWAY.get(key) else value
@@ -72,6 +72,14 @@ def change(
     update = validated(TaskGroupUpdate, values, OPTION_OF_FIELD)
     with named(OPTION_OF_FIELD), cli.client() as client:
         cli.output.item(group_item(client.update_group(group, update)))
+
+
+def _number(text: str | None) -> int | str | None:
+    """The number that a word is, since a body takes no text for it; other words are for who checks them."""
+    try:
+        return None if text is None else int(text)
+    except ValueError:
+        return text
 
 
 def close(cli: Cli, group: GroupArgument, reason: ReasonOption = None) -> None:

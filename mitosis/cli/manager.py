@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
-from uuid import UUID
 
 import typer
 
@@ -11,6 +10,7 @@ from mitosis.cli import plain_app
 from mitosis.cli.command import Cli, LimitOption, register
 from mitosis.cli.output import Item, Table, time_text
 from mitosis.contracts.errors import InvalidRequest, NotFound
+from mitosis.contracts.ids import as_uuid
 
 if TYPE_CHECKING:
     from mitosis.client.sync import SyncClient
@@ -88,12 +88,9 @@ def register_manager(
 
 def find_manager(client: "SyncClient", text: str) -> "ManagerInfo":
     """The manager with this id, or the only one with this name."""
-    try:
-        manager_id = UUID(text)
-    except ValueError:
-        found = [one for one in client.managers() if one.name == text]
-    else:
+    if (manager_id := as_uuid(text)) is not None:
         return client.manager(manager_id)
+    found = [one for one in client.managers() if one.name == text]
     if not found:
         raise NotFound(f"no manager is called {text!r}", hint="see: mitosis manager list")
     if len(found) > 1:
@@ -148,6 +145,7 @@ def registered_item(registered: "RegisteredManager", token_file: Path | None) ->
     """The new manager; its token goes to the file when there is one, else into the output."""
     data = registered.model_dump(mode="json")
     fields = [
+        ("manager", registered.name),
         ("id", str(registered.manager_id)),
         ("token good until", time_text(registered.expires_at)),
     ]

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
+from mitosis.contracts.checked_model import joined_path
 from mitosis.contracts.duration import parse_duration
 from mitosis.contracts.errors import InvalidRequest, MitosisError
 from mitosis.contracts.http import PositiveDuration
@@ -26,7 +27,7 @@ def validated(model: type[M], values: Mapping[str, Any], options: Mapping[str, s
         return model.model_validate(values)
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False)[0]
-        field = field_path(first["loc"])
+        field = joined_path(first["loc"])
         message = str(first["msg"]).removeprefix("Value error, ")
         if first["type"] == "extra_forbidden":
             message = f"there is no such field; known here: {_known(model, first['loc'])}"
@@ -55,14 +56,6 @@ def option_of(field: str, options: Mapping[str, str]) -> str | None:
         if option := options.get(".".join(path[:end])):
             return option
     return None
-
-
-def field_path(location: Sequence[int | str]) -> str:
-    """``("tasks", 3, "command")`` as ``tasks[3].command``."""
-    path = ""
-    for step in location:
-        path += f"[{step}]" if isinstance(step, int) else f".{step}"
-    return path.lstrip(".")
 
 
 def duration(text: str | None, option: str) -> timedelta | None:

@@ -22,9 +22,9 @@ from mitosis.contracts.http import (
     MAX_NAMED_MANAGERS,
     MAX_WAIT_SECONDS,
     GraceSeconds,
-    Name,
     PositiveDuration,
 )
+from mitosis.contracts.naming import Name
 from mitosis.contracts.task import TaskSubmission
 
 P = ParamSpec("P")

@@ -5,7 +5,7 @@ from enum import StrEnum
 
 from pydantic import ConfigDict, Field, field_validator
 
-from mitosis.contracts.checked_model import CheckedModel
+from mitosis.contracts.checked_model import CheckedModel, Flag, Integer
 from mitosis.contracts.environment import Environment
 from mitosis.contracts.errors import InvalidRequest
 
@@ -28,11 +28,11 @@ class CpuBinding(CheckedModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     strategy: CpuBindingStrategy = CpuBindingStrategy.ROUND_ROBIN
-    cores: tuple[int, ...] | None = Field(default=None, min_length=1)
+    cores: tuple[Integer, ...] | None = Field(default=None, min_length=1)
     """Core ids as the kernel numbers them; None = every core the agent may use."""
-    cores_per_worker: int | None = Field(default=None, ge=1)
+    cores_per_worker: Integer | None = Field(default=None, ge=1)
     """Exclusive only: exactly this many for each worker."""
-    use_cgroups: bool = False
+    use_cgroups: Flag = False
     """Prefer a cpuset cgroup where permitted; the worker reports which way is in force."""
 
     @field_validator("cores")
@@ -46,9 +46,9 @@ class CpuBinding(CheckedModel):
 class WorkerAllocationPlan(CheckedModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    worker_count: int = Field(default=1, ge=1, le=10_000)
+    worker_count: Integer = Field(default=1, ge=1, le=10_000)
     cpu_binding: CpuBinding | None = None
-    task_prefetch_count: int | None = Field(default=None, ge=0, le=10_000)
+    task_prefetch_count: Integer | None = Field(default=None, ge=0, le=10_000)
     """Tasks a host holds beyond those its workers run; None = chosen from the task rate."""
     handler_modules: tuple[str, ...] = ()
     """Modules that the zygote imports once, before it forks the workers."""

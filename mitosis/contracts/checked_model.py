@@ -1,12 +1,17 @@
 """pydantic models that programs write: made by a call they raise our error, which names the field."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, Strict, ValidationError
 
 from mitosis.contracts.checking import shown
 from mitosis.contracts.errors import InvalidRequest
+
+Integer = Annotated[int, Strict()]
+Number = Annotated[float, Strict()]
+Flag = Annotated[bool, Strict()]
+"""What they say and nothing that resembles it: ``true`` is not 1, and "2" is a text, in JSON as in Python."""
 
 _SECRET = ("environment", "password", "token")
 """Fields whose values are not shown."""
@@ -43,7 +48,7 @@ def refused(
         names: what they call fields of it, by path.
     """
     first = error.errors(include_url=False, include_context=False)[0]
-    path = _path(field, first["loc"])
+    path = joined_path(first["loc"], field)
     message = str(first["msg"]).removeprefix("Value error, ").replace("Input should", "should")
     if first["type"] == "extra_forbidden":
         message = "unknown field"
@@ -53,8 +58,12 @@ def refused(
     return InvalidRequest(message, field=(names or {}).get(path, path) or None)
 
 
-def _path(field: str, location: Sequence[int | str]) -> str:
-    """``("tasks", 3, "command")`` as ``tasks[3].command``."""
-    for step in location:
+def joined_path(location: Sequence[int | str], field: str = "") -> str:
+    """``("tasks", 3, "command")`` as ``tasks[3].command``, below ``field``.
+
+    pydantic's mark of an object's key that is wrong, ``[key]``, goes: the key itself is in the path.
+    """
+    steps = location[:-1] if location and location[-1] == "[key]" else location
+    for step in steps:
         field += f"[{step}]" if isinstance(step, int) else f".{step}"
-    return field.lstrip(".")
+    return field.strip(".")

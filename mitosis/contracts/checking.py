@@ -51,8 +51,8 @@ def fitting(value: object, kind: type[T], field: str = "") -> T:
         made = msgspec.convert(msgspec.to_builtins(value), kind)
     except msgspec.ValidationError as error:
         message, path = misfit(error)
-        path = path.removesuffix("[...]")  # of a dict; its keys are not told
-        raise _refused(message, _joined(field, path), _at(value, path)) from None
+        path, given = _in_dict(value, path)
+        raise _refused(message, _joined(field, path), given) from None
     except (TypeError, ValueError, RecursionError, OverflowError) as error:
         place, why = _unfit(value, error)
         raise InvalidRequest(why, field=_joined(field, place) or None) from None
@@ -85,6 +85,17 @@ def _at(value: object, path: str) -> object:
     for name in path.split("[", maxsplit=1)[0].split("."):
         value = _fields(value).get(name, value)
     return value
+
+
+def _in_dict(value: object, path: str) -> tuple[str, object]:
+    """Of ``environment[...]``, as msgspec says of a dict: the first key that has no text, and its value."""
+    above = path.removesuffix("[...]")
+    given = _at(value, above)
+    if above != path:
+        for key, item in _fields(given).items():
+            if not isinstance(item, str):
+                return f"{above}.{key}", item
+    return above, given
 
 
 def _unfit(value: object, error: Exception) -> tuple[str, str]:

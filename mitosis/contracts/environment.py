@@ -7,12 +7,19 @@ from pydantic import AfterValidator
 from mitosis.contracts.task import is_variable
 
 
-def _usable(environment: dict[str, str]) -> dict[str, str]:
-    for name, value in environment.items():
-        if not is_variable(name, value):
-            raise ValueError(f"{name!r} must be a usable environment variable")
-    return environment
+def _name(name: str) -> str:
+    if not is_variable(name, ""):
+        raise ValueError(
+            "must be the name of an environment variable: not empty, without = and NUL"
+        )
+    return name
 
 
-Environment = Annotated[dict[str, str], AfterValidator(_usable)]
-"""Name to value, as ``execve`` can hand them over. Source: environ(7)."""
+def _value(value: str) -> str:
+    if not is_variable("NAME", value):
+        raise ValueError("must not contain a NUL character")
+    return value
+
+
+Environment = dict[Annotated[str, AfterValidator(_name)], Annotated[str, AfterValidator(_value)]]
+"""Name to value, as ``execve`` can hand them over. Source: environ(7). A refusal has the name in its path."""

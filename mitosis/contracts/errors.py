@@ -6,7 +6,8 @@
     ├── InvalidRequest          422  invalid_request      names the field and what would be right
     ├── Unauthenticated         401  unauthenticated
     ├── PermissionDenied        403  permission_denied
-    ├── NotFound                404  not_found
+    ├── NotFound                404  not_found            no such thing, or no such path
+    ├── MethodNotAllowed        405  method_not_allowed
     ├── Conflict                409  conflict
     │   ├── AlreadyExists       409  already_exists
     │   ├── InvalidTransition   409  invalid_transition   lists the allowed events
@@ -16,6 +17,7 @@
     │   ├── Superseded          409  superseded           a newer incarnation of the manager exists
     │   └── ManagerIdInUse      409  manager_id_in_use
     ├── TooLarge                413  too_large
+    ├── UnsupportedMediaType    415  unsupported_media_type
     ├── RateLimited             429  rate_limited         retryable
     ├── Unavailable             503  unavailable          retryable
     │   ├── DatabaseUnavailable / TemporalUnavailable / ApiUnavailable
@@ -83,10 +85,17 @@ class PermissionDenied(MitosisError):
 
 
 class NotFound(MitosisError):
-    """There is no such thing."""
+    """There is no such thing, or no such path."""
 
     code = "not_found"
     http_status = 404
+
+
+class MethodNotAllowed(MitosisError):
+    """The path does not have this method."""
+
+    code = "method_not_allowed"
+    http_status = 405
 
 
 class Conflict(MitosisError):
@@ -162,6 +171,13 @@ class TooLarge(MitosisError):
 
     code = "too_large"
     http_status = 413
+
+
+class UnsupportedMediaType(MitosisError):
+    """The body is not said to be JSON; send it as Content-Type: application/json."""
+
+    code = "unsupported_media_type"
+    http_status = 415
 
 
 class RateLimited(MitosisError):

@@ -8,7 +8,9 @@ from mitosis.contracts.http import AnswerBody
 class HostReason(AnswerBody):
     """Where one host stands towards a group."""
 
+    manager_id: UUID
     manager_name: str
+    """Several hosts may have it."""
     code: str
     line: str
 

@@ -1,6 +1,5 @@
 """Bodies of the HTTP calls that are not hot: pydantic models, shared by the API, the SDK and the agent."""
 
-import re
 from datetime import datetime, timedelta
 from typing import Annotated, Generic, Literal, TypeVar
 from uuid import UUID
@@ -11,12 +10,12 @@ from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
+    Strict,
     StringConstraints,
-    WithJsonSchema,
 )
 
 from mitosis.contracts.allocation import WorkerAllocationPlan
-from mitosis.contracts.checked_model import CheckedModel
+from mitosis.contracts.checked_model import CheckedModel, Flag, Integer, Number
 from mitosis.contracts.duration import Duration
 from mitosis.contracts.hook import HookSpec
 from mitosis.contracts.lifecycle import (
@@ -27,40 +26,15 @@ from mitosis.contracts.lifecycle import (
     TaskGroupState,
     TaskState,
 )
+from mitosis.contracts.naming import Name, NewName, Tag
 from mitosis.contracts.outcome import FailureKind
 
 T = TypeVar("T")
 
-NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"
-TAG = r"^[^\s,\x00]+$"
-MAX_TAG = 100
-
-
-def _named(text: str) -> str:
-    if not re.fullmatch(NAME, text) or text.endswith("\n"):
-        raise ValueError(
-            "must be 1 to 100 letters, digits, dots, underscores and dashes, the first a letter or digit"
-        )
-    return text
-
-
-def _tagged(text: str) -> str:
-    if not re.fullmatch(TAG, text) or len(text) > MAX_TAG:
-        raise ValueError(f"must be 1 to {MAX_TAG} characters without spaces and commas")
-    return text
-
-
-Name = Annotated[str, AfterValidator(_named), WithJsonSchema({"type": "string", "pattern": NAME})]
-"""1 to 100 letters, digits, dots, underscores and dashes, starting with a letter or digit."""
-Tag = Annotated[
-    str,
-    AfterValidator(_tagged),
-    WithJsonSchema({"type": "string", "minLength": 1, "maxLength": MAX_TAG, "pattern": TAG}),
-]
 IdempotencyKey = Annotated[str, StringConstraints(min_length=1, max_length=200)]
-After = Annotated[int, Field(ge=0, le=2**63 - 1)]
+After = Annotated[Integer, Field(ge=0, le=2**63 - 1)]
 """Number of the last result that has been seen."""
-GraceSeconds = Annotated[float, Field(ge=0, le=86_400)]
+GraceSeconds = Annotated[Number, Field(ge=0, le=86_400)]
 MAX_NAMED_MANAGERS = 1000
 MAX_WAIT_SECONDS = 60.0
 """How long a call may be held."""
@@ -80,8 +54,10 @@ def _ten_seconds(duration: timedelta) -> timedelta:
 
 PositiveDuration = Annotated[Duration, AfterValidator(_some_time)]
 LivenessDuration = Annotated[Duration, AfterValidator(_ten_seconds)]
-Int32 = Annotated[int, Field(ge=-(2**31), le=2**31 - 1)]
+Int32 = Annotated[Integer, Field(ge=-(2**31), le=2**31 - 1)]
 Epoch = Annotated[int, Field(ge=0, le=2**63 - 1)]
+"""In a path or a query, where numbers are text."""
+LeaseEpoch = Annotated[Epoch, Strict()]
 
 
 class RequestBody(CheckedModel):
@@ -125,7 +101,7 @@ class Me(AnswerBody):
 class TaskGroupSpec(RequestBody):
     """A new task group."""
 
-    name: Name
+    name: NewName
     group_name: Name | None = None
     """User group that owns it; None = the caller's own."""
     tags: frozenset[Tag] = frozenset()
@@ -138,11 +114,11 @@ class TaskGroupSpec(RequestBody):
     auto_close_timeout: PositiveDuration | None = None
     close_deadline: AwareDatetime | None = None
     """When it is closed at the latest: what is unfinished then is cancelled, with grace."""
-    max_managers: Annotated[int, Field(ge=1, le=2**31 - 1)] | None = None
+    max_managers: Annotated[Integer, Field(ge=1, le=2**31 - 1)] | None = None
     assignment_method: Literal["tag_matched", "user_specified"] = "tag_matched"
     manager_ids: tuple[UUID, ...] = ()
     """For ``user_specified``: the managers that may run it."""
-    reopen_on_submit: bool = False
+    reopen_on_submit: Flag = False
     cancel_grace_seconds: GraceSeconds = 30.0
     host_lost_after: LivenessDuration | None = None
     """At least 10 s; None = the deployment's default (90 s)."""
@@ -159,7 +135,7 @@ class TaskGroupUpdate(RequestBody):
     priority: Int32 | None = None
     auto_close_timeout: PositiveDuration | None = None
     """``null``: never closed for inactivity."""
-    max_managers: Annotated[int, Field(ge=1, le=2**31 - 1)] | None = None
+    max_managers: Annotated[Integer, Field(ge=1, le=2**31 - 1)] | None = None
     """``null``: as many as there are."""
     expected_updated_at: AwareDatetime | None = None
     """Optimistic lock: refuse if the group was changed since."""
@@ -266,12 +242,12 @@ class VerbBody(RequestBody):
 
 
 class CancelBody(VerbBody):
-    cancel_running_tasks: bool = True
+    cancel_running_tasks: Flag = True
     grace_seconds: GraceSeconds | None = None
 
 
 class CompleteBody(VerbBody):
-    force: bool = False
+    force: Flag = False
     grace_seconds: GraceSeconds | None = None
 
 
@@ -282,13 +258,13 @@ class RetryBody(RequestBody):
     """Reference of the group that gets them; None: the group itself."""
     reasons: list[FailureKind] = Field(default=[])
     """Only those that failed in one of these ways; empty: all."""
-    cancelled: bool = False
+    cancelled: Flag = False
     """The cancelled ones as well."""
     after: After = 0
-    limit: Annotated[int, Field(ge=1, le=5000)] = 5000
+    limit: Annotated[Integer, Field(ge=1, le=5000)] = 5000
     idempotency_key: IdempotencyKey
     """Of the whole retry: the same part under it submits nothing twice and is answered again."""
-    dry_run: bool = False
+    dry_run: Flag = False
     """Only say which."""
 
 
@@ -347,7 +323,10 @@ class ResultsPage(AnswerBody):
 
 
 class RegisterManager(RequestBody):
-    name: Name | None = None
+    name: NewName | None = None
+    """Need not be the only one of this name, since a host that has lost its folder registers anew; left out:
+    made up.
+    """
     tags: frozenset[Tag] = frozenset()
     labels: frozenset[Tag] = frozenset()
     groups: tuple[str, ...] = ()
@@ -357,6 +336,7 @@ class RegisterManager(RequestBody):
 
 class RegisteredManager(AnswerBody):
     manager_id: UUID
+    name: str
     token: str
     expires_at: datetime
 
@@ -393,13 +373,13 @@ class RefreshedManagers(AnswerBody):
 
 
 class Hello(RequestBody):
-    incarnation: Annotated[int, Field(ge=1, le=2**63 - 1)]
+    incarnation: Annotated[Integer, Field(ge=1, le=2**63 - 1)]
     machine_id: str
     boot_id: str
     host_name: str
-    cores: tuple[Annotated[int, Field(ge=0, le=2**31 - 1)], ...]
+    cores: tuple[Annotated[Integer, Field(ge=0, le=2**31 - 1)], ...]
     agent_version: str
-    take_over: bool = False
+    take_over: Flag = False
 
 
 class HeldLease(AnswerBody):
@@ -421,7 +401,7 @@ class HelloAnswer(AnswerBody):
 
 
 class Goodbye(RequestBody):
-    epoch: Epoch | None = None
+    epoch: LeaseEpoch | None = None
 
 
 class LeaseGrant(AnswerBody):
@@ -467,7 +447,7 @@ class HookReport(RequestBody):
     message: str | None = None
     stdout_tail: str | None = None
     stderr_tail: str | None = None
-    retry_count: Annotated[int, Field(ge=0, le=2**31 - 1)] = 0
+    retry_count: Annotated[Integer, Field(ge=0, le=2**31 - 1)] = 0
     started_at: AwareDatetime
     finished_at: AwareDatetime | None = None
 
@@ -476,10 +456,10 @@ class EnvironmentChange(RequestBody):
     """``preparing`` may be repeated; the others are edges of ``lifecycle.ENVIRONMENT``."""
 
     event: Literal["preparing", "prepared", "setup_failed", "tear_down", "cleaned"]
-    epoch: Epoch | None = None
+    epoch: LeaseEpoch | None = None
     """Needed for preparing, prepared and setup_failed: the lease they belong to."""
     fingerprint: str | None = None
-    degraded: bool = False
+    degraded: Flag = False
     hook: HookReport | None = None
 
 

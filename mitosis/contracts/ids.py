@@ -18,6 +18,17 @@ _LOW_62 = (1 << 62) - 1
 _GROUP_BITS = 48
 
 
+def as_uuid(text: str) -> UUID | None:
+    """The id that a text is, in any way of writing one; None: it is none, so it may be a name.
+
+    The one rule wherever an id or a name may stand.
+    """
+    try:
+        return UUID(text)
+    except ValueError:
+        return None
+
+
 def task_uuid(group_number: int, task_id: int) -> UUID:
     """The public id of a task: a version 8 UUID that carries both numbers, so no table is needed.
 

@@ -63,7 +63,14 @@ def _hosts(group: Facts, facts: Facts) -> list[HostReason]:
     found = []
     for manager in facts["managers"]:
         reason = host_reason(manager, facts)
-        found.append(HostReason(manager_name=manager["name"], code=reason.code, line=reason.line))
+        found.append(
+            HostReason(
+                manager_id=manager["uuid"],
+                manager_name=manager["name"],
+                code=reason.code,
+                line=reason.line,
+            )
+        )
     return found
 
 

@@ -79,7 +79,7 @@ async def page(
 ) -> Page[TaskGroupInfo]:
     """Groups a user may read, newest first."""
     size = page_limit(limit, MAX_PAGE)
-    (number,) = decode_cursor(after, int) if after else (None,)
+    (number,) = decode_cursor("task-groups", after, int) if after else (None,)
     parameters = {
         **_ANY,
         "viewer": viewer_id,
@@ -96,7 +96,7 @@ async def page(
     last = rows[size - 1] if len(rows) > size else None
     return Page(
         items=[_info(row, {}) for row in rows[:size]],
-        next=None if last is None else encode_cursor(last["number"]),
+        next=None if last is None else encode_cursor("task-groups", last["number"]),
     )
 
 

@@ -47,7 +47,7 @@ async def page(
 ) -> Page[ManagerInfo]:
     """See :meth:`mitosis.store.managers.ManagerStore.list`."""
     size = page_limit(limit, MAX_PAGE)
-    name, number = decode_cursor(after, str, int) if after else (None, None)
+    name, number = decode_cursor("managers", after, str, int) if after else (None, None)
     async with database.connection() as connection:
         cursor = await connection.execute(
             SQL["show"],
@@ -64,7 +64,7 @@ async def page(
     last = rows[size - 1] if len(rows) > size else None
     return Page(
         items=[_info(row) for row in rows[:size]],
-        next=None if last is None else encode_cursor(last["name"], last["number"]),
+        next=None if last is None else encode_cursor("managers", last["name"], last["number"]),
     )
 
 

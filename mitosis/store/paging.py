@@ -1,4 +1,4 @@
-"""Keyset pages: the cursor of a page is the key of its last row, as opaque text."""
+"""Keyset pages: the cursor of a page is its list and the key of its last row, as opaque text."""
 
 import base64
 import binascii
@@ -9,12 +9,12 @@ from typing import Any
 from mitosis.contracts.errors import InvalidRequest
 
 
-def encode_cursor(*key: str | int) -> str:
-    """The key of the last row of a page as text for ``after``."""
-    return base64.urlsafe_b64encode(json.dumps(key).encode()).decode().rstrip("=")
+def encode_cursor(of: str, *key: str | int) -> str:
+    """The key of the last row of a page of the list ``of`` as text for ``after``."""
+    return base64.urlsafe_b64encode(json.dumps((of, *key)).encode()).decode().rstrip("=")
 
 
-def decode_cursor(text: str, *types: Callable[[Any], Any]) -> tuple[Any, ...]:
+def decode_cursor(of: str, text: str, *types: Callable[[Any], Any]) -> tuple[Any, ...]:
     """The key again, each part of the given type (``str``, ``int``).
 
     Raises:
@@ -22,14 +22,16 @@ def decode_cursor(text: str, *types: Callable[[Any], Any]) -> tuple[Any, ...]:
     """
     key: list[Any] = []
     try:
-        key = json.loads(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))
-        good = len(key) == len(types) and all(
-            type(part) is kind for part, kind in zip(key, types, strict=True)
+        found, *key = json.loads(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))
+        good = (
+            found == of
+            and len(key) == len(types)
+            and all(type(part) is kind for part, kind in zip(key, types, strict=True))
         )
-    except (ValueError, binascii.Error, TypeError):
+    except (ValueError, binascii.Error, TypeError, RecursionError):
         good = False
     if not good:
-        raise InvalidRequest("must be the next of an earlier page", field="after")
+        raise InvalidRequest("must be the next of an earlier page of this list", field="after")
     return tuple(key)
 
 

@@ -1,5 +1,6 @@
 """Registering a manager: its row, and its roles in user groups."""
 
+import secrets
 from collections.abc import Mapping
 from uuid import UUID
 
@@ -36,7 +37,7 @@ async def register(
         await connection.execute(
             SQL["register"],
             {
-                "name": spec.name or "host",
+                "name": spec.name or made_up_name(),
                 "user": user_id,
                 "tags": sorted(spec.tags),
                 "labels": sorted(spec.labels),
@@ -48,6 +49,11 @@ async def register(
     if row is None:
         raise NotFound("no such user")
     return row["uuid"], row["token_version"]
+
+
+def made_up_name() -> str:
+    """For a host that is given none."""
+    return f"host-{secrets.token_hex(3)}"
 
 
 def _parse(text: str) -> tuple[str, Role]:

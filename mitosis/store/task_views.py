@@ -30,7 +30,8 @@ async def page(
 ) -> Page[TaskInfo]:
     """See :meth:`mitosis.store.tasks.TaskStore.list`."""
     size = page_limit(limit, MAX_PAGE)
-    (last,) = decode_cursor(after, int) if after else (0,)
+    this = f"tasks of {task_group_id}"
+    (last,) = decode_cursor(this, after, int) if after else (0,)
     async with database.connection() as connection:
         cursor = await connection.execute(GROUPS["number"], {"group": task_group_id})
         group = await cursor.fetchone()
@@ -42,7 +43,7 @@ async def page(
         found = await (await connection.execute(SQL[_ids_of(state)], key)).fetchall()
         ids = [row["id"] for row in found[:size]]
         tasks = await some(connection, group["id"], ids)
-    return Page(items=tasks, next=encode_cursor(ids[-1]) if len(found) > size else None)
+    return Page(items=tasks, next=encode_cursor(this, ids[-1]) if len(found) > size else None)
 
 
 async def some(connection: Connection, group_number: int, ids: Sequence[int]) -> list[TaskInfo]:

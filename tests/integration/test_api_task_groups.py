@@ -109,7 +109,7 @@ async def test_a_bad_group_is_refused_by_field(
 
 
 async def test_a_body_must_be_json_and_text(api: Api) -> None:
-    for raw in (b"{", b"\xff", b'{"name":"a\\u0000"}', b""):
+    for raw in (b"{", b"\xff", b"[" * 100_000, b""):
         answer = await api.call(
             "POST", "/task-groups", content=raw, headers={"Content-Type": "application/json"}
         )

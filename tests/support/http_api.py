@@ -63,8 +63,13 @@ class Api:
     async def call(
         self, method: str, path: str, *, token: str | None = "", **how: Any
     ) -> httpx2.Response:
-        """One raw call below ``/api/v1`` (``//`` first: of that path); token "" is the admin's."""
+        """One raw call below ``/api/v1`` (``//`` first: of that path); token "" is the admin's.
+
+        What is sent as ``content`` is said to be JSON, unless ``headers`` say otherwise.
+        """
         headers = dict(how.pop("headers", {}))
+        if "content" in how:
+            headers.setdefault("Content-Type", "application/json")
         if token is not None:
             headers["Authorization"] = f"Bearer {token or self.token}"
         async with httpx2.AsyncClient(transport=self.transport, base_url=URL) as http:

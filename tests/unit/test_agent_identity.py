@@ -61,7 +61,12 @@ async def test_a_host_registers_once_and_keeps_its_token_private(tmp_path: Path)
     async def register(spec: RegisterManager) -> RegisteredManager:
         calls.append(spec)
         return RegisteredManager.model_validate(
-            {"manager_id": uuid4(), "token": "secret", "expires_at": "2030-01-01T00:00:00Z"}
+            {
+                "manager_id": uuid4(),
+                "name": "host",
+                "token": "secret",
+                "expires_at": "2030-01-01T00:00:00Z",
+            }
         )
 
     first = await ensure_registered(register, state, RegisterManager(name="host"))

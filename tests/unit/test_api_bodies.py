@@ -3,7 +3,8 @@
 import msgspec
 import pytest
 
-from api.bodies import check_utf8, decode, holds_nul, without_nul
+from api.bodies import check_utf8, decode
+from api.json_text import holds_nul, without_nul
 from mitosis.contracts.errors import InvalidRequest
 from mitosis.contracts.wire import ClaimTasks, ReportTasks, SubmitTasks
 

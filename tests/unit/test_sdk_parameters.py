@@ -52,7 +52,7 @@ TASK_OPTIONS: list[tuple[str, Any]] = [
     ("priority", "x"),
     ("priority", 2**31),
     ("environment", "A=1"),
-    ("environment", {"A": 1}),
+    ("environment.A", {"A": 1}),
     ("environment", {1: "A"}),
     ("environment.MITOSIS_X", {"MITOSIS_X": "1"}),
     ("environment.A=", {"A=": "1"}),
@@ -144,7 +144,7 @@ MODELS: list[tuple[str, Callable[[], Any]]] = [
     ("lifetime", lambda: RegisterManager(lifetime=timedelta())),
     ("worker_count", lambda: WorkerAllocationPlan(worker_count=0)),
     ("python_path", lambda: WorkerAllocationPlan(python_path=("lib",))),
-    ("environment", lambda: WorkerAllocationPlan(environment={"A=": ""})),
+    ("environment.A=", lambda: WorkerAllocationPlan(environment={"A=": ""})),
     ("cores", lambda: CpuBinding(cores=(1, 1))),
     ("command", lambda: HookSpec(command="gzip")),  # type: ignore[arg-type]
     ("environment", lambda: HookSpec(command=("true",), environment={"": "x"})),

@@ -41,15 +41,25 @@ def test_nothing_newer_than_postgresql_15_is_said() -> None:
 
 
 def test_cursors_come_back_as_they_were() -> None:
-    assert decode_cursor(encode_cursor("ä,b", 7), str, int) == ("ä,b", 7)
+    assert decode_cursor("hosts", encode_cursor("hosts", "ä,b", 7), str, int) == ("ä,b", 7)
 
 
 @pytest.mark.parametrize(
-    "text", ["", "x", "W10", "bnVsbA", encode_cursor("a"), encode_cursor(1, 2), "ä"]
+    "text",
+    [
+        "",
+        "x",
+        "W10",
+        "bnVsbA",
+        encode_cursor("hosts", "a"),
+        encode_cursor("hosts", 1, 2),
+        encode_cursor("tasks", 1),
+        "ä",
+    ],
 )
 def test_foreign_cursors_are_refused(text: str) -> None:
     with pytest.raises(InvalidRequest):
-        decode_cursor(text, int)
+        decode_cursor("hosts", text, int)
 
 
 @pytest.mark.parametrize("limit", [0, -1, 11])

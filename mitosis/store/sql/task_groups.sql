@@ -186,7 +186,7 @@ SELECT g.assignment_method, g.tag_match, g.tags, g.priority, u.name AS group_nam
        (SELECT extract(epoch FROM min(o.not_before) - now())::float8 FROM open_task AS o
          WHERE o.group_id = g.id AND o.state = 4) AS delayed_seconds,
        coalesce((SELECT json_agg(c) FROM (
-         SELECT m.name, m.draining, m.cores, m.tags,
+         SELECT m.uuid, m.name, m.draining, m.cores, m.tags,
                 extract(epoch FROM now() - c.last_contact_at)::float8 AS silent_seconds,
                 (SELECT extract(epoch FROM l.alive_until - now())::float8 FROM leases AS l
                   WHERE l.manager_id = m.id AND l.group_id = g.id AND l.state <> 'ended') AS alive_in_seconds,

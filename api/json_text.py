@@ -1,0 +1,109 @@
+"""Where JSON text holds what nothing here can keep: exact and slow, so asked only of text that looks like it.
+
+What it looks like is cheap to tell: a decoder has refused it, or an escaped NUL character is in it.
+"""
+
+import json
+import math
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+_NUL_ESCAPE = re.compile(rb"(?<!\\)((?:\\\\)*)\\u0000")
+"""``\\u0000`` in JSON text, unless its backslash is itself escaped."""
+_STEP = re.compile(r"([^.\[\]]+)|\[(\d+)\]")
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+class _Unfit:
+    """Stands for a number that has no value here."""
+
+    def __init__(self, why: str) -> None:
+        self.why = why
+
+
+def holds_nul(raw: bytes) -> bool:
+    """Does this JSON text hold a NUL character, which PostgreSQL cannot keep?"""
+    return b"\\u0000" in raw and _NUL_ESCAPE.search(raw) is not None
+
+
+def without_nul(raw: bytes) -> bytes:
+    """The JSON text with U+FFFD for every NUL character."""
+    return _NUL_ESCAPE.sub(rb"\1\\ufffd", raw) if holds_nul(raw) else raw
+
+
+def nul_field(raw: bytes, kept: re.Pattern[str] | None = None) -> str | None:
+    """The path of the first text with a NUL character, as ``tags[2]``; an object's when a key has it.
+
+    Args:
+        raw: JSON text that has been decoded before.
+        kept: what is below a path of this form may have them.
+    """
+    for path, value in _values(msgspec.json.decode(raw), "", kept):
+        if isinstance(value, str) and "\0" in value:
+            return path
+    return None
+
+
+def unfit(raw: bytes) -> tuple[str, str] | None:
+    """Path and reason of the first value that JSON has and nobody can keep; None: it is something else."""
+    try:
+        document = json.loads(raw, parse_int=_integer, parse_float=_float, parse_constant=_constant)
+    except (ValueError, RecursionError):
+        return None
+    for path, value in _values(document, "", None):
+        if isinstance(value, _Unfit):
+            return path, value.why
+        if isinstance(value, str) and (half := _SURROGATE.search(value)):
+            code = f"\\u{ord(half[0]):04x}"
+            return path, f"contains a lone surrogate ({code}), which is half a character"
+    return None
+
+
+def with_key(raw: bytes, path: str) -> str:
+    """Of ``environment[...]``, as msgspec says of an object, the path of the first key that has no text."""
+    above, dots, _ = path.partition("[...]")
+    if not dots:
+        return path
+    found: Any = msgspec.json.decode(raw)
+    for name, index in _STEP.findall(above):
+        found = found[name] if name else found[int(index)]
+    entries = found.items() if isinstance(found, dict) else ()
+    key = next((key for key, value in entries if not isinstance(value, str)), None)
+    return above if key is None else f"{above}.{key}"
+
+
+def _values(value: Any, path: str, kept: re.Pattern[str] | None) -> Iterator[tuple[str, Any]]:
+    """Every text and number with its path; keys are texts at the path of their object.
+
+    Goes no deeper than a decoder has gone before.
+    """
+    if kept is not None and kept.fullmatch(path):
+        return
+    if isinstance(value, dict):
+        for key, item in value.items():
+            yield path or "body", key
+            yield from _values(item, f"{path}.{key}".lstrip("."), kept)
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from _values(item, f"{path}[{index}]", kept)
+    else:
+        yield path or "body", value
+
+
+def _integer(text: str) -> int | _Unfit:
+    try:
+        return int(text)
+    except ValueError:  # sys.get_int_max_str_digits()
+        return _Unfit(f"is an integer of {len(text)} digits, more than can be kept")
+
+
+def _float(text: str) -> float | _Unfit:
+    number = float(text)
+    return number if math.isfinite(number) else _Unfit(f"{text[:40]} is out of range")
+
+
+def _constant(text: str) -> _Unfit:
+    return _Unfit(f"{text} is no number of JSON")
