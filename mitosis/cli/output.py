@@ -6,10 +6,10 @@ elsewhere the same table is plain text.
 """
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from itertools import accumulate
+from itertools import accumulate, zip_longest
 from typing import Any, Protocol, TextIO
 
 import msgspec
@@ -124,14 +124,23 @@ class TerminalOutput(TextOutput):
     """As plain text, in the width and with the colours of a terminal."""
 
     def item(self, item: Item) -> None:
-        from rich.table import Table as Grid
+        """Labels beside their texts; one with a word that has no room there stands below its label."""
+        from rich.cells import cell_len
 
-        grid = Grid.grid(padding=(0, 2))
-        grid.add_column(style="dim", no_wrap=True)
-        grid.add_column(overflow="fold")
+        console = self._console()
+        width = max((cell_len(label) for label, _ in item.fields), default=0)
+        room = console.width - width - len(GAP)
         for label, text in item.fields:
-            grid.add_row(_plain(label), _plain(printable(text)))
-        self._print(grid)
+            lines = printable(text).splitlines() or [""]
+            if any(cell_len(word) > room for line in lines for word in line.split()):
+                beside, below = [""], [_plain(GAP + line) for line in lines]
+            else:
+                beside, below = [*_wrapped(lines, room, console)], []
+            for name, part in zip_longest([label], beside, fillvalue=""):
+                padding = " " * (width - cell_len(name)) + GAP
+                console.print(_plain(name, "dim").append(padding).append(part), soft_wrap=True)
+            for line in below:
+                console.print(line, soft_wrap=True)
 
     def table(self, table: Table) -> None:
         """In columns as far as they fit, the others below each row: no word and no id is broken."""
@@ -197,6 +206,11 @@ def packed(parts: Sequence[str], room: int) -> list[str]:
         else:
             lines.append(part)
     return lines
+
+
+def _wrapped(lines: Sequence[str], room: int, console: Any) -> Iterator[Any]:
+    for line in lines:
+        yield from _plain(line).wrap(console, room) or [_plain("")]
 
 
 def _aligned(row: Sequence[str], widths: Sequence[int]) -> str:

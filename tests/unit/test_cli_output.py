@@ -126,6 +126,23 @@ def test_what_does_not_fit_beside_stands_below_its_row(monkeypatch: pytest.Monke
     ]
 
 
+@pytest.mark.parametrize("columns", [30, 50, 60, 80])
+def test_no_word_of_an_item_is_broken(columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    monkeypatch.setenv("NO_COLOR", "1")
+    out = Screen()
+    key = "0190aaaa-bbbb-cccc-dddd-000000000001"
+    text = "first 日本 line of what was written\n\nlast"
+    TerminalOutput(out).item(
+        Item({}, [("id", key), ("last submission", f"task-group/{key}"), ("stdout", text)], "")
+    )
+    shown = re.sub(r"\x1b\[[0-9;]*m", "", out.getvalue())
+    assert f"task-group/{key}" in shown
+    words = ["id", key, "last", "submission", f"task-group/{key}", "stdout", *text.split()]
+    assert shown.split() == words
+    assert f"id{' ' * 15}{key}\n" in shown or columns < 53
+
+
 def test_only_sentences_are_broken_and_only_between_words(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "60")
     out = Screen()
