@@ -2,6 +2,7 @@
 
 import re
 import shlex
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from mitosis.cli.group_create_options import (
     CancelGraceOption,
     CoresOption,
     CoresPerWorkerOption,
+    DeadlineOption,
     GroupOption,
     HandlerModuleOption,
     HostLostAfterOption,
@@ -50,6 +52,7 @@ OPTION_OF_FIELD = {
     "environment_setup_hook": "--setup",
     "environment_teardown_hook": "--teardown",
     "auto_close_timeout": "--auto-close",
+    "close_deadline": "--deadline",
     "max_managers": "--max-managers",
     "manager_ids": "--manager",
     "cancel_grace_seconds": "--cancel-grace",
@@ -80,6 +83,7 @@ def create(
     teardown: TeardownOption = None,
     teardown_file: TeardownFileOption = None,
     auto_close: AutoCloseOption = None,
+    deadline: DeadlineOption = None,
     max_managers: MaxManagersOption = None,
     manager: ManagerOption = None,
     cancel_grace: CancelGraceOption = None,
@@ -90,8 +94,9 @@ def create(
 
     It stays open for tasks until it is closed: by `mitosis group close`, or by --auto-close.
     """
-    from mitosis.cli.validation import seconds
+    from mitosis.cli.validation import positive_duration, seconds
 
+    lasting = positive_duration(deadline, "--deadline")
     given: dict[str, Any] = {
         "name": name,
         "group_name": group,
@@ -110,6 +115,7 @@ def create(
         "environment_setup_hook": hook(setup, setup_file, "--setup"),
         "environment_teardown_hook": hook(teardown, teardown_file, "--teardown"),
         "auto_close_timeout": auto_close,
+        "close_deadline": None if lasting is None else datetime.now(UTC) + lasting,
         "max_managers": max_managers,
         "assignment_method": "user_specified" if manager else None,
         "manager_ids": manager,

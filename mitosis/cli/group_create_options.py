@@ -55,6 +55,13 @@ AutoCloseOption = Annotated[
     str | None,
     typer.Option(metavar="TIME", help="Close after this long without a submission, as in 30m."),
 ]
+DeadlineOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="TIME",
+        help="After this long close the group, if it is open, and cancel with grace what is unfinished.",
+    ),
+]
 MaxManagersOption = Annotated[int | None, typer.Option(help="Most hosts at the same time.")]
 ManagerOption = Annotated[
     list[str] | None,

@@ -27,6 +27,7 @@ def group_item(group: "TaskGroupInfo") -> Item:
         ("priority", str(group.priority)),
         ("workers", _workers_text(group)),
         ("auto-close", span_text(group.auto_close_timeout)),
+        ("deadline", time_text(group.close_deadline)),
         ("created", time_text(group.created_at)),
         ("last submission", time_text(group.last_task_submitted_at)),
         ("closed", time_text(group.closed_at)),

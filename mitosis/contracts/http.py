@@ -204,6 +204,7 @@ class TaskGroupInfo(AnswerBody):
     environment_setup_hook: HookSpec | None = None
     environment_teardown_hook: HookSpec | None = None
     auto_close_timeout: Duration | None = None
+    close_deadline: datetime | None = None
     max_managers: int | None = None
     tag_match: Literal["all", "any"] = "all"
     assignment_method: Literal["tag_matched", "user_specified"] = "tag_matched"

@@ -1,7 +1,7 @@
 """Task groups over HTTP: create, list, change, verbs, and every refusal."""
 
 from collections.abc import AsyncIterator
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -34,6 +34,7 @@ async def test_a_group_is_what_was_asked_for(api: Api) -> None:
         environment_setup_hook=HookSpec(command=("mkdir", "work"), timeout=timedelta(minutes=1)),
         environment_teardown_hook=HookSpec(command=("rmdir", "work")),
         auto_close_timeout=timedelta(minutes=30),
+        close_deadline=datetime(2099, 1, 1, tzinfo=UTC),
         max_managers=3,
         host_lost_after=timedelta(seconds=15),
     )
@@ -49,6 +50,7 @@ async def test_a_group_is_what_was_asked_for(api: Api) -> None:
         "environment_setup_hook",
         "environment_teardown_hook",
         "auto_close_timeout",
+        "close_deadline",
         "max_managers",
     ):
         assert getattr(made, field) == getattr(spec, field), field

@@ -41,6 +41,7 @@ REFUSED: dict[str, tuple[str, ...]] = {
     "group create --cores-per-worker": NOT_ONE_OR_MORE,
     "group create --max-managers": NO_HOSTS,
     "group create --auto-close": NO_SPAN,
+    "group create --deadline": NO_SPAN,
     "group create --cancel-grace": NO_GRACE,
     "group create --host-lost-after": ("9", *NOT_A_TIME),
     "group submit --priority": NOT_32_BITS,
