@@ -131,14 +131,15 @@ def test_endings_with_their_options(stack: CliStack) -> None:
 @pytest.mark.spec("S002-78")
 def test_every_option_of_create_arrives(stack: CliStack, database: str) -> None:
     setup = ("--setup", "sh -c 'echo $HOME'", "--teardown", "rm -rf /tmp/x")
-    times = ("--auto-close", "1h30m", "--deadline", "8h")
-    times += ("--host-lost-after", "45s", "--cancel-grace", "5s")
+    times = ("--auto-close", "1h30m", "--host-lost-after", "45s", "--cancel-grace", "5s")
     more = ("--max-managers", "3", "--priority", "-7", "--cores", "0-1,3", "--pin", "shared")
-    before = datetime.now(UTC)
+    late, before = ("--deadline", "8h"), datetime.now(UTC)
     plan = '{"environment": {"A": "1"}}'
     spec = f'{{"tags": ["of-the-file"], "labels": ["kept"], "worker_allocation_plan": {plan}}}'
     words = ("--spec", "-", "--tag", "a", "--tag", "b", "--workers", "2")
-    ran = mitosis("group", "create", "all", *words, *setup, *times, *more, "--json", stdin=spec)
+    ran = mitosis(
+        "group", "create", "all", *words, *setup, *times, *late, *more, "--json", stdin=spec
+    )
     group = done(ran).json
     assert group["environment_setup_hook"]["command"] == ["sh", "-c", "echo $HOME"]
     assert group["environment_teardown_hook"]["command"] == ["rm", "-rf", "/tmp/x"]
@@ -147,8 +148,8 @@ def test_every_option_of_create_arrives(stack: CliStack, database: str) -> None:
         3,
         -7,
     )
-    late = datetime.fromisoformat(group["close_deadline"]) - before
-    assert timedelta(hours=8) <= late < timedelta(hours=8, minutes=5)
+    left = datetime.fromisoformat(group["close_deadline"]) - before
+    assert timedelta(hours=8) <= left < timedelta(hours=8, minutes=5)
     assert (sorted(group["tags"]), group["labels"]) == (["a", "b"], ["kept"])
     workers = group["worker_allocation_plan"]
     assert (workers["worker_count"], workers["environment"]) == (2, {"A": "1"})
