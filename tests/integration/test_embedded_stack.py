@@ -84,10 +84,10 @@ def test_a_stop_during_the_start_is_heard(data_dir: Path) -> None:
 
 
 def test_a_stop_during_work_on_the_stack_ends_it_in_order(data_dir: Path) -> None:
-    """Nobody waits for the signal: what is done with the stack is cancelled."""
+    """Nobody waits for the signal (a closed terminal sends it): what is done with the stack is cancelled."""
     with running(data_dir, "temporal", "waiting") as (program, _):
         below = descendants(program.pid)
-        program.send_signal(signal.SIGINT)
+        program.send_signal(signal.SIGHUP)
         assert program.wait(30) == 0
         assert living(below) == []
         assert not (data_dir / "postgres/data/postmaster.pid").exists()
