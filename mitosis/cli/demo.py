@@ -2,7 +2,6 @@
 
 import asyncio
 import sys
-import tempfile
 import time
 from contextlib import nullcontext
 from pathlib import Path
@@ -35,6 +34,7 @@ def demo(
 
     Real PostgreSQL, Temporal, agent and workers; live progress; a summary; then all of it is stopped.
     """
+    from mitosis.cli.temporary_folder import temporary_folder
     from mitosis.cli.validation import validated
     from mitosis.contracts.allocation import WorkerAllocationPlan
     from mitosis.telemetry import configure_logging
@@ -43,9 +43,9 @@ def demo(
     validated(WorkerAllocationPlan, {"worker_count": workers}, {"worker_count": "--workers"})
     if keep is not None:
         _make(keep)
-    place = nullcontext(str(keep.resolve())) if keep else _temporary_folder()
+    place = nullcontext(keep.resolve()) if keep else temporary_folder("mitosis-demo-")
     with place as folder:
-        return asyncio.run(_demo(Path(folder), workers))
+        return asyncio.run(_demo(folder, workers))
 
 
 def _make(folder: Path) -> None:
@@ -55,13 +55,6 @@ def _make(folder: Path) -> None:
         raise InvalidRequest(
             f"name a new folder; {folder} cannot be made: {error.strerror}", option="--keep"
         ) from None
-
-
-def _temporary_folder() -> "tempfile.TemporaryDirectory[str]":
-    """One that others may pass through: PostgreSQL may have to run as another user (root in a container)."""
-    folder = tempfile.TemporaryDirectory(prefix="mitosis-demo-")
-    Path(folder.name).chmod(0o711)
-    return folder
 
 
 async def _demo(folder: Path, workers: int) -> int:

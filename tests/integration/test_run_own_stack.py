@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from mitosis.cli.run.own_stack import sweep
+from mitosis.cli.temporary_folder import sweep
 from tests.support.processes import descendants, living
 from tests.support.program import MITOSIS, clean_environment
 from tests.support.waiting import wait_until
@@ -141,8 +141,9 @@ def test_what_belongs_to_nobody_known_is_left_alone(
     for name in ("mitosis-run-starting", "mitosis-run-dead", "other"):
         (tmp_path / name).mkdir()
     (tmp_path / "mitosis-run-dead" / "owner").write_text(str(tmp_path / "other"))
+    (tmp_path / "mitosis-run-dead" / "data").mkdir()
     (tmp_path / "mitosis-run-link").symlink_to(tmp_path / "other")
-    sweep()
+    sweep("mitosis-run-")
     assert {path.name for path in tmp_path.iterdir()} == {
         "mitosis-run-starting",
         "mitosis-run-link",
