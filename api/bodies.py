@@ -76,15 +76,8 @@ def too_large(limit: int) -> TooLarge:
     return TooLarge(f"the body may have {limit} bytes", limit_bytes=limit)
 
 
-def decode(
-    raw: bytes, decoder: msgspec.json.Decoder[T], nul_kept: re.Pattern[str] | None = None
-) -> T:
-    """Decode a body.
-
-    Args:
-        raw: the body.
-        decoder: of what it must be.
-        nul_kept: path below which texts may have NUL characters; PostgreSQL has no place for them else.
+def decode(raw: bytes, decoder: msgspec.json.Decoder[T]) -> T:
+    """Decode a body. No text in it may have a NUL character, for which PostgreSQL has no place.
 
     Raises:
         InvalidRequest: naming the field, as ``tasks[3].priority``.
@@ -100,7 +93,7 @@ def decode(
     except msgspec.DecodeError as error:
         path, why = unfit(raw) or ("body", f"the body is not JSON: {error}")
         raise InvalidRequest(why, field=path) from None
-    if holds_nul(raw) and (place := nul_field(raw, nul_kept)) is not None:
+    if holds_nul(raw) and (place := nul_field(raw)) is not None:
         raise InvalidRequest("must not contain a NUL character", field=place)
     return body
 

@@ -34,14 +34,12 @@ def without_nul(raw: bytes) -> bytes:
     return _NUL_ESCAPE.sub(rb"\1\\ufffd", raw) if holds_nul(raw) else raw
 
 
-def nul_field(raw: bytes, kept: re.Pattern[str] | None = None) -> str | None:
+def nul_field(raw: bytes) -> str | None:
     """The path of the first text with a NUL character, as ``tags[2]``; an object's when a key has it.
 
-    Args:
-        raw: JSON text that has been decoded before.
-        kept: what is below a path of this form may have them.
+    ``raw`` has been decoded before, so it is JSON.
     """
-    for path, value in _values(msgspec.json.decode(raw), "", kept):
+    for path, value in _values(msgspec.json.decode(raw), ""):
         if isinstance(value, str) and "\0" in value:
             return path
     return None
@@ -53,7 +51,7 @@ def unfit(raw: bytes) -> tuple[str, str] | None:
         document = json.loads(raw, parse_int=_integer, parse_float=_float, parse_constant=_constant)
     except (ValueError, RecursionError):
         return None
-    for path, value in _values(document, "", None):
+    for path, value in _values(document, ""):
         if isinstance(value, _Unfit):
             return path, value.why
         if isinstance(value, str) and (half := _SURROGATE.search(value)):
@@ -75,20 +73,18 @@ def with_key(raw: bytes, path: str) -> str:
     return above if key is None else f"{above}.{key}"
 
 
-def _values(value: Any, path: str, kept: re.Pattern[str] | None) -> Iterator[tuple[str, Any]]:
+def _values(value: Any, path: str) -> Iterator[tuple[str, Any]]:
     """Every text and number with its path; keys are texts at the path of their object.
 
     Goes no deeper than a decoder has gone before.
     """
-    if kept is not None and kept.fullmatch(path):
-        return
     if isinstance(value, dict):
         for key, item in value.items():
             yield path or "body", key
-            yield from _values(item, f"{path}.{key}".lstrip("."), kept)
+            yield from _values(item, f"{path}.{key}".lstrip("."))
     elif isinstance(value, list):
         for index, item in enumerate(value):
-            yield from _values(item, f"{path}[{index}]", kept)
+            yield from _values(item, f"{path}[{index}]")
     else:
         yield path or "body", value
 

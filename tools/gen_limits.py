@@ -154,12 +154,12 @@ def _tasks() -> Rows:
         ),
         (
             "NUL characters",
-            "in the `arguments` of a handler, which get every text as it is",
-            f"elsewhere {REFUSED}",
+            "none",
+            f"{REFUSED}; in what a task returns or prints they become U+FFFD",
         ),
         (
             "integers in the `arguments` of a handler and in its result",
-            f"{_number(sys.get_int_max_str_digits())} digits, kept exactly",
+            f"{_number(sys.int_info.default_max_str_digits)} digits, kept exactly",
             REFUSED,
         ),
     ]

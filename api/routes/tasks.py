@@ -1,6 +1,5 @@
 """Tasks as people submit and see them."""
 
-import re
 from datetime import timedelta
 from typing import Annotated
 from uuid import UUID
@@ -37,8 +36,6 @@ from mitosis.contracts.wire import SubmitAnswer, SubmitTasks
 router = APIRouter(tags=["tasks"], route_class=LimitedRoute)
 
 _SUBMIT = msgspec.json.Decoder(SubmitTasks)
-_ARGUMENTS = re.compile(r"tasks\[\d+\]\.arguments")
-"""Kept as the text of JSON that they are, for the handler alone: every value of JSON survives."""
 
 
 class Listing(BaseModel):
@@ -64,7 +61,7 @@ class Following(BaseModel):
 @router.post(PATH + "/tasks", status_code=201, openapi_extra=hot_route(SubmitTasks, SubmitAnswer))
 async def submit(request: Request, group: WritableGroup) -> Response:
     """Submit up to 10,000 tasks, all or nothing; larger submissions are parts under one key."""
-    body = decode(await read_body(request, SUBMIT_LIMIT), _SUBMIT, _ARGUMENTS)
+    body = decode(await read_body(request, SUBMIT_LIMIT), _SUBMIT)
     return encode(await parts_of(request).tasks.submit(group, body), 201)
 
 

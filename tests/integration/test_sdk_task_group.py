@@ -28,6 +28,7 @@ from tests.support.sdk_functions import (
     later,
     not_json,
     process,
+    same,
     second_time,
     wait_for,
 )
@@ -101,6 +102,16 @@ class TestFunctions:
         assert refused.value.facts["field"] == name
         info = group.refresh()
         assert (info.tasks_total, info.state) == (before, TaskGroupState.OPEN)
+
+    def test_values_arrive_and_come_back_exactly(self, group: SyncTaskGroup) -> None:
+        numbers = [2**53 + 1, -(2**70), 10**4299 + 1, 0.1, 5e-324, 1.7976931348623157e308]
+        assert list(group.map(same, numbers)) == numbers
+        text = "a\x01\ue000\U0001f40b"
+        assert group.submit(same, text).result(60) == text
+        for value in (float("nan"), float("inf"), "\ud800", "\0", 10**4300):
+            with pytest.raises(InvalidRequest) as refused:
+                group.submit(same, value)
+            assert "value" in str(refused.value)
 
     def test_futures_are_those_of_concurrent_futures(self, group: SyncTaskGroup) -> None:
         futures = [group.submit(area, width) for width in range(20)]

@@ -41,6 +41,10 @@ def wait_for(path: str) -> int:
     return os.getpid()
 
 
+def same(value: Any) -> Any:
+    return value
+
+
 def not_json(_number: int) -> Any:
     return {1, 2}
 
