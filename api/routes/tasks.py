@@ -81,7 +81,7 @@ async def retry(
 async def list_tasks(
     parts: PartsDep, group: ReadableGroup, query: Annotated[Listing, Query()]
 ) -> Page[TaskInfo]:
-    """The tasks of a group with their results, by id."""
+    """The tasks of a group with their results, by id; of failed attempts all but what they wrote."""
     return await parts.tasks.list(group, state=query.state, after=query.after, limit=query.limit)
 
 

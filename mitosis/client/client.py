@@ -283,7 +283,7 @@ class Client:
     async def tasks(
         self, group: Group, *, state: TaskState | None = None
     ) -> AsyncIterator[TaskInfo]:
-        """The tasks of a group with their results, by id."""
+        """The tasks of a group with their results, by id; of ``failures`` all but ``detail``."""
         async for item in self._pages(
             Page[TaskInfo], path_of(group) + "/tasks", _given(state=state)
         ):
