@@ -63,7 +63,7 @@ async def _credentials(settings: "Settings", target: "Target", state_dir: Path) 
     from mitosis.contracts.http import RegisterManager
 
     spec = RegisterManager(
-        name=settings.agent.name or _host_name(),
+        name=settings.agent.name or host_name(),
         tags=frozenset(settings.agent.tags),
         labels=frozenset(settings.agent.labels),
         groups=settings.agent.groups,
@@ -72,7 +72,7 @@ async def _credentials(settings: "Settings", target: "Target", state_dir: Path) 
         return await ensure_registered(client.register_manager, state_dir, spec)
 
 
-def _host_name() -> str:
+def host_name() -> str:
     """As this machine calls itself; some are called by a UUID, which is no name of a manager."""
     name = socket.gethostname()
     return name if as_uuid(name) is None else f"host-{name}"

@@ -18,6 +18,7 @@ from manager_agent.identity import (
 )
 from manager_agent.registration import Credentials, ensure_registered, read_credentials
 from manager_agent.run_folder import HostFolders, make_private
+from mitosis.cli.agent import host_name
 from mitosis.contracts.errors import ConfigurationError, ManagerIdInUse
 from mitosis.contracts.hook import HookSpec
 from mitosis.contracts.http import RegisteredManager, RegisterManager
@@ -149,3 +150,13 @@ def test_a_broken_checkpoint_counts_as_none(tmp_path: Path) -> None:
     (tmp_path / f"{GROUP}.json").write_bytes(b"{")
     assert not here.holds(GROUP, fingerprint(GROUP, None))
     assert here.prepared() == []
+
+
+@pytest.mark.parametrize(
+    ("called", "name"), [("node-7", "node-7"), (str(UUID(int=7)), f"host-{UUID(int=7)}")]
+)
+def test_a_machine_that_is_called_by_a_uuid_can_register(
+    called: str, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("socket.gethostname", lambda: called)
+    assert RegisterManager(name=host_name()).name == name

@@ -7,6 +7,7 @@ from uuid import UUID
 import pytest
 
 from mitosis.cli.exit import ExitStatus
+from mitosis.cli.explain import explanation_item
 from mitosis.cli.group_view import (
     counts_text,
     group_item,
@@ -16,6 +17,7 @@ from mitosis.cli.group_view import (
 from mitosis.cli.group_wait import ended, progress_text, verdict
 from mitosis.cli.manager import manager_item, managers_table
 from mitosis.cli.task_view import ending_text, output_text, task_item, tasks_table, what_text
+from mitosis.contracts.explain import Explanation, HostReason
 from mitosis.contracts.http import LeaseInfo, ManagerInfo, TaskGroupInfo, TaskInfo
 from mitosis.contracts.lifecycle import EnvironmentState, LeaseState, ManagerState
 
@@ -247,3 +249,26 @@ def test_progress_is_one_line() -> None:
     assert text == (
         "squares: open, 5 of 8 completed (4 succeeded, 1 failed), 123/s, about 1m15s left, nothing"
     )
+
+
+def test_hosts_of_one_name_are_told_apart_by_their_ids() -> None:
+    hosts = [
+        HostReason(manager_id=UUID(int=number), manager_name=name, code="busy", line="is busy")
+        for number, name in ((1, "vm"), (2, "big"), (3, "vm"))
+    ]
+    item = explanation_item(
+        Explanation(
+            task_group_id=ID,
+            task_group_name="squares",
+            state="open",
+            waits=True,
+            code="busy",
+            line="all are busy",
+            hosts=tuple(hosts),
+        )
+    )
+    assert [text for label, text in item.fields if label == "host"] == [
+        f"vm ({UUID(int=1)}): is busy",
+        "big: is busy",
+        f"vm ({UUID(int=3)}): is busy",
+    ]
