@@ -263,3 +263,22 @@ def test_logs_follow_tasks_as_they_end_and_do_not_show_what_is_not_kept(
         (tmp_path / "go").touch()
         assert process.stdout.read() == f"{slow}| late\n"
         assert process.wait(60) == 0
+
+
+@pytest.mark.parametrize("how", ["2>&-", "2>/dev/full", ">&-", "<&- >&- 2>&-"])
+def test_a_stream_that_is_closed_or_full_stops_no_run(
+    how: str, env: Mapping[str, str], tmp_path: Path
+) -> None:
+    words = [*MITOSIS, "run", "-o", "kept", "echo", "{}", ":::", "hi"]
+    ran = subprocess.run(
+        ["sh", "-c", f'exec "$@" {how}', "sh", *words],
+        env=env,
+        cwd=tmp_path,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        check=False,
+        timeout=120,
+    )
+    assert (ran.returncode, ran.stdout) == (0, b"hi\n" if how.startswith("2") else b"")
+    assert b"Traceback" not in ran.stderr
+    assert (tmp_path / "kept" / "1.out").read_bytes() == b"hi\n"
