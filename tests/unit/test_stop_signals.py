@@ -45,7 +45,8 @@ def test_who_takes_the_signals_over_gets_them_and_gives_them_back() -> None:
             assert not signals.heard
             os.kill(os.getpid(), signal.SIGTERM)
             try:
-                await asyncio.Event().wait()
+                async with asyncio.timeout(10):
+                    await asyncio.Event().wait()
             except asyncio.CancelledError:
                 return taken, signals.heard
         return taken, False
