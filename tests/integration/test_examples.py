@@ -132,8 +132,10 @@ def test_a_pipeline_that_fails_says_why_and_leaves_nothing(
     assert list(tmp_path.iterdir()) == [project]
 
 
-def test_a_pipeline_whose_setup_fails_runs_nothing(env: Mapping[str, str]) -> None:
-    done = run(env, "ci_pipeline/pipeline.py", "/nowhere/at/all")
+def test_a_pipeline_whose_setup_fails_runs_nothing(env: Mapping[str, str], tmp_path: Path) -> None:
+    """A folder cannot be copied into itself."""
+    inside = {**env, "TMPDIR": str(tmp_path)}
+    done = run(inside, "ci_pipeline/pipeline.py", str(tmp_path))
     assert done.returncode == 2, done.stdout + done.stderr
     assert "nothing was run: setup failed on " in done.stderr
 

@@ -111,11 +111,12 @@ async def test_an_agent_killed_between_commit_and_answer(
     host = await it.host()
     group = await it.group(diary.task("first"), workers=1)
     await it.until(lambda: host.wire.answered[f"/api/v1{REPORT}"])
+    await it.until(lambda: not in_journal(host))
     host.wire.hold_answers(call)
     await it.client.submit(group, [diary.task("t")])
     await it.until(lambda: host.wire.holding[call])
     if call == REPORT:
-        await it.until(lambda: (host.folder / "state/journal").read_bytes().startswith(b"MJ01"))
+        await it.until(lambda: in_journal(host))
     await host.kill()
     host.wire.let_go(call)
     await host.start()
@@ -166,6 +167,11 @@ async def test_max_managers_is_raised_and_lowered_under_live_leases(
     assert len(await it.rows("SELECT 1 FROM leases")) == 2, "the second host got no other lease"
     assert sum(diary.began(n) for n in (*names, "last")) == 14, "what it ran when it died, again"
     assert first.said("lease session over") == 1
+
+
+def in_journal(host: FleetHost) -> bool:
+    """Is there a report that has not been acknowledged, or was a moment ago?"""
+    return (host.folder / "state/journal").read_bytes().startswith(b"MJ01")
 
 
 async def kill_agent(it: Fleet, host: FleetHost) -> None:
