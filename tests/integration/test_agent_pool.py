@@ -15,14 +15,20 @@ from mitosis.contracts.wire import CancelOrder
 from mitosis.ipc.messages import Pause, Resume
 from tests.support.agent_api import TOKEN, AgentApi, command
 from tests.support.agents import Commands, running_agent, until
-from tests.support.processes import descendants, living
+from tests.support.processes import descendants, living, read
 
 FINISH = CancelOrder(kill=False, grace_seconds=0, reason="complete")
 THREE = WorkerAllocationPlan(worker_count=3)
 
 
-def below_us() -> set[int]:
-    return {process.pid for process in descendants(os.getpid())}
+def of_manager(api: AgentApi) -> set[int]:
+    """What runs below us for this manager: not the servers of other tests."""
+
+    def known(process: psutil.Process) -> tuple[int, str | None]:
+        return process.pid, process.environ().get("MITOSIS_MANAGER_ID")
+
+    found = read(descendants(os.getpid()), known)
+    return {pid for pid, manager in found if manager == str(api.manager_id)}
 
 
 def pids(host: Commands) -> dict[tuple[int, int], int]:
@@ -44,11 +50,10 @@ async def all_available(host: Commands) -> None:
 async def test_as_many_workers_as_planned_live_below_the_agent_while_the_lease_does(
     tmp_path: Path,
 ) -> None:
-    before = below_us()
     api = AgentApi(plan=THREE, setup=HookSpec(command=("/bin/true",)))
     async with api.serving(), running_agent(api, tmp_path) as host:
         assert (await host.prepare()).verdict is HookVerdict.READY
-        assert below_us() == before, "no worker before setup has succeeded"
+        assert of_manager(api) == set(), "no worker before setup has succeeded"
         host.start_lease()
         await all_available(host)
         assert sorted(pids(host)) == [(0, 0), (1, 0), (2, 0)]
@@ -56,7 +61,7 @@ async def test_as_many_workers_as_planned_live_below_the_agent_while_the_lease_d
         (zygote,) = {worker.parent() for worker in workers}
         assert zygote is not None
         assert zygote.ppid() == os.getpid()
-        assert below_us() - before == {zygote.pid, *(worker.pid for worker in workers)}
+        assert of_manager(api) == {zygote.pid, *(worker.pid for worker in workers)}
         api.end(FINISH)
         assert (await host.lease).end is LeaseEnd.ENDING
         session = host.session
@@ -66,12 +71,11 @@ async def test_as_many_workers_as_planned_live_below_the_agent_while_the_lease_d
 
 
 async def test_no_worker_is_started_where_setup_has_failed(tmp_path: Path) -> None:
-    before = below_us()
     api = AgentApi(plan=THREE, setup=HookSpec(command=("/bin/false",)))
     async with api.serving(), running_agent(api, tmp_path) as host:
         assert (await host.prepare()).verdict is HookVerdict.FAILED
         assert (await host.run_lease()).end is LeaseEnd.GONE
-        assert below_us() == before
+        assert of_manager(api) == set()
 
 
 @pytest.mark.spec(

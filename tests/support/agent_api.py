@@ -379,7 +379,7 @@ class AgentApi:
         server = uvicorn.Server(
             uvicorn.Config(
                 self._app(),
-                log_level="critical",
+                log_level="error",
                 lifespan="off",
                 timeout_graceful_shutdown=1,
                 http="httptools",

@@ -112,7 +112,12 @@ async def running_agent(api: AgentApi, folder: Path, **more: Any) -> AsyncIterat
         agent = Agent(settings, folders)
         before = len(api.hellos)
         running = asyncio.get_running_loop().create_task(agent.run())
-        await until(lambda: len(api.hellos) > before or running.done())
+        await until(
+            lambda: (
+                (len(api.hellos) > before and agent._contact.incarnation == api.incarnation)
+                or running.done()
+            )
+        )
         host = Commands(agent, api)
         try:
             yield host
