@@ -233,8 +233,10 @@ async def test_host_that_only_temporal_hears_is_lost_when_its_clock_has_run_out(
             owed = [e.state is EnvironmentState.OWED for e in view.environments]
             return view.lease is None and owed == [True]
 
-        await wait_until_async(lost, timeout=30)
-        agent.api_reachable.set()
+        try:
+            await wait_until_async(lost, timeout=30)
+        finally:
+            agent.api_reachable.set()  # else its worker would wait for it for ever
 
 
 async def test_verbs_answer_the_group_or_say_why_not(plane: ControlPlane) -> None:
