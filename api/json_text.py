@@ -13,6 +13,8 @@ import msgspec
 
 _NUL_ESCAPE = re.compile(rb"(?<!\\)((?:\\\\)*)\\u0000")
 """``\\u0000`` in JSON text, unless its backslash is itself escaped."""
+LONGEST_INTEGER = 4300
+"""Digits and sign, as msgspec counts them. Source: sys.get_int_max_str_digits()."""
 _STEP = re.compile(r"([^.\[\]]+)|\[(\d+)\]")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
@@ -90,10 +92,9 @@ def _values(value: Any, path: str) -> Iterator[tuple[str, Any]]:
 
 
 def _integer(text: str) -> int | _Unfit:
-    try:
+    if len(text) <= LONGEST_INTEGER:
         return int(text)
-    except ValueError:  # sys.get_int_max_str_digits()
-        return _Unfit(f"is an integer of {len(text)} digits, more than can be kept")
+    return _Unfit(f"is an integer of {len(text)} characters, more than can be kept")
 
 
 def _float(text: str) -> float | _Unfit:

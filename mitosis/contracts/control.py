@@ -61,9 +61,9 @@ class Cancel(VerbModel):
     """End the group: nothing more is claimed."""
 
     kind: Literal["cancel"] = "cancel"
-    cancel_running_tasks: bool = True
+    cancel_running_tasks: bool = Field(default=True, strict=True)
     """True: SIGTERM, grace, SIGKILL. False: running tasks finish and their results count."""
-    grace_seconds: float | None = Field(default=None, ge=0, le=86_400)
+    grace_seconds: float | None = Field(default=None, ge=0, le=86_400, strict=True)
     """None = the group's own grace."""
 
 
@@ -71,8 +71,8 @@ class Complete(VerbModel):
     """Close and complete. With ``force`` unfinished tasks are cancelled first, with grace."""
 
     kind: Literal["complete"] = "complete"
-    force: bool = False
-    grace_seconds: float | None = Field(default=None, ge=0, le=86_400)
+    force: bool = Field(default=False, strict=True)
+    grace_seconds: float | None = Field(default=None, ge=0, le=86_400, strict=True)
 
 
 class VerbRequest(Model):

@@ -332,12 +332,15 @@ class ManagerStore:
             await connection.execute(SQL["tell_returned"], parameters)
 
     async def _lose_without_lease(self, connection: Connection, manager_id: UUID) -> ReleaseAnswer:
-        """A silent host that holds only environments: it becomes OFFLINE, they become owed."""
+        """A silent host that holds only environments: it becomes OFFLINE, they become owed.
+
+        An agent that has said goodbye has as long to come back to them as one that is silent.
+        """
         manager = await lock_manager(connection, manager_id)
         if await lock_live_lease(connection, manager["id"]) is not None:
             return ReleaseAnswer(status=ReleaseStatus.ALIVE, alive_in_seconds=0.0)
         left = self._host_lost_after - manager["silent_seconds"]
-        if not manager["offline"] and (left > 0 or await nobody_listens(connection)):
+        if left > 0 or await nobody_listens(connection):
             return ReleaseAnswer(status=ReleaseStatus.ALIVE, alive_in_seconds=left)
         await lose_manager(connection, manager["id"])
         return ReleaseAnswer(status=ReleaseStatus.RELEASED)

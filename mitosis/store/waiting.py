@@ -45,7 +45,9 @@ def waiting_for(group: Facts, facts: Facts) -> str | None:
 def why(group: Facts, facts: Facts) -> Reason:
     """``group`` is a row of ``show`` or ``observe``, ``facts`` one of ``waiting_facts``."""
     if group["settled"]:
-        return Reason("finished", f"it has ended: {group.get('result') or group['state']}", False)
+        why_so = f" ({reason})" if (reason := group.get("reason")) else ""
+        line = f"it has ended: {group.get('result') or group['state']}{why_so}"
+        return Reason("finished", line, False)
     managers: Sequence[Facts] = facts["managers"]
     if group["state"] in ("complete", "cancelled") or group.get("discarding"):
         return _ending(group, facts, managers) or Reason("settling", "being settled")
@@ -66,7 +68,11 @@ def _ending(group: Facts, facts: Facts, managers: Sequence[Facts]) -> Reason | N
         return unsent
     if _unfinished(group):
         return Reason("discarding", "tasks that nobody has claimed are being cancelled")
-    return Reason("cleanup", f"cleanup on {_names(cleaning)}") if cleaning else None
+    if not cleaning:
+        return None
+    gone = [_last_seen(m) for m in managers if m["name"] in cleaning and m["silent"]]
+    away = f", silent: {_names(gone)}; their teardown is owed 90 s after that" if gone else ""
+    return Reason("cleanup", f"cleanup on {_names(cleaning)}{away}")
 
 
 def _unsent(facts: Facts) -> Reason | None:
@@ -241,6 +247,8 @@ def host_reason(manager: Facts, facts: Facts) -> Reason:  # noqa: C901, PLR0911 
         return Reason("draining", "takes nothing new")
     if manager["busy"]:
         return Reason("busy", _busy_line([{**manager, "name": "it is"}], facts))
+    if manager["environment"] == "tearing_down":
+        return Reason("cleanup", "cleans up")
     if manager["unclean"]:
         return Reason("unclean", "cleans up after another group")
     return Reason("free", "is free", False)

@@ -74,6 +74,19 @@ async def test_an_agent_restarted_after_the_clock_first_cleans_what_it_owes(
     assert info.result is TaskGroupResult.SUCCESS
 
 
+async def test_a_host_that_was_stopped_in_order_holds_up_no_group(it: Fleet, diary: Diary) -> None:
+    """It is given as long to come back and clean up as one that was killed."""
+    host = await it.host()
+    group = await it.group(diary.task("t"), environment_teardown_hook=diary.hook("teardown"))
+    await it.until(lambda: diary.ended("t"))
+    assert await host.stop() == 0
+    await it.client.close(group)
+    info = await it.client.wait(group)
+    assert (info.result, info.tasks_succeeded) == (TaskGroupResult.TEARDOWN_DEGRADED, 1)
+    await host.start()
+    await it.until(lambda: diary.ended("teardown"))
+
+
 async def test_a_copied_agent_neither_runs_nor_ends_what_the_first_one_runs(
     it: Fleet, diary: Diary
 ) -> None:

@@ -212,6 +212,20 @@ async def test_a_silent_host_without_a_lease_is_lost_too(database: str) -> None:
         assert (view.lost_in_seconds, view.environments[0].state) == (None, "owed")
 
 
+async def test_a_host_that_said_goodbye_has_its_time_to_come_back_to_its_environments(
+    database: str,
+) -> None:
+    async with world(database) as w:
+        host, _ = await working(w)
+        await w.managers.goodbye(host.manager_id, host.epoch)
+        assert 80 < ((await w.managers.observe(host.manager_id)).lost_in_seconds or 0) <= 90
+        assert (await w.managers.release(lost(host, None))).status == "alive"
+        await w.rows("UPDATE manager_live SET last_contact_at = now() - interval '91 seconds'")
+        assert (await w.managers.release(lost(host, None))).status == "released"
+        view = await w.managers.observe(host.manager_id)
+        assert (view.lost_in_seconds, view.environments[0].state) == (None, "owed")
+
+
 async def test_a_host_that_was_lost_without_a_lease_is_told_to_say_hello_again(
     database: str,
 ) -> None:

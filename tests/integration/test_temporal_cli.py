@@ -96,6 +96,8 @@ async def test_nonsense_neither_stops_a_workflow_nor_changes_a_group(plane: Cont
     await signal(plane, group, "close", "--input", '{"reason": 3}')
     await signal(plane, group, "close", "--input", "{}", "--input", "{}")
     await signal(plane, group, "cancel", "--input", '{"grace_seconds": -1}')
+    await signal(plane, group, "cancel", "--input", '{"grace_seconds": "3"}')
+    await signal(plane, group, "cancel", "--input", '{"cancel_running_tasks": 1}')
     await signal(plane, group, "poke", "--input", "{}", "--input", "{}")
     await signal(plane, group, "no-such-signal")
     update = ("workflow", "update", "execute", "-w", workflow, "--name", "close")

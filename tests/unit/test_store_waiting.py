@@ -69,6 +69,11 @@ KILLED = {"state": "failed", "message": None, "exit_code": None, "signal": 9}
             facts(manager(lease="ending", environment="preparing")),
             "cleanup on a",
         ),
+        (
+            {"state": "complete", "unfinished": 0},
+            facts(manager("a", environment="ready", silent=True, silent_seconds=42.0)),
+            "cleanup on a, silent: a (last seen 42 s ago); their teardown is owed 90 s after that",
+        ),
         ({"unfinished": 0, "total": 0}, facts(), "no task has been submitted yet"),
         ({"unfinished": 0, "state": "closed"}, facts(), "all tasks have ended; being completed"),
         ({}, facts(manager(lease="active", environment="ready")), None),
@@ -167,6 +172,8 @@ def test_what_is_in_nobodys_way_says_so_without_waiting() -> None:
     assert (working.waits, working.code, working.line) == (False, "working", "tasks run on a")
     over = why(group(settled=True, result="success"), facts())
     assert (over.waits, over.code, over.line) == (False, "finished", "it has ended: success")
+    over = why(group(settled=True, result="tasks_failed", reason="too late"), facts())
+    assert over.line == "it has ended: tasks_failed (too late)"
 
 
 @pytest.mark.parametrize(
@@ -180,6 +187,7 @@ def test_what_is_in_nobodys_way_says_so_without_waiting() -> None:
         ({"draining": True}, "draining"),
         ({"busy": True}, "busy"),
         ({"unclean": True}, "unclean"),
+        ({"unclean": True, "environment": "tearing_down"}, "cleanup"),
         ({}, "free"),
     ],
 )

@@ -119,6 +119,8 @@ SELECT l.epoch, g.uuid AS task_group_id, g.host_lost_after_seconds
 SELECT m.uuid AS manager_id, m.name,
        NOT c.offline AND c.last_contact_at > now() - interval '10 seconds' AS online,
        CASE WHEN NOT c.offline
+                 OR EXISTS (SELECT FROM environments AS e
+                             WHERE e.manager_id = m.id AND e.state IN ('preparing', 'ready', 'tearing_down'))
             THEN extract(epoch FROM c.last_contact_at - now())::float8 + %(host_lost_after)s END AS lost_in_seconds,
        (SELECT json_build_object('epoch', l.epoch, 'state', l.state, 'task_group_id', g.uuid,
                    'task_group_name', g.name, 'group_state', v.state, 'end_reason', l.end_reason,
