@@ -17,6 +17,9 @@ GROUPS_PER_PAGE = 200
 IDLE_THRESHOLD = timedelta(minutes=5)
 CHECK_OFFERS_SECONDS = 10.0
 """While an offer is open, its manager is poked again after this long."""
+LOOK_SECONDS = (10.0, 60.0)
+"""How often it is looked whether a busy host that somebody waits for has become idle: as often as the idle
+threshold, but not more and not less often than this."""
 
 
 class SchedulerStore:
@@ -49,19 +52,23 @@ class SchedulerStore:
     async def _move(self, connection: Connection, served: set[int]) -> tuple[int, float | None]:
         """End idle leases whose hosts other groups need: how many, and when the next one is idle enough.
 
-        ``served`` groups have just been offered a host and wait for that one first.
+        ``served`` groups have just been offered a host and wait for that one first. Nobody tells when a
+        lease runs out of work whose group is not drained (other hosts have the rest, or a retry is not due):
+        while a group waits for a host that is busy, another round looks.
         """
         threshold = {"idle_threshold": self._idle_threshold}
         cursor = await connection.execute(SQL["contestable_managers"], threshold)
         rows = {row["id"]: row for row in await cursor.fetchall()}
-        if not rows:
-            return 0, None
-        managers = {number: _manager(row) for number, row in rows.items()}
-        needed = await _match_pages(connection, managers, without_lease=True, served=served)
+        idle = {number: _manager(row) for number, row in rows.items() if not row["busy"]}
+        needed = await _match_pages(connection, idle, without_lease=True, served=served)
         left = [rows[offer.manager]["seconds_left"] for offer in needed]
         due = [rows[o.manager]["epoch"] for o in needed if rows[o.manager]["seconds_left"] <= 0]
         if due:
             await connection.execute(SQL["move_leases"], {"epochs": due})
+        busy = {number: _manager(row) for number, row in rows.items() if row["busy"]}
+        served = served | {offer.group for offer in needed}
+        if await _match_pages(connection, busy, without_lease=True, served=served):
+            left.append(min(max(self._idle_threshold, LOOK_SECONDS[0]), LOOK_SECONDS[1]))
         return len(due), min((seconds for seconds in left if seconds > 0), default=None)
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from mitosis.contracts.control import ReleaseReason, ReleaseRequest
 from mitosis.contracts.task import RetryPolicy, TaskSubmission
-from mitosis.store.scheduler import SchedulerStore
+from mitosis.store.scheduler import LOOK_SECONDS, SchedulerStore
 from tests.support.campaigns import Host, failed, world
 
 
@@ -70,11 +70,36 @@ async def test_a_lease_with_work_is_not_contested(database: str, work: str) -> N
         await w.submit(await w.group("second", priority=9))
         for _ in ("safe", "affinity is over", "and closed"):
             answer = await scheduler.assign_round()
-            assert (answer.offered, answer.next_round_in_seconds) == (0, None)
+            assert (answer.offered, answer.next_round_in_seconds) == (0, LOOK_SECONDS[0])
             assert (await host.renew()).standing == "active"
             if await w.value("SELECT affinity_until < now() FROM leases"):
                 await w.close(first)
             await w.rows("UPDATE leases SET affinity_until = now() - interval '1 second'")
+
+
+@pytest.mark.parametrize("rest", ["on another host", "not due"])
+async def test_a_host_that_is_idle_while_its_group_is_not_drained_is_found(
+    database: str, rest: str
+) -> None:
+    """Nobody tells the scheduler: the round comes back by itself while a group waits for a busy host."""
+    async with world(database) as w:
+        scheduler = SchedulerStore(w.database, idle_threshold=timedelta(0))
+        first = await w.group("first")
+        retry = RetryPolicy(max_attempts=2, delay_seconds=600)
+        await w.submit_tasks(first, [TaskSubmission(command=["x"], retry=retry)] * 2)
+        host = await w.leased_host(first)
+        one, other = (await host.claim()).tasks
+        second = await w.group("second")
+        await w.submit(second)
+        answer = await scheduler.assign_round()
+        assert answer.next_round_in_seconds == LOOK_SECONDS[0]
+        await host.finish([one])
+        if rest == "not due":
+            await host.report(failed(other, exit_code=1))
+        else:
+            await w.rows("UPDATE open_task SET epoch = epoch + 1000 WHERE state = 1")
+        await scheduler.assign_round()
+        assert (await host.claim()).standing == "ending"
 
 
 @pytest.mark.spec("S002-160", "S002-162", "S002-178", "S002-159", "S002-174")

@@ -24,8 +24,8 @@ SELECT m.id, m.tags, m.cores,
  ORDER BY m.id
 
 -- name: contestable_managers
--- Managers in contact whose active lease has had no work for the idle threshold; those that will be so far
--- later come with the seconds left. Same facts as idle_managers: they are matched the same way.
+-- Managers in contact with an active lease: whether it has work (C-04), and when it will have had none for
+-- the idle threshold, in seconds. Same facts as idle_managers: they are matched the same way.
 SELECT m.id, m.tags, m.cores, l.epoch,
        ARRAY(SELECT r.user_group_id FROM user_group_managers AS r
               WHERE r.manager_id = m.id AND r.role IN ('write', 'admin')) AS serves,
@@ -34,7 +34,10 @@ SELECT m.id, m.tags, m.cores, l.epoch,
        ARRAY(SELECT DISTINCT h.group_id FROM hook_runs AS h JOIN group_live AS v ON v.group_id = h.group_id
               WHERE h.manager_id = m.id AND h.kind = 'setup' AND h.state = 'failed'
                 AND v.settled_at IS NULL) AS failed,
-       extract(epoch FROM greatest(l.busy_at, l.taken_at) - now())::float8 + %(idle_threshold)s AS seconds_left
+       extract(epoch FROM greatest(l.busy_at, l.taken_at) - now())::float8 + %(idle_threshold)s AS seconds_left,
+       EXISTS (SELECT FROM open_task AS o WHERE o.group_id = l.group_id AND o.state = 0)
+         OR EXISTS (SELECT FROM open_task AS o
+                     WHERE o.group_id = l.group_id AND o.state = 1 AND o.epoch = l.epoch) AS busy
   FROM leases AS l
   JOIN managers AS m ON m.id = l.manager_id
   JOIN manager_live AS c ON c.manager_id = m.id
@@ -42,9 +45,6 @@ SELECT m.id, m.tags, m.cores, l.epoch,
    AND NOT c.offline AND NOT m.draining AND c.last_contact_at > now() - interval '10 seconds'
    AND EXISTS (SELECT FROM environments AS e
                 WHERE e.manager_id = m.id AND e.group_id = l.group_id AND e.state = 'ready')
-   AND NOT EXISTS (SELECT FROM open_task AS o WHERE o.group_id = l.group_id AND o.state = 0)
-   AND NOT EXISTS (SELECT FROM open_task AS o
-                    WHERE o.group_id = l.group_id AND o.state = 1 AND o.epoch = l.epoch)
  ORDER BY m.id
 
 -- name: move_leases
