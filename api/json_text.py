@@ -94,7 +94,7 @@ def _values(value: Any, path: str) -> Iterator[tuple[str, Any]]:
 def _integer(text: str) -> int | _Unfit:
     if len(text) <= LONGEST_INTEGER:
         return int(text)
-    return _Unfit(f"is an integer of {len(text)} characters, more than can be kept")
+    return _Unfit(f"is an integer of {len(text.lstrip('-'))} digits, more than can be kept")
 
 
 def _float(text: str) -> float | _Unfit:
