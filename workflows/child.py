@@ -11,7 +11,7 @@ from temporalio import workflow
 from temporalio.common import WorkflowIDReusePolicy
 
 from mitosis.contracts.control import GroupSummary, TaskGroupInput
-from mitosis.contracts.names import CONTROL_TASK_QUEUE, task_group_workflow_id
+from mitosis.contracts.temporal_names import CONTROL_TASK_QUEUE, task_group_workflow_id
 from workflows.options import WORKFLOW_TASK_WITHIN
 
 

@@ -31,7 +31,7 @@ from mitosis.contracts.control import (
     TaskGroupInput,
 )
 from mitosis.contracts.errors import BY_CODE, InvalidTransition, MitosisError, TemporalUnavailable
-from mitosis.contracts.names import (
+from mitosis.contracts.temporal_names import (
     CONTROL_TASK_QUEUE,
     NAMESPACE,
     POKE,

@@ -143,20 +143,20 @@ class Trouble(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Attached:
+class RunningActivity:
     """A host activity that is under way."""
 
     activity: HostActivity
     task_group_id: UUID
     epoch: int | None
-    nudged_seconds: float | None = None
+    check_requested_seconds: float | None = None
     """How long ago its cancellation was requested; None = never."""
     to_the_end: bool = False
     """Started for a lease that was ending already: it knows, and answers when nothing runs any more."""
 
 
 @dataclass(frozen=True, slots=True)
-class LastWord:
+class LastActivityResult:
     """How the last activity of an epoch (None: the last teardown) ended."""
 
     activity: HostActivity
@@ -170,13 +170,13 @@ class LastWord:
 
 
 @dataclass(frozen=True, slots=True)
-class HostKnowledge:
+class KnownActivities:
     """What the workflow knows from its own activities. Losing it is harmless: it is asked again."""
 
-    lease: Attached | None = None
-    cleaning: Attached | None = None
-    lease_word: LastWord | None = None
-    clean_word: LastWord | None = None
+    lease: RunningActivity | None = None
+    cleaning: RunningActivity | None = None
+    lease_result: LastActivityResult | None = None
+    cleaning_result: LastActivityResult | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +189,7 @@ class StartHost:
 
 
 @dataclass(frozen=True, slots=True)
-class Nudge:
+class RequestLeaseCheck:
     """Ask the activity that watches the lease to look: the fast path of an ending."""
 
 
@@ -206,10 +206,10 @@ class Release:
     reason: ReleaseReason
 
 
-ManagerStep: TypeAlias = Finish | StartHost | Nudge | Abandon | Release | Wait
+ManagerStep: TypeAlias = Finish | StartHost | RequestLeaseCheck | Abandon | Release | Wait
 
 
-def manager_step(view: ManagerView, known: HostKnowledge) -> ManagerStep:
+def manager_step(view: ManagerView, known: KnownActivities) -> ManagerStep:
     """The next step of a host's workflow: its lease first, then what is left behind by others."""
     if not view.exists:
         return Finish()
@@ -219,7 +219,7 @@ def manager_step(view: ManagerView, known: HostKnowledge) -> ManagerStep:
     if known.lease is not None:
         step = _watched(lease, known.lease)
     elif lease is not None:
-        step = _unwatched(view, lease, known.lease_word)
+        step = _unwatched(view, lease, known.lease_result)
     else:
         return _cleaning(view, known) or _without_lease(view)
     offered = lease is not None and lease.state is LeaseState.OFFERED
@@ -229,93 +229,97 @@ def manager_step(view: ManagerView, known: HostKnowledge) -> ManagerStep:
     return step
 
 
-def _watched(lease: LeaseView | None, attached: Attached) -> ManagerStep:
+def _watched(lease: LeaseView | None, running: RunningActivity) -> ManagerStep:
     """It comes back by itself: the agent sees the ending at its renewal, the server a dead host."""
-    over = lease is None or lease.epoch != attached.epoch
+    over = lease is None or lease.epoch != running.epoch
     if lease is not None and not over and _lost(lease):
         return Release(lease.epoch, ReleaseReason.LOST)
     ending = lease is not None and lease.state is LeaseState.ENDING
-    if (over or (ending and not attached.to_the_end)) and attached.nudged_seconds is None:
-        return Nudge()
+    if (over or (ending and not running.to_the_end)) and running.check_requested_seconds is None:
+        return RequestLeaseCheck()
     if over:
-        left = BACKSTOP_SECONDS - (attached.nudged_seconds or 0.0)
+        left = BACKSTOP_SECONDS - (running.check_requested_seconds or 0.0)
         return Wait("the host to notice that its lease is over", left) if left > 0 else Abandon()
-    return Wait(f"{attached.activity} on the host")
+    return Wait(f"{running.activity} on the host")
 
 
-def _unwatched(view: ManagerView, lease: LeaseView, last: LastWord | None) -> ManagerStep:
-    word = last if last is not None and last.epoch == lease.epoch else None
+def _unwatched(view: ManagerView, lease: LeaseView, last: LastActivityResult | None) -> ManagerStep:
+    result = last if last is not None and last.epoch == lease.epoch else None
     if _lost(lease):
         return Release(lease.epoch, ReleaseReason.LOST)
-    if word is not None and word.setup_failed:
+    if result is not None and result.setup_failed:
         return Release(lease.epoch, ReleaseReason.SETUP_FAILED)
     match lease.state:
         case LeaseState.OFFERED:
-            return _offered(lease, word)
+            return _offered(lease, result)
         case LeaseState.ACTIVE:
-            return _active(view, lease, word)
+            return _active(view, lease, result)
         case LeaseState.ENDING:
-            return _ending(view, lease, word)
+            return _ending(view, lease, result)
         case LeaseState.ENDED:
             return Wait("the next lease")
         case never:
             assert_never(never)
 
 
-def _offered(lease: LeaseView, word: LastWord | None) -> ManagerStep:
+def _offered(lease: LeaseView, result: LastActivityResult | None) -> ManagerStep:
     if _terminal(lease):
         return Release(lease.epoch, ReleaseReason.GROUP_ENDED)
-    if word is not None and word.trouble in (
+    if result is not None and result.trouble in (
         Trouble.UNREACHABLE,
         Trouble.SILENT,
         Trouble.STOPPING,
     ):
         return Release(lease.epoch, ReleaseReason.UNREACHABLE)
-    return _start(lease, HostActivity.PREPARE, word)
+    return _start(lease, HostActivity.PREPARE, result)
 
 
-def _active(view: ManagerView, lease: LeaseView, word: LastWord | None) -> ManagerStep:
+def _active(view: ManagerView, lease: LeaseView, result: LastActivityResult | None) -> ManagerStep:
     if (
-        word is not None
-        and word.activity is HostActivity.PREPARE
-        and word.trouble is Trouble.FAILED
+        result is not None
+        and result.activity is HostActivity.PREPARE
+        and result.trouble is Trouble.FAILED
     ):
         return Release(lease.epoch, ReleaseReason.SETUP_LOST)
-    if (patience := _patience(view, lease, word)) is not None:
-        return patience
+    if (wait := _wait_for_contact(view, lease, result)) is not None:
+        return wait
     ready = any(
         env.task_group_id == lease.task_group_id and env.state is EnvironmentState.READY
         for env in view.environments
     )
-    return _start(lease, HostActivity.RUN if ready else HostActivity.PREPARE, word)
+    return _start(lease, HostActivity.RUN if ready else HostActivity.PREPARE, result)
 
 
-def _ending(view: ManagerView, lease: LeaseView, word: LastWord | None) -> ManagerStep:
-    if word is not None and word.activity is HostActivity.RUN and word.trouble is None:
+def _ending(view: ManagerView, lease: LeaseView, result: LastActivityResult | None) -> ManagerStep:
+    if result is not None and result.activity is HostActivity.RUN and result.trouble is None:
         reason = ReleaseReason.GROUP_ENDED if _terminal(lease) else ReleaseReason.MOVED
         return Release(lease.epoch, reason)
     # Only the host knows whether something still runs: attach, it answers when nothing does.
-    return _patience(view, lease, word) or _start(lease, HostActivity.RUN, word)
+    return _wait_for_contact(view, lease, result) or _start(lease, HostActivity.RUN, result)
 
 
-def _patience(view: ManagerView, lease: LeaseView, word: LastWord | None) -> Wait | None:
+def _wait_for_contact(
+    view: ManagerView, lease: LeaseView, result: LastActivityResult | None
+) -> Wait | None:
     """Trouble is no loss (protocol P4): wait for contact or for the liveness clock, whichever comes."""
-    if word is None or word.trouble is None:
+    if result is None or result.trouble is None:
         return None
-    if view.online and word.trouble is not Trouble.STOPPING:
+    if view.online and result.trouble is not Trouble.STOPPING:
         return None
     alive = LOST_CHECK_SECONDS if lease.alive_in_seconds is None else lease.alive_in_seconds
-    return Wait(f"the host, which is {word.trouble}", min(alive, LOST_CHECK_SECONDS))
+    return Wait(f"the host, which is {result.trouble}", min(alive, LOST_CHECK_SECONDS))
 
 
-def _start(lease: LeaseView, activity: HostActivity, word: LastWord | None) -> StartHost | Wait:
-    if word is not None and word.activity is activity and word.hold_seconds > 0:
-        return Wait(f"a while before {activity} again", word.hold_seconds)
+def _start(
+    lease: LeaseView, activity: HostActivity, result: LastActivityResult | None
+) -> StartHost | Wait:
+    if result is not None and result.activity is activity and result.hold_seconds > 0:
+        return Wait(f"a while before {activity} again", result.hold_seconds)
     return StartHost(activity, lease.task_group_id, lease.epoch)
 
 
 def _cleaning(
-    view: ManagerView, known: HostKnowledge, otherwise: ManagerStep | None = None
+    view: ManagerView, known: KnownActivities, otherwise: ManagerStep | None = None
 ) -> ManagerStep | None:
     """What an environment to clean asks for now, if anything. Owed ones belong to the next hello."""
     if known.cleaning is not None:
@@ -323,14 +327,14 @@ def _cleaning(
     dirty = _dirty(view)
     if dirty is None or not view.online:
         return None
-    word = known.clean_word
-    if word is not None and word.hold_seconds > 0:
+    result = known.cleaning_result
+    if result is not None and result.hold_seconds > 0:
         if isinstance(otherwise, StartHost):
             return None
         left = otherwise.seconds if isinstance(otherwise, Wait) else None
         return Wait(
             "a while before the teardown is tried again",
-            word.hold_seconds if left is None else min(left, word.hold_seconds),
+            result.hold_seconds if left is None else min(left, result.hold_seconds),
         )
     return StartHost(HostActivity.CLEAN, dirty.task_group_id, None)
 

@@ -18,7 +18,7 @@ from temporalio.worker import (
 )
 
 from mitosis.contracts.errors import InvalidRequest
-from mitosis.contracts.names import POKE
+from mitosis.contracts.temporal_names import POKE
 
 
 class OneArgument(Interceptor):

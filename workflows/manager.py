@@ -22,24 +22,24 @@ with workflow.unsafe.imports_passed_through():
         ReleaseRequest,
     )
     from mitosis.contracts.lifecycle import LeaseState
-    from workflows.attention import Attention
+    from workflows.activity_results import Ended, last_activity_result
     from workflows.decisions import (
         BACKSTOP_SECONDS,
         Abandon,
-        Attached,
         Finish,
         HostActivity,
-        HostKnowledge,
-        LastWord,
+        KnownActivities,
+        LastActivityResult,
         ManagerStep,
-        Nudge,
         Release,
+        RequestLeaseCheck,
+        RunningActivity,
         StartHost,
         Wait,
         manager_step,
     )
-    from workflows.hearing import Ended, last_word
     from workflows.options import on_host, with_database
+    from workflows.poke_loop import PokeLoop
     from workflows.visibility import Attributes, changes, manager_attributes, manager_details
 
 Slot = Literal["lease", "cleaning"]
@@ -48,19 +48,19 @@ LONGEST_HOLD_SECONDS = 60.0
 
 
 @dataclass(slots=True)
-class Watch:
+class WatchedActivity:
     """A host activity that this run started."""
 
-    attached: Attached
+    running: RunningActivity
     handle: workflow.ActivityHandle[HookOutcome] | workflow.ActivityHandle[LeaseOutcome]
-    nudged_at: float | None = None
+    check_requested_at: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
-    """The last word of a slot, when the same activity may start again, and the troubles in a row."""
+class ActivityHistory:
+    """The last result of a slot, when the same activity may start again, and the troubles in a row."""
 
-    word: LastWord
+    result: LastActivityResult
     not_before: float
     troubles: int
 
@@ -72,37 +72,37 @@ class ManagerWorkflow:
     @workflow.init
     def __init__(self, given: ManagerInput) -> None:
         self._given = given
-        self._attention = Attention()
-        self._watched: dict[Slot, Watch] = {}
-        self._heard: dict[Slot, Heard] = {}
+        self._pokes = PokeLoop()
+        self._watched: dict[Slot, WatchedActivity] = {}
+        self._history: dict[Slot, ActivityHistory] = {}
         self._shown: Attributes = {}
 
     @workflow.run
     async def run(self, given: ManagerInput) -> None:
         view = await self._observe()
         while True:
-            if self._hear() or self._attention.poked:
+            if self._collect_finished() or self._pokes.poked:
                 view = await self._observe()
-            step = manager_step(view, self._knowledge())
+            step = manager_step(view, self._known_activities())
             self._show(view, step)
             match step:
                 case Finish():
-                    if not self._attention.poked:
+                    if not self._pokes.poked:
                         return
                 case Wait(why, seconds):
-                    await self._continue_as_new_if_worn_out()
-                    if not await self._attention.wait(seconds, why, self._anything_over):
+                    await self._continue_as_new_if_due()
+                    if not await self._pokes.wait(seconds, why, self._anything_over):
                         view = await self._observe()
                 case _:
-                    if await self._attention.pace((step, view), self._anything_over):
+                    if await self._pokes.backoff_before((step, view), self._anything_over):
                         view = await self._act(step, view)
 
     @workflow.signal(description="Look again: something has changed in PostgreSQL.")
     def poke(self) -> None:
-        self._attention.poke()
+        self._pokes.poke()
 
     async def _observe(self) -> ManagerView:
-        self._attention.look()
+        self._pokes.look()
         return await workflow.execute_activity_method(
             ManagerActivities.observe,
             self._given.manager_id,
@@ -110,7 +110,7 @@ class ManagerWorkflow:
         )
 
     async def _act(
-        self, step: StartHost | Nudge | Abandon | Release, view: ManagerView
+        self, step: StartHost | RequestLeaseCheck | Abandon | Release, view: ManagerView
     ) -> ManagerView:
         """Do it; the view afterwards (the old one if PostgreSQL was not touched)."""
         match step:
@@ -118,10 +118,10 @@ class ManagerWorkflow:
                 slot: Slot = "cleaning" if step.activity is HostActivity.CLEAN else "lease"
                 watch = self._start(step)
                 ending = view.lease is not None and view.lease.state is LeaseState.ENDING
-                watch.attached = replace(watch.attached, to_the_end=slot == "lease" and ending)
+                watch.running = replace(watch.running, to_the_end=slot == "lease" and ending)
                 self._watched[slot] = watch
-            case Nudge():
-                self._nudge()
+            case RequestLeaseCheck():
+                self._request_lease_check()
             case Abandon():
                 del self._watched["lease"]
             case Release(epoch, reason):
@@ -135,7 +135,7 @@ class ManagerWorkflow:
                 assert_never(never)
         return view
 
-    def _start(self, step: StartHost) -> Watch:
+    def _start(self, step: StartHost) -> WatchedActivity:
         manager_id = self._given.manager_id
         command = HostCommand(
             manager_id=manager_id, task_group_id=step.task_group_id, epoch=step.epoch
@@ -158,37 +158,39 @@ class ManagerWorkflow:
                 )
             case never:
                 assert_never(never)
-        return Watch(Attached(step.activity, step.task_group_id, step.epoch), handle)
+        return WatchedActivity(
+            RunningActivity(step.activity, step.task_group_id, step.epoch), handle
+        )
 
-    def _nudge(self) -> None:
+    def _request_lease_check(self) -> None:
         """Cancel the activity, which makes the agent ask the API; the lease is not touched by it."""
         watch = self._watched["lease"]
-        watch.nudged_at = workflow.time()
+        watch.check_requested_at = workflow.time()
         watch.handle.cancel()
 
     def _anything_over(self) -> bool:
         return any(watch.handle.done() for watch in self._watched.values())
 
-    def _hear(self) -> bool:
+    def _collect_finished(self) -> bool:
         """Take note of the host activities that have ended. True if one has."""
         over = [slot for slot, watch in self._watched.items() if watch.handle.done()]
         for slot in over:
             watch = self._watched.pop(slot)
-            word = last_word(watch.attached, _ended(watch))
-            before = self._heard.get(slot)
-            again = before is not None and before.word.epoch == word.epoch
-            troubles = (before.troubles if before and again else 0) + 1 if word.trouble else 0
+            result = last_activity_result(watch.running, _ended(watch))
+            before = self._history.get(slot)
+            again = before is not None and before.result.epoch == result.epoch
+            troubles = (before.troubles if before and again else 0) + 1 if result.trouble else 0
             hold = min(FIRST_HOLD_SECONDS * 2.0 ** max(troubles - 1, 0), LONGEST_HOLD_SECONDS)
-            self._heard[slot] = Heard(word, workflow.time() + hold, troubles)
+            self._history[slot] = ActivityHistory(result, workflow.time() + hold, troubles)
         return bool(over)
 
-    def _knowledge(self) -> HostKnowledge:
+    def _known_activities(self) -> KnownActivities:
         lease, cleaning = self._watched.get("lease"), self._watched.get("cleaning")
-        return HostKnowledge(
-            lease=_attached(lease),
-            cleaning=_attached(cleaning),
-            lease_word=_word(self._heard.get("lease")),
-            clean_word=_word(self._heard.get("cleaning")),
+        return KnownActivities(
+            lease=_running_activity(lease),
+            cleaning=_running_activity(cleaning),
+            lease_result=_latest_result(self._history.get("lease")),
+            cleaning_result=_latest_result(self._history.get("cleaning")),
         )
 
     def _show(self, view: ManagerView, step: ManagerStep) -> None:
@@ -201,33 +203,35 @@ class ManagerWorkflow:
                 workflow.upsert_search_attributes(updates)
             self._shown = attributes
 
-    async def _continue_as_new_if_worn_out(self) -> None:
+    async def _continue_as_new_if_due(self) -> None:
         """Between hooks only: the next run attaches to a running lease again, a hook has no second watch."""
         lease = self._watched.get("lease")
-        hook = lease is not None and lease.attached.activity is not HostActivity.RUN
-        if not self._attention.worn_out() or hook or "cleaning" in self._watched:
+        hook = lease is not None and lease.running.activity is not HostActivity.RUN
+        if not self._pokes.should_continue_as_new() or hook or "cleaning" in self._watched:
             return
         if lease is not None:
-            self._nudge()
+            self._request_lease_check()
             await workflow.wait([lease.handle], timeout=BACKSTOP_SECONDS)
         await workflow.wait_condition(workflow.all_handlers_finished)
         workflow.continue_as_new(self._given)
 
 
-def _ended(watch: Watch) -> Ended:
+def _ended(watch: WatchedActivity) -> Ended:
     """The outcome or the failure of an activity that is done."""
     if watch.handle.cancelled():
         return None
     return watch.handle.exception() or watch.handle.result()
 
 
-def _attached(watch: Watch | None) -> Attached | None:
-    if watch is None or watch.nudged_at is None:
-        return watch.attached if watch else None
-    return replace(watch.attached, nudged_seconds=workflow.time() - watch.nudged_at)
+def _running_activity(watch: WatchedActivity | None) -> RunningActivity | None:
+    if watch is None or watch.check_requested_at is None:
+        return watch.running if watch else None
+    return replace(
+        watch.running, check_requested_seconds=workflow.time() - watch.check_requested_at
+    )
 
 
-def _word(heard: Heard | None) -> LastWord | None:
-    if heard is None:
+def _latest_result(history: ActivityHistory | None) -> LastActivityResult | None:
+    if history is None:
         return None
-    return replace(heard.word, hold_seconds=max(0.0, heard.not_before - workflow.time()))
+    return replace(history.result, hold_seconds=max(0.0, history.not_before - workflow.time()))

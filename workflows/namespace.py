@@ -25,7 +25,7 @@ from temporalio.api.workflowservice.v1 import (
 from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
-from mitosis.contracts.names import SEARCH_ATTRIBUTES
+from mitosis.contracts.temporal_names import SEARCH_ATTRIBUTES
 
 log = logging.getLogger(__name__)
 

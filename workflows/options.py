@@ -6,7 +6,7 @@ from uuid import UUID
 from temporalio.common import RetryPolicy
 from temporalio.workflow import ActivityCancellationType, ActivityConfig
 
-from mitosis.contracts.names import host_task_queue
+from mitosis.contracts.temporal_names import host_task_queue
 
 SUMMARY_LENGTH = 60
 HOST_TAKES_WITHIN = timedelta(seconds=10)

@@ -11,7 +11,7 @@ from mitosis.contracts.control import Expected, Poke
 
 
 class Listener(Protocol):
-    """One direct connection that LISTENs to ``names.OUTBOX_CHANNEL``."""
+    """One direct connection that LISTENs to ``temporal_names.OUTBOX_CHANNEL``."""
 
     async def wait(self, seconds: float) -> bool:
         """True when told within ``seconds``; several notifications may count as one.

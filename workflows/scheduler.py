@@ -4,8 +4,8 @@ from temporalio import workflow
 
 with workflow.unsafe.imports_passed_through():
     from activities.managers import ManagerActivities
-    from workflows.attention import Attention
     from workflows.options import with_database
+    from workflows.poke_loop import PokeLoop
 
 
 @workflow.defn(name="SchedulerWorkflow")
@@ -14,23 +14,23 @@ class SchedulerWorkflow:
 
     @workflow.init
     def __init__(self) -> None:
-        self._attention = Attention()
+        self._pokes = PokeLoop()
 
     @workflow.run
     async def run(self) -> None:
         while True:
-            self._attention.look()
+            self._pokes.look()
             answer = await workflow.execute_activity_method(
                 ManagerActivities.assign_round, **with_database("match hosts and groups")
             )
             workflow.set_current_details(
                 f"Last round: {answer.offered} offers, {answer.resignalled} hosts told again."
             )
-            if self._attention.worn_out():
+            if self._pokes.should_continue_as_new():
                 await workflow.wait_condition(workflow.all_handlers_finished)
                 workflow.continue_as_new()
-            await self._attention.wait(answer.next_round_in_seconds, "next round")
+            await self._pokes.wait(answer.next_round_in_seconds, "next round")
 
     @workflow.signal(description="Look again: something has changed in PostgreSQL.")
     def poke(self) -> None:
-        self._attention.poke()
+        self._pokes.poke()

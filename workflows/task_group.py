@@ -23,7 +23,6 @@ with workflow.unsafe.imports_passed_through():
         TaskGroupInput,
         VerbRequest,
     )
-    from workflows.attention import Attention
     from workflows.decisions import (
         CloseIfInactive,
         Discard,
@@ -35,6 +34,7 @@ with workflow.unsafe.imports_passed_through():
         group_step,
     )
     from workflows.options import in_order, with_database
+    from workflows.poke_loop import PokeLoop
     from workflows.visibility import Attributes, changes, group_attributes, group_details
 
 Verb: TypeAlias = Close | Reopen | Cancel | Complete
@@ -47,7 +47,7 @@ class TaskGroupWorkflow:
     @workflow.init
     def __init__(self, given: TaskGroupInput) -> None:
         self._given = given
-        self._attention = Attention()
+        self._pokes = PokeLoop()
         self._one_verb_at_a_time = asyncio.Lock()
         self._verbs_under_way = 0
         self._shown: Attributes = {}
@@ -68,23 +68,23 @@ class TaskGroupWorkflow:
     async def _live(self) -> GroupSummary:
         view = await self._observe()
         while True:
-            if self._attention.poked:
+            if self._pokes.poked:
                 view = await self._observe()
             step = group_step(view)
             self._show(view, step)
             match step:
                 case Finish():
                     await self._finish_handlers()
-                    if not self._attention.poked:
+                    if not self._pokes.poked:
                         return _summary(view)
                 case Wait():
                     view = await self._wait(step, view)
                 case _:
-                    if await self._attention.pace((step, view)):
+                    if await self._pokes.backoff_before((step, view)):
                         view = await self._act(step)
 
     async def _observe(self) -> GroupView:
-        self._attention.look()
+        self._pokes.look()
         return await workflow.execute_activity_method(
             TaskGroupActivities.observe,
             self._given.task_group_id,
@@ -92,10 +92,10 @@ class TaskGroupWorkflow:
         )
 
     async def _wait(self, step: Wait, view: GroupView) -> GroupView:
-        if self._attention.worn_out():
+        if self._pokes.should_continue_as_new():
             await self._finish_handlers()
             workflow.continue_as_new(self._given)
-        if await self._attention.wait(step.seconds, step.why):
+        if await self._pokes.wait(step.seconds, step.why):
             return view
         return await (self._act(step.then) if step.then else self._observe())
 
@@ -159,7 +159,7 @@ class TaskGroupWorkflow:
             _raise_cause(error)
         finally:
             self._verbs_under_way -= 1
-            self._attention.poke()
+            self._pokes.poke()
 
     async def _quietly(self, verb: Verb) -> None:
         """Carry out a verb that nobody waits for."""
@@ -173,7 +173,7 @@ class TaskGroupWorkflow:
 
     @workflow.signal(description="Look again: something has changed in PostgreSQL.")
     def poke(self) -> None:
-        self._attention.poke()
+        self._pokes.poke()
 
     @workflow.signal(name="close", description="Accept no more tasks; complete when they are done.")
     async def close_signal(self, req: Close | None = None) -> None:

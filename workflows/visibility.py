@@ -7,7 +7,7 @@ from temporalio.common import SearchAttributeKey, SearchAttributeUpdate
 
 from mitosis.contracts.control import GroupView, ManagerView
 from mitosis.contracts.lifecycle import EnvironmentState, LeaseState, ManagerState
-from mitosis.contracts.names import SEARCH_ATTRIBUTES
+from mitosis.contracts.temporal_names import SEARCH_ATTRIBUTES
 
 _KEY_TYPES: Mapping[str, Callable[[str], SearchAttributeKey[Any]]] = {
     "Keyword": SearchAttributeKey.for_keyword,

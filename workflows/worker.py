@@ -10,8 +10,8 @@ from temporalio.worker import Worker
 
 from activities.managers import ManagerActivities, ManagerPort, SchedulerPort
 from activities.task_groups import TaskGroupActivities, TaskGroupPort
-from mitosis.contracts.names import CONTROL_TASK_QUEUE
-from workflows.beating import Beating
+from mitosis.contracts.temporal_names import CONTROL_TASK_QUEUE
+from workflows.heartbeat import HeartbeatInterceptor
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ def control_worker(
         client,
         task_queue=CONTROL_TASK_QUEUE,
         activities=control_activities(ports),
-        interceptors=[Beating()],
+        interceptors=[HeartbeatInterceptor()],
         max_cached_workflows=limits.max_cached_workflows,
         max_concurrent_workflow_tasks=limits.max_workflow_tasks,
         max_concurrent_activities=limits.max_concurrent_activities,

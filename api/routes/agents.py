@@ -30,7 +30,7 @@ from mitosis.contracts.http import (
     HelloAnswer,
     LeaseGrant,
 )
-from mitosis.contracts.names import INCARNATION_HEADER
+from mitosis.contracts.temporal_names import INCARNATION_HEADER
 from mitosis.contracts.wire import (
     MAX_HELD,
     MAX_REPORTS,

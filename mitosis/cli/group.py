@@ -50,7 +50,7 @@ def list_groups(
 ) -> None:
     """List task groups, newest first."""
     from mitosis.cli.validation import value_of
-    from mitosis.contracts.naming import Name, Tag
+    from mitosis.contracts.identifiers import Name, Tag
 
     for option, kind, value in (
         ("--name", Name, name),

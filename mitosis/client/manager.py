@@ -20,7 +20,7 @@ from mitosis.contracts.http import (
     ManagerTaskGroup,
 )
 from mitosis.contracts.lifecycle import EnvironmentState
-from mitosis.contracts.names import INCARNATION_HEADER
+from mitosis.contracts.temporal_names import INCARNATION_HEADER
 from mitosis.contracts.wire import (
     ClaimAnswer,
     ClaimedTask,

@@ -24,7 +24,7 @@ from mitosis.contracts.http import (
     GraceSeconds,
     PositiveDuration,
 )
-from mitosis.contracts.naming import Name
+from mitosis.contracts.identifiers import Name
 from mitosis.contracts.task import TaskSubmission
 
 P = ParamSpec("P")

@@ -18,6 +18,7 @@ from mitosis.contracts.allocation import WorkerAllocationPlan
 from mitosis.contracts.checked_model import CheckedModel, Flag, Integer, Number
 from mitosis.contracts.duration import Duration
 from mitosis.contracts.hook import HookSpec
+from mitosis.contracts.identifiers import Name, NewName, Tag
 from mitosis.contracts.lifecycle import (
     EnvironmentState,
     LeaseState,
@@ -26,7 +27,6 @@ from mitosis.contracts.lifecycle import (
     TaskGroupState,
     TaskState,
 )
-from mitosis.contracts.naming import Name, NewName, Tag
 from mitosis.contracts.outcome import FailureKind
 
 T = TypeVar("T")

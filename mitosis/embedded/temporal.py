@@ -19,7 +19,7 @@ from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
 from temporalio.client import Client
 from temporalio.service import RPCError
 
-from mitosis.contracts.names import SEARCH_ATTRIBUTES
+from mitosis.contracts.temporal_names import SEARCH_ATTRIBUTES
 from mitosis.embedded.data_folder import PRIVATE_UMASK, DataFolder
 from mitosis.embedded.errors import PortInUse, ProgramMissing
 from mitosis.embedded.supervisor import ProcessSpec, SupervisedProcess

@@ -11,7 +11,7 @@ from psycopg.rows import DictRow
 from mitosis.contracts.control import GroupView
 from mitosis.contracts.errors import NotFound
 from mitosis.contracts.http import CancelStats, Page, TaskGroupInfo
-from mitosis.contracts.names import task_group_workflow_id
+from mitosis.contracts.temporal_names import task_group_workflow_id
 from mitosis.store.database import Connection, Database
 from mitosis.store.group_filter import GroupFilter
 from mitosis.store.paging import decode_cursor, encode_cursor, page_limit

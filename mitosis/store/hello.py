@@ -10,7 +10,7 @@ from psycopg.rows import DictRow
 from mitosis.contracts.control import ReleaseReason
 from mitosis.contracts.errors import ManagerIdInUse, NotFound, Superseded
 from mitosis.contracts.http import HeldLease, Hello, HelloAnswer
-from mitosis.contracts.names import host_task_queue
+from mitosis.contracts.temporal_names import host_task_queue
 from mitosis.store.database import Connection
 from mitosis.store.leases import SQL as LEASES
 from mitosis.store.leases import LockedLease, end_lease, lock_group, lock_live_lease

@@ -31,7 +31,7 @@ from mitosis.contracts.http import (
     Page,
     RegisterManager,
 )
-from mitosis.contracts.names import NAMESPACE
+from mitosis.contracts.temporal_names import NAMESPACE
 from mitosis.contracts.wire import CancelOrder, LeaseStanding, Renewal, RenewalAnswer, TaskAttempt
 from mitosis.store import environments, manager_views
 from mitosis.store.arrays import number_array

@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 from uuid import UUID
 
 from mitosis.contracts.control import Expected, Poke
-from mitosis.contracts.names import OUTBOX_CHANNEL
+from mitosis.contracts.temporal_names import OUTBOX_CHANNEL
 from mitosis.store.database import Connection, Database, as_unavailable
 from mitosis.store.statements import load
 

@@ -2,7 +2,7 @@
 
 One connection of the process LISTENs; waiters stand in memory, by group number, and hold no
 connection. What can be told of a group is a :class:`Topic`: *work* (something became claimable),
-*changed* (counters or state moved), and two for live output. Payload on ``names.WAKE_CHANNEL``: the
+*changed* (counters or state moved), and two for live output. Payload on ``temporal_names.WAKE_CHANNEL``: the
 number with the topic's suffix, ``<number>`` for work, ``<number>!`` for changed. A spurious or
 doubled wake is harmless, since whoever is woken looks again; when the connection was lost everybody
 is woken once, since something may have been missed.
@@ -18,7 +18,7 @@ from typing import Self
 
 from mitosis.cancellation import raise_if_cancelled
 from mitosis.contracts.errors import DatabaseUnavailable
-from mitosis.contracts.names import WAKE_CHANNEL
+from mitosis.contracts.temporal_names import WAKE_CHANNEL
 from mitosis.store.database import Connection, Database, as_unavailable
 from mitosis.store.statements import load
 

@@ -27,7 +27,8 @@ LIBRARIES = {"msgspec", "zmq"}
 THEIRS = {"cython_runtime", "typing_extensions"}
 ALLOWED = {"mitosis"} | LIBRARIES | THEIRS | set(sys.stdlib_module_names)
 LIGHT_CONTRACTS = [
-    f"mitosis.contracts.{name}" for name in ("lifecycle", "ids", "errors", "names", "outcome")
+    f"mitosis.contracts.{name}"
+    for name in ("lifecycle", "ids", "errors", "temporal_names", "outcome")
 ]
 
 

@@ -21,7 +21,7 @@ from temporalio.contrib.pydantic import pydantic_data_converter
 
 from mitosis.contracts.control import HookOutcome, HookVerdict, HostCommand, LeaseEnd, LeaseOutcome
 from mitosis.contracts.hook import HookSpec
-from mitosis.contracts.names import host_task_queue
+from mitosis.contracts.temporal_names import host_task_queue
 from mitosis.contracts.wire import CancelOrder
 from mitosis.embedded.data_folder import DataFolder
 from mitosis.embedded.temporal import EmbeddedTemporal

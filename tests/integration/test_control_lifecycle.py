@@ -17,7 +17,7 @@ from mitosis.contracts.control import Cancel, Close, Complete, GroupSummary, Reo
 from mitosis.contracts.errors import InvalidTransition, NotFound, TemporalUnavailable
 from mitosis.contracts.http import TaskGroupUpdate
 from mitosis.contracts.lifecycle import EnvironmentState, TaskGroupResult, TaskGroupState
-from mitosis.contracts.names import manager_workflow_id, task_group_workflow_id
+from mitosis.contracts.temporal_names import manager_workflow_id, task_group_workflow_id
 from mitosis.embedded.data_folder import DataFolder
 from mitosis.embedded.temporal import EmbeddedTemporal
 from tests.support.control_plane import ControlPlane, control_plane

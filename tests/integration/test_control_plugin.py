@@ -10,7 +10,7 @@ from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
 from mitosis.contracts.control import Close, GroupSummary
 from mitosis.contracts.lifecycle import TaskGroupResult, TaskGroupState
-from mitosis.contracts.names import task_group_workflow_id
+from mitosis.contracts.temporal_names import task_group_workflow_id
 from tests.support.control_plane import ControlPlane, control_plane
 from tests.support.their_workflow import TheirCampaign
 from tests.support.waiting import wait_until_async

@@ -9,7 +9,7 @@ import pytest
 from temporalio.api.operatorservice.v1 import ListSearchAttributesRequest
 from temporalio.client import Client
 
-from mitosis.contracts.names import SEARCH_ATTRIBUTES
+from mitosis.contracts.temporal_names import SEARCH_ATTRIBUTES
 from mitosis.embedded.data_folder import DataFolder, free_port
 from mitosis.embedded.errors import PortInUse, ProgramMissing
 from mitosis.embedded.temporal import DYNAMIC_CONFIG, EmbeddedTemporal, find_temporal_binary

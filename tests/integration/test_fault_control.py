@@ -18,11 +18,11 @@ import pytest
 from mitosis.contracts.control import Cancel, Close, GroupSummary
 from mitosis.contracts.errors import DatabaseUnavailable
 from mitosis.contracts.lifecycle import TaskGroupResult, TaskGroupState
-from mitosis.contracts.names import task_group_workflow_id
+from mitosis.contracts.temporal_names import task_group_workflow_id
 from tests.support.control_plane import ControlPlane, control_plane
 from tests.support.simulated_agent import SimulatedAgent
 from tests.support.waiting import wait_until_async
-from workflows import beating, options
+from workflows import heartbeat, options
 from workflows.control import ControlService
 from workflows.worker import ControlPorts
 
@@ -86,7 +86,7 @@ async def test_a_worker_that_dies_is_noticed_soon_and_one_that_is_slow_is_waited
 ) -> None:
     """Its heartbeats tell them apart; a verb has none, so that two attempts never overlap."""
     monkeypatch.setattr(options, "CONTROL_BEATS_WITHIN", SOON)
-    monkeypatch.setattr(beating, "EVERY_SECONDS", 0.1)
+    monkeypatch.setattr(heartbeat, "EVERY_SECONDS", 0.1)
     async with control_plane(database, temporal_server) as plane:
         slow = Slow(plane.stores.groups)
         ports = ControlPorts(slow, plane.stores.managers, plane.stores.scheduler)

@@ -8,7 +8,7 @@ from psycopg.sql import SQL, Identifier
 
 from mitosis.contracts.control import ReleaseReason, ReleaseRequest
 from mitosis.contracts.errors import LeaseLost, ManagerIdInUse, NotFound, Superseded
-from mitosis.contracts.names import host_task_queue
+from mitosis.contracts.temporal_names import host_task_queue
 from mitosis.contracts.wire import LeaseStanding, Renewal
 from tests.support.campaigns import Host, World, stranded, world
 

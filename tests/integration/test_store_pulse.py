@@ -7,7 +7,7 @@ import pytest
 
 from api.service import ApiOptions, running_api
 from mitosis.contracts.control import ReleaseReason, ReleaseRequest, ReleaseStatus
-from mitosis.contracts.names import NAMESPACE
+from mitosis.contracts.temporal_names import NAMESPACE
 from mitosis.embedded.data_folder import ed25519_private_key
 from mitosis.store.pulse import beat
 from tests.support.campaigns import Host, World, world

@@ -6,7 +6,7 @@ from uuid import UUID
 import pytest
 
 from mitosis.contracts.lifecycle import TaskGroupResult, TaskGroupState
-from mitosis.contracts.names import task_group_workflow_id
+from mitosis.contracts.temporal_names import task_group_workflow_id
 from tests.support.control_plane import ControlPlane, control_plane
 from tests.support.waiting import wait_until_async
 

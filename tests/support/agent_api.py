@@ -33,8 +33,8 @@ from mitosis.contracts.http import (
     LeaseGrant,
 )
 from mitosis.contracts.lifecycle import ENVIRONMENT, EnvironmentEvent, EnvironmentState, LeaseState
-from mitosis.contracts.names import INCARNATION_HEADER, host_task_queue
 from mitosis.contracts.task import TaskSubmission
+from mitosis.contracts.temporal_names import INCARNATION_HEADER, host_task_queue
 from mitosis.contracts.wire import (
     MAX_REPORTS,
     CancelOrder,

@@ -24,7 +24,7 @@ from mitosis.contracts.control import (
 )
 from mitosis.contracts.errors import LeaseLost
 from mitosis.contracts.http import EnvironmentChange, Hello, HookReport, RegisterManager
-from mitosis.contracts.names import host_task_queue
+from mitosis.contracts.temporal_names import host_task_queue
 from mitosis.contracts.wire import (
     ClaimTasks,
     LeaseStanding,

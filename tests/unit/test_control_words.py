@@ -32,9 +32,9 @@ from mitosis.contracts.lifecycle import (
     TaskGroupResult,
     TaskGroupState,
 )
+from workflows.activity_results import Ended, last_activity_result
 from workflows.client import TemporalAddress, from_failure, target
-from workflows.decisions import Attached, HostActivity, LastWord, Trouble
-from workflows.hearing import Ended, last_word
+from workflows.decisions import HostActivity, LastActivityResult, RunningActivity, Trouble
 from workflows.relay import by_subject
 from workflows.visibility import (
     changes,
@@ -45,7 +45,7 @@ from workflows.visibility import (
 )
 
 GROUP, OTHER, HOST = UUID(int=1), UUID(int=2), UUID(int=3)
-ATTACHED = Attached(HostActivity.RUN, GROUP, 7)
+ATTACHED = RunningActivity(HostActivity.RUN, GROUP, 7)
 
 
 def failed(cause: BaseException) -> ActivityError:
@@ -92,8 +92,8 @@ ENDS: dict[str, tuple[Ended, Trouble | None, bool]] = {
 
 @pytest.mark.parametrize(("ended", "trouble", "setup_failed"), ENDS.values(), ids=ENDS.keys())
 def test_last_word(ended: Ended, trouble: Trouble | None, setup_failed: bool) -> None:
-    expected = LastWord(HostActivity.RUN, 7, trouble, setup_failed)
-    assert last_word(ATTACHED, ended) == expected
+    expected = LastActivityResult(HostActivity.RUN, 7, trouble, setup_failed)
+    assert last_activity_result(ATTACHED, ended) == expected
 
 
 def test_search_attributes_are_upserted_only_when_they_change() -> None:

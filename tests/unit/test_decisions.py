@@ -23,18 +23,18 @@ from workflows.decisions import (
     BACKSTOP_SECONDS,
     LOST_CHECK_SECONDS,
     Abandon,
-    Attached,
     CloseIfInactive,
     Discard,
     Finalize,
     Finish,
     GroupStep,
     HostActivity,
-    HostKnowledge,
-    LastWord,
+    KnownActivities,
+    LastActivityResult,
     ManagerStep,
-    Nudge,
     Release,
+    RequestLeaseCheck,
+    RunningActivity,
     Settle,
     StartHost,
     Trouble,
@@ -159,32 +159,34 @@ def host(
     )
 
 
-def word(activity: HostActivity, trouble: Trouble | None = None, **facts: Any) -> LastWord:
-    return LastWord(activity, facts.pop("epoch", 7), trouble, **facts)
+def word(
+    activity: HostActivity, trouble: Trouble | None = None, **facts: Any
+) -> LastActivityResult:
+    return LastActivityResult(activity, facts.pop("epoch", 7), trouble, **facts)
 
 
-NONE = HostKnowledge()
-RUNNING = Attached(RUN, GROUP, 7)
-WATCHING = HostKnowledge(lease=RUNNING)
-CLEANING = HostKnowledge(cleaning=Attached(CLEAN, OTHER, None))
+NONE = KnownActivities()
+RUNNING = RunningActivity(RUN, GROUP, 7)
+WATCHING = KnownActivities(lease=RUNNING)
+CLEANING = KnownActivities(cleaning=RunningActivity(CLEAN, OTHER, None))
 OFFERED = lease(LeaseState.OFFERED)
 ACTIVE = lease(LeaseState.ACTIVE)
 ENDING = lease(LeaseState.ENDING)
 OVER = {"group_state": TaskGroupState.COMPLETE}
 
 
-def after(last: LastWord) -> HostKnowledge:
-    return HostKnowledge(lease_word=last)
+def after(last: LastActivityResult) -> KnownActivities:
+    return KnownActivities(lease_result=last)
 
 
-ATTACHED_TO_THE_END = HostKnowledge(lease=replace(RUNNING, to_the_end=True))
+ATTACHED_TO_THE_END = KnownActivities(lease=replace(RUNNING, to_the_end=True))
 
 
-def nudged(seconds: float) -> HostKnowledge:
-    return HostKnowledge(lease=replace(RUNNING, nudged_seconds=seconds))
+def check_requested(seconds: float) -> KnownActivities:
+    return KnownActivities(lease=replace(RUNNING, check_requested_seconds=seconds))
 
 
-MANAGER_STEPS: dict[str, tuple[ManagerView, HostKnowledge, ManagerStep]] = {
+MANAGER_STEPS: dict[str, tuple[ManagerView, KnownActivities, ManagerStep]] = {
     "deleted": (host(exists=False), NONE, Finish()),
     "idle": (host(), NONE, Wait("")),
     "idle, offline": (host(online=False), NONE, Finish()),
@@ -296,14 +298,22 @@ MANAGER_STEPS: dict[str, tuple[ManagerView, HostKnowledge, ManagerStep]] = {
     ),
     # watched
     "running": (host(ACTIVE, environment(READY)), WATCHING, Wait("")),
-    "running, told to end": (host(ENDING), WATCHING, Nudge()),
+    "running, told to end": (host(ENDING), WATCHING, RequestLeaseCheck()),
     "attached when it was ending already": (host(ENDING), ATTACHED_TO_THE_END, Wait("")),
-    "running, nudged, may take its time": (host(ENDING), nudged(9_999), Wait("")),
-    "running, lease gone": (host(), WATCHING, Nudge()),
-    "running, newer epoch": (host(lease(LeaseState.OFFERED, epoch=8)), WATCHING, Nudge()),
-    "running, lease gone, nudged": (host(), nudged(10), Wait("", BACKSTOP_SECONDS - 10)),
-    "running, lease gone, ignores it": (host(), nudged(BACKSTOP_SECONDS), Abandon()),
-    "running, ended lease shown": (host(lease(LeaseState.ENDED)), nudged(31), Abandon()),
+    "running, check requested, may take its time": (host(ENDING), check_requested(9_999), Wait("")),
+    "running, lease gone": (host(), WATCHING, RequestLeaseCheck()),
+    "running, newer epoch": (
+        host(lease(LeaseState.OFFERED, epoch=8)),
+        WATCHING,
+        RequestLeaseCheck(),
+    ),
+    "running, lease gone, check requested": (
+        host(),
+        check_requested(10),
+        Wait("", BACKSTOP_SECONDS - 10),
+    ),
+    "running, lease gone, ignores it": (host(), check_requested(BACKSTOP_SECONDS), Abandon()),
+    "running, ended lease shown": (host(lease(LeaseState.ENDED)), check_requested(31), Abandon()),
     "running, but the API hears nothing": (
         host(lease(LeaseState.ACTIVE, alive_in_seconds=-1.0), online=False),
         WATCHING,
@@ -343,7 +353,7 @@ MANAGER_STEPS: dict[str, tuple[ManagerView, HostKnowledge, ManagerStep]] = {
     "cleaning": (host(None, environment(READY, OTHER, cleanable=True)), CLEANING, Wait("")),
     "cleaning failed a moment ago": (
         host(None, environment(READY, cleanable=True)),
-        HostKnowledge(clean_word=word(CLEAN, Trouble.FAILED, epoch=None, hold_seconds=4)),
+        KnownActivities(cleaning_result=word(CLEAN, Trouble.FAILED, epoch=None, hold_seconds=4)),
         Wait("", 4),
     ),
     "room before an offer": (
@@ -354,7 +364,7 @@ MANAGER_STEPS: dict[str, tuple[ManagerView, HostKnowledge, ManagerStep]] = {
     "an offer waits for the teardown": (host(OFFERED), CLEANING, Wait("")),
     "an offer does not wait for a teardown that fails": (
         host(OFFERED, environment(READY, OTHER, cleanable=True)),
-        HostKnowledge(clean_word=word(CLEAN, Trouble.FAILED, epoch=None, hold_seconds=4)),
+        KnownActivities(cleaning_result=word(CLEAN, Trouble.FAILED, epoch=None, hold_seconds=4)),
         StartHost(PREPARE, GROUP, 7),
     ),
     "cleaning beside a running lease": (
@@ -374,7 +384,7 @@ MANAGER_STEPS: dict[str, tuple[ManagerView, HostKnowledge, ManagerStep]] = {
 @pytest.mark.parametrize(
     ("view", "known", "expected"), MANAGER_STEPS.values(), ids=MANAGER_STEPS.keys()
 )
-def test_manager_step(view: ManagerView, known: HostKnowledge, expected: ManagerStep) -> None:
+def test_manager_step(view: ManagerView, known: KnownActivities, expected: ManagerStep) -> None:
     step = manager_step(view, known)
     assert same(step, expected), step
 

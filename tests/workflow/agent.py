@@ -18,7 +18,7 @@ from mitosis.contracts.control import (
     LeaseOutcome,
 )
 from mitosis.contracts.lifecycle import EnvironmentState, LeaseState
-from mitosis.contracts.names import host_task_queue
+from mitosis.contracts.temporal_names import host_task_queue
 from tests.workflow.memory import MemoryHost
 
 

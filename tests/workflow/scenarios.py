@@ -22,7 +22,7 @@ from mitosis.contracts.control import (
     TaskGroupInput,
 )
 from mitosis.contracts.lifecycle import LeaseState, TaskGroupState
-from mitosis.contracts.names import (
+from mitosis.contracts.temporal_names import (
     CONTROL_TASK_QUEUE,
     SCHEDULER_WORKFLOW_ID,
     manager_workflow_id,

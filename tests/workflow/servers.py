@@ -11,7 +11,7 @@ from temporalio.api.operatorservice.v1 import AddSearchAttributesRequest
 from temporalio.testing import WorkflowEnvironment
 from temporalio.workflow import SandboxImportNotificationPolicy
 
-from mitosis.contracts.names import SEARCH_ATTRIBUTES
+from mitosis.contracts.temporal_names import SEARCH_ATTRIBUTES
 from workflows.plugin import ControlPlugin
 
 STRICT = SandboxImportNotificationPolicy.RAISE_ON_UNINTENTIONAL_PASSTHROUGH

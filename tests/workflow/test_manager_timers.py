@@ -21,9 +21,9 @@ from tests.workflow.memory import Host, Lease, MemoryHost
 from tests.workflow.running import running
 from tests.workflow.scenarios import AnyHandle, start_manager
 from workflows import decisions, options
-from workflows.attention import HANDLED_BEFORE_CONTINUE_AS_NEW
 from workflows.decisions import LOST_CHECK_SECONDS
 from workflows.manager import ManagerWorkflow
+from workflows.poke_loop import HANDLED_BEFORE_CONTINUE_AS_NEW
 
 GROUP = uuid4()
 

@@ -13,8 +13,8 @@ from tests.support.waiting import wait_until_async
 from tests.workflow.memory import Clock, Group, MemoryGroups
 from tests.workflow.running import running
 from tests.workflow.scenarios import AnyHandle, armed, start_group
-from workflows.attention import HANDLED_BEFORE_CONTINUE_AS_NEW
 from workflows.client import ControlClient
+from workflows.poke_loop import HANDLED_BEFORE_CONTINUE_AS_NEW
 from workflows.task_group import TaskGroupWorkflow
 
 HOUR, MINUTE, SECOND = timedelta(hours=1), timedelta(minutes=1), timedelta(seconds=1)

@@ -1,4 +1,4 @@
-"""What the end of a host activity means: an outcome or a failure as a :class:`LastWord`. Pure."""
+"""What the end of a host activity means: an outcome or a failure as a :class:`LastActivityResult`. Pure."""
 
 from typing import TypeAlias, assert_never
 
@@ -6,7 +6,7 @@ from temporalio.exceptions import ActivityError, ApplicationError, TimeoutType
 from temporalio.exceptions import TimeoutError as TemporalTimeout
 
 from mitosis.contracts.control import HookOutcome, HookVerdict, LeaseEnd, LeaseOutcome
-from workflows.decisions import Attached, LastWord, Trouble
+from workflows.decisions import LastActivityResult, RunningActivity, Trouble
 
 Ended: TypeAlias = HookOutcome | LeaseOutcome | BaseException | None
 """An outcome, a failure, or None when the activity was cancelled before anybody took it."""
@@ -15,8 +15,8 @@ WORKER_SHUTDOWN = "WorkerShutdown"
 """``ApplicationError.type`` when an agent stops while one of its activities runs (Temporal SDK)."""
 
 
-def last_word(attached: Attached, ended: Ended) -> LastWord:
-    """Turn the end of ``attached`` into what the next decision may rely on."""
+def last_activity_result(running: RunningActivity, ended: Ended) -> LastActivityResult:
+    """Turn the end of ``running`` into what the next decision may rely on."""
     trouble: Trouble | None
     setup_failed = False
     match ended:
@@ -28,7 +28,7 @@ def last_word(attached: Attached, ended: Ended) -> LastWord:
             trouble = Trouble.DETACHED
         case _:
             trouble = _failure(ended)
-    return LastWord(attached.activity, attached.epoch, trouble, setup_failed)
+    return LastActivityResult(running.activity, running.epoch, trouble, setup_failed)
 
 
 def _hook(verdict: HookVerdict) -> tuple[Trouble | None, bool]:

@@ -17,11 +17,11 @@ LONGEST_SLEEP_SECONDS = 30 * 86_400.0
 """A longer time is slept in parts: a number from a database must never overflow a timer."""
 SHORTEST_SLEEP_SECONDS = 0.05
 LONGEST_PAUSE_SECONDS = 60.0
-ONLY_DEEDS_COUNT = "only-deeds-count"
-"""Id of a patch: before it, a poke at the wrong moment held a deed up, longer each time."""
+ONLY_STEPS_COUNT = "only-deeds-count"
+"""Id of a patch: before it, a poke at the wrong moment held a step up, longer each time."""
 
 
-class Attention:
+class PokeLoop:
     """The pokes of one workflow. A poke says only: look again."""
 
     def __init__(self) -> None:
@@ -52,28 +52,28 @@ class Attention:
         self._repeats, self._last = 0, None
         return await self._sleep(seconds, why, until)
 
-    async def pace(self, deed: object, until: Callable[[], bool] = lambda: False) -> bool:
+    async def backoff_before(self, step: object, until: Callable[[], bool] = lambda: False) -> bool:
         """Call before doing something: whether to do it now, or to look again first.
 
-        Two sides that disagree (a decision and a guard in PostgreSQL) must not spin: while the same deed
+        Two sides that disagree (a decision and a guard in PostgreSQL) must not spin: while the same step
         changes nothing, each pause since it was done last is longer. Only what was done counts, not what a
         poke has put off; and a pause that a poke has cut does not begin anew.
         """
-        if self._put_off():
+        if self._interrupted():
             return False
-        repeats = self._repeats + 1 if deed == self._last else 0
+        repeats = self._repeats + 1 if step == self._last else 0
         if repeats:
             pause = min(2.0 ** (repeats - 1), LONGEST_PAUSE_SECONDS)
-            if workflow.patched(ONLY_DEEDS_COUNT):
+            if workflow.patched(ONLY_STEPS_COUNT):
                 pause -= (workflow.now() - self._done_at).total_seconds()
             await self._sleep(pause, "nothing changed", until)
-            if self._put_off():
+            if self._interrupted():
                 return False
-        self._repeats, self._last, self._done_at = repeats, deed, workflow.now()
+        self._repeats, self._last, self._done_at = repeats, step, workflow.now()
         return not self._poked
 
-    def _put_off(self) -> bool:
-        return self._poked and workflow.patched(ONLY_DEEDS_COUNT)
+    def _interrupted(self) -> bool:
+        return self._poked and workflow.patched(ONLY_STEPS_COUNT)
 
     async def _sleep(self, seconds: float | None, why: str, until: Callable[[], bool]) -> bool:
         if seconds is not None:
@@ -88,7 +88,7 @@ class Attention:
             return False
         return True
 
-    def worn_out(self) -> bool:
+    def should_continue_as_new(self) -> bool:
         """Whether this run should continue as new at the next quiet moment."""
         if self._handled >= HANDLED_BEFORE_CONTINUE_AS_NEW:
             return True

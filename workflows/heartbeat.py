@@ -12,7 +12,7 @@ from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, 
 EVERY_SECONDS = 1.0
 
 
-class Beating(Interceptor):
+class HeartbeatInterceptor(Interceptor):
     """Worker interceptor: beats for every activity that has a heartbeat timeout."""
 
     def intercept_activity(self, next: ActivityInboundInterceptor) -> ActivityInboundInterceptor:  # noqa: A002
