@@ -3,9 +3,9 @@
 from fastapi import APIRouter, Depends, FastAPI
 
 from api import errors, openapi
+from api.app_state import AppState
 from api.deps import authenticate
 from api.envelope import RequestEnvelope
-from api.parts import Parts
 from api.routes import (
     account,
     agents,
@@ -27,12 +27,11 @@ DESCRIPTION = (
 )
 
 
-def create_app(parts: Parts | None) -> FastAPI:
-    """The application. ``parts`` stay the caller's: open them before, close them after it serves.
-    Without parts it can only describe itself.
+def create_app(state: AppState | None) -> FastAPI:
+    """Make the application. The caller opens ``state`` before it serves and closes it afterwards.
 
-    Everything but health, login and the description of the API itself needs a token: whoever adds a
-    route below ``/api/v1`` gets that from the router.
+    Without a state the application can only describe itself. Every route below ``/api/v1`` but health,
+    login and the description of the API itself needs a token; the router demands it.
     """
     app = FastAPI(
         title="Mitosis",
@@ -43,8 +42,8 @@ def create_app(parts: Parts | None) -> FastAPI:
         redirect_slashes=False,
         separate_input_output_schemas=False,
     )
-    app.state.parts = parts
-    app.add_middleware(RequestEnvelope, admission=None if parts is None else parts.admission)
+    app.state.app_state = state
+    app.add_middleware(RequestEnvelope, admission=None if state is None else state.admission)
     errors.install_error_handlers(app)
     openapi.install_openapi(app)
     app.include_router(health.router)

@@ -13,8 +13,8 @@ from fastapi import Depends, Request
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from starlette.requests import HTTPConnection
 
+from api.app_state import AppState
 from api.auth import Subject, invalid_token
-from api.parts import Parts
 from mitosis.contracts.errors import (
     InvalidRequest,
     NotFound,
@@ -29,16 +29,16 @@ from mitosis.store.users import RANK, Role, User
 _bearer = HTTPBearer(auto_error=False, scheme_name="token", bearerFormat="JWT")
 
 
-def parts_of(request: HTTPConnection) -> Parts:
+def app_state_of(request: HTTPConnection) -> AppState:
     """What the application is made of."""
-    return cast("Parts", request.app.state.parts)
+    return cast("AppState", request.app.state.app_state)
 
 
-async def get_parts(request: HTTPConnection) -> Parts:
-    return parts_of(request)
+async def get_app_state(request: HTTPConnection) -> AppState:
+    return app_state_of(request)
 
 
-PartsDep = Annotated[Parts, Depends(get_parts)]
+AppStateDep = Annotated[AppState, Depends(get_app_state)]
 
 
 async def authenticate(
@@ -55,7 +55,7 @@ async def authenticate(
     """
     if credentials is None:
         raise Unauthenticated("send a token: Authorization: Bearer …", reason="token_missing")
-    request.state.subject = parts_of(request).signer.read(credentials.credentials)
+    request.state.subject = app_state_of(request).signer.read(credentials.credentials)
     check_address(request)
 
 
@@ -80,7 +80,7 @@ async def get_user(request: HTTPConnection) -> User:
     subject = _subject(request)
     if subject.kind != "user":
         raise PermissionDenied("this call needs the token of a user, not of a manager")
-    user = await parts_of(request).users.get(subject.id)
+    user = await app_state_of(request).users.get(subject.id)
     if user is None or user.token_version != subject.token_version:
         raise invalid_token()
     return user
@@ -96,7 +96,7 @@ async def get_manager_id(request: Request) -> UUID:
     subject = _subject(request)
     if subject.kind != "manager":
         raise PermissionDenied("this call needs the token of a manager, not of a user")
-    if await parts_of(request).managers.token_version(subject.id) != subject.token_version:
+    if await app_state_of(request).managers.token_version(subject.id) != subject.token_version:
         raise invalid_token()
     return subject.id
 
@@ -133,7 +133,7 @@ async def readable_task(request: HTTPConnection, task_uuid: UUID) -> UUID:
     Raises:
         NotFound: there is none, or the user may not read it.
     """
-    task = await parts_of(request).tasks.get(task_uuid)
+    task = await app_state_of(request).tasks.get(task_uuid)
     await readable_group(request, str(task.task_group_id))
     return task_uuid
 
@@ -144,18 +144,18 @@ async def stream_place(connection: HTTPConnection) -> AsyncIterator[None]:
     Raises:
         Unavailable: there are as many as may be.
     """
-    with parts_of(connection).streams.place():
+    with app_state_of(connection).streams.place():
         yield
 
 
-async def require_role_in_group(parts: Parts, user: User, group_name: str, needed: Role) -> None:
+async def require_role_in_group(state: AppState, user: User, group_name: str, needed: Role) -> None:
     """Check a role in a user group.
 
     Raises:
         NotFound: there is no such group, or the user has no role in it.
         PermissionDenied: the role is too small.
     """
-    role = await parts.users.role_in_group(user.user_id, group_name)
+    role = await state.users.role_in_group(user.user_id, group_name)
     _require(role, needed, NotFound("there is no such user group", group_name=group_name))
 
 
@@ -164,13 +164,13 @@ def _subject(request: HTTPConnection) -> Subject:
 
 
 async def _task_group(request: HTTPConnection, reference: str, needed: Role) -> UUID:
-    parts, user = parts_of(request), await get_user(request)
+    state, user = app_state_of(request), await get_user(request)
     missing = NotFound("there is no such task group", task_group=reference)
     task_group_id = as_uuid(reference)
     if task_group_id is None:
         named = reference if "/" in reference else f"{user.username}/{reference}"
-        task_group_id = await parts.task_groups.resolve(named)
-    _require(await parts.users.role_in_task_group(user.user_id, task_group_id), needed, missing)
+        task_group_id = await state.task_groups.resolve(named)
+    _require(await state.users.role_in_task_group(user.user_id, task_group_id), needed, missing)
     return task_group_id
 
 

@@ -94,8 +94,8 @@ def _response(document: dict[str, Any], headers: dict[str, str]) -> Response:
 
 async def _on_mitosis_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, MitosisError)  # noqa: S101 - registered for this class only
-    parts = getattr(request.app.state, "parts", None)
-    error = error if parts is None else parts.storage.explain(error)
+    state = getattr(request.app.state, "app_state", None)
+    error = error if state is None else state.storage.explain(error)
     if error.http_status >= HTTPStatus.INTERNAL_SERVER_ERROR:
         log.warning("request.failed", extra={"code": error.code, "detail": error.message})
     return problem_response(error)

@@ -15,7 +15,7 @@ from datetime import timedelta
 import uvicorn
 from starlette.types import ASGIApp
 
-from api.patience import PatientProtocol, most_connections, notice_gone_peers
+from api.bounded_protocol import BoundedProtocol, most_connections, notice_gone_peers
 from mitosis.contracts.errors import ConfigurationError
 
 log = logging.getLogger(__name__)
@@ -80,7 +80,7 @@ async def serving(
         ConfigurationError: the address or port cannot be bound.
     """
     listener = _bind(host, port)
-    limited = type("LimitedProtocol", (PatientProtocol,), {"max_connections": most_connections()})
+    limited = type("LimitedProtocol", (BoundedProtocol,), {"max_connections": most_connections()})
     config = uvicorn.Config(
         app,
         http=limited,

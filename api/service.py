@@ -10,8 +10,8 @@ from datetime import timedelta
 from pathlib import Path
 
 from api.app import create_app
+from api.app_state import AppState, ControlPlane
 from api.auth import Subject, TokenSigner
-from api.parts import ControlPlane, Parts
 from api.server import serving
 from api.storage import Storage
 from mitosis.contracts.http import Token
@@ -56,7 +56,7 @@ class RunningApi:
     """A served API."""
 
     url: str
-    parts: Parts
+    app_state: AppState
 
 
 @asynccontextmanager
@@ -68,23 +68,23 @@ async def running_api(options: ApiOptions, control: ControlPlane) -> AsyncIterat
         ConfigurationError: the address cannot be bound, or the key is not one.
     """
     async with AsyncExitStack() as exits:
-        parts = await exits.enter_async_context(opened_parts(options, control))
-        await parts.users.ensure_admin(ADMIN)
-        await exits.enter_async_context(beating(parts.database, options.host_lost_after))
+        state = await exits.enter_async_context(open_app_state(options, control))
+        await state.users.ensure_admin(ADMIN)
+        await exits.enter_async_context(beating(state.database, options.host_lost_after))
         url = await exits.enter_async_context(
             serving(
-                create_app(parts),
+                create_app(state),
                 host=options.host,
                 port=options.port,
-                release=parts.holding.release,
+                release=state.long_polls.release,
                 stop_after=options.stop_after,
             )
         )
-        yield RunningApi(url, parts)
+        yield RunningApi(url, state)
 
 
 @asynccontextmanager
-async def opened_parts(options: ApiOptions, control: ControlPlane) -> AsyncIterator[Parts]:
+async def open_app_state(options: ApiOptions, control: ControlPlane) -> AsyncIterator[AppState]:
     """The stores over one pool and one listening connection."""
     signer = TokenSigner(options.signing_key)
     async with (
@@ -93,7 +93,7 @@ async def opened_parts(options: ApiOptions, control: ControlPlane) -> AsyncItera
         ) as database,
         Wake.listen(database) as wake,
     ):
-        yield Parts(
+        yield AppState(
             database=database,
             tasks=TaskStore(database, wake, options.queue_limits),
             task_groups=TaskGroupStore(database, wake),
@@ -107,7 +107,7 @@ async def opened_parts(options: ApiOptions, control: ControlPlane) -> AsyncItera
         )
 
 
-async def admin_token(parts: Parts, lifetime: timedelta = ADMIN_TOKEN_LIFETIME) -> Token:
+async def admin_token(state: AppState, lifetime: timedelta = ADMIN_TOKEN_LIFETIME) -> Token:
     """A token of the admin account, for the entry point to keep in a 0600 file."""
-    user = await parts.users.ensure_admin(ADMIN)
-    return parts.signer.issue(Subject("user", user.user_id, user.token_version), lifetime)
+    user = await state.users.ensure_admin(ADMIN)
+    return state.signer.issue(Subject("user", user.user_id, user.token_version), lifetime)

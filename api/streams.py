@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-from api.holding import Holding
+from api.long_polls import LongPolls
 from mitosis.contracts.errors import MitosisError, Unavailable
 
 T = TypeVar("T")
@@ -24,8 +24,8 @@ log = logging.getLogger(__name__)
 class Streams:
     """The open streams of one server."""
 
-    def __init__(self, holding: Holding, most: int = MAX_STREAMS) -> None:
-        self._holding = holding
+    def __init__(self, long_polls: LongPolls, most: int = MAX_STREAMS) -> None:
+        self._long_polls = long_polls
         self._most = most
         self._open = 0
         self._closing: set[asyncio.Task[None]] = set()
@@ -49,7 +49,7 @@ class Streams:
 
     async def until_stopped(self, source: AsyncGenerator[T]) -> AsyncIterator[T]:
         """The items of ``source``; the end comes with its end, its error, or the stop of the server."""
-        stopping = asyncio.create_task(self._holding.stopped())
+        stopping = asyncio.create_task(self._long_polls.stopped())
         coming: asyncio.Task[T | None] | None = None
         try:
             while True:

@@ -3,7 +3,7 @@
 import logging
 from uuid import UUID
 
-from api.parts import Parts, Verb
+from api.app_state import AppState, Verb
 from mitosis.contracts.control import VerbRequest
 from mitosis.contracts.errors import TemporalUnavailable
 from mitosis.contracts.http import TaskGroupInfo
@@ -11,7 +11,7 @@ from mitosis.contracts.http import TaskGroupInfo
 log = logging.getLogger(__name__)
 
 
-async def apply_verb(parts: Parts, task_group_id: UUID, verb: Verb) -> TaskGroupInfo:
+async def apply_verb(state: AppState, task_group_id: UUID, verb: Verb) -> TaskGroupInfo:
     """Have a verb applied, and give the group after it.
 
     Both ways end in the same compare-and-set, and a verb ensures a state: one that the workflow has
@@ -21,8 +21,8 @@ async def apply_verb(parts: Parts, task_group_id: UUID, verb: Verb) -> TaskGroup
         InvalidTransition: the state of the group does not allow it.
     """
     try:
-        await parts.control.execute_verb(task_group_id, verb)
+        await state.control.execute_verb(task_group_id, verb)
     except TemporalUnavailable:
         log.info("verb.without_temporal", extra={"verb": verb.kind, "group": str(task_group_id)})
-        await parts.task_groups.apply(VerbRequest(task_group_id=task_group_id, verb=verb))
-    return await parts.task_groups.get(task_group_id)
+        await state.task_groups.apply(VerbRequest(task_group_id=task_group_id, verb=verb))
+    return await state.task_groups.get(task_group_id)

@@ -49,7 +49,7 @@ async def through_the_stack(stack: WholeStack, tasks: list[TaskSubmission], name
         await api.submit(group.task_group_id, tasks)
         await _completed(api, group.task_group_id, warm + len(tasks))
         seconds = time.perf_counter() - begun
-        await api.close(group.task_group_id)
+        await api.close_group(group.task_group_id)
         return seconds
 
 

@@ -38,7 +38,7 @@ async def serve(url: str, parent: Connection) -> None:
     )
     nowhere = await ControlClient.open(TemporalAddress(f"127.0.0.1:{free_port()}"))
     async with running_api(options, nowhere) as api:
-        parent.send((api.url, (await admin_token(api.parts)).token))
+        parent.send((api.url, (await admin_token(api.app_state)).token))
         await asyncio.to_thread(parent.recv)
 
 

@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from api.app import create_app  # noqa: E402 - after the path
-from api.parts import Parts  # noqa: E402
+from api.app_state import AppState  # noqa: E402
 from mitosis.contracts import allocation, hook, http, lifecycle, task, wire  # noqa: E402
 from tools.pages import markdown, run_generator, table  # noqa: E402
 
@@ -46,7 +46,7 @@ NOT_SHOWN = ("Page_", "Problem")
 
 def page() -> str:
     """The whole document."""
-    document = create_app(cast("Parts", None)).openapi()
+    document = create_app(cast("AppState", None)).openapi()
     schemas = document["components"]["schemas"]
     shown = [name for name in sorted(schemas) if not name.startswith(NOT_SHOWN)]
     return "\n".join(

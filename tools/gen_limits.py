@@ -8,14 +8,14 @@ sys.path.insert(0, str(ROOT))
 
 from api.admission import MAX_BODY_BYTES, MAX_REQUESTS  # noqa: E402 - after the path
 from api.bodies import BODY_LIMIT, REPORT_LIMIT, SUBMIT_LIMIT  # noqa: E402
-from api.errors import RETRY_AFTER_SECONDS  # noqa: E402
-from api.patience import (  # noqa: E402
+from api.bounded_protocol import (  # noqa: E402
     GONE_AFTER_SECONDS,
     HEAD_SECONDS,
     KEPT_DESCRIPTORS,
     PAUSE_SECONDS,
     REQUEST_SECONDS,
 )
+from api.errors import RETRY_AFTER_SECONDS  # noqa: E402
 from api.server import KEEP_ALIVE_SECONDS  # noqa: E402
 from api.storage import FULL_BELOW_BYTES  # noqa: E402
 from api.streams import MAX_STREAMS  # noqa: E402

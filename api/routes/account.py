@@ -3,7 +3,7 @@
 from fastapi import APIRouter, Request
 
 from api.auth import Subject
-from api.deps import PartsDep, UserDep
+from api.deps import AppStateDep, UserDep
 from api.limits import LimitedRoute
 from mitosis.contracts.http import Login, Me, Token
 
@@ -12,16 +12,16 @@ router = APIRouter(tags=["account"], route_class=LimitedRoute)
 
 
 @login_router.post("/login")
-async def login(request: Request, parts: PartsDep, body: Login) -> Token:
+async def login(request: Request, state: AppStateDep, body: Login) -> Token:
     """A token for a user name and password. Earlier tokens stay good.
 
     429 with `Retry-After` when too many logins of this name and address, or of this address, have failed.
     """
     address = request.client.host if request.client else ""
-    with parts.logins.attempt(body.username, address):
-        user = await parts.users.verify_password(body.username, body.password)
-    return parts.signer.issue(
-        Subject("user", user.user_id, user.token_version), parts.token_lifetime
+    with state.logins.attempt(body.username, address):
+        user = await state.users.verify_password(body.username, body.password)
+    return state.signer.issue(
+        Subject("user", user.user_id, user.token_version), state.token_lifetime
     )
 
 

@@ -15,7 +15,7 @@ from api.bodies import (
     encode,
     read_body,
 )
-from api.deps import ManagerDep, PartsDep, parts_of
+from api.deps import AppStateDep, ManagerDep, app_state_of
 from api.json_text import without_nul
 from api.limits import AgentRoute
 from api.openapi import hot_route
@@ -56,11 +56,11 @@ _RENEWAL = msgspec.json.Decoder(Renewal)
 async def claim(request: Request, manager_id: ManagerDep) -> Response:
     """Take tasks under a lease; held up to ``wait_seconds`` when there are none (P3, P7)."""
     body = decode(await read_body(request, BODY_LIMIT), _CLAIM)
-    parts = parts_of(request)
-    claiming = parts.tasks.claim(manager_id, body)
+    state = app_state_of(request)
+    claiming = state.tasks.claim(manager_id, body)
     if body.wait_seconds == 0:
         return encode(await claiming)
-    return encode(await parts.holding.hold(request, claiming))
+    return encode(await state.long_polls.hold(request, claiming))
 
 
 @router.post("/tasks/report", openapi_extra=hot_route(ReportTasks, ReportAnswer))
@@ -74,7 +74,7 @@ async def report(request: Request, manager_id: ManagerDep) -> Response:
     body = decode(without_nul(raw), _REPORT)
     if len(body.reports) > MAX_REPORTS:
         raise TooLarge(f"one call takes {MAX_REPORTS} reports", field="reports", limit=MAX_REPORTS)
-    return encode(await parts_of(request).tasks.report(manager_id, body))
+    return encode(await app_state_of(request).tasks.report(manager_id, body))
 
 
 @router.post("/heartbeat", openapi_extra=hot_route(Renewal, RenewalAnswer))
@@ -83,58 +83,58 @@ async def heartbeat(request: Request, manager_id: ManagerDep) -> Response:
     body = decode(await read_body(request, BODY_LIMIT), _RENEWAL)
     if body.held is not None and len(body.held.task_ids) > MAX_HELD:
         raise TooLarge(f"one call takes {MAX_HELD} ids", field="held.task_ids", limit=MAX_HELD)
-    return encode(await parts_of(request).managers.renew(manager_id, body))
+    return encode(await app_state_of(request).managers.renew(manager_id, body))
 
 
 @router.post("/hello")
-async def hello(parts: PartsDep, manager_id: ManagerDep, body: Hello) -> HelloAnswer:
+async def hello(state: AppStateDep, manager_id: ManagerDep, body: Hello) -> HelloAnswer:
     """A process of the agent begins (P5)."""
-    return await parts.managers.hello(manager_id, body, namespace=parts.temporal_namespace)
+    return await state.managers.hello(manager_id, body, namespace=state.temporal_namespace)
 
 
 @router.post("/goodbye", status_code=204)
 async def goodbye(
-    parts: PartsDep, manager_id: ManagerDep, body: Goodbye, incarnation: Incarnation = None
+    state: AppStateDep, manager_id: ManagerDep, body: Goodbye, incarnation: Incarnation = None
 ) -> None:
     """The agent ends in order: its lease is released, its tasks are ready again."""
-    await parts.managers.goodbye(manager_id, body.epoch, incarnation)
+    await state.managers.goodbye(manager_id, body.epoch, incarnation)
 
 
 @router.post("/leases/{epoch}/take")
 async def take(
-    parts: PartsDep, manager_id: ManagerDep, epoch: Epoch, incarnation: Incarnation = None
+    state: AppStateDep, manager_id: ManagerDep, epoch: Epoch, incarnation: Incarnation = None
 ) -> LeaseGrant:
     """Take an offered lease."""
-    await parts.managers.contact(manager_id, incarnation)
-    return await parts.managers.take(manager_id, epoch)
+    await state.managers.contact(manager_id, incarnation)
+    return await state.managers.take(manager_id, epoch)
 
 
 @router.get("/leases/{epoch}")
 async def grant(
-    parts: PartsDep, manager_id: ManagerDep, epoch: Epoch, incarnation: Incarnation = None
+    state: AppStateDep, manager_id: ManagerDep, epoch: Epoch, incarnation: Incarnation = None
 ) -> LeaseGrant:
     """What the agent needs to run a lease that it has taken."""
-    await parts.managers.contact(manager_id, incarnation)
-    return await parts.managers.grant(manager_id, epoch)
+    await state.managers.contact(manager_id, incarnation)
+    return await state.managers.grant(manager_id, epoch)
 
 
 @router.post("/environments/{task_group_id}")
 async def change_environment(
-    parts: PartsDep,
+    state: AppStateDep,
     manager_id: ManagerDep,
     task_group_id: UUID,
     body: EnvironmentChange,
     incarnation: Incarnation = None,
 ) -> EnvironmentAnswer:
     """Say what became of the environment of a group on this host (P9)."""
-    await parts.managers.contact(manager_id, incarnation)
-    return await parts.managers.change_environment(manager_id, task_group_id, body)
+    await state.managers.contact(manager_id, incarnation)
+    return await state.managers.change_environment(manager_id, task_group_id, body)
 
 
 @router.get("/environments/{task_group_id}")
 async def environment(
-    parts: PartsDep, manager_id: ManagerDep, task_group_id: UUID, incarnation: Incarnation = None
+    state: AppStateDep, manager_id: ManagerDep, task_group_id: UUID, incarnation: Incarnation = None
 ) -> EnvironmentGrant:
     """What the agent needs to clean up after a group."""
-    await parts.managers.contact(manager_id, incarnation)
-    return await parts.managers.environment(manager_id, task_group_id)
+    await state.managers.contact(manager_id, incarnation)
+    return await state.managers.environment(manager_id, task_group_id)

@@ -17,10 +17,10 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from starlette.websockets import WebSocketDisconnect
 
 from api.deps import (
-    PartsDep,
+    AppStateDep,
     ReadableGroup,
+    app_state_of,
     check_address,
-    parts_of,
     readable_group,
     stream_place,
 )
@@ -62,7 +62,7 @@ class Following(BaseModel):
     dependencies=[Depends(stream_place)],
 )
 async def events(
-    parts: PartsDep,
+    state: AppStateDep,
     group: ReadableGroup,
     query: Annotated[Following, Query()],
     last_event_id: LastEventId = None,
@@ -78,8 +78,8 @@ async def events(
     subprotocols `mitosis.v1` and `mitosis.token.TOKEN`, and reads Server-Sent Events by `fetch`.
     """
     after = query.after if last_event_id is None else last_event_id
-    source = parts.task_groups.events(group, after=after, results=query.results)
-    async for event in parts.streams.until_stopped(source):
+    source = state.task_groups.events(group, after=after, results=query.results)
+    async for event in state.streams.until_stopped(source):
         yield ServerSentEvent(
             event=event.kind,
             id=str(event.cursor),
@@ -90,16 +90,16 @@ async def events(
 @socket_router.websocket(PATH + "/events")
 async def events_socket(websocket: WebSocket, reference: str) -> None:
     """The same events, one JSON text message each; closed with 1000 after ``end``, with 1012 by a stop."""
-    parts = parts_of(websocket)
+    state = app_state_of(websocket)
     try:
-        with parts.streams.place():
+        with state.streams.place():
             query = _query(websocket)
-            websocket.state.subject = parts.signer.read(_token(websocket))
+            websocket.state.subject = state.signer.read(_token(websocket))
             check_address(websocket)
             group = await readable_group(websocket, reference)
             await websocket.accept(SUBPROTOCOL if _offered(websocket) else None)
-            source = parts.task_groups.events(group, after=query.after, results=query.results)
-            await _serve(websocket, parts.streams.until_stopped(source))
+            source = state.task_groups.events(group, after=query.after, results=query.results)
+            await _serve(websocket, state.streams.until_stopped(source))
     except MitosisError as error:
         await websocket.send_denial_response(problem_response(error))
 

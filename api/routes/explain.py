@@ -5,7 +5,7 @@ from uuid import UUID
 
 from fastapi import APIRouter, Depends
 
-from api.deps import PartsDep, ReadableGroup, readable_task
+from api.deps import AppStateDep, ReadableGroup, readable_task
 from api.limits import LimitedRoute
 from api.routes.references import PATH
 from mitosis.contracts.explain import Explanation
@@ -15,14 +15,14 @@ router = APIRouter(tags=["explain"], route_class=LimitedRoute)
 
 
 @router.get(PATH + "/explain")
-async def of_group(parts: PartsDep, group: ReadableGroup) -> Explanation:
+async def of_group(state: AppStateDep, group: ReadableGroup) -> Explanation:
     """Why the group stands where it stands, and each host that may serve it."""
-    return await explain_group(parts.database, group)
+    return await explain_group(state.database, group)
 
 
 @router.get("/tasks/{task_uuid}/explain")
 async def of_task(
-    parts: PartsDep, task_uuid: Annotated[UUID, Depends(readable_task)]
+    state: AppStateDep, task_uuid: Annotated[UUID, Depends(readable_task)]
 ) -> Explanation:
     """Why the task stands where it stands."""
-    return await explain_task(parts.database, task_uuid)
+    return await explain_task(state.database, task_uuid)

@@ -7,7 +7,7 @@ from typing import Literal
 from fastapi import APIRouter, Response
 from pydantic import BaseModel
 
-from api.deps import PartsDep
+from api.deps import AppStateDep
 from mitosis.contracts.errors import Unavailable
 
 CHECK_SECONDS = 2.0
@@ -35,18 +35,18 @@ async def health(response: Response) -> Health:
 
 
 @router.get("/ready")
-async def ready(parts: PartsDep) -> Readiness:
+async def ready(state: AppStateDep) -> Readiness:
     """PostgreSQL answers; Temporal may be away. 503 otherwise."""
-    _, temporal = await asyncio.gather(parts.database.check(), _temporal_answers(parts))
+    _, temporal = await asyncio.gather(state.database.check(), _temporal_answers(state))
     return Readiness(
         status="ok" if temporal else "degraded", temporal="ok" if temporal else "unavailable"
     )
 
 
-async def _temporal_answers(parts: PartsDep) -> bool:
+async def _temporal_answers(state: AppStateDep) -> bool:
     try:
         async with asyncio.timeout(CHECK_SECONDS):
-            await parts.control.check()
+            await state.control.check()
     except (Unavailable, TimeoutError):
         return False
     return True

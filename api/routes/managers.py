@@ -7,7 +7,7 @@ from fastapi import APIRouter, Query
 from pydantic import BaseModel, ConfigDict, Field
 
 from api.auth import Subject
-from api.deps import PartsDep, ReadableGroup, UserDep, WritableGroup
+from api.deps import AppStateDep, ReadableGroup, UserDep, WritableGroup
 from api.limits import LimitedRoute
 from api.routes.references import PATH
 from mitosis.contracts.errors import NotFound
@@ -34,12 +34,12 @@ class Listing(BaseModel):
 
 
 @router.post("/managers", status_code=201)
-async def register(parts: PartsDep, user: UserDep, body: RegisterManager) -> RegisteredManager:
+async def register(state: AppStateDep, user: UserDep, body: RegisterManager) -> RegisteredManager:
     """Register a host; its agent uses the token, which is shown only here."""
     name = body.name or made_up_name()
     named = body.model_copy(update={"name": name})
-    manager_id, version = await parts.managers.register(named, user.user_id)
-    token = parts.signer.issue(Subject("manager", manager_id, version), body.lifetime)
+    manager_id, version = await state.managers.register(named, user.user_id)
+    token = state.signer.issue(Subject("manager", manager_id, version), body.lifetime)
     return RegisteredManager(
         manager_id=manager_id, name=name, token=token.token, expires_at=token.expires_at
     )
@@ -47,44 +47,44 @@ async def register(parts: PartsDep, user: UserDep, body: RegisterManager) -> Reg
 
 @router.get("/managers")
 async def list_managers(
-    parts: PartsDep, user: UserDep, query: Annotated[Listing, Query()]
+    state: AppStateDep, user: UserDep, query: Annotated[Listing, Query()]
 ) -> Page[ManagerInfo]:
     """The hosts of the caller's user groups, by name."""
-    return await parts.managers.list(user.user_id, after=query.after, limit=query.limit)
+    return await state.managers.list(user.user_id, after=query.after, limit=query.limit)
 
 
 @router.get("/managers/{manager_id}")
-async def show(parts: PartsDep, user: UserDep, manager_id: UUID) -> ManagerInfo:
+async def show(state: AppStateDep, user: UserDep, manager_id: UUID) -> ManagerInfo:
     """One host: state, lease, environments."""
-    info = await parts.managers.get(manager_id)
+    info = await state.managers.get(manager_id)
     if not (user.is_admin or user.groups.keys() & set(info.groups)):
         raise NotFound("there is no such manager", manager_id=manager_id)
     return info
 
 
 @router.get(PATH + "/managers")
-async def list_of_group(parts: PartsDep, group: ReadableGroup) -> list[ManagerInfo]:
+async def list_of_group(state: AppStateDep, group: ReadableGroup) -> list[ManagerInfo]:
     """The managers listed for a group: matched by tags, or named by a user."""
-    return list(await parts.task_groups.managers(group))
+    return list(await state.task_groups.managers(group))
 
 
 @router.post(PATH + "/managers", status_code=204)
 async def add_to_group(
-    parts: PartsDep, user: UserDep, group: WritableGroup, body: NamedManagers
+    state: AppStateDep, user: UserDep, group: WritableGroup, body: NamedManagers
 ) -> None:
     """Name managers for a group, in order up to the first that cannot be; again is success."""
     for manager_id in body.manager_ids:
-        await parts.task_groups.add_manager(group, manager_id, user.user_id)
+        await state.task_groups.add_manager(group, manager_id, user.user_id)
 
 
 @router.post(PATH + "/managers/refresh")
-async def refresh(parts: PartsDep, group: WritableGroup) -> RefreshedManagers:
+async def refresh(state: AppStateDep, group: WritableGroup) -> RefreshedManagers:
     """Match managers to the group's tags again; those that a user named stay."""
-    return await parts.task_groups.refresh_managers(group)
+    return await state.task_groups.refresh_managers(group)
 
 
 @router.delete(PATH + "/managers", status_code=204)
-async def remove_from_group(parts: PartsDep, group: WritableGroup, body: NamedManagers) -> None:
+async def remove_from_group(state: AppStateDep, group: WritableGroup, body: NamedManagers) -> None:
     """Take managers off the list; a lease that one has for the group begins to end."""
     for manager_id in body.manager_ids:
-        await parts.task_groups.remove_manager(group, manager_id)
+        await state.task_groups.remove_manager(group, manager_id)

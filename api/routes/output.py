@@ -12,10 +12,10 @@ from starlette.responses import Response
 
 from api.bodies import BODY_LIMIT, decode, encode, read_body
 from api.deps import (
+    AppStateDep,
     ManagerDep,
-    PartsDep,
     ReadableGroup,
-    parts_of,
+    app_state_of,
     readable_task,
     stream_place,
 )
@@ -49,14 +49,14 @@ class FollowingOutput(BaseModel):
     dependencies=[Depends(stream_place)],
 )
 async def output_of_task(
-    parts: PartsDep, task_uuid: Annotated[UUID, Depends(readable_task)]
+    state: AppStateDep, task_uuid: Annotated[UUID, Depends(readable_task)]
 ) -> AsyncIterator[ServerSentEvent]:
     """Follow the output of one task: `attempt`, `output` (base64, with its offset), `result`, `end`.
 
     Begins with what is kept of what it has written so far. Output is never buffered without bound:
     `skipped` says how many bytes are missing before `offset`. A retry is a new attempt.
     """
-    async for event in parts.streams.until_stopped(task_output(parts.output, task_uuid)):
+    async for event in state.streams.until_stopped(task_output(state.output, task_uuid)):
         yield _sent(event)
 
 
@@ -66,7 +66,7 @@ async def output_of_task(
     dependencies=[Depends(stream_place)],
 )
 async def output_of_group(
-    parts: PartsDep,
+    state: AppStateDep,
     group: ReadableGroup,
     query: Annotated[FollowingOutput, Query()],
     last_event_id: LastEventId = None,
@@ -76,8 +76,8 @@ async def output_of_group(
     The id of an event is the number of the last result told.
     """
     after = query.after if last_event_id is None else last_event_id
-    source = group_output(parts.output, group, after=after)
-    async for event in parts.streams.until_stopped(source):
+    source = group_output(state.output, group, after=after)
+    async for event in state.streams.until_stopped(source):
         yield _sent(event)
 
 
@@ -85,18 +85,18 @@ async def output_of_group(
 async def followed(request: Request, manager_id: ManagerDep) -> Response:
     """Which tasks of the lease's group somebody follows; held while the agent knows it (P7)."""
     body = decode(await read_body(request, BODY_LIMIT), _FOLLOWED)
-    parts = parts_of(request)
-    await parts.managers.contact(manager_id)
-    return encode(await parts.holding.hold(request, parts.output.followed(manager_id, body)))
+    state = app_state_of(request)
+    await state.managers.contact(manager_id)
+    return encode(await state.long_polls.hold(request, state.output.followed(manager_id, body)))
 
 
 @agent_router.post("/output", openapi_extra=hot_route(WriteOutput, WriteOutputAnswer))
 async def write(request: Request, manager_id: ManagerDep) -> Response:
     """Output of running attempts for those who follow. Advisory: no task is changed by it."""
     body = decode(await read_body(request, BODY_LIMIT), _WRITE)
-    parts = parts_of(request)
-    await parts.managers.contact(manager_id)
-    return encode(await parts.output.write(manager_id, body))
+    state = app_state_of(request)
+    await state.managers.contact(manager_id)
+    return encode(await state.output.write(manager_id, body))
 
 
 def _sent(event: OutputEvent) -> ServerSentEvent:

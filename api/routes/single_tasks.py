@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
 from api.bodies import REPORT_LIMIT, check_utf8, decode, encode, read_body
-from api.deps import ManagerDep, PartsDep
+from api.deps import AppStateDep, ManagerDep
 from api.json_text import without_nul
 from api.limits import AgentRoute
 from api.openapi import hot_answer, hot_route
@@ -56,10 +56,10 @@ class SingleReport(BaseModel):
     response_model=ManagerTaskGroup,
     responses={204: {"description": "No lease is held or offered"}},
 )
-async def task_group(parts: PartsDep, manager_id: ManagerDep) -> ManagerTaskGroup | Response:
+async def task_group(state: AppStateDep, manager_id: ManagerDep) -> ManagerTaskGroup | Response:
     """The group of the lease that this manager holds or is offered; 204 when there is none."""
-    await parts.managers.contact(manager_id)
-    return await parts.managers.task_group(manager_id) or Response(status_code=204)
+    await state.managers.contact(manager_id)
+    return await state.managers.task_group(manager_id) or Response(status_code=204)
 
 
 @router.get(
@@ -69,7 +69,7 @@ async def task_group(parts: PartsDep, manager_id: ManagerDep) -> ManagerTaskGrou
 )
 async def claim_one(
     request: Request,
-    parts: PartsDep,
+    state: AppStateDep,
     manager_id: ManagerDep,
     query: Annotated[SingleClaim, Query()],
 ) -> Response:
@@ -79,7 +79,7 @@ async def claim_one(
     again: repeat a call without an answer as it was. The next number says that every earlier answer
     has arrived. 409 `lease_lost` when the lease is not active (fact `standing`: `ending` or `gone`).
     """
-    await parts.managers.contact(manager_id)
+    await state.managers.contact(manager_id)
     claim = ClaimTasks(
         epoch=query.epoch,
         claim_seq=query.claim_seq,
@@ -87,7 +87,7 @@ async def claim_one(
         max_tasks=1,
         wait_seconds=query.wait_seconds,
     )
-    answer = await parts.holding.hold(request, parts.tasks.claim(manager_id, claim))
+    answer = await state.long_polls.hold(request, state.tasks.claim(manager_id, claim))
     if answer.standing is not LeaseStanding.ACTIVE:
         raise LeaseLost(
             f"the lease is {answer.standing}: nothing more may be claimed under it",
@@ -102,7 +102,7 @@ async def claim_one(
 @router.post("/tasks", openapi_extra=hot_route(TaskReport, TaskReportAnswer))
 async def report_one(
     request: Request,
-    parts: PartsDep,
+    state: AppStateDep,
     manager_id: ManagerDep,
     query: Annotated[SingleReport, Query()],
 ) -> Response:
@@ -113,6 +113,6 @@ async def report_one(
     raw = await read_body(request, REPORT_LIMIT)
     check_utf8(raw)
     body = ReportTasks(epoch=query.epoch, reports=[decode(without_nul(raw), _REPORT)])
-    await parts.managers.contact(manager_id)
-    answer = await parts.tasks.report(manager_id, body)
+    await state.managers.contact(manager_id)
+    answer = await state.tasks.report(manager_id, body)
     return encode(TaskReportAnswer(standing=answer.standing, status=answer.statuses[0]))

@@ -6,7 +6,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request
 from pydantic import BaseModel, ConfigDict, Field
 
-from api.deps import PartsDep, ReadableGroup, UserDep, WritableGroup, require_role_in_group
+from api.deps import AppStateDep, ReadableGroup, UserDep, WritableGroup, require_role_in_group
 from api.limits import LimitedRoute
 from api.routes.references import PATH
 from api.verbs import apply_verb
@@ -52,17 +52,17 @@ class Waiting(BaseModel):
 
 
 @router.post("/task-groups", status_code=201)
-async def create(parts: PartsDep, user: UserDep, spec: TaskGroupSpec) -> TaskGroupInfo:
+async def create(state: AppStateDep, user: UserDep, spec: TaskGroupSpec) -> TaskGroupInfo:
     """Create an OPEN group. Answered when PostgreSQL has it, Temporal up or not."""
     group_name = spec.group_name or user.username
-    await require_role_in_group(parts, user, group_name, "write")
+    await require_role_in_group(state, user, group_name, "write")
     owned = spec.model_copy(update={"group_name": group_name})
-    return await parts.task_groups.create(owned, user.user_id)
+    return await state.task_groups.create(owned, user.user_id)
 
 
 @router.get("/task-groups")
 async def list_groups(
-    parts: PartsDep, user: UserDep, query: Annotated[Listing, Query()]
+    state: AppStateDep, user: UserDep, query: Annotated[Listing, Query()]
 ) -> Page[TaskGroupInfo]:
     """The groups that the caller may read, newest first."""
     which = GroupFilter(
@@ -72,71 +72,71 @@ async def list_groups(
         labels=query.label,
         name=query.name,
     )
-    return await parts.task_groups.list(user.user_id, which, after=query.after, limit=query.limit)
+    return await state.task_groups.list(user.user_id, which, after=query.after, limit=query.limit)
 
 
 @router.post(PATH + "/close")
 async def close(
-    parts: PartsDep, group: WritableGroup, body: VerbBody | None = None
+    state: AppStateDep, group: WritableGroup, body: VerbBody | None = None
 ) -> TaskGroupInfo:
     """Accept no more tasks; complete when the last one ends."""
-    return await apply_verb(parts, group, Close(reason=body.reason if body else None))
+    return await apply_verb(state, group, Close(reason=body.reason if body else None))
 
 
 @router.put(PATH + "/reopen")
 async def reopen(
-    parts: PartsDep, group: WritableGroup, body: VerbBody | None = None
+    state: AppStateDep, group: WritableGroup, body: VerbBody | None = None
 ) -> TaskGroupInfo:
     """Accept tasks again; a CLOSED group only."""
-    return await apply_verb(parts, group, Reopen(reason=body.reason if body else None))
+    return await apply_verb(state, group, Reopen(reason=body.reason if body else None))
 
 
 @router.post(PATH + "/cancel")
 async def cancel(
-    parts: PartsDep, group: WritableGroup, body: CancelBody | None = None
+    state: AppStateDep, group: WritableGroup, body: CancelBody | None = None
 ) -> TaskGroupInfo:
     """End the group: nothing more is claimed. ``counting`` until every task is accounted for.
 
     ``cancel_stats`` says what becomes of the unfinished tasks, as far as it is known now.
     """
-    info = await apply_verb(parts, group, Cancel(**body.model_dump() if body else {}))
-    stats = await parts.task_groups.cancel_stats(group)
+    info = await apply_verb(state, group, Cancel(**body.model_dump() if body else {}))
+    stats = await state.task_groups.cancel_stats(group)
     return info.model_copy(update={"cancel_stats": stats})
 
 
 @router.post(PATH + "/complete")
 async def complete(
-    parts: PartsDep, group: WritableGroup, body: CompleteBody | None = None
+    state: AppStateDep, group: WritableGroup, body: CompleteBody | None = None
 ) -> TaskGroupInfo:
     """Close the group and complete it; ``force`` cancels what is unfinished."""
-    return await apply_verb(parts, group, Complete(**body.model_dump() if body else {}))
+    return await apply_verb(state, group, Complete(**body.model_dump() if body else {}))
 
 
 @router.put(PATH + "/tags")
-async def set_tags(parts: PartsDep, group: WritableGroup, body: TagsBody) -> TaskGroupInfo:
+async def set_tags(state: AppStateDep, group: WritableGroup, body: TagsBody) -> TaskGroupInfo:
     """Replace the tags. Refreshes no list of managers by itself."""
     changes = TaskGroupUpdate(tags=body.tags, expected_updated_at=body.expected_updated_at)
-    return await parts.task_groups.update(group, changes)
+    return await state.task_groups.update(group, changes)
 
 
 @router.get(PATH)
 async def show(
-    request: Request, parts: PartsDep, group: ReadableGroup, query: Annotated[Waiting, Query()]
+    request: Request, state: AppStateDep, group: ReadableGroup, query: Annotated[Waiting, Query()]
 ) -> TaskGroupInfo:
     """The group as it is now, or as soon as it changed, ended or settled."""
     if query.wait_seconds == 0:
-        return await parts.task_groups.get(group)
-    waiting = parts.task_groups.wait(group, query.until, timedelta(seconds=query.wait_seconds))
-    return await parts.holding.hold(request, waiting)
+        return await state.task_groups.get(group)
+    waiting = state.task_groups.wait(group, query.until, timedelta(seconds=query.wait_seconds))
+    return await state.long_polls.hold(request, waiting)
 
 
 @router.put(PATH)
-async def update(parts: PartsDep, group: WritableGroup, body: TaskGroupUpdate) -> TaskGroupInfo:
+async def update(state: AppStateDep, group: WritableGroup, body: TaskGroupUpdate) -> TaskGroupInfo:
     """Change the fields that are given."""
-    return await parts.task_groups.update(group, body)
+    return await state.task_groups.update(group, body)
 
 
 @router.delete(PATH, status_code=204)
-async def delete(parts: PartsDep, group: WritableGroup) -> None:
+async def delete(state: AppStateDep, group: WritableGroup) -> None:
     """Delete a settled group with its tasks and results."""
-    await parts.task_groups.delete(group)
+    await state.task_groups.delete(group)

@@ -11,11 +11,11 @@ from starlette.responses import Response
 
 from api.bodies import SUBMIT_LIMIT, decode, encode, read_body
 from api.deps import (
-    PartsDep,
+    AppStateDep,
     ReadableGroup,
     UserDep,
     WritableGroup,
-    parts_of,
+    app_state_of,
     readable_group,
     writable_group,
 )
@@ -62,46 +62,46 @@ class Following(BaseModel):
 async def submit(request: Request, group: WritableGroup) -> Response:
     """Submit up to 10,000 tasks, all or nothing; larger submissions are parts under one key."""
     body = decode(await read_body(request, SUBMIT_LIMIT), _SUBMIT)
-    return encode(await parts_of(request).tasks.submit(group, body), 201)
+    return encode(await app_state_of(request).tasks.submit(group, body), 201)
 
 
 @router.post(PATH + "/retry")
 async def retry(
-    request: Request, parts: PartsDep, group: WritableGroup, body: RetryBody
+    request: Request, state: AppStateDep, group: WritableGroup, body: RetryBody
 ) -> RetriedTasks:
     """Submit failed tasks again, a part at a time, each once: into the group, or into another one.
 
     Ask for the next part with `after` = `next`, under the same `idempotency_key`, until `next` is null.
     """
     into = group if body.into is None else await writable_group(request, body.into)
-    return await parts.tasks.retry(group, into, body)
+    return await state.tasks.retry(group, into, body)
 
 
 @router.get(PATH + "/tasks")
 async def list_tasks(
-    parts: PartsDep, group: ReadableGroup, query: Annotated[Listing, Query()]
+    state: AppStateDep, group: ReadableGroup, query: Annotated[Listing, Query()]
 ) -> Page[TaskInfo]:
     """The tasks of a group with their results, by id; of failed attempts all but what they wrote."""
-    return await parts.tasks.list(group, state=query.state, after=query.after, limit=query.limit)
+    return await state.tasks.list(group, state=query.state, after=query.after, limit=query.limit)
 
 
 @router.get(PATH + "/results")
 async def results(
-    request: Request, parts: PartsDep, group: ReadableGroup, query: Annotated[Following, Query()]
+    request: Request, state: AppStateDep, group: ReadableGroup, query: Annotated[Following, Query()]
 ) -> ResultsPage:
     """The results recorded after number ``after``, in that order; may wait for the next one."""
-    following = parts.tasks.results(
+    following = state.tasks.results(
         group,
         after=query.after,
         limit=query.limit,
         timeout=timedelta(seconds=query.wait_seconds),
     )
-    return await parts.holding.hold(request, following)
+    return await state.long_polls.hold(request, following)
 
 
 @router.get("/tasks/{task_uuid}")
-async def show(request: Request, parts: PartsDep, _: UserDep, task_uuid: UUID) -> TaskInfo:
+async def show(request: Request, state: AppStateDep, _: UserDep, task_uuid: UUID) -> TaskInfo:
     """One task: spec, state, attempts, failures, result."""
-    task = await parts.tasks.get(task_uuid)
+    task = await state.tasks.get(task_uuid)
     await readable_group(request, str(task.task_group_id))
     return task

@@ -54,7 +54,7 @@ async def start_builds(order: Order) -> str:
             if group.state == "open":
                 tasks = (_build(order.version, number) for number in range(order.packages))
                 await client.submit(group.task_group_id, tasks, idempotency_key=name)
-                await client.close(group.task_group_id)
+                await client.close_group(group.task_group_id)
             return str(group.task_group_id)
 
 

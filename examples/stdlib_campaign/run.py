@@ -67,7 +67,7 @@ async def run(
     key = group.task_group_id
     tasks = (TaskSubmission(command=campaign.command(module)) for module, _ in modules())
     submitted = await client.submit(key, tasks)
-    await client.close(key, reason="every module is submitted")
+    await client.close_group(key, reason="every module is submitted")
     while not group.settled:
         group = await client.wait(key, until="settled", timeout=LOOK_AGAIN)
         progress(group)

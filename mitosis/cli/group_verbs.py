@@ -85,7 +85,7 @@ def _number(text: str | None) -> int | str | None:
 def close(cli: Cli, group: GroupArgument, reason: ReasonOption = None) -> None:
     """Accept no more tasks; the group completes when its last task ends."""
     with cli.client() as client:
-        cli.output.item(group_item(client.close(group, reason=reason)))
+        cli.output.item(group_item(client.close_group(group, reason=reason)))
 
 
 def reopen(cli: Cli, group: GroupArgument, reason: ReasonOption = None) -> None:

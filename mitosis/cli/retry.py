@@ -125,7 +125,7 @@ def _into_itself(client: "SyncClient", group: "TaskGroupInfo", wish: Wish) -> Do
     try:
         tasks = _retry(client, group, key, wish)
     finally:
-        closed = client.close(key, reason="failed tasks have been submitted again")
+        closed = client.close_group(key, reason="failed tasks have been submitted again")
     return Done(closed, False, tasks)
 
 
@@ -144,7 +144,7 @@ def _into_new(client: "SyncClient", old: "TaskGroupInfo", name: str | None, wish
     if not tasks.retry_of:
         client.cancel(key, reason="another retry was faster")
         return Done(old, False, tasks)
-    return Done(client.close(key, reason=f"has the failed tasks of {old.name}"), True, tasks)
+    return Done(client.close_group(key, reason=f"has the failed tasks of {old.name}"), True, tasks)
 
 
 def _retry(client: "SyncClient", old: "TaskGroupInfo", into: UUID, wish: Wish) -> "RetriedTasks":

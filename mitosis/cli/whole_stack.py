@@ -92,7 +92,7 @@ async def whole_stack(
 
 async def keep_admin_token(folder: DataFolder, running: RunningApi) -> str:
     """Put a fresh token of the admin account into a 0600 file of the data folder; gives the token."""
-    token = (await admin_token(running.parts)).token
+    token = (await admin_token(running.app_state)).token
     write_private(admin_token_file(folder), token.encode())
     return token
 
@@ -120,7 +120,7 @@ async def _add_api_and_control(
     running = await stack.add_service(
         "api", running_api(api_options(settings, stack.database_url, stack.folder), control)
     )
-    service = control_service(settings, where, running.parts.database, ONE_HOST_IDLE_THRESHOLD)
+    service = control_service(settings, where, running.app_state.database, ONE_HOST_IDLE_THRESHOLD)
     await stack.add_service("control worker", service)
     await service.wait_ready(CONTROL_READY_SECONDS)
     return running

@@ -19,7 +19,7 @@ import httpx2
 from pydantic import BaseModel, TypeAdapter
 
 from mitosis.client.connection import Connection, Params
-from mitosis.client.creating import Wanted, planned
+from mitosis.client.creating import GroupArgument, planned
 from mitosis.client.finding import find_target
 from mitosis.client.following import OutputSeen, follow
 from mitosis.client.parameters import (
@@ -120,7 +120,7 @@ class Client:
 
     def task_group(
         self,
-        group: Annotated[Wanted, UNCHECKED] = None,
+        group: Annotated[GroupArgument, UNCHECKED] = None,
         *,
         workers: Annotated[int | None, UNCHECKED] = None,
         on_exit: OnExit = "wait",
@@ -194,7 +194,7 @@ class Client:
         """
         await self._api.call("DELETE", path_of(group))
 
-    async def close(self, group: Group, *, reason: str | None = None) -> TaskGroupInfo:
+    async def close_group(self, group: Group, *, reason: str | None = None) -> TaskGroupInfo:
         """Accept no more tasks; complete when the last one ends."""
         return await self._verb("POST", group, "close", VerbBody(reason=reason))
 

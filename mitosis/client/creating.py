@@ -19,7 +19,7 @@ from mitosis.contracts.checking import shown
 from mitosis.contracts.errors import AlreadyExists, InvalidRequest, Unavailable
 from mitosis.contracts.http import TaskGroupInfo, TaskGroupSpec
 
-Wanted = TaskGroupSpec | TaskGroupInfo | str | None
+GroupArgument = TaskGroupSpec | TaskGroupInfo | str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class Planned:
     """Nobody else can have meant this name."""
 
 
-def planned(wanted: Wanted, workers: int | None) -> Planned:
+def planned(wanted: GroupArgument, workers: int | None) -> Planned:
     """Complete what was given: a name, the workers, and where they look for modules: where we do.
 
     Raises:

@@ -13,7 +13,7 @@ from uuid import UUID
 import httpx2
 
 from mitosis.client.client import Client
-from mitosis.client.creating import Wanted
+from mitosis.client.creating import GroupArgument
 from mitosis.client.finding import find_target
 from mitosis.client.loop_thread import LoopThread
 from mitosis.client.parameters import ManyTasks, checked
@@ -72,7 +72,7 @@ class SyncClient:
 
     def task_group(
         self,
-        group: Wanted = None,
+        group: GroupArgument = None,
         *,
         workers: int | None = None,
         on_exit: OnExit = "wait",
@@ -116,8 +116,8 @@ class SyncClient:
     def delete_group(self, group: Group) -> None:
         self._run(self._client.delete_group(group))
 
-    def close(self, group: Group, *, reason: str | None = None) -> TaskGroupInfo:
-        return self._run(self._client.close(group, reason=reason))
+    def close_group(self, group: Group, *, reason: str | None = None) -> TaskGroupInfo:
+        return self._run(self._client.close_group(group, reason=reason))
 
     def reopen(self, group: Group, *, reason: str | None = None) -> TaskGroupInfo:
         return self._run(self._client.reopen(group, reason=reason))
@@ -240,7 +240,7 @@ class SyncClient:
     def refresh_managers(self, group: Group) -> RefreshedManagers:
         return self._run(self._client.refresh_managers(group))
 
-    def close_connection(self) -> None:
+    def close(self) -> None:
         """Release the sockets; the client is of no use afterwards."""
         self._run(self._client.aclose())
         self._loop.close()
@@ -260,4 +260,4 @@ class SyncClient:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self.close_connection()
+        self.close()

@@ -25,7 +25,7 @@ from mitosis.client.outcome import TaskFailed
 from mitosis.client.parameters import ManyTasks, checked
 from mitosis.client.port import Group, GroupCalls
 from mitosis.client.submitting import Task, Tasks, encoded
-from mitosis.client.task_group import TaskGroup, settle
+from mitosis.client.task_group import TaskGroup, resolve_future
 from mitosis.contracts.http import IdempotencyKey, TaskGroupInfo, TaskInfo
 from mitosis.handlers import TaskOptions
 
@@ -225,7 +225,7 @@ class SyncTaskGroup:
     def _call(self, task: bytes, convert: Callable[[TaskInfo], Any]) -> SyncTaskFuture[Any]:
         future: SyncTaskFuture[Any] = SyncTaskFuture()
         future.set_running_or_notify_cancel()
-        call = Call(task, lambda ended: settle(future, ended, convert))
+        call = Call(task, lambda ended: resolve_future(future, ended, convert))
         self._loop.soon(self._group.dispatcher.add, call)
         return future
 

@@ -333,7 +333,7 @@ class TaskGroup:
         def deliver(ended: TaskInfo | Exception) -> None:
             if future.done():  # nobody waits any more
                 return
-            settle(future, ended, convert)
+            resolve_future(future, ended, convert)
             future.exception()  # a future that nobody looks at is no reason to write to stderr
 
         self.dispatcher.add(Call(task, deliver))
@@ -345,7 +345,7 @@ class TaskGroup:
     async def close(self, *, reason: str | None = None) -> TaskGroupInfo:
         """Accept no more tasks, after those that were submitted here."""
         await self.dispatcher.submitted()
-        self._info = await self._client.close(self.info.task_group_id, reason=reason)
+        self._info = await self._client.close_group(self.info.task_group_id, reason=reason)
         return self._info
 
     @checked
@@ -437,7 +437,9 @@ def _check_setup(info: TaskGroupInfo) -> None:
         raise SetupFailed(why, hook_runs=[run.model_dump(mode="json") for run in info.hook_runs])
 
 
-def settle(future: Any, ended: TaskInfo | Exception, convert: Callable[[TaskInfo], Any]) -> None:
+def resolve_future(
+    future: Any, ended: TaskInfo | Exception, convert: Callable[[TaskInfo], Any]
+) -> None:
     """Give a future (of either kind) its result or exception."""
     if isinstance(ended, Exception):
         future.set_exception(ended)

@@ -128,7 +128,7 @@ class Campaign:
             for start in range(first, len(tasks), FEW):
                 self._until_done(start - first)
                 ids += client.submit(GROUP, tasks[start : start + FEW])
-            client.close(GROUP)
+            client.close_group(GROUP)
         return tuple(ids)
 
     def _until_done(self, count: float) -> None:
@@ -173,7 +173,7 @@ class Campaign:
         """
         with self._client() as client:
             for name in self._beside:
-                client.close(name)
+                client.close_group(name)
             for name in (GROUP, *self._beside):
                 info = client.wait(name, timeout=SETTLED_AFTER)
                 assert info.settled, info

@@ -39,7 +39,7 @@ def test_a_hook_runs_once_whoever_dies_meanwhile(tmp_path: Path, runtime_dir: Pa
         diary.go("setup")
         wait_until(lambda: diary.ended("t"), BACK_SECONDS, diary.lines)
         with _client(data_dir) as client:
-            client.close(group)
+            client.close_group(group)
         wait_until(lambda: diary.began("teardown"), BACK_SECONDS, diary.lines)
         _kill_others(up, data_dir)
         diary.go("teardown")

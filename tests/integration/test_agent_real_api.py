@@ -56,11 +56,11 @@ class Site:
             )
         )
         await self.client.submit(info.task_group_id, list(tasks))
-        await SchedulerStore(self.api.parts.database).assign_round()
+        await SchedulerStore(self.api.app_state.database).assign_round()
         return info.task_group_id
 
     async def view(self) -> ManagerView:
-        return await self.api.parts.managers.observe(self.manager_id)
+        return await self.api.app_state.managers.observe(self.manager_id)
 
     async def command(self, activity: Any, group: UUID, epoch: int | None) -> Any:
         command = HostCommand(manager_id=self.manager_id, task_group_id=group, epoch=epoch)
@@ -86,7 +86,7 @@ class Site:
         lease = (await self.view()).lease
         assert lease is not None
         assert lease.state is LeaseState.ENDING
-        answer = await self.api.parts.managers.release(
+        answer = await self.api.app_state.managers.release(
             ReleaseRequest(
                 manager_id=self.manager_id, epoch=lease.epoch, reason=ReleaseReason.GROUP_ENDED
             )
@@ -102,7 +102,7 @@ def options(database: str, key: bytes, port: int = 0) -> ApiOptions:
 
 @asynccontextmanager
 async def site(api: RunningApi, folder: Path) -> AsyncIterator[Site]:
-    token = (await admin_token(api.parts)).token
+    token = (await admin_token(api.app_state)).token
     async with Client(api.url, token) as client:
         manager = await client.register_manager(RegisterManager(name="host"))
         config = AgentConfig(
@@ -146,7 +146,7 @@ async def test_a_campaign_from_offer_to_settlement(database: str, tmp_path: Path
         watch = await it.start(group)
         info = await it.finished(group, 100)
         assert info.tasks_succeeded == 100
-        groups = api.parts.task_groups
+        groups = api.app_state.task_groups
         await groups.apply(VerbRequest(task_group_id=group, verb=Close()))
         await groups.finalize(group)
         assert (await watch).end is LeaseEnd.ENDING
@@ -216,9 +216,9 @@ async def test_a_cancelled_group_kills_what_runs(database: str, tmp_path: Path) 
             return session is not None and session.state.running == 2
 
         await until(both_run)
-        await api.parts.task_groups.apply(VerbRequest(task_group_id=group, verb=Cancel()))
+        await api.app_state.task_groups.apply(VerbRequest(task_group_id=group, verb=Cancel()))
         assert (await watch).end is LeaseEnd.ENDING
-        while (await api.parts.task_groups.discard(group)).remaining:
+        while (await api.app_state.task_groups.discard(group)).remaining:
             pass
         info = await it.finished(group, 5)
         assert info.tasks_cancelled == 5
@@ -226,7 +226,7 @@ async def test_a_cancelled_group_kills_what_runs(database: str, tmp_path: Path) 
         assert (
             await it.command(it.agent.host.clean_environment, group, None)
         ).verdict is HookVerdict.CLEANED
-        assert (await api.parts.task_groups.settle(group)).result is TaskGroupResult.CANCELLED
+        assert (await api.app_state.task_groups.settle(group)).result is TaskGroupResult.CANCELLED
 
 
 async def test_goodbye_gives_the_lease_back(database: str, tmp_path: Path) -> None:
@@ -260,7 +260,7 @@ async def test_nobody_but_their_agent_knows_the_workers(database: str, tmp_path:
             assert "eyJ" not in str(task.detail["stdout"]), "how every JWT begins"
         (manager,) = [manager async for manager in it.client.managers()]
         assert manager.manager_id == it.manager_id
-        async with api.parts.database.connection() as connection:
+        async with api.app_state.database.connection() as connection:
             named = (
                 "SELECT count(*) AS n FROM information_schema.tables WHERE table_name ~ 'worker'"
             )

@@ -37,7 +37,7 @@ def routes(app: FastAPI) -> list[tuple[str, str]]:
 
 @pytest.mark.spec("S002-10")
 async def test_nothing_is_open_to_the_anonymous(api: Api) -> None:
-    closed = [(m, p) for m, p in routes(create_app(api.parts)) if p not in OPEN]
+    closed = [(m, p) for m, p in routes(create_app(api.app_state)) if p not in OPEN]
     assert len(closed) > 25
     for method, path in closed:
         below = path.removeprefix("/api/v1").format(
@@ -68,8 +68,8 @@ async def test_a_login_gives_a_token(api: Api) -> None:
 
 @pytest.mark.parametrize("case", ["missing", "garbage", "foreign", "expired", "unknown", "revoked"])
 async def test_bad_tokens(api: Api, case: str) -> None:
-    signer, hour = api.parts.signer, timedelta(hours=1)
-    admin = await api.parts.users.ensure_admin("admin")
+    signer, hour = api.app_state.signer, timedelta(hours=1)
+    admin = await api.app_state.users.ensure_admin("admin")
     foreign = TokenSigner(ed25519_private_key())
     known = Subject("user", admin.user_id, admin.token_version)
     token = {
@@ -127,8 +127,8 @@ async def test_roles_decide(api: Api) -> None:
     for method, below in (("GET", ""), ("GET", "/tasks"), ("POST", "/close"), ("DELETE", "")):
         with problem(await api.call(method, path + below, token=ben), 404, "not_found"):
             pass
-    await api.parts.users.add_member("ann", "ben", "read")
-    api.parts.users._cache.clear()
+    await api.app_state.users.add_member("ann", "ben", "read")
+    api.app_state.users._cache.clear()
     assert (await api.call("GET", path, token=ben)).status_code == 200
     assert (await api.call("GET", "/task-groups/ann/work", token=ben)).status_code == 200
     assert (await api.call("GET", path + "/tasks", token=ben)).status_code == 200
@@ -148,7 +148,7 @@ async def test_roles_decide(api: Api) -> None:
     answer = await api.call("POST", "/task-groups", token=ben, json=foreign)
     with problem(answer, 403, "permission_denied"):
         pass
-    await api.parts.users.add_member("ann", "ben", "write")
+    await api.app_state.users.add_member("ann", "ben", "write")
     assert (await api.call("POST", path + "/tasks", token=ben, json=tasks)).status_code == 201
     assert (await api.call("GET", path)).status_code == 200  # the admin sees everything
 

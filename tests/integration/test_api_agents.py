@@ -64,7 +64,7 @@ async def group_with_tasks(api: Api, count: int = 3) -> TaskGroupInfo:
 
 async def taken(api: Api, manager: ManagerClient) -> LeaseGrant:
     """A lease that was offered and taken, its environment ready."""
-    await SchedulerStore(api.parts.database).assign_round()
+    await SchedulerStore(api.app_state.database).assign_round()
     answer = await manager.hello(hello())  # repeated: the same answer, no new epoch
     async with api.client() as client:
         (lease,) = (await client.group("work")).leases
@@ -181,7 +181,7 @@ async def test_a_cancel_says_why_and_what_becomes_of_what_runs(api: Api, *, kill
         order = (await manager.heartbeat(renewal)).order
         assert order is not None
         assert (order.kill, order.reason) == (kills, "Task group cancelled")
-        await api.parts.task_groups.discard(group.task_group_id)
+        await api.app_state.task_groups.discard(group.task_group_id)
         end = TaskReport(
             task_id=runs.task_id,
             attempt=runs.attempt,
@@ -239,7 +239,7 @@ async def test_a_lease_belongs_to_one_manager(api: Api) -> None:
 
 
 async def _offered_to(api: Api, name: str) -> bool:
-    await SchedulerStore(api.parts.database).assign_round()
+    await SchedulerStore(api.app_state.database).assign_round()
     async with api.client() as client:
         return [lease.manager_name for lease in (await client.group("work")).leases] == [name]
 
@@ -385,7 +385,7 @@ async def test_new_tags_change_no_list_until_it_is_refreshed(api: Api) -> None:
 
 async def _only_who_may_write_refreshes(api: Api, task_group_id: UUID) -> None:
     ben = await api.user("ben")
-    await api.parts.users.add_member("admin", "ben", "read")
+    await api.app_state.users.add_member("admin", "ben", "read")
     path = f"/task-groups/{task_group_id}"
     for method, below, body in (
         ("POST", "/managers/refresh", None),

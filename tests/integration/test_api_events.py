@@ -50,7 +50,7 @@ class Served:
 
     async def lease(self) -> None:
         await self.manager.hello(hello())
-        await SchedulerStore(self.api.parts.database).assign_round()
+        await SchedulerStore(self.api.app_state.database).assign_round()
         (lease,) = (await self.client.group("work")).leases
         self.epoch, group = lease.epoch, lease.task_group_id
         await self.manager.take(self.epoch)
@@ -75,8 +75,8 @@ class Served:
 
     async def settle(self) -> None:
         """What the workflows do at the end of a closed group."""
-        group = await self.client.close("work")
-        stores, key = self.api.parts, group.task_group_id
+        group = await self.client.close_group("work")
+        stores, key = self.api.app_state, group.task_group_id
         await stores.task_groups.finalize(key)
         await self.manager.goodbye(self.epoch)
         await self.manager.change_environment(key, EnvironmentChange(event="tear_down"))
@@ -88,7 +88,7 @@ class Served:
 async def served(database: str) -> AsyncIterator[Served]:
     options = ApiOptions(database_url=database, signing_key=KEY, temporal_namespace="mitosis")
     async with running_api(options, NoTemporal()) as api:
-        token = (await admin_token(api.parts)).token
+        token = (await admin_token(api.app_state)).token
         async with Client(api.url, token, give_up_after=timedelta(seconds=5)) as client:
             registered = await client.register_manager(RegisterManager(name="host-1"))
             await client.create_group(TaskGroupSpec(name="work"))
@@ -223,7 +223,7 @@ async def test_who_may_not_read_the_group_is_refused_on_both(
 ) -> None:
     headers = {}
     if token == "stranger":
-        await served.api.parts.users.create("stranger", "secret words")
+        await served.api.app_state.users.create("stranger", "secret words")
         async with Client(served.api.url) as other:
             token = (await other.login("stranger", "secret words")).token
     path = served.url.replace("/work/", f"/{(await served.client.group('work')).task_group_id}/")
@@ -246,7 +246,7 @@ async def test_no_open_stream_holds_up_the_stop_of_the_server(database: str) -> 
         stop_after=timedelta(seconds=30),
     )
     async with running_api(options, NoTemporal()) as api:
-        token = (await admin_token(api.parts)).token
+        token = (await admin_token(api.app_state)).token
         client = Client(api.url, token, give_up_after=timedelta(0))
         await client.create_group(TaskGroupSpec(name="work"))
         headers = {"Authorization": f"Bearer {token}"}
@@ -272,7 +272,7 @@ async def test_a_follower_goes_on_where_it_was_when_the_api_is_back(database: st
 
     outages = []
     async with running_api(options(0), NoTemporal()) as api:
-        token = (await admin_token(api.parts)).token
+        token = (await admin_token(api.app_state)).token
         client = Client(api.url, token, give_up_after=timedelta(seconds=20))
         registered = await client.register_manager(RegisterManager(name="host-1"))
         manager = ManagerClient(api.url, registered.token)
@@ -300,17 +300,17 @@ async def test_a_follower_goes_on_where_it_was_when_the_api_is_back(database: st
 
 
 async def test_more_streams_than_there_is_room_for_are_asked_to_come_back(served: Served) -> None:
-    served.api.parts.streams._most = 1
+    served.api.app_state.streams._most = 1
     async with aclosing(sse(served, {})) as events:
         await anext(events)
         async with httpx2.AsyncClient() as http:
             answer = await http.get(served.url, headers=served.headers)
         assert (answer.status_code, answer.headers["Retry-After"]) == (503, "5")
-    assert isinstance(served.api.parts.streams, Streams)
+    assert isinstance(served.api.app_state.streams, Streams)
 
 
 async def test_a_client_that_leaves_frees_its_place(served: Served) -> None:
-    streams = served.api.parts.streams
+    streams = served.api.app_state.streams
     async with aclosing(sse(served, {})) as events:
         await anext(events)
         assert streams._open == 1

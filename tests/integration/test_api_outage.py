@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from api.service import ApiOptions, opened_parts
+from api.service import ApiOptions, open_app_state
 from mitosis.client.client import Client
 from mitosis.contracts.errors import ApiUnavailable, DatabaseUnavailable
 from mitosis.contracts.http import TaskGroupSpec
@@ -60,7 +60,7 @@ async def test_no_database_at_the_start_is_said(tmp_path: Path) -> None:
     )
     control = await ControlClient.open(TemporalAddress(f"127.0.0.1:{free_port()}"))
     with pytest.raises(DatabaseUnavailable):
-        async with opened_parts(options, control):
+        async with open_app_state(options, control):
             pass
 
 
@@ -72,7 +72,7 @@ async def test_nothing_waits_for_a_temporal_that_is_away(database: str) -> None:
         await client.create_group(TaskGroupSpec(name="work"))
         assert len(await client.submit("work", [{"command": ["true"]}])) == 1
         async with asyncio.timeout(30):
-            assert (await client.close("work")).state is TaskGroupState.CLOSED
+            assert (await client.close_group("work")).state is TaskGroupState.CLOSED
         status, document = await ready(api)
         assert (status, document) == (
             200,

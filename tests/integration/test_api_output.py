@@ -55,7 +55,7 @@ class Running(Served):
 
     @property
     def output(self) -> OutputStore:
-        return self.api.parts.output
+        return self.api.app_state.output
 
     def chunk(self, offset: int, data: bytes, *, attempt: int = 1, task: int = 0) -> OutputChunk:
         return OutputChunk(
@@ -68,7 +68,7 @@ class Running(Served):
         return answer.written
 
     async def uuid(self) -> UUID:
-        async with self.api.parts.database.connection() as connection:
+        async with self.api.app_state.database.connection() as connection:
             row = await (await connection.execute("SELECT id FROM task_groups")).fetchone()
         assert row is not None
         return task_uuid(row["id"], self.task_id)
@@ -84,7 +84,7 @@ class Running(Served):
 async def running(database: str) -> AsyncIterator[Running]:
     options = ApiOptions(database_url=database, signing_key=KEY, temporal_namespace="mitosis")
     async with running_api(options, NoTemporal()) as api:
-        token = (await admin_token(api.parts)).token
+        token = (await admin_token(api.app_state)).token
         async with Client(api.url, token, give_up_after=timedelta(seconds=5)) as client:
             registered = await client.register_manager(RegisterManager(name="host-1"))
             await client.create_group(TaskGroupSpec(name="work"))
@@ -132,7 +132,7 @@ async def test_only_the_manager_that_runs_the_attempt_can_write_and_no_task_is_t
         assert await running.client.task(await running.uuid()) == before
         await running.report()
         assert await running.write(running.chunk(1, b"b")) == 1  # it comes behind its result
-        await running.api.parts.managers.goodbye(running.manager_id, running.epoch)
+        await running.api.app_state.managers.goodbye(running.manager_id, running.epoch)
         assert await running.write(running.chunk(2, b"c")) == 0  # the lease is over
 
 
@@ -142,7 +142,7 @@ async def test_what_nobody_reads_in_time_is_bounded_and_shows_as_skipped(running
         await anext(events)
         chunks = [running.chunk(n, b"x") for n in range(ROWS_KEPT + 50)]
         assert await running.write(*chunks) == len(chunks)
-        async with running.api.parts.database.connection() as connection:
+        async with running.api.app_state.database.connection() as connection:
             cursor = await connection.execute("SELECT count(*) AS n FROM task_output")
             assert await cursor.fetchone() == {"n": ROWS_KEPT}
         told: list[OutputEvent] = []
@@ -203,7 +203,7 @@ async def test_follower_and_agent_may_be_at_two_apis(running: Running, database:
 
 
 async def test_strangers_are_refused(running: Running) -> None:
-    await running.api.parts.users.create("stranger", "secret words")
+    await running.api.app_state.users.create("stranger", "secret words")
     async with Client(running.api.url) as other:
         token = (await other.login("stranger", "secret words")).token
     headers = {"Authorization": f"Bearer {token}"}

@@ -25,7 +25,7 @@ async def api(database: str) -> AsyncIterator[Api]:
 
 
 def routes_with_a_body(api: Api) -> list[tuple[str, str]]:
-    paths = create_app(api.parts).openapi()["paths"]
+    paths = create_app(api.app_state).openapi()["paths"]
     found = [
         (method.upper(), path.removeprefix("/api/v1"))
         for path, item in paths.items()
@@ -236,7 +236,7 @@ async def test_a_name_that_reads_as_an_id_is_refused(api: Api) -> None:
 async def test_a_group_that_was_named_like_an_id_is_reached(api: Api) -> None:
     async with api.client() as client:
         made = await client.group("work")
-        async with api.parts.database.connection() as connection:
+        async with api.app_state.database.connection() as connection:
             await connection.execute("UPDATE task_groups SET name = %s", (AN_ID,))
         assert (await client.group(f"admin/{AN_ID}")).task_group_id == made.task_group_id
         assert (await client.group(made.task_group_id)).name == AN_ID

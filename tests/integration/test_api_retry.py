@@ -29,7 +29,7 @@ async def served(database: str) -> AsyncIterator[Served]:
     """The group ``work`` with tasks that have failed in two ways, one that has not, one unfinished."""
     options = ApiOptions(database_url=database, signing_key=KEY, temporal_namespace="mitosis")
     async with running_api(options, NoTemporal()) as api:
-        token = (await admin_token(api.parts)).token
+        token = (await admin_token(api.app_state)).token
         async with Client(api.url, token, give_up_after=timedelta(seconds=5)) as client:
             registered = await client.register_manager(RegisterManager(name="host-1"))
             await client.create_group(TaskGroupSpec(name="work"))
@@ -62,7 +62,7 @@ async def fail(it: Served, count: int) -> None:
 async def part(it: Served, key: str = "k", after: int = 0, limit: int = 5) -> list[int]:
     group = await it.client.group("work")
     asked = RetryBody(idempotency_key=key, after=after, limit=limit)
-    tasks, uuid = it.api.parts.tasks, group.task_group_id
+    tasks, uuid = it.api.app_state.tasks, group.task_group_id
     return (await tasks.retry(uuid, uuid, asked)).task_ids
 
 
@@ -84,7 +84,7 @@ async def test_the_same_part_is_answered_again_and_another_retry_leaves_it_out(
 
 
 async def test_two_at_once_retry_each_task_once(served: Served) -> None:
-    database = served.api.parts.database
+    database = served.api.app_state.database
 
     async def both_wait() -> bool:
         async with database.connection() as connection:
@@ -112,7 +112,9 @@ async def test_parts_go_on_behind_the_last_and_reasons_choose(
     group = await served.client.group("work")
     while True:
         asked = RetryBody(idempotency_key="parts", after=after, limit=5)
-        answer = await served.api.parts.tasks.retry(group.task_group_id, group.task_group_id, asked)
+        answer = await served.api.app_state.tasks.retry(
+            group.task_group_id, group.task_group_id, asked
+        )
         told += answer.retry_of
         if answer.next is None:
             break
@@ -122,7 +124,7 @@ async def test_parts_go_on_behind_the_last_and_reasons_choose(
 
 async def test_each_task_is_retried_once_into_whichever_group(served: Served) -> None:
     await served.client.create_group(TaskGroupSpec(name="three"))
-    await served.client.close("three")
+    await served.client.close_group("three")
     with pytest.raises(TaskGroupClosed):
         await served.client.retry("work", into="three")
     await served.client.retry("work", reasons=[FailureKind.TIMEOUT])
@@ -136,7 +138,7 @@ async def test_each_task_is_retried_once_into_whichever_group(served: Served) ->
 
 
 async def test_who_may_not_write_to_either_group_is_refused(served: Served) -> None:
-    await served.api.parts.users.create("stranger", "secret words")
+    await served.api.app_state.users.create("stranger", "secret words")
     source = (await served.client.group("work")).task_group_id
     async with Client(served.api.url) as other:
         await other.login("stranger", "secret words")

@@ -38,7 +38,7 @@ async def _serve(database: str, ready: Future[tuple[str, str]], stop: Future[Non
     )
     try:
         async with running_api(options, NoTemporal()) as api:
-            ready.set_result((api.url, (await admin_token(api.parts)).token))
+            ready.set_result((api.url, (await admin_token(api.app_state)).token))
             await asyncio.wrap_future(stop)
     except BaseException as error:
         if not ready.done():
@@ -61,7 +61,7 @@ def test_a_program_without_async(address: tuple[str, str]) -> None:
         assert client.task(first.task_uuid).task_id == first.task_id
         assert [group.name for group in client.groups(state=TaskGroupState.OPEN)] == ["work"]
         assert client.update_group("work", TaskGroupUpdate(priority=3)).priority == 3
-        assert client.close("work").state is TaskGroupState.CLOSED
+        assert client.close_group("work").state is TaskGroupState.CLOSED
         assert client.reopen("work").state is TaskGroupState.OPEN
         made = client.register_manager(RegisterManager(name="host"))
         assert [m.manager_id for m in client.managers()] == [made.manager_id]
@@ -83,5 +83,5 @@ def test_the_twins_have_the_same_methods() -> None:
         }
 
     plain, other = methods(SyncClient), methods(Client)
-    del plain["close_connection"], other["aclose"]
+    del plain["close"], other["aclose"]
     assert plain == other

@@ -32,7 +32,7 @@ async def submitted(api: Api, count: int) -> None:
     async with api.client() as client:
         await client.create_group(TaskGroupSpec(name="work"))
         await client.submit("work", [{"command": ["echo", str(n)]} for n in range(count)])
-    await SchedulerStore(api.parts.database).assign_round()
+    await SchedulerStore(api.app_state.database).assign_round()
 
 
 def ended(task: ClaimedTask, attempt: int | None = None) -> TaskReport:
@@ -103,7 +103,7 @@ async def working(api: Api, count: int) -> int:
     await submitted(api, count)
     async with api.client() as client:
         (lease,) = (await client.group("work")).leases
-    stores = api.parts.managers
+    stores = api.app_state.managers
     await stores.take(lease.manager_id, lease.epoch)
     for event in ("preparing", "prepared"):
         change = EnvironmentChange(event=event, epoch=lease.epoch, fingerprint="f")

@@ -141,7 +141,7 @@ async def test_groups_are_listed_by_what_they_are(api: Api) -> None:
                 labels=frozenset({f"label-{number}"}),
             )
             await client.create_group(spec)
-        await client.close("work-4")
+        await client.close_group("work-4")
 
         async def names(**which: Any) -> list[str]:
             return [group.name async for group in client.groups(**which)]
@@ -213,13 +213,13 @@ async def test_verbs_work_without_temporal(api: Api) -> None:
     async with api.client() as client:
         await client.create_group(TaskGroupSpec(name="work"))
         await client.submit("work", [{"command": ["true"]}])
-        closed = await client.close("work", reason="enough")
+        closed = await client.close_group("work", reason="enough")
         assert (closed.state, closed.reason) == (TaskGroupState.CLOSED, "enough")
-        assert (await client.close("work")).state is TaskGroupState.CLOSED  # ensures
+        assert (await client.close_group("work")).state is TaskGroupState.CLOSED  # ensures
         assert (await client.reopen("work")).state is TaskGroupState.OPEN
         cancelled = await client.cancel("work", grace=timedelta(seconds=3))
         assert cancelled.state is TaskGroupState.CANCELLED
-        for verb in (client.close, client.reopen, client.complete):
+        for verb in (client.close_group, client.reopen, client.complete):
             with pytest.raises(InvalidTransition) as refused:
                 await verb("work")
             assert refused.value.facts["state"] == "cancelled"
@@ -261,7 +261,7 @@ async def test_only_a_settled_group_is_deleted(api: Api) -> None:
         with pytest.raises(Conflict):
             await client.delete_group("work")
         await client.cancel("work")
-        await api.parts.task_groups.settle(group.task_group_id)
+        await api.app_state.task_groups.settle(group.task_group_id)
         assert (await client.group("work")).settled
         await client.delete_group("work")
         with problem(await api.call("GET", "/task-groups/work"), 404, "not_found"):

@@ -149,7 +149,7 @@ async def test_arguments_are_kept_as_they_are(api: Api) -> None:
 @pytest.mark.spec("S002-104", "C-09", "S000-146")
 async def test_a_closed_group_takes_no_tasks(api: Api) -> None:
     async with api.client() as client:
-        await client.close("work")
+        await client.close_group("work")
         with pytest.raises(TaskGroupClosed):
             await client.submit("work", [OK])
         refused = await api.call("POST", TASKS, json={"tasks": [OK]})

@@ -32,7 +32,7 @@ async def api(database: str, temporal_server: str) -> AsyncIterator[Api]:
 
 @asynccontextmanager
 async def control_service(api: Api, address: str) -> AsyncIterator[None]:
-    database = api.parts.database
+    database = api.app_state.database
     ports = ControlPorts(TaskGroupStore(database), ManagerStore(database), SchedulerStore(database))
     outbox = OutboxStore(database)
     service = ControlService(TemporalAddress(address), ports, outbox, outbox)
@@ -47,7 +47,7 @@ async def test_verbs_are_carried_out_by_the_workflow(api: Api, temporal_server: 
         assert (await ready(api)) == (200, {"status": "ok", "database": "ok", "temporal": "ok"})
         group = await client.create_group(TaskGroupSpec(name="work"))
         await client.submit("work", [{"command": ["true"]}])
-        assert (await client.close("work", reason="enough")).state is TaskGroupState.CLOSED
+        assert (await client.close_group("work", reason="enough")).state is TaskGroupState.CLOSED
         assert (await client.reopen("work")).state is TaskGroupState.OPEN
         await client.cancel("work")
         with pytest.raises(InvalidTransition) as refused:
@@ -57,7 +57,7 @@ async def test_verbs_are_carried_out_by_the_workflow(api: Api, temporal_server: 
         assert (settled.settled, settled.result) == (True, TaskGroupResult.CANCELLED)
         await asked_for(temporal_server, group.workflow_id, ["close", "reopen", "cancel", "reopen"])
         await client.create_group(TaskGroupSpec(name="empty"))
-        await client.close("empty")
+        await client.close_group("empty")
         settled = await client.wait("empty", timeout=timedelta(seconds=20))
         assert (settled.state, settled.result) == (
             TaskGroupState.COMPLETE,
@@ -65,7 +65,7 @@ async def test_verbs_are_carried_out_by_the_workflow(api: Api, temporal_server: 
         )
         await client.delete_group("empty")
         with pytest.raises(NotFound):
-            await client.close("empty")
+            await client.close_group("empty")
 
 
 async def asked_for(address: str, workflow_id: str, updates: list[str]) -> None:
@@ -103,4 +103,4 @@ async def updates_of(run: WorkflowHandle[Any, Any]) -> list[str]:
 async def test_a_temporal_without_a_worker_holds_nobody_up(api: Api) -> None:
     async with api.client() as client:
         await client.create_group(TaskGroupSpec(name="work"))
-        assert (await client.close("work")).state is TaskGroupState.CLOSED
+        assert (await client.close_group("work")).state is TaskGroupState.CLOSED

@@ -54,7 +54,7 @@ class Fleet:
         await self.client.create_group(TaskGroupSpec(name="work"))
         await self.client.submit("work", [OK])
         await self.manager.hello(hello())
-        await SchedulerStore(self.api.parts.database).assign_round()
+        await SchedulerStore(self.api.app_state.database).assign_round()
         (lease,) = (await self.group()).leases
         self.epoch = lease.epoch
         group_id = (await self.manager.take(self.epoch)).task_group_id
@@ -88,7 +88,7 @@ class Fleet:
 
     @property
     def waiters(self) -> int:
-        wake = self.api.parts.tasks._wake
+        wake = self.api.app_state.tasks._wake
         assert wake is not None
         return wake.waiting
 
@@ -100,7 +100,7 @@ def options(database: str) -> ApiOptions:
 @pytest.fixture
 async def fleet(database: str) -> AsyncIterator[Fleet]:
     async with running_api(options(database), NoTemporal()) as api:
-        token = (await admin_token(api.parts)).token
+        token = (await admin_token(api.app_state)).token
         async with Client(api.url, token, give_up_after=timedelta(seconds=2)) as client:
             made = await client.register_manager(RegisterManager(name="host"))
             async with ManagerClient(api.url, made.token) as manager:
@@ -135,7 +135,7 @@ async def test_an_empty_wait_is_answered_in_time(fleet: Fleet) -> None:
 async def test_a_held_claim_holds_no_connection(database: str) -> None:
     few = replace(options(database), pool_size=1)
     async with running_api(few, NoTemporal()) as api:
-        token = (await admin_token(api.parts)).token
+        token = (await admin_token(api.app_state)).token
         async with Client(api.url, token) as client:
             made = await client.register_manager(RegisterManager(name="host"))
             async with ManagerClient(api.url, made.token) as manager:
@@ -159,7 +159,7 @@ async def test_a_client_that_leaves_frees_its_waiter_and_loses_nothing(fleet: Fl
 async def test_a_stop_does_not_wait_for_held_claims(database: str) -> None:
     patient = replace(options(database), stop_after=timedelta(seconds=60))
     async with running_api(patient, NoTemporal()) as api:
-        token = (await admin_token(api.parts)).token
+        token = (await admin_token(api.app_state)).token
         async with Client(api.url, token) as client:
             made = await client.register_manager(RegisterManager(name="host"))
         manager = ManagerClient(api.url, made.token)

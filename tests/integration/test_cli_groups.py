@@ -324,7 +324,7 @@ def test_too_many_wrong_passwords_say_when_to_try_again(stack: CliStack) -> None
 
 
 def test_login_whoami_logout(stack: CliStack) -> None:
-    stack.loop.run(stack.parts.users.create("ann", "secret words"))
+    stack.loop.run(stack.app_state.users.create("ann", "secret words"))
     assert done(mitosis("whoami", "--quiet")).out == "admin\n"
     wrong = mitosis("login", "ann", "--password-file", "-", stdin="wrong")
     assert wrong.status == ExitStatus.NOT_ALLOWED

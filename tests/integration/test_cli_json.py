@@ -83,7 +83,7 @@ def test_every_command_with_json_prints_json(
             return [json.loads(line) for line in out.splitlines()]
 
     (tmp_path / "password").write_text("secret words")
-    stack.loop.run(stack.parts.users.create("person", "secret words"))
+    stack.loop.run(stack.app_state.users.create("person", "secret words"))
     for name in ("done", "work", "ended", "finished"):
         said("group", "create", name, "--json")
     said("group", "submit", "done", "--json", "--", "false")

@@ -80,7 +80,7 @@ async def test_a_host_that_was_stopped_in_order_holds_up_no_group(it: Fleet, dia
     group = await it.group(diary.task("t"), environment_teardown_hook=diary.hook("teardown"))
     await it.until(lambda: diary.ended("t"))
     assert await host.stop() == 0
-    await it.client.close(group)
+    await it.client.close_group(group)
     info = await it.client.wait(group)
     assert (info.result, info.tasks_succeeded) == (TaskGroupResult.TEARDOWN_DEGRADED, 1)
     await host.start()
@@ -282,6 +282,6 @@ async def _in_hook(it: Fleet, diary: Diary, kind: str) -> tuple[FleetHost, UUID]
     )
     if kind == "teardown":
         await it.until(lambda: diary.ended("t"))
-        await it.client.close(group)
+        await it.client.close_group(group)
     await it.until(lambda: diary.began(kind))
     return host, group

@@ -150,7 +150,7 @@ async def test_a_report_from_a_partition_counts_while_nobody_has_claimed_again(
     await it.until(lambda: diary.ended("t0") and diary.ended("t1"))
     await it.until(lambda: host.said("fenced"))
     assert diary.began("t2") == 0, "a fenced host starts nothing"
-    await it.client.close(group)
+    await it.client.close_group(group)
     host.wire.hold_answers("/take")  # the next lease waits until the old results are in
     host.wire.mend()
 

@@ -17,9 +17,9 @@ import pytest
 
 from api.admission import Admission
 from api.app import create_app
-from api.patience import KEPT_DESCRIPTORS, PatientProtocol, most_connections
+from api.bounded_protocol import KEPT_DESCRIPTORS, BoundedProtocol, most_connections
 from api.server import serving
-from api.service import ApiOptions, admin_token, opened_parts
+from api.service import ApiOptions, admin_token, open_app_state
 from mitosis.client.client import Client
 from mitosis.contracts.http import TaskGroupSpec
 from mitosis.embedded.data_folder import ed25519_private_key
@@ -50,22 +50,22 @@ async def limited_api(database: str, **limits: int) -> Any:
         temporal_namespace=NAMESPACE,
         queue_limits=QueueLimits(**limits),
     )
-    return opened_parts(options, NoTemporal())
+    return open_app_state(options, NoTemporal())
 
 
 @pytest.mark.parametrize("limits", [{"per_group": 600}, {"per_user": 600}, {"total": 600}])
 async def test_a_full_queue_refuses_the_whole_submit_and_the_sdk_waits(
     database: str, limits: dict[str, int], caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with await limited_api(database, **limits) as parts:
-        transport = httpx2.ASGITransport(create_app(parts))
-        api = Api(parts, transport, (await admin_token(parts)).token)
+    async with await limited_api(database, **limits) as state:
+        transport = httpx2.ASGITransport(create_app(state))
+        api = Api(state, transport, (await admin_token(state)).token)
         async with api.client() as client:
             await client.create_group(TaskGroupSpec(name="work"))
             first = await client.submit("work", [OK] * 550, idempotency_key="k")
             for more in ([OK] * 51, [OK] * 501, [{**OK, "dedup_key": "d"}] * 51):
                 await until_counted(api, more)
-            await parts.tasks._guard.check(await group_id(client), 50)
+            await state.tasks._guard.check(await group_id(client), 50)
             assert await client.submit("work", [OK] * 550, idempotency_key="k") == first
             assert len(await client.submit("work", [OK] * 50)) == 50
             assert (await client.group("work")).tasks_total == 600
@@ -90,7 +90,7 @@ async def group_id(client: Client) -> Any:
 
 async def until_counted(api: Api, tasks: list[dict[str, Any]]) -> None:
     """Submit more than there is room for, until the sums are new; it is never taken."""
-    api.parts.tasks._guard._counted.clear()
+    api.app_state.tasks._guard._counted.clear()
     answer = await api.call("POST", TASKS, json={"tasks": tasks})
     with problem(answer, 429, "queue_full") as document:
         assert (document["unfinished"], document["limit"]) == (550, 600)
@@ -102,8 +102,8 @@ async def until_counted(api: Api, tasks: list[dict[str, Any]]) -> None:
 
 async def test_bodies_and_requests_have_a_limit_at_the_same_time(api: Api) -> None:
     admission = Admission(max_requests=2, max_body_bytes=1000)
-    parts = replace(api.parts, admission=admission)
-    crowded = Api(parts, httpx2.ASGITransport(create_app(parts)), api.token)
+    state = replace(api.app_state, admission=admission)
+    crowded = Api(state, httpx2.ASGITransport(create_app(state)), api.token)
     too_much = await crowded.call("POST", TASKS, content=b" " * 1001)
     with problem(too_much, 503, "overloaded"):
         assert too_much.headers["retry-after"] == "1"
@@ -133,9 +133,9 @@ async def chunks(chunk: bytes) -> AsyncIterator[bytes]:
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     """The limits of a request's arrival, in hundredths of a second."""
     for name in ("head_seconds", "pause_seconds"):
-        monkeypatch.setattr(PatientProtocol, name, 0.2)
-    monkeypatch.setattr(PatientProtocol, "request_seconds", 0.6)
-    monkeypatch.setattr(PatientProtocol, "look_seconds", 0.02)
+        monkeypatch.setattr(BoundedProtocol, name, 0.2)
+    monkeypatch.setattr(BoundedProtocol, "request_seconds", 0.6)
+    monkeypatch.setattr(BoundedProtocol, "look_seconds", 0.02)
 
 
 HEAD = b"POST /api/v1/task-groups/work/tasks HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n"
@@ -146,7 +146,7 @@ BEGINNINGS = [b"", HEAD[:9], HEAD, HEAD + b"\r\n", HEAD + b"\r\n12"]
 
 @pytest.mark.usefixtures("hasty")
 async def test_a_peer_that_stops_in_the_middle_is_let_go(api: Api) -> None:
-    async with serving(create_app(api.parts)) as url:
+    async with serving(create_app(api.app_state)) as url:
         peers = [connected(url) for _ in BEGINNINGS]
         for peer, beginning in zip(peers, BEGINNINGS, strict=True):
             peer.sendall(beginning)
@@ -159,7 +159,7 @@ async def test_a_peer_that_stops_in_the_middle_is_let_go(api: Api) -> None:
 
 @pytest.mark.usefixtures("hasty")
 async def test_a_peer_that_drips_is_let_go_too(api: Api) -> None:
-    async with serving(create_app(api.parts)) as url:
+    async with serving(create_app(api.app_state)) as url:
         with connected(url) as peer:
             dripping = asyncio.create_task(drip(peer, HEAD[:-3] + b"99\r\n\r\n" + b" " * 999))
             assert await ended(peer)
@@ -192,7 +192,7 @@ async def ended(peer: socket.socket) -> bool:
 
 
 async def test_half_open_connections_are_noticed_by_the_kernel(api: Api) -> None:
-    async with serving(create_app(api.parts)) as url:
+    async with serving(create_app(api.app_state)) as url:
         with connected(url) as peer:
             loop = asyncio.get_running_loop()
             await loop.sock_sendall(peer, b"GET /health HTTP/1.1\r\n\r\n")
@@ -204,7 +204,7 @@ async def test_half_open_connections_are_noticed_by_the_kernel(api: Api) -> None
 
 
 def server_sockets() -> list[Any]:
-    found = [one for one in gc.get_objects() if isinstance(one, PatientProtocol)]
+    found = [one for one in gc.get_objects() if isinstance(one, BoundedProtocol)]
     return [one.transport.get_extra_info("socket") for one in found if one.transport is not None]
 
 
@@ -213,7 +213,7 @@ async def test_connections_beyond_the_open_files_are_refused_and_said(
     api: Api, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("api.server.most_connections", lambda: 5)
-    async with serving(create_app(api.parts)) as url:
+    async with serving(create_app(api.app_state)) as url:
         peers = [connected(url) for _ in range(8)]
         ends = [asyncio.create_task(ended(peer)) for peer in peers]
         await wait_until_async(lambda: sum(end.done() for end in ends) == 3, 20)

@@ -58,12 +58,12 @@ async def test_a_request_that_a_stopping_api_cuts_short_may_be_made_again(databa
     async with await AsyncConnection.connect(database) as blocker, AsyncExitStack() as exits:
         first = AsyncExitStack()
         running = await first.enter_async_context(running_api(options, NoTemporal()))
-        token = (await admin_token(running.parts)).token
+        token = (await admin_token(running.app_state)).token
         client = await exits.enter_async_context(Client(running.url, token))
         await client.create_group(TaskGroupSpec(name="work"))
         await blocker.execute("SELECT FROM group_live FOR UPDATE")
         submitting = asyncio.create_task(client.submit("work", [{"command": ["true"]}]))
-        await until_waiting(running.parts.database)
+        await until_waiting(running.app_state.database)
         await first.aclose()
         await blocker.rollback()
         await exits.enter_async_context(running_api(options, NoTemporal()))

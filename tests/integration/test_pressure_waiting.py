@@ -35,7 +35,7 @@ def test_a_command_that_follows_says_that_it_waits_and_goes_on(
         with SyncClient(stack.url, stack.token) as client:
             client.create_group(TaskGroupSpec(name="work"))
             client.submit("work", [{"command": ["true"]}])
-            client.close("work")
+            client.close_group("work")
     with said.open("wb") as output:
         following = subprocess.Popen(
             [*MITOSIS, *command], env=stack.environment(), stdout=output, stderr=output
@@ -48,7 +48,7 @@ def test_a_command_that_follows_says_that_it_waits_and_goes_on(
             server_loop, database, tmp_path / "data", port=port, signing_key=key
         ) as back:
             back.run_tasks([Outcome.SUCCEEDED])
-            back.end(back.loop.run(back.parts.task_groups.resolve("admin/work")))
+            back.end(back.loop.run(back.app_state.task_groups.resolve("admin/work")))
             assert following.wait(30) == 0, said.read_text()
         assert said.read_text().count(AWAY) == 1
     finally:
@@ -59,7 +59,7 @@ def test_a_command_that_follows_says_that_it_waits_and_goes_on(
 
 def held(stack: CliStack) -> bool:
     """Does the command follow the group? Its first questions have been answered then."""
-    return stack.parts.output.wake.waiting > 0
+    return stack.app_state.output.wake.waiting > 0
 
 
 def is_closed(stack: CliStack) -> bool:

@@ -23,7 +23,7 @@ async def api(database: str) -> AsyncIterator[Client]:
         database_url=database, signing_key=ed25519_private_key(), temporal_namespace="mitosis"
     )
     async with running_api(options, NoTemporal()) as running:
-        token = (await admin_token(running.parts)).token
+        token = (await admin_token(running.app_state)).token
         async with Client(running.url, token) as client:
             await client.create_group(TaskGroupSpec(name="work"))
             yield client

@@ -53,7 +53,7 @@ def flood(data_dir: Path, up: psutil.Process, seconds: float) -> Flood:
             waits += time.monotonic() - began > 4
             connections = max(connections, backends(up))
         after = sizes(up)
-        client.close("flood")
+        client.close_group("flood")
         info = client.wait("flood")
         assert (info.tasks_succeeded, info.tasks_total) == (submitted, submitted), info
     grown = {name: after[name] - size for name, size in before.items() if name in after}

@@ -101,7 +101,7 @@ class Site:
     async def give_back(self, part: str) -> None:
         if part == "api":
             running = await self._api.enter_async_context(running_api(self.options, self.control))
-            self.token = self.token or (await admin_token(running.parts)).token
+            self.token = self.token or (await admin_token(running.app_state)).token
         else:
             await self._server(part).start()
 
@@ -249,7 +249,7 @@ async def survive(one: Site, outages: Sequence[Sequence[str]]) -> None:
             await one.outage(parts, mine)
         async with asyncio.timeout(BACK_SECONDS):
             await asyncio.gather(*late)
-        await client.close(GROUP)
+        await client.close_group(GROUP)
         done = await client.wait(GROUP, timeout=timedelta(seconds=one.scale.task + BACK_SECONDS))
         results = [task async for task in client.tasks(GROUP)]
     _check(one, words, done, results)

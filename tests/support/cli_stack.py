@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from uuid import UUID
 
-from api.parts import Parts
+from api.app_state import AppState
 from api.service import ApiOptions, admin_token, running_api
 from mitosis.cli.connection import StackConnection, write_connection
 from mitosis.client.client import Client
@@ -30,7 +30,7 @@ COMMAND = [sys.executable, "-c", "from mitosis.cli import main; main()"]
 class CliStack:
     """A served API whose address and token are in a data folder, as `mitosis up` leaves them."""
 
-    parts: Parts
+    app_state: AppState
     url: str
     token: str
     data_dir: Path
@@ -60,7 +60,7 @@ class CliStack:
 
     def end(self, task_group_id: UUID) -> None:
         """What the group's workflow does at the end of a closed or cancelled group."""
-        self.loop.run(_end(self.parts, task_group_id))
+        self.loop.run(_end(self.app_state, task_group_id))
 
 
 @contextmanager
@@ -79,12 +79,12 @@ def cli_stack(
         temporal_namespace=NAMESPACE,
         port=port,
     )
-    ready: Future[tuple[Parts, str, str]] = Future()
+    ready: Future[tuple[AppState, str, str]] = Future()
     stop = asyncio.Event()
     serving = loop.spawn(_serve(options, ready, stop))
     try:
-        parts, url, token = ready.result(30)
-        stack = CliStack(parts, url, token, data_dir, loop)
+        state, url, token = ready.result(30)
+        stack = CliStack(state, url, token, data_dir, loop)
         stack.write_connection()
         yield stack
     finally:
@@ -93,12 +93,12 @@ def cli_stack(
 
 
 async def _serve(
-    options: ApiOptions, ready: "Future[tuple[Parts, str, str]]", stop: asyncio.Event
+    options: ApiOptions, ready: "Future[tuple[AppState, str, str]]", stop: asyncio.Event
 ) -> None:
     try:
         async with running_api(options, NoTemporal()) as api:
-            token = await admin_token(api.parts)
-            ready.set_result((api.parts, api.url, token.token))
+            token = await admin_token(api.app_state)
+            ready.set_result((api.app_state, api.url, token.token))
             await stop.wait()
     except BaseException as error:
         if not ready.done():
@@ -111,8 +111,8 @@ async def _run_tasks(stack: CliStack, outcomes: Sequence[Outcome]) -> None:
         registered = await client.register_manager(RegisterManager(name="host-1"))
     async with ManagerClient(stack.url, registered.token) as manager:
         await manager.hello(hello())
-        await SchedulerStore(stack.parts.database).assign_round()
-        lease = (await stack.parts.managers.observe(registered.manager_id)).lease
+        await SchedulerStore(stack.app_state.database).assign_round()
+        lease = (await stack.app_state.managers.observe(registered.manager_id)).lease
         assert lease is not None, "the scheduler offered nothing"
         epoch, group = lease.epoch, lease.task_group_id
         await manager.take(epoch)
@@ -142,13 +142,13 @@ async def _run_tasks(stack: CliStack, outcomes: Sequence[Outcome]) -> None:
         release = ReleaseRequest(
             manager_id=registered.manager_id, epoch=epoch, reason=ReleaseReason.MOVED
         )
-        await stack.parts.managers.release(release)
+        await stack.app_state.managers.release(release)
         await manager.change_environment(group, EnvironmentChange(event="tear_down"))
         await manager.change_environment(group, EnvironmentChange(event="cleaned"))
 
 
-async def _end(parts: Parts, task_group_id: UUID) -> None:
-    while (await parts.task_groups.discard(task_group_id)).remaining:
+async def _end(state: AppState, task_group_id: UUID) -> None:
+    while (await state.task_groups.discard(task_group_id)).remaining:
         pass
-    await parts.task_groups.finalize(task_group_id)
-    await parts.task_groups.settle(task_group_id)
+    await state.task_groups.finalize(task_group_id)
+    await state.task_groups.settle(task_group_id)

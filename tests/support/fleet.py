@@ -115,7 +115,7 @@ class FleetHost:
             return await self.process.wait()
 
     async def view(self) -> ManagerView:
-        return await self.fleet.api.parts.managers.observe(self.manager_id)
+        return await self.fleet.api.app_state.managers.observe(self.manager_id)
 
 
 @dataclass
@@ -179,7 +179,7 @@ class Fleet:
 
     async def settled(self, group: UUID) -> TaskGroupInfo:
         """Close the group, wait for its settlement."""
-        await self.client.close(group)
+        await self.client.close_group(group)
         return await self.client.wait(group, timeout=timedelta(seconds=PATIENCE_SECONDS))
 
     async def attempts(self, group: UUID) -> list[int]:
@@ -195,7 +195,7 @@ class Fleet:
         await self.until(claimed)
 
     async def rows(self, statement: Any, *parameters: Any) -> list[dict[str, Any]]:
-        async with self.api.parts.database.connection() as connection:
+        async with self.api.app_state.database.connection() as connection:
             cursor = await connection.execute(statement, parameters)
             return await cursor.fetchall() if cursor.description else []
 
@@ -223,12 +223,12 @@ async def fleet(
         exits.enter_context(patch.object(options, "HOST_BEATS_WITHIN", BEATS_WITHIN))
         control = await ControlClient.open(where)
         api = await exits.enter_async_context(running_api(wanted, control))
-        parts, outbox = api.parts, OutboxStore(api.parts.database)
-        ports = ControlPorts(parts.task_groups, parts.managers, SchedulerStore(parts.database))
+        state, outbox = api.app_state, OutboxStore(api.app_state.database)
+        ports = ControlPorts(state.task_groups, state.managers, SchedulerStore(state.database))
         service = ControlService(where, ports, outbox, outbox, bootstrap_every_seconds=1)
         await exits.enter_async_context(service)
         await service.wait_ready(PATIENCE_SECONDS)
-        token = (await admin_token(parts)).token
+        token = (await admin_token(state)).token
         client = await exits.enter_async_context(Client(api.url, token))
         it = Fleet(api, client, temporal, folder)
         async with it._exits:

@@ -10,9 +10,9 @@ from uuid import UUID
 import httpx2
 
 from api.app import create_app
+from api.app_state import AppState, Verb
 from api.auth import Subject
-from api.parts import Parts, Verb
-from api.service import ApiOptions, admin_token, opened_parts
+from api.service import ApiOptions, admin_token, open_app_state
 from mitosis.client.client import Client
 from mitosis.client.manager import ManagerClient
 from mitosis.contracts.control import GroupView
@@ -36,9 +36,9 @@ class NoTemporal:
 
 @dataclass(frozen=True)
 class Api:
-    """An application with its parts; clients of it need no socket."""
+    """An application with its state; clients of it need no socket."""
 
-    parts: Parts
+    app_state: AppState
     transport: httpx2.ASGITransport
     token: str
     """Of the admin."""
@@ -56,9 +56,9 @@ class Api:
 
     async def user(self, name: str) -> str:
         """A new user's token."""
-        user = await self.parts.users.create(name, "secret words")
+        user = await self.app_state.users.create(name, "secret words")
         subject = Subject("user", user.user_id, user.token_version)
-        return self.parts.signer.issue(subject, timedelta(hours=1)).token
+        return self.app_state.signer.issue(subject, timedelta(hours=1)).token
 
     async def call(
         self, method: str, path: str, *, token: str | None = "", **how: Any
@@ -83,10 +83,10 @@ async def in_process_api(database: str, control: Any = None) -> AsyncIterator[Ap
     options = ApiOptions(
         database_url=database, signing_key=ed25519_private_key(), temporal_namespace=NAMESPACE
     )
-    async with opened_parts(options, control or NoTemporal()) as parts:
-        token = await admin_token(parts)
-        transport = httpx2.ASGITransport(create_app(parts))
-        yield Api(parts, transport, token.token)
+    async with open_app_state(options, control or NoTemporal()) as state:
+        token = await admin_token(state)
+        transport = httpx2.ASGITransport(create_app(state))
+        yield Api(state, transport, token.token)
 
 
 @asynccontextmanager

@@ -9,8 +9,8 @@ from fastapi.openapi.models import OpenAPI
 from fastapi.routing import iter_route_contexts
 
 from api.app import create_app
+from api.app_state import AppState
 from api.openapi import HOT_BODIES
-from api.parts import Parts
 
 METHODS = {"get", "put", "post", "delete"}
 OPEN = {"/health", "/ready", "/api/v1/login"}
@@ -18,7 +18,7 @@ OPEN = {"/health", "/ready", "/api/v1/login"}
 
 @pytest.fixture(scope="module")
 def app() -> FastAPI:
-    return create_app(cast("Parts", None))
+    return create_app(cast("AppState", None))
 
 
 @pytest.fixture(scope="module")

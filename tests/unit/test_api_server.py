@@ -11,7 +11,7 @@ from fastapi import FastAPI, Request
 
 from api.envelope import RequestEnvelope
 from api.errors import install_error_handlers
-from api.holding import Holding
+from api.long_polls import LongPolls
 from api.server import _bind, serving
 from mitosis.contracts.errors import ConfigurationError
 from tests.support.waiting import wait_until_async
@@ -21,7 +21,7 @@ class HeldApp:
     """An application with one request that is held for ever, one that ends by itself, one that breaks."""
 
     def __init__(self) -> None:
-        self.holding = Holding()
+        self.long_polls = LongPolls()
         self.held = 0
         self.app = FastAPI()
         self.app.add_middleware(RequestEnvelope)
@@ -31,7 +31,7 @@ class HeldApp:
         self.app.get("/broken")(self._broken)
 
     async def _held(self, request: Request) -> None:
-        await self.holding.hold(request, self._for_ever())
+        await self.long_polls.hold(request, self._for_ever())
 
     async def _for_ever(self) -> None:
         self.held += 1
@@ -53,7 +53,7 @@ class HeldApp:
 async def test_a_stop_answers_held_requests_at_once() -> None:
     it, patience = HeldApp(), timedelta(seconds=60)
     async with httpx2.AsyncClient(trust_env=False, timeout=30) as http:
-        async with serving(it.app, release=it.holding.release, stop_after=patience) as url:
+        async with serving(it.app, release=it.long_polls.release, stop_after=patience) as url:
             asking = asyncio.create_task(http.get(url + "/held"))
             await it.until_held(1)
             began = time.monotonic()
@@ -66,7 +66,7 @@ async def test_a_stop_answers_held_requests_at_once() -> None:
 
 async def test_a_client_that_leaves_frees_its_waiter() -> None:
     it = HeldApp()
-    async with serving(it.app, release=it.holding.release) as url:
+    async with serving(it.app, release=it.long_polls.release) as url:
         async with httpx2.AsyncClient(trust_env=False) as http:
             asking = asyncio.create_task(http.get(url + "/held"))
             await it.until_held(1)

@@ -91,7 +91,7 @@ CLIENT: list[tuple[str, Callable[[Any], Any]]] = [
     ("tag", lambda c: c.groups(tag=1)),
     ("update.max_managers", lambda c: c.update_group("a", {"max_managers": 0})),
     ("group", lambda c: c.delete_group("a b")),
-    ("reason", lambda c: c.close("a", reason=1)),
+    ("reason", lambda c: c.close_group("a", reason=1)),
     ("group", lambda c: c.reopen("/")),
     ("grace", lambda c: c.cancel("a", grace=timedelta(seconds=-1))),
     ("grace", lambda c: c.cancel("a", grace=timedelta(days=2))),

@@ -210,7 +210,9 @@ class Runner:
                 f"{group.name} is cancelled; what had been submitted: mitosis group tasks {group.name}"
             )
             raise
-        await self._client.close(group.task_group_id, reason="the run has submitted everything")
+        await self._client.close_group(
+            group.task_group_id, reason="the run has submitted everything"
+        )
         if not self._feeder.submitted:
             self._display.say("there were no inputs (empty lines are none): nothing is run")
 
@@ -272,7 +274,7 @@ class Runner:
     async def _close_quietly(self, group: TaskGroupInfo) -> None:
         """A group made from an open pipe gets no more inputs."""
         with contextlib.suppress(MitosisError):
-            await self._client.close(group.task_group_id, reason="the run detached")
+            await self._client.close_group(group.task_group_id, reason="the run detached")
 
     async def _end_group(self, group: TaskGroupInfo, reason: str) -> None:
         with contextlib.suppress(MitosisError):

@@ -16,7 +16,7 @@ from mitosis.contracts.errors import ApiUnavailable
 T = TypeVar("T")
 
 
-class Holding:
+class LongPolls:
     """The held requests of one server."""
 
     def __init__(self) -> None:

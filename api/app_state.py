@@ -7,8 +7,8 @@ from uuid import UUID
 
 from api.admission import Admission
 from api.auth import TokenSigner
-from api.holding import Holding
 from api.logins import LoginLimit
+from api.long_polls import LongPolls
 from api.storage import Storage
 from api.streams import Streams
 from mitosis.contracts.control import Cancel, Close, Complete, GroupView, Reopen
@@ -44,7 +44,7 @@ class ControlPlane(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Parts:
+class AppState:
     """Everything that the routes use. Immutable; one per application."""
 
     database: Database
@@ -60,9 +60,9 @@ class Parts:
     """Of the tokens that ``POST /login`` gives."""
     admission: Admission = field(default_factory=Admission)
     storage: Storage = field(default_factory=Storage)
-    holding: Holding = field(default_factory=Holding)
+    long_polls: LongPolls = field(default_factory=LongPolls)
     streams: Streams = field(init=False)
     logins: LoginLimit = field(default_factory=LoginLimit)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "streams", Streams(self.holding))
+        object.__setattr__(self, "streams", Streams(self.long_polls))

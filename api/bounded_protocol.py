@@ -1,7 +1,7 @@
 """Connections that are slow or too many: each is bounded in time, all of them in number.
 
 A request is read within a time, and without long pauses; a peer that is gone without a word is noticed.
-What a request then takes is bounded elsewhere (``api/limits.py``, ``api/holding.py``).
+What a request then takes is bounded elsewhere (``api/limits.py``, ``api/long_polls.py``).
 """
 
 import asyncio
@@ -27,7 +27,7 @@ KEPT_DESCRIPTORS = 256
 """For everything of the process that is not a connection of a client."""
 
 
-class PatientProtocol(HttpToolsProtocol):
+class BoundedProtocol(HttpToolsProtocol):
     """uvicorn's protocol with a limit on how long a request takes to arrive, and on connections."""
 
     max_connections = 1 << 30
