@@ -12,12 +12,12 @@ from api.long_polls import LongPolls
 from api.storage import Storage
 from api.streams import Streams
 from mitosis.contracts.control import Cancel, Close, Complete, GroupView, Reopen
-from mitosis.store.database import Database
-from mitosis.store.managers import ManagerStore
-from mitosis.store.output import OutputStore
-from mitosis.store.task_groups import TaskGroupStore
-from mitosis.store.tasks import TaskStore
-from mitosis.store.users import UserStore
+from mitosis.store.groups.task_groups import TaskGroupStore
+from mitosis.store.managers.managers import ManagerStore
+from mitosis.store.output.output import OutputStore
+from mitosis.store.pg.database import Database
+from mitosis.store.tasks.tasks import TaskStore
+from mitosis.store.users.users import UserStore
 
 Verb: TypeAlias = Close | Reopen | Cancel | Complete
 

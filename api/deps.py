@@ -22,7 +22,7 @@ from mitosis.contracts.errors import (
     Unauthenticated,
 )
 from mitosis.contracts.ids import as_uuid
-from mitosis.store.users import RANK, Role, User
+from mitosis.store.users.users import RANK, Role, User
 
 # Every dependency is async, since FastAPI sends plain functions to a thread, and there are few of them
 # and none below another on the hot routes: each costs more than what it does.

@@ -15,15 +15,15 @@ from api.auth import Subject, TokenSigner
 from api.server import serving
 from api.storage import Storage
 from mitosis.contracts.http import Token
-from mitosis.store.database import Database
-from mitosis.store.managers import HOST_LOST_AFTER, ManagerStore
-from mitosis.store.output import OutputStore
-from mitosis.store.pulse import beating
-from mitosis.store.queue_limits import DEFAULT_LIMITS, QueueLimits
-from mitosis.store.task_groups import TaskGroupStore
-from mitosis.store.tasks import TaskStore
-from mitosis.store.users import UserStore
-from mitosis.store.wake import Wake
+from mitosis.store.groups.task_groups import TaskGroupStore
+from mitosis.store.managers.managers import HOST_LOST_AFTER, ManagerStore
+from mitosis.store.managers.pulse import beating
+from mitosis.store.output.output import OutputStore
+from mitosis.store.pg.database import Database
+from mitosis.store.pg.wake import Wake
+from mitosis.store.tasks.queue_limits import DEFAULT_LIMITS, QueueLimits
+from mitosis.store.tasks.tasks import TaskStore
+from mitosis.store.users.users import UserStore
 
 ADMIN = "admin"
 ADMIN_TOKEN_LIFETIME = timedelta(days=365)

@@ -23,9 +23,9 @@ from mitosis.contracts.http import EnvironmentChange, Hello, RegisterManager, Ta
 from mitosis.contracts.wire import ClaimTasks, Outcome, ReportTasks, TaskReport
 from mitosis.embedded.data_folder import DataFolder, ed25519_private_key, free_port
 from mitosis.embedded.postgres import EmbeddedPostgres
-from mitosis.store.database import Database
-from mitosis.store.migrate import migrate
-from mitosis.store.scheduler import SchedulerStore
+from mitosis.store.leases.scheduler import SchedulerStore
+from mitosis.store.pg.database import Database
+from mitosis.store.pg.migrate import migrate
 from workflows.client import ControlClient, TemporalAddress
 
 BATCH, ROUNDS, SMALL_ROUNDS = 256, 60, 400

@@ -11,7 +11,7 @@ from alembic.util import CommandError
 from sqlalchemy import create_engine, text
 from sqlalchemy.pool import NullPool
 
-log = logging.getLogger("mitosis.store.migrate")
+log = logging.getLogger("mitosis.store.pg.migrate")
 
 LOCK = 0x6D69746F736973  # "mitosis"
 

@@ -14,7 +14,7 @@ from psycopg import sql
 from mitosis.embedded.data_folder import DataFolder
 from mitosis.embedded.postgres import EmbeddedPostgres
 from mitosis.embedded.temporal import EmbeddedTemporal
-from mitosis.store.migrate import migrate
+from mitosis.store.pg.migrate import migrate
 from tests.support.servers import LoopThread
 
 pytest_plugins = [

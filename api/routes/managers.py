@@ -19,7 +19,7 @@ from mitosis.contracts.http import (
     RegisteredManager,
     RegisterManager,
 )
-from mitosis.store.registration import made_up_name
+from mitosis.store.managers.registration import made_up_name
 
 router = APIRouter(tags=["managers"], route_class=LimitedRoute)
 

@@ -25,7 +25,7 @@ from api.routes.events import LastEventId, Number
 from api.routes.references import PATH
 from mitosis.contracts.following import OutputEvent
 from mitosis.contracts.wire import Followed, FollowedAnswer, WriteOutput, WriteOutputAnswer
-from mitosis.store.output_events import group_output, task_output
+from mitosis.store.output.output_events import group_output, task_output
 
 router = APIRouter(tags=["following"], route_class=LimitedRoute)
 agent_router = APIRouter(prefix="/managers/tasks", tags=["agents"])

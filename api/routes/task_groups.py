@@ -23,7 +23,7 @@ from mitosis.contracts.http import (
     VerbBody,
 )
 from mitosis.contracts.lifecycle import TaskGroupState
-from mitosis.store.task_groups import GroupFilter, Until
+from mitosis.store.groups.task_groups import GroupFilter, Until
 
 router = APIRouter(tags=["task groups"], route_class=LimitedRoute)
 

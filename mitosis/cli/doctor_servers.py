@@ -128,7 +128,7 @@ async def _temporal(settings: Settings, address: str) -> Check:
 def _postgres(name: str, url: str, variable: str) -> list[Check]:
     import psycopg
 
-    from mitosis.store.database import split_url
+    from mitosis.store.pg.database import split_url
 
     try:
         plain = split_url(url)[0]

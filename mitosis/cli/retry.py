@@ -1,6 +1,6 @@
 """`mitosis retry`: submit again what failed, into the group itself while it takes tasks, else into a new one.
 
-The API does it, part by part (``mitosis/store/retries.py``); here is decided where the tasks go.
+The API does it, part by part (``mitosis/store/tasks/retries.py``); here is decided where the tasks go.
 """
 
 import re

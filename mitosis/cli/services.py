@@ -81,8 +81,8 @@ def banner(connection: "StackConnection", data_dir: Path) -> list[str]:
 def migrate(data_dir: DataDir = None) -> int:
     """Bring the database of MITOSIS_DATABASE_URL to the schema of this version."""
     from mitosis.cli.whole_stack import direct_url
-    from mitosis.store.migrate import head_revision
-    from mitosis.store.migrate import migrate as run_migrations
+    from mitosis.store.pg.migrate import head_revision
+    from mitosis.store.pg.migrate import migrate as run_migrations
 
     settings = _start(data_dir)
     url = _needed_database(settings)
@@ -124,7 +124,7 @@ def worker(data_dir: DataDir = None) -> int:
 
 async def _worker(settings: "Settings") -> None:
     from mitosis.cli.whole_stack import control_service, direct_url, temporal_address
-    from mitosis.store.database import Database
+    from mitosis.store.pg.database import Database
 
     where = temporal_address(settings, _needed_temporal(settings))
     url, size = _needed_database(settings), settings.database.pool_size

@@ -22,14 +22,14 @@ from mitosis.embedded.data_folder import DataFolder, ed25519_private_key, write_
 from mitosis.embedded.stack import EmbeddedStack
 from mitosis.embedded.stop_signals import StopSignals
 from mitosis.settings import Settings
-from mitosis.store.database import Database
-from mitosis.store.managers import ManagerStore
-from mitosis.store.migrate import migrate
-from mitosis.store.outbox import OutboxStore
-from mitosis.store.queue_limits import QueueLimits
-from mitosis.store.scheduler import IDLE_THRESHOLD, SchedulerStore
-from mitosis.store.task_groups import TaskGroupStore
-from mitosis.store.wake import Wake
+from mitosis.store.groups.task_groups import TaskGroupStore
+from mitosis.store.leases.scheduler import IDLE_THRESHOLD, SchedulerStore
+from mitosis.store.managers.managers import ManagerStore
+from mitosis.store.pg.database import Database
+from mitosis.store.pg.migrate import migrate
+from mitosis.store.pg.outbox import OutboxStore
+from mitosis.store.pg.wake import Wake
+from mitosis.store.tasks.queue_limits import QueueLimits
 from workflows.client import ControlClient, TemporalAddress
 from workflows.control import ControlService
 from workflows.worker import ControlPorts, WorkerLimits

@@ -11,7 +11,7 @@ POKE = "poke"
 WAKE_CHANNEL = "mitosis_wake"
 """LISTEN/NOTIFY channel; payload = number of a group that was hungry and has work, or ``<number>!`` of a
 group that was watched and changed, or that met an edge of its life, or one with another suffix of
-``mitosis.store.wake.Topic``."""
+``mitosis.store.pg.wake.Topic``."""
 OUTBOX_CHANNEL = "mitosis_outbox"
 """LISTEN/NOTIFY channel without payload: the outbox has a row."""
 

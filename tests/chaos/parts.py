@@ -17,7 +17,7 @@ from mitosis.client.client import Client
 from mitosis.contracts.lifecycle import ManagerState
 from mitosis.embedded.stack import EmbeddedStack
 from mitosis.settings import load_settings
-from mitosis.store.migrate import migrate
+from mitosis.store.pg.migrate import migrate
 
 SECONDS_TO_STOP = 60.0
 IDLE_THRESHOLD_SECONDS = 5

@@ -33,7 +33,7 @@ from mitosis.contracts.http import RegisterManager, TaskGroupInfo, TaskGroupSpec
 from mitosis.contracts.lifecycle import EnvironmentState, LeaseState, TaskGroupResult
 from mitosis.contracts.task import RetryPolicy, TaskSubmission
 from mitosis.embedded.data_folder import ed25519_private_key
-from mitosis.store.scheduler import SchedulerStore
+from mitosis.store.leases.scheduler import SchedulerStore
 from tests.support.agent_api import command
 from tests.support.agents import until
 from tests.support.http_api import NAMESPACE, NoTemporal

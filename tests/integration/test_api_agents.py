@@ -38,7 +38,7 @@ from mitosis.contracts.wire import (
     TaskAttempt,
     TaskReport,
 )
-from mitosis.store.scheduler import SchedulerStore
+from mitosis.store.leases.scheduler import SchedulerStore
 from tests.support.http_api import Api, hello, in_process_api, problem, said_hello
 
 SPEC = TaskGroupSpec(

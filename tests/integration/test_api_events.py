@@ -23,7 +23,7 @@ from mitosis.contracts.http import EnvironmentChange, RegisterManager, TaskGroup
 from mitosis.contracts.lifecycle import TaskGroupState
 from mitosis.contracts.wire import ClaimTasks, Outcome, ReportTasks, TaskReport
 from mitosis.embedded.data_folder import ed25519_private_key
-from mitosis.store.scheduler import SchedulerStore
+from mitosis.store.leases.scheduler import SchedulerStore
 from tests.support.http_api import NoTemporal, hello
 from tests.support.waiting import wait_until_async
 

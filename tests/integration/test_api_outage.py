@@ -14,7 +14,7 @@ from mitosis.contracts.http import TaskGroupSpec
 from mitosis.contracts.lifecycle import TaskGroupState
 from mitosis.embedded.data_folder import DataFolder, ed25519_private_key, free_port
 from mitosis.embedded.postgres import EmbeddedPostgres
-from mitosis.store.migrate import migrate
+from mitosis.store.pg.migrate import migrate
 from tests.support.http_api import NAMESPACE, Api, in_process_api, problem, ready
 from tests.support.waiting import wait_until_async
 from workflows.client import ControlClient, TemporalAddress

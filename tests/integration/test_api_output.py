@@ -29,7 +29,7 @@ from mitosis.contracts.wire import (
     WriteOutput,
 )
 from mitosis.embedded.data_folder import ed25519_private_key
-from mitosis.store.output import ROWS_KEPT, OutputStore
+from mitosis.store.output.output import ROWS_KEPT, OutputStore
 from mitosis.worker.output import readable
 from tests.integration.test_api_events import Served
 from tests.support.http_api import NoTemporal

@@ -18,7 +18,7 @@ from mitosis.contracts.wire import (
     ReportStatus,
     TaskReport,
 )
-from mitosis.store.scheduler import SchedulerStore
+from mitosis.store.leases.scheduler import SchedulerStore
 from tests.support.http_api import Api, in_process_api, problem, said_hello
 
 

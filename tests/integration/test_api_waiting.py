@@ -19,7 +19,7 @@ from mitosis.contracts.http import EnvironmentChange, RegisterManager, TaskGroup
 from mitosis.contracts.lifecycle import TaskGroupState
 from mitosis.contracts.wire import ClaimAnswer, ClaimTasks
 from mitosis.embedded.data_folder import ed25519_private_key
-from mitosis.store.scheduler import SchedulerStore
+from mitosis.store.leases.scheduler import SchedulerStore
 from tests.support.http_api import NoTemporal, hello
 from tests.support.waiting import wait_until_async
 
@@ -30,8 +30,8 @@ import asyncio, sys
 from uuid import UUID
 from mitosis.contracts.task import TaskSubmission
 from mitosis.contracts.wire import SubmitTasks
-from mitosis.store.database import Database
-from mitosis.store.tasks import TaskStore
+from mitosis.store.pg.database import Database
+from mitosis.store.tasks.tasks import TaskStore
 
 async def main(url, group):
     async with Database.open(url) as database:

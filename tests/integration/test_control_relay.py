@@ -9,7 +9,7 @@ import pytest
 from temporalio.api.enums.v1 import EventType
 
 from mitosis.contracts.temporal_names import SCHEDULER_WORKFLOW_ID, task_group_workflow_id
-from mitosis.store.outbox import poke
+from mitosis.store.pg.outbox import poke
 from tests.support.control_plane import ControlPlane, control_plane
 from tests.support.waiting import wait_until_async
 from workflows.client import ControlClient, TemporalAddress

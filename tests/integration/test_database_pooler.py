@@ -11,7 +11,7 @@ from mitosis.cli.whole_stack import api_options
 from mitosis.contracts.errors import DatabaseUnavailable
 from mitosis.embedded.data_folder import DataFolder, ed25519_private_key
 from mitosis.settings import DatabaseSettings, Settings
-from mitosis.store.migrate import migrate
+from mitosis.store.pg.migrate import migrate
 from tests.support.command import mitosis
 from tests.support.http_api import NAMESPACE, NoTemporal
 

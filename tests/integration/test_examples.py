@@ -20,8 +20,8 @@ from mitosis.client.finding import read_connection
 from mitosis.client.sync import SyncClient
 from mitosis.embedded.data_folder import DataFolder
 from mitosis.embedded.postgres import EmbeddedPostgres
-from mitosis.store.database import Database
-from mitosis.store.users import Role, UserStore
+from mitosis.store.pg.database import Database
+from mitosis.store.users.users import Role, UserStore
 from tests.support.program import clean_environment, mitosis, refused, running_up
 from tests.support.waiting import wait_until
 

@@ -15,10 +15,10 @@ import pytest
 from mitosis.contracts.control import ReleaseReason, ReleaseRequest
 from mitosis.contracts.errors import InvalidTransition, MitosisError
 from mitosis.contracts.http import Hello
-from mitosis.store.database import Database
-from mitosis.store.managers import ManagerStore
-from mitosis.store.task_groups import TaskGroupStore
-from mitosis.store.tasks import TaskStore
+from mitosis.store.groups.task_groups import TaskGroupStore
+from mitosis.store.managers.managers import ManagerStore
+from mitosis.store.pg.database import Database
+from mitosis.store.tasks.tasks import TaskStore
 from tests.support.campaigns import Host, World, held, stranded, world
 from tests.support.waiting import wait_until_async
 

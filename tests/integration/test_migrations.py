@@ -12,13 +12,13 @@ from alembic.script import ScriptDirectory
 
 from mitosis.contracts.errors import ConfigurationError, DatabaseUnavailable
 from mitosis.contracts.lifecycle import ENVIRONMENT, LEASE, TASK_GROUP, TaskGroupResult
-from mitosis.store import migrate as migrations
-from mitosis.store.migrate import head_revision, migrate
+from mitosis.store.pg import migrate as migrations
+from mitosis.store.pg.migrate import head_revision, migrate
 from tests.support.waiting import wait_until
 
 LOCK = 0x6D69746F736973
 """The advisory lock of migrations/env.py."""
-MIGRATE = "import sys; from mitosis.store.migrate import migrate; migrate(sys.stdin.read())"
+MIGRATE = "import sys; from mitosis.store.pg.migrate import migrate; migrate(sys.stdin.read())"
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ from api.service import ApiOptions, admin_token, open_app_state
 from mitosis.client.client import Client
 from mitosis.contracts.http import TaskGroupSpec
 from mitosis.embedded.data_folder import ed25519_private_key
-from mitosis.store.queue_limits import QueueLimits
+from mitosis.store.tasks.queue_limits import QueueLimits
 from tests.support.campaigns import World, world
 from tests.support.http_api import NAMESPACE, Api, NoTemporal, in_process_api, problem
 from tests.support.waiting import wait_until_async

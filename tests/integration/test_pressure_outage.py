@@ -19,7 +19,7 @@ from mitosis.contracts.errors import DatabaseUnavailable
 from mitosis.contracts.http import TaskGroupSpec
 from mitosis.embedded.data_folder import DataFolder, ed25519_private_key, free_port
 from mitosis.embedded.postgres import EmbeddedPostgres
-from mitosis.store.database import Database
+from mitosis.store.pg.database import Database
 from tests.pressure.outage import PARTS, Scale, site, survive
 from tests.support.http_api import NAMESPACE, NoTemporal, in_process_api, problem
 from tests.support.waiting import wait_until_async

@@ -16,7 +16,7 @@ from mitosis.contracts.errors import (
 from mitosis.contracts.http import RegisterManager, TaskGroupUpdate
 from mitosis.contracts.ids import task_uuid
 from mitosis.contracts.lifecycle import TaskGroupState, TaskState
-from mitosis.store.task_groups import GroupFilter
+from mitosis.store.groups.task_groups import GroupFilter
 from tests.support.campaigns import failed, hook, succeeded, world
 from tests.support.waiting import wait_until_async
 

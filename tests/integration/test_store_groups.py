@@ -8,7 +8,7 @@ import pytest
 from mitosis.contracts.control import Cancel, Close, Complete, ReleaseReason, ReleaseRequest, Reopen
 from mitosis.contracts.errors import InvalidTransition, NotFound
 from mitosis.contracts.lifecycle import TASK_GROUP, TaskGroupEvent, TaskGroupState
-from mitosis.store.endings import DISCARD_CHUNK
+from mitosis.store.groups.endings import DISCARD_CHUNK
 from tests.support.campaigns import Host, World, failed, hook, succeeded, world
 
 VERBS: dict[TaskGroupEvent, Close | Reopen | Cancel | Complete] = {

@@ -6,7 +6,7 @@ import pytest
 
 from mitosis.contracts.control import ReleaseReason, ReleaseRequest
 from mitosis.contracts.task import RetryPolicy, TaskSubmission
-from mitosis.store.scheduler import LOOK_SECONDS, SchedulerStore
+from mitosis.store.leases.scheduler import LOOK_SECONDS, SchedulerStore
 from tests.support.campaigns import Host, failed, world
 
 

@@ -15,11 +15,11 @@ from mitosis.contracts.errors import TaskGroupClosed
 from mitosis.contracts.http import EnvironmentChange, Hello
 from mitosis.contracts.task import RetryPolicy, TaskSubmission
 from mitosis.contracts.wire import LeaseStanding, ReportStatus
-from mitosis.store.database import Database
-from mitosis.store.leases import end_lease, lock_lease
-from mitosis.store.managers import ManagerStore
-from mitosis.store.task_groups import TaskGroupStore
-from mitosis.store.tasks import TaskStore
+from mitosis.store.groups.task_groups import TaskGroupStore
+from mitosis.store.leases.leases import end_lease, lock_lease
+from mitosis.store.managers.managers import ManagerStore
+from mitosis.store.pg.database import Database
+from mitosis.store.tasks.tasks import TaskStore
 from tests.support.campaigns import (
     Host,
     World,
@@ -271,7 +271,7 @@ async def test_an_offer_comes_before_or_after_an_ending_never_between(database: 
 
 async def test_an_ending_that_waits_for_a_round_withdraws_its_offer(database: str) -> None:
     async with world(database) as w, held(database) as assigning:
-        from mitosis.store.scheduler import SchedulerStore
+        from mitosis.store.leases.scheduler import SchedulerStore
 
         group = await w.group()
         await w.submit(group, 1)

@@ -7,9 +7,9 @@ import psycopg
 import pytest
 
 from mitosis.contracts.errors import DatabaseUnavailable
-from mitosis.store.database import Database
-from mitosis.store.outbox import poke
-from mitosis.store.wake import Topic, Wake
+from mitosis.store.pg.database import Database
+from mitosis.store.pg.outbox import poke
+from mitosis.store.pg.wake import Topic, Wake
 from tests.support.campaigns import world
 from tests.support.waiting import wait_until_async
 

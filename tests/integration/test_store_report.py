@@ -230,7 +230,7 @@ async def test_a_worker_that_exits_under_its_task_is_a_crash_and_the_third_is_th
 async def test_every_crash_is_logged_and_the_last_says_how_often(
     database: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.INFO, "mitosis.store.reports")
+    caplog.set_level(logging.INFO, "mitosis.store.tasks.reports")
     detail = Raw(b'{"worker":1,"message":"killed by \\"SIGSEGV\\"","stderr":"\\u0000"}')
     message = 'killed by "SIGSEGV"'
     async with world(database) as w:

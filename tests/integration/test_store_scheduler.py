@@ -8,8 +8,8 @@ import pytest
 from mitosis.contracts.control import ReleaseReason, ReleaseRequest
 from mitosis.contracts.http import RegisterManager
 from mitosis.contracts.task import RetryPolicy, TaskSubmission
-from mitosis.store.database import Database
-from mitosis.store.scheduler import SchedulerStore
+from mitosis.store.leases.scheduler import SchedulerStore
+from mitosis.store.pg.database import Database
 from tests.support.campaigns import Host, failed, held, until_blocked, world
 
 

@@ -13,8 +13,8 @@ from mitosis.contracts.errors import (
     TooLarge,
 )
 from mitosis.contracts.task import RetryPolicy, TaskSubmission
-from mitosis.store.submits import ONE_STATEMENT
-from mitosis.store.tasks import TaskStore
+from mitosis.store.tasks.submits import ONE_STATEMENT
+from mitosis.store.tasks.tasks import TaskStore
 from tests.support.campaigns import held, spec_of, until_blocked, world
 
 SIZES = pytest.mark.parametrize(
@@ -128,7 +128,7 @@ async def test_a_large_submit_does_not_hold_up_reports_while_it_writes_its_paylo
         host = await w.leased_host(group)
         claimed = await host.claim()
         tasks = [command() for _ in range(ONE_STATEMENT + 1)]
-        from mitosis.store import submits
+        from mitosis.store.tasks import submits
 
         parameters = {"group": group, **submits._columns(tasks)}
         await big.held.execute(submits.SQL["submit_payload"], parameters)

@@ -7,8 +7,8 @@ from uuid import uuid4
 import pytest
 
 from mitosis.contracts.errors import AlreadyExists, InvalidRequest, NotFound, Unauthenticated
-from mitosis.store.database import Database
-from mitosis.store.users import UserStore
+from mitosis.store.pg.database import Database
+from mitosis.store.users.users import UserStore
 
 
 @pytest.fixture

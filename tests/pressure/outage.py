@@ -26,12 +26,12 @@ from mitosis.contracts.http import RegisterManager, TaskGroupSpec
 from mitosis.embedded.data_folder import DataFolder, ed25519_private_key, free_port
 from mitosis.embedded.postgres import EmbeddedPostgres
 from mitosis.embedded.temporal import EmbeddedTemporal
-from mitosis.store.database import Database
-from mitosis.store.managers import ManagerStore
-from mitosis.store.migrate import migrate
-from mitosis.store.outbox import OutboxStore
-from mitosis.store.scheduler import SchedulerStore
-from mitosis.store.task_groups import TaskGroupStore
+from mitosis.store.groups.task_groups import TaskGroupStore
+from mitosis.store.leases.scheduler import SchedulerStore
+from mitosis.store.managers.managers import ManagerStore
+from mitosis.store.pg.database import Database
+from mitosis.store.pg.migrate import migrate
+from mitosis.store.pg.outbox import OutboxStore
 from tests.support.waiting import wait_until_async
 from workflows.client import ControlClient, TemporalAddress
 from workflows.control import ControlService

@@ -35,14 +35,14 @@ from mitosis.contracts.wire import (
     TaskAttempt,
     TaskReport,
 )
-from mitosis.store.database import Connection, Database
-from mitosis.store.managers import ManagerStore
-from mitosis.store.outbox import OutboxStore
-from mitosis.store.scheduler import SchedulerStore
-from mitosis.store.task_groups import TaskGroupStore
-from mitosis.store.tasks import TaskStore
-from mitosis.store.users import UserStore
-from mitosis.store.wake import Wake
+from mitosis.store.groups.task_groups import TaskGroupStore
+from mitosis.store.leases.scheduler import SchedulerStore
+from mitosis.store.managers.managers import ManagerStore
+from mitosis.store.pg.database import Connection, Database
+from mitosis.store.pg.outbox import OutboxStore
+from mitosis.store.pg.wake import Wake
+from mitosis.store.tasks.tasks import TaskStore
+from mitosis.store.users.users import UserStore
 from tests.support.waiting import wait_until_async
 
 

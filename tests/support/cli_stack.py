@@ -19,7 +19,7 @@ from mitosis.contracts.control import ReleaseReason, ReleaseRequest
 from mitosis.contracts.http import EnvironmentChange, RegisterManager
 from mitosis.contracts.wire import ClaimTasks, Outcome, ReportTasks, TaskReport
 from mitosis.embedded.data_folder import ed25519_private_key, write_private
-from mitosis.store.scheduler import SchedulerStore
+from mitosis.store.leases.scheduler import SchedulerStore
 from tests.support.http_api import NAMESPACE, NoTemporal, hello
 from tests.support.servers import LoopThread
 

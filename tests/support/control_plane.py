@@ -17,13 +17,13 @@ from mitosis.contracts.http import TaskGroupSpec
 from mitosis.contracts.task import TaskSubmission
 from mitosis.contracts.wire import SubmitTasks
 from mitosis.embedded.temporal import find_temporal_binary
-from mitosis.store.database import Database
-from mitosis.store.managers import ManagerStore
-from mitosis.store.outbox import OutboxStore
-from mitosis.store.scheduler import SchedulerStore
-from mitosis.store.task_groups import TaskGroupStore
-from mitosis.store.tasks import TaskStore
-from mitosis.store.users import UserStore
+from mitosis.store.groups.task_groups import TaskGroupStore
+from mitosis.store.leases.scheduler import SchedulerStore
+from mitosis.store.managers.managers import ManagerStore
+from mitosis.store.pg.database import Database
+from mitosis.store.pg.outbox import OutboxStore
+from mitosis.store.tasks.tasks import TaskStore
+from mitosis.store.users.users import UserStore
 from workflows.client import ControlClient, TemporalAddress
 from workflows.control import ControlService
 from workflows.plugin import ControlPlugin

@@ -32,8 +32,8 @@ from mitosis.contracts.hook import HookSpec
 from mitosis.contracts.http import RegisterManager, TaskGroupInfo, TaskGroupSpec
 from mitosis.contracts.task import TaskSubmission
 from mitosis.embedded.data_folder import ed25519_private_key
-from mitosis.store.outbox import OutboxStore
-from mitosis.store.scheduler import SchedulerStore
+from mitosis.store.leases.scheduler import SchedulerStore
+from mitosis.store.pg.outbox import OutboxStore
 from tests.support.waiting import wait_until_async
 from tests.support.wire import Wire
 from workflows import options

@@ -6,7 +6,7 @@ from manager_agent.following import BATCH_BYTES, PIECE_BYTES, Pieces
 from mitosis.client.following import OutputSeen
 from mitosis.contracts.following import OutputEvent
 from mitosis.ipc.messages import TaskOutput
-from mitosis.store.output_events import Positions, rest_of
+from mitosis.store.output.output_events import Positions, rest_of
 
 
 def event(offset: int, data: bytes, attempt: int = 1) -> OutputEvent:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from mitosis.contracts.allocation import WorkerAllocationPlan
-from mitosis.store.matching import HungryGroup, IdleManager, Offer, match, may_serve, wanted
+from mitosis.store.leases.matching import HungryGroup, IdleManager, Offer, match, may_serve, wanted
 
 
 def manager(number: int = 1, **facts: Any) -> IdleManager:

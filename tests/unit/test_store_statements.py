@@ -1,31 +1,27 @@
 """The loader of hand-written SQL, pages, arrays, and the URL of a database."""
 
 import re
-from importlib.resources import files
+from pathlib import Path
 
 import psycopg
 import pytest
 
+import mitosis.store
 from mitosis.contracts.errors import ConfigurationError, DatabaseUnavailable, InvalidRequest
-from mitosis.store import statements
-from mitosis.store.arrays import number_array
-from mitosis.store.database import as_unavailable, split_url
-from mitosis.store.paging import decode_cursor, encode_cursor, page_limit
+from mitosis.store.pg import statements
+from mitosis.store.pg.arrays import number_array
+from mitosis.store.pg.database import as_unavailable, split_url
+from mitosis.store.pg.paging import decode_cursor, encode_cursor, page_limit
 
-SQL_FILES = sorted(
-    item.name.removesuffix(".sql")
-    for item in (files("mitosis.store") / "sql").iterdir()
-    if item.name.endswith(".sql")
-)
+STORE = Path(mitosis.store.__path__[0])
+SQL_FILES = sorted(str(path.relative_to(STORE)) for path in STORE.rglob("*.sql"))
 
 
 @pytest.mark.parametrize("name", SQL_FILES)
 def test_every_file_loads_and_every_statement_is_used(name: str) -> None:
     loaded = statements.load(name)
     assert loaded
-    source = "".join(
-        item.read_text() for item in files("mitosis.store").iterdir() if item.name.endswith(".py")
-    )
+    source = "".join(path.read_text() for path in STORE.rglob("*.py"))
     unused = [key for key in loaded if f'"{key}"' not in source]
     dynamic = {"close", "reopen", "cancel", "complete", "kill_after_all", "force"}
     assert set(unused) <= dynamic

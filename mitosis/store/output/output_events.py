@@ -1,0 +1,229 @@
+"""The events of who follows output: rows of the agents in order, then what each result still has.
+
+Knows where every attempt has been told up to, so bytes come once and a gap is said. Reads when woken
+(P7), one row batch after the other; nothing is queued for a slow reader.
+"""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import AsyncGenerator, Iterator, Mapping
+from typing import Any, Literal
+from uuid import UUID
+
+from mitosis.contracts.following import OutputEvent
+from mitosis.contracts.http import TaskFailureInfo, TaskInfo
+from mitosis.contracts.ids import parse_task_uuid
+from mitosis.contracts.lifecycle import TASK
+from mitosis.contracts.task_output import kept_bytes
+from mitosis.store.output.output import ROWS_READ, Interest, OutputStore
+from mitosis.store.pg.wake import Topic
+from mitosis.store.tasks import task_views
+from mitosis.store.tasks.results import read_results, watch_group
+
+PAGE = 100
+PACE_SECONDS = 0.05
+LOOK_SECONDS = 10.0
+LAST_ROWS_SECONDS = 1.0
+"""How long the last output of an attempt may come after its result."""
+REMEMBERED = 10_000
+"""Attempts of which it is known up to where they were told."""
+
+Stream = Literal["stdout", "stderr"]
+STREAMS: tuple[Stream, ...] = ("stdout", "stderr")
+
+
+class Positions:
+    """Up to where each stream of each attempt has been told."""
+
+    def __init__(self) -> None:
+        self._at: OrderedDict[tuple[int, int, str], int] = OrderedDict()
+
+    def of(self, task_id: int, attempt: int, stream: Stream) -> int | None:
+        """None: nothing yet."""
+        return self._at.get((task_id, attempt, stream))
+
+    def told(
+        self, task_id: int, attempt: int, stream: Stream, offset: int, data: bytes
+    ) -> OutputEvent | None:
+        """The event for these bytes without those that were told; None when that is all."""
+        key = (task_id, attempt, stream)
+        known = self._at.get(key, 0)
+        fresh = data[max(0, known - offset) :]
+        if not fresh:
+            return None
+        start = max(known, offset)
+        self._at[key] = start + len(fresh)
+        self._at.move_to_end(key)
+        if len(self._at) > REMEMBERED:
+            self._at.popitem(last=False)
+        return OutputEvent.model_construct(
+            kind="output",
+            task_id=task_id,
+            attempt=attempt,
+            stream=stream,
+            offset=start,
+            skipped=start - known or None,
+            data=fresh,
+        )
+
+
+def rest_of(
+    positions: Positions, task_id: int, attempt: int, detail: Mapping[str, object] | None
+) -> Iterator[OutputEvent]:
+    """What the kept tail of an ended attempt has behind what was told."""
+    for stream in STREAMS:
+        offset, data = _tail(detail, stream)
+        if event := positions.told(task_id, attempt, stream, offset, data):
+            yield event
+
+
+def _tail(detail: Mapping[str, object] | None, stream: Stream) -> tuple[int, bytes]:
+    """Where the kept end of a stream begins, and its bytes as they were written."""
+    data = kept_bytes(detail, stream)
+    total = (detail or {}).get(f"{stream}_bytes")
+    return max(0, total - len(data)) if isinstance(total, int) else 0, data
+
+
+class OutputFollower:
+    """One follower; its generators may be closed at any time."""
+
+    def __init__(self, store: OutputStore, interest: Interest) -> None:
+        self._store = store
+        self._interest = interest
+        self._positions = Positions()
+        self._row = 0
+
+    async def new_rows(self) -> AsyncGenerator[OutputEvent]:
+        """Everything that agents have written since the last call."""
+        while True:
+            rows = await self._store.rows(self._interest, self._row)
+            for row in rows:
+                self._row = row["id"]
+                event = self._positions.told(
+                    row["task_id"], row["attempt"], row["stream"], row["position"], row["data"]
+                )
+                if event is not None:
+                    yield event
+            if len(rows) < ROWS_READ:
+                return
+
+    async def last_rows(self, task: TaskInfo) -> AsyncGenerator[OutputEvent]:
+        """The rows that are still on their way from an attempt that was followed, then the kept rest."""
+        deadline = asyncio.get_running_loop().time() + LAST_ROWS_SECONDS
+        with self._store.wake.waiter(self._interest.group_number, Topic.OUTPUT) as waiter:
+            while True:
+                async for event in self.new_rows():
+                    yield event
+                left = deadline - asyncio.get_running_loop().time()
+                if left <= 0 or not self._misses(task):
+                    break
+                await waiter.wait(left)
+        for event in rest_of(self._positions, task.task_id, task.attempt, task.detail):
+            yield event
+
+    def _misses(self, task: TaskInfo) -> bool:
+        """Something was told of this attempt, and not all."""
+        known = [self._positions.of(task.task_id, task.attempt, stream) for stream in STREAMS]
+        if not any(at is not None for at in known):
+            return False
+        totals = [(task.detail or {}).get(f"{stream}_bytes", 0) for stream in STREAMS]
+        return any((at or 0) < _number(total) for at, total in zip(known, totals, strict=True))
+
+    def of_failure(self, task: TaskInfo, failure: TaskFailureInfo) -> Iterator[OutputEvent]:
+        """The end of an attempt after which there was another."""
+        yield from rest_of(self._positions, task.task_id, failure.attempt, failure.detail)
+        how = f"exit {failure.exit_code}" if failure.exit_code is not None else failure.kind
+        yield OutputEvent(
+            kind="attempt",
+            task_id=task.task_id,
+            attempt=failure.attempt,
+            state="failed",
+            reason=how,
+        )
+
+
+async def task_output(store: OutputStore, public_id: UUID) -> AsyncGenerator[OutputEvent]:
+    """What one task has written and writes, attempt by attempt, until its result.
+
+    Raises:
+        NotFound: no such task.
+        DatabaseUnavailable: follow again.
+    """
+    task = await task_views.one(store.database, public_id)
+    group_number, task_id = parse_task_uuid(public_id)
+    interest = Interest(group_number, task_id)
+    follower, standing, failures = OutputFollower(store, interest), None, 0
+    topics = (Topic.OUTPUT, Topic.CHANGED)
+    with store.wake.waiter(group_number, *topics) as waiter:
+        async with store.following(interest):
+            while True:
+                await watch_group(store.database, group_number)
+                task = await task_views.one(store.database, public_id)
+                async for event in follower.new_rows():
+                    yield event
+                for failure in task.failures[failures:]:
+                    for event in follower.of_failure(task, failure):
+                        yield event
+                failures = len(task.failures)
+                if task.state in TASK.terminal:
+                    break
+                if standing != (standing := (task.attempt, task.state)):
+                    yield _attempt(task)
+                await waiter.wait(LOOK_SECONDS)
+                await asyncio.sleep(PACE_SECONDS)
+            async for event in follower.last_rows(task):
+                yield event
+    yield OutputEvent(kind="result", task_id=task.task_id, attempt=task.attempt, result=task)
+    yield OutputEvent(kind="end")
+
+
+async def group_output(
+    store: OutputStore, task_group_id: UUID, *, after: int = 0
+) -> AsyncGenerator[OutputEvent]:
+    """What the tasks of a group write while they run, and each result behind number ``after`` once.
+
+    Raises:
+        NotFound: no such group.
+        DatabaseUnavailable: follow again behind the last cursor.
+    """
+    number, _ = await read_results(store.database, task_group_id, after, 1)
+    interest = Interest(number, None)
+    follower = OutputFollower(store, interest)
+    with store.wake.waiter(number, Topic.OUTPUT, Topic.CHANGED) as waiter:
+        async with store.following(interest):
+            while True:
+                await watch_group(store.database, number)
+                _, page = await read_results(store.database, task_group_id, after, PAGE)
+                async for event in follower.new_rows():
+                    yield event.model_copy(update={"cursor": after})
+                for task in page.items:
+                    async for event in follower.last_rows(task):
+                        yield event.model_copy(update={"cursor": after})
+                    after = task.seq or after
+                    yield _result(task, after)
+                if page.finished:
+                    yield OutputEvent(kind="end", cursor=after)
+                    return
+                if len(page.items) < PAGE:
+                    await waiter.wait(LOOK_SECONDS)
+                    await asyncio.sleep(PACE_SECONDS)
+
+
+def _attempt(task: TaskInfo) -> OutputEvent:
+    return OutputEvent(
+        kind="attempt",
+        task_id=task.task_id,
+        attempt=task.attempt,
+        state=task.state,
+        manager_name=task.manager_name,
+    )
+
+
+def _result(task: TaskInfo, cursor: int) -> OutputEvent:
+    return OutputEvent(
+        kind="result", cursor=cursor, task_id=task.task_id, attempt=task.attempt, result=task
+    )
+
+
+def _number(value: Any) -> int:
+    return value if isinstance(value, int) else 0

@@ -1,0 +1,81 @@
+"""The outbox: what PostgreSQL must tell Temporal (protocol P6). Written by the others, sent by the relay."""
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from uuid import UUID
+
+from mitosis.contracts.control import Expected, Poke
+from mitosis.contracts.temporal_names import OUTBOX_CHANNEL
+from mitosis.store.pg.database import Connection, Database, as_unavailable
+from mitosis.store.pg.statements import load
+
+SQL = load("pg/outbox.sql")
+
+
+class OutboxListener:
+    """One direct connection that LISTENs to the outbox's channel."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    async def wait(self, seconds: float) -> bool:
+        """True when told within ``seconds``; several notifications may count as one.
+
+        Raises:
+            DatabaseUnavailable: the connection is gone; open another listener.
+        """
+        with as_unavailable():
+            told = False
+            async for _ in self._connection.notifies(timeout=seconds, stop_after=1):
+                told = True
+            return told
+
+
+class OutboxStore:
+    """Implements ``workflows.ports.OutboxPort`` and ``workflows.ports.ExpectedPort``."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def take(self, limit: int = 100) -> Sequence[Poke]:
+        """Up to ``limit`` due pokes, oldest first, hidden from other relays for a while.
+
+        Attempt n hides a poke for ``min(60, 2 ** n)`` seconds: a relay that dies or cannot send
+        needs no second call. Several pokes for one subject may come together.
+        """
+        async with self._database.connection() as connection:
+            rows = await (await connection.execute(SQL["take"], {"limit": limit})).fetchall()
+        return [Poke(**row) for row in rows]
+
+    async def delete(self, ids: Sequence[int]) -> None:
+        """Forget pokes that have been sent."""
+        if ids:
+            async with self._database.connection() as connection:
+                await connection.execute(SQL["delete"], {"ids": list(ids)})
+
+    @asynccontextmanager
+    async def listen(self) -> AsyncIterator[OutboxListener]:
+        """LISTEN first, then take, then wait: so nothing is missed."""
+        async with self._database.listen(OUTBOX_CHANNEL) as connection:
+            yield OutboxListener(connection)
+
+    async def expected(self) -> Expected:
+        """Every subject whose workflow must be running now."""
+        async with self._database.connection() as connection:
+            row = await (await connection.execute(SQL["expected"])).fetchone()
+        return Expected.model_validate(row)
+
+
+async def poke(
+    connection: Connection,
+    *,
+    groups: Sequence[UUID] = (),
+    managers: Sequence[UUID] = (),
+    scheduler: bool = False,
+) -> None:
+    """Write pokes in the caller's transaction: one statement, none when there is nothing to say."""
+    if groups or managers or scheduler:
+        await connection.execute(
+            SQL["poke"],
+            {"groups": list(groups), "managers": list(managers), "scheduler": scheduler},
+        )

@@ -1,0 +1,188 @@
+"""Reports: what a batch of finished attempts becomes in PostgreSQL (protocol P2, P3).
+
+The decision (another attempt, or the end) is made in the statement, on rows it owns; here are only
+what the statement is told about each failure and the answer to the sender.
+"""
+
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any
+from uuid import UUID
+
+import msgspec
+
+from mitosis.contracts.errors import TooLarge
+from mitosis.contracts.outcome import ExitKind, ExitReason, FailureKind, crash_limit
+from mitosis.contracts.wire import (
+    MAX_REPORTS,
+    LeaseStanding,
+    Outcome,
+    ReportAnswer,
+    ReportStatus,
+    ReportTasks,
+    TaskReport,
+)
+from mitosis.store.leases.leases import STANDING
+from mitosis.store.pg.arrays import number_array
+from mitosis.store.pg.database import Connection, Database
+from mitosis.store.pg.statements import load
+
+SQL = load("tasks/tasks.sql")
+log = logging.getLogger(__name__)
+
+CRASHES = frozenset({FailureKind.SIGNAL, FailureKind.OUT_OF_MEMORY, FailureKind.WORKER_LOST})
+_KINDS = {kind.value: kind for kind in FailureKind}
+NEVER = 0
+"""Crash limit of a crash that never ends its task. (None: not a crash.)"""
+
+MESSAGE = '{"message":"'
+"""How the detail of a dead worker begins; the statement puts in front of its message how often it was."""
+GIVEN_UP = MESSAGE + "Worker failed "
+
+Key = tuple[int, int]
+"""Task and attempt."""
+
+
+async def report(database: Database, manager_id: UUID, request: ReportTasks) -> ReportAnswer:
+    """See :meth:`mitosis.store.tasks.tasks.TaskStore.report`."""
+    if len(request.reports) > MAX_REPORTS:
+        raise TooLarge(f"at most {MAX_REPORTS} reports at once", field="reports", limit=MAX_REPORTS)
+    distinct: dict[Key, TaskReport] = {}
+    for item in request.reports:
+        distinct.setdefault((item.task_id, item.attempt), item)
+    said = [distinct[key] for key in sorted(distinct)]
+    columns = _columns(manager_id, request.epoch, said)
+    async with database.pipelined_transaction() as connection:
+        await connection.execute(SQL["lock_for_report"], columns)
+        cursor = await connection.execute(SQL["report"], columns)
+    row = await cursor.fetchone()
+    if row is None:  # no such lease, or another manager's
+        statuses = [ReportStatus.UNKNOWN] * len(request.reports)
+        return ReportAnswer(standing=LeaseStanding.GONE, statuses=statuses)
+    for crash in row["crashes"] or ():
+        _log_crash(manager_id, distinct[tuple(crash["key"])], crash["count"], crash["given_up"])
+    accepted = set(zip(row["task_ids"] or (), row["attempts"] or (), strict=True))
+    fates = dict.fromkeys(accepted, ReportStatus.COMMITTED)
+    rest = [item for item in said if (item.task_id, item.attempt) not in accepted]
+    if rest:
+        async with database.connection() as connection:
+            fates |= await _why_not(connection, request.epoch, rest)
+    return ReportAnswer(
+        standing=STANDING[row["lease_state"]], statuses=_in_order(request.reports, fates)
+    )
+
+
+def _in_order(items: Sequence[TaskReport], fates: Mapping[Key, ReportStatus]) -> list[ReportStatus]:
+    """One status per report; the second copy of a report that counted is a duplicate."""
+    seen: set[Key] = set()
+    statuses = []
+    for item in items:
+        key = (item.task_id, item.attempt)
+        status = fates[key]
+        if key in seen and status is ReportStatus.COMMITTED:
+            status = ReportStatus.DUPLICATE
+        seen.add(key)
+        statuses.append(status)
+    return statuses
+
+
+async def _why_not(
+    connection: Connection, epoch: int, items: Sequence[TaskReport]
+) -> dict[Key, ReportStatus]:
+    parameters = {
+        "epoch": epoch,
+        "ids": number_array(item.task_id for item in items),
+        "attempts": number_array(item.attempt for item in items),
+        "outcomes": [item.outcome.value for item in items],
+    }
+    rows = await (await connection.execute(SQL["why_not"], parameters)).fetchall()
+    return {(row["id"], row["attempt"]): ReportStatus(row["status"]) for row in rows}
+
+
+def _columns(manager_id: UUID, epoch: int, items: Sequence[TaskReport]) -> dict[str, Any]:
+    """One array per column of the statement, in the order of ``items``."""
+    kinds = [_kind(item) for item in items]
+    return {
+        "manager": manager_id,
+        "epoch": epoch,
+        "ids": number_array(item.task_id for item in items),
+        "attempts": number_array(item.attempt for item in items),
+        "outcomes": [item.outcome.value for item in items],
+        "kinds": kinds,
+        "exit_codes": number_array(item.exit_code for item in items),
+        "signals": number_array(item.signal for item in items),
+        "started": number_array(item.started_at for item in items),
+        "finished": number_array(item.finished_at for item in items),
+        "details": [_detail(item, kind) for item, kind in zip(items, kinds, strict=True)],
+        "message": MESSAGE,
+        "given_up": GIVEN_UP,
+        "crash_limits": number_array(
+            _crash_limit(item, kind) for item, kind in zip(items, kinds, strict=True)
+        ),
+    }
+
+
+def _kind(item: TaskReport) -> FailureKind | None:
+    """A failure always has a kind that we know; a success has none."""
+    match item.outcome:
+        case Outcome.SUCCEEDED:
+            return None
+        case Outcome.CANCELLED:
+            return FailureKind.CANCELLED
+        case Outcome.FAILED:
+            return _KINDS.get(item.kind or "", FailureKind.EXIT_CODE)
+
+
+def _crash_limit(item: TaskReport, kind: FailureKind | None) -> int | None:
+    """None: no crash, the task's own retry policy decides. :data:`NEVER`: tried again for ever."""
+    if kind not in CRASHES:
+        return None
+    return crash_limit(_reason(item)) or NEVER
+
+
+def _reason(item: TaskReport) -> ExitReason:
+    """How the process ended that had the task: its command, or the worker itself (C-19)."""
+    if item.signal is not None:
+        return ExitReason(ExitKind.SIGNAL, item.signal)
+    if item.exit_code:
+        return ExitReason(ExitKind.EXIT_CODE, item.exit_code)
+    return ExitReason(ExitKind.UNKNOWN)  # a worker that exits with 0 under a task has not done it
+
+
+def _detail(item: TaskReport, kind: FailureKind | None) -> str:
+    """The JSON document as text; one that PostgreSQL would refuse is replaced, not the whole batch.
+
+    That of a dead worker begins with :data:`MESSAGE`.
+    """
+    told = _told(item)
+    if told is None:
+        told = {"message": "the detail of this report was not a JSON object"}
+    elif kind not in CRASHES:
+        return bytes(item.detail).decode()
+    message = str(told.get("message") or _reason(item))
+    rest = {name: value for name, value in told.items() if name != "message"}
+    return msgspec.json.encode({"message": message, **rest}).decode()
+
+
+def _told(item: TaskReport) -> dict[str, Any] | None:
+    """The detail of a report; None if it is no JSON object."""
+    try:
+        told = msgspec.json.decode(bytes(item.detail))
+    except (ValueError, RecursionError):
+        return None
+    return told if isinstance(told, dict) else None
+
+
+def _log_crash(manager_id: UUID, item: TaskReport, count: int, given_up: bool) -> None:
+    """S000-68, S000-69."""
+    told = _told(item) or {}
+    facts = {
+        "task_id": item.task_id,
+        "worker_id": f"{manager_id}:{told.get('worker', '?')}",
+        "reason": str(told.get("message") or _reason(item)),
+        "failure_count": count,
+    }
+    if given_up:
+        log.warning("task given up after crashes", extra=facts)
+    else:
+        log.info("task goes back to the queue after a crash", extra=facts)
