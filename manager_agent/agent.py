@@ -171,7 +171,7 @@ class Agent:
         self._contact.host_lost_after_seconds = answer.host_lost_after_seconds
         self._contact.restart()
         log.info(
-            "hello answered",
+            "hello.answered",
             extra={
                 "manager": answer.name,
                 "incarnation": answer.incarnation,
@@ -248,7 +248,7 @@ class Agent:
             answer = await self._hello(self._contact.incarnation)
             await self.host.clean_owed(answer.owed)
         except MitosisError as error:  # what is fatal, the next renewal says again
-            log.warning("hello refused", extra={"reason": error.message})
+            log.warning("hello.refused", extra={"reason": error.message})
         finally:
             self._greeting = False
 
@@ -294,7 +294,7 @@ class Agent:
 
     async def _shut_down(self) -> None:
         """Stop claiming, return what has not started, let the rest end, report, say goodbye."""
-        log.info("shutting down")
+        log.info("agent.stopping")
         self.host.stopping = True
         session = self.host.session
         if session is not None and not session.over.is_set():
@@ -305,7 +305,7 @@ class Agent:
         try:
             await within(self._api.goodbye(epoch), GOODBYE_SECONDS)
         except (MitosisError, TimeoutError) as error:
-            log.warning("goodbye not heard", extra={"reason": str(error)})
+            log.warning("goodbye.failed", extra={"reason": str(error)})
 
     async def _drain(self, session: LeaseSession) -> None:
         session.handle(Stop())
@@ -354,16 +354,16 @@ async def run_agent(config: AgentConfig) -> int:
                 loop.add_signal_handler(number, agent.stop)
             await agent.run()
     except (Superseded, ManagerIdInUse, Unauthenticated, ConfigurationError) as error:
-        log.error("agent stops for good", extra={"code": error.code, "reason": error.message})  # noqa: TRY400
+        log.error("agent.refused", extra={"code": error.code, "reason": error.message})  # noqa: TRY400
         return EXIT_DO_NOT_RESTART
     except MitosisError as error:
-        log.error("agent failed", extra={"code": error.code, "reason": error.message})  # noqa: TRY400
+        log.error("agent.failed", extra={"code": error.code, "reason": error.message})  # noqa: TRY400
         return EXIT_FAILED
     except OSError as error:
         if not is_full(error):
             raise
         log.error(  # noqa: TRY400
-            "agent failed: its disk is full, free space below this folder",
+            "agent.disk_full",
             extra={"folder": str(config.state_dir), "reason": str(error)},
         )
         return EXIT_FAILED

@@ -46,6 +46,6 @@ async def until_reached(call: Callable[[], Awaitable[T]], longest: float = LONGE
             if hopeless(error):
                 raise
             if attempt == 0:
-                log.warning("api not reached, trying again", extra={"reason": error.message})
+                log.warning("api.unreachable", extra={"reason": error.message})
             await asyncio.sleep(delay(attempt, error, longest))
             attempt += 1

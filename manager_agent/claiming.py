@@ -64,7 +64,7 @@ class Claimer:
         try:
             answer = await until_reached(lambda: self._calls.claim(request))
         except MitosisError as error:
-            log.warning("claim refused", extra={"epoch": self._epoch, "reason": error.message})
+            log.warning("claim.refused", extra={"epoch": self._epoch, "reason": error.message})
             self._running = None
             self._handle(Renewed(LeaseStanding.GONE))
             self._handle(ClaimAbandoned(claim.claim_seq))

@@ -14,8 +14,8 @@ from manager_agent.backoff import hopeless
 from manager_agent.claims import TaskCalls
 from manager_agent.events import Fenced, Renewed
 from manager_agent.session import LeaseSession
-from manager_agent.state import Key
 from mitosis.cancellation import within
+from mitosis.contracts.attempt import AttemptKey
 from mitosis.contracts.errors import MitosisError
 from mitosis.contracts.wire import Held, LeaseStanding, Renewal, TaskAttempt
 
@@ -48,7 +48,7 @@ class Contact:
         self._now = asyncio.Event()
         self._acked_from = time.monotonic()
         self._held_at: float | None = None
-        self._told: set[Key] = set()
+        self._told: set[AttemptKey] = set()
 
     def renew_now(self) -> None:
         self._now.set()
@@ -79,7 +79,7 @@ class Contact:
                 self._held_at = None  # reconnect: compare what is held
                 if hopeless(error):
                     raise
-                log.warning("renewal not acknowledged", extra={"reason": error.message})
+                log.warning("renewal.failed", extra={"reason": error.message})
                 await asyncio.sleep(min(1.0, self._every))
                 self._now.set()
 
@@ -105,7 +105,7 @@ class Contact:
 
     def _what_to_say(
         self, session: LeaseSession | None, now: float
-    ) -> tuple[Renewal, set[Key], frozenset[Key]]:
+    ) -> tuple[Renewal, set[AttemptKey], frozenset[AttemptKey]]:
         """One consistent picture: no await between reading ``acked_seq`` and what is held."""
         if session is None:
             self._told = set()
@@ -139,5 +139,5 @@ class Contact:
             silent = time.monotonic() - self._acked_from
             if session is not None and silent >= self.host_lost_after_seconds:
                 if not session.state.fenced:
-                    log.error("fenced", extra={"silent_seconds": round(silent, 1)})
+                    log.error("lease.fenced", extra={"silent_seconds": round(silent, 1)})
                 session.handle(Fenced(on=True))

@@ -33,12 +33,12 @@ class DiskRoom:
             return
         facts = {"folder": str(self._folder), "needed_bytes": self._least}
         log.error(
-            "disk nearly full, no task is claimed: free space below this folder",
+            "disk.nearly_full",
             extra={**facts, "free_bytes": self.free_bytes()},
         )
         while self.free_bytes() < self._least:  # noqa: ASYNC110 - nobody tells when space is freed
             await asyncio.sleep(LOOK_AGAIN_SECONDS)
-        log.warning("disk has room again", extra={**facts, "free_bytes": self.free_bytes()})
+        log.warning("disk.has_room", extra={**facts, "free_bytes": self.free_bytes()})
 
 
 def is_full(error: OSError) -> bool:

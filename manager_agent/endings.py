@@ -13,7 +13,8 @@ from manager_agent.events import (
     RenewNow,
     Stop,
 )
-from manager_agent.state import Key, Phase, State, Worker
+from manager_agent.state import Phase, State, Worker
+from mitosis.contracts.attempt import AttemptKey
 from mitosis.contracts.lifecycle import WORKER, WorkerEvent, WorkerState
 from mitosis.contracts.wire import CancelOrder, LeaseStanding
 
@@ -48,7 +49,7 @@ def on_stop(state: State, event: Stop) -> list[Instruction]:
     if event.kill:
         for worker in state.workers:
             if worker.phase is WorkerState.STOPPING:
-                worker.silent = True
+                worker.suppress_reports = True
                 out.append(Dismiss(worker.slot, worker.generation, graceful=False))
     return out
 
@@ -61,7 +62,7 @@ def on_fenced(state: State, on: bool) -> list[Instruction]:
     if on and state.fence_kills and state.phase is Phase.ACTIVE:
         out = _end(state, Phase.GONE)
         for worker in state.workers:
-            worker.silent = True
+            worker.suppress_reports = True
         return out + [Kill(w.slot, w.generation) for w in state.workers if w.alive]
     return [Hold(w.slot, w.generation, on=on) for w in state.workers if w.available]
 
@@ -75,19 +76,19 @@ def _end(state: State, phase: Phase) -> list[Instruction]:
         out.append(AbandonClaim())
     for worker in state.workers:
         if worker.available:
-            out.append(dismissed(worker))
+            out.append(dismiss(worker))
         elif worker.phase is WorkerState.CRASHED:
             worker.phase = WorkerState.EXITED
     return out
 
 
-def dismissed(worker: Worker) -> Instruction:
+def dismiss(worker: Worker) -> Instruction:
     """Tell a worker to exit after its running task."""
     worker.phase = WORKER.after(worker.phase, WorkerEvent.STOP)
     return Dismiss(worker.slot, worker.generation)
 
 
-def cancel(state: State, worker: Worker, key: Key, order: CancelOrder) -> Instruction:
+def cancel(state: State, worker: Worker, key: AttemptKey, order: CancelOrder) -> Instruction:
     """End a running attempt for a person, who will find it cancelled, not failed."""
     state.cancelled.add(key)
     return CancelRunning(worker.slot, worker.generation, key, order.grace_seconds, order.reason)

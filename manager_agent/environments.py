@@ -80,7 +80,7 @@ class Environments:
             fingerprint(grant.task_group_id, grant.environment_setup_hook),
         )
         ready = grant.environment_state is EnvironmentState.READY
-        if ready and self.stands(grant):
+        if ready and self.is_prepared(grant):
             return self._check_plan(grant) or HookOutcome(
                 verdict=HookVerdict.READY, message="prepared before"
             )
@@ -93,9 +93,9 @@ class Environments:
                 return refused
             return await self._set_up(grant, mark, known_ready=ready)
         except _GONE as error:
-            return lost(error)
+            return lease_lost(error)
 
-    def stands(self, grant: LeaseGrant) -> bool:
+    def is_prepared(self, grant: LeaseGrant) -> bool:
         """Has the setup of this group succeeded here, in this boot (or is there none)?"""
         hook, group = grant.environment_setup_hook, grant.task_group_id
         return hook is None or self._checkpoints.holds(group, fingerprint(group, hook))
@@ -104,7 +104,7 @@ class Environments:
         try:
             plan_cpus(grant.worker_allocation_plan)
         except InvalidRequest as error:
-            log.warning("plan does not fit this host", extra={"reason": error.message})
+            log.warning("plan.refused", extra={"reason": error.message})
             return HookOutcome(verdict=HookVerdict.FAILED, message=error.message)
         return None
 
@@ -156,7 +156,7 @@ class Environments:
         except NotFound:
             return HookOutcome(verdict=HookVerdict.CLEANED, message="nothing was left")
         except MitosisError as error:
-            return lost(error)
+            return lease_lost(error)
         return await self._tear_down(grant)
 
     async def _tear_down(self, grant: EnvironmentGrant) -> HookOutcome:
@@ -169,7 +169,7 @@ class Environments:
         try:
             await self._change(group, event="cleaned", degraded=degraded, hook=_report(result))
         except _GONE as error:
-            return lost(error)
+            return lease_lost(error)
         return HookOutcome(
             verdict=HookVerdict.DEGRADED if degraded else HookVerdict.CLEANED,
             message=result.message if result is not None else "",
@@ -195,7 +195,7 @@ class Environments:
             },
         )
         log.info(
-            "hook ended",
+            "hook.ended",
             extra={
                 "task_group": task_group_name,
                 "command": os.path.basename(hook.command[0]),  # noqa: PTH119 - any word, not a path of ours
@@ -216,7 +216,7 @@ class Environments:
         return await until_reached(lambda: self._api.change_environment(task_group_id, body))
 
 
-def lost(error: MitosisError) -> HookOutcome:
+def lease_lost(error: MitosisError) -> HookOutcome:
     """PostgreSQL does not confirm the command."""
     return HookOutcome(verdict=HookVerdict.LEASE_LOST, message=error.message)
 

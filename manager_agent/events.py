@@ -2,7 +2,8 @@
 
 from dataclasses import dataclass
 
-from manager_agent.state import Key, Phase, Task
+from manager_agent.state import Phase, Task
+from mitosis.contracts.attempt import AttemptKey
 from mitosis.contracts.outcome import ExitReason
 from mitosis.contracts.wire import CancelOrder, ClaimedTask, LeaseStanding, TaskReport
 
@@ -32,9 +33,9 @@ class WorkerExited:
     out_of_memory: bool
     at: float
     """Wall clock."""
-    last_words: str = ""
+    stderr_tail: str = ""
     """The end of the stderr of the handler it ran, with the traceback of a crash in C code."""
-    running: Key | None = None
+    running: AttemptKey | None = None
     """What it ran, even when its word of that was lost with it; None where nobody can tell."""
 
 
@@ -50,7 +51,7 @@ class RespawnDue:
 class TaskBegan:
     slot: int
     generation: int
-    key: Key
+    key: AttemptKey
     at: float
     """Wall clock."""
 
@@ -68,7 +69,7 @@ class WorkerHangs:
 
     slot: int
     generation: int
-    key: Key
+    key: AttemptKey
     why: str
 
 
@@ -92,7 +93,7 @@ class ClaimAbandoned:
 class Reported:
     """These reports are acknowledged, whatever the status."""
 
-    keys: tuple[Key, ...]
+    keys: tuple[AttemptKey, ...]
     standing: LeaseStanding
 
 
@@ -102,7 +103,7 @@ class Renewed:
 
     standing: LeaseStanding
     order: CancelOrder | None = None
-    returned: frozenset[Key] = frozenset()
+    returned: frozenset[AttemptKey] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +167,7 @@ class Send:
 class CancelRunning:
     slot: int
     generation: int
-    key: Key
+    key: AttemptKey
     grace_seconds: float
     reason: str
 

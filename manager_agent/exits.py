@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 
 from manager_agent.events import WorkerExited
-from manager_agent.state import Key
+from mitosis.contracts.attempt import AttemptKey
 from mitosis.contracts.outcome import ExitKind, FailureKind
 from mitosis.contracts.wire import Outcome, TaskReport
 
@@ -16,7 +16,7 @@ HUNG_CANCEL = "its worker did not end it when it was cancelled"
 
 
 def lost_attempt(
-    key: Key, started_at: float, event: WorkerExited, killed_for: str | None, cancelled: bool
+    key: AttemptKey, started_at: float, event: WorkerExited, killed_for: str | None, cancelled: bool
 ) -> TaskReport:
     """The report of an attempt whose worker died under it.
 
@@ -29,8 +29,8 @@ def lost_attempt(
     """
     kind = _kind(event, killed_for, cancelled)
     detail: dict[str, object] = {"message": _message(event, killed_for), "worker": event.slot}
-    if event.last_words:
-        detail["stderr"] = event.last_words
+    if event.stderr_tail:
+        detail["stderr"] = event.stderr_tail
     number = event.reason.number
     return TaskReport(
         task_id=key.task_id,

@@ -13,7 +13,8 @@ from itertools import count
 
 from manager_agent.backoff import until_reached
 from manager_agent.claims import TaskCalls
-from manager_agent.state import Key, State
+from manager_agent.state import State
+from mitosis.contracts.attempt import AttemptKey
 from mitosis.contracts.errors import MitosisError
 from mitosis.contracts.wire import Followed, LeaseStanding, OutputChunk, WriteOutput
 from mitosis.ipc.messages import FollowOutput, TaskOutput
@@ -85,12 +86,12 @@ class OutputFollower:
         self._send = send
         self._tasks: frozenset[int] = frozenset()
         self._everything = False
-        self._told: dict[Key, tuple[int, int]] = {}
+        self._told: dict[AttemptKey, tuple[int, int]] = {}
         self._message_ids = count(1)
         self._pieces = Pieces()
         self._more = asyncio.Event()
 
-    def started(self, slot: int, generation: int, key: Key) -> None:
+    def started(self, slot: int, generation: int, key: AttemptKey) -> None:
         """An attempt has begun."""
         if self._everything or key.task_id in self._tasks:
             self._tell(slot, generation, key, on=True)
@@ -114,7 +115,7 @@ class OutputFollower:
                 )
                 answer = await until_reached(lambda: self._calls.followed(known))  # noqa: B023 - awaited here
             except MitosisError as error:
-                log.info("followers not known", extra={"reason": error.message})
+                log.info("followers.unknown", extra={"reason": error.message})
                 await asyncio.sleep(PAUSE_SECONDS)
                 continue
             if answer.standing is LeaseStanding.GONE:
@@ -132,7 +133,7 @@ class OutputFollower:
                 try:
                     await until_reached(lambda: self._calls.output(request))  # noqa: B023 - awaited here
                 except MitosisError as error:
-                    log.info("output dropped", extra={"reason": error.message})
+                    log.info("output.dropped", extra={"reason": error.message})
                     await asyncio.sleep(PAUSE_SECONDS)
                 await asyncio.sleep(PACE_SECONDS)
 
@@ -152,7 +153,7 @@ class OutputFollower:
             if wanted != (key in self._told):
                 self._tell(slot, generation, key, on=wanted)
 
-    def _tell(self, slot: int, generation: int, key: Key, *, on: bool) -> None:
+    def _tell(self, slot: int, generation: int, key: AttemptKey, *, on: bool) -> None:
         order = FollowOutput(next(self._message_ids), key.task_id, key.attempt, on)
         self._send(slot, generation, order)
         if on:

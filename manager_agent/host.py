@@ -15,7 +15,7 @@ from uuid import UUID
 from temporalio import activity
 
 from manager_agent.backoff import hopeless, until_reached
-from manager_agent.environments import Environments, lost
+from manager_agent.environments import Environments, lease_lost
 from manager_agent.session import LeaseSession
 from manager_agent.state import Phase
 from mitosis.cancellation import within
@@ -73,7 +73,7 @@ class Host:
             except MitosisError as error:
                 if not hopeless(error):
                     raise
-                return lost(error)
+                return lease_lost(error)
             return await self._environments.prepare(grant)
 
     async def run_lease(self, command: HostCommand) -> LeaseOutcome:
@@ -82,7 +82,7 @@ class Host:
         except MitosisError as error:
             if not hopeless(error):
                 raise
-            log.warning("lease command refused", extra={"reason": error.message})
+            log.warning("lease.command_refused", extra={"reason": error.message})
             return LeaseOutcome(end=LeaseEnd.GONE)
         if session is None:
             return LeaseOutcome(end=LeaseEnd.ENDING)
@@ -99,7 +99,7 @@ class Host:
                 self._check_ours(command)
                 await self._group_is_idle(command.task_group_id)
             except LeaseLost as error:
-                return lost(error)
+                return lease_lost(error)
             return await self._environments.clean(command.task_group_id)
 
     async def clean_owed(self, task_group_ids: tuple[UUID, ...]) -> None:
@@ -107,7 +107,7 @@ class Host:
         for task_group_id in task_group_ids:
             outcome = await self._environments.clean(task_group_id)
             log.info(
-                "owed teardown done",
+                "teardown.ended",
                 extra={"task_group_id": str(task_group_id), "verdict": outcome.verdict},
             )
 
@@ -119,10 +119,10 @@ class Host:
             grant = await until_reached(lambda: self._api.grant(lease.epoch))
             ready = (grant.lease_state, grant.environment_state) == _RESUMABLE
             async with self._starting:
-                if ready and self.session is None and self._environments.stands(grant):
+                if ready and self.session is None and self._environments.is_prepared(grant):
                     self._start(grant)
         except MitosisError as error:
-            log.warning("lease not resumed", extra={"reason": error.message})
+            log.warning("lease.not_resumed", extra={"reason": error.message})
 
     # --- the checks that only a host can make ----------------------------------------------------
 
@@ -173,7 +173,7 @@ class Host:
             if grant.lease_state is LeaseState.ENDING:
                 await self._environments.stop_setup(grant.task_group_id)
                 return None
-            if not self._environments.stands(grant):
+            if not self._environments.is_prepared(grant):
                 outcome = await self._environments.prepare(grant)
                 if outcome.verdict is not HookVerdict.READY:
                     raise LeaseLost(f"the environment is not ready: {outcome.message}")
@@ -202,7 +202,7 @@ class Host:
         with contextlib.suppress(TimeoutError):
             await within(session.ends.wait(), CONFIRM_SECONDS)
         if not session.ending:
-            log.info("detached from lease", extra={"epoch": session.epoch})
+            log.info("lease.detached", extra={"epoch": session.epoch})
             return LeaseOutcome(end=LeaseEnd.DETACHED, tasks_reported=session.state.finished)
         await session.over.wait()
         return _outcome(session)

@@ -62,19 +62,21 @@ class Journal:
         """Is a new round with the ``needed`` last records better than a longer file?"""
         return needed == 0 or (self._end > REWIND_BYTES and 4 * needed < self._records)
 
-    def write(self, entries: Sequence[Entry], *, anew: bool = False, durable: bool = False) -> None:
+    def write(
+        self, entries: Sequence[Entry], *, new_round: bool = False, durable: bool = False
+    ) -> None:
         """Outlives this process when it returns; if ``durable``, with all before it, the host too.
 
         Args:
             entries: what to add.
-            anew: nothing that is there is needed any more (what still is, is among the entries).
+            new_round: nothing that is there is needed any more (what still is, is among the entries).
             durable: force it to disk.
 
         Raises:
             OSError: the disk is full or broken; the entries are not in the journal.
         """
         with self._lock:
-            at, number = (0, self._round + 1) if anew else (self._end, self._round)
+            at, number = (0, self._round + 1) if new_round else (self._end, self._round)
             data = b"".join(
                 _framed(number, _encoder.encode(_Record(epoch, msgspec.json.encode(report))))
                 for epoch, report in entries
@@ -84,7 +86,7 @@ class Journal:
             if durable:
                 os.fdatasync(self._file)
             self._end, self._round = at + len(data), number
-            self._records = len(entries) + (0 if anew else self._records)
+            self._records = len(entries) + (0 if new_round else self._records)
 
     def clear(self) -> None:
         """Everything is acknowledged: start again at the beginning. Not forced to disk."""

@@ -42,7 +42,7 @@ def kill_leftovers(manager_id: str, prepared: Collection[str] = ()) -> int:
     spared = {GROUP + group.encode() for group in prepared}
     while found := list(_marked(MANAGER + manager_id.encode(), spared)):
         if time.monotonic() > deadline:
-            log.error("leftover processes do not end", extra={"pids": found})
+            log.error("leftovers.not_killed", extra={"pids": found})
             break
         for pid in found:
             try:
@@ -52,7 +52,7 @@ def kill_leftovers(manager_id: str, prepared: Collection[str] = ()) -> int:
             killed.add(pid)
         time.sleep(_PAUSE_SECONDS)
     if killed:
-        log.warning("leftover processes killed", extra={"count": len(killed)})
+        log.warning("leftovers.killed", extra={"count": len(killed)})
     return len(killed)
 
 
@@ -63,22 +63,22 @@ async def end_daemons(manager_id: str, task_group: str) -> int:
         How many there were.
     """
     marker, group = MANAGER + manager_id.encode(), GROUP + task_group.encode()
-    told: set[int] = set()
+    signalled: set[int] = set()
     begun = time.monotonic()
     while found := await asyncio.to_thread(lambda: list(_daemons(marker, group))):
         waited = time.monotonic() - begun
         if waited > GRACE_SECONDS + LIMIT_SECONDS:
-            log.error("daemons of hooks do not end", extra={"pids": found})
+            log.error("daemons.not_ended", extra={"pids": found})
             break
         late = waited > GRACE_SECONDS
-        for pid in found if late else set(found) - told:
+        for pid in found if late else set(found) - signalled:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL if late else signal.SIGTERM)
-            told.add(pid)
+            signalled.add(pid)
         await asyncio.sleep(_PAUSE_SECONDS)
-    if told:
-        log.info("daemons of hooks ended", extra={"count": len(told), "task_group": task_group})
-    return len(told)
+    if signalled:
+        log.info("daemons.ended", extra={"count": len(signalled), "task_group": task_group})
+    return len(signalled)
 
 
 def _daemons(marker: bytes, group: bytes) -> Iterator[int]:

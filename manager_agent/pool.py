@@ -134,7 +134,7 @@ class Pool:
         try:
             await within(self._ended.wait(), END_SECONDS)
         except TimeoutError:
-            log.warning("zygote does not end", extra={"pid": self._pid})
+            log.warning("zygote.not_ended", extra={"pid": self._pid})
             with contextlib.suppress(ProcessLookupError):
                 signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
             await self._ended.wait()
@@ -146,7 +146,7 @@ class Pool:
             self._socket.send(encode(packet))
         except BlockingIOError:
             # 200 KiB of packets of 20 bytes are queued: the zygote stands still.
-            log.warning("zygote takes no packets", extra={"pid": self._pid})
+            log.warning("zygote.not_reading", extra={"pid": self._pid})
             self._close_socket()
         except OSError:
             self._close_socket()  # its end is noticed by the pidfd
@@ -170,7 +170,7 @@ class Pool:
                 self._answer(packet)
             case ImportFailed():
                 log.error(
-                    "handler module not imported",
+                    "handlers.not_imported",
                     extra={"handler_module": packet.module, "traceback": packet.traceback},
                 )
                 self._answer(
@@ -181,7 +181,7 @@ class Pool:
                 self._events.worker_spawned(packet.slot, packet.generation, packet.pid)
             case SpawnFailed():
                 log.error(
-                    "worker not spawned", extra={"slot": packet.slot, "reason": packet.message}
+                    "worker.not_spawned", extra={"slot": packet.slot, "reason": packet.message}
                 )
                 unknown = ExitReason(ExitKind.UNKNOWN)
                 self._events.worker_exited(packet.slot, packet.generation, unknown)
@@ -206,7 +206,7 @@ class Pool:
         self._close_socket()
         reason = ExitReason.from_wait_status(status)
         self._answer(ZygoteFailed(f"the zygote ended before it was ready: {reason}"))
-        log.debug("zygote ended", extra={"pid": self._pid, "reason": str(reason)})
+        log.debug("zygote.ended", extra={"pid": self._pid, "reason": str(reason)})
         self._ended.set()
         self._events.zygote_ended()
 

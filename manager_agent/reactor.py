@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from manager_agent import exits
 from manager_agent.endings import (
     cancel,
-    dismissed,
+    dismiss,
     give_up_waiting,
     on_fenced,
     on_standing,
@@ -41,7 +41,8 @@ from manager_agent.events import (
     WorkerHangs,
     WorkerReady,
 )
-from manager_agent.state import Key, Phase, State, Task, Worker
+from manager_agent.state import Phase, State, Task, Worker
+from mitosis.contracts.attempt import AttemptKey
 from mitosis.contracts.lifecycle import WORKER, WorkerEvent, WorkerState
 from mitosis.contracts.wire import ClaimedTask, TaskReport
 
@@ -124,7 +125,7 @@ def _on_ready(state: State, event: WorkerReady) -> list[Instruction]:
         return []
     worker.phase = WORKER.after(worker.phase, WorkerEvent.HELLO)
     if state.phase is not Phase.ACTIVE:
-        return [dismissed(worker)]
+        return [dismiss(worker)]
     return [Hold(worker.slot, worker.generation, on=True)] if state.fenced else []
 
 
@@ -137,7 +138,7 @@ def _on_began(state: State, event: TaskBegan) -> list[Instruction]:
     return []
 
 
-def _started(worker: Worker, key: Key, at: float) -> bool:
+def _started(worker: Worker, key: AttemptKey, at: float) -> bool:
     """From now on the death of this worker costs the task an attempt. False: it is not waiting there."""
     if worker.unstarted.pop(key, None) is None:
         return False
@@ -174,13 +175,13 @@ def _on_exited(state: State, event: WorkerExited) -> list[Instruction]:
     worker = _worker(state, event.slot, event.generation)
     if worker is None:
         return []
-    told = worker.phase is WorkerState.STOPPING
+    expected = worker.phase is WorkerState.STOPPING
     if event.running is not None:
         _started(worker, event.running, event.at)
     reports = [
         exits.lost_attempt(key, started_at, event, worker.killed_for, key in state.cancelled)
         for key, started_at in worker.started
-        if not worker.silent
+        if not worker.suppress_reports
     ]
     unstarted = list(worker.unstarted.values())
     state.held.difference_update(key for key, _ in worker.started)
@@ -188,7 +189,7 @@ def _on_exited(state: State, event: WorkerExited) -> list[Instruction]:
     state.held.update(_key(report) for report in reports)
     out = _report(state, reports)
     out += _put_back(state, unstarted)
-    worker.phase = WORKER.after(worker.phase, WorkerEvent.EXIT if told else WorkerEvent.CRASH)
+    worker.phase = WORKER.after(worker.phase, WorkerEvent.EXIT if expected else WorkerEvent.CRASH)
     return out + _after_death(state, worker)
 
 
@@ -220,7 +221,7 @@ def _respawn(worker: Worker) -> list[Instruction]:
     return [Spawn(worker.slot, worker.generation)]
 
 
-def _leave(worker: Worker, key: Key) -> bool:
+def _leave(worker: Worker, key: AttemptKey) -> bool:
     """Take the attempt out of the worker; False if it is not there."""
     if worker.running == key:
         worker.running = None
@@ -278,10 +279,10 @@ def _dispatch(state: State) -> list[Instruction]:
         return _dispatch_alone(state)
     if not state.ready:
         return []
-    hungry = [w for w in state.workers if w.available and w.load < state.credit]
+    with_room = [w for w in state.workers if w.available and w.load < state.credit]
     sent: dict[int, list[Task]] = {}
     for level in range(state.credit):
-        for worker in hungry:
+        for worker in with_room:
             if state.ready and worker.load <= level:
                 task = state.ready.popleft()
                 worker.unstarted[task.key] = task
@@ -337,12 +338,12 @@ def _measure(state: State, seconds: float) -> None:
     state.mean_seconds = seconds if mean is None else mean + MEAN_WEIGHT * (seconds - mean)
 
 
-def _key(report: TaskReport) -> Key:
-    return Key(report.task_id, report.attempt)
+def _key(report: TaskReport) -> AttemptKey:
+    return AttemptKey(report.task_id, report.attempt)
 
 
 def _task(claimed: ClaimedTask) -> Task:
-    return Task(Key(claimed.task_id, claimed.attempt), bytes(claimed.spec), claimed.alone)
+    return Task(AttemptKey(claimed.task_id, claimed.attempt), bytes(claimed.spec), claimed.alone)
 
 
 def _finish(state: State) -> list[Instruction]:

@@ -55,5 +55,5 @@ async def ensure_registered(
     registered = await register(spec)
     credentials = Credentials(registered.manager_id, registered.token)
     write_durably(state_dir / FILE, msgspec.json.encode(credentials))
-    log.info("manager registered", extra={"manager_id": str(credentials.manager_id)})
+    log.info("manager.registered", extra={"manager_id": str(credentials.manager_id)})
     return credentials

@@ -17,8 +17,8 @@ from manager_agent.backoff import delay
 from manager_agent.claims import TaskCalls
 from manager_agent.events import Reported
 from manager_agent.journal import Entry, Journal
-from manager_agent.state import Key
 from mitosis.cancellation import within
+from mitosis.contracts.attempt import AttemptKey
 from mitosis.contracts.errors import MitosisError
 from mitosis.contracts.wire import ReportAnswer, ReportStatus, ReportTasks, TaskReport
 
@@ -71,7 +71,7 @@ class Reporter:
         """Send what an earlier process left, until it is acknowledged (protocol P5)."""
         for request in self._journal.pending:
             log.info(
-                "journal replayed", extra={"epoch": request.epoch, "reports": len(request.reports)}
+                "journal.replayed", extra={"epoch": request.epoch, "reports": len(request.reports)}
             )
             for first in range(0, len(request.reports), LARGEST_BATCH):
                 part = request.reports[first : first + LARGEST_BATCH]
@@ -95,7 +95,7 @@ class Reporter:
         """Close the journal. What is in it, and whatever waits, is for the next process."""
         with contextlib.suppress(OSError):
             if self._waiting:
-                self._journal.write(self._waiting, anew=True, durable=True)
+                self._journal.write(self._waiting, new_round=True, durable=True)
             else:
                 self._journal.clear()
         self._journal.close()
@@ -133,17 +133,19 @@ class Reporter:
     async def _write(self, *, durable: bool) -> None:
         """Into the journal with what is not there yet; in a thread, for a disk may be slow."""
         async with self._writing:
-            anew = self._journal.worth_rewinding(max(0, self._written - self._first))
-            start = self._first if anew else max(self._written, self._first)
+            new_round = self._journal.worth_rewinding(max(0, self._written - self._first))
+            start = self._first if new_round else max(self._written, self._first)
             entries = self._waiting[start - self._first :]
             end = start + len(entries)
             if not entries and not (durable and self._durable < end):
                 return
             try:
-                await asyncio.to_thread(self._journal.write, entries, anew=anew, durable=durable)
+                await asyncio.to_thread(
+                    self._journal.write, entries, new_round=new_round, durable=durable
+                )
             except OSError as error:
                 if not self._write_failed:
-                    log.error("journal not written", extra={"reason": str(error)})  # noqa: TRY400
+                    log.error("journal.not_written", extra={"reason": str(error)})  # noqa: TRY400
                 self._write_failed = True
                 return
             self._write_failed = False
@@ -176,17 +178,17 @@ class Reporter:
                 return await self._calls.report(request)
             except MitosisError as error:
                 if attempt == 0:
-                    log.warning("reports not acknowledged", extra={"reason": error.message})
+                    log.warning("reports.not_acknowledged", extra={"reason": error.message})
                 await asyncio.sleep(delay(attempt, error))
                 attempt += 1
 
     async def _send(self, request: ReportTasks) -> None:
         answer = await self._answer(request)
-        keys = tuple(Key(report.task_id, report.attempt) for report in request.reports)
+        keys = tuple(AttemptKey(report.task_id, report.attempt) for report in request.reports)
         for key, status in zip(keys, answer.statuses, strict=True):
             if status in (ReportStatus.SUPERSEDED, ReportStatus.UNKNOWN):
                 log.warning(
-                    "report came too late",
+                    "report.superseded",
                     extra={"task_id": key.task_id, "attempt": key.attempt, "status": status},
                 )
         self.acknowledged(request.epoch, Reported(keys, answer.standing))

@@ -53,7 +53,7 @@ class Router:
             zmq.ZMQError: the path cannot be bound.
         """
         self.endpoint = endpoint
-        self.deliver: Deliver = _nobody
+        self.deliver: Deliver = _no_session
         self._context = zmq.Context()
         self._socket: zmq.Socket[bytes] = self._context.socket(zmq.ROUTER)
         for option, value in (
@@ -125,7 +125,7 @@ class Router:
             await within(waiting, seconds)
         except TimeoutError:
             log.warning(
-                "control message not acknowledged",
+                "control.not_acknowledged",
                 extra={"slot": slot, "generation": generation, "seconds": seconds},
             )
             return False
@@ -169,7 +169,7 @@ class Router:
         try:
             message = decode_for_manager(frames[0] if len(frames) == 1 else b"")
         except ProtocolMismatch as error:
-            log.warning("frame refused", extra={"peer": repr(name), "reason": error.message})
+            log.warning("frame.refused", extra={"peer": repr(name), "reason": error.message})
             return
         worker = self._checked.get(name)
         if worker is None:
@@ -186,7 +186,7 @@ class Router:
     def _meet(self, name: bytes, address: str, hello: Hello) -> None:
         pid = peer_pid(address, os.getuid())
         if pid is None or name != identity(hello.slot, hello.generation):
-            log.warning("foreign peer refused", extra={"peer": repr(name), "address": address})
+            log.warning("peer.refused", extra={"peer": repr(name), "address": address})
         elif name in self._expected:
             self._admit(name, pid, hello)
         else:
@@ -196,7 +196,7 @@ class Router:
         slot, generation, expected = self._expected[name]
         if pid != expected:
             log.warning(
-                "foreign peer refused", extra={"peer": repr(name), "pid": pid, "expected": expected}
+                "peer.refused", extra={"peer": repr(name), "pid": pid, "expected": expected}
             )
             return
         self._checked[name] = (slot, generation)
@@ -216,5 +216,5 @@ def peer_pid(address: str, uid: int) -> int | None:
     return int(parts[3])
 
 
-def _nobody(slot: int, generation: int, message: WorkerToManager) -> None:
-    log.warning("message without a session", extra={"slot": slot, "generation": generation})
+def _no_session(slot: int, generation: int, message: WorkerToManager) -> None:
+    log.warning("message.without_session", extra={"slot": slot, "generation": generation})

@@ -44,8 +44,9 @@ from manager_agent.pool import HandlersNotImported, Pool
 from manager_agent.reactor import step
 from manager_agent.reporter import Reporter
 from manager_agent.router import Control, Router
-from manager_agent.state import Key, Phase, State
+from manager_agent.state import Phase, State
 from manager_agent.watchdog import watch_processes
+from mitosis.contracts.attempt import AttemptKey
 from mitosis.contracts.control import LeaseProgress
 from mitosis.contracts.errors import MitosisError
 from mitosis.contracts.http import LeaseGrant
@@ -68,7 +69,7 @@ from mitosis.ipc.messages import (
 )
 from mitosis.worker.zygote_protocol import Exited
 
-LAST_WORDS_SECONDS = 0.05
+LAST_MESSAGES_SECONDS = 0.05
 """After a death, until what the worker had said before has surely been read."""
 HANG_MARGIN_SECONDS = 5.0
 ZYGOTE_RETRY_SECONDS = 1.0
@@ -124,7 +125,7 @@ class LeaseSession:
         self._tasks: set[asyncio.Task[None]] = set()
         self._claimer = Claimer(parts.calls, grant.epoch, self.handle, parts.room)
         self._output = OutputFollower(grant.epoch, self.state, parts.calls, self._parts.router.send)
-        self._hang_timers: dict[Key, asyncio.TimerHandle] = {}
+        self._hang_timers: dict[AttemptKey, asyncio.TimerHandle] = {}
         self._oom_kills = exits.oom_kills()
         self._began_at = time.monotonic()
         self._workers_wanted = False
@@ -238,7 +239,7 @@ class LeaseSession:
     async def _controlled(self, slot: int, generation: int, make: Callable[[int], Control]) -> None:
         await self._parts.router.control(slot, generation, make)
 
-    def _watch(self, slot: int, generation: int, key: Key, seconds: float, why: str) -> None:
+    def _watch(self, slot: int, generation: int, key: AttemptKey, seconds: float, why: str) -> None:
         """Kill the worker if the attempt is not over after ``seconds`` and a margin."""
         if old := self._hang_timers.pop(key, None):
             old.cancel()
@@ -250,13 +251,13 @@ class LeaseSession:
     def _cancel_timers(self, reports: tuple[TaskReport, ...]) -> None:
         if self._hang_timers:
             for report in reports:
-                if timer := self._hang_timers.pop(Key(report.task_id, report.attempt), None):
+                if timer := self._hang_timers.pop(AttemptKey(report.task_id, report.attempt), None):
                     timer.cancel()
 
     async def _end(self, phase: Phase) -> None:
         self.ended_in = phase
         log.info(
-            "lease session over",
+            "session.over",
             extra={"epoch": self.epoch, "phase": phase, "finished": self.state.finished},
         )
         await self.close()
@@ -275,13 +276,17 @@ class LeaseSession:
                 await self._close_pool()
             except (MitosisError, OSError) as error:
                 # Also a plan that fitted when the host was prepared: cores and limits may shrink.
-                log.error("workers not started", extra={"reason": str(error)})  # noqa: TRY400
+                log.error("workers.not_started", extra={"reason": str(error)})  # noqa: TRY400
                 await self._close_pool()
                 await asyncio.sleep(ZYGOTE_RETRY_SECONDS)
             else:
                 log.info(
-                    "workers starting",
-                    extra={"epoch": self.epoch, "forks": ready.forks, "why_not": ready.why_not},
+                    "workers.starting",
+                    extra={
+                        "epoch": self.epoch,
+                        "forks": ready.forks,
+                        "no_fork_reason": ready.no_fork_reason,
+                    },
                 )
                 self._workers_wanted = True
                 self.handle(Begin())
@@ -292,7 +297,7 @@ class LeaseSession:
             await self._pool.close()
 
     def _kill_stuck(self, slot: int, generation: int) -> None:
-        log.warning("worker is stuck", extra={"slot": slot, "generation": generation})
+        log.warning("worker.stuck", extra={"slot": slot, "generation": generation})
         self._with_pool(lambda pool: pool.kill(slot, generation))
 
     def worker_spawned(self, slot: int, generation: int, pid: int) -> None:
@@ -304,12 +309,12 @@ class LeaseSession:
         self._parts.router.drain()
         kills = exits.oom_kills()
         out_of_memory, self._oom_kills = kills > self._oom_kills, kills
-        words = packet.last_words if packet is not None else ""
-        running = Key(*packet.running) if packet is not None and packet.running else None
+        words = packet.stderr_tail if packet is not None else ""
+        running = AttemptKey(*packet.running) if packet is not None and packet.running else None
         event = WorkerExited(slot, generation, reason, out_of_memory, time.time(), words, running)
         worker = self.state.workers[slot]
-        wait = LAST_WORDS_SECONDS if any(True for _ in worker.attempts()) else 0.0
-        self._loop.call_later(wait, self._buried, event)
+        wait = LAST_MESSAGES_SECONDS if any(True for _ in worker.attempts()) else 0.0
+        self._loop.call_later(wait, self._handle_exit, event)
 
     def zygote_ended(self) -> None:
         """Every worker died with it. While the session goes on, start again."""
@@ -321,17 +326,17 @@ class LeaseSession:
         reason = ExitReason(ExitKind.UNKNOWN)
         for worker in [worker for worker in self.state.workers if worker.alive]:
             event = WorkerExited(worker.slot, worker.generation, reason, False, time.time())
-            self._buried(event)
+            self._handle_exit(event)
         if not self.ending:
-            log.error("zygote died", extra={"epoch": self.epoch})
+            log.error("zygote.died", extra={"epoch": self.epoch})
             self._background(self._start_pool())
 
-    def _buried(self, event: WorkerExited) -> None:
+    def _handle_exit(self, event: WorkerExited) -> None:
         self._parts.router.drain()
         self._parts.router.forget(event.slot, event.generation)
         if not self.ending:
             log.warning(
-                "worker died",
+                "worker.died",
                 extra={
                     "slot": event.slot,
                     "generation": event.generation,
@@ -355,7 +360,7 @@ class LeaseSession:
                 reports = tuple(as_report(finished) for finished in message.tasks)
                 self.handle(TasksEnded(slot, generation, reports))
             case TaskStarted():
-                key = Key(message.task_id, message.attempt)
+                key = AttemptKey(message.task_id, message.attempt)
                 self.handle(TaskBegan(slot, generation, key, message.started_at))
                 self._output.started(slot, generation, key)
                 if message.overdue_seconds is not None:
@@ -364,7 +369,7 @@ class LeaseSession:
                 self._output.wrote(message)
             case Hello():
                 log.info(
-                    "worker ready", extra={"slot": slot, "pid": message.pid, "cpus": message.cpus}
+                    "worker.ready", extra={"slot": slot, "pid": message.pid, "cpus": message.cpus}
                 )
                 self.handle(WorkerReady(slot, generation))
             case Goodbye():

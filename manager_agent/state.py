@@ -8,24 +8,17 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import NamedTuple
 
+from mitosis.contracts.attempt import AttemptKey
 from mitosis.contracts.lifecycle import WorkerState
 from mitosis.contracts.wire import CancelOrder, TaskReport
-
-
-class Key(NamedTuple):
-    """One attempt of one task."""
-
-    task_id: int
-    attempt: int
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
     """A claimed attempt. ``spec`` is passed on unread."""
 
-    key: Key
+    key: AttemptKey
     spec: bytes
     alone: bool = False
 
@@ -50,11 +43,11 @@ class Worker:
     slot: int
     generation: int = 0
     phase: WorkerState = WorkerState.EXITED
-    unstarted: dict[Key, Task] = field(default_factory=dict)
-    running: Key | None = None
+    unstarted: dict[AttemptKey, Task] = field(default_factory=dict)
+    running: AttemptKey | None = None
     started_at: float = 0.0
     """Of the running task, wall clock."""
-    finishing: dict[Key, float] = field(default_factory=dict)
+    finishing: dict[AttemptKey, float] = field(default_factory=dict)
     """Started before the running one, so they are over; their report is on its way."""
     useful: bool = False
     """This process has finished a task."""
@@ -62,7 +55,7 @@ class Worker:
     """Processes in a row that died without finishing a task."""
     killed_for: str | None = None
     """Why we killed this process because of its task, if we did."""
-    silent: bool = False
+    suppress_reports: bool = False
     """We end what runs here for reasons of our own: it is not reported, and runs again elsewhere."""
 
     @property
@@ -79,13 +72,13 @@ class Worker:
         return len(self.unstarted) + (self.running is not None)
 
     @property
-    def started(self) -> Iterator[tuple[Key, float]]:
+    def started(self) -> Iterator[tuple[AttemptKey, float]]:
         """Attempts that have started here and are not reported, and when."""
         yield from self.finishing.items()
         if self.running is not None:
             yield self.running, self.started_at
 
-    def attempts(self) -> Iterator[Key]:
+    def attempts(self) -> Iterator[AttemptKey]:
         yield from self.unstarted
         yield from (key for key, _ in self.started)
 
@@ -110,13 +103,13 @@ class State:
     ready: deque[Task] = field(default_factory=deque)
     alone: deque[Task] = field(default_factory=deque)
     """Ready tasks beside which nothing may run (protocol P2)."""
-    alone_running: Key | None = None
-    cancelled: set[Key] = field(default_factory=set)
+    alone_running: AttemptKey | None = None
+    cancelled: set[AttemptKey] = field(default_factory=set)
     """Running attempts that a person's cancel ends."""
-    unreported: dict[Key, TaskReport] = field(default_factory=dict)
-    returned: set[Key] = field(default_factory=set)
+    unreported: dict[AttemptKey, TaskReport] = field(default_factory=dict)
+    returned: set[AttemptKey] = field(default_factory=set)
     """Given back unstarted; until a renewal with them was acknowledged."""
-    held: set[Key] = field(default_factory=set)
+    held: set[AttemptKey] = field(default_factory=set)
     """Every attempt in hand: ready, with a worker, or unreported."""
     finished: int = 0
 
@@ -135,7 +128,7 @@ class State:
     def running(self) -> int:
         return sum(worker.running is not None for worker in self.workers)
 
-    def started_before(self, wall: float) -> list[Key]:
+    def started_before(self, wall: float) -> list[AttemptKey]:
         """Running attempts that started before ``wall``."""
         return [
             worker.running

@@ -52,12 +52,12 @@ async def poll_for_ever(target: TemporalTarget, host: HostPort) -> None:
                 api_key=target.api_key,
             )
             worker = _worker(client, target.task_queue, HostActivities(host))
-            log.info("polling temporal", extra={"task_queue": target.task_queue})
+            log.info("temporal.polling", extra={"task_queue": target.task_queue})
             attempt = 0
             await worker.run()
         except (RuntimeError, OSError, TemporalError) as error:
             if attempt == 0:
-                log.warning("temporal not reached, trying again", extra={"reason": str(error)})
+                log.warning("temporal.unreachable", extra={"reason": str(error)})
         await asyncio.sleep(delay(attempt))
         attempt += 1
 

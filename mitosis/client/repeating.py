@@ -57,6 +57,6 @@ async def repeating(call: Callable[[], Awaitable[T]], give_up_after: timedelta) 
                 "detail": error.message,
                 "pause_seconds": round(pause, 3),
             }
-            _log.info("call_repeated", extra=facts)
+            _log.info("call.repeated", extra=facts)
         repetition += 1
         await asyncio.sleep(pause)

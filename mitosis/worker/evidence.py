@@ -13,7 +13,7 @@ from typing import NamedTuple
 from mitosis.worker.output import memory_file, tail_of
 
 _MARK = struct.Struct("=qq")
-_NOBODY = (-1, -1)
+_NO_TASK = (-1, -1)
 
 
 class Evidence(NamedTuple):
@@ -25,21 +25,21 @@ class Evidence(NamedTuple):
     @classmethod
     def create(cls) -> "Evidence":
         evidence = cls(memory_file("stderr"), os.memfd_create("mark", os.MFD_CLOEXEC))
-        os.write(evidence.mark_fd, _MARK.pack(*_NOBODY))
+        os.write(evidence.mark_fd, _MARK.pack(*_NO_TASK))
         return evidence
 
     def close(self) -> None:
         for fd in self:
             os.close(fd)
 
-    def last_words(self, tail_bytes: int) -> str:
+    def stderr_tail(self, tail_bytes: int) -> str:
         """The end of what the running handler had written to stderr."""
         return tail_of(self.stderr_fd, tail_bytes).text
 
     def running(self) -> tuple[int, int] | None:
         """Id and attempt of the task that was running."""
         task_id, attempt = _MARK.unpack(os.pread(self.mark_fd, _MARK.size, 0))
-        return None if (task_id, attempt) == _NOBODY else (task_id, attempt)
+        return None if (task_id, attempt) == _NO_TASK else (task_id, attempt)
 
 
 class RunningMark:
@@ -52,4 +52,4 @@ class RunningMark:
         _MARK.pack_into(self._memory, 0, task_id, attempt)
 
     def clear(self) -> None:
-        _MARK.pack_into(self._memory, 0, *_NOBODY)
+        _MARK.pack_into(self._memory, 0, *_NO_TASK)

@@ -43,7 +43,7 @@ from mitosis.worker.report import Ended, to_finished
 from mitosis.worker.scratch import ScratchFolder
 from mitosis.worker.settings import WorkerSettings, worker_variables
 
-EXIT_TOLD = 0
+EXIT_OK = 0
 EXIT_STUCK = 4
 """A handler outlived its grace; its attempt has been reported."""
 
@@ -78,7 +78,7 @@ class Worker:
                 MemoryOutput(memory_file("stdout"), tail_bytes),
                 MemoryOutput(evidence.stderr_fd, tail_bytes),
             ),
-            self._talk,
+            self._on_handler_tick,
             self._end_stuck,
         )
         self._channel = WorkerChannel(settings.setup.endpoint, settings.identity)
@@ -111,7 +111,7 @@ class Worker:
         self._flush()
         self._channel.send(Goodbye(slot, generation))
         self._channel.close()
-        return EXIT_TOLD
+        return EXIT_OK
 
     # --- messages -------------------------------------------------------------------------------
 
@@ -230,7 +230,7 @@ class Worker:
             ended.message = f"{what}; a process it left behind could not be killed"
         return ended
 
-    def _talk(self) -> None:
+    def _on_handler_tick(self) -> None:
         """A tick while a handler runs."""
         self._take_messages()
         if self._feed.on:

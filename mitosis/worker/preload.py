@@ -25,7 +25,7 @@ class PreloadError(Exception):
 @dataclass(frozen=True, slots=True)
 class Preloaded:
     import_seconds: float
-    why_not_fork: str | None
+    no_fork_reason: str | None
 
 
 def preload(modules: tuple[str, ...], python_path: tuple[str, ...]) -> Preloaded:

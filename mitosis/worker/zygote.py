@@ -52,7 +52,7 @@ _GUARDIAN_SECONDS = 10.0
 _SWEEP_SECONDS = 0.002
 _UNKILLABLE_AFTER_SECONDS = 5.0
 _AGENT_CHECK_SECONDS = 0.5
-_MAX_LAST_WORDS_BYTES = 16 * 1024
+_MAX_STDERR_TAIL_BYTES = 16 * 1024
 """Three times as much, if none of it can be decoded, still fits into one packet."""
 
 
@@ -74,7 +74,7 @@ class _Death:
     child: _Child
     wait_status: int
     usage: struct_rusage
-    last_words: str
+    stderr_tail: str
     running: tuple[int, int] | None
     at: float
     leftovers: set[int] = field(default_factory=set)
@@ -122,8 +122,8 @@ class Zygote:
                 pass
         return True
 
-    def _say(self, packet: ZygoteToAgent) -> None:
-        _tell(self._agent, packet)
+    def _send(self, packet: ZygoteToAgent) -> None:
+        _send(self._agent, packet)
 
     # --- starting -------------------------------------------------------------------------------
 
@@ -131,18 +131,18 @@ class Zygote:
         slot, generation = order.slot, order.generation
         occupied = [*self._children.values(), *(death.child for death in self._deaths)]
         if any(child.slot == slot for child in occupied):
-            self._say(SpawnFailed(slot, generation, f"slot {slot} still has a worker"))
+            self._send(SpawnFailed(slot, generation, f"slot {slot} still has a worker"))
             return
         settings = WorkerSettings(slot, generation, order.cpus, self._setup)
         try:
             with self._pinned(order.cpus):
                 child = self._start(settings)
         except OSError as error:
-            self._say(SpawnFailed(slot, generation, f"no worker could be started: {error}"))
+            self._send(SpawnFailed(slot, generation, f"no worker could be started: {error}"))
             return
         self._children[child.pid] = child
         self._poll.register(child.pidfd, select.POLLIN)
-        self._say(Spawned(slot, generation, child.pid))
+        self._send(Spawned(slot, generation, child.pid))
 
     @contextmanager
     def _pinned(self, cpus: tuple[int, ...] | None) -> Iterator[None]:
@@ -202,14 +202,14 @@ class Zygote:
     def _reap(self, child: _Child) -> None:
         _, status, usage = os.wait4(child.pid, 0)
         self._poll.unregister(child.pidfd)
-        keep = min(self._setup.output_tail_bytes, _MAX_LAST_WORDS_BYTES)
-        last_words, running = child.evidence.last_words(keep), child.evidence.running()
+        keep = min(self._setup.output_tail_bytes, _MAX_STDERR_TAIL_BYTES)
+        stderr_tail, running = child.evidence.stderr_tail(keep), child.evidence.running()
         os.close(child.pidfd)
         child.evidence.close()
         if child.popen is not None:
             child.popen.returncode = os.waitstatus_to_exitcode(status)
         del self._children[child.pid]
-        self._deaths.append(_Death(child, status, usage, last_words, running, time.monotonic()))
+        self._deaths.append(_Death(child, status, usage, stderr_tail, running, time.monotonic()))
 
     def _sweep(self) -> None:
         """Kill and reap what dead workers left; say Exited when there is nothing of it any more.
@@ -224,7 +224,7 @@ class Zygote:
             if killed and now - death.at < _UNKILLABLE_AFTER_SECONDS:
                 open_deaths.append(death)
             else:
-                self._say(_exited(death, -1 if killed else len(death.leftovers)))
+                self._send(_exited(death, -1 if killed else len(death.leftovers)))
         self._deaths = open_deaths
 
     def _reap_leftovers(self) -> None:
@@ -252,7 +252,7 @@ def _exited(death: _Death, leftovers: int) -> Exited:
         death.wait_status,
         facts,
         leftovers,
-        death.last_words,
+        death.stderr_tail,
         death.running,
     )
 
@@ -292,19 +292,19 @@ def _serve(agent: socket.socket, setup: Setup) -> int:
         with _agent_watched(agent):
             loaded = preload(setup.handler_modules, setup.python_path)
     except PreloadError as error:
-        _tell(agent, ImportFailed(error.module, str(error)[:2000], error.traceback))
+        _send(agent, ImportFailed(error.module, str(error)[:2000], error.traceback))
         return EXIT_IMPORT_FAILED
     _own_signals()  # a module may have taken them
-    zygote = Zygote(agent, setup, forks=loaded.why_not_fork is None)
+    zygote = Zygote(agent, setup, forks=loaded.no_fork_reason is None)
     ready = Ready(
-        os.getpid(), loaded.why_not_fork is None, loaded.why_not_fork, loaded.import_seconds
+        os.getpid(), loaded.no_fork_reason is None, loaded.no_fork_reason, loaded.import_seconds
     )
-    _tell(agent, ready)
+    _send(agent, ready)
     zygote.serve()
     return 0
 
 
-def _tell(agent: socket.socket, packet: ZygoteToAgent) -> None:
+def _send(agent: socket.socket, packet: ZygoteToAgent) -> None:
     """An agent that is gone, as at the end of a lease, is noticed by the next read."""
     with suppress(ConnectionError):
         agent.send(encode(packet))

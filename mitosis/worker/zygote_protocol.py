@@ -80,7 +80,7 @@ class Ready(Packet, frozen=True):
     pid: int
     forks: bool
     """False: a module started threads or ZeroMQ, so every worker is a new interpreter (P12)."""
-    why_not: str | None
+    no_fork_reason: str | None
     import_seconds: float
 
 
@@ -127,7 +127,7 @@ class Exited(Packet, frozen=True):
     usage: ProcessUsage
     leftovers: int = 0
     """Processes it left behind that were killed; -1: some could not be killed within 5 s."""
-    last_words: str = ""
+    stderr_tail: str = ""
     """The end of what the handler that it ran had written to stderr, with the traceback of a crash."""
     running: tuple[int, int] | None = None
     """Id and attempt of the task it ran. Certain, where its last TaskStarted may never have left it."""

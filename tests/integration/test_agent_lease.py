@@ -112,7 +112,7 @@ async def test_workers_are_pinned_and_read_back_their_cores(
         logged = {
             vars(record)["slot"]: vars(record)["cpus"]
             for record in caplog.records
-            if record.message == "worker ready"
+            if record.message == "worker.ready"
         }
         for slot, wanted in enumerate(worker_cpus(plan, cores)):
             assert wanted is not None

@@ -215,7 +215,7 @@ async def test_the_exit_status_says_that_a_restart_would_not_help(
         api.refuse["/managers/hello"] = (409, "superseded")
         with agent_process(api, tmp_path, temporal_server) as agent:
             assert await asyncio.to_thread(agent.process.wait, 30) == 78
-            assert "agent stops for good" in agent.log.read_text()
+            assert "agent.refused" in agent.log.read_text()
 
 
 async def test_an_agent_outlives_temporal(tmp_path: Path) -> None:
@@ -230,7 +230,7 @@ async def test_an_agent_outlives_temporal(tmp_path: Path) -> None:
     async with api.serving():
         with agent_process(api, tmp_path, temporal.address) as agent:
             await until(
-                lambda: "temporal not reached" in agent.log.read_text(),
+                lambda: "temporal.unreachable" in agent.log.read_text(),
             )
             await temporal.start()
             try:

@@ -54,7 +54,7 @@ class NoProcesses:
     """A pool whose one worker is a socket of this test."""
 
     async def start(self) -> Ready:
-        return Ready(pid=1, forks=True, why_not=None, import_seconds=0.0)
+        return Ready(pid=1, forks=True, no_fork_reason=None, import_seconds=0.0)
 
     def spawn(self, slot: int, generation: int) -> None:
         pass
@@ -99,8 +99,8 @@ async def test_last_words_of_a_dead_worker_count(tmp_path: Path) -> None:
 
     session.worker_exited(0, 0, KILLED)
     done = TaskFinished(1, 1, "succeeded", None, 0, None, 100.0, 100.1, b"{}")
-    last_words = encode(TasksFinished((done,)))
-    asyncio.get_running_loop().call_later(0.002, worker.send, last_words)
+    stderr_tail = encode(TasksFinished((done,)))
+    asyncio.get_running_loop().call_later(0.002, worker.send, stderr_tail)
     await until(lambda: bool(reports.reports))
     assert [report.outcome for report in reports.reports] == ["succeeded"]
 

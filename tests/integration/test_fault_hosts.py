@@ -137,7 +137,7 @@ async def test_an_agent_killed_between_commit_and_answer(
     assert info.tasks_succeeded == 2
     assert (diary.began("t"), diary.ended("t")) == (1, 1)
     assert await it.attempts(group) == ([1, 2] if call == CLAIM else [1, 1])
-    assert host.said("journal replayed") == (call == REPORT)
+    assert host.said("journal.replayed") == (call == REPORT)
 
 
 @pytest.mark.spec("S002-250", "S002-69")
@@ -179,7 +179,7 @@ async def test_max_managers_is_raised_and_lowered_under_live_leases(
     assert info.tasks_succeeded == 13
     assert len(await it.rows("SELECT 1 FROM leases")) == 2, "the second host got no other lease"
     assert sum(diary.began(n) for n in (*names, "last")) == 14, "what it ran when it died, again"
-    assert first.said("lease session over") == 1
+    assert first.said("session.over") == 1
 
 
 def in_journal(host: FleetHost) -> bool:
@@ -234,7 +234,7 @@ async def test_a_group_cancelled_in_its_setup_hook_does_not_wait_for_it(
     info = await it.client.wait(group)
     assert info.result is TaskGroupResult.CANCELLED
     assert diary.lines() == ["S setup", "S teardown", "E teardown"]
-    assert host.said("worker ready") == 0
+    assert host.said("worker.ready") == 0
     assert await it.rows("SELECT state FROM environments") == [{"state": "gone"}]
 
 
@@ -254,7 +254,7 @@ async def test_a_killed_setup_hook_has_failed_and_its_host_gives_way(
     diary.go("setup", "teardown")
     info = await it.settled(group)
     assert (info.tasks_succeeded, diary.began("t")) == (1, 1)
-    assert other.said("lease session over") == 1
+    assert other.said("session.over") == 1
 
 
 async def test_a_killed_teardown_hook_leaves_the_group_settled_and_says_so(

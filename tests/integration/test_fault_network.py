@@ -148,7 +148,7 @@ async def test_a_report_from_a_partition_counts_while_nobody_has_claimed_again(
     assert await open_rows(it) == [(0, 1), (0, 1), (0, 1)]
     diary.go("t0", "t1")
     await it.until(lambda: diary.ended("t0") and diary.ended("t1"))
-    await it.until(lambda: host.said("fenced"))
+    await it.until(lambda: host.said("lease.fenced"))
     assert diary.began("t2") == 0, "a fenced host starts nothing"
     await it.client.close_group(group)
     host.wire.hold_answers("/take")  # the next lease waits until the old results are in
@@ -191,9 +191,9 @@ async def test_a_report_from_a_partition_is_too_late_after_another_claim(
     info = await it.settled(group)
     assert (info.tasks_succeeded, await it.attempts(group)) == (1, [2])
     await it.until(lambda: diary.ended("teardown") == 2)
-    await it.until(lambda: host.said("report came too late"))
+    await it.until(lambda: host.said("report.superseded"))
     assert (diary.began("setup"), diary.began("teardown")) == (2, 2)
-    assert other.said("lease session over")
+    assert other.said("session.over")
 
 
 async def started(it: Fleet) -> None:
@@ -217,5 +217,5 @@ async def test_a_cancelled_group_settles_without_the_host_behind_the_partition(
     info = await it.client.wait(group)
     assert (info.result, info.tasks_cancelled) == (TaskGroupResult.CANCELLED, 1)
     host.wire.mend()
-    await it.until(lambda: host.said("lease session over"))
+    await it.until(lambda: host.said("session.over"))
     assert (await it.client.group(group)).tasks_cancelled == 1

@@ -76,7 +76,7 @@ async def test_a_full_queue_refuses_the_whole_submit_and_the_sdk_waits(
             client.give_up_after = timedelta(seconds=0)
             waiting = asyncio.create_task(client.submit("work", [OK]))
             with psycopg.connect(database, autocommit=True) as connection:
-                await wait_until_async(lambda: waiting.done() or "call_repeated" in caplog.messages)
+                await wait_until_async(lambda: waiting.done() or "call.repeated" in caplog.messages)
                 connection.execute("DELETE FROM open_task WHERE id <= 10")
                 connection.execute(
                     "UPDATE group_live SET unfinished = unfinished - 10, cancelled = 10"

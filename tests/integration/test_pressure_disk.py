@@ -98,7 +98,7 @@ def test_a_full_disk_is_named_and_everything_goes_on_when_there_is_space(tmp_pat
             runs = [int(word) for word in ran.read_text().split()]
             assert sorted(runs) == sorted(set(runs))
             assert settled["tasks_succeeded"] == len(done)
-            assert "disk has room again" in agent_log(data)
+            assert "disk.has_room" in agent_log(data)
 
 
 def submit_until_refused(data: Path) -> tuple[list[int], Any]:

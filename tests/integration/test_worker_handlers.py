@@ -161,7 +161,7 @@ def test_a_crash_in_c_code_leaves_the_python_traceback(own_host: WorkerHost) -> 
     own_host.submit({"handler": f"{SAMPLES}:crash"})
     exited = own_host.hear(Exited)
     assert ExitReason.from_wait_status(exited.wait_status).number == signal.SIGSEGV
-    first, *rest = exited.last_words.splitlines()
+    first, *rest = exited.stderr_tail.splitlines()
     assert first == "about to crash"
     assert "Fatal Python error: Segmentation fault" in rest
     assert any("sample_handlers.py" in line and "in crash" in line for line in rest)

@@ -120,7 +120,7 @@ def test_last_words_of_any_length_fit_into_a_packet(tmp_path: Path) -> None:
         host.spawn()
         noise = "import os; os.write(2, b'\\xff' * 500_000); os._exit(9)"
         host.submit({"handler": "builtins:exec", "arguments": [noise]})
-        assert 1_000 < len(host.hear(Exited).last_words) <= 16 * 1024
+        assert 1_000 < len(host.hear(Exited).stderr_tail) <= 16 * 1024
 
 
 def test_kill_worker_takes_the_whole_tree_and_no_other_worker(
@@ -290,7 +290,7 @@ def test_a_module_that_must_not_be_forked_gets_workers_of_their_own(
     with worker_host(tmp_path, handler_modules=(module,), python_path=(ROOT,)) as host:
         ready = host.hear(Ready)
         assert not ready.forks
-        assert reason in (ready.why_not or "")
+        assert reason in (ready.no_fork_reason or "")
         hello = host.spawn(cpus=CORES[:1])
         assert hello.cpus == CORES[:1]
         assert below(host.zygote.pid, process_parents()) == {hello.pid}

@@ -63,9 +63,9 @@ class FleetHost:
 
     async def start(self) -> None:
         """Start the agent, and wait for the answer to its hello."""
-        before = self.said("hello answered")
+        before = self.said("hello.answered")
         await self.begin()
-        await self.fleet.until(lambda: self.said("hello answered") > before)
+        await self.fleet.until(lambda: self.said("hello.answered") > before)
 
     async def begin(self) -> None:
         """Start the agent process; no more."""

@@ -67,7 +67,7 @@ def test_records_of_an_earlier_round_are_not_read_after_a_newer_one(path: Path) 
 def test_a_new_round_leaves_what_is_needed_and_nothing_else(path: Path) -> None:
     journal = Journal(path)
     journal.write(reports(7, 1, 2, 3), durable=True)
-    journal.write(reports(7, 3, 4), anew=True)
+    journal.write(reports(7, 3, 4), new_round=True)
     journal.write(reports(7, 5))
     journal.close()
     assert read(path) == [(7, 3), (7, 4), (7, 5)]
@@ -82,7 +82,7 @@ def test_a_new_round_is_worth_it_when_little_of_much_is_needed(
     assert [journal.worth_rewinding(needed) for needed in (0, 1)] == [True, False], "it is short"
     journal.write(reports(7, *range(4, 40)))
     assert [journal.worth_rewinding(needed) for needed in (0, 9, 10)] == [True, True, False]
-    journal.write(reports(7, 39), anew=True)
+    journal.write(reports(7, 39), new_round=True)
     assert not journal.worth_rewinding(1)
     journal.close()
 

@@ -33,7 +33,8 @@ from manager_agent.events import (
     WorkerReady,
 )
 from manager_agent.reactor import step
-from manager_agent.state import Key, Phase, State, Task
+from manager_agent.state import Phase, State, Task
+from mitosis.contracts.attempt import AttemptKey
 from mitosis.contracts.lifecycle import WorkerState
 from mitosis.contracts.outcome import ExitKind, ExitReason
 from mitosis.contracts.wire import CancelOrder, ClaimedTask, LeaseStanding, Outcome, TaskReport
@@ -76,7 +77,7 @@ class Session:
         return self(Claimed(self.state.claim_seq, ACTIVE, tasks))
 
     def began(self, task_id: int, slot: int = 0, generation: int = 0) -> list[Instruction]:
-        return self(TaskBegan(slot, generation, Key(task_id, 1), 100.0))
+        return self(TaskBegan(slot, generation, AttemptKey(task_id, 1), 100.0))
 
     def ended(self, *task_ids: int, slot: int = 0, seconds: float = 1.0) -> list[Instruction]:
         return self(TasksEnded(slot, 0, tuple(report(n, seconds) for n in task_ids)))
@@ -92,7 +93,7 @@ class Session:
         return self(WorkerExited(slot, generation, reason, oom, 101.0))
 
     def reported(self, *task_ids: int, standing: LeaseStanding = ACTIVE) -> list[Instruction]:
-        return self(Reported(tuple(Key(n, 1) for n in task_ids), standing))
+        return self(Reported(tuple(AttemptKey(n, 1) for n in task_ids), standing))
 
 
 def report(task_id: int, seconds: float = 1.0) -> TaskReport:
@@ -106,7 +107,7 @@ def report(task_id: int, seconds: float = 1.0) -> TaskReport:
 
 
 def task(task_id: int, *, alone: bool = False) -> Task:
-    return Task(Key(task_id, 1), b"{}", alone)
+    return Task(AttemptKey(task_id, 1), b"{}", alone)
 
 
 def send(slot: int, *task_ids: int) -> Send:
@@ -218,7 +219,7 @@ def test_a_start_frees_the_credit_of_the_task_before() -> None:
     assert [key.task_id for key in session.state.workers[0].unstarted] == [10, 11]
     assert session.began(10) == []
     assert session.began(11) == [send(0, 12)]  # 10 is over, although not reported
-    assert list(session.state.workers[0].finishing) == [Key(10, 1)]
+    assert list(session.state.workers[0].finishing) == [AttemptKey(10, 1)]
 
 
 @pytest.mark.spec("S000-67", "S002-142", "S002-249", "S000-69")
@@ -254,7 +255,7 @@ def test_a_task_whose_start_was_lost_with_its_worker_is_charged() -> None:
     session = Session()
     session.begin()
     session.claimed(10)
-    (said, spawn) = session(WorkerExited(0, 0, SEGFAULT, False, 101.0, running=Key(10, 1)))
+    (said, spawn) = session(WorkerExited(0, 0, SEGFAULT, False, 101.0, running=AttemptKey(10, 1)))
     assert isinstance(said, Report)
     assert (said.reports[0].task_id, said.reports[0].kind) == (10, "worker_lost")
     assert spawn == Spawn(0, 1)
@@ -285,7 +286,7 @@ def test_events_of_an_earlier_process_of_the_slot_change_nothing() -> None:
     session(WorkerReady(0, 1))
     assert session.ended(10) == []
     assert session.died(generation=0) == []
-    assert session(TaskBegan(0, 0, Key(10, 1), 1.0)) == []
+    assert session(TaskBegan(0, 0, AttemptKey(10, 1), 1.0)) == []
 
 
 def test_a_hanging_worker_is_killed_and_its_task_timed_out() -> None:
@@ -293,10 +294,10 @@ def test_a_hanging_worker_is_killed_and_its_task_timed_out() -> None:
     session.begin()
     session.claimed(10)
     session.began(10)
-    assert session(WorkerHangs(0, 0, Key(10, 1), "too long")) == [Kill(0, 0)]
+    assert session(WorkerHangs(0, 0, AttemptKey(10, 1), "too long")) == [Kill(0, 0)]
     (said,) = [i for i in session.died(reason=KILLED) if isinstance(i, Report)]
     assert said.reports[0].kind == "timeout"
-    assert session(WorkerHangs(0, 1, Key(10, 1), "too long")) == []
+    assert session(WorkerHangs(0, 1, AttemptKey(10, 1), "too long")) == []
 
 
 def test_a_task_that_must_be_alone_waits_for_the_others_and_holds_them_up() -> None:
@@ -325,7 +326,7 @@ def test_an_ending_returns_what_waits_and_asks_what_to_do_with_the_rest() -> Non
     session.claimed(10, 11, 12)
     session.began(10)
     assert session(Renewed(ENDING)) == [RenewNow(), Dismiss(0, 0)]
-    assert session.state.returned == {Key(11, 1), Key(12, 1)}
+    assert session.state.returned == {AttemptKey(11, 1), AttemptKey(12, 1)}
     assert session(Renewed(ENDING, FINISH_ORDER, frozenset(session.state.returned))) == []
     assert session.ended(10) == [Report((report(10),), urgent=True)]
     assert session.died(reason=ExitReason(ExitKind.SUCCESS, 0)) == []
@@ -342,8 +343,8 @@ def test_an_ending_that_kills_cancels_each_running_task_once() -> None:
     assert session(Renewed(ENDING, KILL_ORDER)) == [
         Dismiss(0, 0),
         Dismiss(1, 0),
-        CancelRunning(0, 0, Key(10, 1), 3.0, "cancelled"),
-        CancelRunning(1, 0, Key(11, 1), 3.0, "cancelled"),
+        CancelRunning(0, 0, AttemptKey(10, 1), 3.0, "cancelled"),
+        CancelRunning(1, 0, AttemptKey(11, 1), 3.0, "cancelled"),
     ]
     assert session(Renewed(ENDING, KILL_ORDER)) == []
 
@@ -355,7 +356,7 @@ def test_finish_may_become_kill_but_not_back() -> None:
     session.began(10)
     assert session(Renewed(ENDING, FINISH_ORDER)) == [Dismiss(0, 0)]
     assert session(Renewed(ENDING, KILL_ORDER)) == [
-        CancelRunning(0, 0, Key(10, 1), 3.0, "cancelled")
+        CancelRunning(0, 0, AttemptKey(10, 1), 3.0, "cancelled")
     ]
 
 
@@ -364,7 +365,7 @@ def test_a_task_that_begins_after_the_order_to_kill_is_cancelled_too() -> None:
     session.begin()
     session.claimed(10)
     assert session(Renewed(ENDING, KILL_ORDER)) == [Dismiss(0, 0)]
-    assert session.began(10) == [CancelRunning(0, 0, Key(10, 1), 3.0, "cancelled")]
+    assert session.began(10) == [CancelRunning(0, 0, AttemptKey(10, 1), 3.0, "cancelled")]
 
 
 def test_a_worker_that_dies_under_a_cancelled_task_reports_it_cancelled() -> None:
@@ -373,7 +374,7 @@ def test_a_worker_that_dies_under_a_cancelled_task_reports_it_cancelled() -> Non
     session.claimed(10)
     session.began(10)
     session(Renewed(ENDING, KILL_ORDER))
-    session(WorkerHangs(0, 0, Key(10, 1), "hung"))
+    session(WorkerHangs(0, 0, AttemptKey(10, 1), "hung"))
     (said,) = [i for i in session.died(reason=KILLED) if isinstance(i, Report)]
     assert (said.reports[0].outcome, said.reports[0].kind) == ("cancelled", "cancelled")
 
@@ -386,7 +387,7 @@ def test_under_a_lost_lease_nothing_is_returned() -> None:
     session.began(10)
     assert session(Renewed(GONE)) == [Dismiss(0, 0)]
     assert session.state.returned == set()
-    assert session.state.held == {Key(10, 1)}
+    assert session.state.held == {AttemptKey(10, 1)}
 
 
 def test_a_claim_in_flight_is_given_up_at_an_ending() -> None:
@@ -402,7 +403,7 @@ def test_an_answer_that_comes_after_the_ending_is_returned_unstarted() -> None:
     session.begin()
     session(Renewed(ENDING, FINISH_ORDER))
     assert session.claimed(10, 11) == [RenewNow()]
-    assert session.state.returned == {Key(10, 1), Key(11, 1)}
+    assert session.state.returned == {AttemptKey(10, 1), AttemptKey(11, 1)}
 
 
 def test_tasks_that_a_dismissed_worker_dropped_are_returned() -> None:
@@ -414,7 +415,7 @@ def test_tasks_that_a_dismissed_worker_dropped_are_returned() -> None:
     session(Renewed(ENDING, FINISH_ORDER))
     session.ended(10)
     assert session.died(reason=ExitReason(ExitKind.SUCCESS, 0)) == [RenewNow()]
-    assert session.state.returned == {Key(11, 1)}
+    assert session.state.returned == {AttemptKey(11, 1)}
 
 
 @pytest.mark.spec("S000-148")

@@ -34,7 +34,8 @@ from manager_agent.events import (
     WorkerReady,
 )
 from manager_agent.reactor import step
-from manager_agent.state import Key, Phase, State
+from manager_agent.state import Phase, State
+from mitosis.contracts.attempt import AttemptKey
 from mitosis.contracts.outcome import ExitKind, ExitReason
 from mitosis.contracts.wire import CancelOrder, ClaimedTask, LeaseStanding, Outcome, TaskReport
 from tests.support.agent_invariants import check_invariants
@@ -46,16 +47,16 @@ class World(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.state = State(worker_count=3)
-        self.processes: dict[tuple[int, int], deque[Key]] = {}
-        self.waiting: dict[tuple[int, int], deque[Key]] = {}
-        self.running: dict[tuple[int, int], Key] = {}
+        self.processes: dict[tuple[int, int], deque[AttemptKey]] = {}
+        self.waiting: dict[tuple[int, int], deque[AttemptKey]] = {}
+        self.running: dict[tuple[int, int], AttemptKey] = {}
         self.respawns: list[SpawnLater] = []
         self.claim: Claim | None = None
         self.abandoned = False
-        self.sent: Counter[Key] = Counter()
-        self.reported: dict[Key, int] = {}
-        self.claimed: set[Key] = set()
-        self.dropped: set[Key] = set()
+        self.sent: Counter[AttemptKey] = Counter()
+        self.reported: dict[AttemptKey, int] = {}
+        self.claimed: set[AttemptKey] = set()
+        self.dropped: set[AttemptKey] = set()
         self.next_id = 1
         self.over = False
         self.ending = False
@@ -88,7 +89,7 @@ class World(RuleBasedStateMachine):
                 self.abandoned = True
             case Report(reports):
                 for report in reports:
-                    key = Key(report.task_id, report.attempt)
+                    key = AttemptKey(report.task_id, report.attempt)
                     assert key not in self.reported, "reported twice"
                     self.reported[key] = 1
             case Kill(slot, generation):
@@ -153,7 +154,7 @@ class World(RuleBasedStateMachine):
     def answer_claim(self, new: int, again: bool, alone: bool, ends: bool) -> None:
         assert self.claim is not None
         claim, self.claim = self.claim, None
-        fresh = [Key(self.next_id + n, 1) for n in range(min(new, claim.max_tasks))]
+        fresh = [AttemptKey(self.next_id + n, 1) for n in range(min(new, claim.max_tasks))]
         self.next_id += len(fresh)
         keys = [*fresh, *(sorted(self.state.held)[:2] if again else [])]
         keys = [key for key in keys if key in fresh or key not in self.reported]
@@ -206,7 +207,7 @@ class World(RuleBasedStateMachine):
         self.ending = True
         self.feed(Stop())
 
-    def _waiting_here(self) -> set[Key]:
+    def _waiting_here(self) -> set[AttemptKey]:
         return {task.key for task in (*self.state.ready, *self.state.alone)}
 
     # --- what always holds ----------------------------------------------------------------------
@@ -231,8 +232,8 @@ class World(RuleBasedStateMachine):
                 assert list(worker.unstarted) == list(queue)
 
     @property
-    def given_back(self) -> set[Key]:
-        self._given: set[Key] = getattr(self, "_given", set()) | self.state.returned
+    def given_back(self) -> set[AttemptKey]:
+        self._given: set[AttemptKey] = getattr(self, "_given", set()) | self.state.returned
         return self._given
 
 

@@ -1,7 +1,8 @@
 """Processes that do not get on are found after their time, others are left alone."""
 
-from manager_agent.state import Key, State
+from manager_agent.state import State
 from manager_agent.watchdog import EXIT_SECONDS, HELLO_SECONDS, Where, stuck
+from mitosis.contracts.attempt import AttemptKey
 from mitosis.contracts.lifecycle import WorkerState
 
 
@@ -28,7 +29,7 @@ def test_a_new_process_or_a_running_task_begins_the_time_anew() -> None:
         worker.phase = WorkerState.STOPPING
     slots(state, since, 0.0)
     state.workers[0].generation = 1
-    state.workers[1].running = Key(1, 1)
+    state.workers[1].running = AttemptKey(1, 1)
     assert slots(state, since, 100.0) == []
     state.workers[1].running = None
     assert slots(state, since, 105.0) == []

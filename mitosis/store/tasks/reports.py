@@ -11,6 +11,7 @@ from uuid import UUID
 
 import msgspec
 
+from mitosis.contracts.attempt import AttemptKey
 from mitosis.contracts.errors import TooLarge
 from mitosis.contracts.outcome import ExitKind, ExitReason, FailureKind, crash_limit
 from mitosis.contracts.wire import (
@@ -39,17 +40,14 @@ MESSAGE = '{"message":"'
 """How the detail of a dead worker begins; the statement puts in front of its message how often it was."""
 GIVEN_UP = MESSAGE + "Worker failed "
 
-Key = tuple[int, int]
-"""Task and attempt."""
-
 
 async def report(database: Database, manager_id: UUID, request: ReportTasks) -> ReportAnswer:
     """See :meth:`mitosis.store.tasks.tasks.TaskStore.report`."""
     if len(request.reports) > MAX_REPORTS:
         raise TooLarge(f"at most {MAX_REPORTS} reports at once", field="reports", limit=MAX_REPORTS)
-    distinct: dict[Key, TaskReport] = {}
+    distinct: dict[AttemptKey, TaskReport] = {}
     for item in request.reports:
-        distinct.setdefault((item.task_id, item.attempt), item)
+        distinct.setdefault(_key(item), item)
     said = [distinct[key] for key in sorted(distinct)]
     columns = _columns(manager_id, request.epoch, said)
     async with database.pipelined_transaction() as connection:
@@ -60,10 +58,13 @@ async def report(database: Database, manager_id: UUID, request: ReportTasks) -> 
         statuses = [ReportStatus.UNKNOWN] * len(request.reports)
         return ReportAnswer(standing=LeaseStanding.GONE, statuses=statuses)
     for crash in row["crashes"] or ():
-        _log_crash(manager_id, distinct[tuple(crash["key"])], crash["count"], crash["given_up"])
-    accepted = set(zip(row["task_ids"] or (), row["attempts"] or (), strict=True))
+        _log_crash(
+            manager_id, distinct[AttemptKey(*crash["key"])], crash["count"], crash["given_up"]
+        )
+    keys = zip(row["task_ids"] or (), row["attempts"] or (), strict=True)
+    accepted = {AttemptKey(*key) for key in keys}
     fates = dict.fromkeys(accepted, ReportStatus.COMMITTED)
-    rest = [item for item in said if (item.task_id, item.attempt) not in accepted]
+    rest = [item for item in said if _key(item) not in accepted]
     if rest:
         async with database.connection() as connection:
             fates |= await _why_not(connection, request.epoch, rest)
@@ -72,12 +73,14 @@ async def report(database: Database, manager_id: UUID, request: ReportTasks) -> 
     )
 
 
-def _in_order(items: Sequence[TaskReport], fates: Mapping[Key, ReportStatus]) -> list[ReportStatus]:
+def _in_order(
+    items: Sequence[TaskReport], fates: Mapping[AttemptKey, ReportStatus]
+) -> list[ReportStatus]:
     """One status per report; the second copy of a report that counted is a duplicate."""
-    seen: set[Key] = set()
+    seen: set[AttemptKey] = set()
     statuses = []
     for item in items:
-        key = (item.task_id, item.attempt)
+        key = _key(item)
         status = fates[key]
         if key in seen and status is ReportStatus.COMMITTED:
             status = ReportStatus.DUPLICATE
@@ -88,7 +91,7 @@ def _in_order(items: Sequence[TaskReport], fates: Mapping[Key, ReportStatus]) ->
 
 async def _why_not(
     connection: Connection, epoch: int, items: Sequence[TaskReport]
-) -> dict[Key, ReportStatus]:
+) -> dict[AttemptKey, ReportStatus]:
     parameters = {
         "epoch": epoch,
         "ids": number_array(item.task_id for item in items),
@@ -96,7 +99,7 @@ async def _why_not(
         "outcomes": [item.outcome.value for item in items],
     }
     rows = await (await connection.execute(SQL["why_not"], parameters)).fetchall()
-    return {(row["id"], row["attempt"]): ReportStatus(row["status"]) for row in rows}
+    return {AttemptKey(row["id"], row["attempt"]): ReportStatus(row["status"]) for row in rows}
 
 
 def _columns(manager_id: UUID, epoch: int, items: Sequence[TaskReport]) -> dict[str, Any]:
@@ -120,6 +123,10 @@ def _columns(manager_id: UUID, epoch: int, items: Sequence[TaskReport]) -> dict[
             _crash_limit(item, kind) for item, kind in zip(items, kinds, strict=True)
         ),
     }
+
+
+def _key(item: TaskReport) -> AttemptKey:
+    return AttemptKey(item.task_id, item.attempt)
 
 
 def _kind(item: TaskReport) -> FailureKind | None:
@@ -183,6 +190,6 @@ def _log_crash(manager_id: UUID, item: TaskReport, count: int, given_up: bool) -
         "failure_count": count,
     }
     if given_up:
-        log.warning("task given up after crashes", extra=facts)
+        log.warning("task.given_up", extra=facts)
     else:
-        log.info("task goes back to the queue after a crash", extra=facts)
+        log.info("task.requeued", extra=facts)

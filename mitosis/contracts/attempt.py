@@ -1,0 +1,10 @@
+"""The identity of one attempt of one task: what reports, claims and messages are matched by."""
+
+from typing import NamedTuple
+
+
+class AttemptKey(NamedTuple):
+    """One attempt of one task. On HTTP it is :class:`mitosis.contracts.wire.TaskAttempt`."""
+
+    task_id: int
+    attempt: int
