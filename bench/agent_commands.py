@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 from uuid import UUID
 
-from mitosis.cli.whole_stack import WholeStack, whole_stack
+from mitosis.cli.stack.whole_stack import WholeStack, whole_stack
 from mitosis.client.client import Client
 from mitosis.contracts.allocation import WorkerAllocationPlan
 from mitosis.contracts.http import TaskGroupSpec

@@ -24,7 +24,7 @@ from uuid import UUID
 import psutil
 
 from examples.stdlib_campaign.campaign import Campaign, modules, stage
-from mitosis.cli.whole_stack import WholeStack, whole_stack
+from mitosis.cli.stack.whole_stack import WholeStack, whole_stack
 from mitosis.client.client import Client
 from mitosis.contracts.allocation import WorkerAllocationPlan
 from mitosis.contracts.http import TaskGroupSpec

@@ -13,7 +13,7 @@ import mitosis.ipc.codec  # noqa: E402
 import mitosis.settings  # noqa: E402
 import mitosis.worker.zygote_protocol  # noqa: E402, F401
 from mitosis.cli.exit import ExitStatus, status_of  # noqa: E402
-from mitosis.cli.run.exit import MEANING  # noqa: E402
+from mitosis.cli.follow.exit_statuses import MEANING  # noqa: E402
 from mitosis.contracts.errors import MitosisError  # noqa: E402
 from tools.pages import markdown, member_texts, run_generator, table  # noqa: E402
 

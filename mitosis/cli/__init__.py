@@ -22,26 +22,26 @@ from mitosis.cli.streams import StandardOutputLost, flush, stand_up
 from mitosis.version import __version__
 
 COMMANDS = {
-    "demo": "mitosis.cli.demo:demo",
-    "up": "mitosis.cli.services:up",
+    "demo": "mitosis.cli.stack.demo:demo",
+    "up": "mitosis.cli.stack.services:up",
     "run": "mitosis.cli.run.command:app",
     "watch": "mitosis.cli.watch:app",
-    "logs": "mitosis.cli.logs:app",
+    "logs": "mitosis.cli.logs.command:app",
     "retry": "mitosis.cli.retry:app",
     "explain": "mitosis.cli.explain:app",
-    "group": "mitosis.cli.group:app",
-    "task": "mitosis.cli.task:app",
-    "manager": "mitosis.cli.manager:app",
+    "group": "mitosis.cli.group.commands:app",
+    "task": "mitosis.cli.task.commands:app",
+    "manager": "mitosis.cli.manager.commands:app",
     "login": "mitosis.cli.account:login",
     "logout": "mitosis.cli.account:logout",
     "whoami": "mitosis.cli.account:whoami",
     "config": "mitosis.cli.config:app",
     "temporal": "mitosis.cli.temporal:app",
-    "doctor": "mitosis.cli.doctor:doctor",
-    "api": "mitosis.cli.services:api",
-    "worker": "mitosis.cli.services:worker",
-    "agent": "mitosis.cli.agent:agent",
-    "migrate": "mitosis.cli.services:migrate",
+    "doctor": "mitosis.cli.doctor.command:doctor",
+    "api": "mitosis.cli.stack.services:api",
+    "worker": "mitosis.cli.stack.services:worker",
+    "agent": "mitosis.cli.stack.agent:agent",
+    "migrate": "mitosis.cli.stack.services:migrate",
 }
 """Subcommand -> ``module:attribute``, in the order of the help."""
 PASS_THROUGH = "temporal"  # noqa: S105 - not a password

@@ -6,8 +6,9 @@ from typing import Annotated
 
 import typer
 
-from mitosis.cli.command import Cli, with_cli
-from mitosis.cli.output import Item, time_text
+from mitosis.cli.context import Cli
+from mitosis.cli.registration import with_cli
+from mitosis.cli.rendering import Item, time_text
 
 
 @with_cli
@@ -75,7 +76,7 @@ def whoami(cli: Cli) -> None:
 
 
 def _password(file: Path | None) -> str:
-    from mitosis.cli.reading import read_text
+    from mitosis.cli.input_files import read_text
 
     if file is not None:
         return read_text(file, "--password-file").rstrip("\n")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from mitosis.cli.references import check_reference
 from mitosis.contracts.errors import MitosisError
 
 if TYPE_CHECKING:
@@ -29,8 +30,6 @@ def group_names(context: typer.Context, incomplete: str) -> list[str]:
 
 def groups_and_tasks(context: typer.Context, incomplete: str) -> list[str]:
     """``render``, and behind a slash the first tasks of the group: ``render/17``."""
-    from mitosis.cli.command import check_reference
-
     group, slash, number = incomplete.rpartition("/")
     if not slash:
         return group_names(context, incomplete)

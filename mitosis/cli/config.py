@@ -5,8 +5,9 @@ from typing import Annotated
 import typer
 
 from mitosis.cli import plain_app
-from mitosis.cli.command import Cli, register
-from mitosis.cli.output import Table
+from mitosis.cli.context import Cli
+from mitosis.cli.registration import register
+from mitosis.cli.rendering import Table
 
 app = plain_app()
 

@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from mitosis.cli import plain_app
-from mitosis.cli.command import Cli, register
 from mitosis.cli.completion import groups_and_tasks
-from mitosis.cli.output import Item
-from mitosis.cli.task import split_target, task_of_group
+from mitosis.cli.context import Cli
+from mitosis.cli.registration import register
+from mitosis.cli.rendering import Item
+from mitosis.cli.task.commands import split_target, task_of_group
 
 if TYPE_CHECKING:
     from mitosis.contracts.explain import Explanation, HostReason

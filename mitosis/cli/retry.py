@@ -11,9 +11,11 @@ from uuid import UUID
 import typer
 
 from mitosis.cli import plain_app
-from mitosis.cli.command import Cli, GroupArgument, register
-from mitosis.cli.output import Item
-from mitosis.cli.task_view import tasks_table
+from mitosis.cli.arguments import GroupArgument
+from mitosis.cli.context import Cli
+from mitosis.cli.registration import register
+from mitosis.cli.rendering import Item
+from mitosis.cli.task.view import tasks_table
 from mitosis.contracts.errors import AlreadyExists, InvalidTransition
 from mitosis.contracts.lifecycle import TaskGroupState, TaskState
 from mitosis.contracts.outcome import FailureKind

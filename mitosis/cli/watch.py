@@ -5,10 +5,11 @@ import sys
 from typing import TYPE_CHECKING
 
 from mitosis.cli import plain_app
-from mitosis.cli.command import Cli, GroupArgument, with_cli
-from mitosis.cli.run.display import Display, choose_display, span_text
-from mitosis.cli.run.exit import RunExit, with_run_statuses
-from mitosis.cli.run.options import ProgressOption
+from mitosis.cli.arguments import GroupArgument, ProgressOption
+from mitosis.cli.context import Cli
+from mitosis.cli.follow.display import Display, choose_display, span_text
+from mitosis.cli.follow.exit_statuses import RunExit, with_run_statuses
+from mitosis.cli.registration import with_cli
 from mitosis.contracts.lifecycle import TaskGroupState, TaskState
 
 if TYPE_CHECKING:
@@ -36,9 +37,9 @@ def watch(cli: Cli, group: GroupArgument, progress: ProgressOption = "auto") -> 
 
 
 async def _follow(cli: Cli, group: "TaskGroupInfo", display: Display) -> RunExit:
+    from mitosis.cli.follow.failures import Failures
+    from mitosis.cli.follow.follower import Follower, verdict
     from mitosis.cli.outages import GIVE_UP_AFTER
-    from mitosis.cli.run.failures import Failures
-    from mitosis.cli.run.following import Follower, verdict
     from mitosis.client.client import Client
 
     failures = Failures()

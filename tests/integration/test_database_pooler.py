@@ -7,7 +7,7 @@ import pytest
 from pydantic import SecretStr
 
 from api.service import ApiOptions, running_api
-from mitosis.cli.whole_stack import api_options
+from mitosis.cli.stack.whole_stack import api_options
 from mitosis.contracts.errors import DatabaseUnavailable
 from mitosis.embedded.data_folder import DataFolder, ed25519_private_key
 from mitosis.settings import DatabaseSettings, Settings

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from mitosis.cli.temporary_folder import sweep
+from mitosis.cli.stack.temporary_folder import sweep
 from tests.support.processes import descendants, living
 from tests.support.program import MITOSIS, clean_environment
 from tests.support.waiting import wait_until

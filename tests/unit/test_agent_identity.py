@@ -18,7 +18,7 @@ from manager_agent.identity import (
 )
 from manager_agent.registration import Credentials, ensure_registered, read_credentials
 from manager_agent.run_folder import HostFolders, make_private
-from mitosis.cli.agent import host_name
+from mitosis.cli.stack.agent import host_name
 from mitosis.contracts.errors import ConfigurationError, ManagerIdInUse
 from mitosis.contracts.hook import HookSpec
 from mitosis.contracts.http import RegisteredManager, RegisterManager

@@ -17,11 +17,11 @@ from typing import Any
 
 import pytest
 
-from mitosis.cli.doctor_machine import (
+from mitosis.cli.doctor.host import (
     _memory_events,
     _user_namespaces,
 )
-from mitosis.cli.doctor_servers import clock_check
+from mitosis.cli.doctor.servers import clock_check
 from mitosis.cli.exit import ExitStatus
 from tests.support.command import Ran, mitosis
 from tests.support.program import MITOSIS, clean_environment

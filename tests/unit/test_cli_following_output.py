@@ -8,7 +8,7 @@ from uuid import uuid4
 
 import pytest
 
-from mitosis.cli.following_output import ManyTasks, OneTask, StandardOutput
+from mitosis.cli.logs.live_output import ManyTasks, OneTask, StandardOutput
 from mitosis.contracts.following import OutputEvent
 from mitosis.contracts.http import TaskInfo
 from mitosis.contracts.lifecycle import TaskState

@@ -8,8 +8,8 @@ import typer
 
 from mitosis.cli import app
 from mitosis.cli.exit import ExitStatus
-from mitosis.cli.run.exit import RunExit
-from mitosis.cli.task_options import bounds_of
+from mitosis.cli.follow.exit_statuses import RunExit
+from mitosis.cli.task.options import bounds_of
 from mitosis.contracts.task import RetryPolicy, TaskSubmission
 from tests.support.command import mitosis
 

@@ -11,7 +11,7 @@ from datetime import timedelta
 
 import pytest
 
-from mitosis.cli.output import (
+from mitosis.cli.rendering import (
     Item,
     JsonOutput,
     QuietOutput,

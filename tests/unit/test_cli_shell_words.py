@@ -4,7 +4,7 @@ import shlex
 
 import pytest
 
-from mitosis.cli.shell_words import hook_hint, is_shell_line
+from mitosis.cli.shell_hints import hook_hint, is_shell_line
 
 MISSING = "cannot start exit: No such file or directory"
 

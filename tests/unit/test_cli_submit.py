@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mitosis.cli.command_line import words_of
-from mitosis.cli.group_submit import Sources, tasks_from
+from mitosis.cli.group.submit import Sources, tasks_from
+from mitosis.cli.word_splitting import words_of
 
 WITHOUT_COMMENTS = st.text(st.sampled_from("ab \t\r'\"\\$\x0b\u2003é"), max_size=12)
 

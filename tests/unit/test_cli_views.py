@@ -8,15 +8,15 @@ import pytest
 
 from mitosis.cli.exit import ExitStatus
 from mitosis.cli.explain import explanation_item
-from mitosis.cli.group_view import (
+from mitosis.cli.group.view import (
     counts_text,
     group_item,
     groups_table,
     state_text,
 )
-from mitosis.cli.group_wait import ended, progress_text, verdict
-from mitosis.cli.manager import manager_item, managers_table
-from mitosis.cli.task_view import ending_text, output_text, task_item, tasks_table, what_text
+from mitosis.cli.group.wait import ended, progress_text, verdict
+from mitosis.cli.manager.view import manager_item, managers_table
+from mitosis.cli.task.view import ending_text, output_text, task_item, tasks_table, what_text
 from mitosis.contracts.explain import Explanation, HostReason
 from mitosis.contracts.http import LeaseInfo, ManagerInfo, TaskGroupInfo, TaskInfo
 from mitosis.contracts.lifecycle import EnvironmentState, LeaseState, ManagerState

@@ -5,7 +5,7 @@ from uuid import UUID
 
 import pytest
 
-from mitosis.cli.run.display import Progress, live_lines
+from mitosis.cli.follow.display import Progress, live_lines
 from mitosis.contracts.http import TaskGroupInfo
 
 NOON = datetime(2026, 7, 1, 12, tzinfo=UTC)

@@ -3,7 +3,7 @@
 import typer
 
 from mitosis.cli.exit import ExitStatus
-from mitosis.cli.run.exit import MEANING, RunExit, status_of_error
+from mitosis.cli.follow.exit_statuses import MEANING, RunExit, status_of_error
 from mitosis.contracts import errors
 from tests.support.command import mitosis
 from tools.gen_errors import page

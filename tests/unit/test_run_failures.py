@@ -5,7 +5,7 @@ from uuid import UUID
 
 import pytest
 
-from mitosis.cli.run.failures import REASONS_SHOWN, Failures, table
+from mitosis.cli.follow.failures import REASONS_SHOWN, Failures, table
 from mitosis.contracts.http import TaskInfo
 from mitosis.contracts.lifecycle import TaskState
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from mitosis.cli.run.display import NoDisplay
-from mitosis.cli.run.exit import RunExit
+from mitosis.cli.follow.display import NoDisplay
+from mitosis.cli.follow.exit_statuses import RunExit
+from mitosis.cli.follow.task_output import TaskOutput, Wanted, joblog_line
 from mitosis.cli.run.feeding import Numbers
-from mitosis.cli.run.output import TaskOutput, Wanted, joblog_line
 from mitosis.contracts.errors import InvalidRequest
 from mitosis.worker.output import end_of
 from tests.support.command import mitosis

@@ -13,9 +13,12 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from mitosis.cli import plain_app
-from mitosis.cli.command import Cli, with_cli
-from mitosis.cli.group_create import OPTION_OF_FIELD, cpu_binding, hook, present
-from mitosis.cli.group_create_options import (
+from mitosis.cli.arguments import ProgressOption
+from mitosis.cli.context import Cli
+from mitosis.cli.follow.display import Display, choose_display
+from mitosis.cli.follow.exit_statuses import RunExit, with_run_statuses
+from mitosis.cli.group.create import OPTION_OF_FIELD, cpu_binding, hook, present
+from mitosis.cli.group.create_options import (
     CoresOption,
     CoresPerWorkerOption,
     GroupOption,
@@ -25,10 +28,9 @@ from mitosis.cli.group_create_options import (
     TagOption,
     TeardownOption,
 )
-from mitosis.cli.group_submit_options import RetriesOption, TimeoutOption
+from mitosis.cli.group.submit_options import RetriesOption, TimeoutOption
+from mitosis.cli.registration import with_cli
 from mitosis.cli.run.choosing import Given, choose
-from mitosis.cli.run.display import Display, choose_display
-from mitosis.cli.run.exit import RunExit, with_run_statuses
 from mitosis.cli.run.options import (
     AllOption,
     BatchOption,
@@ -46,7 +48,6 @@ from mitosis.cli.run.options import (
     MaxFailOption,
     NulOption,
     OnInterruptOption,
-    ProgressOption,
     RangeOption,
     ReplaceOption,
     RunCwdOption,
@@ -59,7 +60,7 @@ from mitosis.cli.run.options import (
     WordsArgument,
     WorkersOption,
 )
-from mitosis.cli.task_options import checked_fields, retry_policy, variables
+from mitosis.cli.task.options import checked_fields, retry_policy, variables
 from mitosis.contracts.errors import ApiUnavailable, InvalidRequest
 
 if TYPE_CHECKING:
@@ -123,7 +124,7 @@ def run(
     input that turns out not to be right later (from a slow pipe, or thousands of inputs away) ends the
     run with status 2 and cancels its group; what the tasks before it have done stays done.
     """
-    from mitosis.cli.run.output import Wanted
+    from mitosis.cli.follow.task_output import Wanted
     from mitosis.cli.run.runner import MaxFail, RunPlan
     from mitosis.cli.validation import positive_duration, seconds, validated
     from mitosis.contracts.http import TaskGroupSpec

@@ -101,9 +101,6 @@ OnInterruptOption = Annotated[
         "--on-interrupt", help="What the first Ctrl-C does. [default: detach; cancel with --up]"
     ),
 ]
-ProgressOption = Annotated[
-    Literal["auto", "rich", "plain", "none"], typer.Option("--progress", help="What to show.")
-]
 DryRunOption = Annotated[
     bool, typer.Option("--dry-run", help="Print the argv of the first 5 tasks and stop.")
 ]

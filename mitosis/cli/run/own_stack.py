@@ -3,8 +3,8 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from mitosis.cli.temporary_folder import data_folder, temporary_folder
-from mitosis.cli.whole_stack import WholeStack, whole_stack
+from mitosis.cli.stack.temporary_folder import data_folder, temporary_folder
+from mitosis.cli.stack.whole_stack import WholeStack, whole_stack
 from mitosis.embedded.stop_signals import StopSignals
 from mitosis.settings import Settings
 

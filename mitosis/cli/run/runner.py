@@ -10,14 +10,14 @@ from typing import Any, TypeVar
 
 import typer
 
-from mitosis.cli.run.display import Display
-from mitosis.cli.run.exit import RunExit
-from mitosis.cli.run.failures import Failures
+from mitosis.cli.follow.display import Display
+from mitosis.cli.follow.exit_statuses import RunExit
+from mitosis.cli.follow.failures import Failures
+from mitosis.cli.follow.follower import DETACH_HINT, TOO_MANY_FAILED, Follower
+from mitosis.cli.follow.interrupt import Interrupts, OnInterrupt, Wish
+from mitosis.cli.follow.task_output import OutputLost, TaskOutput, Wanted, print_json_line
 from mitosis.cli.run.feeding import Feeder
-from mitosis.cli.run.following import DETACH_HINT, TOO_MANY_FAILED, Follower
-from mitosis.cli.run.interrupt import Interrupts, OnInterrupt, Wish
 from mitosis.cli.run.keeping import closing_by_itself, keep_open
-from mitosis.cli.run.output import OutputLost, TaskOutput, Wanted, print_json_line
 from mitosis.cli.run.sources import Source
 from mitosis.cli.run.template import Item, Template
 from mitosis.client.client import Client

@@ -7,10 +7,10 @@ import shutil
 from collections.abc import AsyncIterator
 from uuid import UUID
 
-from mitosis.cli.group_view import hint_of_hook
-from mitosis.cli.run.display import Display, Progress, now, span_text
-from mitosis.cli.run.exit import MEANING, RunExit
-from mitosis.cli.run.failures import Failures, table
+from mitosis.cli.follow.display import Display, Progress, now, span_text
+from mitosis.cli.follow.exit_statuses import MEANING, RunExit
+from mitosis.cli.follow.failures import Failures, table
+from mitosis.cli.group.view import hint_of_hook
 from mitosis.client.client import Client
 from mitosis.contracts.errors import MitosisError
 from mitosis.contracts.http import WAITING_SETUP_FAILED, TaskGroupInfo

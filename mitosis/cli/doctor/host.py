@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from mitosis.cli.connection import StackConnection, data_dir_of, read_connection
-from mitosis.cli.doctor_check import Check, fail, ok, warn
+from mitosis.cli.doctor.check import Check, fail, ok, warn
 from mitosis.contracts.allocation import DESCRIPTORS_OF_AGENT, DESCRIPTORS_PER_WORKER
 from mitosis.contracts.errors import ConfigurationError, MitosisError
 from mitosis.settings import Settings

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from mitosis.cli.output import Item, Table, elapsed_text, time_text
+from mitosis.cli.rendering import Item, Table, elapsed_text, time_text
 from mitosis.contracts.outcome import signal_name
 from mitosis.contracts.task import TaskSpec, command_argv
 from mitosis.contracts.task_output import kept_bytes

@@ -1,8 +1,9 @@
 """`mitosis doctor`: runs the checks, shows each as ok, warn or fail, and what to do about it."""
 
-from mitosis.cli.command import Cli, with_cli
+from mitosis.cli.context import Cli
 from mitosis.cli.exit import ExitStatus
-from mitosis.cli.output import Table
+from mitosis.cli.registration import with_cli
+from mitosis.cli.rendering import Table
 
 
 @with_cli
@@ -11,8 +12,8 @@ def doctor(cli: Cli) -> int:
 
     Exit status: 0 when nothing fails (warnings may be shown), 1 otherwise.
     """
-    from mitosis.cli.doctor_machine import machine_checks
-    from mitosis.cli.doctor_servers import server_checks
+    from mitosis.cli.doctor.host import machine_checks
+    from mitosis.cli.doctor.servers import server_checks
 
     checks = [*machine_checks(cli.settings), *server_checks(cli.settings)]
     failed = sum(check.state == "fail" for check in checks)

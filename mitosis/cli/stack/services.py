@@ -43,7 +43,7 @@ def up(data_dir: DataDir = None) -> int:
 
 
 async def _up(settings: "Settings") -> int:
-    from mitosis.cli.whole_stack import whole_stack
+    from mitosis.cli.stack.whole_stack import whole_stack
 
     async with whole_stack(settings) as stack:
         for line in banner(stack.connection, stack.embedded.folder.path):
@@ -80,7 +80,7 @@ def banner(connection: "StackConnection", data_dir: Path) -> list[str]:
 
 def migrate(data_dir: DataDir = None) -> int:
     """Bring the database of MITOSIS_DATABASE_URL to the schema of this version."""
-    from mitosis.cli.whole_stack import direct_url
+    from mitosis.cli.stack.whole_stack import direct_url
     from mitosis.store.pg.migrate import head_revision
     from mitosis.store.pg.migrate import migrate as run_migrations
 
@@ -103,7 +103,7 @@ def api(data_dir: DataDir = None) -> int:
 async def _api(settings: "Settings") -> None:
     from api.service import running_api
     from mitosis.cli.connection import data_dir_of
-    from mitosis.cli.whole_stack import api_options, keep_admin_token, temporal_address
+    from mitosis.cli.stack.whole_stack import api_options, keep_admin_token, temporal_address
     from mitosis.embedded.data_folder import DataFolder
     from workflows.client import ControlClient
 
@@ -123,7 +123,7 @@ def worker(data_dir: DataDir = None) -> int:
 
 
 async def _worker(settings: "Settings") -> None:
-    from mitosis.cli.whole_stack import control_service, direct_url, temporal_address
+    from mitosis.cli.stack.whole_stack import control_service, direct_url, temporal_address
     from mitosis.store.pg.database import Database
 
     where = temporal_address(settings, _needed_temporal(settings))

@@ -20,8 +20,8 @@ from typing import TextIO
 import msgspec
 from pydantic_core import to_json
 
-from mitosis.cli.run.display import Display
-from mitosis.cli.run.exit import RunExit
+from mitosis.cli.follow.display import Display
+from mitosis.cli.follow.exit_statuses import RunExit
 from mitosis.contracts.errors import InvalidRequest
 from mitosis.contracts.http import TaskInfo
 from mitosis.contracts.task import TaskSpec, command_argv

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Protocol
 
 import typer
 
-from mitosis.cli.output import printable
-from mitosis.cli.task_view import ending_text
+from mitosis.cli.rendering import printable
+from mitosis.cli.task.view import ending_text
 
 if TYPE_CHECKING:
     from mitosis.contracts.following import OutputEvent

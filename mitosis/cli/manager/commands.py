@@ -1,20 +1,21 @@
 """`mitosis manager …`: the hosts that run tasks."""
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from mitosis.cli import plain_app
-from mitosis.cli.command import Cli, LimitOption, register
-from mitosis.cli.output import Item, Table, time_text
-from mitosis.contracts.errors import InvalidRequest, NotFound
-from mitosis.contracts.ids import as_uuid
+from mitosis.cli.arguments import LimitOption
+from mitosis.cli.context import Cli
+from mitosis.cli.manager.find import find_manager
+from mitosis.cli.manager.view import manager_item, managers_table
+from mitosis.cli.registration import register
+from mitosis.cli.rendering import Item, time_text
+from mitosis.contracts.errors import InvalidRequest
 
 if TYPE_CHECKING:
-    from mitosis.client.sync import SyncClient
-    from mitosis.contracts.http import ManagerInfo, RegisteredManager
+    from mitosis.contracts.http import RegisteredManager
 
 app = plain_app()
 
@@ -84,61 +85,6 @@ def register_manager(
     with named(OPTION_OF_FIELD), cli.client() as client:
         registered = client.register_manager(wanted)
     cli.output.item(registered_item(registered, save_token))
-
-
-def find_manager(client: "SyncClient", text: str) -> "ManagerInfo":
-    """The manager with this id, or the only one with this name."""
-    if (manager_id := as_uuid(text)) is not None:
-        return client.manager(manager_id)
-    found = [one for one in client.managers() if one.name == text]
-    if not found:
-        raise NotFound(f"no manager is called {text!r}", hint="see: mitosis manager list")
-    if len(found) > 1:
-        ids = ", ".join(str(one.manager_id) for one in found)
-        raise InvalidRequest(f"{len(found)} managers are called {text!r}; give the id: {ids}")
-    return found[0]
-
-
-def managers_table(managers: "Sequence[ManagerInfo]") -> Table:
-    rows = [
-        (
-            one.name,
-            str(one.state),
-            one.lease.task_group_name if one.lease else "",
-            str(len(one.cores)),
-            ", ".join(one.tags),
-            time_text(one.last_contact_at),
-            str(one.manager_id),
-        )
-        for one in managers
-    ]
-    return Table(
-        data=[one.model_dump(mode="json") for one in managers],
-        columns=("manager", "state", "works for", "cores", "tags", "last contact", "id"),
-        rows=rows,
-        ids=[str(one.manager_id) for one in managers],
-        empty="no managers (start one with: mitosis agent)",
-    )
-
-
-def manager_item(one: "ManagerInfo") -> Item:
-    lease = one.lease
-    fields = [
-        ("manager", one.name),
-        ("id", str(one.manager_id)),
-        ("state", str(one.state)),
-        ("host", one.host_name or ""),
-        ("cores", ", ".join(map(str, one.cores))),
-        ("tags", ", ".join(one.tags)),
-        ("labels", ", ".join(one.labels)),
-        ("works for", ", ".join(one.groups)),
-        ("lease", f"{lease.task_group_name}, {lease.state}, epoch {lease.epoch}" if lease else ""),
-        *[("environment", f"{name}: {state}") for name, state in one.environments.items()],
-        ("last contact", time_text(one.last_contact_at)),
-        ("registered", time_text(one.created_at)),
-    ]
-    shown = [(label, text) for label, text in fields if text]
-    return Item(one.model_dump(mode="json"), shown, str(one.manager_id))
 
 
 def registered_item(registered: "RegisteredManager", token_file: Path | None) -> Item:

@@ -5,9 +5,11 @@ from uuid import UUID
 
 import typer
 
-from mitosis.cli.command import Cli, GroupArgument
-from mitosis.cli.manager import find_manager, managers_table
-from mitosis.cli.output import Item
+from mitosis.cli.arguments import GroupArgument
+from mitosis.cli.context import Cli
+from mitosis.cli.manager.find import find_manager
+from mitosis.cli.manager.view import managers_table
+from mitosis.cli.rendering import Item
 
 if TYPE_CHECKING:
     from mitosis.contracts.http import RefreshedManagers

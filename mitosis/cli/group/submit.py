@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mitosis.cli.command import Cli, GroupArgument
-from mitosis.cli.command_line import words_of
-from mitosis.cli.group_submit_options import (
+from mitosis.cli.arguments import GroupArgument
+from mitosis.cli.context import Cli
+from mitosis.cli.group.submit_options import (
     ArgumentsOption,
     ArgvArgument,
     CommandFileOption,
@@ -28,15 +28,16 @@ from mitosis.cli.group_submit_options import (
     RetriesOption,
     TimeoutOption,
 )
-from mitosis.cli.output import Item
-from mitosis.cli.reading import read_bytes, read_text
-from mitosis.cli.task_options import (
+from mitosis.cli.input_files import read_bytes, read_text
+from mitosis.cli.rendering import Item
+from mitosis.cli.task.options import (
     OPTION_OF_FIELD,
     checked_fields,
     checked_task,
     retry_policy,
     variables,
 )
+from mitosis.cli.word_splitting import words_of
 from mitosis.contracts.errors import InvalidRequest
 from mitosis.contracts.task import (
     TaskSubmission,

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from mitosis.cli.output import Item, Table, elapsed_text, span_text, time_text
-from mitosis.cli.shell_words import hook_hint
+from mitosis.cli.rendering import Item, Table, elapsed_text, span_text, time_text
+from mitosis.cli.shell_hints import hook_hint
 
 if TYPE_CHECKING:
     from mitosis.contracts.http import HookRunInfo, TaskGroupInfo

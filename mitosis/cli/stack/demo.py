@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from mitosis.cli.exit import ExitStatus
-from mitosis.cli.group_wait import ProgressLine, progress_text
+from mitosis.cli.group.wait import ProgressLine, progress_text
 from mitosis.contracts.errors import InvalidRequest
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def demo(
 
     Real PostgreSQL, Temporal, agent and workers; live progress; a summary; then all of it is stopped.
     """
-    from mitosis.cli.temporary_folder import temporary_folder
+    from mitosis.cli.stack.temporary_folder import temporary_folder
     from mitosis.cli.validation import validated
     from mitosis.contracts.allocation import WorkerAllocationPlan
     from mitosis.telemetry import configure_logging
@@ -60,7 +60,7 @@ def _make(folder: Path) -> None:
 async def _demo(folder: Path, workers: int) -> int:
     from examples.stdlib_campaign.campaign import Campaign, verify
     from examples.stdlib_campaign.run import run
-    from mitosis.cli.whole_stack import whole_stack
+    from mitosis.cli.stack.whole_stack import whole_stack
     from mitosis.settings import Settings
 
     story = _Story()

@@ -13,12 +13,13 @@ from uuid import UUID
 import typer
 
 from mitosis.cli import plain_app
-from mitosis.cli.command import Cli, register
 from mitosis.cli.completion import groups_and_tasks
+from mitosis.cli.context import Cli
 from mitosis.cli.exit import ExitStatus
-from mitosis.cli.output import Table, printable
-from mitosis.cli.task import split_target, task_of_group
-from mitosis.cli.task_view import ending_text
+from mitosis.cli.registration import register
+from mitosis.cli.rendering import Table, printable
+from mitosis.cli.task.commands import split_target, task_of_group
+from mitosis.cli.task.view import ending_text
 from mitosis.contracts.errors import InvalidRequest
 from mitosis.contracts.lifecycle import TASK, TaskState
 from mitosis.contracts.task_output import kept_bytes
@@ -211,7 +212,7 @@ def _follow(
     only_failed: bool,
 ) -> None:
     """Live, until the task or the group has ended."""
-    from mitosis.cli.following_output import ManyTasks, OneTask, StandardOutput
+    from mitosis.cli.logs.live_output import ManyTasks, OneTask, StandardOutput
 
     if number is None:
         events = client.group_output(group, patience=OUTAGE)

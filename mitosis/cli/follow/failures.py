@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from unicodedata import east_asian_width
 
-from mitosis.cli.output import one_line
+from mitosis.cli.rendering import one_line
 from mitosis.contracts.http import TaskInfo
 from mitosis.contracts.lifecycle import TaskState
 from mitosis.contracts.outcome import FailureKind, signal_name

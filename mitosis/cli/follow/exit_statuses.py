@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Mapping
 from enum import IntEnum
 from typing import Any
 
-from mitosis.cli.command import Cli
+from mitosis.cli.context import Cli
 from mitosis.cli.exit import ExitStatus, report, status_of
 from mitosis.contracts.errors import InvalidRequest, MitosisError, TooLarge, Unavailable
 

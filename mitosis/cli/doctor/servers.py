@@ -7,8 +7,8 @@ from datetime import timedelta
 from email.utils import parsedate_to_datetime
 
 from mitosis.cli.connection import START, Target, data_dir_of, find_api
-from mitosis.cli.doctor_check import Check, fail, ok, warn
-from mitosis.cli.doctor_machine import stack_here
+from mitosis.cli.doctor.check import Check, fail, ok, warn
+from mitosis.cli.doctor.host import stack_here
 from mitosis.contracts.errors import ApiUnavailable, MitosisError, Unauthenticated
 from mitosis.settings import Settings
 

@@ -4,17 +4,13 @@ from typing import Annotated
 
 import typer
 
-from mitosis.cli import (
-    group_create,
-    group_managers,
-    group_submit,
-    group_verbs,
-    group_wait,
-    plain_app,
-)
-from mitosis.cli.command import Cli, GroupArgument, LimitOption, register
-from mitosis.cli.group_view import group_item, groups_table
-from mitosis.cli.task_view import tasks_table
+from mitosis.cli import plain_app
+from mitosis.cli.arguments import GroupArgument, LimitOption
+from mitosis.cli.context import Cli
+from mitosis.cli.group import create, managers, submit, verbs, wait
+from mitosis.cli.group.view import group_item, groups_table
+from mitosis.cli.registration import register
+from mitosis.cli.task.view import tasks_table
 from mitosis.contracts.lifecycle import TaskGroupState, TaskState
 
 app = plain_app()
@@ -25,8 +21,8 @@ def group() -> None:
     """Task groups: create, fill, watch and end them."""
 
 
-register(app, "create")(group_create.create)
-register(app, "submit")(group_submit.submit)
+register(app, "create")(create.create)
+register(app, "submit")(submit.submit)
 
 
 @register(app, "show")
@@ -79,7 +75,7 @@ def tasks(
         cli.output.note(f"\nall about one: mitosis task show {found[0].task_id} --group {group}")
 
 
-register(app, "managers")(group_managers.managers)
-for name, verb in group_verbs.COMMANDS.items():
+register(app, "managers")(managers.managers)
+for name, verb in verbs.COMMANDS.items():
     register(app, name)(verb)
-register(app, "wait")(group_wait.wait)
+register(app, "wait")(wait.wait)

@@ -6,9 +6,11 @@ from uuid import UUID
 import typer
 
 from mitosis.cli import plain_app
-from mitosis.cli.command import Cli, check_reference, register
 from mitosis.cli.completion import group_names, groups_and_tasks
-from mitosis.cli.task_view import task_item
+from mitosis.cli.context import Cli
+from mitosis.cli.references import check_reference
+from mitosis.cli.registration import register
+from mitosis.cli.task.view import task_item
 from mitosis.contracts.errors import InvalidRequest, NotFound
 from mitosis.contracts.ids import parse_task_uuid, task_uuid
 

@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from mitosis.cli.command import Cli
-from mitosis.cli.group_create_options import (
+from mitosis.cli.context import Cli
+from mitosis.cli.group.create_options import (
     AutoCloseOption,
     CancelGraceOption,
     CoresOption,
@@ -32,8 +32,8 @@ from mitosis.cli.group_create_options import (
     TeardownOption,
     WorkersOption,
 )
-from mitosis.cli.group_view import group_item
-from mitosis.cli.reading import read_json_object
+from mitosis.cli.group.view import group_item
+from mitosis.cli.input_files import read_json_object
 from mitosis.contracts.errors import InvalidRequest
 
 OPTION_OF_FIELD = {

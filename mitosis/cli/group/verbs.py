@@ -6,15 +6,16 @@ from typing import Annotated, Any
 
 import typer
 
-from mitosis.cli.command import Cli, GroupArgument
-from mitosis.cli.group_create import OPTION_OF_FIELD
-from mitosis.cli.group_create_options import (
+from mitosis.cli.arguments import GroupArgument
+from mitosis.cli.context import Cli
+from mitosis.cli.group.create import OPTION_OF_FIELD
+from mitosis.cli.group.create_options import (
     LabelOption,
     PriorityOption,
     TagOption,
 )
-from mitosis.cli.group_view import group_item
-from mitosis.cli.output import Item
+from mitosis.cli.group.view import group_item
+from mitosis.cli.rendering import Item
 from mitosis.contracts.errors import InvalidRequest
 
 ReasonOption = Annotated[str | None, typer.Option(metavar="TEXT", help="Why; kept with the group.")]

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Annotated, Literal, TextIO
 
 import typer
 
-from mitosis.cli.command import Cli, GroupArgument
+from mitosis.cli.arguments import GroupArgument
+from mitosis.cli.context import Cli
 from mitosis.cli.exit import OF_RESULT, ExitStatus
-from mitosis.cli.group_view import counts_text, group_item, state_text
+from mitosis.cli.group.view import counts_text, group_item, state_text
 from mitosis.cli.outages import Outages
 from mitosis.contracts.errors import Unavailable
 

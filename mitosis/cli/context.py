@@ -1,0 +1,105 @@
+"""What a command has at hand: :class:`Cli` with the settings, the output and the API."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from functools import cached_property
+from itertools import islice
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import typer
+
+from mitosis.cli.rendering import Output, choose_output
+from mitosis.contracts.errors import ApiUnavailable, Unauthenticated
+
+if TYPE_CHECKING:  # heavy: imported when a command needs them, so that --help and errors are quick
+    from mitosis.cli.connection import Target
+    from mitosis.client.sync import SyncClient
+    from mitosis.settings import Loaded, Settings
+
+T = TypeVar("T")
+
+SCREENFUL = 50
+PATIENCE = timedelta(seconds=2)
+"""How long a command repeats a call that may be repeated, before it says that nothing answers."""
+
+
+class Cli:
+    """What a command has at hand: settings, output, and the API when it asks for it."""
+
+    def __init__(self, overrides: dict[str, Any], *, as_json: bool, quiet: bool) -> None:
+        self._overrides = overrides
+        self.as_json = as_json
+        self._quiet = quiet
+        self.output: Output = choose_output(as_json=as_json, quiet=quiet)
+
+    @cached_property
+    def loaded(self) -> "Loaded":
+        """The settings, command line first.
+
+        Raises:
+            SettingsError: a setting is unknown or not valid.
+        """
+        from mitosis.settings import load_settings
+
+        return load_settings(self._overrides)
+
+    @property
+    def settings(self) -> "Settings":
+        return self.loaded.settings
+
+    def some(self, items: Iterator[T], limit: int | None) -> list[T]:
+        """The first ``limit`` of a list; None is everything, but a screenful for a table."""
+        if limit is None:
+            limit = 0 if self.as_json or self._quiet else SCREENFUL
+        if limit == 0:
+            return list(items)
+        found = list(islice(items, limit + 1))
+        if len(found) > limit:
+            self.hint(f"the first {limit}; there are more: --limit N, or --limit 0 for all")
+        return found[:limit]
+
+    def hint(self, text: str) -> None:
+        """Tell people something beside the output; programs that read JSON are spared."""
+        if not self.as_json:
+            typer.echo(text, err=True)
+
+    @property
+    def named_target(self) -> str | None:
+        """The option of this command line that says which API to talk to."""
+        options = {"api.url": "--api", "api.token_file": "--token-file", "data_dir": "--data-dir"}
+        named = (option for key, option in options.items() if self._overrides.get(key) is not None)
+        return next(named, None)
+
+    @cached_property
+    def target(self) -> "Target":
+        """The API that the settings or the running stack name.
+
+        Raises:
+            ApiUnavailable: there is none; says what to do.
+        """
+        from mitosis.cli.connection import find_api
+
+        return find_api(self.settings)
+
+    @contextmanager
+    def client(self) -> Iterator["SyncClient"]:
+        """The API, as the user of the token.
+
+        Raises:
+            ApiUnavailable: nothing runs, or nothing answers at the address; says what to do.
+            Unauthenticated: says how to log in.
+        """
+        from mitosis.cli.connection import START
+        from mitosis.client.sync import SyncClient
+
+        target = self.target
+        try:
+            with SyncClient(target.api_url, target.token, give_up_after=PATIENCE) as client:
+                yield client
+        except ApiUnavailable as error:
+            error.facts.setdefault("hint", f"the address is from {target.origin}; {START}")
+            raise
+        except Unauthenticated as error:
+            error.facts.setdefault("hint", "log in with: mitosis login USERNAME")
+            raise

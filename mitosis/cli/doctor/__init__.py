@@ -1,0 +1,1 @@
+"""`mitosis doctor`: checks of this host and of the servers."""

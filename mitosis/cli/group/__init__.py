@@ -1,0 +1,1 @@
+"""`mitosis group …`: task groups."""

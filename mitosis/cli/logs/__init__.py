@@ -1,0 +1,1 @@
+"""`mitosis logs`: the output of tasks and hooks, as kept or live."""

@@ -1,0 +1,1 @@
+"""`mitosis manager …`: the hosts that run tasks."""

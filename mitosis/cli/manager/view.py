@@ -1,0 +1,51 @@
+"""How hosts look to people. Pure functions of what the API answered."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from mitosis.cli.rendering import Item, Table, time_text
+
+if TYPE_CHECKING:
+    from mitosis.contracts.http import ManagerInfo
+
+
+def managers_table(managers: "Sequence[ManagerInfo]") -> Table:
+    rows = [
+        (
+            one.name,
+            str(one.state),
+            one.lease.task_group_name if one.lease else "",
+            str(len(one.cores)),
+            ", ".join(one.tags),
+            time_text(one.last_contact_at),
+            str(one.manager_id),
+        )
+        for one in managers
+    ]
+    return Table(
+        data=[one.model_dump(mode="json") for one in managers],
+        columns=("manager", "state", "works for", "cores", "tags", "last contact", "id"),
+        rows=rows,
+        ids=[str(one.manager_id) for one in managers],
+        empty="no managers (start one with: mitosis agent)",
+    )
+
+
+def manager_item(one: "ManagerInfo") -> Item:
+    lease = one.lease
+    fields = [
+        ("manager", one.name),
+        ("id", str(one.manager_id)),
+        ("state", str(one.state)),
+        ("host", one.host_name or ""),
+        ("cores", ", ".join(map(str, one.cores))),
+        ("tags", ", ".join(one.tags)),
+        ("labels", ", ".join(one.labels)),
+        ("works for", ", ".join(one.groups)),
+        ("lease", f"{lease.task_group_name}, {lease.state}, epoch {lease.epoch}" if lease else ""),
+        *[("environment", f"{name}: {state}") for name, state in one.environments.items()],
+        ("last contact", time_text(one.last_contact_at)),
+        ("registered", time_text(one.created_at)),
+    ]
+    shown = [(label, text) for label, text in fields if text]
+    return Item(one.model_dump(mode="json"), shown, str(one.manager_id))
