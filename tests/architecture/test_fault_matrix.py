@@ -30,6 +30,6 @@ def test_every_row_of_the_matrix_names_a_test() -> None:
 
 def test_every_test_of_a_fault_stands_in_the_matrix() -> None:
     named = set(NAMED.findall(MATRIX.read_text()))
-    files = sorted((ROOT / "tests/integration").glob("test_fault_*.py"))
+    files = sorted((ROOT / "tests/integration").rglob("test_fault_*.py"))
     there = {(str(f.relative_to(ROOT)), name) for f in files for name in names_in(f)}
     assert there - named == set()

@@ -34,6 +34,7 @@ from mitosis.contracts.task import TaskSubmission
 from mitosis.embedded.data_folder import ed25519_private_key
 from mitosis.store.leases.scheduler import SchedulerStore
 from mitosis.store.pg.outbox import OutboxStore
+from tests.support.checkout import ROOT
 from tests.support.waiting import wait_until_async
 from tests.support.wire import Wire
 from workflows import options
@@ -41,7 +42,6 @@ from workflows.client import ControlClient, TemporalAddress
 from workflows.control import ControlService
 from workflows.worker import ControlPorts
 
-ROOT = Path(__file__).parents[2]
 PATIENCE_SECONDS = 60.0
 LOST_AFTER = timedelta(seconds=2)
 BEATS_WITHIN = timedelta(seconds=2)

@@ -7,16 +7,16 @@ import pytest
 
 LONG = frozenset(
     {
-        "test_campaign.py",
-        "test_control_lifecycle.py",
-        "test_everyday.py",
-        "test_examples.py",
-        "test_fault_hosts.py",
-        "test_fault_network.py",
-        "test_guides.py",
-        "test_in_parts.py",
-        "test_pressure_outage.py",
-        "test_run.py",
+        "chaos/test_campaign.py",
+        "chaos/test_in_parts.py",
+        "integration/cli/test_run.py",
+        "integration/product/test_everyday.py",
+        "integration/product/test_examples.py",
+        "integration/product/test_fault_hosts.py",
+        "integration/product/test_fault_network.py",
+        "integration/product/test_guides.py",
+        "integration/product/test_pressure_outage.py",
+        "integration/workflows/test_lifecycle.py",
     }
 )
 """Those above half a minute on two cores (`--durations`)."""
@@ -24,4 +24,4 @@ LONG = frozenset(
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    items.sort(key=lambda item: item.path.name not in LONG)
+    items.sort(key=lambda item: item.nodeid.partition("::")[0].removeprefix("tests/") not in LONG)

@@ -21,6 +21,7 @@ from mitosis.client.sync_task_group import SyncTaskFuture, SyncTaskGroup
 from mitosis.contracts.errors import AlreadyExists, ApiUnavailable, InvalidRequest, TaskGroupClosed
 from mitosis.contracts.http import TaskGroupSpec
 from mitosis.contracts.lifecycle import TaskGroupState
+from tests.support.checkout import ROOT
 from tests.support.program import clean_environment, running_up
 from tests.support.sdk_functions import (
     area,
@@ -35,8 +36,6 @@ from tests.support.sdk_functions import (
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.timeout(180)
-ROOT = Path(__file__).resolve().parent.parent.parent
-
 
 # A call of a group, and before it the parameter that it gets wrong.
 WRONG: list[tuple[str, Callable[[Any], Any]]] = [

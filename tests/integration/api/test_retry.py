@@ -14,7 +14,7 @@ from mitosis.contracts.http import RegisterManager, RetryBody, TaskGroupSpec
 from mitosis.contracts.outcome import FailureKind
 from mitosis.contracts.wire import ClaimTasks, Outcome, ReportTasks, TaskReport
 from mitosis.embedded.data_folder import ed25519_private_key
-from tests.integration.test_api_events import Served
+from tests.integration.api.test_events import Served
 from tests.support.http_api import NoTemporal
 from tests.support.waiting import wait_until_async
 

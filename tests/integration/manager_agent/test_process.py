@@ -27,10 +27,10 @@ from mitosis.embedded.data_folder import DataFolder
 from mitosis.embedded.temporal import EmbeddedTemporal
 from tests.support.agent_api import TOKEN, AgentApi, command
 from tests.support.agents import until
+from tests.support.checkout import ROOT
 from tests.support.processes import descendants, living, read
 from tests.support.waiting import wait_until
 
-ROOT = Path(__file__).resolve().parent.parent.parent
 FINISH = CancelOrder(kill=False, grace_seconds=0, reason="complete")
 
 

@@ -22,10 +22,10 @@ from mitosis.worker.zygote_protocol import (
     Spawned,
     SpawnFailed,
 )
+from tests.support.checkout import ROOT
 from tests.support.waiting import wait_until
 from tests.support.worker_host import PATIENCE_SECONDS, WorkerHost, gone, worker_host
 
-ROOT = str(Path(__file__).parents[2])
 CORES = tuple(sorted(os.sched_getaffinity(0)))
 READ_CPUS = ["grep", "Cpus_allowed_list", "/proc/self/status"]
 
@@ -185,13 +185,13 @@ def test_when_the_agent_is_killed_everything_dies(tmp_path: Path) -> None:
     code = (
         "import sys, signal; from pathlib import Path; sys.path.insert(0, sys.argv[3]);"
         "from tests.support.worker_host import WorkerHost;"
-        "from tests.integration.test_worker_zygote import daemons;"
+        "from tests.integration.worker.test_zygote import daemons;"
         "host = WorkerHost(Path(sys.argv[1])); host.spawn();"
         "pids = daemons(host, Path(sys.argv[2])) | {host.worker_pid, host.zygote.pid};"
         "print(*pids, flush=True); signal.pause()"
     )
     agent = subprocess.Popen(
-        [sys.executable, "-c", code, str(tmp_path), str(note), ROOT], stdout=subprocess.PIPE
+        [sys.executable, "-c", code, str(tmp_path), str(note), str(ROOT)], stdout=subprocess.PIPE
     )
     assert agent.stdout is not None
     with agent.stdout:
@@ -240,7 +240,7 @@ def _is_over(pid: int) -> bool:
 
 def test_a_module_that_cannot_be_imported_is_named_and_nothing_loops(tmp_path: Path) -> None:
     modules = ("math", "tests.support.broken_module")
-    with worker_host(tmp_path, handler_modules=modules, python_path=(ROOT,)) as host:
+    with worker_host(tmp_path, handler_modules=modules, python_path=(str(ROOT),)) as host:
         failed = host.hear(ImportFailed)
         assert failed.module == "tests.support.broken_module"
         assert failed.message == "RuntimeError: the licence server is not there"
@@ -287,7 +287,7 @@ def test_forked_workers_draw_different_random_numbers(tmp_path: Path) -> None:
 def test_a_module_that_must_not_be_forked_gets_workers_of_their_own(
     tmp_path: Path, module: str, reason: str
 ) -> None:
-    with worker_host(tmp_path, handler_modules=(module,), python_path=(ROOT,)) as host:
+    with worker_host(tmp_path, handler_modules=(module,), python_path=(str(ROOT),)) as host:
         ready = host.hear(Ready)
         assert not ready.forks
         assert reason in (ready.no_fork_reason or "")

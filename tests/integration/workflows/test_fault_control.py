@@ -1,7 +1,7 @@
 """Activities whose commit stands and whose completion is never heard of.
 
 Real PostgreSQL and Temporal. Every activity of the control worker does its work and then fails, once, as if
-its worker had died in between; Temporal has it done again. ``test_control_lifecycle.py`` kills the process.
+its worker had died in between; Temporal has it done again. ``test_lifecycle.py`` kills the process.
 """
 
 import asyncio

@@ -22,11 +22,12 @@ from mitosis.embedded.data_folder import DataFolder
 from mitosis.embedded.postgres import EmbeddedPostgres
 from mitosis.store.pg.database import Database
 from mitosis.store.users.users import Role, UserStore
+from tests.support.checkout import ROOT
 from tests.support.program import clean_environment, mitosis, refused, running_up
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.timeout(180)
-EXAMPLES = Path(__file__).resolve().parent.parent.parent / "examples"
+EXAMPLES = ROOT / "examples"
 
 
 @pytest.fixture(scope="module")

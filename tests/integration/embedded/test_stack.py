@@ -21,14 +21,15 @@ from mitosis.embedded.data_folder import default_run_dir
 from mitosis.embedded.errors import DataFolderInUse, PortInUse, StartFailed
 from mitosis.embedded.stack import EmbeddedStack
 from mitosis.settings import Settings, TemporalSettings
+from tests.support.checkout import ROOT
 from tests.support.processes import descendants, living, owner, read
 from tests.support.waiting import wait_until
 
 NOBODY = 65534
 _PYTHONPATH = os.pathsep.join(
-    (str(Path(__file__).parents[2]), *(place for place in sys.path if place.endswith("-packages")))
+    (str(ROOT), *(place for place in sys.path if place.endswith("-packages")))
 )
-PROGRAM = Path(__file__).parents[1] / "support/run_stack.py"
+PROGRAM = ROOT / "tests/support/run_stack.py"
 
 
 @contextmanager

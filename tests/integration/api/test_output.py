@@ -31,7 +31,7 @@ from mitosis.contracts.wire import (
 from mitosis.embedded.data_folder import ed25519_private_key
 from mitosis.store.output.output import ROWS_KEPT, OutputStore
 from mitosis.worker.output import readable
-from tests.integration.test_api_events import Served
+from tests.integration.api.test_events import Served
 from tests.support.http_api import NoTemporal
 
 pytestmark = pytest.mark.timeout(60)

@@ -12,10 +12,10 @@ from mitosis.contracts.outcome import ExitReason
 from mitosis.ipc.messages import CancelTask
 from mitosis.worker.loop import EXIT_STUCK
 from mitosis.worker.zygote_protocol import Exited, Ready
+from tests.support.checkout import ROOT
 from tests.support.waiting import wait_until
 from tests.support.worker_host import GROUP_NUMBER, WorkerHost, gone, worker_host
 
-ROOT = Path(__file__).parents[2]
 SAMPLES = "tests.support.sample_handlers"
 SETUP: dict[str, Any] = {"handler_modules": (SAMPLES,), "python_path": (str(ROOT),)}
 

@@ -1,6 +1,6 @@
 """Every ending against a claim, a report, a submit; either is held open while the other runs (protocol P1).
 
-The whole matrix, by transactions that the test commits when it likes; ``test_store_interleavings.py`` says of
+The whole matrix, by transactions that the test commits when it likes; ``test_interleavings.py`` says of
 the common pairs exactly who waits for whom. Whatever comes first, afterwards nothing may be stranded, the
 counters are the rows, and every task that was accepted comes to exactly one end.
 """

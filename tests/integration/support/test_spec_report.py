@@ -10,7 +10,9 @@ from typing import Any
 
 import pytest
 
-PLUGIN = Path(__file__).parent.parent / "support" / "spec_report.py"
+from tests.support.checkout import ROOT
+
+PLUGIN = ROOT / "tests" / "support" / "spec_report.py"
 
 TESTS = """
 import pytest

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.checkout import ROOT
 from tests.support.pages import TYPED, File, Program, Step, Typed, fits, steps
 from tests.support.program import MITOSIS, clean_environment, mitosis, mitosis_json, running_up
 
-ROOT = Path(__file__).resolve().parent.parent.parent
 DOCS = ROOT / "docs"
 SHELL = f'mitosis() {{ {shlex.join(MITOSIS)} "$@"; }}\n'
 pytestmark = pytest.mark.timeout(240)

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from tests.support.checkout import ROOT
 from tests.support.program import MITOSIS, clean_environment, mitosis_json, running_up
 from tests.support.waiting import wait_until
 
-ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.timeout(120)
 
 

@@ -16,10 +16,10 @@ from psycopg import sql
 
 from mitosis.embedded.data_folder import free_port
 from mitosis.embedded.postgres import EmbeddedPostgres
+from tests.support.checkout import ROOT
 from tests.support.program import MITOSIS, clean_environment, mitosis
 from tests.support.waiting import wait_until
 
-ROOT = Path(__file__).resolve().parents[2]
 SERVICES: dict[str, dict[str, Any]] = yaml.safe_load((ROOT / "docker-compose.yml").read_text())[
     "services"
 ]

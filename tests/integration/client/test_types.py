@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parent.parent.parent
+from tests.support.checkout import ROOT
+
 EXAMPLES = ("parameter_sweep/sweep.py", "batch_over_files/batch.py", "ci_pipeline/pipeline.py")
 
 PROGRAM = """
