@@ -13,7 +13,7 @@ from api.storage import Storage
 from api.streams import Streams
 from mitosis.contracts.control import Cancel, Close, Complete, GroupView, Reopen
 from mitosis.store.groups.task_groups import TaskGroupStore
-from mitosis.store.managers.managers import ManagerStore
+from mitosis.store.managers.contact import ManagerStore
 from mitosis.store.output.output import OutputStore
 from mitosis.store.pg.database import Database
 from mitosis.store.tasks.tasks import TaskStore

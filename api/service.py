@@ -16,8 +16,8 @@ from api.server import serving
 from api.storage import Storage
 from mitosis.contracts.http import Token
 from mitosis.store.groups.task_groups import TaskGroupStore
-from mitosis.store.managers.managers import HOST_LOST_AFTER, ManagerStore
-from mitosis.store.managers.pulse import beating
+from mitosis.store.managers.api_liveness import recording_api_heartbeat
+from mitosis.store.managers.contact import HOST_LOST_AFTER, ManagerStore
 from mitosis.store.output.output import OutputStore
 from mitosis.store.pg.database import Database
 from mitosis.store.pg.wake import Wake
@@ -70,7 +70,9 @@ async def running_api(options: ApiOptions, control: ControlPlane) -> AsyncIterat
     async with AsyncExitStack() as exits:
         state = await exits.enter_async_context(open_app_state(options, control))
         await state.users.ensure_admin(ADMIN)
-        await exits.enter_async_context(beating(state.database, options.host_lost_after))
+        await exits.enter_async_context(
+            recording_api_heartbeat(state.database, options.host_lost_after)
+        )
         url = await exits.enter_async_context(
             serving(
                 create_app(state),

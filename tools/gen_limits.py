@@ -38,7 +38,7 @@ from mitosis.contracts.task import (  # noqa: E402
 from mitosis.contracts.wire import MAX_CLAIM, MAX_REPORTS  # noqa: E402
 from mitosis.embedded.supervisor import LOG_ROTATE_BYTES  # noqa: E402
 from mitosis.settings import Settings, environment_name, flatten  # noqa: E402
-from mitosis.store.managers.managers import HOST_LOST_AFTER  # noqa: E402
+from mitosis.store.managers.contact import HOST_LOST_AFTER  # noqa: E402
 from mitosis.store.pg.database import ACQUIRE_SECONDS, RECONNECT_SECONDS  # noqa: E402
 from mitosis.store.tasks.queue_limits import COUNTED_FOR_SECONDS  # noqa: E402
 from mitosis.store.tasks.queue_limits import RETRY_AFTER_SECONDS as QUEUE_RETRY_SECONDS  # noqa: E402

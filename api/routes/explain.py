@@ -9,7 +9,7 @@ from api.deps import AppStateDep, ReadableGroup, readable_task
 from api.limits import LimitedRoute
 from api.routes.references import PATH
 from mitosis.contracts.explain import Explanation
-from mitosis.store.leases.explain import explain_group, explain_task
+from mitosis.store.groups.explain import explain_group, explain_task
 
 router = APIRouter(tags=["explain"], route_class=LimitedRoute)
 

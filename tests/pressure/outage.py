@@ -28,7 +28,7 @@ from mitosis.embedded.postgres import EmbeddedPostgres
 from mitosis.embedded.temporal import EmbeddedTemporal
 from mitosis.store.groups.task_groups import TaskGroupStore
 from mitosis.store.leases.scheduler import SchedulerStore
-from mitosis.store.managers.managers import ManagerStore
+from mitosis.store.managers.contact import ManagerStore
 from mitosis.store.pg.database import Database
 from mitosis.store.pg.migrate import migrate
 from mitosis.store.pg.outbox import OutboxStore

@@ -37,7 +37,7 @@ from mitosis.contracts.wire import (
 )
 from mitosis.store.groups.task_groups import TaskGroupStore
 from mitosis.store.leases.scheduler import SchedulerStore
-from mitosis.store.managers.managers import ManagerStore
+from mitosis.store.managers.contact import ManagerStore
 from mitosis.store.pg.database import Connection, Database
 from mitosis.store.pg.outbox import OutboxStore
 from mitosis.store.pg.wake import Wake

@@ -19,7 +19,7 @@ from mitosis.contracts.wire import SubmitTasks
 from mitosis.embedded.temporal import find_temporal_binary
 from mitosis.store.groups.task_groups import TaskGroupStore
 from mitosis.store.leases.scheduler import SchedulerStore
-from mitosis.store.managers.managers import ManagerStore
+from mitosis.store.managers.contact import ManagerStore
 from mitosis.store.pg.database import Database
 from mitosis.store.pg.outbox import OutboxStore
 from mitosis.store.tasks.tasks import TaskStore

@@ -24,7 +24,7 @@ from mitosis.embedded.stop_signals import StopSignals
 from mitosis.settings import Settings
 from mitosis.store.groups.task_groups import TaskGroupStore
 from mitosis.store.leases.scheduler import IDLE_THRESHOLD, SchedulerStore
-from mitosis.store.managers.managers import ManagerStore
+from mitosis.store.managers.contact import ManagerStore
 from mitosis.store.pg.database import Database
 from mitosis.store.pg.migrate import migrate
 from mitosis.store.pg.outbox import OutboxStore

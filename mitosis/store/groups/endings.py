@@ -24,7 +24,7 @@ from mitosis.contracts.lifecycle import (
     TaskGroupResult,
     TaskGroupState,
 )
-from mitosis.store.leases.leases import end_leases_of_group, lock_group_and_leases
+from mitosis.store.leases.ending import end_leases_of_group, lock_group_and_leases
 from mitosis.store.pg.database import Connection, Database
 from mitosis.store.pg.statements import load
 

@@ -7,7 +7,7 @@ from uuid import UUID
 from mitosis.contracts.allocation import worker_cpus
 from mitosis.contracts.errors import InvalidRequest
 from mitosis.contracts.http import TaskGroupSpec, TaskGroupUpdate
-from mitosis.store.leases.waiting import misfit
+from mitosis.store.leases.reasons import misfit
 from mitosis.store.pg.database import Connection
 from mitosis.store.pg.statements import load
 

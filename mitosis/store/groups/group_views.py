@@ -13,7 +13,7 @@ from mitosis.contracts.errors import NotFound
 from mitosis.contracts.http import CancelStats, Page, TaskGroupInfo
 from mitosis.contracts.temporal_names import task_group_workflow_id
 from mitosis.store.groups.group_filter import GroupFilter
-from mitosis.store.leases.waiting import waiting_for
+from mitosis.store.leases.reasons import waiting_for
 from mitosis.store.pg.database import Connection, Database
 from mitosis.store.pg.paging import decode_cursor, encode_cursor, page_limit
 from mitosis.store.pg.statements import load

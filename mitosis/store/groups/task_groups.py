@@ -33,8 +33,8 @@ from mitosis.contracts.lifecycle import TASK_GROUP
 from mitosis.store.groups import endings, group_specs, group_views
 from mitosis.store.groups.events import group_events
 from mitosis.store.groups.group_filter import GroupFilter
-from mitosis.store.managers import manager_views
-from mitosis.store.managers.managers import HOST_LOST_AFTER
+from mitosis.store.managers import views as manager_views
+from mitosis.store.managers.contact import HOST_LOST_AFTER
 from mitosis.store.pg.database import Connection, Database
 from mitosis.store.pg.statements import load
 from mitosis.store.pg.wake import Topic, Wake

@@ -61,7 +61,7 @@ async def change(
 
 
 async def grant(connection: Connection, manager_id: UUID, task_group_id: UUID) -> EnvironmentGrant:
-    """See :meth:`mitosis.store.managers.managers.ManagerStore.environment`."""
+    """See :meth:`mitosis.store.managers.contact.ManagerStore.environment`."""
     ids = {"manager": manager_id, "group": task_group_id}
     row = await (await connection.execute(SQL["environment"], ids)).fetchone()
     if row is None:

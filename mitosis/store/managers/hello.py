@@ -11,8 +11,8 @@ from mitosis.contracts.control import ReleaseReason
 from mitosis.contracts.errors import ManagerIdInUse, NotFound, Superseded
 from mitosis.contracts.http import HeldLease, Hello, HelloAnswer
 from mitosis.contracts.temporal_names import host_task_queue
-from mitosis.store.leases.leases import SQL as LEASES
-from mitosis.store.leases.leases import LockedLease, end_lease, lock_group, lock_live_lease
+from mitosis.store.leases.ending import SQL as LEASES
+from mitosis.store.leases.ending import LockedLease, end_lease, lock_group, lock_live_lease
 from mitosis.store.pg.database import Connection
 from mitosis.store.pg.outbox import poke
 from mitosis.store.pg.statements import load
@@ -23,7 +23,7 @@ SQL = load("managers/managers.sql")
 async def say_hello(
     connection: Connection, manager_id: UUID, hello: Hello, host_lost_after: float, namespace: str
 ) -> HelloAnswer:
-    """See :meth:`mitosis.store.managers.managers.ManagerStore.hello`; in the caller's transaction."""
+    """See :meth:`mitosis.store.managers.contact.ManagerStore.hello`; in the caller's transaction."""
     manager = await lock_manager(connection, manager_id)
     lease = await lock_live_lease(connection, manager["id"])
     incarnation = _incarnation_after(manager, lease, hello, host_lost_after)
@@ -41,7 +41,7 @@ async def say_hello(
 async def say_goodbye(
     connection: Connection, manager_id: UUID, epoch: int | None, incarnation: int | None
 ) -> None:
-    """See :meth:`mitosis.store.managers.managers.ManagerStore.goodbye`; in the caller's transaction."""
+    """See :meth:`mitosis.store.managers.contact.ManagerStore.goodbye`; in the caller's transaction."""
     manager = await lock_manager(connection, manager_id)
     if incarnation is not None and incarnation < manager["incarnation"]:
         return  # its successor has said hello

@@ -17,7 +17,7 @@ USERS = load("users/users.sql")
 async def register(
     connection: Connection, spec: RegisterManager, user_id: UUID
 ) -> tuple[UUID, int]:
-    """See :meth:`mitosis.store.managers.managers.ManagerStore.register`; in the caller's transaction."""
+    """See :meth:`mitosis.store.managers.contact.ManagerStore.register`; in the caller's transaction."""
     user = await (
         await connection.execute(USERS["user"], {"user_id": user_id, "username": None})
     ).fetchone()

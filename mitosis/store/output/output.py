@@ -20,7 +20,7 @@ from mitosis.contracts.wire import (
     WriteOutput,
     WriteOutputAnswer,
 )
-from mitosis.store.leases.leases import STANDING
+from mitosis.store.leases.ending import STANDING
 from mitosis.store.pg.arrays import number_array
 from mitosis.store.pg.database import Database
 from mitosis.store.pg.statements import load

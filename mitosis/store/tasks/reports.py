@@ -23,7 +23,7 @@ from mitosis.contracts.wire import (
     ReportTasks,
     TaskReport,
 )
-from mitosis.store.leases.leases import STANDING
+from mitosis.store.leases.ending import STANDING
 from mitosis.store.pg.arrays import number_array
 from mitosis.store.pg.database import Connection, Database
 from mitosis.store.pg.statements import load

@@ -25,7 +25,7 @@ from mitosis.contracts.wire import (
     SubmitAnswer,
     SubmitTasks,
 )
-from mitosis.store.leases.leases import STANDING
+from mitosis.store.leases.ending import STANDING
 from mitosis.store.pg.database import Database
 from mitosis.store.pg.statements import load
 from mitosis.store.pg.wake import Topic, Wake

@@ -14,7 +14,7 @@ from mitosis.contracts.http import TaskGroupSpec
 from mitosis.contracts.lifecycle import TaskGroupResult, TaskGroupState
 from mitosis.store.groups.task_groups import TaskGroupStore
 from mitosis.store.leases.scheduler import SchedulerStore
-from mitosis.store.managers.managers import ManagerStore
+from mitosis.store.managers.contact import ManagerStore
 from mitosis.store.pg.outbox import OutboxStore
 from tests.support.http_api import NAMESPACE, Api, in_process_api, ready
 from tests.support.waiting import wait_until_async

@@ -16,7 +16,7 @@ from mitosis.contracts.control import ReleaseReason, ReleaseRequest
 from mitosis.contracts.errors import InvalidTransition, MitosisError
 from mitosis.contracts.http import Hello
 from mitosis.store.groups.task_groups import TaskGroupStore
-from mitosis.store.managers.managers import ManagerStore
+from mitosis.store.managers.contact import ManagerStore
 from mitosis.store.pg.database import Database
 from mitosis.store.tasks.tasks import TaskStore
 from tests.support.campaigns import Host, World, held, stranded, world

@@ -16,8 +16,8 @@ from mitosis.contracts.http import EnvironmentChange, Hello
 from mitosis.contracts.task import RetryPolicy, TaskSubmission
 from mitosis.contracts.wire import LeaseStanding, ReportStatus
 from mitosis.store.groups.task_groups import TaskGroupStore
-from mitosis.store.leases.leases import end_lease, lock_lease
-from mitosis.store.managers.managers import ManagerStore
+from mitosis.store.leases.ending import end_lease, lock_lease
+from mitosis.store.managers.contact import ManagerStore
 from mitosis.store.pg.database import Database
 from mitosis.store.tasks.tasks import TaskStore
 from tests.support.campaigns import (

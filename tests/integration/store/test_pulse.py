@@ -9,7 +9,7 @@ from api.service import ApiOptions, running_api
 from mitosis.contracts.control import ReleaseReason, ReleaseRequest, ReleaseStatus
 from mitosis.contracts.temporal_names import NAMESPACE
 from mitosis.embedded.data_folder import ed25519_private_key
-from mitosis.store.managers.pulse import beat
+from mitosis.store.managers.api_liveness import beat
 from tests.support.campaigns import Host, World, world
 from tests.support.http_api import NoTemporal
 

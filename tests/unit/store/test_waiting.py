@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from mitosis.store.leases.waiting import Reason, host_reason, task_reason, waiting_for, why
+from mitosis.store.leases.reasons import Reason, host_reason, task_reason, waiting_for, why
 
 
 def group(**facts: Any) -> dict[str, Any]:

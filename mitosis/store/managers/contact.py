@@ -33,8 +33,8 @@ from mitosis.contracts.http import (
 )
 from mitosis.contracts.temporal_names import NAMESPACE
 from mitosis.contracts.wire import CancelOrder, LeaseStanding, Renewal, RenewalAnswer, TaskAttempt
-from mitosis.store.leases.leases import SQL as LEASES
-from mitosis.store.leases.leases import (
+from mitosis.store.leases.ending import SQL as LEASES
+from mitosis.store.leases.ending import (
     STANDING,
     end_lease,
     lock_group,
@@ -42,9 +42,9 @@ from mitosis.store.leases.leases import (
     lock_live_lease,
     lose_manager,
 )
-from mitosis.store.managers import environments, manager_views
+from mitosis.store.managers import environments, views
+from mitosis.store.managers.api_liveness import no_api_alive
 from mitosis.store.managers.hello import lock_manager, say_goodbye, say_hello
-from mitosis.store.managers.pulse import nobody_listens
 from mitosis.store.managers.registration import register
 from mitosis.store.pg.arrays import number_array
 from mitosis.store.pg.database import Connection, Database
@@ -96,15 +96,13 @@ class ManagerStore:
         Raises:
             NotFound: no such manager.
         """
-        return await manager_views.one(self._database, manager_id, self._host_lost_after)
+        return await views.one(self._database, manager_id, self._host_lost_after)
 
     async def list(
         self, viewer_id: UUID, *, after: str | None = None, limit: int = 100
     ) -> Page[ManagerInfo]:
         """Managers of the user's groups (an admin sees all), by name. ``limit`` at most 500."""
-        return await manager_views.page(
-            self._database, viewer_id, after, limit, self._host_lost_after
-        )
+        return await views.page(self._database, viewer_id, after, limit, self._host_lost_after)
 
     async def group_ids(self, manager_id: UUID) -> Sequence[UUID]:
         """The user groups the manager belongs to: who may read a user group may see it.
@@ -270,7 +268,7 @@ class ManagerStore:
                 return ReleaseAnswer(status=ReleaseStatus.ALREADY_ENDED)
             # An offer has no clock: it is only withdrawn, the host may be in contact.
             lost = request.reason is ReleaseReason.LOST and lease.state != "offered"
-            if lost and ((lease.alive_in_seconds or 0.0) > 0 or await nobody_listens(connection)):
+            if lost and ((lease.alive_in_seconds or 0.0) > 0 or await no_api_alive(connection)):
                 return ReleaseAnswer(
                     status=ReleaseStatus.ALIVE, alive_in_seconds=lease.alive_in_seconds
                 )
@@ -340,7 +338,7 @@ class ManagerStore:
         if await lock_live_lease(connection, manager["id"]) is not None:
             return ReleaseAnswer(status=ReleaseStatus.ALIVE, alive_in_seconds=0.0)
         left = self._host_lost_after - manager["silent_seconds"]
-        if left > 0 or await nobody_listens(connection):
+        if left > 0 or await no_api_alive(connection):
             return ReleaseAnswer(status=ReleaseStatus.ALIVE, alive_in_seconds=left)
         await lose_manager(connection, manager["id"])
         return ReleaseAnswer(status=ReleaseStatus.RELEASED)

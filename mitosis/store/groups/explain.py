@@ -5,7 +5,7 @@ from uuid import UUID
 from mitosis.contracts.errors import NotFound
 from mitosis.contracts.explain import Explanation, HostReason
 from mitosis.contracts.ids import parse_task_uuid
-from mitosis.store.leases.waiting import Facts, Reason, host_reason, task_reason, why
+from mitosis.store.leases.reasons import Facts, Reason, host_reason, task_reason, why
 from mitosis.store.pg.database import Database
 from mitosis.store.pg.statements import load
 from mitosis.store.tasks import task_views

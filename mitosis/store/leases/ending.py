@@ -23,7 +23,7 @@ from mitosis.store.pg.database import Connection
 from mitosis.store.pg.outbox import poke
 from mitosis.store.pg.statements import load
 
-SQL = load("leases/leases.sql")
+SQL = load("leases/ending.sql")
 
 STANDING: Mapping[str, LeaseStanding] = {
     "active": LeaseStanding.ACTIVE,

@@ -16,16 +16,18 @@ from mitosis.contracts.errors import MitosisError
 from mitosis.store.pg.database import Connection, Database
 from mitosis.store.pg.statements import load
 
-SQL = load("managers/pulse.sql")
+SQL = load("managers/api_liveness.sql")
 BEAT_SECONDS = 3.0
-DEAF_SECONDS = 10.0
+API_STALE_SECONDS = 10.0
 """Older than this a beat says that nobody listens: as long as a silent host is only suspect."""
 
 log = logging.getLogger(__name__)
 
 
 @asynccontextmanager
-async def beating(database: Database, host_lost_after: timedelta) -> AsyncIterator[None]:
+async def recording_api_heartbeat(
+    database: Database, host_lost_after: timedelta
+) -> AsyncIterator[None]:
     """Beat while the context is open; the first beat is written when it is entered.
 
     Raises:
@@ -44,7 +46,7 @@ async def beat(database: Database, host_lost_after: timedelta) -> bool:
     """Write one beat. True: it is the first after an outage, so the clocks of silence have begun anew."""
     async with database.transaction() as connection:
         last = await (await connection.execute(SQL["lock"])).fetchone()
-        after_outage = last is not None and last["deaf_seconds"] > DEAF_SECONDS
+        after_outage = last is not None and last["deaf_seconds"] > API_STALE_SECONDS
         if last is not None and after_outage:
             facts = {
                 "beat_at": last["beat_at"],
@@ -57,9 +59,11 @@ async def beat(database: Database, host_lost_after: timedelta) -> bool:
     return after_outage
 
 
-async def nobody_listens(connection: Connection) -> bool:
+async def no_api_alive(connection: Connection) -> bool:
     """Whether silence of hosts means nothing now."""
-    row = await (await connection.execute(SQL["deaf"], {"deaf_after": DEAF_SECONDS})).fetchone()
+    row = await (
+        await connection.execute(SQL["deaf"], {"deaf_after": API_STALE_SECONDS})
+    ).fetchone()
     return row is not None and bool(row["deaf"])
 
 

@@ -16,7 +16,7 @@ MAX_PAGE = 500
 
 
 async def one(database: Database, manager_id: UUID, host_lost_after: float) -> ManagerInfo:
-    """See :meth:`mitosis.store.managers.managers.ManagerStore.get`."""
+    """See :meth:`mitosis.store.managers.contact.ManagerStore.get`."""
     async with database.connection() as connection:
         found = await some(connection, [manager_id], host_lost_after)
     if not found:
@@ -45,7 +45,7 @@ async def some(
 async def page(
     database: Database, viewer_id: UUID, after: str | None, limit: int, host_lost_after: float
 ) -> Page[ManagerInfo]:
-    """See :meth:`mitosis.store.managers.managers.ManagerStore.list`."""
+    """See :meth:`mitosis.store.managers.contact.ManagerStore.list`."""
     size = page_limit(limit, MAX_PAGE)
     name, number = decode_cursor("managers", after, str, int) if after else (None, None)
     async with database.connection() as connection:
