@@ -38,10 +38,10 @@ from manager_agent.reporter import Reporter
 from manager_agent.router import Router
 from manager_agent.run_folder import HostFolders, make_private
 from manager_agent.session import LeaseSession, SessionParts
-from manager_agent.state import Phase
 from manager_agent.temporal import TemporalTarget, poll_for_ever
 from mitosis.cancellation import within
 from mitosis.client.manager import ManagerClient
+from mitosis.contracts.control import LeaseEnd
 from mitosis.contracts.errors import (
     ConfigurationError,
     ManagerIdInUse,
@@ -234,7 +234,7 @@ class Agent:
         self._claim_seqs = {session.epoch: session.state.claim_seq}
         self._generation = 1 + max(worker.generation for worker in session.state.workers)
         shutil.rmtree(self._folders.scratch, ignore_errors=True)
-        if session.ended_in is Phase.GONE:
+        if session.ended_in is LeaseEnd.GONE:
             self._counted_lost()
 
     def _counted_lost(self) -> None:

@@ -13,8 +13,9 @@ from manager_agent.events import (
     RenewNow,
     Stop,
 )
-from manager_agent.state import Phase, State, Worker
+from manager_agent.state import State, Worker
 from mitosis.contracts.attempt import AttemptKey
+from mitosis.contracts.control import LeaseEnd
 from mitosis.contracts.lifecycle import WORKER, WorkerEvent, WorkerState
 from mitosis.contracts.wire import CancelOrder, LeaseStanding
 
@@ -28,10 +29,10 @@ def on_standing(
     newly = order is not None and order.kill and not (state.order and state.order.kill)
     state.order = order or state.order
     out: list[Instruction] = []
-    if standing is LeaseStanding.GONE and state.phase is not Phase.GONE:
-        out += _end(state, Phase.GONE)
-    elif state.phase is Phase.ACTIVE:
-        out += _end(state, Phase.ENDING)
+    if standing is LeaseStanding.GONE and state.end is not LeaseEnd.GONE:
+        out += _end(state, LeaseEnd.GONE)
+    elif state.active:
+        out += _end(state, LeaseEnd.ENDING)
         if order is None and RenewNow() not in out:
             out.append(RenewNow())  # its answer says what to do with running tasks
     if newly and state.order is not None:
@@ -45,7 +46,7 @@ def on_standing(
 
 def on_stop(state: State, event: Stop) -> list[Instruction]:
     """The agent shuts down; what it kills is not reported, and runs again elsewhere."""
-    out = _end(state, Phase.STOPPING) if state.phase is Phase.ACTIVE else []
+    out = _end(state, LeaseEnd.STOPPING) if state.active else []
     if event.kill:
         for worker in state.workers:
             if worker.phase is WorkerState.STOPPING:
@@ -59,18 +60,18 @@ def on_fenced(state: State, on: bool) -> list[Instruction]:
     if on == state.fenced:
         return []
     state.fenced = on
-    if on and state.fence_kills and state.phase is Phase.ACTIVE:
-        out = _end(state, Phase.GONE)
+    if on and state.fence_kills and state.active:
+        out = _end(state, LeaseEnd.GONE)
         for worker in state.workers:
             worker.suppress_reports = True
         return out + [Kill(w.slot, w.generation) for w in state.workers if w.alive]
     return [Hold(w.slot, w.generation, on=on) for w in state.workers if w.available]
 
 
-def _end(state: State, phase: Phase) -> list[Instruction]:
-    state.phase = phase
+def _end(state: State, end: LeaseEnd) -> list[Instruction]:
+    state.end = end
     out = give_up_waiting(state)
-    if phase is Phase.GONE:
+    if end is LeaseEnd.GONE:
         state.returned.clear()
     if state.claiming:
         out.append(AbandonClaim())
@@ -100,7 +101,7 @@ def give_up_waiting(state: State) -> list[Instruction]:
     state.ready.clear()
     state.alone.clear()
     state.held -= keys
-    if not keys or state.phase is Phase.GONE:
+    if not keys or state.end is LeaseEnd.GONE:
         return []
     state.returned |= keys
     return [RenewNow()]

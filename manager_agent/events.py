@@ -2,8 +2,9 @@
 
 from dataclasses import dataclass
 
-from manager_agent.state import Phase, Task
+from manager_agent.state import Task
 from mitosis.contracts.attempt import AttemptKey
+from mitosis.contracts.control import LeaseEnd
 from mitosis.contracts.outcome import ExitReason
 from mitosis.contracts.wire import CancelOrder, ClaimedTask, LeaseStanding, TaskReport
 
@@ -226,9 +227,9 @@ class RenewNow:
 
 @dataclass(frozen=True, slots=True)
 class SessionOver:
-    """Nothing is left to do; ``phase`` is the one in which it ended."""
+    """Nothing is left to do; ``end`` says why the session ended."""
 
-    phase: Phase
+    end: LeaseEnd
 
 
 Instruction = (

@@ -17,7 +17,6 @@ from temporalio import activity
 from manager_agent.backoff import hopeless, until_reached
 from manager_agent.environments import Environments, lease_lost
 from manager_agent.session import LeaseSession
-from manager_agent.state import Phase
 from mitosis.cancellation import within
 from mitosis.client.manager import ManagerClient
 from mitosis.contracts.control import (
@@ -40,11 +39,6 @@ T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 _RESUMABLE = (LeaseState.ACTIVE, EnvironmentState.READY)
-_ENDS = {
-    Phase.ENDING: LeaseEnd.ENDING,
-    Phase.GONE: LeaseEnd.GONE,
-    Phase.STOPPING: LeaseEnd.STOPPING,
-}
 
 
 class Host:
@@ -219,8 +213,8 @@ def _same_group(command: HostCommand, task_group_id: UUID) -> None:
 
 
 def _outcome(session: LeaseSession) -> LeaseOutcome:
-    ended_in = session.ended_in or Phase.STOPPING
-    return LeaseOutcome(end=_ENDS[ended_in], tasks_reported=session.state.finished)
+    end = session.ended_in or LeaseEnd.STOPPING
+    return LeaseOutcome(end=end, tasks_reported=session.state.finished)
 
 
 @asynccontextmanager

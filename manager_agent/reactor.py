@@ -41,7 +41,7 @@ from manager_agent.events import (
     WorkerHangs,
     WorkerReady,
 )
-from manager_agent.state import Phase, State, Task, Worker
+from manager_agent.state import State, Task, Worker
 from mitosis.contracts.attempt import AttemptKey
 from mitosis.contracts.lifecycle import WORKER, WorkerEvent, WorkerState
 from mitosis.contracts.wire import ClaimedTask, TaskReport
@@ -56,7 +56,7 @@ LONGEST_RESPAWN_DELAY_SECONDS = 5.0
 
 def step(state: State, event: Event) -> list[Instruction]:
     """Change ``state`` by ``event``; what is to be done now, in this order."""
-    if state.phase is Phase.OVER:
+    if state.over:
         return []
     out = _handle(state, event)
     out += _dispatch(state)
@@ -112,7 +112,7 @@ def _worker(state: State, slot: int, generation: int) -> Worker | None:
 
 
 def _on_begin(state: State) -> list[Instruction]:
-    if state.phase is not Phase.ACTIVE:
+    if not state.active:
         return []
     for worker in state.workers:
         worker.phase = WorkerState.STARTING
@@ -124,7 +124,7 @@ def _on_ready(state: State, event: WorkerReady) -> list[Instruction]:
     if worker is None or worker.phase is not WorkerState.STARTING:
         return []
     worker.phase = WORKER.after(worker.phase, WorkerEvent.HELLO)
-    if state.phase is not Phase.ACTIVE:
+    if not state.active:
         return [dismiss(worker)]
     return [Hold(worker.slot, worker.generation, on=True)] if state.fenced else []
 
@@ -133,7 +133,7 @@ def _on_began(state: State, event: TaskBegan) -> list[Instruction]:
     worker = _worker(state, event.slot, event.generation)
     if worker is None or not _started(worker, event.key, event.at):
         return []
-    if state.order is not None and state.order.kill and state.phase is not Phase.ACTIVE:
+    if state.order is not None and state.order.kill and not state.active:
         return [cancel(state, worker, event.key, state.order)]
     return []
 
@@ -195,7 +195,7 @@ def _on_exited(state: State, event: WorkerExited) -> list[Instruction]:
 
 def _after_death(state: State, worker: Worker) -> list[Instruction]:
     """Respawn the slot while the session is active; at once, unless it keeps dying uselessly."""
-    if state.phase is not Phase.ACTIVE:
+    if not state.active:
         worker.phase = WorkerState.EXITED
         return []
     worker.crashes = 0 if worker.useful else worker.crashes + 1
@@ -246,7 +246,7 @@ def _on_claimed(state: State, event: Claimed) -> list[Instruction]:
     for task in new:
         (state.alone if task.alone else state.ready).append(task)
     out = on_standing(state, event.standing, None)
-    return out if state.phase is Phase.ACTIVE else out + give_up_waiting(state)
+    return out if state.active else out + give_up_waiting(state)
 
 
 def _report(state: State, reports: list[TaskReport]) -> list[Instruction]:
@@ -268,12 +268,12 @@ def _put_back(state: State, tasks: Iterable[Task]) -> list[Instruction]:
         if task.key == state.alone_running:
             state.alone_running = None
         (state.alone if task.alone else state.ready).appendleft(task)
-    return [] if state.phase is Phase.ACTIVE else give_up_waiting(state)
+    return [] if state.active else give_up_waiting(state)
 
 
 def _dispatch(state: State) -> list[Instruction]:
     """Fill the workers up to their credit, those with the least first."""
-    if state.phase is not Phase.ACTIVE or state.fenced:
+    if not state.active or state.fenced:
         return []
     if state.alone or state.alone_running is not None:
         return _dispatch_alone(state)
@@ -309,7 +309,7 @@ def _send(worker: Worker, tasks: list[Task]) -> Instruction:
 
 def _refill(state: State) -> list[Instruction]:
     """Claim when what waits here has sunk to half of what should; one claim at a time."""
-    idle = state.phase is not Phase.ACTIVE or state.fenced or state.claiming
+    idle = not state.active or state.fenced or state.claiming
     if idle or state.alone or state.alone_running is not None:
         return []
     available = [worker for worker in state.workers if worker.available]
@@ -349,7 +349,7 @@ def _task(claimed: ClaimedTask) -> Task:
 def _finish(state: State) -> list[Instruction]:
     """Over when nobody is left to run, nothing to report and nothing to give back."""
     busy = state.claiming or state.held or state.returned
-    if state.phase is Phase.ACTIVE or busy or any(worker.alive for worker in state.workers):
+    if state.end is None or busy or any(worker.alive for worker in state.workers):
         return []
-    ended_in, state.phase = state.phase, Phase.OVER
-    return [SessionOver(ended_in)]
+    state.over = True
+    return [SessionOver(state.end)]

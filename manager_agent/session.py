@@ -44,10 +44,10 @@ from manager_agent.pool import HandlersNotImported, Pool
 from manager_agent.reactor import step
 from manager_agent.reporter import Reporter
 from manager_agent.router import Control, Router
-from manager_agent.state import Phase, State
+from manager_agent.state import State
 from manager_agent.watchdog import watch_processes
 from mitosis.contracts.attempt import AttemptKey
-from mitosis.contracts.control import LeaseProgress
+from mitosis.contracts.control import LeaseEnd, LeaseProgress
 from mitosis.contracts.errors import MitosisError
 from mitosis.contracts.http import LeaseGrant
 from mitosis.contracts.outcome import ExitKind, ExitReason
@@ -109,7 +109,7 @@ class LeaseSession:
         self.over = asyncio.Event()
         self.ends = asyncio.Event()
         """Set when the session has begun to end."""
-        self.ended_in: Phase | None = None
+        self.ended_in: LeaseEnd | None = None
         self.state = State(
             worker_count=grant.worker_allocation_plan.worker_count,
             prefetch=grant.worker_allocation_plan.task_prefetch_count,
@@ -139,7 +139,7 @@ class LeaseSession:
     @property
     def ending(self) -> bool:
         """It claims nothing more and will be over by itself."""
-        return self.state.phase is not Phase.ACTIVE
+        return not self.state.active
 
     def progress(self) -> LeaseProgress:
         seconds = max(time.monotonic() - self._began_at, 1e-9)
@@ -165,7 +165,7 @@ class LeaseSession:
 
     async def close(self) -> None:
         """Stop every process of the session and wait until they are gone. Reports are not waited for."""
-        self.state.phase = Phase.OVER
+        self.state.over = True
         for task in self._tasks - {asyncio.current_task()}:
             task.cancel()
         self._claimer.abandon()
@@ -212,7 +212,7 @@ class LeaseSession:
             case RenewNow():
                 self._parts.renew_now()
             case SessionOver():
-                self._background(self._end(instruction.phase))
+                self._background(self._end(instruction.end))
 
     def _send(self, send: Send) -> None:
         tasks = tuple(RunTask(t.key.task_id, t.key.attempt, t.spec) for t in send.tasks)
@@ -254,11 +254,11 @@ class LeaseSession:
                 if timer := self._hang_timers.pop(AttemptKey(report.task_id, report.attempt), None):
                     timer.cancel()
 
-    async def _end(self, phase: Phase) -> None:
-        self.ended_in = phase
+    async def _end(self, end: LeaseEnd) -> None:
+        self.ended_in = end
         log.info(
             "session.over",
-            extra={"epoch": self.epoch, "phase": phase, "finished": self.state.finished},
+            extra={"epoch": self.epoch, "end": end, "finished": self.state.finished},
         )
         await self.close()
 

@@ -7,9 +7,9 @@ one worker, or ``unreported``; ``tests/support/agent_invariants.py`` says so.
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from enum import StrEnum
 
 from mitosis.contracts.attempt import AttemptKey
+from mitosis.contracts.control import LeaseEnd
 from mitosis.contracts.lifecycle import WorkerState
 from mitosis.contracts.wire import CancelOrder, TaskReport
 
@@ -21,19 +21,6 @@ class Task:
     key: AttemptKey
     spec: bytes
     alone: bool = False
-
-
-class Phase(StrEnum):
-    """Where the session is; only forward."""
-
-    ACTIVE = "active"
-    ENDING = "ending"
-    """PostgreSQL ends the lease: return what has not started, let the rest end, report."""
-    STOPPING = "stopping"
-    """The agent shuts down in order: the same, by our own will."""
-    GONE = "gone"
-    """The lease is lost: drop what has not started, report what ends."""
-    OVER = "over"
 
 
 @dataclass(slots=True)
@@ -94,7 +81,11 @@ class State:
     claim_seq: int = 0
     acked_seq: int = 0
     claiming: bool = False
-    phase: Phase = Phase.ACTIVE
+    end: LeaseEnd | None = None
+    """None: it claims. ENDING or STOPPING: it returns what has not started, lets the rest end, reports.
+    GONE: it drops what has not started and reports what ends. Only ever ENDING or STOPPING to GONE."""
+    over: bool = False
+    """Nothing is left to do."""
     order: CancelOrder | None = None
     fenced: bool = False
     mean_seconds: float | None = None
@@ -112,6 +103,11 @@ class State:
     held: set[AttemptKey] = field(default_factory=set)
     """Every attempt in hand: ready, with a worker, or unreported."""
     finished: int = 0
+
+    @property
+    def active(self) -> bool:
+        """Whether the session may claim and start tasks."""
+        return self.end is None and not self.over
 
     def __post_init__(self) -> None:
         if not self.workers:

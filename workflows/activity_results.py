@@ -6,7 +6,7 @@ from temporalio.exceptions import ActivityError, ApplicationError, TimeoutType
 from temporalio.exceptions import TimeoutError as TemporalTimeout
 
 from mitosis.contracts.control import HookOutcome, HookVerdict, LeaseEnd, LeaseOutcome
-from workflows.decisions import LastActivityResult, RunningActivity, Trouble
+from workflows.decisions import LastActivityResult, RunningActivity
 
 Ended: TypeAlias = HookOutcome | LeaseOutcome | BaseException | None
 """An outcome, a failure, or None when the activity was cancelled before anybody took it."""
@@ -17,56 +17,42 @@ WORKER_SHUTDOWN = "WorkerShutdown"
 
 def last_activity_result(running: RunningActivity, ended: Ended) -> LastActivityResult:
     """Turn the end of ``running`` into what the next decision may rely on."""
-    trouble: Trouble | None
+    trouble: LeaseEnd | None
     setup_failed = False
     match ended:
         case HookOutcome():
             trouble, setup_failed = _hook(ended.verdict)
         case LeaseOutcome():
-            trouble = _lease(ended.end)
+            trouble = None if ended.end is LeaseEnd.ENDING else ended.end
         case None:
-            trouble = Trouble.DETACHED
+            trouble = LeaseEnd.DETACHED
         case _:
             trouble = _failure(ended)
     return LastActivityResult(running.activity, running.epoch, trouble, setup_failed)
 
 
-def _hook(verdict: HookVerdict) -> tuple[Trouble | None, bool]:
+def _hook(verdict: HookVerdict) -> tuple[LeaseEnd | None, bool]:
     match verdict:
         case HookVerdict.READY | HookVerdict.CLEANED | HookVerdict.DEGRADED:
             return None, False
         case HookVerdict.FAILED:
             return None, True
         case HookVerdict.LEASE_LOST:
-            return Trouble.REFUSED, False
+            return LeaseEnd.GONE, False
         case never:
             assert_never(never)
 
 
-def _lease(end: LeaseEnd) -> Trouble | None:
-    match end:
-        case LeaseEnd.ENDING:
-            return None
-        case LeaseEnd.GONE:
-            return Trouble.REFUSED
-        case LeaseEnd.STOPPING:
-            return Trouble.STOPPING
-        case LeaseEnd.DETACHED:
-            return Trouble.DETACHED
-        case never:
-            assert_never(never)
-
-
-def _failure(error: BaseException) -> Trouble:
+def _failure(error: BaseException) -> LeaseEnd:
     cause = error.cause if isinstance(error, ActivityError) else error
     match cause:
         case TemporalTimeout() if cause.type is TimeoutType.SCHEDULE_TO_START:
-            return Trouble.UNREACHABLE
+            return LeaseEnd.UNREACHABLE
         case TemporalTimeout():
-            return Trouble.SILENT
+            return LeaseEnd.SILENT
         case ApplicationError() if cause.type == WORKER_SHUTDOWN:
-            return Trouble.STOPPING
+            return LeaseEnd.STOPPING
         case ApplicationError():
-            return Trouble.FAILED
+            return LeaseEnd.FAILED
         case _:
-            return Trouble.DETACHED
+            return LeaseEnd.DETACHED

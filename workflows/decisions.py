@@ -13,6 +13,7 @@ from uuid import UUID
 from mitosis.contracts.control import (
     EnvironmentView,
     GroupView,
+    LeaseEnd,
     LeaseView,
     ManagerView,
     ReleaseReason,
@@ -125,23 +126,6 @@ class HostActivity(StrEnum):
     CLEAN = "clean_environment"
 
 
-class Trouble(StrEnum):
-    """Why a host activity ended without doing its job."""
-
-    UNREACHABLE = "unreachable"
-    """Nobody took it from the task queue within ten seconds."""
-    SILENT = "silent"
-    """Its heartbeats stopped."""
-    FAILED = "failed"
-    """The agent raised an error."""
-    REFUSED = "refused"
-    """The agent found that PostgreSQL does not confirm it."""
-    DETACHED = "detached"
-    """The agent let go of it and works on."""
-    STOPPING = "stopping"
-    """The agent is shutting down in order."""
-
-
 @dataclass(frozen=True, slots=True)
 class RunningActivity:
     """A host activity that is under way."""
@@ -161,8 +145,8 @@ class LastActivityResult:
 
     activity: HostActivity
     epoch: int | None
-    trouble: Trouble | None = None
-    """None: it did its job. Of ``run_lease`` that means everything there is reported or returned."""
+    trouble: LeaseEnd | None = None
+    """Why it ended without doing its job; None: it did. For ``run_lease`` None means ENDING."""
     setup_failed: bool = False
     """The setup hook failed: this machine cannot serve the group."""
     hold_seconds: float = 0.0
@@ -266,9 +250,9 @@ def _offered(lease: LeaseView, result: LastActivityResult | None) -> ManagerStep
     if _terminal(lease):
         return Release(lease.epoch, ReleaseReason.GROUP_ENDED)
     if result is not None and result.trouble in (
-        Trouble.UNREACHABLE,
-        Trouble.SILENT,
-        Trouble.STOPPING,
+        LeaseEnd.UNREACHABLE,
+        LeaseEnd.SILENT,
+        LeaseEnd.STOPPING,
     ):
         return Release(lease.epoch, ReleaseReason.UNREACHABLE)
     return _start(lease, HostActivity.PREPARE, result)
@@ -278,7 +262,7 @@ def _active(view: ManagerView, lease: LeaseView, result: LastActivityResult | No
     if (
         result is not None
         and result.activity is HostActivity.PREPARE
-        and result.trouble is Trouble.FAILED
+        and result.trouble is LeaseEnd.FAILED
     ):
         return Release(lease.epoch, ReleaseReason.SETUP_LOST)
     if (wait := _wait_for_contact(view, lease, result)) is not None:
@@ -304,10 +288,13 @@ def _wait_for_contact(
     """Trouble is no loss (protocol P4): wait for contact or for the liveness clock, whichever comes."""
     if result is None or result.trouble is None:
         return None
-    if view.online and result.trouble is not Trouble.STOPPING:
+    if view.online and result.trouble is not LeaseEnd.STOPPING:
         return None
     alive = LOST_CHECK_SECONDS if lease.alive_in_seconds is None else lease.alive_in_seconds
-    return Wait(f"the host, which is {result.trouble}", min(alive, LOST_CHECK_SECONDS))
+    return Wait(
+        f"contact with the host, whose last activity ended as {result.trouble}",
+        min(alive, LOST_CHECK_SECONDS),
+    )
 
 
 def _start(

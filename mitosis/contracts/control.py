@@ -295,14 +295,24 @@ class HookOutcome(Model):
 
 
 class LeaseEnd(StrEnum):
+    """Why a lease session, or a host activity under its lease, ended. An agent answers one of the first
+    four; the others are what a workflow sees instead of an answer.
+    """
+
     ENDING = "ending"
-    """PostgreSQL says the lease is ending; everything here is reported or returned."""
+    """PostgreSQL ends the lease; everything here is reported or returned."""
     GONE = "gone"
-    """PostgreSQL says the lease is not this manager's any more."""
+    """PostgreSQL does not confirm the lease: it is not this manager's, or no longer."""
     STOPPING = "stopping"
     """The agent is shutting down in order and has reported or returned everything."""
     DETACHED = "detached"
     """The activity was cancelled or lost its server while the lease goes on; attach again."""
+    UNREACHABLE = "unreachable"
+    """The host did not take the activity from its task queue in time."""
+    SILENT = "silent"
+    """Its heartbeats stopped."""
+    FAILED = "failed"
+    """The agent raised an error."""
 
 
 class LeaseOutcome(Model):

@@ -1,6 +1,6 @@
 """What always holds in the state of a lease session."""
 
-from manager_agent.state import Phase, State
+from manager_agent.state import State
 
 
 def check_invariants(state: State) -> None:
@@ -18,7 +18,7 @@ def check_invariants(state: State) -> None:
     for worker in state.workers:
         assert worker.load <= 8, "more tasks than credit"
         assert worker.alive or not list(worker.attempts()), "a dead worker holds tasks"
-    if state.phase is not Phase.ACTIVE:
+    if not state.active:
         assert not [*state.ready, *state.alone], "tasks wait in a session that ends"
     if state.alone_running is not None:
         others = [key for worker in state.workers for key in worker.attempts()]

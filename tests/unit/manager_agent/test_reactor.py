@@ -33,8 +33,9 @@ from manager_agent.events import (
     WorkerReady,
 )
 from manager_agent.reactor import step
-from manager_agent.state import Phase, State, Task
+from manager_agent.state import State, Task
 from mitosis.contracts.attempt import AttemptKey
+from mitosis.contracts.control import LeaseEnd
 from mitosis.contracts.lifecycle import WorkerState
 from mitosis.contracts.outcome import ExitKind, ExitReason
 from mitosis.contracts.wire import CancelOrder, ClaimedTask, LeaseStanding, Outcome, TaskReport
@@ -330,7 +331,7 @@ def test_an_ending_returns_what_waits_and_asks_what_to_do_with_the_rest() -> Non
     assert session(Renewed(ENDING, FINISH_ORDER, frozenset(session.state.returned))) == []
     assert session.ended(10) == [Report((report(10),), urgent=True)]
     assert session.died(reason=ExitReason(ExitKind.SUCCESS, 0)) == []
-    assert session.reported(10, standing=ENDING) == [SessionOver(Phase.ENDING)]
+    assert session.reported(10, standing=ENDING) == [SessionOver(LeaseEnd.ENDING)]
 
 
 @pytest.mark.spec("S000-27")
@@ -395,7 +396,7 @@ def test_a_claim_in_flight_is_given_up_at_an_ending() -> None:
     session.begin()
     assert session(Renewed(ENDING, FINISH_ORDER)) == [AbandonClaim(), Dismiss(0, 0)]
     session.died(reason=ExitReason(ExitKind.SUCCESS, 0))
-    assert session(ClaimAbandoned(1)) == [SessionOver(Phase.ENDING)]
+    assert session(ClaimAbandoned(1)) == [SessionOver(LeaseEnd.ENDING)]
 
 
 def test_an_answer_that_comes_after_the_ending_is_returned_unstarted() -> None:
@@ -444,12 +445,12 @@ def test_a_forced_stop_reports_nothing_of_what_it_kills() -> None:
     session.began(10)
     assert session(Stop()) == [Dismiss(0, 0)]
     assert session(Stop(kill=True)) == [Dismiss(0, 0, graceful=False)]
-    assert session.died(reason=ExitReason(ExitKind.SUCCESS, 0)) == [SessionOver(Phase.STOPPING)]
+    assert session.died(reason=ExitReason(ExitKind.SUCCESS, 0)) == [SessionOver(LeaseEnd.STOPPING)]
 
 
 def test_a_session_that_ends_before_its_workers_start_is_over() -> None:
     session = Session()
-    assert session(Renewed(GONE)) == [SessionOver(Phase.GONE)]
+    assert session(Renewed(GONE)) == [SessionOver(LeaseEnd.GONE)]
     assert session(Begin()) == []
 
 
@@ -476,5 +477,5 @@ def test_a_fence_that_kills_drops_everything_unreported() -> None:
     out = session(Fenced(on=True))
     assert Kill(0, 0) in out
     session(ClaimAbandoned(session.state.claim_seq))
-    assert session.died(reason=KILLED) == [SessionOver(Phase.GONE)]
+    assert session.died(reason=KILLED) == [SessionOver(LeaseEnd.GONE)]
     assert session.state.unreported == {}

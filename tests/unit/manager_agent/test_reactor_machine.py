@@ -34,8 +34,9 @@ from manager_agent.events import (
     WorkerReady,
 )
 from manager_agent.reactor import step
-from manager_agent.state import Phase, State
+from manager_agent.state import State
 from mitosis.contracts.attempt import AttemptKey
+from mitosis.contracts.control import LeaseEnd
 from mitosis.contracts.outcome import ExitKind, ExitReason
 from mitosis.contracts.wire import CancelOrder, ClaimedTask, LeaseStanding, Outcome, TaskReport
 from tests.support.agent_invariants import check_invariants
@@ -98,7 +99,7 @@ class World(RuleBasedStateMachine):
                 assert not self.over
                 self.over = True
             case CancelRunning() | Dismiss():
-                assert self.ending or self.state.phase is not Phase.ACTIVE
+                assert self.ending or not self.state.active
 
     # --- workers --------------------------------------------------------------------------------
 
@@ -219,7 +220,8 @@ class World(RuleBasedStateMachine):
     @invariant()
     def no_attempt_is_lost(self) -> None:
         """Every claimed attempt is in hand, reported, or given back; unless the lease is gone."""
-        if self.state.phase is Phase.GONE or (self.over and self.dropped):
+        gone = self.state.end is LeaseEnd.GONE and not self.over
+        if gone or (self.over and self.dropped):
             return
         known = self.state.held | set(self.reported) | self.given_back
         assert self.claimed <= known, f"lost: {self.claimed - known}"
@@ -228,7 +230,7 @@ class World(RuleBasedStateMachine):
     def workers_hold_what_the_reactor_thinks(self) -> None:
         for (slot, generation), queue in self.processes.items():
             worker = self.state.workers[slot]
-            if worker.generation == generation and self.state.phase is not Phase.OVER:
+            if worker.generation == generation and not self.state.over:
                 assert list(worker.unstarted) == list(queue)
 
     @property

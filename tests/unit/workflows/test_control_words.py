@@ -34,7 +34,7 @@ from mitosis.contracts.lifecycle import (
 )
 from workflows.activity_results import Ended, last_activity_result
 from workflows.client import TemporalAddress, from_failure, target
-from workflows.decisions import HostActivity, LastActivityResult, RunningActivity, Trouble
+from workflows.decisions import HostActivity, LastActivityResult, RunningActivity
 from workflows.relay import by_subject
 from workflows.visibility import (
     changes,
@@ -66,32 +66,32 @@ def timed_out(kind: TimeoutType) -> ActivityError:
     return failed(TimeoutError("late", type=kind, last_heartbeat_details=[]))
 
 
-ENDS: dict[str, tuple[Ended, Trouble | None, bool]] = {
+ENDS: dict[str, tuple[Ended, LeaseEnd | None, bool]] = {
     "ready": (HookOutcome(verdict=HookVerdict.READY), None, False),
     "cleaned": (HookOutcome(verdict=HookVerdict.CLEANED), None, False),
     "degraded": (HookOutcome(verdict=HookVerdict.DEGRADED), None, False),
     "setup failed": (HookOutcome(verdict=HookVerdict.FAILED), None, True),
-    "refused": (HookOutcome(verdict=HookVerdict.LEASE_LOST), Trouble.REFUSED, False),
+    "refused": (HookOutcome(verdict=HookVerdict.LEASE_LOST), LeaseEnd.GONE, False),
     "drained": (LeaseOutcome(end=LeaseEnd.ENDING), None, False),
-    "gone": (LeaseOutcome(end=LeaseEnd.GONE), Trouble.REFUSED, False),
-    "stopping": (LeaseOutcome(end=LeaseEnd.STOPPING), Trouble.STOPPING, False),
-    "detached": (LeaseOutcome(end=LeaseEnd.DETACHED), Trouble.DETACHED, False),
-    "never taken": (timed_out(TimeoutType.SCHEDULE_TO_START), Trouble.UNREACHABLE, False),
-    "no heartbeat": (timed_out(TimeoutType.HEARTBEAT), Trouble.SILENT, False),
-    "too long": (timed_out(TimeoutType.START_TO_CLOSE), Trouble.SILENT, False),
+    "gone": (LeaseOutcome(end=LeaseEnd.GONE), LeaseEnd.GONE, False),
+    "stopping": (LeaseOutcome(end=LeaseEnd.STOPPING), LeaseEnd.STOPPING, False),
+    "detached": (LeaseOutcome(end=LeaseEnd.DETACHED), LeaseEnd.DETACHED, False),
+    "never taken": (timed_out(TimeoutType.SCHEDULE_TO_START), LeaseEnd.UNREACHABLE, False),
+    "no heartbeat": (timed_out(TimeoutType.HEARTBEAT), LeaseEnd.SILENT, False),
+    "too long": (timed_out(TimeoutType.START_TO_CLOSE), LeaseEnd.SILENT, False),
     "agent stopped": (
         failed(ApplicationError("bye", type="WorkerShutdown")),
-        Trouble.STOPPING,
+        LeaseEnd.STOPPING,
         False,
     ),
-    "agent error": (failed(ApplicationError("broken")), Trouble.FAILED, False),
-    "cancelled": (failed(CancelledError("cancelled")), Trouble.DETACHED, False),
-    "cancelled before it began": (None, Trouble.DETACHED, False),
+    "agent error": (failed(ApplicationError("broken")), LeaseEnd.FAILED, False),
+    "cancelled": (failed(CancelledError("cancelled")), LeaseEnd.DETACHED, False),
+    "cancelled before it began": (None, LeaseEnd.DETACHED, False),
 }
 
 
 @pytest.mark.parametrize(("ended", "trouble", "setup_failed"), ENDS.values(), ids=ENDS.keys())
-def test_last_word(ended: Ended, trouble: Trouble | None, setup_failed: bool) -> None:
+def test_last_word(ended: Ended, trouble: LeaseEnd | None, setup_failed: bool) -> None:
     expected = LastActivityResult(HostActivity.RUN, 7, trouble, setup_failed)
     assert last_activity_result(ATTACHED, ended) == expected
 

@@ -9,6 +9,7 @@ import pytest
 from mitosis.contracts.control import (
     EnvironmentView,
     GroupView,
+    LeaseEnd,
     LeaseView,
     ManagerView,
     ReleaseReason,
@@ -37,7 +38,6 @@ from workflows.decisions import (
     RunningActivity,
     Settle,
     StartHost,
-    Trouble,
     Wait,
     group_step,
     manager_step,
@@ -160,7 +160,7 @@ def host(
 
 
 def word(
-    activity: HostActivity, trouble: Trouble | None = None, **facts: Any
+    activity: HostActivity, trouble: LeaseEnd | None = None, **facts: Any
 ) -> LastActivityResult:
     return LastActivityResult(activity, facts.pop("epoch", 7), trouble, **facts)
 
@@ -206,27 +206,27 @@ MANAGER_STEPS: dict[str, tuple[ManagerView, KnownActivities, ManagerStep]] = {
     ),
     "offer not taken": (
         host(OFFERED),
-        after(word(PREPARE, Trouble.UNREACHABLE)),
+        after(word(PREPARE, LeaseEnd.UNREACHABLE)),
         Release(7, ReleaseReason.UNREACHABLE),
     ),
     "offer, host died": (
         host(OFFERED),
-        after(word(PREPARE, Trouble.SILENT)),
+        after(word(PREPARE, LeaseEnd.SILENT)),
         Release(7, ReleaseReason.UNREACHABLE),
     ),
     "offer, older trouble": (
         host(OFFERED),
-        after(word(PREPARE, Trouble.UNREACHABLE, epoch=6)),
+        after(word(PREPARE, LeaseEnd.UNREACHABLE, epoch=6)),
         StartHost(PREPARE, GROUP, 7),
     ),
     "offer refused a moment ago": (
         host(OFFERED),
-        after(word(PREPARE, Trouble.REFUSED, hold_seconds=3)),
+        after(word(PREPARE, LeaseEnd.GONE, hold_seconds=3)),
         Wait("", 3),
     ),
     "offer refused a while ago": (
         host(OFFERED),
-        after(word(PREPARE, Trouble.REFUSED)),
+        after(word(PREPARE, LeaseEnd.GONE)),
         StartHost(PREPARE, GROUP, 7),
     ),
     # taken
@@ -258,32 +258,32 @@ MANAGER_STEPS: dict[str, tuple[ManagerView, KnownActivities, ManagerStep]] = {
     ),
     "setup without verdict": (
         host(ACTIVE),
-        after(word(PREPARE, Trouble.FAILED)),
+        after(word(PREPARE, LeaseEnd.FAILED)),
         Release(7, ReleaseReason.SETUP_LOST),
     ),
     "silent activity, host in contact": (
         host(ACTIVE, environment(READY)),
-        after(word(RUN, Trouble.SILENT)),
+        after(word(RUN, LeaseEnd.SILENT)),
         StartHost(RUN, GROUP, 7),
     ),
     "silent activity, held": (
         host(ACTIVE, environment(READY)),
-        after(word(RUN, Trouble.SILENT, hold_seconds=2)),
+        after(word(RUN, LeaseEnd.SILENT, hold_seconds=2)),
         Wait("", 2),
     ),
     "silent host": (
         host(ACTIVE, environment(READY), online=False),
-        after(word(RUN, Trouble.SILENT)),
+        after(word(RUN, LeaseEnd.SILENT)),
         Wait("", LOST_CHECK_SECONDS),
     ),
     "silent host, nearly lost": (
         host(lease(LeaseState.ACTIVE, alive_in_seconds=4.0), online=False),
-        after(word(RUN, Trouble.SILENT)),
+        after(word(RUN, LeaseEnd.SILENT)),
         Wait("", 4),
     ),
     "lost host": (
         host(lease(LeaseState.ACTIVE, alive_in_seconds=0.0), online=False),
-        after(word(RUN, Trouble.SILENT)),
+        after(word(RUN, LeaseEnd.SILENT)),
         Release(7, ReleaseReason.LOST),
     ),
     "lost while nothing was tried": (
@@ -293,7 +293,7 @@ MANAGER_STEPS: dict[str, tuple[ManagerView, KnownActivities, ManagerStep]] = {
     ),
     "agent stops in order": (
         host(ACTIVE, environment(READY)),
-        after(word(RUN, Trouble.STOPPING)),
+        after(word(RUN, LeaseEnd.STOPPING)),
         Wait("", LOST_CHECK_SECONDS),
     ),
     # watched
@@ -330,12 +330,12 @@ MANAGER_STEPS: dict[str, tuple[ManagerView, KnownActivities, ManagerStep]] = {
     "ending, setup was under way": (host(ENDING), after(word(PREPARE)), StartHost(RUN, GROUP, 7)),
     "ending, let go": (
         host(ENDING),
-        after(word(RUN, Trouble.DETACHED)),
+        after(word(RUN, LeaseEnd.DETACHED)),
         StartHost(RUN, GROUP, 7),
     ),
     "ending, silent": (
         host(ENDING, online=False),
-        after(word(RUN, Trouble.SILENT)),
+        after(word(RUN, LeaseEnd.SILENT)),
         Wait("", LOST_CHECK_SECONDS),
     ),
     # environments
@@ -353,7 +353,7 @@ MANAGER_STEPS: dict[str, tuple[ManagerView, KnownActivities, ManagerStep]] = {
     "cleaning": (host(None, environment(READY, OTHER, cleanable=True)), CLEANING, Wait("")),
     "cleaning failed a moment ago": (
         host(None, environment(READY, cleanable=True)),
-        KnownActivities(cleaning_result=word(CLEAN, Trouble.FAILED, epoch=None, hold_seconds=4)),
+        KnownActivities(cleaning_result=word(CLEAN, LeaseEnd.FAILED, epoch=None, hold_seconds=4)),
         Wait("", 4),
     ),
     "room before an offer": (
@@ -364,7 +364,7 @@ MANAGER_STEPS: dict[str, tuple[ManagerView, KnownActivities, ManagerStep]] = {
     "an offer waits for the teardown": (host(OFFERED), CLEANING, Wait("")),
     "an offer does not wait for a teardown that fails": (
         host(OFFERED, environment(READY, OTHER, cleanable=True)),
-        KnownActivities(cleaning_result=word(CLEAN, Trouble.FAILED, epoch=None, hold_seconds=4)),
+        KnownActivities(cleaning_result=word(CLEAN, LeaseEnd.FAILED, epoch=None, hold_seconds=4)),
         StartHost(PREPARE, GROUP, 7),
     ),
     "cleaning beside a running lease": (
@@ -390,10 +390,10 @@ def test_manager_step(view: ManagerView, known: KnownActivities, expected: Manag
 
 
 @pytest.mark.parametrize("state", LeaseState)
-@pytest.mark.parametrize("trouble", [None, *Trouble])
+@pytest.mark.parametrize("trouble", [None, *LeaseEnd])
 @pytest.mark.parametrize("activity", [PREPARE, RUN])
 def test_no_trouble_releases_a_taken_lease_before_its_clock(
-    state: LeaseState, trouble: Trouble | None, activity: HostActivity
+    state: LeaseState, trouble: LeaseEnd | None, activity: HostActivity
 ) -> None:
     """P4: only the liveness clock loses a host; what Temporal says is only a reason to look."""
     for online in (True, False):
@@ -402,4 +402,4 @@ def test_no_trouble_releases_a_taken_lease_before_its_clock(
             assert step.reason is not ReleaseReason.LOST
             taken = state in (LeaseState.ACTIVE, LeaseState.ENDING)
             if taken and trouble is not None:
-                assert (activity, trouble) == (PREPARE, Trouble.FAILED)
+                assert (activity, trouble) == (PREPARE, LeaseEnd.FAILED)
