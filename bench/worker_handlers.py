@@ -14,6 +14,7 @@ from pathlib import Path
 
 import msgspec
 
+from mitosis.contracts.attempt import AttemptKey
 from mitosis.ipc.codec import decode_for_manager, encode
 from mitosis.ipc.messages import Hello, RunTask, RunTasks, TasksFinished, TaskStarted
 from mitosis.worker.zygote_protocol import Spawn
@@ -38,7 +39,7 @@ def worker_seconds(host: WorkerHost, identities: list[bytes]) -> float:
         nonlocal sent
         count = min(count, TASKS - sent)
         if count:
-            tasks = tuple(RunTask(sent + i, 1, spec) for i in range(count))
+            tasks = tuple(RunTask(AttemptKey(sent + i, 1), spec) for i in range(count))
             host.router.send_multipart([identity, encode(RunTasks(tasks))])
             sent += count
 

@@ -3,6 +3,7 @@
 Each kind has a connection of its own, so that a claim that waits for work never holds up a report.
 """
 
+from collections.abc import Sequence
 from typing import TypeVar
 
 import msgspec
@@ -17,7 +18,6 @@ from mitosis.contracts.wire import (
     Renewal,
     RenewalAnswer,
     ReportAnswer,
-    ReportTasks,
     WriteOutput,
 )
 
@@ -28,6 +28,13 @@ _followed_answer = msgspec.json.Decoder(FollowedAnswer)
 _renewal_answer = msgspec.json.Decoder(RenewalAnswer)
 
 ANSWER_SECONDS = 15.0
+
+
+class _EncodedReports(msgspec.Struct):
+    """A :class:`mitosis.contracts.wire.ReportTasks` whose reports are JSON already."""
+
+    epoch: int
+    reports: list[msgspec.Raw]
 
 
 class TaskCalls:
@@ -46,10 +53,10 @@ class TaskCalls:
         body = await self._claims.call("POST", "/managers/tasks/claim", _encode(request), timeout)
         return _decoded(_claim_answer, body)
 
-    async def report(self, request: ReportTasks) -> ReportAnswer:
-        body = await self._reports.call(
-            "POST", "/managers/tasks/report", _encode(request), ANSWER_SECONDS
-        )
+    async def report(self, epoch: int, reports: Sequence[bytes]) -> ReportAnswer:
+        """Report ended attempts; each is the JSON of a :class:`TaskReport` and is sent as it is."""
+        request = _encode(_EncodedReports(epoch, list(map(msgspec.Raw, reports))))
+        body = await self._reports.call("POST", "/managers/tasks/report", request, ANSWER_SECONDS)
         return _decoded(_report_answer, body)
 
     async def renew(self, request: Renewal) -> RenewalAnswer:

@@ -6,7 +6,8 @@ from manager_agent.state import Task
 from mitosis.contracts.attempt import AttemptKey
 from mitosis.contracts.control import LeaseEnd
 from mitosis.contracts.outcome import ExitReason
-from mitosis.contracts.wire import CancelOrder, ClaimedTask, LeaseStanding, TaskReport
+from mitosis.contracts.wire import CancelOrder, ClaimedTask, LeaseStanding
+from mitosis.ipc.messages import EncodedReport
 
 # --- events -----------------------------------------------------------------------------------------
 
@@ -61,7 +62,7 @@ class TaskBegan:
 class TasksEnded:
     slot: int
     generation: int
-    reports: tuple[TaskReport, ...]
+    reports: tuple[EncodedReport, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,7 +216,7 @@ class AbandonClaim:
 class Report:
     """Journal and send."""
 
-    reports: tuple[TaskReport, ...]
+    reports: tuple[EncodedReport, ...]
     urgent: bool = False
     """Nothing else is in hand, so waiting for more would only cost time."""
 

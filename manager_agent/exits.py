@@ -10,6 +10,7 @@ from manager_agent.events import WorkerExited
 from mitosis.contracts.attempt import AttemptKey
 from mitosis.contracts.outcome import ExitKind, FailureKind
 from mitosis.contracts.wire import Outcome, TaskReport
+from mitosis.ipc.messages import EncodedReport
 
 OVERDUE = "it ran past its timeout and its worker did not end it"
 HUNG_CANCEL = "its worker did not end it when it was cancelled"
@@ -17,7 +18,7 @@ HUNG_CANCEL = "its worker did not end it when it was cancelled"
 
 def lost_attempt(
     key: AttemptKey, started_at: float, event: WorkerExited, killed_for: str | None, cancelled: bool
-) -> TaskReport:
+) -> EncodedReport:
     """The report of an attempt whose worker died under it.
 
     Args:
@@ -32,7 +33,7 @@ def lost_attempt(
     if event.stderr_tail:
         detail["stderr"] = event.stderr_tail
     number = event.reason.number
-    return TaskReport(
+    report = TaskReport(
         task_id=key.task_id,
         attempt=key.attempt,
         outcome=Outcome.CANCELLED if cancelled else Outcome.FAILED,
@@ -43,6 +44,7 @@ def lost_attempt(
         finished_at=max(event.at, started_at),
         detail=msgspec.Raw(msgspec.json.encode(detail)),
     )
+    return EncodedReport.of(report)
 
 
 def _kind(event: WorkerExited, killed_for: str | None, cancelled: bool) -> FailureKind:

@@ -38,13 +38,13 @@ class Pieces:
     """The newest output of each followed stream; older bytes make room, which shows in the offset."""
 
     def __init__(self) -> None:
-        self._pieces: dict[tuple[int, int, str], tuple[int, bytes]] = {}
+        self._pieces: dict[tuple[AttemptKey, str], tuple[int, bytes]] = {}
 
     def __bool__(self) -> bool:
         return bool(self._pieces)
 
     def add(self, output: TaskOutput) -> None:
-        key = (output.task_id, output.attempt, output.stream)
+        key = (output.key, output.stream)
         offset, data = self._pieces.get(key, (output.offset, b""))
         if offset + len(data) != output.offset:
             offset, data = output.offset, b""
@@ -62,11 +62,11 @@ class Pieces:
                 break
             del self._pieces[key]
             room -= len(data)
-            task_id, attempt, stream = key
+            attempt, stream = key
             chunks.append(
                 OutputChunk(
-                    task_id=task_id,
-                    attempt=attempt,
+                    task_id=attempt.task_id,
+                    attempt=attempt.attempt,
                     stream="stdout" if stream == "stdout" else "stderr",
                     offset=offset,
                     data=data,
@@ -154,7 +154,7 @@ class OutputFollower:
                 self._tell(slot, generation, key, on=wanted)
 
     def _tell(self, slot: int, generation: int, key: AttemptKey, *, on: bool) -> None:
-        order = FollowOutput(next(self._message_ids), key.task_id, key.attempt, on)
+        order = FollowOutput(next(self._message_ids), key, on)
         self._send(slot, generation, order)
         if on:
             self._told[key] = (slot, generation)

@@ -17,7 +17,9 @@ from pathlib import Path
 
 import msgspec
 
-from mitosis.contracts.wire import ReportTasks, TaskReport
+from mitosis.contracts.attempt import AttemptKey
+from mitosis.contracts.wire import TaskReport
+from mitosis.ipc.messages import EncodedReport
 
 RESERVED_BYTES = 8 * 1024 * 1024
 REWIND_BYTES = 256 * 1024
@@ -27,15 +29,16 @@ _MAGIC = b"MJ01"
 _BLANK = bytes(_HEAD.size)
 
 _encoder = msgspec.msgpack.Encoder()
+_decode_report = msgspec.json.Decoder(TaskReport).decode
 
-Entry = tuple[int, TaskReport]
+Entry = tuple[int, EncodedReport]
 """An epoch, and a report of it."""
 
 
 class _Record(msgspec.Struct, array_like=True):
     epoch: int
     report: bytes
-    """JSON of a :class:`TaskReport`."""
+    """JSON of a :class:`TaskReport`, as its maker encoded it."""
 
 
 class Journal:
@@ -48,15 +51,15 @@ class Journal:
         self._reserve()
         self._end, self._round, records = _read(self._file)
         self._records = len(records)
-        self._pending = [(record.epoch, _report(record)) for record in records]
+        self._pending = [(record.epoch, _encoded(record)) for record in records]
 
     @property
-    def pending(self) -> list[ReportTasks]:
-        """What was read at the start and is not acknowledged, one request per epoch, oldest first."""
-        by_epoch: dict[int, list[TaskReport]] = {}
+    def pending(self) -> dict[int, list[EncodedReport]]:
+        """The reports read at the start and not acknowledged since, by epoch, oldest first."""
+        by_epoch: dict[int, list[EncodedReport]] = {}
         for epoch, report in self._pending:
             by_epoch.setdefault(epoch, []).append(report)
-        return [ReportTasks(epoch=epoch, reports=reports) for epoch, reports in by_epoch.items()]
+        return by_epoch
 
     def worth_rewinding(self, needed: int) -> bool:
         """Is a new round with the ``needed`` last records better than a longer file?"""
@@ -78,7 +81,7 @@ class Journal:
         with self._lock:
             at, number = (0, self._round + 1) if new_round else (self._end, self._round)
             data = b"".join(
-                _framed(number, _encoder.encode(_Record(epoch, msgspec.json.encode(report))))
+                _framed(number, _encoder.encode(_Record(epoch, report.report)))
                 for epoch, report in entries
             )
             if os.pwrite(self._file, data, at) != len(data):
@@ -116,8 +119,11 @@ def _framed(round_number: int, payload: bytes) -> bytes:
     )
 
 
-def _report(record: _Record) -> TaskReport:
-    return msgspec.json.decode(record.report, type=TaskReport)
+def _encoded(record: _Record) -> EncodedReport:
+    """The facts beside the bytes are not in the file: they are read from the report, once per start."""
+    found = _decode_report(record.report)
+    key = AttemptKey(found.task_id, found.attempt)
+    return EncodedReport(key, found.started_at, found.finished_at, record.report)
 
 
 def _checksum(round_number: int, payload: bytes) -> int:

@@ -44,7 +44,8 @@ from manager_agent.events import (
 from manager_agent.state import State, Task, Worker
 from mitosis.contracts.attempt import AttemptKey
 from mitosis.contracts.lifecycle import WORKER, WorkerEvent, WorkerState
-from mitosis.contracts.wire import ClaimedTask, TaskReport
+from mitosis.contracts.wire import ClaimedTask
+from mitosis.ipc.messages import EncodedReport
 
 MAX_SURPLUS = 256
 HORIZON_SECONDS = 0.25
@@ -152,7 +153,7 @@ def _on_ended(state: State, event: TasksEnded) -> list[Instruction]:
     worker = _worker(state, event.slot, event.generation)
     if worker is None:
         return []
-    reports = [report for report in event.reports if _leave(worker, _key(report))]
+    reports = [report for report in event.reports if _leave(worker, report.key)]
     for report in reports:
         if report.started_at is not None and report.finished_at is not None:
             _measure(state, report.finished_at - report.started_at)
@@ -186,7 +187,7 @@ def _on_exited(state: State, event: WorkerExited) -> list[Instruction]:
     unstarted = list(worker.unstarted.values())
     state.held.difference_update(key for key, _ in worker.started)
     worker.unstarted, worker.running, worker.finishing = {}, None, {}
-    state.held.update(_key(report) for report in reports)
+    state.held.update(report.key for report in reports)
     out = _report(state, reports)
     out += _put_back(state, unstarted)
     worker.phase = WORKER.after(worker.phase, WorkerEvent.EXIT if expected else WorkerEvent.CRASH)
@@ -249,14 +250,13 @@ def _on_claimed(state: State, event: Claimed) -> list[Instruction]:
     return out if state.active else out + give_up_waiting(state)
 
 
-def _report(state: State, reports: list[TaskReport]) -> list[Instruction]:
+def _report(state: State, reports: list[EncodedReport]) -> list[Instruction]:
     if not reports:
         return []
     for report in reports:
-        key = _key(report)
-        state.unreported[key] = report
-        state.cancelled.discard(key)
-        if key == state.alone_running:
+        state.unreported[report.key] = report
+        state.cancelled.discard(report.key)
+        if report.key == state.alone_running:
             state.alone_running = None
     state.finished += len(reports)
     return [Report(tuple(reports), urgent=len(state.held) == len(state.unreported))]
@@ -336,10 +336,6 @@ def _measure(state: State, seconds: float) -> None:
     seconds = max(0.0, seconds)
     mean = state.mean_seconds
     state.mean_seconds = seconds if mean is None else mean + MEAN_WEIGHT * (seconds - mean)
-
-
-def _key(report: TaskReport) -> AttemptKey:
-    return AttemptKey(report.task_id, report.attempt)
 
 
 def _task(claimed: ClaimedTask) -> Task:

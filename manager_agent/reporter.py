@@ -11,20 +11,22 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Sequence
-from itertools import takewhile
+from itertools import accumulate, takewhile
 
 from manager_agent.backoff import delay
 from manager_agent.claims import TaskCalls
 from manager_agent.events import Reported
 from manager_agent.journal import Entry, Journal
 from mitosis.cancellation import within
-from mitosis.contracts.attempt import AttemptKey
 from mitosis.contracts.errors import MitosisError
-from mitosis.contracts.wire import ReportAnswer, ReportStatus, ReportTasks, TaskReport
+from mitosis.contracts.wire import ReportAnswer, ReportStatus
+from mitosis.ipc.messages import EncodedReport
 
 BATCH = 256
 LARGEST_BATCH = 4 * BATCH
-"""A call holds no more reports, whatever has gathered: the API refuses one that is too large."""
+"""A call holds no more reports: the API refuses a request that is too large."""
+LARGEST_BATCH_BYTES = 16_000_000
+"""A call holds no more bytes of reports, unless one report alone is larger (protocol P5)."""
 GATHER_SECONDS = 0.05
 DURABLE_AFTER_SECONDS = 0.1
 CLEAR_AFTER_SECONDS = 0.5
@@ -54,7 +56,7 @@ class Reporter:
         self._loop = asyncio.get_running_loop()
         self._last_sent = -GATHER_SECONDS
 
-    def add(self, epoch: int, reports: Sequence[TaskReport], urgent: bool) -> None:
+    def add(self, epoch: int, reports: Sequence[EncodedReport], urgent: bool) -> None:
         """Take over these reports of one epoch; ``urgent``: gather no others first."""
         self._waiting += [(epoch, report) for report in reports]
         self._quiet.clear()
@@ -69,13 +71,12 @@ class Reporter:
 
     async def replay(self) -> None:
         """Send what an earlier process left, until it is acknowledged (protocol P5)."""
-        for request in self._journal.pending:
-            log.info(
-                "journal.replayed", extra={"epoch": request.epoch, "reports": len(request.reports)}
-            )
-            for first in range(0, len(request.reports), LARGEST_BATCH):
-                part = request.reports[first : first + LARGEST_BATCH]
-                await self._send(ReportTasks(epoch=request.epoch, reports=part))
+        for epoch, reports in self._journal.pending.items():
+            log.info("journal.replayed", extra={"epoch": epoch, "reports": len(reports)})
+            first = 0
+            while batch := _batch(reports[first : first + LARGEST_BATCH]):
+                await self._send(epoch, batch)
+                first += len(batch)
         self._journal.clear()
 
     async def run(self) -> None:
@@ -86,7 +87,7 @@ class Reporter:
                 await self._more.wait()
                 await self._gather()
                 epoch, batch = self._next_batch()
-                await self._send_or_keep(ReportTasks(epoch=epoch, reports=batch))
+                await self._send_or_keep(epoch, batch)
                 self._sent(len(batch))
         finally:
             writing.cancel()
@@ -100,8 +101,8 @@ class Reporter:
                 self._journal.clear()
         self._journal.close()
 
-    async def _send_or_keep(self, request: ReportTasks) -> None:
-        sending = self._loop.create_task(self._send(request))
+    async def _send_or_keep(self, epoch: int, reports: list[EncodedReport]) -> None:
+        sending = self._loop.create_task(self._send(epoch, reports))
         try:
             while not (await asyncio.wait([sending], timeout=DURABLE_AFTER_SECONDS))[0]:
                 await self._write(durable=True)
@@ -158,10 +159,10 @@ class Reporter:
                 with contextlib.suppress(OSError):
                     await asyncio.to_thread(self._journal.clear)
 
-    def _next_batch(self) -> tuple[int, list[TaskReport]]:
+    def _next_batch(self) -> tuple[int, list[EncodedReport]]:
         epoch = self._waiting[0][0]
         ours = takewhile(lambda entry: entry[0] == epoch, self._waiting[:LARGEST_BATCH])
-        return epoch, [report for _, report in ours]
+        return epoch, _batch([report for _, report in ours])
 
     def _sent(self, count: int) -> None:
         del self._waiting[:count]
@@ -171,27 +172,34 @@ class Reporter:
             self._changed.set()
             self._quiet.set()
 
-    async def _answer(self, request: ReportTasks) -> ReportAnswer:
+    async def _answer(self, epoch: int, reports: Sequence[EncodedReport]) -> ReportAnswer:
         attempt = 0
         while True:
             try:
-                return await self._calls.report(request)
+                return await self._calls.report(epoch, [report.report for report in reports])
             except MitosisError as error:
                 if attempt == 0:
                     log.warning("reports.not_acknowledged", extra={"reason": error.message})
                 await asyncio.sleep(delay(attempt, error))
                 attempt += 1
 
-    async def _send(self, request: ReportTasks) -> None:
-        answer = await self._answer(request)
-        keys = tuple(AttemptKey(report.task_id, report.attempt) for report in request.reports)
+    async def _send(self, epoch: int, reports: Sequence[EncodedReport]) -> None:
+        answer = await self._answer(epoch, reports)
+        keys = tuple(report.key for report in reports)
         for key, status in zip(keys, answer.statuses, strict=True):
             if status in (ReportStatus.SUPERSEDED, ReportStatus.UNKNOWN):
                 log.warning(
                     "report.superseded",
                     extra={"task_id": key.task_id, "attempt": key.attempt, "status": status},
                 )
-        self.acknowledged(request.epoch, Reported(keys, answer.standing))
+        self.acknowledged(epoch, Reported(keys, answer.standing))
+
+
+def _batch(reports: Sequence[EncodedReport]) -> list[EncodedReport]:
+    """The first of these that one call carries: at least one, at most LARGEST_BATCH_BYTES of them."""
+    sizes = accumulate(len(report.report) for report in reports)
+    count = sum(1 for _ in takewhile(lambda size: size <= LARGEST_BATCH_BYTES, sizes))
+    return list(reports[: max(1, count)])
 
 
 def _nobody(epoch: int, event: Reported) -> None:

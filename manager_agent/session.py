@@ -10,8 +10,6 @@ import time
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 
-import msgspec
-
 from manager_agent import exits
 from manager_agent.claiming import Claimer, always_room
 from manager_agent.claims import TaskCalls
@@ -51,9 +49,9 @@ from mitosis.contracts.control import LeaseEnd, LeaseProgress
 from mitosis.contracts.errors import MitosisError
 from mitosis.contracts.http import LeaseGrant
 from mitosis.contracts.outcome import ExitKind, ExitReason
-from mitosis.contracts.wire import Outcome, TaskReport
 from mitosis.ipc.messages import (
     CancelTask,
+    EncodedReport,
     Goodbye,
     Hello,
     Pause,
@@ -61,7 +59,6 @@ from mitosis.ipc.messages import (
     RunTask,
     RunTasks,
     Shutdown,
-    TaskFinished,
     TaskOutput,
     TasksFinished,
     TaskStarted,
@@ -215,7 +212,7 @@ class LeaseSession:
                 self._background(self._end(instruction.end))
 
     def _send(self, send: Send) -> None:
-        tasks = tuple(RunTask(t.key.task_id, t.key.attempt, t.spec) for t in send.tasks)
+        tasks = tuple(RunTask(t.key, t.spec) for t in send.tasks)
         # A worker that is not there is dead; what it was to run comes back with its exit.
         self._parts.router.send(send.slot, send.generation, RunTasks(tasks))
 
@@ -223,9 +220,7 @@ class LeaseSession:
         key = order.key
         self._control(
             order,
-            lambda message_id: CancelTask(
-                message_id, key.task_id, key.attempt, order.grace_seconds, order.reason
-            ),
+            lambda message_id: CancelTask(message_id, key, order.grace_seconds, order.reason),
         )
         self._watch(order.slot, order.generation, key, order.grace_seconds, exits.HUNG_CANCEL)
 
@@ -248,10 +243,10 @@ class LeaseSession:
             seconds + HANG_MARGIN_SECONDS, self.handle, event
         )
 
-    def _cancel_timers(self, reports: tuple[TaskReport, ...]) -> None:
+    def _cancel_timers(self, reports: tuple[EncodedReport, ...]) -> None:
         if self._hang_timers:
             for report in reports:
-                if timer := self._hang_timers.pop(AttemptKey(report.task_id, report.attempt), None):
+                if timer := self._hang_timers.pop(report.key, None):
                     timer.cancel()
 
     async def _end(self, end: LeaseEnd) -> None:
@@ -310,7 +305,7 @@ class LeaseSession:
         kills = exits.oom_kills()
         out_of_memory, self._oom_kills = kills > self._oom_kills, kills
         words = packet.stderr_tail if packet is not None else ""
-        running = AttemptKey(*packet.running) if packet is not None and packet.running else None
+        running = packet.running if packet is not None else None
         event = WorkerExited(slot, generation, reason, out_of_memory, time.time(), words, running)
         worker = self.state.workers[slot]
         wait = LAST_MESSAGES_SECONDS if any(True for _ in worker.attempts()) else 0.0
@@ -357,14 +352,14 @@ class LeaseSession:
     def _on_message(self, slot: int, generation: int, message: WorkerToManager) -> None:
         match message:
             case TasksFinished():
-                reports = tuple(as_report(finished) for finished in message.tasks)
-                self.handle(TasksEnded(slot, generation, reports))
+                self.handle(TasksEnded(slot, generation, message.tasks))
             case TaskStarted():
-                key = AttemptKey(message.task_id, message.attempt)
-                self.handle(TaskBegan(slot, generation, key, message.started_at))
-                self._output.started(slot, generation, key)
+                self.handle(TaskBegan(slot, generation, message.key, message.started_at))
+                self._output.started(slot, generation, message.key)
                 if message.overdue_seconds is not None:
-                    self._watch(slot, generation, key, message.overdue_seconds, exits.OVERDUE)
+                    self._watch(
+                        slot, generation, message.key, message.overdue_seconds, exits.OVERDUE
+                    )
             case TaskOutput():
                 self._output.wrote(message)
             case Hello():
@@ -379,18 +374,3 @@ class LeaseSession:
         task = self._loop.create_task(coroutine)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-
-
-def as_report(finished: TaskFinished) -> TaskReport:
-    """What a worker said of an attempt, as the API takes it."""
-    return TaskReport(
-        task_id=finished.task_id,
-        attempt=finished.attempt,
-        outcome=Outcome(finished.outcome),
-        kind=finished.kind,
-        exit_code=finished.exit_code,
-        signal=finished.signal,
-        started_at=finished.started_at,
-        finished_at=finished.finished_at,
-        detail=msgspec.Raw(finished.detail),
-    )

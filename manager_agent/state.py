@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from mitosis.contracts.attempt import AttemptKey
 from mitosis.contracts.control import LeaseEnd
 from mitosis.contracts.lifecycle import WorkerState
-from mitosis.contracts.wire import CancelOrder, TaskReport
+from mitosis.contracts.wire import CancelOrder
+from mitosis.ipc.messages import EncodedReport
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +98,7 @@ class State:
     alone_running: AttemptKey | None = None
     cancelled: set[AttemptKey] = field(default_factory=set)
     """Running attempts that a person's cancel ends."""
-    unreported: dict[AttemptKey, TaskReport] = field(default_factory=dict)
+    unreported: dict[AttemptKey, EncodedReport] = field(default_factory=dict)
     returned: set[AttemptKey] = field(default_factory=set)
     """Given back unstarted; until a renewal with them was acknowledged."""
     held: set[AttemptKey] = field(default_factory=set)

@@ -104,13 +104,8 @@ class Outcome(StrEnum):
     CANCELLED = "cancelled"
 
 
-class TaskReport(Request):
-    """The end of one attempt. Small facts as fields, the rest as one JSON document.
-
-    ``detail`` is JSON: ``{"result", "message", "traceback", "stdout", "stderr", "stdout_base64",
-    "stderr_base64", "stdout_bytes", "stderr_bytes", "usage": {"user_seconds", "system_seconds",
-    "max_rss_bytes"}, "worker", "cpus"}``, each key optional.
-    """
+class ReportFields(Request):
+    """The fields of a report that are columns of a task; the worker adds a ``detail`` of its own type."""
 
     task_id: BigInt
     attempt: Int32
@@ -122,6 +117,16 @@ class TaskReport(Request):
     started_at: HostTime | None = None
     """None = it never started."""
     finished_at: HostTime | None = None
+
+
+class TaskReport(ReportFields, kw_only=True):
+    """The end of one attempt. Small facts as fields, the rest as one JSON document.
+
+    ``detail`` is JSON: ``{"result", "message", "traceback", "stdout", "stderr", "stdout_base64",
+    "stderr_base64", "stdout_bytes", "stderr_bytes", "usage": {"user_seconds", "system_seconds",
+    "max_rss_bytes"}, "worker", "cpus"}``, each key optional.
+    """
+
     detail: Raw = msgspec.field(default_factory=lambda: Raw(b"{}"))
 
 

@@ -11,7 +11,12 @@ fewer tasks than its credit; the worker runs them in order and says :class:`Task
 
 import msgspec
 
-PROTOCOL_VERSION = 1
+from mitosis.contracts.attempt import AttemptKey
+from mitosis.contracts.wire import TaskReport
+
+PROTOCOL_VERSION = 2
+
+_encode_report = msgspec.json.Encoder().encode
 
 
 class Message(msgspec.Struct, array_like=True, tag=True, frozen=True):
@@ -21,8 +26,7 @@ class Message(msgspec.Struct, array_like=True, tag=True, frozen=True):
 class RunTask(msgspec.Struct, array_like=True, frozen=True):
     """One task to run. ``spec`` is the JSON of a :class:`mitosis.contracts.task.TaskSpec`."""
 
-    task_id: int
-    attempt: int
+    key: AttemptKey
     spec: bytes
 
 
@@ -42,8 +46,7 @@ class CancelTask(Message, frozen=True):
     """
 
     message_id: int
-    task_id: int
-    attempt: int
+    key: AttemptKey
     grace_seconds: float
     reason: str
 
@@ -83,8 +86,7 @@ class FollowOutput(Message, frozen=True):
     """
 
     message_id: int
-    task_id: int
-    attempt: int
+    key: AttemptKey
     on: bool
 
 
@@ -106,31 +108,36 @@ class Hello(Message, frozen=True):
 class TaskStarted(Message, frozen=True):
     """Sent before the task runs: from now on the death of this worker costs the task an attempt."""
 
-    task_id: int
-    attempt: int
+    key: AttemptKey
     started_at: float
     overdue_seconds: float | None = None
     """Not finished after this long (the task's timeout, grace and a margin): the worker hangs, kill it."""
 
 
-class TaskFinished(msgspec.Struct, array_like=True, frozen=True):
-    """One ended attempt; the fields of :class:`mitosis.contracts.wire.TaskReport`, detail as JSON bytes."""
+class EncodedReport(msgspec.Struct, array_like=True, frozen=True):
+    """One ended attempt: the facts that the agent decides by, and the report as the API takes it.
 
-    task_id: int
-    attempt: int
-    outcome: str
-    kind: str | None
-    exit_code: int | None
-    signal: int | None
+    The bytes are made once, by the worker (or by the agent for a worker that died). The agent, its
+    journal and the HTTP request pass them on unread.
+    """
+
+    key: AttemptKey
     started_at: float | None
-    finished_at: float
-    detail: bytes
+    finished_at: float | None
+    report: bytes
+    """JSON of a :class:`mitosis.contracts.wire.TaskReport`."""
+
+    @classmethod
+    def of(cls, report: TaskReport) -> "EncodedReport":
+        """Encode a report."""
+        key = AttemptKey(report.task_id, report.attempt)
+        return cls(key, report.started_at, report.finished_at, _encode_report(report))
 
 
 class TasksFinished(Message, frozen=True):
     """Flushed when the local queue runs empty, at 8 tasks, or when the first of them is 5 ms old."""
 
-    tasks: tuple[TaskFinished, ...]
+    tasks: tuple[EncodedReport, ...]
 
 
 class TaskOutput(Message, frozen=True):
@@ -139,8 +146,7 @@ class TaskOutput(Message, frozen=True):
     ``offset`` counts all that it has written there: a jump means that it wrote faster than that.
     """
 
-    task_id: int
-    attempt: int
+    key: AttemptKey
     stream: str
     """``stdout`` or ``stderr``."""
     offset: int

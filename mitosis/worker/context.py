@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from uuid import UUID
 
+from mitosis.contracts.attempt import AttemptKey
 from mitosis.contracts.errors import NotFound
 from mitosis.contracts.ids import task_uuid
 
@@ -45,10 +46,10 @@ def current_task() -> TaskContext:
         ) from None
 
 
-def task_variables(group_number: int, task_id: int, attempt: int) -> dict[str, str]:
+def task_variables(group_number: int, key: AttemptKey) -> dict[str, str]:
     """The environment variables that differ from task to task."""
     return {
-        "MITOSIS_TASK_ID": str(task_id),
-        "MITOSIS_TASK_UUID": str(task_uuid(group_number, task_id)),
-        "MITOSIS_TASK_ATTEMPT": str(attempt),
+        "MITOSIS_TASK_ID": str(key.task_id),
+        "MITOSIS_TASK_UUID": str(task_uuid(group_number, key.task_id)),
+        "MITOSIS_TASK_ATTEMPT": str(key.attempt),
     }

@@ -10,10 +10,11 @@ import os
 import struct
 from typing import NamedTuple
 
+from mitosis.contracts.attempt import AttemptKey
 from mitosis.worker.output import memory_file, tail_of
 
 _MARK = struct.Struct("=qq")
-_NO_TASK = (-1, -1)
+_NO_TASK = AttemptKey(-1, -1)
 
 
 class Evidence(NamedTuple):
@@ -36,10 +37,10 @@ class Evidence(NamedTuple):
         """The end of what the running handler had written to stderr."""
         return tail_of(self.stderr_fd, tail_bytes).text
 
-    def running(self) -> tuple[int, int] | None:
-        """Id and attempt of the task that was running."""
-        task_id, attempt = _MARK.unpack(os.pread(self.mark_fd, _MARK.size, 0))
-        return None if (task_id, attempt) == _NO_TASK else (task_id, attempt)
+    def running(self) -> AttemptKey | None:
+        """Return the attempt that was running."""
+        key = AttemptKey(*_MARK.unpack(os.pread(self.mark_fd, _MARK.size, 0)))
+        return None if key == _NO_TASK else key
 
 
 class RunningMark:
@@ -48,8 +49,8 @@ class RunningMark:
     def __init__(self, mark_fd: int) -> None:
         self._memory = mmap.mmap(mark_fd, _MARK.size)
 
-    def put(self, task_id: int, attempt: int) -> None:
-        _MARK.pack_into(self._memory, 0, task_id, attempt)
+    def put(self, key: AttemptKey) -> None:
+        _MARK.pack_into(self._memory, 0, *key)
 
     def clear(self) -> None:
         _MARK.pack_into(self._memory, 0, *_NO_TASK)

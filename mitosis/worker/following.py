@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
+from mitosis.contracts.attempt import AttemptKey
 from mitosis.ipc.messages import TaskOutput
 from mitosis.worker.output import OnTake
 
@@ -30,15 +31,15 @@ class OutputFeed:
     def __init__(self, send: Callable[[TaskOutput], None]) -> None:
         self.on = False
         self._send = send
-        self._key = (0, 0)
+        self._key = AttemptKey(0, 0)
         self._streams: Sequence[Stream] = ()
         self._sent = [0, 0]
         self._not_before = 0.0
 
-    def follow(self, task_id: int, attempt: int, streams: Sequence[Stream]) -> None:
+    def follow(self, key: AttemptKey, streams: Sequence[Stream]) -> None:
         """Begin with what is kept of what it has written."""
         self.stop()
-        self.on, self._key, self._streams, self._sent = True, (task_id, attempt), streams, [0, 0]
+        self.on, self._key, self._streams, self._sent = True, key, streams, [0, 0]
         for stream in streams:
             stream.on_take = self._pass_on
         self._not_before = 0.0
@@ -70,7 +71,7 @@ class OutputFeed:
         for index, stream in enumerate(self._streams):
             offset, data = stream.since(self._sent[index])
             if data:
-                self._send(TaskOutput(*self._key, NAMES[index], offset, data))
+                self._send(TaskOutput(self._key, NAMES[index], offset, data))
                 self._sent[index] = offset + len(data)
                 passed = True
         return passed

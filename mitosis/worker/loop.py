@@ -18,6 +18,7 @@ from mitosis.ipc.messages import (
     Acknowledge,
     CancelTask,
     Configure,
+    EncodedReport,
     FollowOutput,
     Goodbye,
     Hello,
@@ -27,7 +28,6 @@ from mitosis.ipc.messages import (
     RunTask,
     RunTasks,
     Shutdown,
-    TaskFinished,
     TasksFinished,
     TaskStarted,
 )
@@ -39,7 +39,7 @@ from mitosis.worker.following import OutputFeed
 from mitosis.worker.handlers import HandlerSlot
 from mitosis.worker.output import MemoryOutput, PipeOutput, memory_file
 from mitosis.worker.process_tree import kill_all_below, reap_any
-from mitosis.worker.report import Ended, to_finished
+from mitosis.worker.report import Ended, encode_report
 from mitosis.worker.scratch import ScratchFolder
 from mitosis.worker.settings import WorkerSettings, worker_variables
 
@@ -87,7 +87,7 @@ class Worker:
         for fd in (self._channel.fd, self._streams.stdout.read_fd, self._streams.stderr.read_fd):
             self._poll.register(fd, select.POLLIN)
         self._queue: deque[RunTask] = deque()
-        self._finished: list[TaskFinished] = []
+        self._finished: list[EncodedReport] = []
         self._flush_at = 0.0
         self._paused = False
         self._shutdown: Shutdown | None = None
@@ -139,14 +139,13 @@ class Worker:
         self._channel.send(Acknowledge(message.message_id))
 
     def _cancel(self, order: CancelTask) -> None:
-        wanted = (order.task_id, order.attempt)
         text = f"cancelled: {order.reason}" if order.reason else "cancelled"
-        if self._current is not None and wanted == (self._current.task_id, self._current.attempt):
+        if self._current is not None and order.key == self._current.key:
             if self._stoppable is not None:
                 self._stoppable.stop(FailureKind.CANCELLED, text, order.grace_seconds)
             return
         for task in self._queue:
-            if wanted == (task.task_id, task.attempt):
+            if order.key == task.key:
                 self._queue.remove(task)
                 now = time.time()
                 self._report(task, Ended(kind=FailureKind.CANCELLED, message=text, finished_at=now))
@@ -167,15 +166,15 @@ class Worker:
 
     def _follow(self, order: FollowOutput) -> None:
         running = self._current
-        if running is None or (running.task_id, running.attempt) != (order.task_id, order.attempt):
+        if running is None or running.key != order.key:
             return
         if not order.on:
             self._feed.stop()
         elif isinstance(self._stoppable, HandlerSlot):
-            self._feed.follow(order.task_id, order.attempt, self._handlers.streams)
+            self._feed.follow(order.key, self._handlers.streams)
         else:
             streams = (self._streams.stdout, self._streams.stderr)
-            self._feed.follow(order.task_id, order.attempt, streams)
+            self._feed.follow(order.key, streams)
 
     # --- tasks ----------------------------------------------------------------------------------
 
@@ -183,7 +182,7 @@ class Worker:
         """Run one task to its end and note the report."""
         self._current = task
         self._scratch.ensure()
-        self._mark.put(task.task_id, task.attempt)
+        self._mark.put(task.key)
         try:
             spec = _decode(task.spec)
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
@@ -193,8 +192,8 @@ class Worker:
         overdue = None
         if spec.timeout_seconds is not None:
             overdue = spec.timeout_seconds + spec.kill_grace_seconds + _OVERDUE_MARGIN_SECONDS
-        self._channel.send(TaskStarted(task.task_id, task.attempt, time.time(), overdue))
-        variables = task_variables(self._group_number, task.task_id, task.attempt)
+        self._channel.send(TaskStarted(task.key, time.time(), overdue))
+        variables = task_variables(self._group_number, task.key)
         if spec.handler:
             ended = self._run_handler(spec, variables)
         elif spec.command:
@@ -259,8 +258,8 @@ class Worker:
         if len(self._finished) >= _BATCH or now >= self._flush_at:
             self._flush()
 
-    def _to_message(self, task: RunTask, ended: Ended) -> TaskFinished:
-        return to_finished(task, ended, self._settings.slot, self._cpus)
+    def _to_message(self, task: RunTask, ended: Ended) -> EncodedReport:
+        return encode_report(task, ended, self._settings.slot, self._cpus)
 
     def _flush(self) -> None:
         if self._finished:

@@ -1,4 +1,4 @@
-"""How a worker describes the end of an attempt: the fields of ``TaskFinished`` and its JSON detail."""
+"""The reports of a worker: each is encoded here once, and passed on as bytes from then on."""
 
 import json
 import re
@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 
 from mitosis.contracts.outcome import FailureKind
-from mitosis.contracts.wire import Outcome
-from mitosis.ipc.messages import RunTask, TaskFinished
+from mitosis.contracts.wire import Outcome, ReportFields
+from mitosis.ipc.messages import EncodedReport, RunTask
 from mitosis.worker.output import Tail
 
 MAX_RESULT_BYTES = 1_000_000
@@ -54,6 +54,12 @@ class Detail(msgspec.Struct, omit_defaults=True, kw_only=True):
     cpus: tuple[int, ...]
 
 
+class _Report(ReportFields, kw_only=True):
+    """A :class:`mitosis.contracts.wire.TaskReport` whose detail is not encoded yet."""
+
+    detail: Detail
+
+
 @dataclass(slots=True, kw_only=True)
 class Ended:
     """One ended attempt, before anybody thinks of messages. ``kind`` None = it succeeded."""
@@ -84,8 +90,8 @@ class ResultError(Exception):
 _encoder = msgspec.json.Encoder()
 
 
-def to_finished(task: RunTask, ended: Ended, slot: int, cpus: tuple[int, ...]) -> TaskFinished:
-    """The message for an ended attempt of ``task`` in this slot."""
+def encode_report(task: RunTask, ended: Ended, slot: int, cpus: tuple[int, ...]) -> EncodedReport:
+    """Encode the report of an attempt of ``task`` that ended in this slot."""
     detail = Detail(
         result=None if ended.result is None else msgspec.Raw(ended.result),
         message=_bounded(ended.message, MAX_MESSAGE_CHARS),
@@ -100,17 +106,18 @@ def to_finished(task: RunTask, ended: Ended, slot: int, cpus: tuple[int, ...]) -
         worker=slot,
         cpus=cpus,
     )
-    return TaskFinished(
-        task_id=task.task_id,
-        attempt=task.attempt,
-        outcome=ended.outcome().value,
+    report = _Report(
+        task_id=task.key.task_id,
+        attempt=task.key.attempt,
+        outcome=ended.outcome(),
         kind=None if ended.kind is None else ended.kind.value,
         exit_code=ended.exit_code,
         signal=ended.signal,
         started_at=ended.started_at,
         finished_at=ended.finished_at,
-        detail=_encoder.encode(detail),
+        detail=detail,
     )
+    return EncodedReport(task.key, ended.started_at, ended.finished_at, _encoder.encode(report))
 
 
 def encode_result(value: Any) -> bytes:

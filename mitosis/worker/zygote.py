@@ -23,6 +23,7 @@ from resource import struct_rusage
 
 import msgspec
 
+from mitosis.contracts.attempt import AttemptKey
 from mitosis.worker.evidence import Evidence
 from mitosis.worker.linux import become_subreaper
 from mitosis.worker.preload import PreloadError, preload
@@ -75,7 +76,7 @@ class _Death:
     wait_status: int
     usage: struct_rusage
     stderr_tail: str
-    running: tuple[int, int] | None
+    running: AttemptKey | None
     at: float
     leftovers: set[int] = field(default_factory=set)
 

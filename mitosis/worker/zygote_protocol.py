@@ -12,6 +12,7 @@ from typing import TypeVar
 
 import msgspec
 
+from mitosis.contracts.attempt import AttemptKey
 from mitosis.contracts.errors import Conflict
 
 AGENT_FD = 3
@@ -129,8 +130,8 @@ class Exited(Packet, frozen=True):
     """Processes it left behind that were killed; -1: some could not be killed within 5 s."""
     stderr_tail: str = ""
     """The end of what the handler that it ran had written to stderr, with the traceback of a crash."""
-    running: tuple[int, int] | None = None
-    """Id and attempt of the task it ran. Certain, where its last TaskStarted may never have left it."""
+    running: AttemptKey | None = None
+    """The attempt it ran. Certain, where its last TaskStarted may never have left it."""
 
 
 ZygoteToAgent = Ready | ImportFailed | Spawned | SpawnFailed | Exited

@@ -14,6 +14,8 @@ from typing import Any, TypeVar
 import msgspec
 import zmq
 
+from mitosis.contracts.attempt import AttemptKey
+from mitosis.contracts.wire import TaskReport
 from mitosis.ipc.codec import decode_for_manager, encode
 from mitosis.ipc.messages import (
     Goodbye,
@@ -21,12 +23,12 @@ from mitosis.ipc.messages import (
     ManagerToWorker,
     RunTask,
     RunTasks,
-    TaskFinished,
     TasksFinished,
     TaskStarted,
     WorkerToManager,
 )
 from mitosis.worker import zygote_protocol as z
+from tests.support.reports import decoded
 
 M = TypeVar("M", bound=WorkerToManager)
 P = TypeVar("P", bound=z.ZygoteToAgent)
@@ -128,27 +130,29 @@ class WorkerHost:
 
     def submit(self, *specs: dict[str, Any], first_id: int = 1, slot: int = 0) -> None:
         tasks = [
-            RunTask(first_id + i, 1, msgspec.json.encode(spec)) for i, spec in enumerate(specs)
+            RunTask(AttemptKey(first_id + i, 1), msgspec.json.encode(spec))
+            for i, spec in enumerate(specs)
         ]
         self.send(RunTasks(tuple(tasks)), slot)
 
     def started(self) -> TaskStarted:
         return self.receive(TaskStarted)
 
-    def finished(self, count: int = 1) -> list[TaskFinished]:
-        found: list[TaskFinished] = []
+    def finished(self, count: int = 1) -> list[TaskReport]:
+        """The next reports, decoded as the API decodes them."""
+        found: list[TaskReport] = []
         while len(found) < count:
-            found.extend(self.receive(TasksFinished).tasks)
+            found.extend(map(decoded, self.receive(TasksFinished).tasks))
         return found
 
-    def run(self, **spec: Any) -> tuple[TaskFinished, dict[str, Any]]:
+    def run(self, **spec: Any) -> tuple[TaskReport, dict[str, Any]]:
         """One task to its end: the report, and its detail as a dict."""
         self.submit(spec)
         self.started()
         (report,) = self.finished()
         return report, self.detail(report)
 
-    def detail(self, report: TaskFinished) -> dict[str, Any]:
+    def detail(self, report: TaskReport) -> dict[str, Any]:
         found: dict[str, Any] = msgspec.json.decode(report.detail)
         return found
 

@@ -17,6 +17,7 @@ from mitosis.contracts.control import HookVerdict, LeaseEnd
 from mitosis.contracts.errors import ManagerIdInUse
 from mitosis.contracts.lifecycle import EnvironmentState
 from mitosis.contracts.wire import MAX_REPORTS, CancelOrder, Outcome, TaskReport
+from mitosis.ipc.messages import EncodedReport
 from tests.support.agent_api import AgentApi, command
 from tests.support.agents import config, running_agent, until
 
@@ -184,14 +185,15 @@ async def test_the_journal_of_an_earlier_process_is_replayed_before_hello(tmp_pa
         settings = config(api, tmp_path)
         settings.state_dir.mkdir()
         journal = Journal(settings.state_dir / "journal")
-        journal.write([(5, TaskReport(task_id=task_id, attempt=1, outcome=Outcome.SUCCEEDED))])
+        report = TaskReport(task_id=task_id, attempt=1, outcome=Outcome.SUCCEEDED)
+        journal.write([(5, EncodedReport.of(report))])
         journal.close()
         api.lose_answers[REPORT] = 1
         async with running_agent(api, tmp_path):
             assert api.results[task_id].attempt == 1
             assert api.statuses == {"committed": 1, "duplicate": 1}
         again = Journal(settings.state_dir / "journal")
-        assert again.pending == []
+        assert again.pending == {}
         again.close()
 
 
@@ -216,7 +218,7 @@ async def test_a_journal_of_any_length_is_replayed(tmp_path: Path) -> None:
         reports = [
             TaskReport(task_id=i, attempt=1, outcome=Outcome.SUCCEEDED) for i in range(1, count + 1)
         ]
-        journal.write([(5, report) for report in reports])
+        journal.write([(5, EncodedReport.of(report)) for report in reports])
         journal.close()
         async with running_agent(api, tmp_path):
             assert api.statuses == {"unknown": count}

@@ -13,12 +13,13 @@ import zmq
 from manager_agent.router import Router
 from manager_agent.session import LeaseSession, SessionParts
 from mitosis.contracts.allocation import WorkerAllocationPlan
+from mitosis.contracts.attempt import AttemptKey
 from mitosis.contracts.http import LeaseGrant
 from mitosis.contracts.lifecycle import LeaseState
 from mitosis.contracts.outcome import ExitKind, ExitReason
-from mitosis.contracts.wire import ClaimAnswer, ClaimedTask, ClaimTasks, LeaseStanding, TaskReport
+from mitosis.contracts.wire import ClaimAnswer, ClaimedTask, ClaimTasks, LeaseStanding
 from mitosis.ipc.codec import encode
-from mitosis.ipc.messages import Hello, TaskFinished, TasksFinished, TaskStarted
+from mitosis.ipc.messages import EncodedReport, Hello, TasksFinished, TaskStarted
 from mitosis.worker.zygote_protocol import Ready
 from tests.support.agent_api import command
 from tests.support.agents import until
@@ -43,10 +44,10 @@ class Reports:
     """Keeps what the session reports."""
 
     def __init__(self) -> None:
-        self.reports: list[TaskReport] = []
+        self.reports: list[EncodedReport] = []
         self.acknowledged: Any = None
 
-    def add(self, epoch: int, reports: Sequence[TaskReport], urgent: bool) -> None:
+    def add(self, epoch: int, reports: Sequence[EncodedReport], urgent: bool) -> None:
         self.reports += reports
 
 
@@ -94,15 +95,15 @@ async def test_last_words_of_a_dead_worker_count(tmp_path: Path) -> None:
     session.worker_spawned(0, 0, os.getpid())
     worker.send(encode(Hello(0, 0, os.getpid(), (0,))))
     await until(lambda: worker.poll(0))
-    worker.send(encode(TaskStarted(1, 1, 100.0)))
+    worker.send(encode(TaskStarted(AttemptKey(1, 1), 100.0)))
     await until(lambda: session.state.running == 1)
 
     session.worker_exited(0, 0, KILLED)
-    done = TaskFinished(1, 1, "succeeded", None, 0, None, 100.0, 100.1, b"{}")
-    stderr_tail = encode(TasksFinished((done,)))
-    asyncio.get_running_loop().call_later(0.002, worker.send, stderr_tail)
+    done = EncodedReport(AttemptKey(1, 1), 100.0, 100.1, b"{}")
+    last_message = encode(TasksFinished((done,)))
+    asyncio.get_running_loop().call_later(0.002, worker.send, last_message)
     await until(lambda: bool(reports.reports))
-    assert [report.outcome for report in reports.reports] == ["succeeded"]
+    assert reports.reports == [done]
 
     await session.close()
     worker.close(0)

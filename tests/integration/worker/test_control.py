@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from mitosis.contracts.attempt import AttemptKey
 from mitosis.contracts.outcome import ExitKind, ExitReason
 from mitosis.ipc.messages import (
     Acknowledge,
@@ -50,7 +51,7 @@ def begin(host: WorkerHost, note: Path, *more: dict[str, Any]) -> int:
 def test_tasks_run_in_order_and_each_says_start_before_it_ends(host: WorkerHost) -> None:
     host.submit(*[{"command": ["true"]}] * 20)
     assert [report.task_id for report in host.finished(20)] == list(range(1, 21))
-    assert [host.started().task_id for _ in range(20)] == list(range(1, 21))
+    assert [host.started().key.task_id for _ in range(20)] == list(range(1, 21))
 
 
 def test_reports_come_in_batches_of_eight_at_most(host: WorkerHost) -> None:
@@ -73,7 +74,7 @@ def test_a_report_does_not_wait_for_the_next_command(host: WorkerHost, tmp_path:
 @pytest.mark.spec("S000-27")
 def test_a_running_command_is_cancelled_with_its_group(host: WorkerHost, tmp_path: Path) -> None:
     pid = begin(host, tmp_path / "note")
-    number = host.order(CancelTask, 1, 1, 5.0, "not wanted")
+    number = host.order(CancelTask, AttemptKey(1, 1), 5.0, "not wanted")
     assert host.receive(Acknowledge).message_id == number
     (report,) = host.finished()
     assert (report.outcome, report.kind) == ("cancelled", "cancelled")
@@ -89,7 +90,7 @@ def test_a_cancelled_command_that_ignores_sigterm_is_killed_after_the_grace_of_t
     note = tmp_path / "note"
     host.submit({"command": ["sh", "-c", f"trap '' TERM; echo x > {note}; sleep 600; sleep 600"]})
     wait_until(note.exists)
-    host.order(CancelTask, 1, 1, 0.2, "")
+    host.order(CancelTask, AttemptKey(1, 1), 0.2, "")
     (report,) = host.finished()
     assert (report.outcome, report.signal) == ("cancelled", signal.SIGKILL)
 
@@ -98,8 +99,8 @@ def test_a_second_cancel_can_shorten_the_grace(host: WorkerHost, tmp_path: Path)
     note = tmp_path / "note"
     host.submit({"command": ["sh", "-c", f"trap '' TERM; echo x > {note}; sleep 600; sleep 600"]})
     wait_until(note.exists)
-    host.order(CancelTask, 1, 1, 600.0, "slowly")
-    host.order(CancelTask, 1, 1, 0.1, "at once")
+    host.order(CancelTask, AttemptKey(1, 1), 600.0, "slowly")
+    host.order(CancelTask, AttemptKey(1, 1), 0.1, "at once")
     (report,) = host.finished()
     assert host.detail(report)["message"].startswith("cancelled: slowly")
 
@@ -109,10 +110,10 @@ def test_a_queued_task_is_cancelled_without_having_started(
 ) -> None:
     marker = tmp_path / "never"
     begin(host, tmp_path / "note", {"command": ["touch", str(marker)]})
-    host.order(CancelTask, 2, 1, 5.0, "not wanted")
+    host.order(CancelTask, AttemptKey(2, 1), 5.0, "not wanted")
     (report,) = host.finished()
     assert (report.task_id, report.outcome, report.started_at) == (2, "cancelled", None)
-    host.order(CancelTask, 1, 1, 5.0, "not wanted")
+    host.order(CancelTask, AttemptKey(1, 1), 5.0, "not wanted")
     assert [report.task_id for report in host.finished()] == [1]
     assert host.run(command=["true"])[0].outcome == "succeeded"
     assert not marker.exists()
@@ -123,7 +124,7 @@ def test_cancelling_what_is_not_here_is_acknowledged_and_stops_nothing(
     host: WorkerHost, tmp_path: Path, task_id: int, attempt: int
 ) -> None:
     pid = begin(host, tmp_path / "note")
-    number = host.order(CancelTask, task_id, attempt, 0.0, "other")
+    number = host.order(CancelTask, AttemptKey(task_id, attempt), 0.0, "other")
     assert host.receive(Acknowledge).message_id == number
     assert not gone(pid)
 

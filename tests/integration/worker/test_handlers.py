@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from mitosis.contracts.attempt import AttemptKey
 from mitosis.contracts.ids import task_uuid
 from mitosis.contracts.outcome import ExitReason
 from mitosis.ipc.messages import CancelTask
@@ -286,7 +287,7 @@ def test_a_running_handler_is_cancelled(host: WorkerHost, tmp_path: Path) -> Non
     note = tmp_path / "note"
     host.submit({"handler": f"{SAMPLES}:clean_up", "arguments": [str(note)]})
     host.started()
-    host.order(CancelTask, 1, 1, 5.0, "not wanted")
+    host.order(CancelTask, AttemptKey(1, 1), 5.0, "not wanted")
     (report,) = host.finished()
     assert (report.outcome, report.kind) == ("cancelled", "cancelled")
     assert host.detail(report)["message"] == "cancelled: not wanted"
@@ -300,7 +301,7 @@ def test_a_stubborn_handler_is_cancelled_with_its_worker(
     own_host.submit({"handler": f"{SAMPLES}:stubborn", "arguments": [str(note)]})
     own_host.started()
     wait_until(note.exists)
-    own_host.order(CancelTask, 1, 1, 0.2, "not wanted")
+    own_host.order(CancelTask, AttemptKey(1, 1), 0.2, "not wanted")
     (report,) = own_host.finished()
     assert (report.outcome, report.kind) == ("cancelled", "cancelled")
     assert gone(own_host.hear(Exited).pid)

@@ -5,25 +5,31 @@ from pathlib import Path
 
 import pytest
 
+from mitosis.contracts.attempt import AttemptKey
 from mitosis.contracts.errors import ConfigurationError
 from mitosis.ipc import messages as m
 from mitosis.ipc.codec import ProtocolMismatch, decode_for_manager, decode_for_worker, encode
 from mitosis.ipc.endpoints import MAX_SOCKET_PATH_BYTES, run_folder, worker_endpoint
 
 TO_WORKER: list[m.ManagerToWorker] = [
-    m.RunTasks((m.RunTask(2**62, 1, b'{"command":["true"]}'), m.RunTask(2, 3, b"{}"))),
-    m.CancelTask(1, 2, 3, 0.5, "why"),
+    m.RunTasks(
+        (
+            m.RunTask(AttemptKey(2**62, 1), b'{"command":["true"]}'),
+            m.RunTask(AttemptKey(2, 3), b"{}"),
+        )
+    ),
+    m.CancelTask(1, AttemptKey(2, 3), 0.5, "why"),
     m.Shutdown(1, graceful=True),
     m.Pause(1),
     m.Resume(2),
     m.Configure(3, output_tail_bytes=10),
-    m.FollowOutput(4, 5, 6, on=True),
+    m.FollowOutput(4, AttemptKey(5, 6), on=True),
 ]
 FROM_WORKER: list[m.WorkerToManager] = [
     m.Hello(slot=0, generation=1, pid=2, cpus=(0, 3)),
-    m.TaskStarted(1, 1, 12.5),
-    m.TasksFinished((m.TaskFinished(1, 1, "failed", "signal", None, 9, 1.0, 2.0, b"{}"),)),
-    m.TaskOutput(1, 2, "stderr", 3, b"\xff\0"),
+    m.TaskStarted(AttemptKey(1, 1), 12.5),
+    m.TasksFinished((m.EncodedReport(AttemptKey(1, 1), 1.0, 2.0, b"{}"),)),
+    m.TaskOutput(AttemptKey(1, 2), "stderr", 3, b"\xff\0"),
     m.Acknowledge(4),
     m.Goodbye(slot=0, generation=1),
 ]
@@ -51,7 +57,7 @@ def test_what_a_worker_says_arrives_as_said(message: m.WorkerToManager) -> None:
 def test_another_version_is_refused() -> None:
     frame = encode(m.Pause(1))
     other = bytes([frame[0] + 1]) + frame[1:]
-    with pytest.raises(ProtocolMismatch, match="expected protocol version 1"):
+    with pytest.raises(ProtocolMismatch, match="expected protocol version 2"):
         decode_for_worker(other)
 
 
@@ -59,10 +65,10 @@ def test_another_version_is_refused() -> None:
     "frame",
     [
         b"",
-        b"\x01",
-        b"\x01\xff",
-        b"\x01\x91\xa4Nope",
-        b"\x01\x96\xaaCancelTask\x01\x02\x03\xcb?\xe0\x00\x00\x00\x00\x00\x00\xa3w\xffy",
+        b"\x02",
+        b"\x02\xff",
+        b"\x02\x91\xa4Nope",
+        b"\x02\x95\xaaCancelTask\x01\x92\x02\x03\xcb?\xe0\x00\x00\x00\x00\x00\x00\xa3w\xffy",
     ],
     ids=["empty", "version only", "no array", "unknown", "no UTF-8"],
 )

@@ -10,13 +10,14 @@ from manager_agent.exits import lost_attempt, oom_kills
 from mitosis.contracts.attempt import AttemptKey
 from mitosis.contracts.outcome import ExitKind, ExitReason
 from mitosis.contracts.wire import TaskReport
+from tests.support.reports import decoded
 
 
 def died(
     reason: ExitReason, *, oom: bool = False, cancelled: bool = False, killed: str | None = None
 ) -> TaskReport:
     event = WorkerExited(2, 0, reason, oom, at=105.0)
-    return lost_attempt(AttemptKey(1, 3), 100.0, event, killed, cancelled)
+    return decoded(lost_attempt(AttemptKey(1, 3), 100.0, event, killed, cancelled))
 
 
 def message(report: TaskReport) -> object:
@@ -90,6 +91,6 @@ def test_without_a_memory_cgroup_nothing_counts(tmp_path: Path) -> None:
 def test_the_last_words_of_a_worker_are_in_the_report() -> None:
     reason = ExitReason(ExitKind.SIGNAL, 11)
     event = WorkerExited(2, 0, reason, False, 105.0, "Fatal Python error")
-    report = lost_attempt(AttemptKey(1, 3), 100.0, event, None, False)
+    report = decoded(lost_attempt(AttemptKey(1, 3), 100.0, event, None, False))
     assert msgspec.json.decode(report.detail)["stderr"] == "Fatal Python error"
     assert "stderr" not in msgspec.json.decode(died(reason).detail)

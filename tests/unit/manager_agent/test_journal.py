@@ -1,5 +1,7 @@
 """The journal: what is appended is read again, whatever the power cut left of the end."""
 
+import base64
+import time
 from pathlib import Path
 
 import msgspec
@@ -10,11 +12,18 @@ from hypothesis import strategies as st
 from manager_agent import journal as module
 from manager_agent.journal import Entry, Journal
 from mitosis.contracts.wire import Outcome, TaskReport
+from mitosis.ipc.messages import EncodedReport
+from tests.support.reports import decoded
 
 
-def report(task_id: int, detail: str = "{}") -> TaskReport:
-    return TaskReport(
-        task_id=task_id, attempt=1, outcome=Outcome.SUCCEEDED, detail=msgspec.Raw(detail.encode())
+def report(task_id: int, detail: str = "{}") -> EncodedReport:
+    return EncodedReport.of(
+        TaskReport(
+            task_id=task_id,
+            attempt=1,
+            outcome=Outcome.SUCCEEDED,
+            detail=msgspec.Raw(detail.encode()),
+        )
     )
 
 
@@ -24,7 +33,7 @@ def reports(epoch: int, *task_ids: int) -> list[Entry]:
 
 def read(path: Path) -> list[tuple[int, int]]:
     journal = Journal(path)
-    found = [(r.epoch, one.task_id) for r in journal.pending for one in r.reports]
+    found = [(epoch, one.key.task_id) for epoch, some in journal.pending.items() for one in some]
     journal.close()
     return found
 
@@ -135,6 +144,46 @@ def test_it_may_grow_beyond_what_is_reserved_and_shrinks_again(
     journal.clear()
     assert path.stat().st_size == 4096
     journal.close()
+
+
+# Two reports, as the agent wrote them when it still decoded and encoded each.
+OLD_JOURNAL = base64.b64decode(
+    "TUowMcEAAADG5AKNAAAqNv6clxeSB8S9eyJ0YXNrX2lkIjo0MSwiYXR0ZW1wdCI6Miwib3V0Y29tZSI6InN1Y2NlZWRl"
+    "ZCIsImV4aXRfY29kZSI6MCwic3RhcnRlZF9hdCI6MTAwLjUsImZpbmlzaGVkX2F0IjoxMDEuMjUsImRldGFpbCI6eyJy"
+    "ZXN1bHQiOnsiYSI6WzEsMl19LCJzdGRvdXQiOiJoaVxuIiwic3Rkb3V0X2J5dGVzIjozLCJ3b3JrZXIiOjAsImNwdXMi"
+    "OlswXX19TUowMZ4AAABCNU88AAAqNv6clxeSCMSaeyJ0YXNrX2lkIjo0MiwiYXR0ZW1wdCI6MSwib3V0Y29tZSI6ImZh"
+    "aWxlZCIsImtpbmQiOiJzaWduYWwiLCJzaWduYWwiOjksImZpbmlzaGVkX2F0IjoxMDIuMCwiZGV0YWlsIjp7Im1lc3Nh"
+    "Z2UiOiJraWxsZWQgYnkgU0lHS0lMTCIsIndvcmtlciI6MSwiY3B1cyI6W119fQ=="
+)
+OLD_ROUND = 1_700_000_000_000_000_000
+
+
+def test_a_journal_of_the_version_before_is_read(path: Path) -> None:
+    path.write_bytes(OLD_JOURNAL)
+    journal = Journal(path)
+    (done,), (killed,) = journal.pending[7], journal.pending[8]
+    journal.close()
+    assert (done.key, done.started_at, done.finished_at) == ((41, 2), 100.5, 101.25)
+    assert (killed.key, killed.started_at, killed.finished_at) == ((42, 1), None, 102.0)
+    assert bytes(decoded(done).detail) == (
+        b'{"result":{"a":[1,2]},"stdout":"hi\\n","stdout_bytes":3,"worker":0,"cpus":[0]}'
+    )
+    assert (decoded(killed).outcome, decoded(killed).kind) == ("failed", "signal")
+
+
+def test_the_version_before_can_read_what_is_written(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path.write_bytes(OLD_JOURNAL)
+    journal = Journal(path)
+    entries = [(epoch, report) for epoch, some in journal.pending.items() for report in some]
+    journal.close()
+    path.unlink()
+    monkeypatch.setattr(time, "time_ns", lambda: OLD_ROUND)
+    journal = Journal(path)
+    journal.write(entries)
+    journal.close()
+    assert path.read_bytes().startswith(OLD_JOURNAL)
 
 
 def test_it_is_private(path: Path) -> None:

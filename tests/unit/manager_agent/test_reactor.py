@@ -38,8 +38,10 @@ from mitosis.contracts.attempt import AttemptKey
 from mitosis.contracts.control import LeaseEnd
 from mitosis.contracts.lifecycle import WorkerState
 from mitosis.contracts.outcome import ExitKind, ExitReason
-from mitosis.contracts.wire import CancelOrder, ClaimedTask, LeaseStanding, Outcome, TaskReport
+from mitosis.contracts.wire import CancelOrder, ClaimedTask, LeaseStanding
+from mitosis.ipc.messages import EncodedReport
 from tests.support.agent_invariants import check_invariants
+from tests.support.reports import decoded
 
 ACTIVE, ENDING, GONE = LeaseStanding.ACTIVE, LeaseStanding.ENDING, LeaseStanding.GONE
 SEGFAULT = ExitReason(ExitKind.SIGNAL, 11)
@@ -97,14 +99,8 @@ class Session:
         return self(Reported(tuple(AttemptKey(n, 1) for n in task_ids), standing))
 
 
-def report(task_id: int, seconds: float = 1.0) -> TaskReport:
-    return TaskReport(
-        task_id=task_id,
-        attempt=1,
-        outcome=Outcome.SUCCEEDED,
-        started_at=100.0,
-        finished_at=100.0 + seconds,
-    )
+def report(task_id: int, seconds: float = 1.0) -> EncodedReport:
+    return EncodedReport(AttemptKey(task_id, 1), 100.0, 100.0 + seconds, b"{}")
 
 
 def task(task_id: int, *, alone: bool = False) -> Task:
@@ -233,7 +229,7 @@ def test_death_of_a_worker_charges_what_had_started_and_nothing_else() -> None:
     session.began(11)
     out = session.died()
     (said,) = [i for i in out if isinstance(i, Report)]
-    assert [(r.task_id, r.kind, r.signal) for r in said.reports] == [
+    assert [(r.task_id, r.kind, r.signal) for r in map(decoded, said.reports)] == [
         (10, "worker_lost", 11),
         (11, "worker_lost", 11),
     ]
@@ -248,8 +244,8 @@ def test_death_for_lack_of_memory_is_told_apart() -> None:
     session.claimed(10)
     session.began(10)
     (said,) = [i for i in session.died(reason=KILLED, oom=True) if isinstance(i, Report)]
-    assert said.reports[0].kind == "out_of_memory"
-    assert b"killed by SIGKILL (out of memory)" in bytes(said.reports[0].detail)
+    assert decoded(said.reports[0]).kind == "out_of_memory"
+    assert b"killed by SIGKILL (out of memory)" in said.reports[0].report
 
 
 def test_a_task_whose_start_was_lost_with_its_worker_is_charged() -> None:
@@ -258,7 +254,7 @@ def test_a_task_whose_start_was_lost_with_its_worker_is_charged() -> None:
     session.claimed(10)
     (said, spawn) = session(WorkerExited(0, 0, SEGFAULT, False, 101.0, running=AttemptKey(10, 1)))
     assert isinstance(said, Report)
-    assert (said.reports[0].task_id, said.reports[0].kind) == (10, "worker_lost")
+    assert (decoded(said.reports[0]).task_id, decoded(said.reports[0]).kind) == (10, "worker_lost")
     assert spawn == Spawn(0, 1)
     assert not session.state.ready
 
@@ -297,7 +293,7 @@ def test_a_hanging_worker_is_killed_and_its_task_timed_out() -> None:
     session.began(10)
     assert session(WorkerHangs(0, 0, AttemptKey(10, 1), "too long")) == [Kill(0, 0)]
     (said,) = [i for i in session.died(reason=KILLED) if isinstance(i, Report)]
-    assert said.reports[0].kind == "timeout"
+    assert decoded(said.reports[0]).kind == "timeout"
     assert session(WorkerHangs(0, 1, AttemptKey(10, 1), "too long")) == []
 
 
@@ -377,7 +373,10 @@ def test_a_worker_that_dies_under_a_cancelled_task_reports_it_cancelled() -> Non
     session(Renewed(ENDING, KILL_ORDER))
     session(WorkerHangs(0, 0, AttemptKey(10, 1), "hung"))
     (said,) = [i for i in session.died(reason=KILLED) if isinstance(i, Report)]
-    assert (said.reports[0].outcome, said.reports[0].kind) == ("cancelled", "cancelled")
+    assert (decoded(said.reports[0]).outcome, decoded(said.reports[0]).kind) == (
+        "cancelled",
+        "cancelled",
+    )
 
 
 @pytest.mark.spec("S000-139", "S000-147")

@@ -38,7 +38,8 @@ from manager_agent.state import State
 from mitosis.contracts.attempt import AttemptKey
 from mitosis.contracts.control import LeaseEnd
 from mitosis.contracts.outcome import ExitKind, ExitReason
-from mitosis.contracts.wire import CancelOrder, ClaimedTask, LeaseStanding, Outcome, TaskReport
+from mitosis.contracts.wire import CancelOrder, ClaimedTask, LeaseStanding
+from mitosis.ipc.messages import EncodedReport
 from tests.support.agent_invariants import check_invariants
 
 
@@ -90,9 +91,8 @@ class World(RuleBasedStateMachine):
                 self.abandoned = True
             case Report(reports):
                 for report in reports:
-                    key = AttemptKey(report.task_id, report.attempt)
-                    assert key not in self.reported, "reported twice"
-                    self.reported[key] = 1
+                    assert report.key not in self.reported, "reported twice"
+                    self.reported[report.key] = 1
             case Kill(slot, generation):
                 assert (slot, generation) in self.processes
             case SessionOver():
@@ -125,13 +125,7 @@ class World(RuleBasedStateMachine):
     def end_task(self, data: st.DataObject, seconds: float) -> None:
         worker = data.draw(st.sampled_from(sorted(self.running)))
         key = self.running.pop(worker)
-        report = TaskReport(
-            task_id=key.task_id,
-            attempt=key.attempt,
-            outcome=Outcome.SUCCEEDED,
-            started_at=100.0,
-            finished_at=100.0 + seconds,
-        )
+        report = EncodedReport(key, 100.0, 100.0 + seconds, b"{}")
         self.feed(TasksEnded(*worker, (report,)))
 
     @precondition(lambda self: self.processes)

@@ -1,28 +1,33 @@
 """Reports stay in the journal from the moment they come until they are acknowledged, and no longer."""
 
 import asyncio
+import math
 import shutil
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from manager_agent import journal, reporter
 from manager_agent.journal import Journal
 from manager_agent.reporter import Reporter
+from mitosis.contracts.attempt import AttemptKey
 from mitosis.contracts.errors import ApiUnavailable
 from mitosis.contracts.wire import (
     LeaseStanding,
     Outcome,
     ReportAnswer,
     ReportStatus,
-    ReportTasks,
     TaskReport,
 )
+from mitosis.ipc.messages import EncodedReport
 from tests.support.waiting import wait_until_async
+
+decode = msgspec.json.Decoder(TaskReport).decode
 
 COUNT, BURST = 8000, 500
 REPORT_BYTES = 88
@@ -38,21 +43,23 @@ class Api:
         self.acknowledged: set[int] = set()
         self.refuse = 0
         self.calls = 0
+        self.bodies: list[int] = []
 
     def let(self, calls: int) -> None:
         for _ in range(calls):
             self.one.release()
 
-    async def report(self, request: ReportTasks) -> ReportAnswer:
+    async def report(self, epoch: int, reports: Sequence[bytes]) -> ReportAnswer:
         self.calls += 1
         if not self.open:
             await self.one.acquire()
         if self.refuse:
             self.refuse -= 1
             raise ApiUnavailable("away")
-        self.acknowledged |= {report.task_id for report in request.reports}
+        self.acknowledged |= {decode(report).task_id for report in reports}
+        self.bodies.append(sum(map(len, reports)))
         return ReportAnswer(
-            standing=LeaseStanding.ACTIVE, statuses=[ReportStatus.COMMITTED] * len(request.reports)
+            standing=LeaseStanding.ACTIVE, statuses=[ReportStatus.COMMITTED] * len(reports)
         )
 
 
@@ -74,13 +81,17 @@ class Agent:
             shutil.copyfile(self.path, copy)
         next_process = Journal(copy)
         try:
-            return {report.task_id for one in next_process.pending for report in one.reports}
+            pending = next_process.pending.values()
+            return {report.key.task_id for reports in pending for report in reports}
         finally:
             next_process.close()
 
 
-def _report(task_id: int) -> TaskReport:
-    return TaskReport(task_id=task_id, attempt=1, outcome=Outcome.SUCCEEDED)
+def _report(task_id: int, detail: bytes = b"{}") -> EncodedReport:
+    report = TaskReport(
+        task_id=task_id, attempt=1, outcome=Outcome.SUCCEEDED, detail=msgspec.Raw(detail)
+    )
+    return EncodedReport.of(report)
 
 
 @asynccontextmanager
@@ -161,3 +172,40 @@ async def test_what_waits_at_the_end_is_for_the_next_process(tmp_path: Path) -> 
     async with agent(tmp_path) as it:
         it.ended(1, 2)
     assert it.left_by_a_kill() == {1, 2}
+
+
+async def test_a_call_is_bounded_by_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reporter, "LARGEST_BATCH_BYTES", 1000)
+    huge = b'{"stdout":"%s"}' % (b"x" * 3000)
+    ended = [_report(1), _report(2, huge), *(_report(n) for n in range(3, 40))]
+    async with agent(tmp_path) as it:
+        it.reporter.add(7, ended, urgent=True)
+        it.api.open = True
+        await it.reporter.quiet()
+    assert it.api.acknowledged == set(range(1, 40))
+    assert [size for size in it.api.bodies if size > 1000] == [len(ended[1].report)]
+    assert len(it.api.bodies) == 2 + math.ceil(sum(len(r.report) for r in ended[2:]) / 1000)
+
+
+async def test_a_replay_is_bounded_by_bytes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reporter, "LARGEST_BATCH_BYTES", 1000)
+    earlier = Journal(tmp_path / "journal")
+    earlier.write([(7, _report(n)) for n in range(40)] + [(8, _report(40))])
+    earlier.close()
+    async with agent(tmp_path) as it:
+        it.api.open = True
+        await it.reporter.replay()
+    assert it.api.acknowledged == set(range(41))
+    assert max(it.api.bodies) <= 1000 < sum(it.api.bodies)
+
+
+async def test_the_bytes_of_a_report_are_passed_on_as_they_came(tmp_path: Path) -> None:
+    """Also in a form that this agent would not have written: the API alone decodes it."""
+    odd = b'{ "task_id":1,  "attempt":1, "detail":{"later":true}, "outcome":"succeeded" }'
+    async with agent(tmp_path) as it:
+        it.api.open = True
+        it.reporter.add(7, [EncodedReport(AttemptKey(1, 1), None, None, odd)], urgent=True)
+        await it.reporter.quiet()
+    assert it.api.bodies == [len(odd)]
