@@ -1,0 +1,50 @@
+"""Typed rows: the columns of a statement as a record, with enums, sets and models in it."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, LiteralString, TypeVar
+
+import msgspec
+from psycopg import AsyncConnection
+from pydantic import BaseModel
+
+T = TypeVar("T")
+
+
+async def fetch_one(
+    connection: AsyncConnection[Any],
+    kind: type[T],
+    statement: LiteralString,
+    parameters: Mapping[str, Any],
+) -> T | None:
+    """Execute ``statement`` and return its first row; None if it has none."""
+    row = await (await connection.execute(statement, parameters)).fetchone()
+    return None if row is None else to_record(row, kind)
+
+
+async def fetch_all(
+    connection: AsyncConnection[Any],
+    kind: type[T],
+    statement: LiteralString,
+    parameters: Mapping[str, Any],
+) -> list[T]:
+    """Execute ``statement`` and return all its rows."""
+    rows: Sequence[Mapping[str, Any]] = await (
+        await connection.execute(statement, parameters)
+    ).fetchall()
+    return msgspec.convert(rows, list[kind], dec_hook=_to_model)  # type: ignore[valid-type]
+
+
+def to_record(row: Mapping[str, Any], kind: type[T]) -> T:
+    """Convert one row to ``kind``, a dataclass with the names of the columns; other columns are ignored.
+
+    Raises:
+        msgspec.ValidationError: a column does not fit its field.
+    """
+    return msgspec.convert(row, kind, dec_hook=_to_model)
+
+
+def _to_model(kind: type, value: Any) -> Any:
+    """Read a JSON column into a pydantic model."""
+    if issubclass(kind, BaseModel):
+        return kind.model_validate(value)
+    raise NotImplementedError(kind)
