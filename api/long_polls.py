@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from fastapi import Request
 from starlette.requests import ClientDisconnect
 
+from mitosis.concurrency import race
 from mitosis.contracts.errors import ApiUnavailable
 
 T = TypeVar("T")
@@ -31,7 +32,7 @@ class LongPolls:
         await self._stopping.wait()
 
     async def hold(self, request: Request, answer: Coroutine[Any, Any, T]) -> T:
-        """Await ``answer``; it is cancelled if the client leaves or the server stops.
+        """Await ``answer``, which is never None; it is cancelled if the client leaves or the server stops.
 
         The body of ``request`` has been read.
 
@@ -39,21 +40,12 @@ class LongPolls:
             ApiUnavailable: the server stops; the call may be made again as it is.
             ClientDisconnect: nobody waits for the answer any more.
         """
-        answering = asyncio.create_task(answer)
-        stopping = asyncio.create_task(self._stopping.wait())
-        leaving = asyncio.create_task(_until_left(request))
-        tasks = (answering, stopping, leaving)
-        try:
-            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            if answering.done():
-                return answering.result()
-            if stopping.done():
-                raise ApiUnavailable("the API is stopping; make the call again")
-            raise ClientDisconnect
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+        answered = await race(answer, self._stopping.wait(), _until_left(request))
+        if answered is not None:
+            return answered
+        if self._stopping.is_set():
+            raise ApiUnavailable("the API is stopping; make the call again")
+        raise ClientDisconnect
 
 
 async def _until_left(request: Request) -> None:

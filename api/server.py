@@ -16,6 +16,7 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from api.bounded_protocol import BoundedProtocol, most_connections, notice_gone_peers
+from mitosis.concurrency import race
 from mitosis.contracts.errors import ConfigurationError
 
 log = logging.getLogger(__name__)
@@ -98,20 +99,11 @@ async def serving(
     server = EmbeddedServer(config, release)
     running = asyncio.create_task(server.serve([listener]), name="http server")
     try:
-        await _until_listening(server, running)
+        await race(running, server.listening.wait())
         yield _url(listener)
     finally:
         server.stop()
         await running
-
-
-async def _until_listening(server: EmbeddedServer, running: asyncio.Task[None]) -> None:
-    """Wait for the start; a server that ends instead raises its error here."""
-    listening = asyncio.ensure_future(server.listening.wait())
-    await asyncio.wait((listening, running), return_when=asyncio.FIRST_COMPLETED)
-    listening.cancel()
-    if running.done():
-        running.result()
 
 
 def _bind(host: str, port: int) -> socket.socket:

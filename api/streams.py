@@ -8,9 +8,10 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from api.long_polls import LongPolls
+from mitosis.concurrency import race
 from mitosis.contracts.errors import MitosisError, Unavailable
 
 T = TypeVar("T")
@@ -49,32 +50,19 @@ class Streams:
 
     async def until_stopped(self, source: AsyncGenerator[T]) -> AsyncIterator[T]:
         """The items of ``source``; the end comes with its end, its error, or the stop of the server."""
-        stopping = asyncio.create_task(self._long_polls.stopped())
-        coming: asyncio.Task[T | None] | None = None
+        stopped = asyncio.create_task(self._long_polls.stopped())
         try:
-            while True:
-                coming = asyncio.create_task(_next(source))
-                await asyncio.wait((coming, stopping), return_when=asyncio.FIRST_COMPLETED)
-                if not coming.done() or (item := coming.result()) is None:
-                    return
+            while (item := await race(_next(source), stopped)) is not None:
                 yield item
         except MitosisError as error:
             log.info("stream.ended", extra={"code": error.code, "reason": error.message})
         finally:
             # A task of its own: what cancels this one may go on cancelling it at every step (anyio).
-            closing = asyncio.create_task(_close(source, coming, stopping))
+            stopped.cancel()
+            closing = asyncio.create_task(source.aclose())
             self._closing.add(closing)
             closing.add_done_callback(self._closing.discard)
             await asyncio.shield(closing)
-
-
-async def _close(source: AsyncGenerator[T], *running: asyncio.Task[Any] | None) -> None:
-    """Let the source clean up, after the step that it may be in."""
-    steps = [task for task in running if task is not None]
-    for task in steps:
-        task.cancel()
-    await asyncio.gather(*steps, return_exceptions=True)
-    await source.aclose()
 
 
 async def _next(source: AsyncIterator[T]) -> T | None:

@@ -12,7 +12,7 @@ import os
 import shutil
 import signal
 import sys
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -39,8 +39,8 @@ from manager_agent.router import Router
 from manager_agent.run_folder import HostFolders, make_private
 from manager_agent.session import LeaseSession, SessionParts
 from manager_agent.temporal import TemporalTarget, poll_for_ever
-from mitosis.cancellation import within
 from mitosis.client.manager import ManagerClient
+from mitosis.concurrency import race, wait_event, within
 from mitosis.contracts.control import LeaseEnd
 from mitosis.contracts.errors import (
     ConfigurationError,
@@ -137,7 +137,7 @@ class Agent:
         incarnation = identity.raise_incarnation(self._folders.state_dir)
         running: list[asyncio.Task[None]] = []
         try:
-            answer = await self._unless_stopped(self._begin(incarnation))
+            answer = await race(self._begin(incarnation), self._stop.wait())
             if answer is None:
                 return
             loop = asyncio.get_running_loop()
@@ -146,11 +146,8 @@ class Agent:
                 loop.create_task(self._contact.run()),
                 loop.create_task(self._serve(answer)),
             ]
-            stopped = loop.create_task(self._wait_for_stop())
-            done, _ = await asyncio.wait([*running, stopped], return_when=asyncio.FIRST_COMPLETED)
-            stopped.cancel()
-            for task in done - {stopped}:
-                await _result(task)
+            with _first_error():
+                await race(*running, self._stop.wait())
             await self._shut_down()
         finally:
             await self._close(running)
@@ -276,22 +273,6 @@ class Agent:
 
     # --- end ------------------------------------------------------------------------------------
 
-    async def _wait_for_stop(self) -> None:
-        await self._stop.wait()
-
-    async def _unless_stopped(
-        self, coroutine: "asyncio._CoroutineLike[HelloAnswer]"
-    ) -> HelloAnswer | None:
-        """What the coroutine gives; None if the agent is told to stop first."""
-        loop = asyncio.get_running_loop()
-        work, stopped = loop.create_task(coroutine), loop.create_task(self._wait_for_stop())
-        await asyncio.wait([work, stopped], return_when=asyncio.FIRST_COMPLETED)
-        stopped.cancel()
-        if work.done():
-            return work.result()
-        work.cancel()
-        return None
-
     async def _shut_down(self) -> None:
         """Stop claiming, return what has not started, let the rest end, report, say goodbye."""
         log.info("agent.stopping")
@@ -309,21 +290,15 @@ class Agent:
 
     async def _drain(self, session: LeaseSession) -> None:
         session.handle(Stop())
-        over = asyncio.get_running_loop().create_task(_over(session))
-        kill = asyncio.get_running_loop().create_task(_set(self._kill))
-        await asyncio.wait(
-            [over, kill],
-            timeout=self._config.drain.total_seconds(),
-            return_when=asyncio.FIRST_COMPLETED,
-        )
-        kill.cancel()
-        if not over.done():
+        drained = asyncio.sleep(self._config.drain.total_seconds())
+        await race(session.over.wait(), self._kill.wait(), drained)
+        if not session.over.is_set():
             session.handle(Stop(kill=True))
             grace = session.grant.cancel_grace_seconds + KILL_MARGIN_SECONDS
-            await asyncio.wait([over], timeout=0.0 if self._kill.is_set() else grace)
-        if not over.done():
+            await wait_event(session.over, 0.0 if self._kill.is_set() else grace)
+        if not session.over.is_set():
             await session.close()
-        await over
+        await session.over.wait()
 
     async def _close(self, running: list[asyncio.Task[None]]) -> None:
         for task in running:
@@ -383,18 +358,11 @@ def serve(config: AgentConfig) -> NoReturn:
     os._exit(status)
 
 
-async def _over(session: LeaseSession) -> None:
-    await session.over.wait()
-
-
-async def _set(event: asyncio.Event) -> None:
-    await event.wait()
-
-
-async def _result(task: asyncio.Task[None]) -> None:
-    """Raise what the task raised; the first error where it was a group."""
+@contextlib.contextmanager
+def _first_error() -> Iterator[None]:
+    """Raise the first error of a group of our errors instead of the group."""
     try:
-        await task
+        yield
     except (
         BaseExceptionGroup
     ) as group:  # raising one error in except* differs between 3.11.2 and .7

@@ -13,9 +13,9 @@ from urllib.parse import urlsplit
 
 import httptools
 
-from mitosis.cancellation import within
 from mitosis.client.connection import API_PREFIX
 from mitosis.client.problems import error_from
+from mitosis.concurrency import within
 from mitosis.contracts.errors import ApiUnavailable, ConfigurationError
 
 CONNECT_SECONDS = 5.0

@@ -5,7 +5,6 @@ acknowledged renewal was *sent*, and when what is held was last compared with Po
 """
 
 import asyncio
-import contextlib
 import logging
 import time
 from collections.abc import Callable
@@ -14,7 +13,7 @@ from manager_agent.backoff import hopeless
 from manager_agent.claims import TaskCalls
 from manager_agent.events import Fenced, Renewed
 from manager_agent.session import LeaseSession
-from mitosis.cancellation import within
+from mitosis.concurrency import wait_event
 from mitosis.contracts.attempt import AttemptKey
 from mitosis.contracts.errors import MitosisError
 from mitosis.contracts.wire import Held, LeaseStanding, Renewal, TaskAttempt
@@ -70,8 +69,7 @@ class Contact:
 
     async def _renew_for_ever(self) -> None:
         while True:
-            with contextlib.suppress(TimeoutError):
-                await within(self._now.wait(), self._every)
+            await wait_event(self._now, self._every)
             self._now.clear()
             try:
                 await self._renew()

@@ -17,6 +17,7 @@ from manager_agent.checkpoint import Checkpoints, fingerprint
 from manager_agent.hooks import HookResult, run_hook
 from manager_agent.leftovers import end_daemons
 from mitosis.client.manager import ManagerClient
+from mitosis.concurrency import cancel_and_wait
 from mitosis.contracts.control import HookOutcome, HookVerdict
 from mitosis.contracts.errors import (
     InvalidRequest,
@@ -61,16 +62,11 @@ class Environments:
     async def stop_setup(self, task_group_id: UUID) -> None:
         """Kill the setup hook if it runs. The environment stays as it is: half prepared."""
         if setup := self._setups.get(task_group_id):
-            setup.cancel()
-            await asyncio.wait([setup])
+            await cancel_and_wait(setup)
 
     async def close(self) -> None:
         """Kill the hooks that run."""
-        running = [*self._setups.values(), *self._teardowns.values()]
-        for task in running:
-            task.cancel()
-        if running:
-            await asyncio.wait(running)
+        await cancel_and_wait(*self._setups.values(), *self._teardowns.values())
 
     # --- setup ----------------------------------------------------------------------------------
 

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from mitosis.cancellation import within
+from mitosis.concurrency import wait_event
 from mitosis.contracts.hook import HookSpec
 from mitosis.contracts.http import HookReport
 from mitosis.contracts.outcome import ExitKind, ExitReason
@@ -154,15 +154,11 @@ async def _wait(process: "subprocess.Popen[bytes]", timeout: float) -> tuple[int
     ended = asyncio.Event()
     pidfd = os.pidfd_open(process.pid)
     loop.add_reader(pidfd, ended.set)
-    timed_out = False
     try:
-        try:
-            await within(ended.wait(), timeout)
-        except TimeoutError:
-            timed_out = True
+        timed_out = not await wait_event(ended, timeout)
+        if timed_out:
             _signal_group(process.pid, signal.SIGTERM)
-            with contextlib.suppress(TimeoutError):
-                await within(ended.wait(), GRACE_SECONDS)
+            await wait_event(ended, GRACE_SECONDS)
             _signal_group(process.pid, signal.SIGKILL)
             await ended.wait()
     except asyncio.CancelledError:

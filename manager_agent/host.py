@@ -5,7 +5,6 @@ nothing when PostgreSQL does not confirm them. ``run_lease`` watches a session; 
 """
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -17,8 +16,8 @@ from temporalio import activity
 from manager_agent.backoff import hopeless, until_reached
 from manager_agent.environments import Environments, lease_lost
 from manager_agent.session import LeaseSession
-from mitosis.cancellation import within
 from mitosis.client.manager import ManagerClient
+from mitosis.concurrency import wait_event
 from mitosis.contracts.control import (
     HookOutcome,
     HookVerdict,
@@ -193,8 +192,7 @@ class Host:
     async def _detach(self, session: LeaseSession) -> LeaseOutcome:
         """The activity was cancelled: only an ending that the API confirms ends the work (P4)."""
         session.ask_standing()
-        with contextlib.suppress(TimeoutError):
-            await within(session.ends.wait(), CONFIRM_SECONDS)
+        await wait_event(session.ends, CONFIRM_SECONDS)
         if not session.ending:
             log.info("lease.detached", extra={"epoch": session.epoch})
             return LeaseOutcome(end=LeaseEnd.DETACHED, tasks_reported=session.state.finished)

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from mitosis.cancellation import within
+from mitosis.concurrency import wait_event, within
 from mitosis.contracts.errors import ConfigurationError
 from mitosis.contracts.outcome import ExitKind, ExitReason
 from mitosis.worker.zygote_protocol import (
@@ -131,9 +131,7 @@ class Pool:
         self._close_socket()
         if self._pid == 0:
             return
-        try:
-            await within(self._ended.wait(), END_SECONDS)
-        except TimeoutError:
+        if not await wait_event(self._ended, END_SECONDS):
             log.warning("zygote.not_ended", extra={"pid": self._pid})
             with contextlib.suppress(ProcessLookupError):
                 signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)

@@ -17,7 +17,7 @@ from manager_agent.backoff import delay
 from manager_agent.claims import TaskCalls
 from manager_agent.events import Reported
 from manager_agent.journal import Entry, Journal
-from mitosis.cancellation import within
+from mitosis.concurrency import wait_event
 from mitosis.contracts.errors import MitosisError
 from mitosis.contracts.wire import ReportAnswer, ReportStatus
 from mitosis.ipc.messages import EncodedReport
@@ -114,8 +114,7 @@ class Reporter:
         """Not more often than every GATHER_SECONDS, unless a batch is full or one is urgent."""
         wait = self._last_sent + GATHER_SECONDS - self._loop.time()
         if wait > 0 and len(self._waiting) < BATCH:
-            with contextlib.suppress(TimeoutError):
-                await within(self._flush.wait(), wait)
+            await wait_event(self._flush, wait)
         self._flush.clear()
         self._last_sent = self._loop.time()
 
@@ -126,8 +125,7 @@ class Reporter:
             if self._waiting:
                 await self._write(durable=False)
                 continue
-            with contextlib.suppress(TimeoutError):
-                await within(self._changed.wait(), CLEAR_AFTER_SECONDS)
+            await wait_event(self._changed, CLEAR_AFTER_SECONDS)
             if not self._waiting:
                 await self._clear()
 

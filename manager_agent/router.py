@@ -14,7 +14,7 @@ from pathlib import Path
 
 import zmq
 
-from mitosis.cancellation import within
+from mitosis.concurrency import within
 from mitosis.ipc.codec import ProtocolMismatch, decode_for_manager, encode
 from mitosis.ipc.messages import (
     Acknowledge,

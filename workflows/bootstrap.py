@@ -12,7 +12,7 @@ from uuid import UUID
 
 from temporalio.service import RPCError
 
-from mitosis.cancellation import raise_if_cancelled
+from mitosis.concurrency import raise_if_cancelled, wait_event
 from mitosis.contracts.errors import DatabaseUnavailable, TemporalUnavailable
 from workflows.client import WORKFLOW_TYPES, ControlClient, Kind, target
 from workflows.namespace import ensure_namespace
@@ -44,11 +44,7 @@ class Bootstrap:
         """Ensure everything again and again, until cancelled."""
         while True:
             raise_if_cancelled()
-            try:
-                async with asyncio.timeout(self._every_seconds):
-                    await self._asked.wait()
-            except TimeoutError:
-                pass
+            await wait_event(self._asked, self._every_seconds)
             self._asked.clear()
             try:
                 await self.ensure()

@@ -11,6 +11,7 @@ from typing import Self
 
 from temporalio.service import RPCError
 
+from mitosis.concurrency import wait_event
 from mitosis.contracts.errors import DatabaseUnavailable, TemporalUnavailable
 from workflows.bootstrap import EVERY_SECONDS, Bootstrap
 from workflows.client import ControlClient, TemporalAddress
@@ -59,13 +60,10 @@ class ControlService:
         Raises:
             TemporalUnavailable: not within ``seconds``.
         """
-        try:
-            async with asyncio.timeout(seconds):
-                await self._up.wait()
-        except TimeoutError:
+        if not await wait_event(self._up, seconds):
             raise TemporalUnavailable(
                 f"no control worker on {self._where.address} after {seconds:g} s"
-            ) from None
+            )
 
     async def __aenter__(self) -> Self:
         """Begin. Returns at once, whether or not anything can be reached."""

@@ -12,7 +12,7 @@ from uuid import UUID
 
 from temporalio.service import RPCError
 
-from mitosis.cancellation import raise_if_cancelled
+from mitosis.concurrency import raise_if_cancelled
 from mitosis.contracts.control import Poke
 from mitosis.contracts.errors import DatabaseUnavailable, TemporalUnavailable
 from workflows.client import ControlClient, Kind

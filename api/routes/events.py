@@ -6,7 +6,6 @@ Server-Sent Events take the ``Authorization`` header (in a browser: ``fetch`` wi
 ``mitosis.v1`` and ``mitosis.token.<token>``, of which the answer chooses the first.
 """
 
-import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 from typing import Annotated
@@ -27,6 +26,7 @@ from api.deps import (
 from api.errors import invalid_request, problem_response
 from api.limits import LimitedRoute
 from api.routes.references import PATH
+from mitosis.concurrency import race
 from mitosis.contracts.errors import MitosisError, Unauthenticated
 from mitosis.contracts.following import GroupEvent
 
@@ -106,14 +106,7 @@ async def events_socket(websocket: WebSocket, reference: str) -> None:
 
 async def _serve(websocket: WebSocket, events: AsyncIterator[GroupEvent]) -> None:
     """Send until the end of the events or of the client."""
-    sending = asyncio.create_task(_send_all(websocket, events))
-    leaving = asyncio.create_task(_until_left(websocket))
-    try:
-        await asyncio.wait((sending, leaving), return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for task in (sending, leaving):
-            task.cancel()
-        await asyncio.gather(sending, leaving, return_exceptions=True)
+    await race(_send_all(websocket, events), _until_left(websocket))
 
 
 async def _send_all(websocket: WebSocket, events: AsyncIterator[GroupEvent]) -> None:

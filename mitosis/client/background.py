@@ -13,9 +13,3 @@ def background(work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
     task = asyncio.create_task(work)
     task._log_destroy_pending = False  # type: ignore[attr-defined]  # noqa: SLF001 - there is no other way
     return task
-
-
-async def ended(task: "asyncio.Task[None]") -> None:
-    """Cancel it and wait for its end, however it ends."""
-    task.cancel()
-    await asyncio.gather(task, return_exceptions=True)

@@ -17,6 +17,7 @@ import msgspec
 from mitosis.client.background import background
 from mitosis.client.outcome import TaskNotRun
 from mitosis.client.submitting import PART_BYTES, Part
+from mitosis.concurrency import cancel_and_wait
 from mitosis.contracts.errors import InvalidRequest
 from mitosis.contracts.http import ResultsPage, TaskInfo
 from mitosis.contracts.task import MAX_TASKS_PER_SUBMIT
@@ -74,11 +75,8 @@ class Dispatcher:
 
     async def aclose(self) -> None:
         """Stop; those that still wait are told. Their tasks, if submitted, go on."""
-        running = [task for task in (self._sender, self._follower) if task is not None]
-        for task in running:
-            task.cancel()
-        if running:
-            await asyncio.wait(running)
+        running = (self._sender, self._follower)
+        await cancel_and_wait(*(task for task in running if task is not None))
         self._fail_all(TaskNotRun("the task group was left before this task had ended"))
 
     # --- submitting

@@ -4,8 +4,9 @@ import asyncio
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Mapping
 from typing import Any, Generic, TypeVar
 
-from mitosis.client.background import background, ended
+from mitosis.client.background import background
 from mitosis.client.outcome import TaskFailed, TaskNotRun
+from mitosis.concurrency import cancel_and_wait
 from mitosis.contracts.checking import shown
 from mitosis.contracts.errors import InvalidRequest
 
@@ -93,7 +94,7 @@ async def mapped(
             raise TaskNotRun("the task group was left before all inputs were submitted")
         await feeding
     finally:
-        await ended(feeding)
+        await cancel_and_wait(feeding)
 
 
 class _Feed(Generic[A, R]):

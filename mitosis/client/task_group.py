@@ -21,7 +21,6 @@ from typing import (
     overload,
 )
 
-from mitosis.client.background import ended
 from mitosis.client.creating import Planned, created
 from mitosis.client.dispatch import Call, Dispatcher
 from mitosis.client.functions import RemoteFunction, remote_function
@@ -30,6 +29,7 @@ from mitosis.client.outcome import SetupFailed, TaskFailed
 from mitosis.client.parameters import Grace, ManyTasks, checked
 from mitosis.client.port import GroupCalls
 from mitosis.client.submitting import Task, encoded
+from mitosis.concurrency import cancel_and_wait
 from mitosis.contracts.errors import InvalidTransition, MitosisError
 from mitosis.contracts.http import (
     WAITING_SETUP_FAILED,
@@ -383,7 +383,7 @@ class TaskGroup:
                 raise
         finally:
             for feeding in list(self._feeding):
-                await ended(feeding)
+                await cancel_and_wait(feeding)
             await self.dispatcher.aclose()
 
     async def _end(self) -> None:

@@ -22,7 +22,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from mitosis.cancellation import within
+from mitosis.concurrency import race, within
 from mitosis.embedded.errors import ProgramMissing, StartFailed
 
 log = logging.getLogger(__name__)
@@ -192,16 +192,11 @@ class SupervisedProcess:
             ProgramMissing: it cannot be executed at all.
         """
         self._task = asyncio.create_task(self._supervise(), name=f"supervise {self.spec.name}")
-        waiter = asyncio.create_task(self._ready.wait())
         try:
-            await asyncio.wait({self._task, waiter}, return_when=asyncio.FIRST_COMPLETED)
-            if self._task.done():
-                await self._task
+            await race(self._task, self._ready.wait())
         except asyncio.CancelledError:
             await self.stop()
             raise
-        finally:
-            waiter.cancel()
 
     async def ready(self) -> None:
         """Wait until the process answers (again)."""

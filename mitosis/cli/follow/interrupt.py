@@ -9,6 +9,7 @@ from contextlib import ExitStack
 from enum import Enum
 from typing import Literal
 
+from mitosis.concurrency import wait_event
 from mitosis.embedded.stop_signals import StopSignals, heard_signals
 
 OnInterrupt = Literal["detach", "cancel"]
@@ -81,11 +82,9 @@ class Interrupts:
         """Whether another signal comes within two seconds."""
         if not self.second_chance:
             return False
-        try:
-            async with asyncio.timeout(SECOND_CHANCE_SECONDS):
-                await self.asked()
-        except TimeoutError:
+        if not await wait_event(self._asked, SECOND_CHANCE_SECONDS):
             return False
+        self._asked.clear()
         return True
 
     def __enter__(self) -> "Interrupts":

@@ -21,6 +21,7 @@ from mitosis.cli.run.keeping import closing_by_itself, keep_open
 from mitosis.cli.run.sources import Source
 from mitosis.cli.run.template import Item, Template
 from mitosis.client.client import Client
+from mitosis.concurrency import cancel_and_wait, race
 from mitosis.contracts.errors import Conflict, InvalidRequest, MitosisError, TooLarge
 from mitosis.contracts.http import WAITING_SETUP_FAILED, TaskGroupInfo, TaskGroupSpec
 from mitosis.contracts.lifecycle import TaskGroupState
@@ -155,28 +156,22 @@ class Runner:
         self, group: TaskGroupInfo, interrupts: Interrupts, seconds_left: float | None
     ) -> RunExit:
         whole = asyncio.create_task(self._feed_and_follow(group))
-        asked = asyncio.create_task(interrupts.asked())
-        left = None if seconds_left is None else max(0.0, seconds_left)
-        await asyncio.wait({whole, asked}, timeout=left, return_when=asyncio.FIRST_COMPLETED)
+        ends = [interrupts.asked()]
+        if seconds_left is not None:
+            ends.append(asyncio.sleep(seconds_left))
         try:
-            if whole.done():
-                try:
-                    return await whole
-                except OutputLost as error:
-                    status = self._output_lost(error)
-                    interrupts.lose_output()
-                    await self._interrupted(group, interrupts, whole)
-                    return status
-            if asked.done():
+            if (status := await race(whole, *ends)) is not None:
+                return status
+            if interrupts.wish is not None:
                 return await self._interrupted(group, interrupts, whole)
-            self._display.say(f"--deadline passed; {group.name} is cancelled")
-            self._follower.ends_as = RunExit.DEADLINE
-            await self._end_group(group, "deadline of the run")
-            return RunExit.DEADLINE
+            return await self._out_of_time(group)
+        except OutputLost as error:
+            status = self._output_lost(error)
+            interrupts.lose_output()
+            await self._interrupted(group, interrupts, whole)
+            return status
         finally:
-            for task in (whole, asked):
-                task.cancel()
-            await asyncio.gather(whole, asked, return_exceptions=True)
+            await cancel_and_wait(whole)
 
     # --- the work -----------------------------------------------------------------------------------
 
@@ -192,10 +187,7 @@ class Runner:
                 return RunExit.OK
             results = start(self._results(group))
             watching = start(self._watch(group))
-            await asyncio.wait({feeding, results, watching}, return_when=asyncio.FIRST_EXCEPTION)
-            for task in (feeding, results, watching):
-                if task.done():
-                    await task
+            await asyncio.gather(feeding, results, watching)
         last = await self._client.group(key)
         return self._follower.conclude(last, self._failures)
 
@@ -261,15 +253,18 @@ class Runner:
         self._display.say(f"cancelling: tasks get SIGTERM and {grace:g} s{ends}{chance}")
         self._follower.hint = "cancelling; Ctrl-C: stop waiting (the cancel stays in force)"
         await self._client.cancel(group.task_group_id, reason=interrupts.reason)
-        leaving = asyncio.create_task(interrupts.asked())
-        settled = asyncio.create_task(self._client.wait(group.task_group_id))
-        await asyncio.wait({leaving, settled, whole}, return_when=asyncio.FIRST_COMPLETED)
-        for task in (leaving, settled):
-            task.cancel()
-        self._display.say(
-            "cancelled" if not leaving.done() else "cancelled; not waiting for its end"
-        )
+        asked = asyncio.create_task(interrupts.asked())
+        with contextlib.suppress(MitosisError, OutputLost):
+            await race(asked, self._client.wait(group.task_group_id), whole)
+        self._display.say("cancelled; not waiting for its end" if asked.done() else "cancelled")
+        asked.cancel()
         return RunExit.INTERRUPTED
+
+    async def _out_of_time(self, group: TaskGroupInfo) -> RunExit:
+        self._display.say(f"--deadline passed; {group.name} is cancelled")
+        self._follower.ends_as = RunExit.DEADLINE
+        await self._end_group(group, "deadline of the run")
+        return RunExit.DEADLINE
 
     async def _close_quietly(self, group: TaskGroupInfo) -> None:
         """A group made from an open pipe gets no more inputs."""
@@ -294,6 +289,4 @@ async def _together() -> Any:
     try:
         yield start
     finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await cancel_and_wait(*tasks)

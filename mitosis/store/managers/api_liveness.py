@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
 
-from mitosis.cancellation import raise_if_cancelled
+from mitosis.concurrency import cancel_and_wait, raise_if_cancelled
 from mitosis.contracts.errors import MitosisError
 from mitosis.store.pg.database import Connection, Database
 from mitosis.store.pg.statements import load
@@ -38,8 +38,7 @@ async def recording_api_heartbeat(
     try:
         yield
     finally:
-        task.cancel()
-        await asyncio.wait([task])
+        await cancel_and_wait(task)
 
 
 async def beat(database: Database, host_lost_after: timedelta) -> bool:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID, uuid4
 
+from mitosis.concurrency import cancel_and_wait
 from mitosis.contracts.wire import (
     Followed,
     FollowedAnswer,
@@ -98,8 +99,7 @@ class OutputStore:
         try:
             yield
         finally:
-            refreshing.cancel()
-            await asyncio.gather(refreshing, return_exceptions=True)
+            await cancel_and_wait(refreshing)
             async with self.database.connection() as connection:
                 await connection.execute(SQL["unfollow"], {"follower": follower})
 

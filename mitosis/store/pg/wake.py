@@ -16,7 +16,7 @@ from contextlib import asynccontextmanager, contextmanager
 from enum import Enum
 from typing import Self
 
-from mitosis.cancellation import raise_if_cancelled
+from mitosis.concurrency import cancel_and_wait, raise_if_cancelled, wait_event
 from mitosis.contracts.errors import DatabaseUnavailable
 from mitosis.contracts.temporal_names import WAKE_CHANNEL
 from mitosis.store.pg.database import Connection, Database, as_unavailable
@@ -52,10 +52,7 @@ class Waiter:
 
     async def wait(self, seconds: float) -> bool:
         """True when woken since the last call (or since it was made), False after ``seconds``."""
-        try:
-            async with asyncio.timeout(max(seconds, 0.0)):
-                await self._told.wait()
-        except TimeoutError:
+        if not await wait_event(self._told, max(seconds, 0.0)):
             return False
         self._told.clear()
         return True
@@ -86,8 +83,7 @@ class Wake:
         try:
             yield wake
         finally:
-            task.cancel()
-            await asyncio.wait([task])
+            await cancel_and_wait(task)
 
     @property
     def waiting(self) -> int:

@@ -5,7 +5,8 @@ import gc
 from collections.abc import Coroutine
 from typing import Any
 
-from mitosis.client.background import background, ended
+from mitosis.client.background import background
+from mitosis.concurrency import cancel_and_wait
 
 
 def said_by(program: Coroutine[Any, Any, None]) -> list[str]:
@@ -47,6 +48,6 @@ def test_how_it_ended_is_always_looked_at() -> None:
         for work in (broken, for_ever):
             task = background(work())
             await asyncio.sleep(0)
-            await ended(task)
+            await cancel_and_wait(task)
 
     assert said_by(ends_it()) == []
