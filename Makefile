@@ -2,7 +2,7 @@
 .DEFAULT_GOAL := help
 BIN := .venv/bin
 
-.PHONY: help setup demo test check fmt lint types imports sizes fix bench bench-quick chaos pressure up docs spec ci clean
+.PHONY: help setup demo test check fmt lint types imports sizes fix bench bench-quick chaos pressure up docs spec model ci clean
 
 help: ## print this help
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -57,6 +57,9 @@ docs: setup ## write the generated documents again
 
 spec: setup ## how many requirement lines the last full test run has proven
 	@$(BIN)/python tools/spec.py
+
+model: ## explore every interleaving of the protocol's models (4 minutes, g++; ARGS=wake for one of them)
+	@tools/model/run $(ARGS)
 
 ci: check test spec ## what .ci/run runs, before its demo and ordinary-user part
 

@@ -141,4 +141,4 @@ def test_our_own_specification_is_well_formed() -> None:
 
 
 # How many lines each part has: none may get lost in an edit.
-PARTS = {"C-": 28, "S000-": 194, "S001-": 52, "S002-": 285, "S003-": 65, "S004-": 71}
+PARTS = {"C-": 36, "S000-": 194, "S001-": 52, "S002-": 285, "S003-": 65, "S004-": 71}
