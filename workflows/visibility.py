@@ -58,14 +58,14 @@ def group_details(view: GroupView, why: str) -> str:
 
 def manager_attributes(view: ManagerView) -> Attributes:
     """Search attributes of a host."""
-    return {"MitosisState": str(manager_state(view)), "MitosisManager": view.name}
+    return {"MitosisState": str(_state(view)), "MitosisManager": view.name}
 
 
 def manager_details(view: ManagerView, why: str) -> str:
     """A host in Markdown."""
     if not view.exists:
         return "This manager does not exist any more."
-    lines = [f"**{view.name}** is **{manager_state(view)}**.", ""]
+    lines = [f"**{view.name}** is **{_state(view)}**.", ""]
     if (lease := view.lease) is not None:
         group = lease.task_group_name or lease.task_group_id
         lines.append(f"* lease {lease.epoch} of {group}: {lease.state}")
@@ -76,8 +76,15 @@ def manager_details(view: ManagerView, why: str) -> str:
     return "\n".join((*lines, f"* next: {why}"))
 
 
-def manager_state(view: ManagerView) -> ManagerState:
-    """The state of a host for people: derived, first rule that holds."""
+def _state(view: ManagerView) -> ManagerState:
+    return view.state or _state_before_it_was_recorded(view)
+
+
+def _state_before_it_was_recorded(view: ManagerView) -> ManagerState:
+    """Return what a version without ``ManagerView.state`` showed: for the replay of its histories only.
+
+    A replay must upsert the search attribute exactly where the first execution did.
+    """
     lease = view.lease
     if lease is not None and lease.state is not LeaseState.ENDED:
         ready = any(

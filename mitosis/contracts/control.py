@@ -13,6 +13,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 from mitosis.contracts.lifecycle import (
     EnvironmentState,
     LeaseState,
+    ManagerState,
     TaskGroupResult,
     TaskGroupState,
 )
@@ -172,6 +173,8 @@ class ManagerView(Model):
     manager_id: UUID
     exists: bool = True
     name: str = ""
+    state: ManagerState | None = None
+    """For people, by ``derived_manager_state``. None: observed by a version before it was recorded here."""
     online: bool = False
     """In contact within the last 10 s (not suspect)."""
     lost_in_seconds: float | None = None

@@ -32,6 +32,7 @@ from mitosis.contracts.lifecycle import (
     TaskGroupResult,
     TaskGroupState,
 )
+from mitosis.contracts.manager_state import ManagerFacts, derived_manager_state
 
 Clock = Callable[[], Awaitable[datetime]]
 CHUNK = 10
@@ -212,6 +213,7 @@ class MemoryHost:
         return ManagerView(
             manager_id=manager_id,
             name="host-1",
+            state=derived_manager_state(self._facts(now)),
             online=not host.offline and silent <= timedelta(seconds=10),
             lost_in_seconds=lost_in,
             lease=LeaseView(
@@ -232,6 +234,19 @@ class MemoryHost:
                 for group, state in host.environments.items()
                 if state is not EnvironmentState.GONE
             ),
+        )
+
+    def _facts(self, now: datetime) -> ManagerFacts:
+        host, lease = self.host, self.host.lease
+        return ManagerFacts(
+            offline=host.offline,
+            silent_seconds=(now - (host.last_contact_at or now)).total_seconds(),
+            host_lost_after_seconds=host.host_lost_after.total_seconds(),
+            draining=False,
+            lease_state=lease.state if lease else None,
+            alive_in_seconds=_left(lease.alive_until, now) if lease else None,
+            lease_environment=host.environments.get(lease.task_group_id) if lease else None,
+            tearing_down=EnvironmentState.TEARING_DOWN in host.environments.values(),
         )
 
     async def release(self, request: ReleaseRequest) -> ReleaseAnswer:

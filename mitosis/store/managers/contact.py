@@ -46,6 +46,7 @@ from mitosis.store.managers import environments, views
 from mitosis.store.managers.api_liveness import no_api_alive
 from mitosis.store.managers.hello import lock_manager, say_goodbye, say_hello
 from mitosis.store.managers.registration import register
+from mitosis.store.managers.state_facts import with_state_facts
 from mitosis.store.pg.arrays import number_array
 from mitosis.store.pg.database import Connection, Database
 from mitosis.store.pg.statements import load
@@ -253,10 +254,10 @@ class ManagerStore:
     async def observe(self, manager_id: UUID) -> ManagerView:
         """The manager, its live lease and its environments as they are now."""
         parameters = {"manager": manager_id, "host_lost_after": self._host_lost_after}
-        row = await self._one(SQL["observe"], parameters)
+        row = await self._one(with_state_facts(SQL["observe"]), parameters)
         if row is None:
             return ManagerView(manager_id=manager_id, exists=False)
-        return ManagerView.model_validate(row)
+        return views.control_view(row)
 
     async def release(self, request: ReleaseRequest) -> ReleaseAnswer:
         """End an epoch and requeue what it held (protocol P1, P4)."""

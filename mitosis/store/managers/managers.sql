@@ -114,9 +114,25 @@ SELECT l.epoch, g.uuid AS task_group_id, g.host_lost_after_seconds
   FROM leases AS l JOIN task_groups AS g ON g.id = l.group_id
  WHERE l.manager_id = %(manager_number)s AND l.kind = 'manager' AND l.state = 'active'
 
+-- name: state_facts
+-- An expression over managers AS m and manager_live AS c, put where a statement says $state_facts$: the
+-- facts that derived_manager_state reads (ManagerFacts). A manager has at most one live lease.
+(SELECT json_build_object('offline', c.offline, 'draining', m.draining,
+            'silent_seconds', extract(epoch FROM now() - c.last_contact_at)::float8,
+            'host_lost_after_seconds', %(host_lost_after)s::float8,
+            'lease_state', l.state,
+            'alive_in_seconds', extract(epoch FROM l.alive_until - now())::float8,
+            'lease_environment', (SELECT e.state FROM environments AS e
+                                   WHERE e.manager_id = m.id AND e.group_id = l.group_id),
+            'tearing_down', EXISTS (SELECT FROM environments AS e
+                                     WHERE e.manager_id = m.id AND e.state = 'tearing_down'))
+   FROM (VALUES (m.id)) AS one (manager_id)
+   LEFT JOIN leases AS l
+     ON l.manager_id = one.manager_id AND l.kind = 'manager' AND l.state <> 'ended')
+
 -- name: observe
 -- One consistent read of everything ManagerWorkflow decides by.
-SELECT m.uuid AS manager_id, m.name,
+SELECT m.uuid AS manager_id, m.name, $state_facts$ AS facts,
        NOT c.offline AND c.last_contact_at > now() - interval '10 seconds' AS online,
        CASE WHEN NOT c.offline
                  OR EXISTS (SELECT FROM environments AS e
@@ -194,9 +210,7 @@ SELECT g.uuid AS task_group_id, g.name AS task_group_name, u.name AS group_name,
 -- name: show
 -- Managers with what their state is derived from; ids NULL = every one the viewer may see.
 SELECT m.id AS number, m.uuid AS manager_id, m.name, m.tags, m.labels, m.host_name, m.cores, m.created_at,
-       m.draining,
-       c.last_contact_at, c.offline OR c.last_contact_at < now() - make_interval(secs => %(host_lost_after)s)
-           AS offline,
+       m.draining, c.last_contact_at, $state_facts$ AS facts,
        (SELECT coalesce(array_agg(u.name ORDER BY u.name), '{}')
           FROM user_group_managers AS r JOIN user_groups AS u ON u.id = r.user_group_id
          WHERE r.manager_id = m.id) AS groups,
@@ -205,10 +219,6 @@ SELECT m.id AS number, m.uuid AS manager_id, m.name, m.tags, m.labels, m.host_na
                    'offered_at', l.offered_at, 'taken_at', l.taken_at, 'alive_until', l.alive_until)
           FROM leases AS l JOIN task_groups AS g ON g.id = l.group_id
          WHERE l.manager_id = m.id AND l.kind = 'manager' AND l.state <> 'ended') AS lease,
-       EXISTS (SELECT FROM leases AS l
-                 JOIN environments AS e ON e.manager_id = l.manager_id AND e.group_id = l.group_id
-                WHERE l.manager_id = m.id AND l.kind = 'manager' AND l.state IN ('active', 'ending')
-                  AND e.state = 'ready') AS lease_ready,
        coalesce((SELECT json_object_agg(g.name, e.state)
           FROM environments AS e JOIN task_groups AS g ON g.id = e.group_id
          WHERE e.manager_id = m.id AND e.state <> 'gone'), '{}') AS environments

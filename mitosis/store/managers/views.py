@@ -1,17 +1,18 @@
-"""What is shown of managers. Their state is derived here, from stored facts, by ordered rules."""
+"""What is shown of managers."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
+from mitosis.contracts.control import ManagerView
 from mitosis.contracts.errors import NotFound
 from mitosis.contracts.http import ManagerInfo, Page
-from mitosis.contracts.lifecycle import ManagerState
+from mitosis.store.managers.state_facts import state_of, with_state_facts
 from mitosis.store.pg.database import Connection, Database
 from mitosis.store.pg.paging import decode_cursor, encode_cursor, page_limit
 from mitosis.store.pg.statements import load
 
-SQL = load("managers/managers.sql")
+SHOW = with_state_facts(load("managers/managers.sql")["show"])
 MAX_PAGE = 500
 
 
@@ -29,7 +30,7 @@ async def some(
 ) -> Sequence[ManagerInfo]:
     """These managers, those that exist, by name."""
     cursor = await connection.execute(
-        SQL["show"],
+        SHOW,
         {
             "ids": list(manager_ids),
             "viewer": None,
@@ -39,7 +40,7 @@ async def some(
             "host_lost_after": host_lost_after,
         },
     )
-    return [_info(row) for row in await cursor.fetchall()]
+    return [info(row) for row in await cursor.fetchall()]
 
 
 async def page(
@@ -50,7 +51,7 @@ async def page(
     name, number = decode_cursor("managers", after, str, int) if after else (None, None)
     async with database.connection() as connection:
         cursor = await connection.execute(
-            SQL["show"],
+            SHOW,
             {
                 "ids": None,
                 "viewer": viewer_id,
@@ -63,24 +64,16 @@ async def page(
         rows = await cursor.fetchall()
     last = rows[size - 1] if len(rows) > size else None
     return Page(
-        items=[_info(row) for row in rows[:size]],
+        items=[info(row) for row in rows[:size]],
         next=None if last is None else encode_cursor("managers", last["name"], last["number"]),
     )
 
 
-def _info(row: Mapping[str, Any]) -> ManagerInfo:
-    return ManagerInfo.model_validate({**row, "state": _state(row)})
+def control_view(row: Mapping[str, Any]) -> ManagerView:
+    """Return a row of ``observe`` as ManagerWorkflow takes it."""
+    return ManagerView.model_validate({**row, "state": state_of(row["facts"])})
 
 
-def _state(row: Mapping[str, Any]) -> ManagerState:
-    """The first rule that holds."""
-    states = set(row["environments"].values())
-    lease = row["lease"]
-    rules = (
-        (row["offline"], ManagerState.OFFLINE),
-        (row["draining"], ManagerState.DRAINING),
-        ("tearing_down" in states, ManagerState.CLEANUP),
-        (lease is not None and row["lease_ready"], ManagerState.EXECUTING),
-        (lease is not None, ManagerState.PREPARING),
-    )
-    return next((state for holds, state in rules if holds), ManagerState.IDLE)
+def info(row: Mapping[str, Any]) -> ManagerInfo:
+    """Return a row of ``show`` as the API answers it."""
+    return ManagerInfo.model_validate({**row, "state": state_of(row["facts"])})

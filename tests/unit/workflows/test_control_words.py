@@ -40,8 +40,8 @@ from workflows.visibility import (
     changes,
     group_attributes,
     group_details,
+    manager_attributes,
     manager_details,
-    manager_state,
 )
 
 GROUP, OTHER, HOST = UUID(int=1), UUID(int=2), UUID(int=3)
@@ -139,10 +139,17 @@ HOSTS: dict[ManagerState, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("state", HOSTS)
+@pytest.mark.parametrize("state", ManagerState)
 def test_state_of_a_host_for_people(state: ManagerState) -> None:
+    view = ManagerView(manager_id=HOST, name="host-1", state=state)
+    assert manager_attributes(view)["MitosisState"] == state
+    assert f"**host-1** is **{state}**" in manager_details(view, "nothing")
+
+
+@pytest.mark.parametrize("state", HOSTS)
+def test_a_view_recorded_without_a_state_is_replayed_as_it_was_shown(state: ManagerState) -> None:
     view = ManagerView(manager_id=HOST, name="host-1", **HOSTS[state])
-    assert manager_state(view) is state
+    assert manager_attributes(view)["MitosisState"] == state
     assert f"**host-1** is **{state}**" in manager_details(view, "nothing")
 
 
