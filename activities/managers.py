@@ -12,7 +12,7 @@ from mitosis.contracts.control import AssignAnswer, ManagerView, ReleaseAnswer, 
 class ManagerPort(Protocol):
     """What the control plane needs of PostgreSQL for one manager."""
 
-    async def observe(self, manager_id: UUID) -> ManagerView:
+    async def observe_manager(self, manager_id: UUID) -> ManagerView:
         """The manager, its live lease and its environments as they are now."""
         ...
 
@@ -44,7 +44,7 @@ class ManagerActivities:
     @activity.defn(name="observe_manager")
     async def observe(self, manager_id: UUID) -> ManagerView:
         with as_application_errors():
-            return await self._managers.observe(manager_id)
+            return await self._managers.observe_manager(manager_id)
 
     @activity.defn(name="release_lease")
     async def release(self, request: ReleaseRequest) -> ReleaseAnswer:

@@ -18,7 +18,7 @@ from mitosis.contracts.errors import TemporalUnavailable
 class TaskGroupPort(Protocol):
     """What the control plane needs of PostgreSQL for one group."""
 
-    async def observe(self, task_group_id: UUID) -> GroupView:
+    async def observe_task_group(self, task_group_id: UUID) -> GroupView:
         """The group as it is now; ``exists=False`` when it was deleted."""
         ...
 
@@ -59,7 +59,7 @@ class TaskGroupActivities:
     @activity.defn(name="observe_task_group")
     async def observe(self, task_group_id: UUID) -> GroupView:
         with as_application_errors():
-            return await self._groups.observe(task_group_id)
+            return await self._groups.observe_task_group(task_group_id)
 
     @activity.defn(name="apply_verb")
     async def apply(self, request: VerbRequest) -> GroupView:

@@ -15,7 +15,7 @@ from mitosis.contracts.control import Cancel, Close, Complete, GroupView, Reopen
 from mitosis.store.groups.task_groups import TaskGroupStore
 from mitosis.store.managers.contact import ManagerStore
 from mitosis.store.output.output import OutputStore
-from mitosis.store.pg.database import Database
+from mitosis.store.store import Store
 from mitosis.store.tasks.tasks import TaskStore
 from mitosis.store.users.users import UserStore
 
@@ -47,12 +47,7 @@ class ControlPlane(Protocol):
 class AppState:
     """Everything that the routes use. Immutable; one per application."""
 
-    database: Database
-    tasks: TaskStore
-    task_groups: TaskGroupStore
-    managers: ManagerStore
-    users: UserStore
-    output: OutputStore
+    store: Store
     signer: TokenSigner
     control: ControlPlane
     temporal_namespace: str
@@ -66,3 +61,23 @@ class AppState:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "streams", Streams(self.long_polls))
+
+    @property
+    def tasks(self) -> TaskStore:
+        return TaskStore(self.store)
+
+    @property
+    def task_groups(self) -> TaskGroupStore:
+        return TaskGroupStore(self.store)
+
+    @property
+    def managers(self) -> ManagerStore:
+        return ManagerStore(self.store)
+
+    @property
+    def users(self) -> UserStore:
+        return UserStore(self.store)
+
+    @property
+    def output(self) -> OutputStore:
+        return OutputStore(self.store)

@@ -15,6 +15,7 @@ from starlette.requests import HTTPConnection
 
 from api.app_state import AppState
 from api.auth import Subject, invalid_token
+from mitosis.contracts.accounts import RANK, Role, User
 from mitosis.contracts.errors import (
     InvalidRequest,
     NotFound,
@@ -22,7 +23,6 @@ from mitosis.contracts.errors import (
     Unauthenticated,
 )
 from mitosis.contracts.ids import as_uuid
-from mitosis.store.users.users import RANK, Role, User
 
 # Every dependency is async, since FastAPI sends plain functions to a thread, and there are few of them
 # and none below another on the hot routes: each costs more than what it does.

@@ -15,15 +15,8 @@ from api.auth import Subject, TokenSigner
 from api.server import serving
 from api.storage import Storage
 from mitosis.contracts.http import Token
-from mitosis.store.groups.task_groups import TaskGroupStore
 from mitosis.store.managers.api_liveness import recording_api_heartbeat
-from mitosis.store.managers.contact import HOST_LOST_AFTER, ManagerStore
-from mitosis.store.output.output import OutputStore
-from mitosis.store.pg.database import Database
-from mitosis.store.pg.wake import Wake
-from mitosis.store.tasks.queue_limits import DEFAULT_LIMITS, QueueLimits
-from mitosis.store.tasks.tasks import TaskStore
-from mitosis.store.users.users import UserStore
+from mitosis.store.store import Store, StoreOptions
 
 ADMIN = "admin"
 ADMIN_TOKEN_LIFETIME = timedelta(days=365)
@@ -33,20 +26,14 @@ ADMIN_TOKEN_LIFETIME = timedelta(days=365)
 class ApiOptions:
     """What the API is told by its entry point."""
 
-    database_url: str
-    """libpq URL of a migrated database."""
-    direct_url: str | None = None
-    """Of the server behind the pooler to which ``database_url`` leads."""
+    store: StoreOptions
     signing_key: bytes
     """Ed25519, PKCS #8 PEM."""
     temporal_namespace: str
-    pool_size: int = 10
     host: str = "127.0.0.1"
     port: int = 0
     """0 = a free one."""
-    host_lost_after: timedelta = HOST_LOST_AFTER
     stop_after: timedelta = timedelta(seconds=5)
-    queue_limits: QueueLimits = DEFAULT_LIMITS
     database_folder: Path | None = None
     """Where the embedded database keeps its data; None: somebody else runs it."""
 
@@ -71,7 +58,7 @@ async def running_api(options: ApiOptions, control: ControlPlane) -> AsyncIterat
         state = await exits.enter_async_context(open_app_state(options, control))
         await state.users.ensure_admin(ADMIN)
         await exits.enter_async_context(
-            recording_api_heartbeat(state.database, options.host_lost_after)
+            recording_api_heartbeat(state.store.database, options.store.host_lost_after)
         )
         url = await exits.enter_async_context(
             serving(
@@ -87,21 +74,11 @@ async def running_api(options: ApiOptions, control: ControlPlane) -> AsyncIterat
 
 @asynccontextmanager
 async def open_app_state(options: ApiOptions, control: ControlPlane) -> AsyncIterator[AppState]:
-    """The stores over one pool and one listening connection."""
+    """The state of an application over one store."""
     signer = TokenSigner(options.signing_key)
-    async with (
-        Database.open(
-            options.database_url, pool_size=options.pool_size, direct_url=options.direct_url
-        ) as database,
-        Wake.listen(database) as wake,
-    ):
+    async with Store.open(options.store) as store:
         yield AppState(
-            database=database,
-            tasks=TaskStore(database, wake, options.queue_limits),
-            task_groups=TaskGroupStore(database, wake),
-            managers=ManagerStore(database, options.host_lost_after),
-            users=UserStore(database),
-            output=OutputStore(database, wake),
+            store=store,
             signer=signer,
             control=control,
             temporal_namespace=options.temporal_namespace,

@@ -26,6 +26,7 @@ from mitosis.embedded.postgres import EmbeddedPostgres
 from mitosis.store.leases.scheduler import SchedulerStore
 from mitosis.store.pg.database import Database
 from mitosis.store.pg.migrate import migrate
+from mitosis.store.store import Store, StoreOptions
 from workflows.client import ControlClient, TemporalAddress
 
 BATCH, ROUNDS, SMALL_ROUNDS = 256, 60, 400
@@ -34,7 +35,9 @@ Call = Callable[[], Awaitable[object]]
 
 async def serve(url: str, parent: Connection) -> None:
     options = ApiOptions(
-        database_url=url, signing_key=ed25519_private_key(), temporal_namespace="mitosis"
+        store=StoreOptions(database_url=url),
+        signing_key=ed25519_private_key(),
+        temporal_namespace="mitosis",
     )
     nowhere = await ControlClient.open(TemporalAddress(f"127.0.0.1:{free_port()}"))
     async with running_api(options, nowhere) as api:
@@ -65,7 +68,7 @@ async def leased(client: Client, manager: ManagerClient, database_url: str) -> i
     )
     await manager.hello(hello)
     async with Database.open(database_url) as database:
-        await SchedulerStore(database).assign_round()
+        await SchedulerStore(Store(database=database)).assign_round()
     (lease,) = (await client.group("bench")).leases
     grant = await manager.take(lease.epoch)
     for change in (

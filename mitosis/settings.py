@@ -22,6 +22,7 @@ from pydantic_settings import (
 )
 
 from mitosis.contracts.errors import ConfigurationError
+from mitosis.contracts.liveness import HOST_LOST_AFTER, SUSPECT_AFTER
 
 PREFIX = "MITOSIS_"
 CONFIG_FILE_VARIABLE = "MITOSIS_CONFIG"
@@ -156,6 +157,22 @@ class WorkerSettings(Group):
     )
 
 
+class HostSettings(Group):
+    """When a silent host counts as suspect or lost; the same for API and control worker."""
+
+    lost_after_seconds: float = Field(
+        HOST_LOST_AFTER.total_seconds(),
+        ge=10,
+        description="Silence after which a host is lost and its tasks are requeued; a task group may"
+        " have its own value",
+    )
+    suspect_after_seconds: float = Field(
+        SUSPECT_AFTER.total_seconds(),
+        ge=5,
+        description="Silence after which a host is offered no new work",
+    )
+
+
 class TelemetrySettings(Group):
     """Logs."""
 
@@ -186,6 +203,7 @@ class Settings(BaseSettings):
     api: ApiSettings = ApiSettings()
     agent: AgentSettings = AgentSettings()
     worker: WorkerSettings = WorkerSettings()
+    hosts: HostSettings = HostSettings()
     telemetry: TelemetrySettings = TelemetrySettings()
 
     @classmethod

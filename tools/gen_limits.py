@@ -30,6 +30,7 @@ from mitosis.contracts.allocation import (  # noqa: E402
     DESCRIPTORS_PER_WORKER,
 )
 from mitosis.contracts.http import MAX_WAIT_SECONDS  # noqa: E402
+from mitosis.contracts.liveness import HOST_LOST_AFTER  # noqa: E402
 from mitosis.contracts.task import (  # noqa: E402
     MAX_DEDUP_KEY_BYTES,
     MAX_SPEC_BYTES,
@@ -38,9 +39,8 @@ from mitosis.contracts.task import (  # noqa: E402
 from mitosis.contracts.wire import MAX_CLAIM, MAX_REPORTS  # noqa: E402
 from mitosis.embedded.supervisor import LOG_ROTATE_BYTES  # noqa: E402
 from mitosis.settings import Settings, environment_name, flatten  # noqa: E402
-from mitosis.store.managers.contact import HOST_LOST_AFTER  # noqa: E402
 from mitosis.store.pg.database import ACQUIRE_SECONDS, RECONNECT_SECONDS  # noqa: E402
-from mitosis.store.tasks.queue_limits import COUNTED_FOR_SECONDS  # noqa: E402
+from mitosis.store.store import QUEUE_COUNT_SECONDS  # noqa: E402
 from mitosis.store.tasks.queue_limits import RETRY_AFTER_SECONDS as QUEUE_RETRY_SECONDS  # noqa: E402
 from mitosis.worker.report import (  # noqa: E402
     MAX_MESSAGE_CHARS,
@@ -172,7 +172,7 @@ def _queues() -> Rows:
         (
             "unfinished tasks of the groups of one user",
             _setting("api.max_open_tasks_per_user"),
-            f"the same; counted anew every {COUNTED_FOR_SECONDS:g} s, so a little more may get in",
+            f"the same; counted anew every {QUEUE_COUNT_SECONDS:g} s, so a little more may get in",
         ),
         ("unfinished tasks in all", _setting("api.max_open_tasks"), "the same"),
         (

@@ -25,7 +25,7 @@ class Listener(Protocol):
 class OutboxPort(Protocol):
     """The outbox, for relays in any number of processes (protocol P6)."""
 
-    async def take(self, limit: int) -> Sequence[Poke]:
+    async def take_pokes(self, limit: int) -> Sequence[Poke]:
         """Up to ``limit`` due pokes, oldest first, hidden from other relays for a while.
 
         One statement: ``attempts`` + 1 and ``due_at`` moved by ``min(60, 2 ** attempts)`` seconds
@@ -33,11 +33,11 @@ class OutboxPort(Protocol):
         """
         ...
 
-    async def delete(self, ids: Sequence[int]) -> None:
+    async def delete_pokes(self, ids: Sequence[int]) -> None:
         """Forget pokes that have been sent."""
         ...
 
-    def listen(self) -> AbstractAsyncContextManager[Listener]:
+    def listen_for_pokes(self) -> AbstractAsyncContextManager[Listener]:
         """LISTEN first, then take, then wait: so nothing is missed."""
         ...
 

@@ -49,7 +49,7 @@ class Relay:
         """Listen, send, wait; again and again. Outlives outages of PostgreSQL and of Temporal."""
         while True:
             try:
-                async with self._outbox.listen() as listener:
+                async with self._outbox.listen_for_pokes() as listener:
                     while True:
                         pause = await self._send_due()
                         await listener.wait(pause)
@@ -76,7 +76,7 @@ class Relay:
         Raises:
             TemporalUnavailable: at least one poke was not taken; its rows come back.
         """
-        pokes = await self._outbox.take(BATCH)
+        pokes = await self._outbox.take_pokes(BATCH)
         failures = await self._send(by_subject(pokes))
         if failures:
             raise failures[0]
@@ -102,7 +102,7 @@ class Relay:
                     sent.extend(ids)
 
         await asyncio.gather(*(send(subject, ids) for subject, ids in due.items()))
-        await self._outbox.delete(sent)
+        await self._outbox.delete_pokes(sent)
         return failures
 
     async def _wait_for_temporal(self) -> None:

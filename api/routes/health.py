@@ -37,7 +37,7 @@ async def health(response: Response) -> Health:
 @router.get("/ready")
 async def ready(state: AppStateDep) -> Readiness:
     """PostgreSQL answers; Temporal may be away. 503 otherwise."""
-    _, temporal = await asyncio.gather(state.database.check(), _temporal_answers(state))
+    _, temporal = await asyncio.gather(state.store.database.check(), _temporal_answers(state))
     return Readiness(
         status="ok" if temporal else "degraded", temporal="ok" if temporal else "unavailable"
     )

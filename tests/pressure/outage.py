@@ -26,12 +26,9 @@ from mitosis.contracts.http import RegisterManager, TaskGroupSpec
 from mitosis.embedded.data_folder import DataFolder, ed25519_private_key, free_port
 from mitosis.embedded.postgres import EmbeddedPostgres
 from mitosis.embedded.temporal import EmbeddedTemporal
-from mitosis.store.groups.task_groups import TaskGroupStore
-from mitosis.store.leases.scheduler import SchedulerStore
-from mitosis.store.managers.contact import ManagerStore
-from mitosis.store.pg.database import Database
+from mitosis.store.control import ControlStore
 from mitosis.store.pg.migrate import migrate
-from mitosis.store.pg.outbox import OutboxStore
+from mitosis.store.store import Store, StoreOptions
 from tests.support.waiting import wait_until_async
 from workflows.client import ControlClient, TemporalAddress
 from workflows.control import ControlService
@@ -159,19 +156,18 @@ async def site(folder: Path, scale: Scale) -> AsyncIterator[Site]:
         where = TemporalAddress(temporal.address, "mitosis")
         lost_after = timedelta(seconds=scale.host_lost_after)
         options = ApiOptions(
-            database_url=postgres.url(),
+            store=StoreOptions(database_url=postgres.url(), host_lost_after=lost_after),
             signing_key=ed25519_private_key(),
             temporal_namespace=where.namespace,
             port=free_port(),
-            host_lost_after=lost_after,
             stop_after=timedelta(seconds=1),
         )
         control = await ControlClient.open(where)
         one = Site(scale, folder, data, postgres, temporal, options, control)
         exits.push_async_callback(one.take_away, "api")
         await one.give_back("api")
-        database = await exits.enter_async_context(Database.open(postgres.url()))
-        service = _control_service(where, database, lost_after)
+        store = await exits.enter_async_context(Store.open(replace(options.store, listens=False)))
+        service = _control_service(where, ControlStore(store))
         await exits.enter_async_context(service)
         await service.wait_ready(30)
         await _register(one)
@@ -179,14 +175,8 @@ async def site(folder: Path, scale: Scale) -> AsyncIterator[Site]:
         yield one
 
 
-def _control_service(
-    where: TemporalAddress, database: Database, lost_after: timedelta
-) -> ControlService:
-    ports = ControlPorts(
-        TaskGroupStore(database), ManagerStore(database, lost_after), SchedulerStore(database)
-    )
-    outbox = OutboxStore(database)
-    return ControlService(where, ports, outbox, outbox)
+def _control_service(where: TemporalAddress, store: ControlStore) -> ControlService:
+    return ControlService(where, ControlPorts(store, store, store), store, store)
 
 
 async def _register(one: Site) -> None:

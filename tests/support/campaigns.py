@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
@@ -35,12 +35,13 @@ from mitosis.contracts.wire import (
     TaskAttempt,
     TaskReport,
 )
+from mitosis.store.control import ControlStore
 from mitosis.store.groups.task_groups import TaskGroupStore
 from mitosis.store.leases.scheduler import SchedulerStore
 from mitosis.store.managers.contact import ManagerStore
 from mitosis.store.pg.database import Connection, Database
-from mitosis.store.pg.outbox import OutboxStore
 from mitosis.store.pg.wake import Wake
+from mitosis.store.store import Store, StoreOptions
 from mitosis.store.tasks.tasks import TaskStore
 from mitosis.store.users.users import UserStore
 from tests.support.waiting import wait_until_async
@@ -155,15 +156,45 @@ class Host:
 class World:
     """Stores over one database, and a user to own things."""
 
-    database: Database
-    wake: Wake
-    users: UserStore
-    groups: TaskGroupStore
-    tasks: TaskStore
-    managers: ManagerStore
-    scheduler: SchedulerStore
-    outbox: OutboxStore
+    store: Store
     user_id: UUID
+
+    @property
+    def database(self) -> Database:
+        return self.store.database
+
+    @property
+    def wake(self) -> Wake:
+        assert self.store.wake is not None
+        return self.store.wake
+
+    @property
+    def control(self) -> ControlStore:
+        return ControlStore(self.store)
+
+    @property
+    def users(self) -> UserStore:
+        return UserStore(self.store)
+
+    @property
+    def groups(self) -> TaskGroupStore:
+        return TaskGroupStore(self.store)
+
+    @property
+    def tasks(self) -> TaskStore:
+        return TaskStore(self.store)
+
+    @property
+    def managers(self) -> ManagerStore:
+        return ManagerStore(self.store)
+
+    @property
+    def scheduler(self) -> SchedulerStore:
+        return SchedulerStore(self.store)
+
+    def on(self, database: Database) -> "World":
+        """Return the same world, everything in it done on another database handle."""
+        return replace(self, store=Store(database=database))
 
     async def group(self, name: str = "campaign", **spec: Any) -> UUID:
         info = await self.groups.create(TaskGroupSpec(name=name, **spec), self.user_id)
@@ -244,20 +275,10 @@ async def world(
     url: str, *, host_lost_after: timedelta = timedelta(seconds=90), pool_size: int = 10
 ) -> AsyncIterator[World]:
     """A world in an empty database."""
-    async with Database.open(url, pool_size=pool_size) as database, Wake.listen(database) as wake:
-        users = UserStore(database)
-        user = await users.create("alice")
-        yield World(
-            database=database,
-            wake=wake,
-            users=users,
-            groups=TaskGroupStore(database, wake, host_lost_after),
-            tasks=TaskStore(database, wake),
-            managers=ManagerStore(database, host_lost_after),
-            scheduler=SchedulerStore(database),
-            outbox=OutboxStore(database),
-            user_id=user.user_id,
-        )
+    options = StoreOptions(database_url=url, pool_size=pool_size, host_lost_after=host_lost_after)
+    async with Store.open(options) as store:
+        user = await UserStore(store).create("alice")
+        yield World(store, user.user_id)
 
 
 def succeeded(task: ClaimedTask, **facts: Any) -> TaskReport:

@@ -20,6 +20,7 @@ from mitosis.contracts.http import EnvironmentChange, RegisterManager
 from mitosis.contracts.wire import ClaimTasks, Outcome, ReportTasks, TaskReport
 from mitosis.embedded.data_folder import ed25519_private_key, write_private
 from mitosis.store.leases.scheduler import SchedulerStore
+from mitosis.store.store import StoreOptions
 from tests.support.http_api import NAMESPACE, NoTemporal, hello
 from tests.support.servers import LoopThread
 
@@ -74,7 +75,7 @@ def cli_stack(
 ) -> Iterator[CliStack]:
     """Serve the API over ``database`` while the context is open; Temporal does not run."""
     options = ApiOptions(
-        database_url=database,
+        store=StoreOptions(database_url=database),
         signing_key=signing_key or ed25519_private_key(),
         temporal_namespace=NAMESPACE,
         port=port,
@@ -111,7 +112,7 @@ async def _run_tasks(stack: CliStack, outcomes: Sequence[Outcome]) -> None:
         registered = await client.register_manager(RegisterManager(name="host-1"))
     async with ManagerClient(stack.url, registered.token) as manager:
         await manager.hello(hello())
-        await SchedulerStore(stack.app_state.database).assign_round()
+        await SchedulerStore(stack.app_state.store).assign_round()
         lease = (await stack.app_state.managers.observe(registered.manager_id)).lease
         assert lease is not None, "the scheduler offered nothing"
         epoch, group = lease.epoch, lease.task_group_id

@@ -17,11 +17,11 @@ from mitosis.contracts.http import TaskGroupSpec
 from mitosis.contracts.task import TaskSubmission
 from mitosis.contracts.wire import SubmitTasks
 from mitosis.embedded.temporal import find_temporal_binary
+from mitosis.store.control import ControlStore
 from mitosis.store.groups.task_groups import TaskGroupStore
-from mitosis.store.leases.scheduler import SchedulerStore
 from mitosis.store.managers.contact import ManagerStore
 from mitosis.store.pg.database import Database
-from mitosis.store.pg.outbox import OutboxStore
+from mitosis.store.store import Store, StoreOptions
 from mitosis.store.tasks.tasks import TaskStore
 from mitosis.store.users.users import UserStore
 from workflows.client import ControlClient, TemporalAddress
@@ -34,14 +34,28 @@ from workflows.worker import ControlPorts
 class Stores:
     """Everything of PostgreSQL."""
 
-    database: Database
-    users: UserStore
-    groups: TaskGroupStore
-    managers: ManagerStore
-    scheduler: SchedulerStore
-    tasks: TaskStore
-    outbox: OutboxStore
+    store: Store
     admin: UUID
+
+    @property
+    def database(self) -> Database:
+        return self.store.database
+
+    @property
+    def groups(self) -> TaskGroupStore:
+        return TaskGroupStore(self.store)
+
+    @property
+    def managers(self) -> ManagerStore:
+        return ManagerStore(self.store)
+
+    @property
+    def tasks(self) -> TaskStore:
+        return TaskStore(self.store)
+
+    @property
+    def control(self) -> ControlStore:
+        return ControlStore(self.store)
 
     async def create_group(self, **spec: Any) -> UUID:
         """A new task group of the admin."""
@@ -65,19 +79,9 @@ class Stores:
 
 @asynccontextmanager
 async def open_stores(url: str) -> AsyncIterator[Stores]:
-    async with Database.open(url) as database:
-        users = UserStore(database)
-        admin = await users.ensure_admin("admin")
-        yield Stores(
-            database=database,
-            users=users,
-            groups=TaskGroupStore(database),
-            managers=ManagerStore(database),
-            scheduler=SchedulerStore(database),
-            tasks=TaskStore(database),
-            outbox=OutboxStore(database),
-            admin=admin.user_id,
-        )
+    async with Store.open(StoreOptions(database_url=url, listens=False)) as store:
+        admin = await UserStore(store).ensure_admin("admin")
+        yield Stores(store, admin.user_id)
 
 
 class ControlPlane:
@@ -96,12 +100,12 @@ class ControlPlane:
         return service
 
     def service(self, bootstrap_every_seconds: float = 30.0) -> ControlService:
-        stores = self.stores
+        control = self.stores.control
         return ControlService(
             self.where,
-            ControlPorts(stores.groups, stores.managers, stores.scheduler),
-            stores.outbox,
-            stores.outbox,
+            ControlPorts(control, control, control),
+            control,
+            control,
             bootstrap_every_seconds=bootstrap_every_seconds,
         )
 

@@ -32,8 +32,8 @@ from mitosis.contracts.hook import HookSpec
 from mitosis.contracts.http import RegisterManager, TaskGroupInfo, TaskGroupSpec
 from mitosis.contracts.task import TaskSubmission
 from mitosis.embedded.data_folder import ed25519_private_key
-from mitosis.store.leases.scheduler import SchedulerStore
-from mitosis.store.pg.outbox import OutboxStore
+from mitosis.store.control import ControlStore
+from mitosis.store.store import StoreOptions
 from tests.support.checkout import ROOT
 from tests.support.waiting import wait_until_async
 from tests.support.wire import Wire
@@ -195,7 +195,7 @@ class Fleet:
         await self.until(claimed)
 
     async def rows(self, statement: Any, *parameters: Any) -> list[dict[str, Any]]:
-        async with self.api.app_state.database.connection() as connection:
+        async with self.api.app_state.store.database.connection() as connection:
             cursor = await connection.execute(statement, parameters)
             return await cursor.fetchall() if cursor.description else []
 
@@ -213,19 +213,18 @@ async def fleet(
     """API and control worker, no host yet; in a namespace of its own."""
     where = TemporalAddress(temporal, f"test-{uuid.uuid4().hex[:8]}")
     wanted = ApiOptions(
-        database_url=database,
+        store=StoreOptions(database_url=database, host_lost_after=host_lost_after),
         signing_key=ed25519_private_key(),
         temporal_namespace=where.namespace,
-        host_lost_after=host_lost_after,
         stop_after=timedelta(seconds=1),
     )
     async with AsyncExitStack() as exits:
         exits.enter_context(patch.object(options, "HOST_BEATS_WITHIN", BEATS_WITHIN))
         control = await ControlClient.open(where)
         api = await exits.enter_async_context(running_api(wanted, control))
-        state, outbox = api.app_state, OutboxStore(api.app_state.database)
-        ports = ControlPorts(state.task_groups, state.managers, SchedulerStore(state.database))
-        service = ControlService(where, ports, outbox, outbox, bootstrap_every_seconds=1)
+        state, store = api.app_state, ControlStore(api.app_state.store)
+        ports = ControlPorts(store, store, store)
+        service = ControlService(where, ports, store, store, bootstrap_every_seconds=1)
         await exits.enter_async_context(service)
         await service.wait_ready(PATIENCE_SECONDS)
         token = (await admin_token(state)).token

@@ -19,6 +19,7 @@ from mitosis.contracts.control import GroupView
 from mitosis.contracts.errors import TemporalUnavailable
 from mitosis.contracts.http import Hello, HelloAnswer, RegisterManager
 from mitosis.embedded.data_folder import ed25519_private_key
+from mitosis.store.store import StoreOptions
 
 URL = "http://api.test"
 NAMESPACE = "mitosis"
@@ -81,7 +82,9 @@ class Api:
 async def in_process_api(database: str, control: Any = None) -> AsyncIterator[Api]:
     """The API over ``database``, called without sockets."""
     options = ApiOptions(
-        database_url=database, signing_key=ed25519_private_key(), temporal_namespace=NAMESPACE
+        store=StoreOptions(database_url=database),
+        signing_key=ed25519_private_key(),
+        temporal_namespace=NAMESPACE,
     )
     async with open_app_state(options, control or NoTemporal()) as state:
         token = await admin_token(state)

@@ -94,7 +94,7 @@ class MemoryGroups:
         self.groups = {group.uuid: group for group in groups}
         self.calls: list[str] = []
 
-    async def observe(self, task_group_id: UUID) -> GroupView:
+    async def observe_task_group(self, task_group_id: UUID) -> GroupView:
         self.calls.append("observe")
         group = self.groups.get(task_group_id)
         if group is None:
@@ -206,7 +206,7 @@ class MemoryHost:
         await self.contact()
         return lease.state is LeaseState.ACTIVE
 
-    async def observe(self, manager_id: UUID) -> ManagerView:
+    async def observe_manager(self, manager_id: UUID) -> ManagerView:
         now, host, lease = await self._clock(), self.host, self.host.lease
         silent = now - (host.last_contact_at or now)
         lost_in = None if host.offline else (host.host_lost_after - silent).total_seconds()

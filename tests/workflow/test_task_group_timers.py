@@ -224,8 +224,8 @@ class PokedWhileLooking(MemoryGroups):
     handle: AnyHandle | None = None
     pokes = 3
 
-    async def observe(self, task_group_id: UUID) -> GroupView:
-        view = await super().observe(task_group_id)
+    async def observe_task_group(self, task_group_id: UUID) -> GroupView:
+        view = await super().observe_task_group(task_group_id)
         if self.handle is not None and self.pokes:
             self.pokes -= 1
             await self.handle.signal(TaskGroupWorkflow.poke)

@@ -103,13 +103,19 @@ def api(data_dir: DataDir = None) -> int:
 async def _api(settings: "Settings") -> None:
     from api.service import running_api
     from mitosis.cli.connection import data_dir_of
-    from mitosis.cli.stack.whole_stack import api_options, keep_admin_token, temporal_address
+    from mitosis.cli.stack.whole_stack import (
+        api_options,
+        keep_admin_token,
+        store_options,
+        temporal_address,
+    )
     from mitosis.embedded.data_folder import DataFolder
     from workflows.client import ControlClient
 
     control = await ControlClient.open(temporal_address(settings, _needed_temporal(settings)))
     folder = DataFolder(data_dir_of(settings), settings.run_dir)
-    options = api_options(settings, _needed_database(settings), folder)
+    store = store_options(settings, _needed_database(settings))
+    options = api_options(settings, store, folder)
     async with running_api(options, control) as running:
         await keep_admin_token(folder, running)
         typer.echo(f"API at {running.url}")
@@ -123,15 +129,12 @@ def worker(data_dir: DataDir = None) -> int:
 
 
 async def _worker(settings: "Settings") -> None:
-    from mitosis.cli.stack.whole_stack import control_service, direct_url, temporal_address
-    from mitosis.store.pg.database import Database
+    from mitosis.cli.stack.whole_stack import control_service, store_options, temporal_address
+    from mitosis.store.store import Store
 
     where = temporal_address(settings, _needed_temporal(settings))
-    url, size = _needed_database(settings), settings.database.pool_size
-    async with (
-        Database.open(url, pool_size=size, direct_url=direct_url(settings)) as database,
-        control_service(settings, where, database),
-    ):
+    options = store_options(settings, _needed_database(settings), listens=False)
+    async with Store.open(options) as store, control_service(settings, where, store):
         typer.echo(f"control worker of {where.address}, namespace {where.namespace}")
         await asyncio.Event().wait()
 

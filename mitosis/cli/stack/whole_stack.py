@@ -22,14 +22,9 @@ from mitosis.embedded.data_folder import DataFolder, ed25519_private_key, write_
 from mitosis.embedded.stack import EmbeddedStack
 from mitosis.embedded.stop_signals import StopSignals
 from mitosis.settings import Settings
-from mitosis.store.groups.task_groups import TaskGroupStore
-from mitosis.store.leases.scheduler import IDLE_THRESHOLD, SchedulerStore
-from mitosis.store.managers.contact import ManagerStore
-from mitosis.store.pg.database import Database
+from mitosis.store.control import ControlStore
 from mitosis.store.pg.migrate import migrate
-from mitosis.store.pg.outbox import OutboxStore
-from mitosis.store.pg.wake import Wake
-from mitosis.store.tasks.queue_limits import QueueLimits
+from mitosis.store.store import IDLE_THRESHOLD, QueueLimits, Store, StoreOptions
 from workflows.client import ControlClient, TemporalAddress
 from workflows.control import ControlService
 from workflows.worker import ControlPorts, WorkerLimits
@@ -117,53 +112,64 @@ async def _add_api_and_control(
     settings: Settings, stack: EmbeddedStack, where: TemporalAddress
 ) -> RunningApi:
     control = await ControlClient.open(where)
+    store = store_options(settings, stack.database_url, ONE_HOST_IDLE_THRESHOLD)
     running = await stack.add_service(
-        "api", running_api(api_options(settings, stack.database_url, stack.folder), control)
+        "api", running_api(api_options(settings, store, stack.folder), control)
     )
-    service = control_service(settings, where, running.app_state.database, ONE_HOST_IDLE_THRESHOLD)
+    service = control_service(settings, where, running.app_state.store)
     await stack.add_service("control worker", service)
     await service.wait_ready(CONTROL_READY_SECONDS)
     return running
 
 
-def control_service(
-    settings: Settings,
-    where: TemporalAddress,
-    database: Database,
-    idle_threshold: timedelta = IDLE_THRESHOLD,
-) -> ControlService:
-    """The control worker over the stores of one pool; nothing runs before it is entered.
-
-    ``idle_threshold`` holds unless the settings say otherwise.
-    """
-    if (seconds := settings.worker.idle_threshold_seconds) is not None:
-        idle_threshold = timedelta(seconds=seconds)
-    managers = ManagerStore(database)
-    scheduler = SchedulerStore(database, idle_threshold)
-    ports = ControlPorts(TaskGroupStore(database, Wake()), managers, scheduler)
+def control_service(settings: Settings, where: TemporalAddress, store: Store) -> ControlService:
+    """Build the control worker over a store; nothing runs before it is entered."""
+    control = ControlStore(store)
+    ports = ControlPorts(control, control, control)
     limits = WorkerLimits(
         max_cached_workflows=settings.worker.max_cached_workflows,
         max_concurrent_activities=settings.worker.max_concurrent_activities,
     )
-    outbox = OutboxStore(database)
-    return ControlService(where, ports, outbox, outbox, limits=limits)
+    return ControlService(where, ports, control, control, limits=limits)
 
 
-def api_options(settings: Settings, database_url: str, folder: DataFolder) -> ApiOptions:
-    """What the API is told; the signing key is the settings' or the data folder's."""
-    return ApiOptions(
+def store_options(
+    settings: Settings,
+    database_url: str,
+    idle_threshold: timedelta = IDLE_THRESHOLD,
+    *,
+    listens: bool = True,
+) -> StoreOptions:
+    """Return the options of the store of one process.
+
+    ``idle_threshold`` holds unless the settings name one.
+    """
+    if (seconds := settings.worker.idle_threshold_seconds) is not None:
+        idle_threshold = timedelta(seconds=seconds)
+    return StoreOptions(
         database_url=database_url,
         direct_url=direct_url(settings),
-        signing_key=_signing_key(settings, folder),
-        temporal_namespace=settings.temporal.namespace,
         pool_size=settings.database.pool_size,
-        host=settings.api.host,
-        port=folder.port("api", settings.api.port, "MITOSIS_API__PORT"),
+        listens=listens,
         queue_limits=QueueLimits(
             settings.api.max_open_tasks_per_group,
             settings.api.max_open_tasks_per_user,
             settings.api.max_open_tasks,
         ),
+        host_lost_after=timedelta(seconds=settings.hosts.lost_after_seconds),
+        suspect_after=timedelta(seconds=settings.hosts.suspect_after_seconds),
+        idle_threshold=idle_threshold,
+    )
+
+
+def api_options(settings: Settings, store: StoreOptions, folder: DataFolder) -> ApiOptions:
+    """What the API is told; the signing key is the settings' or the data folder's."""
+    return ApiOptions(
+        store=store,
+        signing_key=_signing_key(settings, folder),
+        temporal_namespace=settings.temporal.namespace,
+        host=settings.api.host,
+        port=folder.port("api", settings.api.port, "MITOSIS_API__PORT"),
         database_folder=folder.path if settings.database.url is None else None,
     )
 

@@ -34,10 +34,10 @@ from mitosis.store.groups import endings, group_specs, group_views
 from mitosis.store.groups.events import group_events
 from mitosis.store.groups.group_filter import GroupFilter
 from mitosis.store.managers import views as manager_views
-from mitosis.store.managers.contact import HOST_LOST_AFTER
-from mitosis.store.pg.database import Connection, Database
+from mitosis.store.pg.database import Connection
 from mitosis.store.pg.statements import load
-from mitosis.store.pg.wake import Topic, Wake
+from mitosis.store.pg.wake import Topic
+from mitosis.store.store import Store
 
 __all__ = ["GroupFilter", "TaskGroupStore", "Until"]
 
@@ -52,16 +52,10 @@ Until = Literal["changed", "complete", "settled"]
 class TaskGroupStore:
     """All access to task groups. Implements ``activities.task_groups.TaskGroupPort``."""
 
-    def __init__(
-        self,
-        database: Database,
-        wake: Wake | None = None,
-        host_lost_after: timedelta = HOST_LOST_AFTER,
-    ) -> None:
-        """Without ``wake``, :meth:`wait` only looks once."""
-        self._database = database
-        self._wake = wake
-        self._host_lost_after = host_lost_after
+    def __init__(self, store: Store) -> None:
+        self._database = store.database
+        self._wake = store.wake
+        self._host_lost_after = store.host_lost_after
 
     async def create(self, spec: TaskGroupSpec, user_id: UUID) -> TaskGroupInfo:
         """A new OPEN group, its pokes with it (its workflow starts by the outbox).

@@ -1,7 +1,6 @@
 """The assignment round: one transaction that matches idle managers to groups and writes offers."""
 
 from collections.abc import AsyncIterator, Collection
-from datetime import timedelta
 from typing import Any
 
 from psycopg.rows import DictRow
@@ -9,12 +8,12 @@ from psycopg.rows import DictRow
 from mitosis.contracts.allocation import WorkerAllocationPlan
 from mitosis.contracts.control import AssignAnswer
 from mitosis.store.leases.matching import HungryGroup, IdleManager, Offer, match
-from mitosis.store.pg.database import Connection, Database
+from mitosis.store.pg.database import Connection
 from mitosis.store.pg.statements import load
+from mitosis.store.store import Store
 
 SQL = load("leases/scheduler.sql")
 GROUPS_PER_PAGE = 200
-IDLE_THRESHOLD = timedelta(minutes=5)
 CHECK_OFFERS_SECONDS = 10.0
 """While an offer is open, its manager is poked again after this long."""
 LOOK_SECONDS = (10.0, 60.0)
@@ -25,10 +24,9 @@ threshold, but not more and not less often than this."""
 class SchedulerStore:
     """Implements ``activities.managers.SchedulerPort``."""
 
-    def __init__(self, database: Database, idle_threshold: timedelta = IDLE_THRESHOLD) -> None:
-        """``idle_threshold``: how long a lease without work is safe from other groups (C-03)."""
-        self._database = database
-        self._idle_threshold = idle_threshold.total_seconds()
+    def __init__(self, store: Store) -> None:
+        self._database = store.database
+        self._idle_threshold = store.idle_threshold.total_seconds()
 
     async def assign_round(self) -> AssignAnswer:
         """Offer leases, end idle ones that others need, poke the hosts concerned, say when to look again."""

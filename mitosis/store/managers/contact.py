@@ -3,9 +3,7 @@
 Hello and goodbye are in ``hello.py``, environments in ``environments.py``.
 """
 
-import time
 from collections.abc import Sequence
-from datetime import timedelta
 from typing import Any, LiteralString
 from uuid import UUID
 
@@ -48,27 +46,22 @@ from mitosis.store.managers.hello import lock_manager, say_goodbye, say_hello
 from mitosis.store.managers.registration import register
 from mitosis.store.managers.state_facts import with_state_facts
 from mitosis.store.pg.arrays import number_array
-from mitosis.store.pg.database import Connection, Database
+from mitosis.store.pg.database import Connection
 from mitosis.store.pg.statements import load
 from mitosis.store.pg.wake import tell_watchers
+from mitosis.store.store import Store
 
 SQL = load("managers/managers.sql")
 TASKS = load("tasks/tasks.sql")
-
-HOST_LOST_AFTER = timedelta(seconds=90)
-CONTACT_EVERY_SECONDS = 1.0
-TOKEN_CACHE_SECONDS = 5.0
 
 
 class ManagerStore:
     """All access to managers. Implements ``activities.managers.ManagerPort``."""
 
-    def __init__(self, database: Database, host_lost_after: timedelta = HOST_LOST_AFTER) -> None:
-        """``host_lost_after`` is the deployment's; a group may have its own. At least 10 s."""
-        self._database = database
-        self._host_lost_after = host_lost_after.total_seconds()
-        self._contacts: dict[UUID, float] = {}
-        self._versions: dict[UUID, tuple[float, int | None]] = {}
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._database = store.database
+        self._host_lost_after = store.host_lost_after.total_seconds()
 
     async def register(self, spec: RegisterManager, user_id: UUID) -> tuple[UUID, int]:
         """A new manager, OFFLINE until its agent says hello: ``(manager id, token version)``.
@@ -83,13 +76,12 @@ class ManagerStore:
 
     async def token_version(self, manager_id: UUID) -> int | None:
         """The version a valid token of this manager carries; None = no such manager. Cached for 5 s."""
-        now = time.monotonic()
-        read_at, version = self._versions.get(manager_id, (float("-inf"), None))
-        if now - read_at > TOKEN_CACHE_SECONDS:
+
+        async def read() -> int | None:
             row = await self._one(SQL["token_version"], {"manager": manager_id})
-            version = None if row is None else row["token_version"]
-            self._versions[manager_id] = (now, version)
-        return version
+            return None if row is None else row["token_version"]
+
+        return await self._store.manager_token_versions.get(manager_id, read)
 
     async def get(self, manager_id: UUID) -> ManagerInfo:
         """One manager with its derived state, lease and environments.
@@ -146,16 +138,15 @@ class ManagerStore:
         Raises:
             Superseded: ``incarnation`` is an earlier one: this process has no say any more (P5).
         """
-        now = time.monotonic()
         if incarnation is not None:
             manager = await self._contact(manager_id)
             if incarnation < manager["incarnation"]:
                 raise Superseded(incarnation=manager["incarnation"])
-        elif now - self._contacts.get(manager_id, float("-inf")) < CONTACT_EVERY_SECONDS:
+        elif manager_id in self._store.contacts:
             return
         else:
             await self._contact(manager_id)
-        self._contacts[manager_id] = now
+        self._store.contacts.put(manager_id, None)
 
     async def renew(self, manager_id: UUID, renewal: Renewal) -> RenewalAnswer:
         """Contact, started attempts, returned tasks, held ids (P3, P4).

@@ -4,11 +4,11 @@ import secrets
 from collections.abc import Mapping
 from uuid import UUID
 
+from mitosis.contracts.accounts import RANK, Role
 from mitosis.contracts.errors import InvalidRequest, NotFound, PermissionDenied
 from mitosis.contracts.http import RegisterManager
 from mitosis.store.pg.database import Connection
 from mitosis.store.pg.statements import load
-from mitosis.store.users.users import RANK, Role
 
 SQL = load("managers/managers.sql")
 USERS = load("users/users.sql")

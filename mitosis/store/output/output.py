@@ -23,9 +23,9 @@ from mitosis.contracts.wire import (
 )
 from mitosis.store.leases.ending import STANDING
 from mitosis.store.pg.arrays import number_array
-from mitosis.store.pg.database import Database
 from mitosis.store.pg.statements import load
-from mitosis.store.pg.wake import Topic, Wake
+from mitosis.store.pg.wake import Topic
+from mitosis.store.store import Store
 
 SQL = load("output/following.sql")
 
@@ -47,9 +47,10 @@ class Interest:
 class OutputStore:
     """Output of running tasks between agents and followers."""
 
-    def __init__(self, database: Database, wake: Wake) -> None:
-        self.database = database
-        self.wake = wake
+    def __init__(self, store: Store) -> None:
+        assert store.wake is not None  # noqa: S101 - only where long polls are served
+        self.database = store.database
+        self.wake = store.wake
 
     # --- agents -------------------------------------------------------------------------------------
 

@@ -31,39 +31,36 @@ class OutboxListener:
             return told
 
 
-class OutboxStore:
-    """Implements ``workflows.ports.OutboxPort`` and ``workflows.ports.ExpectedPort``."""
+async def take_pokes(database: Database, limit: int) -> Sequence[Poke]:
+    """Take up to ``limit`` due pokes, oldest first, and hide them from other relays for a while.
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
+    Attempt n hides a poke for ``min(60, 2 ** n)`` seconds: a relay that dies or cannot send
+    needs no second call. Several pokes for one subject may come together.
+    """
+    async with database.connection() as connection:
+        rows = await (await connection.execute(SQL["take"], {"limit": limit})).fetchall()
+    return [Poke(**row) for row in rows]
 
-    async def take(self, limit: int = 100) -> Sequence[Poke]:
-        """Up to ``limit`` due pokes, oldest first, hidden from other relays for a while.
 
-        Attempt n hides a poke for ``min(60, 2 ** n)`` seconds: a relay that dies or cannot send
-        needs no second call. Several pokes for one subject may come together.
-        """
-        async with self._database.connection() as connection:
-            rows = await (await connection.execute(SQL["take"], {"limit": limit})).fetchall()
-        return [Poke(**row) for row in rows]
+async def delete_pokes(database: Database, ids: Sequence[int]) -> None:
+    """Delete pokes that have been sent."""
+    if ids:
+        async with database.connection() as connection:
+            await connection.execute(SQL["delete"], {"ids": list(ids)})
 
-    async def delete(self, ids: Sequence[int]) -> None:
-        """Forget pokes that have been sent."""
-        if ids:
-            async with self._database.connection() as connection:
-                await connection.execute(SQL["delete"], {"ids": list(ids)})
 
-    @asynccontextmanager
-    async def listen(self) -> AsyncIterator[OutboxListener]:
-        """LISTEN first, then take, then wait: so nothing is missed."""
-        async with self._database.listen(OUTBOX_CHANNEL) as connection:
-            yield OutboxListener(connection)
+@asynccontextmanager
+async def listen_for_pokes(database: Database) -> AsyncIterator[OutboxListener]:
+    """LISTEN to the outbox. Listen first, then take, then wait: so no poke is missed."""
+    async with database.listen(OUTBOX_CHANNEL) as connection:
+        yield OutboxListener(connection)
 
-    async def expected(self) -> Expected:
-        """Every subject whose workflow must be running now."""
-        async with self._database.connection() as connection:
-            row = await (await connection.execute(SQL["expected"])).fetchone()
-        return Expected.model_validate(row)
+
+async def expected(database: Database) -> Expected:
+    """Return every subject whose workflow must be running now."""
+    async with database.connection() as connection:
+        row = await (await connection.execute(SQL["expected"])).fetchone()
+    return Expected.model_validate(row)
 
 
 async def poke(

@@ -15,9 +15,10 @@ from mitosis.contracts.errors import NotFound
 from mitosis.contracts.http import RetriedTasks, RetryBody
 from mitosis.contracts.task import TaskSubmission
 from mitosis.store.pg.arrays import number_array
-from mitosis.store.pg.database import Connection, Database
+from mitosis.store.pg.database import Connection
 from mitosis.store.pg.statements import load
-from mitosis.store.tasks.queue_limits import QueueGuard
+from mitosis.store.store import Store
+from mitosis.store.tasks.queue_limits import check_queue_limits
 from mitosis.store.tasks.submits import submit_within
 
 SQL = load("tasks/retries.sql")
@@ -26,9 +27,7 @@ MARK = "retry-of:"
 Row = Mapping[str, Any]
 
 
-async def retry(
-    database: Database, guard: QueueGuard, group: UUID, into: UUID, asked: RetryBody
-) -> RetriedTasks:
+async def retry(store: Store, group: UUID, into: UUID, asked: RetryBody) -> RetriedTasks:
     """One part of a retry of ``group`` into ``into``; the caller has checked permission for both.
 
     Raises:
@@ -37,8 +36,8 @@ async def retry(
         QueueFull: ``into`` has too many unfinished tasks now; the same part may be asked for again.
     """
     if not asked.dry_run:
-        await guard.check(into, 1)
-    async with database.transaction() as connection:
+        await check_queue_limits(store, into, 1)
+    async with store.database.transaction() as connection:
         cursor = await connection.execute(SQL["lock_retries"], {"group": group, "into": into})
         target = await cursor.fetchone()
         if target is None:
@@ -51,7 +50,7 @@ async def retry(
         new = {row["task_id"]: row["new_task_id"] for row in rows if row["new_task_id"] is not None}
         fresh = [row for row in rows if row["new_task_id"] is None]
         if fresh:
-            most = guard.limits.per_group
+            most = store.queue_limits.per_group
             new |= await _submit(connection, most, into, target["id"], fresh, asked)
     return RetriedTasks(retry_of=old, task_ids=[new[number] for number in old], next=following)
 

@@ -30,17 +30,17 @@ from mitosis.contracts.wire import SubmitAnswer, SubmitTasks
 from mitosis.store.pg.arrays import number_array
 from mitosis.store.pg.database import Connection, Database
 from mitosis.store.pg.statements import load
-from mitosis.store.tasks.queue_limits import QueueGuard, queue_full
+from mitosis.store.store import Store
+from mitosis.store.tasks.queue_limits import check_queue_limits, queue_full
 
 SQL = load("tasks/tasks.sql")
 ONE_STATEMENT = 500
 """Up to this many tasks the payload is written under the lock too: one round trip, no transaction."""
 
 
-async def submit(
-    database: Database, guard: QueueGuard, task_group_id: UUID, request: SubmitTasks
-) -> SubmitAnswer:
+async def submit(store: Store, task_group_id: UUID, request: SubmitTasks) -> SubmitAnswer:
     """See :meth:`mitosis.store.tasks.tasks.TaskStore.submit`."""
+    database = store.database
     columns = _columns(request.tasks)
     keyed = any(task.dedup_key is not None for task in request.tasks)
     small = len(request.tasks) <= ONE_STATEMENT and not keyed
@@ -49,12 +49,12 @@ async def submit(
         "key": request.idempotency_key,
         "part": request.part,
         "digest": _digest(columns["specs"]),
-        "most": guard.limits.per_group,
+        "most": store.queue_limits.per_group,
         **columns,
     }
     _check_key(request.idempotency_key)
     try:
-        await guard.check(task_group_id, len(request.tasks))
+        await check_queue_limits(store, task_group_id, len(request.tasks))
     except QueueFull:
         if not await _is_known(database, parameters):
             raise

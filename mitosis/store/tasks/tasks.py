@@ -26,11 +26,10 @@ from mitosis.contracts.wire import (
     SubmitTasks,
 )
 from mitosis.store.leases.ending import STANDING
-from mitosis.store.pg.database import Database
 from mitosis.store.pg.statements import load
-from mitosis.store.pg.wake import Topic, Wake
+from mitosis.store.pg.wake import Topic
+from mitosis.store.store import Store
 from mitosis.store.tasks import reports, submits, task_views
-from mitosis.store.tasks.queue_limits import DEFAULT_LIMITS, QueueGuard, QueueLimits
 from mitosis.store.tasks.results import results_after
 from mitosis.store.tasks.retries import retry
 
@@ -40,16 +39,10 @@ SQL = load("tasks/tasks.sql")
 class TaskStore:
     """All access to tasks."""
 
-    def __init__(
-        self,
-        database: Database,
-        wake: Wake | None = None,
-        limits: QueueLimits = DEFAULT_LIMITS,
-    ) -> None:
-        """Without ``wake`` an empty claim answers at once, whatever ``wait_seconds`` says."""
-        self._database = database
-        self._wake = wake
-        self._guard = QueueGuard(database, limits)
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._database = store.database
+        self._wake = store.wake
 
     async def submit(self, task_group_id: UUID, request: SubmitTasks) -> SubmitAnswer:
         """Add up to 10,000 tasks, all or nothing (protocol P11).
@@ -63,11 +56,11 @@ class TaskStore:
             TooLarge: too many tasks, or a spec that is too large.
             QueueFull: too many tasks are unfinished.
         """
-        return await submits.submit(self._database, self._guard, task_group_id, request)
+        return await submits.submit(self._store, task_group_id, request)
 
     async def retry(self, group: UUID, into: UUID, asked: RetryBody) -> RetriedTasks:
         """Submit ended tasks again, one part; see :func:`mitosis.store.tasks.retries.retry`."""
-        return await retry(self._database, self._guard, group, into, asked)
+        return await retry(self._store, group, into, asked)
 
     async def claim(self, manager_id: UUID, request: ClaimTasks) -> ClaimAnswer:
         """Take tasks under a live epoch; waits up to ``wait_seconds`` holding no connection (P3, P7)."""

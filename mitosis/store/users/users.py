@@ -2,54 +2,32 @@
 
 import asyncio
 import re
-import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
-from typing import Any, Literal
+from typing import Any
 from uuid import UUID
 
 from argon2 import PasswordHasher
 from argon2.exceptions import InvalidHashError, VerificationError
 from psycopg.errors import UniqueViolation
 
+from mitosis.contracts.accounts import Role, User
 from mitosis.contracts.errors import AlreadyExists, InvalidRequest, NotFound, Unauthenticated
-from mitosis.store.pg.database import Database
 from mitosis.store.pg.statements import load
+from mitosis.store.store import Store
 
 SQL = load("users/users.sql")
 
-Role = Literal["read", "write", "admin"]
-RANK: Mapping[Role, int] = {"read": 1, "write": 2, "admin": 3}
-"""A role includes those below it."""
-
-CACHE_SECONDS = 5.0
-CACHED_USERS = 10_000
-CONCURRENT_HASHES = 2
-"""Each takes 64 MB and tens of milliseconds of a core, and anybody may ask for one by logging in."""
 _USERNAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _hasher = PasswordHasher()
-
-
-@dataclass(frozen=True, slots=True)
-class User:
-    """An account, and its role in each of its groups by name."""
-
-    user_id: UUID
-    username: str
-    is_admin: bool
-    token_version: int
-    groups: Mapping[str, Role]
 
 
 class UserStore:
     """All access to users."""
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
-        self._cache: dict[UUID, tuple[float, User | None]] = {}
-        self._hashing = asyncio.Semaphore(CONCURRENT_HASHES)
-        self._roles: dict[tuple[UUID, UUID], tuple[float, Role]] = {}
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._database = store.database
 
     async def ensure_admin(self, username: str, password: str | None = None) -> User:
         """The admin account, made at the first call; later calls leave it as it is. Safe side by side.
@@ -101,7 +79,7 @@ class UserStore:
         """
         row = await self._row(username=username)
         known: str | None = row["password_hash"] if row else None
-        async with self._hashing:
+        async with self._store.hashing:
             hashed = known if known is not None else await asyncio.to_thread(_hash_of_nothing)
             right = await asyncio.to_thread(_verify, hashed, password)
         if row is None or known is None or not right:
@@ -110,16 +88,12 @@ class UserStore:
 
     async def get(self, user_id: UUID) -> User | None:
         """The active account with its groups; None = none (or locked or deleted). Cached for 5 s."""
-        now = time.monotonic()
-        found = self._cache.get(user_id)
-        if found is not None and now - found[0] < CACHE_SECONDS:
-            return found[1]
-        row = await self._row(user_id=user_id)
-        if len(self._cache) >= CACHED_USERS:
-            self._cache.clear()
-        user = None if row is None else _user(row)
-        self._cache[user_id] = (now, user)
-        return user
+
+        async def read() -> User | None:
+            row = await self._row(user_id=user_id)
+            return None if row is None else _user(row)
+
+        return await self._store.users.get(user_id, read)
 
     async def role_in_group(self, user_id: UUID, group_name: str) -> Role | None:
         """The user's role in a user group; an administrator has ``admin`` everywhere.
@@ -139,19 +113,19 @@ class UserStore:
         Raises:
             NotFound: no such task group.
         """
-        now, key = time.monotonic(), (user_id, task_group_id)
-        found = self._roles.get(key)
-        if found is not None and now - found[0] < CACHE_SECONDS:
-            return found[1]
-        row = await self._one("role_in_task_group", user_id=user_id, task_group_id=task_group_id)
-        if row is None:
-            raise NotFound("there is no such task group", task_group=str(task_group_id))
-        role: Role | None = row["role"]
-        if role is not None:
-            if len(self._roles) >= CACHED_USERS:
-                self._roles.clear()
-            self._roles[key] = (now, role)
-        return role
+
+        async def read() -> Role | None:
+            row = await self._one(
+                "role_in_task_group", user_id=user_id, task_group_id=task_group_id
+            )
+            if row is None:
+                raise NotFound("there is no such task group", task_group=str(task_group_id))
+            role: Role | None = row["role"]
+            return role
+
+        return await self._store.roles.get(
+            (user_id, task_group_id), read, keep=lambda role: role is not None
+        )
 
     async def add_member(self, group_name: str, username: str, role: Role) -> None:
         """Give a user a role in a group; replaces the one they have.
@@ -164,8 +138,8 @@ class UserStore:
             raise NotFound(
                 "there is no such user or user group", group_name=group_name, username=username
             )
-        self._cache.clear()
-        self._roles.clear()
+        self._store.users.clear()
+        self._store.roles.clear()
 
     async def _row(
         self, *, user_id: UUID | None = None, username: str | None = None

@@ -128,7 +128,7 @@ async def test_roles_decide(api: Api) -> None:
         with problem(await api.call(method, path + below, token=ben), 404, "not_found"):
             pass
     await api.app_state.users.add_member("ann", "ben", "read")
-    api.app_state.users._cache.clear()
+    api.app_state.store.users.clear()
     assert (await api.call("GET", path, token=ben)).status_code == 200
     assert (await api.call("GET", "/task-groups/ann/work", token=ben)).status_code == 200
     assert (await api.call("GET", path + "/tasks", token=ben)).status_code == 200

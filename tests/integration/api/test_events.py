@@ -24,6 +24,7 @@ from mitosis.contracts.lifecycle import TaskGroupState
 from mitosis.contracts.wire import ClaimTasks, Outcome, ReportTasks, TaskReport
 from mitosis.embedded.data_folder import ed25519_private_key
 from mitosis.store.leases.scheduler import SchedulerStore
+from mitosis.store.store import StoreOptions
 from tests.support.http_api import NoTemporal, hello
 from tests.support.waiting import wait_until_async
 
@@ -50,7 +51,7 @@ class Served:
 
     async def lease(self) -> None:
         await self.manager.hello(hello())
-        await SchedulerStore(self.api.app_state.database).assign_round()
+        await SchedulerStore(self.api.app_state.store).assign_round()
         (lease,) = (await self.client.group("work")).leases
         self.epoch, group = lease.epoch, lease.task_group_id
         await self.manager.take(self.epoch)
@@ -86,7 +87,9 @@ class Served:
 
 @pytest.fixture
 async def served(database: str) -> AsyncIterator[Served]:
-    options = ApiOptions(database_url=database, signing_key=KEY, temporal_namespace="mitosis")
+    options = ApiOptions(
+        store=StoreOptions(database_url=database), signing_key=KEY, temporal_namespace="mitosis"
+    )
     async with running_api(options, NoTemporal()) as api:
         token = (await admin_token(api.app_state)).token
         async with Client(api.url, token, give_up_after=timedelta(seconds=5)) as client:
@@ -240,7 +243,7 @@ async def test_who_may_not_read_the_group_is_refused_on_both(
 
 async def test_no_open_stream_holds_up_the_stop_of_the_server(database: str) -> None:
     options = ApiOptions(
-        database_url=database,
+        store=StoreOptions(database_url=database),
         signing_key=KEY,
         temporal_namespace="mitosis",
         stop_after=timedelta(seconds=30),
@@ -267,7 +270,10 @@ async def test_no_open_stream_holds_up_the_stop_of_the_server(database: str) -> 
 async def test_a_follower_goes_on_where_it_was_when_the_api_is_back(database: str) -> None:
     def options(port: int) -> ApiOptions:
         return ApiOptions(
-            database_url=database, signing_key=KEY, temporal_namespace="mitosis", port=port
+            store=StoreOptions(database_url=database),
+            signing_key=KEY,
+            temporal_namespace="mitosis",
+            port=port,
         )
 
     outages = []

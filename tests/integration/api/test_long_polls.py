@@ -20,6 +20,7 @@ from mitosis.contracts.lifecycle import TaskGroupState
 from mitosis.contracts.wire import ClaimAnswer, ClaimTasks
 from mitosis.embedded.data_folder import ed25519_private_key
 from mitosis.store.leases.scheduler import SchedulerStore
+from mitosis.store.store import StoreOptions
 from tests.support.http_api import NoTemporal, hello
 from tests.support.waiting import wait_until_async
 
@@ -36,7 +37,7 @@ from mitosis.store.tasks.tasks import TaskStore
 async def main(url, group):
     async with Database.open(url) as database:
         task = TaskSubmission(command=["true"])
-        await TaskStore(database).submit(UUID(group), SubmitTasks(tasks=[task]))
+        await TaskStore(Store(database=database)).submit(UUID(group), SubmitTasks(tasks=[task]))
 
 asyncio.run(main(*sys.argv[1:]))
 """
@@ -54,7 +55,7 @@ class Fleet:
         await self.client.create_group(TaskGroupSpec(name="work"))
         await self.client.submit("work", [OK])
         await self.manager.hello(hello())
-        await SchedulerStore(self.api.app_state.database).assign_round()
+        await SchedulerStore(self.api.app_state.store).assign_round()
         (lease,) = (await self.group()).leases
         self.epoch = lease.epoch
         group_id = (await self.manager.take(self.epoch)).task_group_id
@@ -88,13 +89,15 @@ class Fleet:
 
     @property
     def waiters(self) -> int:
-        wake = self.api.app_state.tasks._wake
+        wake = self.api.app_state.store.wake
         assert wake is not None
         return wake.waiting
 
 
 def options(database: str) -> ApiOptions:
-    return ApiOptions(database_url=database, signing_key=KEY, temporal_namespace="mitosis")
+    return ApiOptions(
+        store=StoreOptions(database_url=database), signing_key=KEY, temporal_namespace="mitosis"
+    )
 
 
 @pytest.fixture
@@ -133,7 +136,7 @@ async def test_an_empty_wait_is_answered_in_time(fleet: Fleet) -> None:
 
 
 async def test_a_held_claim_holds_no_connection(database: str) -> None:
-    few = replace(options(database), pool_size=1)
+    few = replace(options(database), store=StoreOptions(database_url=database, pool_size=1))
     async with running_api(few, NoTemporal()) as api:
         token = (await admin_token(api.app_state)).token
         async with Client(api.url, token) as client:

@@ -15,6 +15,7 @@ from mitosis.contracts.lifecycle import TaskGroupState
 from mitosis.embedded.data_folder import DataFolder, ed25519_private_key, free_port
 from mitosis.embedded.postgres import EmbeddedPostgres
 from mitosis.store.pg.migrate import migrate
+from mitosis.store.store import StoreOptions
 from tests.support.http_api import NAMESPACE, Api, in_process_api, problem, ready
 from tests.support.waiting import wait_until_async
 from workflows.client import ControlClient, TemporalAddress
@@ -56,7 +57,9 @@ async def test_the_api_outlives_an_outage_of_the_database(own_postgres: Embedded
 async def test_no_database_at_the_start_is_said(tmp_path: Path) -> None:
     url = f"postgresql://nobody@127.0.0.1:{free_port()}/none"
     options = ApiOptions(
-        database_url=url, signing_key=ed25519_private_key(), temporal_namespace=NAMESPACE
+        store=StoreOptions(database_url=url),
+        signing_key=ed25519_private_key(),
+        temporal_namespace=NAMESPACE,
     )
     control = await ControlClient.open(TemporalAddress(f"127.0.0.1:{free_port()}"))
     with pytest.raises(DatabaseUnavailable):

@@ -30,6 +30,7 @@ from mitosis.contracts.wire import (
 )
 from mitosis.embedded.data_folder import ed25519_private_key
 from mitosis.store.output.output import ROWS_KEPT, OutputStore
+from mitosis.store.store import StoreOptions
 from mitosis.worker.output import readable
 from tests.integration.api.test_events import Served
 from tests.support.http_api import NoTemporal
@@ -68,7 +69,7 @@ class Running(Served):
         return answer.written
 
     async def uuid(self) -> UUID:
-        async with self.api.app_state.database.connection() as connection:
+        async with self.api.app_state.store.database.connection() as connection:
             row = await (await connection.execute("SELECT id FROM task_groups")).fetchone()
         assert row is not None
         return task_uuid(row["id"], self.task_id)
@@ -82,7 +83,9 @@ class Running(Served):
 
 @pytest.fixture
 async def running(database: str) -> AsyncIterator[Running]:
-    options = ApiOptions(database_url=database, signing_key=KEY, temporal_namespace="mitosis")
+    options = ApiOptions(
+        store=StoreOptions(database_url=database), signing_key=KEY, temporal_namespace="mitosis"
+    )
     async with running_api(options, NoTemporal()) as api:
         token = (await admin_token(api.app_state)).token
         async with Client(api.url, token, give_up_after=timedelta(seconds=5)) as client:
@@ -142,7 +145,7 @@ async def test_what_nobody_reads_in_time_is_bounded_and_shows_as_skipped(running
         await anext(events)
         chunks = [running.chunk(n, b"x") for n in range(ROWS_KEPT + 50)]
         assert await running.write(*chunks) == len(chunks)
-        async with running.api.app_state.database.connection() as connection:
+        async with running.api.app_state.store.database.connection() as connection:
             cursor = await connection.execute("SELECT count(*) AS n FROM task_output")
             assert await cursor.fetchone() == {"n": ROWS_KEPT}
         told: list[OutputEvent] = []
@@ -182,7 +185,9 @@ async def test_the_rest_of_an_ended_attempt_comes_from_its_result(
 
 async def test_follower_and_agent_may_be_at_two_apis(running: Running, database: str) -> None:
     """Behind a load balancer they meet in PostgreSQL only."""
-    options = ApiOptions(database_url=database, signing_key=KEY, temporal_namespace="mitosis")
+    options = ApiOptions(
+        store=StoreOptions(database_url=database), signing_key=KEY, temporal_namespace="mitosis"
+    )
     uuid, nobody = await running.uuid(), Followed(epoch=running.epoch, wait_seconds=30)
     asking = asyncio.create_task(running.output.followed(running.manager_id, nobody))
     async with (

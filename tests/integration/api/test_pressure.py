@@ -23,7 +23,8 @@ from api.service import ApiOptions, admin_token, open_app_state
 from mitosis.client.client import Client
 from mitosis.contracts.http import TaskGroupSpec
 from mitosis.embedded.data_folder import ed25519_private_key
-from mitosis.store.tasks.queue_limits import QueueLimits
+from mitosis.store.store import QueueLimits, StoreOptions
+from mitosis.store.tasks.queue_limits import check_queue_limits
 from tests.support.campaigns import World, world
 from tests.support.http_api import NAMESPACE, Api, NoTemporal, in_process_api, problem
 from tests.support.waiting import wait_until_async
@@ -45,10 +46,9 @@ async def api(database: str) -> AsyncIterator[Api]:
 
 async def limited_api(database: str, **limits: int) -> Any:
     options = ApiOptions(
-        database_url=database,
+        store=StoreOptions(database_url=database, queue_limits=QueueLimits(**limits)),
         signing_key=ed25519_private_key(),
         temporal_namespace=NAMESPACE,
-        queue_limits=QueueLimits(**limits),
     )
     return open_app_state(options, NoTemporal())
 
@@ -65,7 +65,7 @@ async def test_a_full_queue_refuses_the_whole_submit_and_the_sdk_waits(
             first = await client.submit("work", [OK] * 550, idempotency_key="k")
             for more in ([OK] * 51, [OK] * 501, [{**OK, "dedup_key": "d"}] * 51):
                 await until_counted(api, more)
-            await state.tasks._guard.check(await group_id(client), 50)
+            await check_queue_limits(state.store, await group_id(client), 50)
             assert await client.submit("work", [OK] * 550, idempotency_key="k") == first
             assert len(await client.submit("work", [OK] * 50)) == 50
             assert (await client.group("work")).tasks_total == 600
@@ -90,7 +90,7 @@ async def group_id(client: Client) -> Any:
 
 async def until_counted(api: Api, tasks: list[dict[str, Any]]) -> None:
     """Submit more than there is room for, until the sums are new; it is never taken."""
-    api.app_state.tasks._guard._counted.clear()
+    api.app_state.store.queue_counts.clear()
     answer = await api.call("POST", TASKS, json={"tasks": tasks})
     with problem(answer, 429, "queue_full") as document:
         assert (document["unfinished"], document["limit"]) == (550, 600)

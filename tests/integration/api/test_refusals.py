@@ -236,7 +236,7 @@ async def test_a_name_that_reads_as_an_id_is_refused(api: Api) -> None:
 async def test_a_group_that_was_named_like_an_id_is_reached(api: Api) -> None:
     async with api.client() as client:
         made = await client.group("work")
-        async with api.app_state.database.connection() as connection:
+        async with api.app_state.store.database.connection() as connection:
             await connection.execute("UPDATE task_groups SET name = %s", (AN_ID,))
         assert (await client.group(f"admin/{AN_ID}")).task_group_id == made.task_group_id
         assert (await client.group(made.task_group_id)).name == AN_ID

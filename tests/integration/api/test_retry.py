@@ -14,6 +14,7 @@ from mitosis.contracts.http import RegisterManager, RetryBody, TaskGroupSpec
 from mitosis.contracts.outcome import FailureKind
 from mitosis.contracts.wire import ClaimTasks, Outcome, ReportTasks, TaskReport
 from mitosis.embedded.data_folder import ed25519_private_key
+from mitosis.store.store import StoreOptions
 from tests.integration.api.test_events import Served
 from tests.support.http_api import NoTemporal
 from tests.support.waiting import wait_until_async
@@ -27,7 +28,9 @@ TIMED_OUT = 3
 @pytest.fixture
 async def served(database: str) -> AsyncIterator[Served]:
     """The group ``work`` with tasks that have failed in two ways, one that has not, one unfinished."""
-    options = ApiOptions(database_url=database, signing_key=KEY, temporal_namespace="mitosis")
+    options = ApiOptions(
+        store=StoreOptions(database_url=database), signing_key=KEY, temporal_namespace="mitosis"
+    )
     async with running_api(options, NoTemporal()) as api:
         token = (await admin_token(api.app_state)).token
         async with Client(api.url, token, give_up_after=timedelta(seconds=5)) as client:
@@ -84,7 +87,7 @@ async def test_the_same_part_is_answered_again_and_another_retry_leaves_it_out(
 
 
 async def test_two_at_once_retry_each_task_once(served: Served) -> None:
-    database = served.api.app_state.database
+    database = served.api.app_state.store.database
 
     async def both_wait() -> bool:
         async with database.connection() as connection:

@@ -32,7 +32,7 @@ async def submitted(api: Api, count: int) -> None:
     async with api.client() as client:
         await client.create_group(TaskGroupSpec(name="work"))
         await client.submit("work", [{"command": ["echo", str(n)]} for n in range(count)])
-    await SchedulerStore(api.app_state.database).assign_round()
+    await SchedulerStore(api.app_state.store).assign_round()
 
 
 def ended(task: ClaimedTask, attempt: int | None = None) -> TaskReport:

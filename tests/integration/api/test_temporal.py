@@ -12,10 +12,7 @@ from temporalio.client import WorkflowHandle
 from mitosis.contracts.errors import InvalidTransition, NotFound
 from mitosis.contracts.http import TaskGroupSpec
 from mitosis.contracts.lifecycle import TaskGroupResult, TaskGroupState
-from mitosis.store.groups.task_groups import TaskGroupStore
-from mitosis.store.leases.scheduler import SchedulerStore
-from mitosis.store.managers.contact import ManagerStore
-from mitosis.store.pg.outbox import OutboxStore
+from mitosis.store.control import ControlStore
 from tests.support.http_api import NAMESPACE, Api, in_process_api, ready
 from tests.support.waiting import wait_until_async
 from workflows.client import ControlClient, TemporalAddress
@@ -32,10 +29,9 @@ async def api(database: str, temporal_server: str) -> AsyncIterator[Api]:
 
 @asynccontextmanager
 async def control_service(api: Api, address: str) -> AsyncIterator[None]:
-    database = api.app_state.database
-    ports = ControlPorts(TaskGroupStore(database), ManagerStore(database), SchedulerStore(database))
-    outbox = OutboxStore(database)
-    service = ControlService(TemporalAddress(address), ports, outbox, outbox)
+    store = ControlStore(api.app_state.store)
+    ports = ControlPorts(store, store, store)
+    service = ControlService(TemporalAddress(address), ports, store, store)
     async with service:
         await service.wait_ready(30)
         yield

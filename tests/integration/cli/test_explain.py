@@ -48,7 +48,7 @@ def test_what_temporal_has_not_heard_is_said(stack: CliStack) -> None:
     mitosis_json(stack.data_dir, "group", "close", "work")
 
     async def age() -> None:
-        async with stack.app_state.database.connection() as connection:
+        async with stack.app_state.store.database.connection() as connection:
             await connection.execute("UPDATE outbox SET created_at = now() - interval '42 seconds'")
 
     stack.loop.run(age())

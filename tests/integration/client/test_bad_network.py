@@ -12,6 +12,7 @@ from mitosis.client.client import Client
 from mitosis.contracts.errors import ApiUnavailable, MitosisError
 from mitosis.contracts.http import TaskGroupSpec
 from mitosis.embedded.data_folder import ed25519_private_key
+from mitosis.store.store import StoreOptions
 from tests.support.cut_proxy import CUT, CutProxy, busy, cut_proxy
 from tests.support.http_api import NoTemporal
 
@@ -20,7 +21,9 @@ from tests.support.http_api import NoTemporal
 async def api(database: str) -> AsyncIterator[Client]:
     """A client that reaches the API past every proxy."""
     options = ApiOptions(
-        database_url=database, signing_key=ed25519_private_key(), temporal_namespace="mitosis"
+        store=StoreOptions(database_url=database),
+        signing_key=ed25519_private_key(),
+        temporal_namespace="mitosis",
     )
     async with running_api(options, NoTemporal()) as running:
         token = (await admin_token(running.app_state)).token

@@ -17,6 +17,7 @@ from mitosis.contracts.errors import AlreadyExists, Unauthenticated
 from mitosis.contracts.http import RegisterManager, TaskGroupSpec, TaskGroupUpdate
 from mitosis.contracts.lifecycle import TaskGroupState, TaskState
 from mitosis.embedded.data_folder import ed25519_private_key
+from mitosis.store.store import StoreOptions
 from tests.support.http_api import NoTemporal
 
 
@@ -34,7 +35,9 @@ def address(database: str) -> Iterator[tuple[str, str]]:
 
 async def _serve(database: str, ready: Future[tuple[str, str]], stop: Future[None]) -> None:
     options = ApiOptions(
-        database_url=database, signing_key=ed25519_private_key(), temporal_namespace="mitosis"
+        store=StoreOptions(database_url=database),
+        signing_key=ed25519_private_key(),
+        temporal_namespace="mitosis",
     )
     try:
         async with running_api(options, NoTemporal()) as api:

@@ -34,6 +34,7 @@ from mitosis.contracts.lifecycle import EnvironmentState, LeaseState, TaskGroupR
 from mitosis.contracts.task import RetryPolicy, TaskSubmission
 from mitosis.embedded.data_folder import ed25519_private_key
 from mitosis.store.leases.scheduler import SchedulerStore
+from mitosis.store.store import StoreOptions
 from tests.support.agent_api import command
 from tests.support.agents import until
 from tests.support.http_api import NAMESPACE, NoTemporal
@@ -56,7 +57,7 @@ class Site:
             )
         )
         await self.client.submit(info.task_group_id, list(tasks))
-        await SchedulerStore(self.api.app_state.database).assign_round()
+        await SchedulerStore(self.api.app_state.store).assign_round()
         return info.task_group_id
 
     async def view(self) -> ManagerView:
@@ -96,7 +97,10 @@ class Site:
 
 def options(database: str, key: bytes, port: int = 0) -> ApiOptions:
     return ApiOptions(
-        database_url=database, signing_key=key, temporal_namespace=NAMESPACE, port=port
+        store=StoreOptions(database_url=database),
+        signing_key=key,
+        temporal_namespace=NAMESPACE,
+        port=port,
     )
 
 
@@ -260,7 +264,7 @@ async def test_nobody_but_their_agent_knows_the_workers(database: str, tmp_path:
             assert "eyJ" not in str(task.detail["stdout"]), "how every JWT begins"
         (manager,) = [manager async for manager in it.client.managers()]
         assert manager.manager_id == it.manager_id
-        async with api.app_state.database.connection() as connection:
+        async with api.app_state.store.database.connection() as connection:
             named = (
                 "SELECT count(*) AS n FROM information_schema.tables WHERE table_name ~ 'worker'"
             )

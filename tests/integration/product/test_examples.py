@@ -18,10 +18,12 @@ import pytest
 from examples.parameter_sweep import sweep
 from mitosis.client.finding import read_connection
 from mitosis.client.sync import SyncClient
+from mitosis.contracts.accounts import Role
 from mitosis.embedded.data_folder import DataFolder
 from mitosis.embedded.postgres import EmbeddedPostgres
 from mitosis.store.pg.database import Database
-from mitosis.store.users.users import Role, UserStore
+from mitosis.store.store import Store
+from mitosis.store.users.users import UserStore
 from tests.support.checkout import ROOT
 from tests.support.program import clean_environment, mitosis, refused, running_up
 from tests.support.waiting import wait_until
@@ -192,7 +194,7 @@ def user(stack: Path, name: str, role: Role | None, folder: Path) -> Path:
     async def create() -> None:
         url = EmbeddedPostgres(DataFolder(stack)).url()
         async with Database.open(url) as database:
-            users = UserStore(database)
+            users = UserStore(Store(database=database))
             await users.create(name, "secret words")
             if role is not None:
                 await users.add_member("admin", name, role)

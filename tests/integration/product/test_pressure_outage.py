@@ -20,6 +20,7 @@ from mitosis.contracts.http import TaskGroupSpec
 from mitosis.embedded.data_folder import DataFolder, ed25519_private_key, free_port
 from mitosis.embedded.postgres import EmbeddedPostgres
 from mitosis.store.pg.database import Database
+from mitosis.store.store import StoreOptions
 from tests.pressure.outage import PARTS, Scale, site, survive
 from tests.support.http_api import NAMESPACE, NoTemporal, in_process_api, problem
 from tests.support.waiting import wait_until_async
@@ -49,7 +50,7 @@ async def test_a_request_that_a_stopping_api_cuts_short_may_be_made_again(databa
     """A submit that waits for a lock is answered 503, so that the SDK makes it again."""
     key = ed25519_private_key()
     options = ApiOptions(
-        database_url=database,
+        store=StoreOptions(database_url=database),
         signing_key=key,
         temporal_namespace=NAMESPACE,
         port=free_port(),
@@ -63,7 +64,7 @@ async def test_a_request_that_a_stopping_api_cuts_short_may_be_made_again(databa
         await client.create_group(TaskGroupSpec(name="work"))
         await blocker.execute("SELECT FROM group_live FOR UPDATE")
         submitting = asyncio.create_task(client.submit("work", [{"command": ["true"]}]))
-        await until_waiting(running.app_state.database)
+        await until_waiting(running.app_state.store.database)
         await first.aclose()
         await blocker.rollback()
         await exits.enter_async_context(running_api(options, NoTemporal()))

@@ -15,25 +15,11 @@ import pytest
 from mitosis.contracts.control import ReleaseReason, ReleaseRequest
 from mitosis.contracts.errors import InvalidTransition, MitosisError
 from mitosis.contracts.http import Hello
-from mitosis.store.groups.task_groups import TaskGroupStore
-from mitosis.store.managers.contact import ManagerStore
-from mitosis.store.pg.database import Database
-from mitosis.store.tasks.tasks import TaskStore
 from tests.support.campaigns import Host, World, held, stranded, world
 from tests.support.waiting import wait_until_async
 
 Deed = Callable[[World, Host, UUID], Awaitable[object]]
 """Something done in a world whose stores may be those of a transaction that is held open."""
-
-
-def of(database: Database, w: World) -> World:
-    """The same world, everything in it done on another database handle."""
-    return replace(
-        w,
-        groups=TaskGroupStore(database),
-        tasks=TaskStore(database),
-        managers=ManagerStore(database),
-    )
 
 
 # --- what tasks do ------------------------------------------------------------------------------------
@@ -138,7 +124,7 @@ async def test_an_ending_and_a_deed_come_one_after_the_other(
     async with world(database) as w, held(database) as open_one:
         group, host = await _begun(w, deed, ending)
         first, second = (ending, deed) if ending_first else (deed, ending)
-        done = [await _tried(first(of(open_one, w), host, group))]
+        done = [await _tried(first(w.on(open_one), host, group))]
         task = asyncio.ensure_future(_tried(second(w, host, group)))
         await _done_or_blocked(w, task)
         await open_one.commit()

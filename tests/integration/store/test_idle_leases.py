@@ -1,5 +1,6 @@
 """An idle lease goes to a group that has work (C-03, C-04); a busy one stays."""
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -23,7 +24,7 @@ async def test_an_idle_lease_ends_when_another_group_has_work_and_comes_back_war
     database: str,
 ) -> None:
     async with world(database) as w:
-        scheduler = SchedulerStore(w.database, idle_threshold=timedelta(0))
+        scheduler = SchedulerStore(replace(w.store, idle_threshold=timedelta(0)))
         first = await w.group("first")
         await w.submit(first)
         host = await w.leased_host(first)
@@ -59,7 +60,7 @@ async def test_an_idle_lease_ends_when_another_group_has_work_and_comes_back_war
 @pytest.mark.parametrize("work", ["claimable", "in flight"])
 async def test_a_lease_with_work_is_not_contested(database: str, work: str) -> None:
     async with world(database) as w:
-        scheduler = SchedulerStore(w.database, idle_threshold=timedelta(0))
+        scheduler = SchedulerStore(replace(w.store, idle_threshold=timedelta(0)))
         first = await w.group("first")
         await w.submit(first, 2)
         host = await w.leased_host(first)
@@ -83,7 +84,7 @@ async def test_a_host_that_is_idle_while_its_group_is_not_drained_is_found(
 ) -> None:
     """Nobody tells the scheduler: the round comes back by itself while a group waits for a busy host."""
     async with world(database) as w:
-        scheduler = SchedulerStore(w.database, idle_threshold=timedelta(0))
+        scheduler = SchedulerStore(replace(w.store, idle_threshold=timedelta(0)))
         first = await w.group("first")
         retry = RetryPolicy(max_attempts=2, delay_seconds=600)
         await w.submit_tasks(first, [TaskSubmission(command=["x"], retry=retry)] * 2)
@@ -107,7 +108,7 @@ async def test_an_idle_lease_is_safe_until_the_threshold_and_the_round_comes_bac
     database: str,
 ) -> None:
     async with world(database) as w:
-        scheduler = SchedulerStore(w.database)  # five minutes
+        scheduler = SchedulerStore(w.store)  # five minutes
         first = await w.group("first")
         await w.submit(first)
         host = await w.leased_host(first)
@@ -128,7 +129,7 @@ async def test_an_idle_lease_is_safe_until_the_threshold_and_the_round_comes_bac
 @pytest.mark.spec("S002-172")
 async def test_work_seen_at_a_renewal_starts_the_idle_clock_anew(database: str) -> None:
     async with world(database) as w:
-        scheduler = SchedulerStore(w.database, idle_threshold=timedelta(minutes=5))
+        scheduler = SchedulerStore(replace(w.store, idle_threshold=timedelta(minutes=5)))
         first = await w.group("first")
         await w.submit(first)
         host = await w.leased_host(first)
@@ -163,7 +164,7 @@ async def test_a_host_that_went_elsewhere_comes_back_to_a_group_that_is_reopened
     database: str,
 ) -> None:
     async with world(database) as w:
-        scheduler = SchedulerStore(w.database, idle_threshold=timedelta(0))
+        scheduler = SchedulerStore(replace(w.store, idle_threshold=timedelta(0)))
         first = await w.group("first")
         later = RetryPolicy(max_attempts=2, delay_seconds=1000)  # keeps the group from completing
         await w.submit_tasks(first, [TaskSubmission(command=["x"], retry=later)])
@@ -207,5 +208,5 @@ async def test_a_lease_is_renewed_while_its_group_has_anything_unfinished(
         assert (await host.renew()).standing == "active"
         left = "SELECT extract(epoch FROM alive_until - now()) FROM leases"
         assert await w.value(left) > 80
-        await SchedulerStore(w.database, idle_threshold=timedelta(0)).assign_round()
+        await SchedulerStore(replace(w.store, idle_threshold=timedelta(0))).assign_round()
         assert (await host.renew()).standing == "active"

@@ -6,6 +6,7 @@ counters equal to the rows.
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from uuid import UUID
 
 import pytest
@@ -19,7 +20,7 @@ from mitosis.store.groups.task_groups import TaskGroupStore
 from mitosis.store.leases.ending import end_lease, lock_lease
 from mitosis.store.managers.contact import ManagerStore
 from mitosis.store.pg.database import Database
-from mitosis.store.tasks.tasks import TaskStore
+from mitosis.store.store import Store
 from tests.support.campaigns import (
     Host,
     World,
@@ -38,14 +39,14 @@ async def release(w: World, host: Host, group: UUID, database: Database) -> obje
     request = ReleaseRequest(
         manager_id=host.manager_id, epoch=host.epoch, reason=ReleaseReason.MOVED
     )
-    return await ManagerStore(database).release(request)
+    return await ManagerStore(Store(database=database)).release(request)
 
 
 async def lost(w: World, host: Host, group: UUID, database: Database) -> object:
     request = ReleaseRequest(
         manager_id=host.manager_id, epoch=host.epoch, reason=ReleaseReason.LOST
     )
-    return await ManagerStore(database).release(request)
+    return await ManagerStore(Store(database=database)).release(request)
 
 
 async def hello(w: World, host: Host, group: UUID, database: Database) -> object:
@@ -57,22 +58,20 @@ async def hello(w: World, host: Host, group: UUID, database: Database) -> object
         cores=(0, 1),
         agent_version="test",
     )
-    return await ManagerStore(database).hello(host.manager_id, body)
+    return await ManagerStore(Store(database=database)).hello(host.manager_id, body)
 
 
 async def goodbye(w: World, host: Host, group: UUID, database: Database) -> object:
-    await ManagerStore(database).goodbye(host.manager_id, host.epoch)
+    await ManagerStore(Store(database=database)).goodbye(host.manager_id, host.epoch)
     return None
 
 
 async def cancel(w: World, host: Host, group: UUID, database: Database) -> object:
-    held_world = World(**{**vars(w), "groups": TaskGroupStore(database)})
-    return await held_world.cancel(group)
+    return await w.on(database).cancel(group)
 
 
 async def force(w: World, host: Host, group: UUID, database: Database) -> object:
-    held_world = World(**{**vars(w), "groups": TaskGroupStore(database)})
-    return await held_world.complete(group, force=True)
+    return await w.on(database).complete(group, force=True)
 
 
 LEASE_ENDINGS = [release, hello, goodbye]
@@ -88,9 +87,7 @@ async def start(w: World, count: int = 4) -> tuple[Host, UUID]:
 
 def on(host: Host, database: Database) -> Host:
     """The same host, its claims and reports on another connection."""
-    return Host(
-        **{**vars(host), "world": World(**{**vars(host.world), "tasks": TaskStore(database)})}
-    )
+    return replace(host, world=host.world.on(database))
 
 
 @pytest.mark.parametrize("ending", LEASE_ENDINGS + GROUP_ENDINGS)
@@ -144,7 +141,7 @@ async def test_a_loss_that_waits_for_a_renewal_takes_nothing(database: str) -> N
     async with world(database) as w, held(database) as renewing:
         host, group = await start(w)
         await w.rows("UPDATE leases SET alive_until = now()")
-        await ManagerStore(renewing).contact(host.manager_id)
+        await ManagerStore(Store(database=renewing)).contact(host.manager_id)
         loss = asyncio.ensure_future(lost(w, host, group, w.database))
         await until_blocked(w)
         await renewing.commit()
@@ -203,9 +200,7 @@ async def test_a_report_waits_for_an_ending_and_counts_all_the_same(
 async def test_an_ending_waits_for_a_submit_and_counts_it(database: str, ending: Ending) -> None:
     async with world(database) as w, held(database) as submitting:
         host, group = await start(w)
-        w.tasks, free = TaskStore(submitting), w.tasks
-        await w.submit(group, 5)
-        w.tasks = free
+        await w.on(submitting).submit(group, 5)
         task = asyncio.ensure_future(ending(w, host, group, w.database))
         await until_blocked(w)
         await submitting.commit()
@@ -234,8 +229,7 @@ async def test_a_finalize_waits_for_a_reopen_and_does_nothing(database: str) -> 
     async with world(database) as w, held(database) as reopening:
         group = await w.group()
         await w.close(group)
-        held_world = World(**{**vars(w), "groups": TaskGroupStore(reopening)})
-        await held_world.reopen(group)
+        await w.on(reopening).reopen(group)
         finalize = asyncio.create_task(w.groups.finalize(group))
         await until_blocked(w)
         await reopening.commit()
@@ -246,7 +240,7 @@ async def test_a_reopen_waits_for_a_finalize_and_is_refused(database: str) -> No
     async with world(database) as w, held(database) as finalizing:
         group = await w.group()
         await w.close(group)
-        await TaskGroupStore(finalizing).finalize(group)
+        await TaskGroupStore(Store(database=finalizing)).finalize(group)
         reopen = asyncio.create_task(w.reopen(group))
         await until_blocked(w)
         await finalizing.commit()
@@ -276,7 +270,7 @@ async def test_an_ending_that_waits_for_a_round_withdraws_its_offer(database: st
         group = await w.group()
         await w.submit(group, 1)
         host = await w.host()
-        assert (await SchedulerStore(assigning).assign_round()).offered == 1
+        assert (await SchedulerStore(Store(database=assigning)).assign_round()).offered == 1
         cancelling = asyncio.create_task(w.cancel(group))
         await until_blocked(w)
         await assigning.commit()
@@ -313,7 +307,7 @@ async def test_an_environment_that_goes_while_its_group_ends_tells_the_group(dat
             )
         )
         await host.environment(group, "tear_down")
-        await ManagerStore(change).change_environment(
+        await ManagerStore(Store(database=change)).change_environment(
             host.manager_id, group, EnvironmentChange(event="cleaned")
         )
         await w.cancel(group)

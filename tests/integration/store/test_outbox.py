@@ -17,27 +17,27 @@ from tests.support.waiting import wait_until_async
 async def test_a_poke_is_hidden_while_it_is_sent_and_gone_when_it_was(database: str) -> None:
     async with world(database) as w:
         group = await w.group()
-        (first,) = await w.outbox.take(10)
+        (first,) = await w.control.take_pokes(10)
         assert (first.kind, first.subject) == ("task_group", group)
-        assert await w.outbox.take(10) == [], "hidden from other relays"
+        assert await w.control.take_pokes(10) == [], "hidden from other relays"
         await w.rows("UPDATE outbox SET due_at = now()")
-        (again,) = await w.outbox.take(10)
+        (again,) = await w.control.take_pokes(10)
         assert again == first, "a relay that died leaves it for the next one"
         delay = await w.value("SELECT extract(epoch FROM due_at - now()) FROM outbox")
         assert 3 < delay <= 4
         await w.rows("UPDATE outbox SET due_at = now(), attempts = 50")
-        await w.outbox.take(10)
+        await w.control.take_pokes(10)
         assert await w.value("SELECT extract(epoch FROM due_at - now()) FROM outbox") <= 60
-        await w.outbox.delete([first.id])
-        await w.outbox.delete([])
+        await w.control.delete_pokes([first.id])
+        await w.control.delete_pokes([])
         assert await w.value("SELECT count(*) FROM outbox") == 0
 
 
 async def test_relays_share_the_work_and_the_oldest_goes_first(database: str) -> None:
     async with world(database) as w:
         groups = [await w.group(f"g{i}") for i in range(20)]
-        assert [item.subject for item in await w.outbox.take(5)] == groups[:5]
-        taken = await asyncio.gather(*(w.outbox.take(5) for _ in range(5)))
+        assert [item.subject for item in await w.control.take_pokes(5)] == groups[:5]
+        taken = await asyncio.gather(*(w.control.take_pokes(5) for _ in range(5)))
         subjects = [item.subject for batch in taken for item in batch]
         assert sorted(map(str, subjects)) == sorted(map(str, groups[5:]))
 
@@ -52,15 +52,15 @@ async def test_a_poke_of_a_transaction_that_fails_is_never_sent(database: str) -
 
         with pytest.raises(ZeroDivisionError):
             await fail()
-        assert await w.outbox.take(10) == []
+        assert await w.control.take_pokes(10) == []
         async with w.database.transaction() as connection:
             await poke(connection)
             await poke(connection, groups=[w.user_id], scheduler=True)
-        assert {item.kind for item in await w.outbox.take(10)} == {"task_group", "scheduler"}
+        assert {item.kind for item in await w.control.take_pokes(10)} == {"task_group", "scheduler"}
 
 
 async def test_a_listener_hears_of_a_commit_and_of_its_lost_connection(database: str) -> None:
-    async with world(database) as w, w.outbox.listen() as listener:
+    async with world(database) as w, w.control.listen_for_pokes() as listener:
         assert await listener.wait(0.05) is False
         await w.group()
         assert await listener.wait(10) is True
@@ -75,21 +75,21 @@ async def test_a_listener_hears_of_a_commit_and_of_its_lost_connection(database:
 @pytest.mark.spec("S000-144")
 async def test_expected_names_who_must_have_a_workflow(database: str) -> None:
     async with world(database) as w:
-        assert (await w.outbox.expected()).task_groups == ()
+        assert (await w.control.expected()).task_groups == ()
         group, done = await w.group(), await w.group("done")
         await w.cancel(done)
         await w.groups.settle(done)
         idle, busy = await w.host(), await w.host()
         await w.submit(group, 1)
         await w.scheduler.assign_round()
-        expected = await w.outbox.expected()
+        expected = await w.control.expected()
         assert (expected.task_groups, expected.managers) == ((group,), (idle.manager_id,))
         await idle.take(group)
         await w.managers.goodbye(idle.manager_id, idle.epoch)
-        assert (await w.outbox.expected()).managers == (idle.manager_id,), "its environment"
+        assert (await w.control.expected()).managers == (idle.manager_id,), "its environment"
         await idle.environment(group, "tear_down")
         await idle.environment(group, "cleaned")
-        assert (await w.outbox.expected()).managers == ()
+        assert (await w.control.expected()).managers == ()
         assert busy.manager_id != idle.manager_id
 
 
@@ -165,7 +165,6 @@ async def test_a_server_that_is_not_there(database: str) -> None:
 
 async def test_a_watch_without_a_listener_only_looks(database: str) -> None:
     async with world(database) as w:
-        w.groups._wake = None
         group = await w.group()
-        info = await w.groups.wait(group, "settled", timedelta(seconds=60))
+        info = await w.on(w.database).groups.wait(group, "settled", timedelta(seconds=60))
         assert not info.settled

@@ -1,41 +1,39 @@
 """A transaction pooler before PostgreSQL: sessions (LISTEN, migrations) go to the server itself."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from pydantic import SecretStr
 
 from api.service import ApiOptions, running_api
-from mitosis.cli.stack.whole_stack import api_options
+from mitosis.cli.stack.whole_stack import store_options
 from mitosis.contracts.errors import DatabaseUnavailable
-from mitosis.embedded.data_folder import DataFolder, ed25519_private_key
+from mitosis.embedded.data_folder import ed25519_private_key
 from mitosis.settings import DatabaseSettings, Settings
 from mitosis.store.pg.migrate import migrate
+from mitosis.store.store import StoreOptions
 from tests.support.command import mitosis
 from tests.support.http_api import NAMESPACE, NoTemporal
 
 NOWHERE = "postgresql://127.0.0.1:1/mitosis"
 
 
-async def test_the_api_listens_at_the_server_and_asks_through_the_pooler(
-    database: str, tmp_path: Path
-) -> None:
+async def test_the_api_listens_at_the_server_and_asks_through_the_pooler(database: str) -> None:
     options = ApiOptions(
-        database_url=f"{database}&pgbouncer=1",
+        store=StoreOptions(database_url=f"{database}&pgbouncer=1", direct_url=database),
         signing_key=ed25519_private_key(),
         temporal_namespace=NAMESPACE,
-        direct_url=database,
     )
     async with running_api(options, NoTemporal()) as running:
         assert running.url
+    nowhere = replace(options, store=replace(options.store, direct_url=NOWHERE))
     with pytest.raises(DatabaseUnavailable):
-        async with running_api(replace(options, direct_url=NOWHERE), NoTemporal()):
+        async with running_api(nowhere, NoTemporal()):
             pass
     settings = Settings(
         database=DatabaseSettings(url=SecretStr(database), direct_url=SecretStr(NOWHERE))
     )
-    assert api_options(settings, database, DataFolder(tmp_path, None)).direct_url == NOWHERE
+    assert store_options(settings, database).direct_url == NOWHERE
 
 
 @pytest.mark.usefixtures("no_stack_here")

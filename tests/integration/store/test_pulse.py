@@ -10,6 +10,7 @@ from mitosis.contracts.control import ReleaseReason, ReleaseRequest, ReleaseStat
 from mitosis.contracts.temporal_names import NAMESPACE
 from mitosis.embedded.data_folder import ed25519_private_key
 from mitosis.store.managers.api_liveness import beat
+from mitosis.store.store import StoreOptions
 from tests.support.campaigns import Host, World, world
 from tests.support.http_api import NoTemporal
 
@@ -75,7 +76,9 @@ async def test_a_host_that_was_silent_for_long_before_the_outage_is_not_heard_by
 
 async def test_the_api_starts_the_clocks_anew_before_it_serves(database: str) -> None:
     options = ApiOptions(
-        database_url=database, signing_key=ed25519_private_key(), temporal_namespace=NAMESPACE
+        store=StoreOptions(database_url=database),
+        signing_key=ed25519_private_key(),
+        temporal_namespace=NAMESPACE,
     )
     async with world(database) as w:
         group = await w.group(host_lost_after=timedelta(seconds=20))

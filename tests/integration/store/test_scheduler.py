@@ -10,6 +10,7 @@ from mitosis.contracts.http import RegisterManager
 from mitosis.contracts.task import RetryPolicy, TaskSubmission
 from mitosis.store.leases.scheduler import SchedulerStore
 from mitosis.store.pg.database import Database
+from mitosis.store.store import Store
 from tests.support.campaigns import Host, failed, held, until_blocked, world
 
 
@@ -58,7 +59,7 @@ async def test_each_host_gets_the_best_of_the_groups_that_it_may_run(database: s
         async with Database.open(database, pool_size=1) as restarted:
             for scheduler, expected in (
                 (w.scheduler, ("high", "named")),
-                (SchedulerStore(restarted), ("low", "gpu")),
+                (SchedulerStore(Store(database=restarted)), ("low", "gpu")),
             ):
                 assert (await scheduler.assign_round()).offered == 2
                 assert (await given(cpu), await given(gpu)) == expected
@@ -250,7 +251,7 @@ async def test_an_overdue_host_is_poked(database: str) -> None:
         await w.scheduler.assign_round()
         assert await w.pokes() == set()
         await w.rows("UPDATE leases SET alive_until = now() - interval '1 second'")
-        expected = await w.outbox.expected()
+        expected = await w.control.expected()
         assert expected.overdue_managers == (host.manager_id,)
         assert expected.task_groups == (group,)
         await w.scheduler.assign_round()
@@ -262,7 +263,7 @@ async def test_a_round_waits_for_the_one_before_it_and_sees_its_offers(database:
         group = await w.group(max_managers=1)
         await w.submit(group, 10)
         first, _ = await w.host(), await w.host()
-        assert (await SchedulerStore(before).assign_round()).offered == 1
+        assert (await SchedulerStore(Store(database=before)).assign_round()).offered == 1
         await w.rows("UPDATE managers SET draining = true WHERE uuid = %s", first.manager_id)
         after = asyncio.create_task(w.scheduler.assign_round())
         await until_blocked(w)

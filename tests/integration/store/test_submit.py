@@ -1,6 +1,7 @@
 """Submitting: all or nothing, once per idempotency key, once per dedup key (protocol P11)."""
 
 import asyncio
+from dataclasses import replace
 
 import msgspec
 import pytest
@@ -14,7 +15,6 @@ from mitosis.contracts.errors import (
 )
 from mitosis.contracts.task import RetryPolicy, TaskSubmission
 from mitosis.store.tasks.submits import ONE_STATEMENT
-from mitosis.store.tasks.tasks import TaskStore
 from tests.support.campaigns import held, spec_of, until_blocked, world
 
 SIZES = pytest.mark.parametrize(
@@ -161,9 +161,7 @@ async def test_a_submit_with_a_dedup_key_against_the_report_of_its_holder(databa
         await w.submit_tasks(group, [command(dedup_key="a")])
         host = await w.leased_host(group)
         claimed = await host.claim()
-        host.world.tasks = TaskStore(reporting)
-        await host.finish(claimed.tasks)
-        host.world.tasks = TaskStore(w.database)
+        await replace(host, world=w.on(reporting)).finish(claimed.tasks)
         submit = asyncio.create_task(w.submit_tasks(group, [command(dedup_key="a")]))
         await until_blocked(w)
         await reporting.commit()

@@ -8,13 +8,14 @@ import pytest
 
 from mitosis.contracts.errors import AlreadyExists, InvalidRequest, NotFound, Unauthenticated
 from mitosis.store.pg.database import Database
+from mitosis.store.store import Store
 from mitosis.store.users.users import UserStore
 
 
 @pytest.fixture
 async def users(database: str) -> AsyncIterator[UserStore]:
     async with Database.open(database) as opened:
-        yield UserStore(opened)
+        yield UserStore(Store(database=opened))
 
 
 async def test_the_admin_is_made_once_by_any_number_of_processes(users: UserStore) -> None:
@@ -44,7 +45,7 @@ async def test_who_may_do_what_outlives_every_process(users: UserStore, database
     ben = await users.create("ben")
     await users.add_member("ann", "ben", "write")
     async with Database.open(database, pool_size=1) as later:
-        assert await UserStore(later).role_in_group(ben.user_id, "ann") == "write"
+        assert await UserStore(Store(database=later)).role_in_group(ben.user_id, "ann") == "write"
         async with later.connection() as connection:
             cursor = await connection.execute(
                 "SELECT relname FROM pg_class WHERE relnamespace = 'public'::regnamespace"

@@ -53,12 +53,12 @@ class Forgetful:
 
 @asynccontextmanager
 async def forgetful_control(plane: ControlPlane, lost: Counter[str]) -> AsyncIterator[None]:
-    stores = plane.stores
-    groups: Any = Forgetful("group", stores.groups, lost)
-    managers: Any = Forgetful("manager", stores.managers, lost)
-    scheduler: Any = Forgetful("scheduler", stores.scheduler, lost)
+    control = plane.stores.control
+    groups: Any = Forgetful("group", control, lost)
+    managers: Any = Forgetful("manager", control, lost)
+    scheduler: Any = Forgetful("scheduler", control, lost)
     ports = ControlPorts(groups, managers, scheduler)
-    async with ControlService(plane.where, ports, stores.outbox, stores.outbox) as service:
+    async with ControlService(plane.where, ports, control, control) as service:
         await service.wait_ready(30)
         yield
 
@@ -88,10 +88,10 @@ async def test_a_worker_that_dies_is_noticed_soon_and_one_that_is_slow_is_waited
     monkeypatch.setattr(options, "CONTROL_BEATS_WITHIN", SOON)
     monkeypatch.setattr(heartbeat, "EVERY_SECONDS", 0.1)
     async with control_plane(database, temporal_server) as plane:
-        slow = Slow(plane.stores.groups)
-        ports = ControlPorts(slow, plane.stores.managers, plane.stores.scheduler)
-        outbox = plane.stores.outbox
-        async with ControlService(plane.where, ports, outbox, outbox) as service:
+        store = plane.stores.control
+        slow = Slow(store)
+        ports = ControlPorts(slow, store, store)
+        async with ControlService(plane.where, ports, store, store) as service:
             await service.wait_ready(30)
             group = await plane.stores.create_group()
             control = await plane.control()
@@ -122,13 +122,13 @@ class Slow:
     def __getattr__(self, method: str) -> Any:
         return getattr(self._store, method)
 
-    async def observe(self, group: UUID) -> Any:
+    async def observe_task_group(self, group: UUID) -> Any:
         self._asked += 1
         if self._asked == 1:
             over = time.monotonic() + 2 * SOON.total_seconds()
             await wait_until_async(lambda: time.monotonic() > over)
         self.answered += 1
-        return await self._store.observe(group)
+        return await self._store.observe_task_group(group)
 
 
 async def _life(plane: ControlPlane) -> GroupSummary:
@@ -179,6 +179,6 @@ async def _is_settled(plane: ControlPlane, group: Any) -> bool:
 
 
 def _kinds() -> list[str]:
-    of_group = ("observe", "apply", "close_if_inactive", "discard", "finalize", "settle")
-    of_hosts = ("manager.observe", "manager.release", "scheduler.assign_round")
+    of_group = ("observe_task_group", "apply", "close_if_inactive", "discard", "finalize", "settle")
+    of_hosts = ("manager.observe_manager", "manager.release", "scheduler.assign_round")
     return [*(f"group.{method}" for method in of_group), *of_hosts]

@@ -34,7 +34,7 @@ async def write_pokes(plane: ControlPlane, *groups: UUID, scheduler: bool = Fals
 
 @contextlib.asynccontextmanager
 async def running_relay(plane: ControlPlane, client: ControlClient) -> AsyncIterator[None]:
-    task = asyncio.create_task(Relay(plane.stores.outbox, client, lambda: None, 0.5).run())
+    task = asyncio.create_task(Relay(plane.stores.control, client, lambda: None, 0.5).run())
     try:
         yield
     finally:
@@ -68,8 +68,8 @@ async def test_row_written_while_listening_is_sent_at_once(plane: ControlPlane) 
 async def test_relay_killed_between_take_and_send_loses_nothing(plane: ControlPlane) -> None:
     group = uuid4()
     await write_pokes(plane, group)
-    assert len(await plane.stores.outbox.take(100)) == 1  # and its process dies here
-    assert not await plane.stores.outbox.take(100)
+    assert len(await plane.stores.control.take_pokes(100)) == 1  # and its process dies here
+    assert not await plane.stores.control.take_pokes(100)
     async with running_relay(plane, await plane.control()):
         await wait_until_async(plane.stores.outbox_is_empty, timeout=15)
     assert await signals(plane, task_group_workflow_id(group)) == 1
@@ -78,7 +78,7 @@ async def test_relay_killed_between_take_and_send_loses_nothing(plane: ControlPl
 async def test_relay_killed_between_send_and_delete_sends_twice(plane: ControlPlane) -> None:
     group, control = uuid4(), await plane.control()
     await write_pokes(plane, group)
-    for row in await plane.stores.outbox.take(100):
+    for row in await plane.stores.control.take_pokes(100):
         await control.poke(row.kind, row.subject)  # and its process dies here
     async with running_relay(plane, control):
         await wait_until_async(plane.stores.outbox_is_empty, timeout=15)

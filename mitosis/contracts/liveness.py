@@ -1,0 +1,8 @@
+"""Default intervals of host liveness (protocol P4). The deployment's settings may change both."""
+
+from datetime import timedelta
+
+HOST_LOST_AFTER = timedelta(seconds=90)
+"""A host silent for this long is lost; its tasks are requeued."""
+SUSPECT_AFTER = timedelta(seconds=10)
+"""A host silent for this long is offered nothing new; its tasks keep running."""

@@ -1,0 +1,73 @@
+"""The operations of the control plane on PostgreSQL: what the Temporal activities and the relay call."""
+
+from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
+from uuid import UUID
+
+from mitosis.contracts.control import (
+    AssignAnswer,
+    DiscardAnswer,
+    Expected,
+    GroupView,
+    ManagerView,
+    Poke,
+    ReleaseAnswer,
+    ReleaseRequest,
+    VerbRequest,
+)
+from mitosis.store.groups.task_groups import TaskGroupStore
+from mitosis.store.leases.scheduler import SchedulerStore
+from mitosis.store.managers.contact import ManagerStore
+from mitosis.store.pg import outbox
+from mitosis.store.store import Store
+
+
+class ControlStore:
+    """Implements the ports beside the activities and in ``workflows.ports``, which describe the methods.
+
+    ``TaskGroupPort``, ``ManagerPort``, ``SchedulerPort``, ``OutboxPort`` and ``ExpectedPort``.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._groups = TaskGroupStore(store)
+        self._managers = ManagerStore(store)
+
+    async def observe_task_group(self, task_group_id: UUID) -> GroupView:
+        return await self._groups.observe(task_group_id)
+
+    async def apply(self, request: VerbRequest) -> GroupView:
+        return await self._groups.apply(request)
+
+    async def close_if_inactive(self, task_group_id: UUID) -> GroupView:
+        return await self._groups.close_if_inactive(task_group_id)
+
+    async def discard(self, task_group_id: UUID) -> DiscardAnswer:
+        return await self._groups.discard(task_group_id)
+
+    async def finalize(self, task_group_id: UUID) -> GroupView:
+        return await self._groups.finalize(task_group_id)
+
+    async def settle(self, task_group_id: UUID) -> GroupView:
+        return await self._groups.settle(task_group_id)
+
+    async def observe_manager(self, manager_id: UUID) -> ManagerView:
+        return await self._managers.observe(manager_id)
+
+    async def release(self, request: ReleaseRequest) -> ReleaseAnswer:
+        return await self._managers.release(request)
+
+    async def assign_round(self) -> AssignAnswer:
+        return await SchedulerStore(self._store).assign_round()
+
+    async def take_pokes(self, limit: int) -> Sequence[Poke]:
+        return await outbox.take_pokes(self._store.database, limit)
+
+    async def delete_pokes(self, ids: Sequence[int]) -> None:
+        await outbox.delete_pokes(self._store.database, ids)
+
+    def listen_for_pokes(self) -> AbstractAsyncContextManager[outbox.OutboxListener]:
+        return outbox.listen_for_pokes(self._store.database)
+
+    async def expected(self) -> Expected:
+        return await outbox.expected(self._store.database)

@@ -1,0 +1,126 @@
+"""The store as one record: what every function of ``mitosis.store`` needs, opened once per process."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Self
+from uuid import UUID
+
+from mitosis.contracts.accounts import Role, User
+from mitosis.contracts.liveness import HOST_LOST_AFTER, SUSPECT_AFTER
+from mitosis.store.cache import ExpiringCache
+from mitosis.store.pg.database import Database
+from mitosis.store.pg.wake import Wake
+
+IDLE_THRESHOLD = timedelta(minutes=5)
+ACCESS_SECONDS = 5.0
+"""Age at which a cached account, role or token version is read again."""
+QUEUE_COUNT_SECONDS = 1.0
+"""Age at which cached queue lengths are read again. With N API processes the limits can be exceeded by N
+seconds of submits."""
+CONTACT_EVERY_SECONDS = 1.0
+"""Contact with one host is recorded at most once in this time."""
+CONCURRENT_HASHES = 2
+"""Each password hash takes 64 MB and tens of milliseconds of a core, and logging in needs no account."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueueLimits:
+    """Limits on unfinished tasks: ready, running and waiting for another attempt."""
+
+    per_group: int = 5_000_000
+    per_user: int = 10_000_000
+    """In all groups that one user has created."""
+    total: int = 20_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class QueueCount:
+    """Unfinished tasks in the groups of one user, and in all groups."""
+
+    mine: int
+    total: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreOptions:
+    """Where PostgreSQL is, and the deployment's intervals and limits."""
+
+    database_url: str
+    """libpq URL of a migrated database."""
+    direct_url: str | None = None
+    """URL of the server behind the pooler that ``database_url`` names."""
+    pool_size: int = 10
+    listens: bool = True
+    """False: a process that serves no long polls needs no LISTEN connection."""
+    queue_limits: QueueLimits = field(default_factory=QueueLimits)
+    host_lost_after: timedelta = HOST_LOST_AFTER
+    suspect_after: timedelta = SUSPECT_AFTER
+    idle_threshold: timedelta = IDLE_THRESHOLD
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Store:
+    """The database, the deployment's intervals and limits, and the caches of this process."""
+
+    database: Database
+    wake: Wake | None = None
+    """None: long polls look once and answer."""
+    queue_limits: QueueLimits = field(default_factory=QueueLimits)
+    host_lost_after: timedelta = HOST_LOST_AFTER
+    """Silence after which a host is lost; a task group may have its own. At least 10 s."""
+    suspect_after: timedelta = SUSPECT_AFTER
+    """Silence after which a host is offered nothing new."""
+    idle_threshold: timedelta = IDLE_THRESHOLD
+    """How long a lease without work is safe from other groups (C-03)."""
+
+    users: ExpiringCache[UUID, User | None] = field(
+        default_factory=lambda: ExpiringCache(ACCESS_SECONDS, 10_000)
+    )
+    roles: ExpiringCache[tuple[UUID, UUID], Role | None] = field(
+        default_factory=lambda: ExpiringCache(ACCESS_SECONDS, 10_000)
+    )
+    """By user and task group."""
+    manager_token_versions: ExpiringCache[UUID, int | None] = field(
+        default_factory=lambda: ExpiringCache(ACCESS_SECONDS, 100_000)
+    )
+    contacts: ExpiringCache[UUID, None] = field(
+        default_factory=lambda: ExpiringCache(CONTACT_EVERY_SECONDS, 100_000)
+    )
+    """Managers whose contact was recorded a moment ago."""
+    queue_counts: ExpiringCache[UUID, QueueCount] = field(
+        default_factory=lambda: ExpiringCache(QUEUE_COUNT_SECONDS, 1_000)
+    )
+    """By task group."""
+    hashing: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(CONCURRENT_HASHES))
+
+    @classmethod
+    @asynccontextmanager
+    async def open(cls, options: StoreOptions) -> AsyncIterator[Self]:
+        """Open the pool, and the LISTEN connection if the process listens.
+
+        Raises:
+            ConfigurationError: the URL is not one of PostgreSQL.
+            DatabaseUnavailable: PostgreSQL does not answer.
+        """
+        async with AsyncExitStack() as exits:
+            database = await exits.enter_async_context(
+                Database.open(
+                    options.database_url,
+                    pool_size=options.pool_size,
+                    direct_url=options.direct_url,
+                )
+            )
+            wake = None
+            if options.listens:
+                wake = await exits.enter_async_context(Wake.listen(database))
+            yield cls(
+                database=database,
+                wake=wake,
+                queue_limits=options.queue_limits,
+                host_lost_after=options.host_lost_after,
+                suspect_after=options.suspect_after,
+                idle_threshold=options.idle_threshold,
+            )
