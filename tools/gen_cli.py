@@ -34,7 +34,7 @@ def page() -> str:
     context = root.context_class(root, info_name="mitosis")
     leaves = list(_leaves(root, context))
     common = next(command for command, _ in leaves if _is_api_command(command))
-    shared = [_row(one, context) for one in common.params if one.opts[0] in COMMON]
+    shared = [_row(one, context) for one in common.params if _is_common(one)]
     return "\n".join([HEAD, table(("Option", "Meaning"), shared), *map(_section, leaves)])
 
 
@@ -54,7 +54,9 @@ def _is_api_command(command: Any) -> bool:
 
 def _section(leaf: tuple[Any, Any]) -> str:
     command, context = leaf
-    own = [one for one in command.params if not (_is_api_command(command) and _is_common(one))]
+    own = [one for one in command.params if not getattr(one, "hidden", False)]
+    if _is_api_command(command):
+        own = [one for one in own if not _is_common(one)]
     usage = " ".join([context.command_path, *command.collect_usage_pieces(context)])
     parts = [f"## {context.command_path}\n", f"```text\n{usage}\n```\n", f"{_help(command)}\n"]
     if own:

@@ -27,9 +27,7 @@ MAX_FILE_LINES = 500
 MAX_FUNCTION_LINES = 60
 
 # "path" or "path:function" -> why this one may be longer.
-REASONS: dict[str, str] = {
-    "mitosis/cli/run/command.py:run": "typer reads the signature, one parameter for each option",
-}
+REASONS: dict[str, str] = {}
 
 
 @dataclass(frozen=True, slots=True)

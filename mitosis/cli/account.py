@@ -7,11 +7,11 @@ from typing import Annotated
 import typer
 
 from mitosis.cli.context import Cli
-from mitosis.cli.registration import with_cli
+from mitosis.cli.registration import typer_function
 from mitosis.cli.rendering import Item, time_text
 
 
-@with_cli
+@typer_function
 def login(
     cli: Cli,
     username: Annotated[str, typer.Argument(metavar="USERNAME", help="User of the API.")],
@@ -47,7 +47,7 @@ def login(
     cli.output.item(Item(data, fields, username))
 
 
-@with_cli
+@typer_function
 def logout(cli: Cli) -> None:
     """Forget the token that a login kept.
 
@@ -60,7 +60,7 @@ def logout(cli: Cli) -> None:
     cli.output.item(Item({"api_url": url}, [("forgotten", f"the login for {url}")], url))
 
 
-@with_cli
+@typer_function
 def whoami(cli: Cli) -> None:
     """Show the user behind the token."""
     with cli.client() as client:

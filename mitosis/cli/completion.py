@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from mitosis.cli.common_options import setting_overrides
 from mitosis.cli.references import check_reference
 from mitosis.contracts.errors import MitosisError
 
 if TYPE_CHECKING:
     from mitosis.client.sync import SyncClient
 
-PATIENCE = timedelta(seconds=1)
+GIVE_UP_AFTER = timedelta(seconds=1)
 OFFERED = 50
 LOOKED_AT = 500
 
@@ -46,12 +47,10 @@ def _client(context: typer.Context) -> "Iterator[SyncClient]":
     from mitosis.client.sync import SyncClient
     from mitosis.settings import load_settings
 
-    given = context.params
-    overrides = {
-        "api.url": given.get("api_url"),
-        "api.token_file": given.get("token_file"),
-        "data_dir": given.get("data_dir"),
-    }
+    typed = context.params
+    overrides = setting_overrides(
+        typed.get("api_url"), typed.get("token_file"), typed.get("data_dir")
+    )
     target = find_api(load_settings(overrides).settings)
-    with SyncClient(target.api_url, target.token, give_up_after=PATIENCE) as client:
+    with SyncClient(target.api_url, target.token, give_up_after=GIVE_UP_AFTER) as client:
         yield client

@@ -5,10 +5,11 @@ from contextlib import contextmanager
 from datetime import timedelta
 from functools import cached_property
 from itertools import islice
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import typer
 
+from mitosis.cli.common_options import CommonOptions
 from mitosis.cli.rendering import Output, choose_output
 from mitosis.contracts.errors import ApiUnavailable, Unauthenticated
 
@@ -20,18 +21,17 @@ if TYPE_CHECKING:  # heavy: imported when a command needs them, so that --help a
 T = TypeVar("T")
 
 SCREENFUL = 50
-PATIENCE = timedelta(seconds=2)
-"""How long a command repeats a call that may be repeated, before it says that nothing answers."""
+GIVE_UP_AFTER = timedelta(seconds=2)
+"""How long a command retries a call before it reports that nothing answers."""
 
 
 class Cli:
     """What a command has at hand: settings, output, and the API when it asks for it."""
 
-    def __init__(self, overrides: dict[str, Any], *, as_json: bool, quiet: bool) -> None:
-        self._overrides = overrides
-        self.as_json = as_json
-        self._quiet = quiet
-        self.output: Output = choose_output(as_json=as_json, quiet=quiet)
+    def __init__(self, options: CommonOptions) -> None:
+        self._options = options
+        self.as_json = options.as_json
+        self.output: Output = choose_output(as_json=options.as_json, quiet=options.quiet)
 
     @cached_property
     def loaded(self) -> "Loaded":
@@ -42,7 +42,7 @@ class Cli:
         """
         from mitosis.settings import load_settings
 
-        return load_settings(self._overrides)
+        return load_settings(self._options.overrides)
 
     @property
     def settings(self) -> "Settings":
@@ -51,7 +51,7 @@ class Cli:
     def some(self, items: Iterator[T], limit: int | None) -> list[T]:
         """The first ``limit`` of a list; None is everything, but a screenful for a table."""
         if limit is None:
-            limit = 0 if self.as_json or self._quiet else SCREENFUL
+            limit = 0 if self.as_json or self._options.quiet else SCREENFUL
         if limit == 0:
             return list(items)
         found = list(islice(items, limit + 1))
@@ -65,11 +65,9 @@ class Cli:
             typer.echo(text, err=True)
 
     @property
-    def named_target(self) -> str | None:
-        """The option of this command line that says which API to talk to."""
-        options = {"api.url": "--api", "api.token_file": "--token-file", "data_dir": "--data-dir"}
-        named = (option for key, option in options.items() if self._overrides.get(key) is not None)
-        return next(named, None)
+    def api_option(self) -> str | None:
+        """The option that selects the API, as typed; None if the command line has none."""
+        return self._options.api_option
 
     @cached_property
     def target(self) -> "Target":
@@ -95,7 +93,7 @@ class Cli:
 
         target = self.target
         try:
-            with SyncClient(target.api_url, target.token, give_up_after=PATIENCE) as client:
+            with SyncClient(target.api_url, target.token, give_up_after=GIVE_UP_AFTER) as client:
                 yield client
         except ApiUnavailable as error:
             error.facts.setdefault("hint", f"the address is from {target.origin}; {START}")

@@ -81,6 +81,10 @@ OF_RESULT: Mapping[TaskGroupResult, ExitStatus] = {
 """Exit status of `mitosis group wait` by the result of the settled group."""
 
 
+FILE_OPTIONS = frozenset({"--spec", "--setup-file", "--teardown-file"})
+"""Options whose value is a file with many fields: an error names the field too."""
+
+
 def status_of(error: errors.MitosisError) -> ExitStatus:
     """The status of the nearest class of the error that has one."""
     return next(OF_ERROR[cls] for cls in type(error).__mro__ if cls in OF_ERROR)
@@ -128,8 +132,9 @@ def problem(error: errors.MitosisError, status: int) -> dict[str, object]:
 def explain(error: errors.MitosisError) -> list[str]:
     """The error in lines for people: what is wrong and where, then what would be right."""
     option, field = error.facts.get("option"), error.facts.get("field")
-    where = " ".join([str(option)] * bool(option) + [f"({field})"] * bool(field and option))
-    where = where or str(field or "")
+    where = str(option or field or "")
+    if option in FILE_OPTIONS and field:
+        where = f"{option} ({field})"
     lines = [f"error: {where}: {error.message}" if where else f"error: {error.message}"]
     if hint := error.facts.get("hint"):
         lines.append(f"  {hint}")

@@ -55,7 +55,7 @@ def option_of(field: str, options: Mapping[str, str]) -> str | None:
     for end in range(len(path), 0, -1):
         if option := options.get(".".join(path[:end])):
             return option
-    return None
+    return options.get("")
 
 
 def duration(text: str | None, option: str) -> timedelta | None:

@@ -8,8 +8,8 @@ from mitosis.cli import plain_app
 from mitosis.cli.arguments import GroupArgument, ProgressOption
 from mitosis.cli.context import Cli
 from mitosis.cli.follow.display import Display, choose_display, span_text
-from mitosis.cli.follow.exit_statuses import RunExit, with_run_statuses
-from mitosis.cli.registration import with_cli
+from mitosis.cli.follow.exit_statuses import RunExit, RunExits
+from mitosis.cli.registration import register
 from mitosis.contracts.lifecycle import TaskGroupState, TaskState
 
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 app = plain_app()
 
 
+@register(app, "watch", exits=RunExits(never=(RunExit.DEADLINE, RunExit.CONFLICT)))
 def watch(cli: Cli, group: GroupArgument, progress: ProgressOption = "auto") -> int:
     """Follow a group until it is settled; then its failures by reason, as `mitosis run` shows them.
 
@@ -73,6 +74,3 @@ async def _print_events(client: "Client", group: "TaskGroupInfo") -> "TaskGroupI
         if event.kind == "end" and event.group is not None:
             group = event.group
     return group
-
-
-app.command("watch")(with_cli(with_run_statuses(watch, but=(RunExit.DEADLINE, RunExit.CONFLICT))))

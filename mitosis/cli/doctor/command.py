@@ -2,11 +2,11 @@
 
 from mitosis.cli.context import Cli
 from mitosis.cli.exit import ExitStatus
-from mitosis.cli.registration import with_cli
+from mitosis.cli.registration import typer_function
 from mitosis.cli.rendering import Table
 
 
-@with_cli
+@typer_function
 def doctor(cli: Cli) -> int:
     """Check this machine and the servers.
 

@@ -12,7 +12,7 @@ from mitosis.cli.doctor.host import stack_here
 from mitosis.contracts.errors import ApiUnavailable, MitosisError, Unauthenticated
 from mitosis.settings import Settings
 
-PATIENCE = timedelta(seconds=5)
+TIMEOUT = timedelta(seconds=5)
 CLOCK_ODD_SECONDS = 3.0
 CLOCK_BAD_SECONDS = 60.0
 
@@ -54,7 +54,7 @@ def _access(target: Target) -> Check:
     from mitosis.client.sync import SyncClient
 
     try:
-        with SyncClient(target.api_url, target.token, give_up_after=PATIENCE) as client:
+        with SyncClient(target.api_url, target.token, give_up_after=TIMEOUT) as client:
             me = client.me()
     except ApiUnavailable as error:
         return fail("api", error.message, f"the address is from {target.origin}; {START}")
@@ -73,7 +73,7 @@ def _state_of(url: str) -> Iterator[Check]:
 
     loopback = "://127.0.0.1" in url or "://localhost" in url
     try:
-        with httpx2.Client(timeout=PATIENCE.total_seconds(), trust_env=not loopback) as http:
+        with httpx2.Client(timeout=TIMEOUT.total_seconds(), trust_env=not loopback) as http:
             ready = http.get(f"{url}/ready")
             before = time.time()
             date = http.get(f"{url}/health").headers.get("Date")
@@ -111,7 +111,7 @@ async def _temporal(settings: Settings, address: str) -> Check:
 
     told = settings.temporal
     try:
-        async with asyncio.timeout(PATIENCE.total_seconds()):
+        async with asyncio.timeout(TIMEOUT.total_seconds()):
             client = await Client.connect(
                 address,
                 namespace=told.namespace,
@@ -132,7 +132,7 @@ def _postgres(name: str, url: str, variable: str) -> list[Check]:
 
     try:
         plain = split_url(url)[0]
-        with psycopg.connect(plain, connect_timeout=int(PATIENCE.total_seconds())) as link:
+        with psycopg.connect(plain, connect_timeout=int(TIMEOUT.total_seconds())) as link:
             version = link.info.server_version // 10_000
             before = time.time()
             row = link.execute("SELECT extract(epoch FROM clock_timestamp())::float8").fetchone()

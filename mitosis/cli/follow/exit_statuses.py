@@ -4,12 +4,10 @@ The one list of their exit statuses: what they say at their end, their help and 
 made of it. Numbers from 64 on mean what they mean for every command (``mitosis/cli/exit.py``).
 """
 
-import inspect
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any
 
-from mitosis.cli.context import Cli
 from mitosis.cli.exit import ExitStatus, report, status_of
 from mitosis.contracts.errors import InvalidRequest, MitosisError, TooLarge, Unavailable
 
@@ -62,28 +60,22 @@ def status_of_error(error: MitosisError) -> RunExit:
     return RunExit(status_of(error))
 
 
-def statuses_text(but: Collection[RunExit] = ()) -> str:
-    """``Exit status: 0 all tasks succeeded, …; 1 …``, for the help."""
-    listed = [f"{status:d} {text}" for status, text in MEANING.items() if status not in but]
-    return f"Exit status: {'; '.join(listed)}."
+@dataclass(frozen=True, slots=True)
+class RunExits:
+    """The exit statuses above as the rules of a command; it never ends with those in ``never``."""
 
+    never: Collection[RunExit] = ()
 
-def with_run_statuses(
-    function: Callable[..., Any], but: Collection[RunExit] = ()
-) -> Callable[..., Any]:
-    """A command whose errors have the statuses above, and whose help lists them all.
+    @property
+    def help_text(self) -> str:
+        """``Exit status: 0 all tasks succeeded, …; 1 …``, for the help."""
+        listed = [
+            f"{status:d} {text}" for status, text in MEANING.items() if status not in self.never
+        ]
+        return f"Exit status: {'; '.join(listed)}."
 
-    ``but``: those that it never has.
-    """
-
-    def command(cli: Cli, **values: Any) -> int:
-        try:
-            return int(function(cli, **values))
-        except MitosisError as error:
-            return report(error, as_json=cli.as_json, status=status_of_error(error))
-        except BrokenPipeError:
+    def report(self, error: MitosisError | BrokenPipeError, *, as_json: bool) -> int:
+        """Print the error and return the exit status."""
+        if isinstance(error, BrokenPipeError):
             return RunExit.INTERRUPTED
-
-    command.__signature__ = inspect.signature(function)  # type: ignore[attr-defined]
-    command.__doc__ = f"{inspect.getdoc(function)}\n\n{statuses_text(but)}"
-    return command
+        return report(error, as_json=as_json, status=status_of_error(error))

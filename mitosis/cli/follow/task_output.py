@@ -15,9 +15,10 @@ from dataclasses import dataclass
 from io import FileIO
 from itertools import count
 from pathlib import Path
-from typing import TextIO
+from typing import Annotated, TextIO
 
 import msgspec
+import typer
 from pydantic_core import to_json
 
 from mitosis.cli.follow.display import Display
@@ -42,42 +43,62 @@ class OutputLost(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
-    """What is to be done with the output."""
+class OutputOptions:
+    """What to do with the output of tasks."""
 
-    folder: Path | None = None
-    """Gets ``NUMBER.out`` and ``NUMBER.err`` for every input."""
-    joblog: Path | None = None
-    in_order: bool = False
-    tag: bool = False
-    silent: bool = False
-    as_json: bool = False
-    """On standard output: one line of JSON for each result, instead of what tasks print."""
+    folder: Annotated[
+        Path | None,
+        typer.Option(
+            "--keep-output",
+            "-o",
+            metavar="DIR",
+            help="Write N.out and N.err for input N; DIR must not have any yet.",
+        ),
+    ] = None
+    joblog: Annotated[
+        Path | None,
+        typer.Option("--joblog", metavar="FILE", help="Write one line per task, as GNU parallel."),
+    ] = None
+    in_order: Annotated[
+        bool,
+        typer.Option("--keep-order", "-k", help="Print the output in the order of the inputs."),
+    ] = False
+    tag_lines: Annotated[
+        bool,
+        typer.Option(
+            "--tag-output", help="Print the number of the task, as in GROUP/TASK, before each line."
+        ),
+    ] = False
+    silent: Annotated[bool, typer.Option("--silent", help="Do not print the output of tasks.")] = (
+        False
+    )
 
-    def check(self) -> None:
-        """Look at the folder, without making it.
 
-        Raises:
-            InvalidRequest: it cannot be read, is none, or has the outputs of another run, of which some
-                would stay beside ours.
-        """
-        if self.folder is not None:
-            with _named("--keep-output", self.folder):
-                if self.folder.exists():
-                    _check_no_outputs(self.folder)
+def check_output(options: OutputOptions) -> None:
+    """Look at the folder, without making it.
 
-    def make(self) -> None:
-        """Make folder and file now, so that a wrong name is found before anything runs.
+    Raises:
+        InvalidRequest: it cannot be read, is none, or has the outputs of another run, of which some
+            would stay beside ours.
+    """
+    if options.folder is not None:
+        with _named("--keep-output", options.folder):
+            if options.folder.exists():
+                _check_no_outputs(options.folder)
 
-        Raises:
-            InvalidRequest: one of them cannot be made.
-        """
-        if self.folder is not None:
-            with _named("--keep-output", self.folder):
-                self.folder.mkdir(parents=True, exist_ok=True)
-        if self.joblog is not None:
-            with _named("--joblog", self.joblog):
-                _write_file(self.joblog, _JOBLOG.encode())
+
+def make_output(options: OutputOptions) -> None:
+    """Make folder and file now, so that a wrong name is found before anything runs.
+
+    Raises:
+        InvalidRequest: one of them cannot be made.
+    """
+    if options.folder is not None:
+        with _named("--keep-output", options.folder):
+            options.folder.mkdir(parents=True, exist_ok=True)
+    if options.joblog is not None:
+        with _named("--joblog", options.joblog):
+            _write_file(options.joblog, _JOBLOG.encode())
 
 
 @contextmanager
@@ -104,10 +125,12 @@ def _check_no_outputs(folder: Path) -> None:
 class TaskOutput:
     """Writes the output of one task after the other; whole tasks, never mixed lines."""
 
-    def __init__(self, display: Display, wanted: Wanted) -> None:
+    def __init__(self, display: Display, options: OutputOptions, *, as_json: bool = False) -> None:
+        """``as_json``: standard output gets one line of JSON per result, and no task output."""
         self._display = display
-        self._wanted = wanted
-        self._log = wanted.joblog.open("ab", buffering=0) if wanted.joblog is not None else None
+        self._options = options
+        self._as_json = as_json
+        self._log = options.joblog.open("ab", buffering=0) if options.joblog is not None else None
         self._later: list[tuple[int, int, TaskInfo]] = []
         """With ``in_order``: a heap of those that have ended before an earlier one."""
         self._next = 1
@@ -153,15 +176,15 @@ class TaskOutput:
             self._log.close()
 
     def _into_files(self, number: int, task: TaskInfo) -> None:
-        if self._wanted.folder is not None:
+        if self._options.folder is not None:
             for stream, kind in (("stdout", "out"), ("stderr", "err")):
-                path = self._wanted.folder / f"{number}.{kind}"
+                path = self._options.folder / f"{number}.{kind}"
                 _write_file(path, kept_bytes(task.detail, stream))
         if self._log is not None:
-            _append(self._log, joblog_line(number, task).encode())
+            _append_all_or_nothing(self._log, joblog_line(number, task).encode())
 
     def _print_when_due(self, number: int, task: TaskInfo) -> None:
-        if not self._wanted.in_order:
+        if not self._options.in_order:
             self._print(number, task)
             return
         heapq.heappush(self._later, (number, next(_ticket), task))
@@ -170,11 +193,11 @@ class TaskOutput:
             self._next += 1
 
     def _print(self, number: int, task: TaskInfo) -> None:
-        if self._wanted.as_json:
+        if self._as_json:
             print_json_line({"kind": "result", "number": number, "result": task})
             return
         out, err = (kept_bytes(task.detail, stream) for stream in ("stdout", "stderr"))
-        if not self._wanted.silent and (out or err):
+        if not self._options.silent and (out or err):
             self._display.clear()
             self._to(sys.stdout, out, task.task_id)
             self._to(sys.stderr, err, task.task_id)
@@ -183,7 +206,7 @@ class TaskOutput:
         if not data:
             return
         lines = data if data.endswith(b"\n") else data + b"\n"
-        if self._wanted.tag:
+        if self._options.tag_lines:
             lines = b"".join(b"%d\t%s" % (task_id, line) for line in _lines(lines))
         _write(stream, lines)
 
@@ -211,7 +234,7 @@ def _write_file(path: Path, data: bytes) -> None:
         raise OSError(error.errno, error.strerror, str(path)) from None
 
 
-def _append(log: FileIO, line: bytes) -> None:
+def _append_all_or_nothing(log: FileIO, line: bytes) -> None:
     """The whole line, or nothing of it.
 
     Raises:

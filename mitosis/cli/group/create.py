@@ -2,43 +2,22 @@
 
 import re
 import shlex
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+import typer
 
 from mitosis.cli.context import Cli
-from mitosis.cli.group.create_options import (
-    AutoCloseOption,
-    CancelGraceOption,
-    CoresOption,
-    CoresPerWorkerOption,
-    DeadlineOption,
-    GroupOption,
-    HandlerModuleOption,
-    HostLostAfterOption,
-    LabelOption,
-    ManagerOption,
-    MaxManagersOption,
-    NameOption,
-    PinOption,
-    PriorityOption,
-    PythonPathOption,
-    SetupFileOption,
-    SetupOption,
-    SpecOption,
-    TagMatchOption,
-    TagOption,
-    TeardownFileOption,
-    TeardownOption,
-    WorkersOption,
-)
+from mitosis.cli.group.options import GroupOptions
 from mitosis.cli.group.view import group_item
 from mitosis.cli.input_files import read_json_object
 from mitosis.contracts.errors import InvalidRequest
 
 OPTION_OF_FIELD = {
     "name": "NAME",
-    "group_name": "--group",
+    "group_name": "--user-group",
     "tags": "--tag",
     "labels": "--label",
     "tag_match": "--tag-match",
@@ -53,8 +32,8 @@ OPTION_OF_FIELD = {
     "environment_teardown_hook": "--teardown",
     "auto_close_timeout": "--auto-close",
     "close_deadline": "--deadline",
-    "max_managers": "--max-managers",
-    "manager_ids": "--manager",
+    "max_managers": "--max-hosts",
+    "manager_ids": "--host",
     "cancel_grace_seconds": "--cancel-grace",
     "host_lost_after": "--host-lost-after",
 }
@@ -66,76 +45,91 @@ _MAX_CORE = 100_000
 
 def create(
     cli: Cli,
-    name: NameOption = None,
-    group: GroupOption = None,
-    tag: TagOption = None,
-    label: LabelOption = None,
-    tag_match: TagMatchOption = None,
-    priority: PriorityOption = None,
-    workers: WorkersOption = None,
-    pin: PinOption = None,
-    cores: CoresOption = None,
-    cores_per_worker: CoresPerWorkerOption = None,
-    handler_module: HandlerModuleOption = None,
-    python_path: PythonPathOption = None,
-    setup: SetupOption = None,
-    setup_file: SetupFileOption = None,
-    teardown: TeardownOption = None,
-    teardown_file: TeardownFileOption = None,
-    auto_close: AutoCloseOption = None,
-    deadline: DeadlineOption = None,
-    max_managers: MaxManagersOption = None,
-    manager: ManagerOption = None,
-    cancel_grace: CancelGraceOption = None,
-    host_lost_after: HostLostAfterOption = None,
-    spec: SpecOption = None,
+    options: GroupOptions,
+    name: Annotated[
+        str | None, typer.Argument(metavar="NAME", help="Name of the task group.")
+    ] = None,
+    spec: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="The whole task group as JSON (- = stdin); options override it."
+        ),
+    ] = None,
 ) -> None:
     """Create a task group.
 
-    It stays open for tasks until it is closed: by `mitosis group close`, or by --auto-close.
+    It accepts tasks until it is closed: by `mitosis group close`, or by --auto-close.
     """
-    from mitosis.cli.validation import positive_duration, seconds
-
-    lasting = positive_duration(deadline, "--deadline")
-    given: dict[str, Any] = {
-        "name": name,
-        "group_name": group,
-        "tags": tag,
-        "labels": label,
-        "tag_match": tag_match,
-        "priority": priority,
-        "worker_allocation_plan": present(
-            {
-                "worker_count": workers,
-                "handler_modules": handler_module,
-                "python_path": python_path,
-                "cpu_binding": cpu_binding(pin, cores, cores_per_worker),
-            }
-        ),
-        "environment_setup_hook": hook(setup, setup_file, "--setup"),
-        "environment_teardown_hook": hook(teardown, teardown_file, "--teardown"),
-        "auto_close_timeout": auto_close,
-        "close_deadline": None if lasting is None else datetime.now(UTC) + lasting,
-        "max_managers": max_managers,
-        "assignment_method": "user_specified" if manager else None,
-        "manager_ids": manager,
-        "cancel_grace_seconds": seconds(cancel_grace, "--cancel-grace"),
-        "host_lost_after": host_lost_after,
-    }
-    _create(cli, merged(read_json_object(spec, "--spec") if spec else {}, present(given) or {}))
-
-
-def _create(cli: Cli, values: dict[str, Any]) -> None:
     from mitosis.cli.validation import named, validated
     from mitosis.contracts.http import TaskGroupSpec
 
+    typed = _typed_fields(name, options)
+    values = merged(read_json_object(spec, "--spec") if spec else {}, typed)
     if "name" not in values:
-        raise InvalidRequest("name the group, as in: mitosis group create my-group", option="NAME")
-    wanted = validated(TaskGroupSpec, values, OPTION_OF_FIELD)
-    with named(OPTION_OF_FIELD), cli.client() as client:
-        group = client.create_group(wanted)
+        raise InvalidRequest(
+            "name the task group, as in: mitosis group create my-group", option="NAME"
+        )
+    names = _option_names(options, typed, spec)
+    checked = validated(TaskGroupSpec, values, names)
+    with named(names), cli.client() as client:
+        group = client.create_group(checked)
     cli.output.item(group_item(group))
     cli.output.note(f"\nnext: mitosis group submit {group.name} -- COMMAND …")
+
+
+def _typed_fields(name: str | None, options: GroupOptions) -> dict[str, Any]:
+    """Return the fields of the task group that the command line sets."""
+    from mitosis.cli.validation import positive_duration, seconds
+
+    lasting = positive_duration(options.deadline, "--deadline")
+    fields: dict[str, Any] = {
+        "name": name,
+        "group_name": options.user_group,
+        "tags": options.tag,
+        "labels": options.label,
+        "tag_match": options.tag_match,
+        "priority": options.priority,
+        "worker_allocation_plan": present(
+            {
+                "worker_count": options.workers,
+                "handler_modules": options.handler_module,
+                "python_path": options.python_path,
+                "cpu_binding": cpu_binding(options.pin, options.cores, options.cores_per_worker),
+            }
+        ),
+        "environment_setup_hook": hook(options.setup, options.setup_file, "--setup"),
+        "environment_teardown_hook": hook(options.teardown, options.teardown_file, "--teardown"),
+        "auto_close_timeout": options.auto_close,
+        "close_deadline": None if lasting is None else datetime.now(UTC) + lasting,
+        "max_managers": options.max_hosts,
+        "assignment_method": "user_specified" if options.host else None,
+        "manager_ids": options.host,
+        "cancel_grace_seconds": seconds(options.cancel_grace, "--cancel-grace"),
+        "host_lost_after": options.host_lost_after,
+    }
+    return present(fields) or {}
+
+
+def _option_names(
+    options: GroupOptions, typed: dict[str, Any], spec: Path | None
+) -> dict[str, str]:
+    """Return the option to name for each field: the typed one, else the file that has the field."""
+    names = dict(OPTION_OF_FIELD)
+    if spec is not None:
+        names = {field: names[field] for field in _paths(typed) if field in names} | {"": "--spec"}
+    if options.setup_file is not None:
+        names["environment_setup_hook"] = "--setup-file"
+    if options.teardown_file is not None:
+        names["environment_teardown_hook"] = "--teardown-file"
+    return names
+
+
+def _paths(values: dict[str, Any], above: str = "") -> Iterator[str]:
+    """Yield the path of every value, as in ``worker_allocation_plan.worker_count``."""
+    for key, value in values.items():
+        yield above + key
+        if isinstance(value, dict):
+            yield from _paths(value, f"{above}{key}.")
 
 
 def merged(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:

@@ -5,29 +5,14 @@ submits nothing.
 """
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+import typer
 
 from mitosis.cli.arguments import GroupArgument
 from mitosis.cli.context import Cli
-from mitosis.cli.group.submit_options import (
-    ArgumentsOption,
-    ArgvArgument,
-    CommandFileOption,
-    CwdOption,
-    DedupKeyOption,
-    EnvOption,
-    HandlerOption,
-    IdempotencyKeyOption,
-    JsonFileOption,
-    KillGraceOption,
-    LabelOption,
-    PriorityOption,
-    RetriesOption,
-    TimeoutOption,
-)
+from mitosis.cli.group.submit_options import TaskOptions, TaskSources
 from mitosis.cli.input_files import read_bytes, read_text
 from mitosis.cli.rendering import Item
 from mitosis.cli.task.options import (
@@ -47,53 +32,32 @@ from mitosis.contracts.task import (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Sources:
-    """Where the tasks come from; exactly one is given."""
-
-    argv: Sequence[str]
-    handler: str | None
-    arguments: str | None
-    command_file: Path | None
-    json_file: Path | None
-
-
 def submit(
     cli: Cli,
     group: GroupArgument,
-    argv: ArgvArgument = None,
-    command_file: CommandFileOption = None,
-    json_file: JsonFileOption = None,
-    handler: HandlerOption = None,
-    arguments: ArgumentsOption = None,
-    priority: PriorityOption = None,
-    timeout: TimeoutOption = None,
-    kill_grace: KillGraceOption = None,
-    env: EnvOption = None,
-    cwd: CwdOption = None,
-    dedup_key: DedupKeyOption = None,
-    retries: RetriesOption = None,
-    label: LabelOption = None,
-    idempotency_key: IdempotencyKeyOption = None,
+    sources: TaskSources,
+    options: TaskOptions,
+    idempotency_key: Annotated[
+        str | None, typer.Option(help="Submitting again with the same key creates nothing twice.")
+    ] = None,
 ) -> None:
-    """Submit tasks to a group.
+    """Submit tasks to a task group.
 
-    The options about a task are for every task of this call; with --json-file they are in the file.
+    Options that describe a task apply to every task of this call; with --json-file they are in the file.
     """
     from mitosis.cli.validation import seconds
 
-    options = checked_fields(
-        priority=priority,
-        timeout_seconds=seconds(timeout, "--timeout"),
-        kill_grace_seconds=seconds(kill_grace, "--kill-grace"),
-        environment=variables(env or []),
-        working_directory=cwd,
-        dedup_key=dedup_key,
-        retry=retry_policy(retries),
-        labels=label or None,
+    fields = checked_fields(
+        priority=options.priority,
+        timeout_seconds=seconds(options.timeout, "--timeout"),
+        kill_grace_seconds=seconds(options.kill_grace, "--kill-grace"),
+        environment=variables(options.env or []),
+        working_directory=options.cwd,
+        dedup_key=options.dedup_key,
+        retry=retry_policy(options.retries),
+        labels=options.label or None,
     )
-    sources = Sources(argv or [], handler, arguments, command_file, json_file)
-    _send(cli, group, tasks_from(sources, options), idempotency_key)
+    _send(cli, group, tasks_from(sources, fields), idempotency_key)
 
 
 def _send(cli: Cli, group: str, tasks: list[TaskSubmission], key: str | None) -> None:
@@ -105,7 +69,7 @@ def _send(cli: Cli, group: str, tasks: list[TaskSubmission], key: str | None) ->
     cli.output.item(Item(data, [("submitted", _count_text(ids))], "\n".join(map(str, ids))))
 
 
-def tasks_from(sources: Sources, options: dict[str, Any]) -> list[TaskSubmission]:
+def tasks_from(sources: TaskSources, options: dict[str, Any]) -> list[TaskSubmission]:
     """The tasks of the one source that is given, checked.
 
     Raises:
@@ -135,7 +99,7 @@ def tasks_from(sources: Sources, options: dict[str, Any]) -> list[TaskSubmission
     what = (
         {"handler": sources.handler, "arguments": _arguments(sources.arguments)}
         if sources.handler
-        else command_fields(sources.argv)
+        else command_fields(sources.argv or [])
     )
     return [checked_task({**what, **options}, "")]
 

@@ -1,49 +1,69 @@
-"""The options of `mitosis group submit`, one type each."""
+"""Options of `mitosis group submit`; `mitosis run` has some of them too."""
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-ArgvArgument = Annotated[
-    list[str] | None,
-    typer.Argument(
-        metavar="COMMAND", help="One task: a program and its arguments, written after --."
-    ),
-]
-CommandFileOption = Annotated[
-    Path | None,
-    typer.Option(metavar="FILE", help="One command a line, quoted as in a shell (- = stdin)."),
-]
-JsonFileOption = Annotated[
-    Path | None,
-    typer.Option(metavar="FILE", help="A JSON array of tasks, or one a line (- = stdin)."),
-]
-HandlerOption = Annotated[
-    str | None, typer.Option(metavar="MODULE:FUNCTION", help="One task: a Python function.")
-]
-ArgumentsOption = Annotated[
-    str | None, typer.Option(metavar="JSON", help="Its arguments: a JSON object or array.")
-]
-PriorityOption = Annotated[int | None, typer.Option(help="Higher goes first in the group.")]
 TimeoutOption = Annotated[
-    str | None, typer.Option(metavar="TIME", help="End it after this long, as in 10m.")
+    str | None, typer.Option(metavar="TIME", help="Kill each task after this long, as in 10m.")
 ]
-KillGraceOption = Annotated[
-    str | None, typer.Option(metavar="TIME", help="From SIGTERM to SIGKILL.")
-]
-EnvOption = Annotated[
-    list[str] | None,
-    typer.Option(metavar="NAME=VALUE", help="Environment variable; may be repeated."),
-]
-CwdOption = Annotated[
-    str | None, typer.Option(metavar="FOLDER", help="Working directory on the host.")
-]
-DedupKeyOption = Annotated[
-    str | None, typer.Option(help="Not again while an unfinished task has this key.")
-]
-RetriesOption = Annotated[int | None, typer.Option(help="How often a failed task is tried again.")]
-LabelOption = Annotated[list[str] | None, typer.Option(help="A label; may be repeated.")]
-IdempotencyKeyOption = Annotated[
-    str | None, typer.Option(help="The same key again submits nothing twice.")
-]
+RetriesOption = Annotated[int | None, typer.Option(help="How often a failed task runs again.")]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskSources:
+    """Where the tasks come from; exactly one source is given."""
+
+    argv: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="COMMAND", help="One task: a program and its arguments, written after --."
+        ),
+    ] = None
+    command_file: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="One command per line, quoted as in a shell (- = stdin)."
+        ),
+    ] = None
+    json_file: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="A JSON array of tasks, or one task per line (- = stdin)."
+        ),
+    ] = None
+    handler: Annotated[
+        str | None, typer.Option(metavar="MODULE:FUNCTION", help="One task: a Python function.")
+    ] = None
+    arguments: Annotated[
+        str | None,
+        typer.Option(metavar="JSON", help="Arguments of the function: a JSON object or array."),
+    ] = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskOptions:
+    """Options that apply to every task of one submission."""
+
+    priority: Annotated[
+        int | None, typer.Option(help="A higher number runs first within the task group.")
+    ] = None
+    timeout: TimeoutOption = None
+    kill_grace: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Time from SIGTERM to SIGKILL.")
+    ] = None
+    env: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=VALUE", help="Environment variable; repeatable."),
+    ] = None
+    cwd: Annotated[
+        str | None, typer.Option(metavar="FOLDER", help="Working directory on the host.")
+    ] = None
+    dedup_key: Annotated[
+        str | None,
+        typer.Option(help="Submit nothing while an unfinished task has this deduplication key."),
+    ] = None
+    retries: RetriesOption = None
+    label: Annotated[list[str] | None, typer.Option(help="A label; repeatable.")] = None

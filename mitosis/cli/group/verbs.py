@@ -9,12 +9,13 @@ import typer
 from mitosis.cli.arguments import GroupArgument
 from mitosis.cli.context import Cli
 from mitosis.cli.group.create import OPTION_OF_FIELD
-from mitosis.cli.group.create_options import (
+from mitosis.cli.group.options import (
     LabelOption,
     PriorityOption,
     TagOption,
 )
 from mitosis.cli.group.view import group_item
+from mitosis.cli.registration import FormerNames
 from mitosis.cli.rendering import Item
 from mitosis.contracts.errors import InvalidRequest
 
@@ -30,9 +31,10 @@ ChangedAutoCloseOption = Annotated[
         help="Close after this long without a submission, as in 30m; or never.",
     ),
 ]
-ChangedMaxManagersOption = Annotated[
+ChangedMaxHostsOption = Annotated[
     str | None,
-    typer.Option(metavar="N|unlimited", help="Most hosts at the same time; or unlimited."),
+    typer.Option(metavar="N|unlimited", help="Most hosts at the same time, or unlimited."),
+    FormerNames(("--max-managers",)),
 ]
 TAKEN_AWAY = {"auto_close_timeout": "never", "max_managers": "unlimited"}
 """The word that takes a limit away, by its field."""
@@ -45,7 +47,7 @@ def change(
     label: LabelOption = None,
     priority: PriorityOption = None,
     auto_close: ChangedAutoCloseOption = None,
-    max_managers: ChangedMaxManagersOption = None,
+    max_hosts: ChangedMaxHostsOption = None,
 ) -> None:
     """Change a group that has not ended; what is not named stays as it is.
 
@@ -59,7 +61,7 @@ def change(
         "labels": label,
         "priority": priority,
         "auto_close_timeout": auto_close,
-        "max_managers": _number(max_managers),
+        "max_managers": _number(max_hosts),
     }
     values = {
         key: None if value == TAKEN_AWAY.get(key) else value

@@ -10,7 +10,7 @@ from mitosis.cli.arguments import LimitOption
 from mitosis.cli.context import Cli
 from mitosis.cli.manager.find import find_manager
 from mitosis.cli.manager.view import manager_item, managers_table
-from mitosis.cli.registration import register
+from mitosis.cli.registration import FormerNames, register
 from mitosis.cli.rendering import Item, time_text
 from mitosis.contracts.errors import InvalidRequest
 
@@ -23,7 +23,7 @@ OPTION_OF_FIELD = {
     "name": "NAME",
     "tags": "--tag",
     "labels": "--label",
-    "groups": "--group",
+    "groups": "--user-group",
     "lifetime": "--lifetime",
 }
 
@@ -61,9 +61,10 @@ def register_manager(
         list[str] | None, typer.Option(help="A tag of the host; may be repeated.")
     ] = None,
     label: Annotated[list[str] | None, typer.Option(help="A label; may be repeated.")] = None,
-    group: Annotated[
+    user_group: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME[:ROLE]", help="User group it works for; may be repeated."),
+        typer.Option(metavar="NAME[:ROLE]", help="User group that it works for; repeatable."),
+        FormerNames(("--group",)),
     ] = None,
     lifetime: Annotated[
         str | None, typer.Option(metavar="TIME", help="How long its token is good, as in 30d.")
@@ -77,7 +78,7 @@ def register_manager(
     from mitosis.cli.validation import named, validated
     from mitosis.contracts.http import RegisterManager
 
-    given = {"name": name, "tags": tag, "labels": label, "groups": group, "lifetime": lifetime}
+    given = {"name": name, "tags": tag, "labels": label, "groups": user_group, "lifetime": lifetime}
     values: dict[str, Any] = {k: value for k, value in given.items() if value not in (None, [])}
     wanted = validated(RegisterManager, values, OPTION_OF_FIELD)
     if save_token is not None:

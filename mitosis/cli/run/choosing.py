@@ -2,13 +2,12 @@
 
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import groupby
-from pathlib import Path
 from typing import Any
 
+from mitosis.cli.run.options import RunInputs
 from mitosis.cli.run.sources import (
-    LINKED,
+    LIST_OPENINGS,
     VALUES,
     Source,
     from_csv,
@@ -27,68 +26,40 @@ from mitosis.cli.run.template import Template, corrected, typed
 from mitosis.contracts.errors import InvalidRequest
 
 FILES = "::::"
-_OPENINGS = (VALUES, LINKED)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Given:
-    """What the command line says about inputs and placeholders."""
-
-    words: Sequence[str]
-    """The command and, from the first ``:::`` on, its values."""
-    file: Path | None = None
-    null: bool = False
-    numbers: str | None = None
-    json_file: Path | None = None
-    csv_file: Path | None = None
-    colsep: str | None = None
-    batch: int | None = None
-    replace: str | None = None
-    shell: bool = False
-
-    @property
-    def command(self) -> list[str]:
-        at = [i for i, word in enumerate(self.words) if word in _OPENINGS]
-        return list(self.words[: at[0]] if at else self.words)
-
-    @property
-    def tail(self) -> list[str]:
-        """``:::`` and what follows."""
-        return list(self.words[len(self.command) :])
-
-
-def choose(given: Given) -> tuple[Template, Source]:
+def choose(inputs: RunInputs) -> tuple[Template, Source]:
     """The command and its inputs.
 
     Raises:
         InvalidRequest: more than one source, one that cannot be read, or one that does not fit the command.
     """
-    command = given.command
-    _check_words(given)
+    command = inputs.command
+    _check_words(inputs)
     wanted = Template.parse(
-        command, through_shell=given.shell, placeholder=given.replace
+        command, through_shell=inputs.shell, placeholder=inputs.replace
     ).has_placeholders
-    if given.batch is not None and given.batch < 1:
+    if inputs.batch is not None and inputs.batch < 1:
         raise InvalidRequest("must be 1 or more", option="--batch")
-    source = _source(given, wanted=wanted)
-    if source is not None and given.colsep is not None:
-        source = split_columns(source, given.colsep)
-    if source is not None and given.batch is not None:
-        source = in_batches(source, given.batch)
+    source = _source(inputs, wanted=wanted)
+    if source is not None and inputs.colsep is not None:
+        source = split_columns(source, inputs.colsep)
+    if source is not None and inputs.batch is not None:
+        source = in_batches(source, inputs.batch)
     template = Template.parse(
         command,
         source.columns if source else (),
-        through_shell=given.shell,
-        placeholder=given.replace,
+        through_shell=inputs.shell,
+        placeholder=inputs.replace,
     )
-    if given.batch is not None:
+    if inputs.batch is not None:
         template.check_batches()
-    return template, _fitting(template, source, given)
+    return template, _fitting(template, source, inputs)
 
 
-def _check_words(given: Given) -> None:
+def _check_words(inputs: RunInputs) -> None:
     """What people are used to from elsewhere, and what it is called here."""
-    command = given.command
+    command = inputs.command
     if FILES in command:
         at = command.index(FILES)
         file = typed(command[at + 1]) if command[at + 1 :] else "FILE"
@@ -96,10 +67,10 @@ def _check_words(given: Given) -> None:
         raise InvalidRequest(
             f"{FILES} is not understood", hint=f"write: mitosis run --file {file} {line}"
         )
-    if len(command) == 1 and not given.shell and not command[0].startswith("/"):
+    if len(command) == 1 and not inputs.shell and not command[0].startswith("/"):
         words = command[0].split()
         if len(words) > 1:
-            tail = "".join(f" {typed(word)}" for word in given.tail)
+            tail = "".join(f" {typed(word)}" for word in inputs.value_words)
             raise InvalidRequest(
                 f"{command[0]!r} is one word, and no program has this name",
                 hint=f"without quotes: mitosis run {command[0]}{tail}\n"
@@ -107,23 +78,23 @@ def _check_words(given: Given) -> None:
             )
 
 
-def _source(given: Given, *, wanted: bool) -> Source | None:
+def _source(inputs: RunInputs, *, wanted: bool) -> Source | None:
     """The source, or None when there is none."""
     named: dict[str, Any] = {
-        VALUES: given.tail or None,
-        "--file": given.file,
-        "--range": given.numbers,
-        "--from-json": given.json_file,
-        "--from-csv": given.csv_file,
+        VALUES: inputs.value_words or None,
+        "--file": inputs.file,
+        "--range": inputs.numbers,
+        "--from-json": inputs.json_file,
+        "--from-csv": inputs.csv_file,
     }
     present = {option: value for option, value in named.items() if value is not None}
     if len(present) > 1:
         raise InvalidRequest(f"give one source of inputs, not {' and '.join(present)}")
     for option, value in present.items():
-        return _opened(option, value, nul=given.null)
-    if given.colsep is not None or given.batch is not None or given.null:
+        return _opened(option, value, nul=inputs.null)
+    if inputs.colsep is not None or inputs.batch is not None or inputs.null:
         wanted = True
-    return from_lines(sys.stdin.buffer, nul=given.null) if stdin_is_given(wanted=wanted) else None
+    return from_lines(sys.stdin.buffer, nul=inputs.null) if stdin_is_given(wanted=wanted) else None
 
 
 def _opened(option: str, value: Any, *, nul: bool) -> Source:
@@ -147,7 +118,7 @@ def _opened(option: str, value: Any, *, nul: bool) -> Source:
 def _lists(tail: Sequence[str]) -> list[tuple[str, list[str]]]:
     """``::: a b ::: c`` as the lists and what stands before each."""
     lists: list[tuple[str, list[str]]] = []
-    for opening, words in groupby(tail, key=lambda word: word in _OPENINGS):
+    for opening, words in groupby(tail, key=lambda word: word in LIST_OPENINGS):
         found = list(words)
         if opening:
             lists += [(word, []) for word in found]
@@ -156,7 +127,7 @@ def _lists(tail: Sequence[str]) -> list[tuple[str, list[str]]]:
     return lists
 
 
-def _fitting(template: Template, source: Source | None, given: Given) -> Source:
+def _fitting(template: Template, source: Source | None, inputs: RunInputs) -> Source:
     """Inputs need a place in the command, and a place needs inputs.
 
     Raises:
@@ -170,13 +141,13 @@ def _fitting(template: Template, source: Source | None, given: Given) -> Source:
             )
         return no_source()
     if not template.has_placeholders:
-        _check_unfilled(template, source, given)
+        _check_unfilled(template, source, inputs)
         right = (
-            corrected(given.command, given.tail)
-            if len(source.columns) < 2 or not given.tail
-            else " ".join([*map(typed, given.command), "{1} {2}", *map(typed, given.tail)])
+            corrected(inputs.command, inputs.value_words)
+            if len(source.columns) < 2 or not inputs.value_words
+            else " ".join([*map(typed, inputs.command), "{1} {2}", *map(typed, inputs.value_words)])
         )
-        shell = "--shell " if given.shell else ""
+        shell = "--shell " if inputs.shell else ""
         raise InvalidRequest(
             "there are inputs, but the command has no placeholder for them",
             hint=f"put it where it belongs: mitosis run {shell}{right}",
@@ -184,7 +155,7 @@ def _fitting(template: Template, source: Source | None, given: Given) -> Source:
     return source
 
 
-def _check_unfilled(template: Template, source: Source, given: Given) -> None:
+def _check_unfilled(template: Template, source: Source, inputs: RunInputs) -> None:
     """A placeholder that is meant, but for which these inputs have no columns.
 
     Raises:
@@ -198,8 +169,8 @@ def _check_unfilled(template: Template, source: Source, given: Given) -> None:
                 f"{text} names no list: there is only one, and it is {{}}",
                 hint="several lists (::: a b ::: 1 2) and the columns of --colsep have numbers, from 1",
             )
-        if given.json_file is not None and source.count:
-            where = "standard input" if str(given.json_file) == "-" else given.json_file
+        if inputs.json_file is not None and source.count:
+            where = "standard input" if str(inputs.json_file) == "-" else inputs.json_file
             raise InvalidRequest(
                 f"entry 1 of {where} has no key {name!r} for {text}", option="--from-json"
             )

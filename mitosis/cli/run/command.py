@@ -13,104 +13,34 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from mitosis.cli import plain_app
-from mitosis.cli.arguments import ProgressOption
 from mitosis.cli.context import Cli
 from mitosis.cli.follow.display import Display, choose_display
-from mitosis.cli.follow.exit_statuses import RunExit, with_run_statuses
+from mitosis.cli.follow.exit_statuses import RunExit, RunExits
+from mitosis.cli.follow.task_output import OutputOptions
 from mitosis.cli.group.create import OPTION_OF_FIELD, cpu_binding, hook, present
-from mitosis.cli.group.create_options import (
-    CoresOption,
-    CoresPerWorkerOption,
-    GroupOption,
-    PinOption,
-    PriorityOption,
-    SetupOption,
-    TagOption,
-    TeardownOption,
-)
-from mitosis.cli.group.submit_options import RetriesOption, TimeoutOption
-from mitosis.cli.registration import with_cli
-from mitosis.cli.run.choosing import Given, choose
-from mitosis.cli.run.options import (
-    AllOption,
-    BatchOption,
-    ColsepOption,
-    CsvSourceOption,
-    DeadlineOption,
-    DetachOption,
-    DryRunOption,
-    FileOption,
-    HostsOption,
-    JoblogOption,
-    JsonSourceOption,
-    KeepOption,
-    KeepOrderOption,
-    MaxFailOption,
-    NulOption,
-    OnInterruptOption,
-    RangeOption,
-    ReplaceOption,
-    RunCwdOption,
-    RunEnvOption,
-    RunNameOption,
-    ShellOption,
-    SilentOption,
-    TagOutputOption,
-    UpOption,
-    WordsArgument,
-    WorkersOption,
-)
+from mitosis.cli.registration import register
+from mitosis.cli.run.choosing import choose
+from mitosis.cli.run.options import RunControl, RunGroupOptions, RunInputs, RunTaskOptions
 from mitosis.cli.task.options import checked_fields, retry_policy, variables
 from mitosis.contracts.errors import ApiUnavailable, InvalidRequest
 
 if TYPE_CHECKING:
     from mitosis.cli.run.runner import RunPlan
+    from mitosis.contracts.http import TaskGroupSpec
 
 app = plain_app()
 SHOWN = 5
 OPTIONS = {**OPTION_OF_FIELD, "name": "--name"}
 
 
+@register(app, "run", exits=RunExits(), context_settings={"allow_interspersed_args": False})
 def run(
     cli: Cli,
-    words: WordsArgument = None,
-    file: FileOption = None,
-    null: NulOption = False,
-    numbers: RangeOption = None,
-    from_json_file: JsonSourceOption = None,
-    from_csv_file: CsvSourceOption = None,
-    colsep: ColsepOption = None,
-    batch: BatchOption = None,
-    replace: ReplaceOption = None,
-    shell: ShellOption = False,
-    workers: WorkersOption = None,
-    pin: PinOption = None,
-    cores: CoresOption = None,
-    cores_per_worker: CoresPerWorkerOption = None,
-    setup: SetupOption = None,
-    teardown: TeardownOption = None,
-    tag: TagOption = None,
-    group: GroupOption = None,
-    hosts: HostsOption = None,
-    name: RunNameOption = None,
-    priority: PriorityOption = None,
-    timeout: TimeoutOption = None,
-    retries: RetriesOption = None,
-    env: RunEnvOption = None,
-    cwd: RunCwdOption = None,
-    keep_output: KeepOption = None,
-    joblog: JoblogOption = None,
-    keep_order: KeepOrderOption = False,
-    tag_output: TagOutputOption = False,
-    silent: SilentOption = False,
-    detach: DetachOption = False,
-    deadline: DeadlineOption = None,
-    max_fail: MaxFailOption = None,
-    on_interrupt: OnInterruptOption = None,
-    progress: ProgressOption = "auto",
-    dry_run: DryRunOption = False,
-    all_tasks: AllOption = False,
-    up: UpOption = False,
+    inputs: RunInputs,
+    group: RunGroupOptions,
+    tasks: RunTaskOptions,
+    output: OutputOptions,
+    control: RunControl,
 ) -> int:
     """Run a command over many inputs: ::: values, a file, a pipe, a range, JSON or CSV.
 
@@ -124,80 +54,83 @@ def run(
     input that turns out not to be right later (from a slow pipe, or thousands of inputs away) ends the
     run with status 2 and cancels its group; what the tasks before it have done stays done.
     """
-    from mitosis.cli.follow.task_output import Wanted
-    from mitosis.cli.run.runner import MaxFail, RunPlan
-    from mitosis.cli.validation import positive_duration, seconds, validated
-    from mitosis.contracts.http import TaskGroupSpec
+    from mitosis.cli.follow.task_output import check_output, make_output
 
-    if up:
-        _check_own_stack(cli, detach=detach, on_interrupt=on_interrupt)
-    given = Given(
-        words=words or [],
-        file=file,
-        null=null,
-        numbers=numbers,
-        json_file=from_json_file,
-        csv_file=from_csv_file,
-        colsep=colsep,
-        batch=batch,
-        replace=replace,
-        shell=shell,
-    )
-    template, source = choose(given)
-    fields = {
-        "name": _made_up(given.command[0]) if name is None else name,
-        "group_name": group,
-        "tags": tag,
-        "labels": ["run"],
-        "max_managers": hosts,
-        "worker_allocation_plan": present(
-            {
-                "worker_count": len(os.sched_getaffinity(0)) if workers is None else workers,
-                "cpu_binding": cpu_binding(pin, cores, cores_per_worker),
-            }
-        ),
-        "environment_setup_hook": _here(hook(setup, None, "--setup")),
-        "environment_teardown_hook": _here(hook(teardown, None, "--teardown")),
-    }
-    spec = validated(TaskGroupSpec, present(fields) or {}, OPTIONS)
-    task_fields = checked_fields(
-        priority=priority,
-        timeout_seconds=seconds(timeout, "--timeout"),
-        retry=retry_policy(retries),
-        environment=variables(env or [], os.environ),
-        working_directory=None if cwd == "-" else str(Path(cwd or ".").resolve()),
-    )
-    plan = RunPlan(
-        spec=spec,
+    if control.up:
+        _check_own_stack(cli, control)
+    plan = _plan(inputs, group, tasks, output, control, as_json=cli.as_json)
+    check_output(output)
+    if control.dry_run:
+        return _dry_run(plan, everything=control.all_tasks)
+    make_output(output)
+    return _run(cli, plan, choose_display(control.progress), up=control.up)
+
+
+def _plan(
+    inputs: RunInputs,
+    group: RunGroupOptions,
+    tasks: RunTaskOptions,
+    output: OutputOptions,
+    control: RunControl,
+    *,
+    as_json: bool,
+) -> "RunPlan":
+    """Check the whole command line and return the run that it describes.
+
+    Raises:
+        MitosisError: names the option that is wrong.
+    """
+    from mitosis.cli.run.runner import MaxFail, RunPlan
+    from mitosis.cli.validation import positive_duration
+
+    template, source = choose(inputs)
+    return RunPlan(
+        spec=_group_spec(group, inputs.command[0]),
         template=template,
         source=source,
-        task_fields=task_fields,
-        detach=detach,
-        deadline=positive_duration(deadline, "--deadline"),
-        on_interrupt=on_interrupt or ("cancel" if up else "detach"),
-        max_fail=MaxFail.parse(max_fail) if max_fail is not None else None,
-        output=Wanted(
-            folder=keep_output,
-            joblog=joblog,
-            in_order=keep_order,
-            tag=tag_output,
-            silent=silent,
-            as_json=cli.as_json,
-        ),
+        task_fields=_task_fields(tasks),
+        detach=control.detach,
+        deadline=positive_duration(control.deadline, "--deadline"),
+        on_interrupt=control.on_interrupt or ("cancel" if control.up else "detach"),
+        max_fail=None if control.max_fail is None else MaxFail.parse(control.max_fail),
+        output=output,
+        as_json=as_json,
     )
-    plan.output.check()
-    if dry_run:
-        return _dry_run(plan, everything=all_tasks)
-    plan.output.make()
-    return _run(cli, plan, choose_display(progress), up=up)
 
 
-app.command("run", context_settings={"allow_interspersed_args": False})(
-    with_cli(with_run_statuses(run))
-)
+def _group_spec(group: RunGroupOptions, program: str) -> "TaskGroupSpec":
+    from mitosis.cli.validation import validated
+    from mitosis.contracts.http import TaskGroupSpec
+
+    workers = len(os.sched_getaffinity(0)) if group.workers is None else group.workers
+    binding = cpu_binding(group.pin, group.cores, group.cores_per_worker)
+    fields = {
+        "name": _generated_name(program) if group.name is None else group.name,
+        "group_name": group.user_group,
+        "tags": group.tag,
+        "labels": ["run"],
+        "max_managers": group.max_hosts,
+        "worker_allocation_plan": present({"worker_count": workers, "cpu_binding": binding}),
+        "environment_setup_hook": _in_this_folder(hook(group.setup, None, "--setup")),
+        "environment_teardown_hook": _in_this_folder(hook(group.teardown, None, "--teardown")),
+    }
+    return validated(TaskGroupSpec, present(fields) or {}, OPTIONS)
 
 
-def _check_own_stack(cli: Cli, *, detach: bool, on_interrupt: str | None) -> None:
+def _task_fields(tasks: RunTaskOptions) -> dict[str, Any]:
+    """Return the fields that all tasks of the run share."""
+    from mitosis.cli.validation import seconds
+
+    return checked_fields(
+        priority=tasks.priority,
+        timeout_seconds=seconds(tasks.timeout, "--timeout"),
+        retry=retry_policy(tasks.retries),
+        environment=variables(tasks.env or [], os.environ),
+        working_directory=None if tasks.cwd == "-" else str(Path(tasks.cwd or ".").resolve()),
+    )
+
+
+def _check_own_stack(cli: Cli, control: RunControl) -> None:
     """A stack for this run alone ends with it, and is in no place that was named.
 
     Raises:
@@ -205,8 +138,8 @@ def _check_own_stack(cli: Cli, *, detach: bool, on_interrupt: str | None) -> Non
     """
     stays = "start a stack that stays, `mitosis up`, and leave out --up"
     for option, given in (
-        ("--detach", detach),
-        ("--on-interrupt detach", on_interrupt == "detach"),
+        ("--detach", control.detach),
+        ("--on-interrupt detach", control.on_interrupt == "detach"),
     ):
         if given:
             raise InvalidRequest(
@@ -214,7 +147,7 @@ def _check_own_stack(cli: Cli, *, detach: bool, on_interrupt: str | None) -> Non
                 option=f"--up and {option}",
                 hint=f"{stays}; or leave out {option}",
             )
-    if named := cli.named_target:
+    if named := cli.api_option:
         raise InvalidRequest(
             "--up starts a stack of its own, in a temporary folder",
             option=f"--up and {named}",
@@ -222,12 +155,12 @@ def _check_own_stack(cli: Cli, *, detach: bool, on_interrupt: str | None) -> Non
         )
 
 
-def _here(spec: dict[str, Any] | None) -> dict[str, Any] | None:
+def _in_this_folder(spec: dict[str, Any] | None) -> dict[str, Any] | None:
     """A hook runs in this folder too."""
     return None if spec is None else {"working_directory": str(Path.cwd()), **spec}
 
 
-def _made_up(program: str) -> str:
+def _generated_name(program: str) -> str:
     """A name that tells what it is and is not taken."""
     name = Path(next(iter(program.split()), "")).name
     letters = "".join(c for c in name if c.isascii() and (c.isalnum() or c in "._-"))
@@ -243,8 +176,8 @@ def _dry_run(plan: "RunPlan", *, everything: bool) -> int:
 
     items = iter(plan.source.items)
     for item in items if everything else islice(items, SHOWN):
-        argv = command_argv(plan.task(item))
-        if plan.output.as_json:
+        argv = command_argv(plan.build_task(item))
+        if plan.as_json:
             told = {"kind": "task", "number": item.number, **command_fields(argv)}
             typer.echo(json.dumps(told))
         else:

@@ -1,123 +1,185 @@
-"""The options of `mitosis run`, one type each."""
+"""The options of `mitosis run`, grouped by what they describe."""
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
-WordsArgument = Annotated[
-    list[str] | None,
-    typer.Argument(metavar="COMMAND [ARG]... [::: VALUE...]", help="What to run, and on what."),
-]
-FileOption = Annotated[
-    Path | None,
-    typer.Option("--file", "-a", metavar="FILE", help="One input a line (- = stdin)."),
-]
-NulOption = Annotated[
-    bool, typer.Option("--null", "-0", help="Inputs of a file or pipe end with NUL, not newline.")
-]
-RangeOption = Annotated[
-    str | None,
-    typer.Option(
-        "--range", metavar="A-B[:STEP]", help="Numbers, both ends included; 01-10 keeps zeros."
-    ),
-]
-JsonSourceOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--from-json", metavar="FILE", help="A list, or one value a line; {key} of objects."
-    ),
-]
-CsvSourceOption = Annotated[
-    Path | None, typer.Option("--from-csv", metavar="FILE", help="Rows below a header; {column}.")
-]
-ShellOption = Annotated[
-    bool,
-    typer.Option(
-        "--shell", help="The words are one shell line, which gets each value as one word."
-    ),
-]
-ColsepOption = Annotated[
-    str | None,
-    typer.Option("--colsep", "-C", metavar="TEXT", help="Split each line there: {1}, {2} …"),
-]
-BatchOption = Annotated[
-    int | None, typer.Option("--batch", "-n", metavar="N", help="So many inputs for each task.")
-]
-ReplaceOption = Annotated[
-    str | None,
-    typer.Option("--replace", "-I", metavar="TEXT", help="Stands for the input instead of {}."),
-]
-WorkersOption = Annotated[
-    int | None,
-    typer.Option(
-        "--workers", "-w", "-j", "-P", help="Workers on each host; default: the cores of this one."
-    ),
-]
-HostsOption = Annotated[
-    int | None, typer.Option("--max-managers", "--hosts", help="Most hosts at the same time.")
-]
-RunNameOption = Annotated[
-    str | None, typer.Option("--name", help="Name of the task group; default: made up.")
-]
-KeepOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--keep-output",
-        "-o",
-        metavar="DIR",
-        help="Write N.out and N.err of input N; DIR must have none yet.",
-    ),
-]
-JoblogOption = Annotated[
-    Path | None,
-    typer.Option("--joblog", metavar="FILE", help="One line a task, as GNU parallel writes it."),
-]
-KeepOrderOption = Annotated[
-    bool, typer.Option("--keep-order", "-k", help="Print the output in the order of the inputs.")
-]
-MaxFailOption = Annotated[
-    str | None,
-    typer.Option(
-        "--max-fail",
-        metavar="N|P%",
-        help="Cancel when more tasks than this failed; 0: at the first.",
-    ),
-]
-TagOutputOption = Annotated[
-    bool,
-    typer.Option("--tag-output", help="Number of the task before each line, as in GROUP/TASK."),
-]
-SilentOption = Annotated[bool, typer.Option("--silent", help="Do not print the output of tasks.")]
-DetachOption = Annotated[
-    bool, typer.Option("--detach", "-d", help="Submit, close, and do not wait.")
-]
-DeadlineOption = Annotated[
-    str | None, typer.Option("--deadline", metavar="TIME", help="Cancel the run after this long.")
-]
-OnInterruptOption = Annotated[
-    Literal["detach", "cancel"] | None,
-    typer.Option(
-        "--on-interrupt", help="What the first Ctrl-C does. [default: detach; cancel with --up]"
-    ),
-]
-DryRunOption = Annotated[
-    bool, typer.Option("--dry-run", help="Print the argv of the first 5 tasks and stop.")
-]
-AllOption = Annotated[bool, typer.Option("--all", help="With --dry-run: of all tasks.")]
-UpOption = Annotated[
-    bool,
-    typer.Option(
-        "--up", help="Start a stack for this run alone, in a temporary folder; it ends with it."
-    ),
-]
-RunEnvOption = Annotated[
-    list[str] | None,
-    typer.Option("--env", metavar="NAME[=VALUE]", help="For the tasks; NAME alone: as it is here."),
-]
-RunCwdOption = Annotated[
-    str | None,
-    typer.Option(
-        "--cwd", metavar="FOLDER", help="Working directory; default: this one; -: a scratch folder."
-    ),
-]
+from mitosis.cli.arguments import ProgressOption
+from mitosis.cli.group.options import (
+    CoresOption,
+    CoresPerWorkerOption,
+    PinOption,
+    PriorityOption,
+    SetupOption,
+    TagOption,
+    TeardownOption,
+    UserGroupOption,
+)
+from mitosis.cli.group.submit_options import RetriesOption, TimeoutOption
+from mitosis.cli.registration import FormerNames
+from mitosis.cli.run.sources import LIST_OPENINGS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunInputs:
+    """The command, its inputs and its placeholders."""
+
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="COMMAND [ARG]... [::: VALUE...]", help="What to run, and on what."),
+    ] = None
+    """The command and, from the first ``:::`` on, its values."""
+    file: Annotated[
+        Path | None,
+        typer.Option("--file", "-a", metavar="FILE", help="One input per line (- = stdin)."),
+    ] = None
+    null: Annotated[
+        bool,
+        typer.Option("--null", "-0", help="Inputs of a file or pipe end with NUL, not newline."),
+    ] = False
+    numbers: Annotated[
+        str | None,
+        typer.Option(
+            "--range", metavar="A-B[:STEP]", help="Numbers, both ends included; 01-10 keeps zeros."
+        ),
+    ] = None
+    json_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--from-json", metavar="FILE", help="A list, or one value per line; {key} of objects."
+        ),
+    ] = None
+    csv_file: Annotated[
+        Path | None,
+        typer.Option("--from-csv", metavar="FILE", help="Rows below a header; {column}."),
+    ] = None
+    colsep: Annotated[
+        str | None,
+        typer.Option("--colsep", "-C", metavar="TEXT", help="Split each line here: {1}, {2} …"),
+    ] = None
+    batch: Annotated[
+        int | None,
+        typer.Option("--batch", "-n", metavar="N", help="Number of inputs for each task."),
+    ] = None
+    replace: Annotated[
+        str | None,
+        typer.Option("--replace", "-I", metavar="TEXT", help="Placeholder to use instead of {}."),
+    ] = None
+    shell: Annotated[
+        bool,
+        typer.Option(
+            "--shell", help="Run the words as one shell line; each value becomes one word of it."
+        ),
+    ] = False
+
+    @property
+    def command(self) -> Sequence[str]:
+        """The words before the first ``:::``."""
+        words = self.words or []
+        at = next((i for i, word in enumerate(words) if word in LIST_OPENINGS), len(words))
+        return words[:at]
+
+    @property
+    def value_words(self) -> Sequence[str]:
+        """``:::`` and all words after it."""
+        return (self.words or [])[len(self.command) :]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunGroupOptions:
+    """The task group of the run, and the hosts that serve it."""
+
+    workers: Annotated[
+        int | None,
+        typer.Option(
+            "--workers",
+            "-w",
+            "-j",
+            "-P",
+            help="Workers on each host. [default: the cores of this host]",
+        ),
+    ] = None
+    pin: PinOption = None
+    cores: CoresOption = None
+    cores_per_worker: CoresPerWorkerOption = None
+    setup: SetupOption = None
+    teardown: TeardownOption = None
+    tag: TagOption = None
+    user_group: UserGroupOption = None
+    max_hosts: Annotated[
+        int | None,
+        typer.Option("--max-hosts", help="Most hosts at the same time."),
+        FormerNames(("--max-managers", "--hosts")),
+    ] = None
+    name: Annotated[
+        str | None,
+        typer.Option("--name", help="Name of the task group. [default: made from the command]"),
+    ] = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunTaskOptions:
+    """Options that apply to every task of the run."""
+
+    priority: PriorityOption = None
+    timeout: TimeoutOption = None
+    retries: RetriesOption = None
+    env: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--env",
+            metavar="NAME[=VALUE]",
+            help="Environment variable; NAME alone takes the value it has here; repeatable.",
+        ),
+    ] = None
+    cwd: Annotated[
+        str | None,
+        typer.Option(
+            "--cwd",
+            metavar="FOLDER",
+            help="Working directory, - for a scratch folder. [default: this folder]",
+        ),
+    ] = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunControl:
+    """How the run is started, shown and ended."""
+
+    detach: Annotated[
+        bool, typer.Option("--detach", "-d", help="Submit, close the task group, do not wait.")
+    ] = False
+    deadline: Annotated[
+        str | None,
+        typer.Option("--deadline", metavar="TIME", help="Cancel the run after this long."),
+    ] = None
+    max_fail: Annotated[
+        str | None,
+        typer.Option(
+            "--max-fail",
+            metavar="N|P%",
+            help="Cancel when more tasks than this have failed; 0 cancels at the first failure.",
+        ),
+    ] = None
+    on_interrupt: Annotated[
+        Literal["detach", "cancel"] | None,
+        typer.Option(
+            "--on-interrupt", help="What the first Ctrl-C does. [default: detach; cancel with --up]"
+        ),
+    ] = None
+    progress: ProgressOption = "auto"
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print the argv of the first 5 tasks and stop.")
+    ] = False
+    all_tasks: Annotated[
+        bool, typer.Option("--all", help="Print the argv of all tasks, with --dry-run.")
+    ] = False
+    up: Annotated[
+        bool,
+        typer.Option(
+            "--up", help="Start a stack in a temporary folder for this run; it ends with the run."
+        ),
+    ] = False

@@ -15,7 +15,7 @@ from mitosis.cli.follow.exit_statuses import RunExit
 from mitosis.cli.follow.failures import Failures
 from mitosis.cli.follow.follower import DETACH_HINT, TOO_MANY_FAILED, Follower
 from mitosis.cli.follow.interrupt import Interrupts, OnInterrupt, Wish
-from mitosis.cli.follow.task_output import OutputLost, TaskOutput, Wanted, print_json_line
+from mitosis.cli.follow.task_output import OutputLost, OutputOptions, TaskOutput, print_json_line
 from mitosis.cli.run.feeding import Feeder
 from mitosis.cli.run.keeping import closing_by_itself, keep_open
 from mitosis.cli.run.sources import Source
@@ -84,9 +84,11 @@ class RunPlan:
     deadline: timedelta | None = None
     on_interrupt: OnInterrupt = "detach"
     max_fail: MaxFail | None = None
-    output: Wanted = field(default_factory=Wanted)
+    output: OutputOptions = field(default_factory=OutputOptions)
+    as_json: bool = False
+    """Print each result and the group as one line of JSON."""
 
-    def task(self, item: Item) -> TaskSubmission:
+    def build_task(self, item: Item) -> TaskSubmission:
         """The task for one input; the dry run and the run both come through here.
 
         Raises:
@@ -117,7 +119,7 @@ class Runner:
         self._own_stack = own_stack
         self._display = display
         self._failures = Failures()
-        self._feeder = Feeder(client, plan.source, plan.task)
+        self._feeder = Feeder(client, plan.source, plan.build_task)
         detaches = plan.on_interrupt == "detach" and own_stack is None
         hint = DETACH_HINT if detaches else "Ctrl-C: cancel"
         self._follower = Follower(client, display, hint, self._failures)
@@ -140,7 +142,7 @@ class Runner:
         left = None if limit is None else began + limit - asyncio.get_running_loop().time()
         with Interrupts(self._plan.on_interrupt, self._own_stack) as interrupts:
             status = await self._work(group, interrupts, left)
-        if self._plan.output.as_json:
+        if self._plan.as_json:
             last = await self._client.group(group.task_group_id)
             try:
                 print_json_line({"kind": "end" if last.settled else "group", "group": last})
@@ -182,7 +184,7 @@ class Runner:
             if self._plan.detach:
                 await feeding
                 self._display.say(f"{group.name} runs: mitosis watch {group.name}")
-                if not self._plan.output.as_json:
+                if not self._plan.as_json:
                     typer.echo(group.name)
                 return RunExit.OK
             results = start(self._results(group))
@@ -209,7 +211,7 @@ class Runner:
             self._display.say("there were no inputs (empty lines are none): nothing is run")
 
     async def _results(self, group: TaskGroupInfo) -> None:
-        output = TaskOutput(self._display, self._plan.output)
+        output = TaskOutput(self._display, self._plan.output, as_json=self._plan.as_json)
         with contextlib.closing(output):
             async for task in self._client.results(group.task_group_id):
                 number = await self._feeder.numbers.of(task.task_id)

@@ -27,6 +27,8 @@ _CHUNK = 65_536
 HAS_DATA_SECONDS = 0.2
 VALUES = ":::"
 LINKED = ":::+"
+LIST_OPENINGS = (VALUES, LINKED)
+"""Words that begin a list of values on the command line."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -132,7 +132,7 @@ def test_endings_with_their_options(stack: CliStack) -> None:
 def test_every_option_of_create_arrives(stack: CliStack, database: str) -> None:
     setup = ("--setup", "sh -c 'echo $HOME'", "--teardown", "rm -rf /tmp/x")
     times = ("--auto-close", "1h30m", "--host-lost-after", "45s", "--cancel-grace", "5s")
-    more = ("--max-managers", "3", "--priority", "-7", "--cores", "0-1,3", "--pin", "shared")
+    more = ("--max-hosts", "3", "--priority", "-7", "--cores", "0-1,3", "--pin", "shared")
     late, before = ("--deadline", "8h"), datetime.now(UTC)
     plan = '{"environment": {"A": "1"}}'
     spec = f'{{"tags": ["of-the-file"], "labels": ["kept"], "worker_allocation_plan": {plan}}}'
@@ -208,13 +208,13 @@ def test_the_managers_of_a_group(stack: CliStack) -> None:
 
 def test_a_group_is_changed_where_it_is_told_so(stack: CliStack) -> None:
     create("c", "--tag", "old", "--label", "kept", "--priority", "1")
-    words = ("--tag", "new", "--priority", "9", "--auto-close", "2h", "--max-managers", "4")
+    words = ("--tag", "new", "--priority", "9", "--auto-close", "2h", "--max-hosts", "4")
     changed = done(mitosis("group", "change", "c", *words, "--json")).json
     assert (changed["tags"], changed["labels"], changed["priority"]) == (["new"], ["kept"], 9)
     assert (changed["auto_close_timeout"], changed["max_managers"]) == (7200.0, 4)
     kept = done(mitosis("group", "change", "c", "--auto-close", "never", "--json")).json
     assert (kept["auto_close_timeout"], kept["max_managers"]) == (None, 4)
-    free = done(mitosis("group", "change", "c", "--max-managers", "unlimited", "--json")).json
+    free = done(mitosis("group", "change", "c", "--max-hosts", "unlimited", "--json")).json
     assert (free["max_managers"], free["tags"]) == (None, ["new"])
     done(mitosis("group", "cancel", "c"))
     assert mitosis("group", "change", "c", "--priority", "2").status == ExitStatus.CONFLICT
@@ -260,7 +260,12 @@ REFUSED = [
     (["task", "show", str(UUID(int=1))], ExitStatus.NOT_FOUND, "not_found", ""),
     (["manager", "show", str(UUID(int=1))], ExitStatus.NOT_FOUND, "not_found", ""),
     (["group", "submit", "shut", "--", "true"], ExitStatus.CONFLICT, "task_group_closed", ""),
-    (["group", "create", "x", "--group", "nobody"], ExitStatus.NOT_FOUND, "not_found", "nobody"),
+    (
+        ["group", "create", "x", "--user-group", "nobody"],
+        ExitStatus.NOT_FOUND,
+        "not_found",
+        "nobody",
+    ),
     (
         ["group", "create", "x", "--workers", "3", "--pin", "exclusive", "--cores", "0,1"],
         ExitStatus.INVALID,

@@ -10,16 +10,16 @@ from tests.support.command import mitosis
 pytestmark = pytest.mark.usefixtures("no_stack_here")
 
 CREATE = [
-    ([], "NAME", "name the group"),
-    (["bad name"], "NAME (name)", "1 to 100 letters"),
-    (["g", "--workers", "-1"], "--workers (worker_allocation_plan.worker_count)", "1, not -1"),
+    ([], "NAME", "name the task group"),
+    (["bad name"], "NAME: ", "1 to 100 letters"),
+    (["g", "--workers", "-1"], "--workers: ", "1, not -1"),
     (["g", "--workers", "20000"], "--workers", "10000"),
     (["g", "--cores", "3-1"], "--cores", "0,2-5"),
     (["g", "--cores", "x"], "--cores", "0,2-5"),
     (["g", "--cores", "0-999999999"], "--cores", "0,2-5"),
     (["g", "--cores", "0,0"], "--cores", "distinct"),
     (["g", "--cores-per-worker", "0"], "--cores-per-worker", "1, not 0"),
-    (["g", "--tag", "two words"], "--tag (tags[0])", "without spaces"),
+    (["g", "--tag", "two words"], "--tag: ", "without spaces"),
     (["g", "--setup", ""], "--setup", "must name a program"),
     (["g", "--setup", "sh -c 'x"], "--setup", "No closing quotation"),
     (["g", "--setup", "true", "--setup-file", "f"], "--setup", "not both"),
@@ -27,8 +27,8 @@ CREATE = [
     (["g", "--teardown-file", "-"], "--teardown-file", "is not JSON: line 1, column 1"),
     (["g", "--auto-close", "soon"], "--auto-close", "write seconds or text like 90s"),
     (["g", "--cancel-grace", "1y"], "--cancel-grace", "write seconds or text like 90s"),
-    (["g", "--max-managers", "0"], "--max-managers", "1, not 0"),
-    (["g", "--manager", "me"], "--manager (manager_ids[0])", "UUID"),
+    (["g", "--max-hosts", "0"], "--max-hosts: ", "1, not 0"),
+    (["g", "--host", "me"], "--host: ", "UUID"),
     (["g", "--priority", "99999999999"], "--priority", "2147483647"),
 ]
 
@@ -50,13 +50,13 @@ SUBMIT = [
     ([], "error: ", "give one of: -- COMMAND"),
     (["--handler", "m:f", "--", "true"], "error: ", "here are -- COMMAND and --handler"),
     (["--arguments", "{}", "--", "true"], "--arguments", "belongs to --handler"),
-    (["--handler", "no_colon"], "--handler (handler)", "module:function"),
+    (["--handler", "no_colon"], "--handler: ", "module:function"),
     (["--handler", "m:f", "--arguments", "{"], "--arguments", "not JSON at character 2"),
     (["--handler", "m:f", "--arguments", "3"], "--arguments", '{"x": 1} or [1, 2]'),
-    (["--", ""], "COMMAND (command)", "must name a program"),
+    (["--", ""], "COMMAND: ", "must name a program"),
     (["--env", "A", "--", "true"], "--env", "NAME=VALUE"),
-    (["--env", "MITOSIS_X=1", "--", "true"], "--env (environment.MITOSIS_X)", "set by Mitosis"),
-    (["--cwd", "here", "--", "true"], "--cwd (working_directory)", "absolute path"),
+    (["--env", "MITOSIS_X=1", "--", "true"], "--env: ", "set by Mitosis"),
+    (["--cwd", "here", "--", "true"], "--cwd: ", "absolute path"),
     (["--retries", "100", "--", "true"], "--retries", "0 to 99"),
     (["--timeout", "x", "--", "true"], "--timeout", "90s, 10m"),
     (["--dedup-key", "k" * 201, "--", "true"], "--dedup-key", "1 to 200 bytes"),
@@ -76,7 +76,7 @@ FILES = [
     ("--command-file", "", "has no command"),
     ("--command-file", "# only a comment\n", "has no command"),
     ("--command-file", "true\nsh -c 'x\n", "line 2 of -: No closing quotation"),
-    ("--command-file", "true\n''\n", "COMMAND (command): line 2 of -: must name a program"),
+    ("--command-file", "true\n''\n", "COMMAND: line 2 of -: must name a program"),
     ("--command-file", b"true\n\xff\n", "byte 5 is 0xff"),
     ("--json-file", "", "has no task"),
     ("--json-file", "[]", "has no task"),
@@ -105,10 +105,14 @@ def test_options_of_tasks_do_not_silently_lose_against_the_json_file() -> None:
 SPECS = [
     ('{"nome": "x"}', "nome", "there is no such field; known here: name, group_name"),
     ('{"worker_allocation_plan": {"count": 2}}', "worker_allocation_plan.count", "worker_count"),
-    ('{"environment_setup_hook": {"command": []}}', "--setup", "must name a program"),
+    (
+        '{"environment_setup_hook": {"command": []}}',
+        "--spec (environment_setup_hook.command)",
+        "must name a program",
+    ),
     (
         '{"environment_setup_hook": {"command": ["a"], "cmd": 1}}',
-        "--setup",
+        "--spec (environment_setup_hook.cmd)",
         "known here: command, environment",
     ),
     ("[]", "--spec", "must hold a JSON object"),
@@ -204,9 +208,9 @@ def test_an_unknown_setting_in_the_settings_file_is_named(
 @pytest.mark.parametrize(
     ("words", "right"),
     [
-        ([], "error: say what to change: --tag, --label, --priority, --auto-close, --max-managers"),
-        (["--max-managers", "0"], "error: --max-managers (max_managers): "),
-        (["--auto-close", "x"], "error: --auto-close (auto_close_timeout): 'x' is not a duration"),
+        ([], "error: say what to change: --tag, --label, --priority, --auto-close, --max-hosts"),
+        (["--max-hosts", "0"], "error: --max-hosts: "),
+        (["--auto-close", "x"], "error: --auto-close: 'x' is not a duration"),
     ],
 )
 def test_a_change_names_what_it_changes(words: list[str], right: str) -> None:
@@ -229,7 +233,7 @@ def test_what_is_no_name_of_a_group_never_becomes_part_of_an_address(verb: str, 
 def test_what_is_no_address_is_refused(url: str) -> None:
     ran = mitosis("whoami", "--api", url)
     assert ran.status == ExitStatus.INVALID
-    assert ran.err.startswith("error: --api (api.url): ")
+    assert ran.err.startswith("error: --api: ")
 
 
 def test_a_password_is_never_taken_from_the_command_line() -> None:

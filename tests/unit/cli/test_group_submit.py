@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mitosis.cli.group.submit import Sources, tasks_from
+from mitosis.cli.group.submit import tasks_from
+from mitosis.cli.group.submit_options import TaskSources
 from mitosis.cli.word_splitting import words_of
 
 WITHOUT_COMMENTS = st.text(st.sampled_from("ab \t\r'\"\\$\x0b\u2003é"), max_size=12)
@@ -54,7 +55,7 @@ def test_quotes_and_comments_are_those_of_a_shell(line: str) -> None:
 
 def read(path: Path, content: str) -> list[list[str] | None]:
     path.write_text(content, newline="")
-    sources = Sources(argv=[], handler=None, arguments=None, command_file=path, json_file=None)
+    sources = TaskSources(command_file=path)
     return [task.command for task in tasks_from(sources, {})]
 
 

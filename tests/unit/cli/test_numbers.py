@@ -29,7 +29,7 @@ REFUSED: dict[str, tuple[str, ...]] = {
     "run --batch": NOT_ONE_OR_MORE,
     "run --workers": NO_WORKERS,
     "run --cores-per-worker": NOT_ONE_OR_MORE,
-    "run --max-managers": NO_HOSTS,
+    "run --max-hosts": NO_HOSTS,
     "run --priority": NOT_32_BITS,
     "run --retries": NO_RETRIES,
     "run --timeout": NO_SPAN,
@@ -39,7 +39,7 @@ REFUSED: dict[str, tuple[str, ...]] = {
     "group create --priority": NOT_32_BITS,
     "group create --workers": NO_WORKERS,
     "group create --cores-per-worker": NOT_ONE_OR_MORE,
-    "group create --max-managers": NO_HOSTS,
+    "group create --max-hosts": NO_HOSTS,
     "group create --auto-close": NO_SPAN,
     "group create --deadline": NO_SPAN,
     "group create --cancel-grace": NO_GRACE,
@@ -50,7 +50,7 @@ REFUSED: dict[str, tuple[str, ...]] = {
     "group submit --kill-grace": NOT_A_TIME,
     "group change --priority": NOT_32_BITS,
     "group change --auto-close": NO_SPAN,
-    "group change --max-managers": NO_HOSTS,
+    "group change --max-hosts": NO_HOSTS,
     "group cancel --grace": NO_GRACE,
     "group complete --grace": NO_GRACE,
     "group wait --timeout": NOT_A_TIME,
@@ -79,7 +79,7 @@ def _numeric(command: Any, context: Any, path: str) -> Iterator[str]:
     for one in command.params:
         shown = str(one.metavar or one.display_type(context))
         number = shown.strip("<>").startswith(("int", "float")) or shown in NUMERIC
-        if one.param_type_name == "option" and number:
+        if one.param_type_name == "option" and number and not one.hidden:
             yield f"{path} {one.opts[0]}".strip()
 
 
@@ -115,7 +115,7 @@ WRONG_FOR_A_RUN = [
     (["--cwd", "\udcff"], "--cwd", "not UTF-8"),
     (["--name", ""], "--name", "must be 1 to 100 letters"),
     (["--name", "two words"], "--name", "must be 1 to 100 letters"),
-    (["--group", "a/b"], "--group", "must be 1 to 100 letters"),
+    (["--user-group", "a/b"], "--user-group", "must be 1 to 100 letters"),
     (["--tag", "a b"], "--tag", "without spaces"),
     (["--setup", ""], "--setup", "must name a program"),
     (["--replace", ""], "--replace", "must not be empty"),

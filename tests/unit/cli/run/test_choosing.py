@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from mitosis.cli.run.choosing import Given, choose
+from mitosis.cli.run.choosing import choose
+from mitosis.cli.run.options import RunInputs
 from mitosis.contracts.errors import InvalidRequest
 
 
@@ -21,11 +22,11 @@ from mitosis.contracts.errors import InvalidRequest
 )
 def test_words_that_do_not_fit_are_refused(words: list[str], said: str) -> None:
     with pytest.raises(InvalidRequest, match=said):
-        choose(Given(words=words))
+        choose(RunInputs(words=words))
 
 
 def test_a_key_of_no_object_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b'[1, {"a": 2}]')))
     said = r"entry 1 of standard input has no key 'a' for \{a\}"
     with pytest.raises(InvalidRequest, match=said):
-        choose(Given(words=["echo", "{a}"], json_file=Path("-")))
+        choose(RunInputs(words=["echo", "{a}"], json_file=Path("-")))

@@ -10,7 +10,13 @@ import pytest
 
 from mitosis.cli.follow.display import NoDisplay
 from mitosis.cli.follow.exit_statuses import RunExit
-from mitosis.cli.follow.task_output import TaskOutput, Wanted, joblog_line
+from mitosis.cli.follow.task_output import (
+    OutputOptions,
+    TaskOutput,
+    check_output,
+    joblog_line,
+    make_output,
+)
 from mitosis.cli.run.feeding import Numbers
 from mitosis.contracts.errors import InvalidRequest
 from mitosis.worker.output import end_of
@@ -43,7 +49,7 @@ def test_output_in_order_waits_for_the_earlier_and_loses_nothing(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     said = io.StringIO()
-    output = TaskOutput(NoDisplay(said), Wanted(in_order=True))
+    output = TaskOutput(NoDisplay(said), OutputOptions(in_order=True))
     for number in (3, 1, 5):
         detail = {"stdout": f"{number}\n", "stdout_bytes": 2 if number < 5 else 9_000}
         output.add(number, failed(number, "", detail=detail))
@@ -60,7 +66,7 @@ def test_output_that_is_no_text_comes_out_byte_by_byte(
     kept = end_of(data, len(data))
     detail = {"stdout": kept.text, "stdout_base64": kept.exact, "stdout_bytes": len(data)}
     said = io.StringIO()
-    for wanted in (Wanted(folder=tmp_path), Wanted(tag=True)):
+    for wanted in (OutputOptions(folder=tmp_path), OutputOptions(tag_lines=True)):
         output = TaskOutput(NoDisplay(said), wanted)
         output.add(1, failed(7, "", detail=detail))
         output.finish()
@@ -85,19 +91,19 @@ def test_the_job_log_has_the_columns_of_parallel() -> None:
 def test_a_folder_that_cannot_be_made_is_refused_before_the_run(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(InvalidRequest, match="cannot write") as refused:
-        Wanted(folder=tmp_path / "file").check()
+        check_output(OutputOptions(folder=tmp_path / "file"))
     assert refused.value.facts["option"] == "--keep-output"
     with pytest.raises(InvalidRequest, match="cannot write") as refused:
-        Wanted(joblog=tmp_path).make()
+        make_output(OutputOptions(joblog=tmp_path))
     assert refused.value.facts["option"] == "--joblog"
 
 
 def test_a_folder_with_the_outputs_of_another_run_is_refused(tmp_path: Path) -> None:
     (tmp_path / "notes.out").touch()
-    Wanted(folder=tmp_path).check()
+    check_output(OutputOptions(folder=tmp_path))
     (tmp_path / "2.err").touch()
     with pytest.raises(InvalidRequest, match=r"has outputs of another run already, as 2\.err"):
-        Wanted(folder=tmp_path).check()
+        check_output(OutputOptions(folder=tmp_path))
 
 
 def test_a_dry_run_refuses_the_folder_that_the_run_would_refuse(tmp_path: Path) -> None:

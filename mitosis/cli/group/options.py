@@ -1,0 +1,102 @@
+"""Options of a task group, for the commands that create or change one."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from mitosis.cli.registration import FormerNames
+
+UserGroupOption = Annotated[
+    str | None,
+    typer.Option("--user-group", help="User group that owns it. [default: your own]"),
+    FormerNames(("--group",)),
+]
+TagOption = Annotated[
+    list[str] | None, typer.Option(help="A tag that hosts must have; repeatable.")
+]
+LabelOption = Annotated[
+    list[str] | None, typer.Option(help="A label to find the task group by; repeatable.")
+]
+PriorityOption = Annotated[int | None, typer.Option(help="A higher number is served first.")]
+PinOption = Annotated[
+    Literal["round-robin", "exclusive", "shared"] | None,
+    typer.Option(help="How workers are bound to cores."),
+]
+CoresOption = Annotated[
+    str | None, typer.Option(metavar="LIST", help="Cores to bind workers to, as in 0,2-5.")
+]
+CoresPerWorkerOption = Annotated[
+    int | None, typer.Option(help="Cores of each worker, with --pin exclusive.")
+]
+SetupOption = Annotated[
+    str | None,
+    typer.Option(metavar="COMMAND", help="Command that prepares a host, quoted as one word."),
+]
+TeardownOption = Annotated[
+    str | None, typer.Option(metavar="COMMAND", help="Command that cleans a host.")
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupOptions:
+    """The options of `mitosis group create` that describe the task group."""
+
+    user_group: UserGroupOption = None
+    tag: TagOption = None
+    label: LabelOption = None
+    tag_match: Annotated[
+        Literal["all", "any"] | None,
+        typer.Option(help="Whether hosts must have all the tags, or any of them."),
+    ] = None
+    priority: PriorityOption = None
+    workers: Annotated[int | None, typer.Option(help="Worker processes on each host.")] = None
+    pin: PinOption = None
+    cores: CoresOption = None
+    cores_per_worker: CoresPerWorkerOption = None
+    handler_module: Annotated[
+        list[str] | None,
+        typer.Option(metavar="MODULE", help="Module that workers import; repeatable."),
+    ] = None
+    python_path: Annotated[
+        list[str] | None,
+        typer.Option(metavar="FOLDER", help="Folder that workers import from; repeatable."),
+    ] = None
+    setup: SetupOption = None
+    setup_file: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="The setup hook as a JSON object.")
+    ] = None
+    teardown: TeardownOption = None
+    teardown_file: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="The teardown hook as a JSON object.")
+    ] = None
+    auto_close: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="Close after this long without a submission, as in 30m."),
+    ] = None
+    deadline: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME",
+            help="After this long, close the group and cancel its unfinished tasks with grace.",
+        ),
+    ] = None
+    max_hosts: Annotated[
+        int | None,
+        typer.Option(help="Most hosts at the same time."),
+        FormerNames(("--max-managers",)),
+    ] = None
+    host: Annotated[
+        list[str] | None,
+        typer.Option(metavar="ID", help="Run only on the host with this id; repeatable."),
+        FormerNames(("--manager",)),
+    ] = None
+    cancel_grace: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="Time from SIGTERM to SIGKILL when tasks are cancelled."),
+    ] = None
+    host_lost_after: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="Declare a host lost after this long without contact."),
+    ] = None
