@@ -39,7 +39,7 @@ class Reporter:
     """One for the whole agent: reports of an old session go on while the next one runs."""
 
     def __init__(self, calls: TaskCalls, journal: Journal) -> None:
-        self.acknowledged: Callable[[int, Reported], None] = _nobody
+        self._subscribers: dict[int, Callable[[Reported], None]] = {}
         self._calls = calls
         self._journal = journal
         self._waiting: list[Entry] = []
@@ -64,6 +64,20 @@ class Reporter:
         self._more.set()
         if urgent or len(self._waiting) >= BATCH:
             self._flush.set()
+
+    def subscribe(self, epoch: int, acknowledged: Callable[[Reported], None]) -> None:
+        """Call ``acknowledged`` whenever the API has acknowledged reports of this epoch.
+
+        Raises:
+            RuntimeError: the epoch has a subscriber, whose acknowledgements would be lost.
+        """
+        if epoch in self._subscribers:
+            raise RuntimeError(f"the reports of epoch {epoch} have a subscriber already")
+        self._subscribers[epoch] = acknowledged
+
+    def unsubscribe(self, epoch: int) -> None:
+        """Stop calling back for this epoch; its reports are still sent. Idempotent."""
+        self._subscribers.pop(epoch, None)
 
     async def quiet(self) -> None:
         """Wait until everything is acknowledged."""
@@ -190,7 +204,8 @@ class Reporter:
                     "report.superseded",
                     extra={"task_id": key.task_id, "attempt": key.attempt, "status": status},
                 )
-        self.acknowledged(epoch, Reported(keys, answer.standing))
+        if acknowledged := self._subscribers.get(epoch):
+            acknowledged(Reported(keys, answer.standing))
 
 
 def _batch(reports: Sequence[EncodedReport]) -> list[EncodedReport]:
@@ -198,7 +213,3 @@ def _batch(reports: Sequence[EncodedReport]) -> list[EncodedReport]:
     sizes = accumulate(len(report.report) for report in reports)
     count = sum(1 for _ in takewhile(lambda size: size <= LARGEST_BATCH_BYTES, sizes))
     return list(reports[: max(1, count)])
-
-
-def _nobody(epoch: int, event: Reported) -> None:
-    """No session: the reports are of one that is over."""

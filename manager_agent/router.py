@@ -11,6 +11,7 @@ import os
 from collections.abc import Callable
 from itertools import count
 from pathlib import Path
+from typing import NamedTuple
 
 import zmq
 
@@ -43,8 +44,17 @@ def identity(slot: int, generation: int) -> bytes:
     return f"{slot}:{generation}".encode()
 
 
+class _Worker(NamedTuple):
+    """An expected worker process, and the callback of its session."""
+
+    slot: int
+    generation: int
+    pid: int
+    deliver: Deliver
+
+
 class Router:
-    """Bound before any worker starts; ``deliver`` gets what checked workers say."""
+    """Bound before any worker starts; passes each message to the session that expects its worker."""
 
     def __init__(self, endpoint: str) -> None:
         """Bind.
@@ -53,7 +63,6 @@ class Router:
             zmq.ZMQError: the path cannot be bound.
         """
         self.endpoint = endpoint
-        self.deliver: Deliver = _no_session
         self._context = zmq.Context()
         self._socket: zmq.Socket[bytes] = self._context.socket(zmq.ROUTER)
         for option, value in (
@@ -65,8 +74,8 @@ class Router:
         ):
             self._socket.setsockopt(option, value)
         self._socket.bind(endpoint)
-        self._expected: dict[bytes, tuple[int, int, int]] = {}
-        self._checked: dict[bytes, tuple[int, int]] = {}
+        self._expected: dict[bytes, _Worker] = {}
+        self._checked: dict[bytes, _Worker] = {}
         self._early: dict[bytes, tuple[int, Hello]] = {}
         self._message_ids = count(1)
         self._waiting: dict[int, asyncio.Future[None]] = {}
@@ -75,10 +84,10 @@ class Router:
         self._loop = asyncio.get_running_loop()
         self._loop.add_reader(self._socket.FD, self.drain)
 
-    def expect(self, slot: int, generation: int, pid: int) -> None:
-        """From now on, the process with this pid may speak as this worker."""
+    def expect(self, slot: int, generation: int, pid: int, deliver: Deliver) -> None:
+        """Accept the process with this pid as this worker, and pass its messages to ``deliver``."""
         name = identity(slot, generation)
-        self._expected[name] = (slot, generation, pid)
+        self._expected[name] = _Worker(slot, generation, pid, deliver)
         if early := self._early.pop(name, None):
             self._admit(name, *early)
 
@@ -181,7 +190,7 @@ class Router:
             if waiting is not None and not waiting.done():
                 waiting.set_result(None)
             return
-        self.deliver(*worker, message)
+        worker.deliver(worker.slot, worker.generation, message)
 
     def _meet(self, name: bytes, address: str, hello: Hello) -> None:
         pid = peer_pid(address, os.getuid())
@@ -193,14 +202,14 @@ class Router:
             self._early[name] = (pid, hello)  # faster than the zygote's word of it
 
     def _admit(self, name: bytes, pid: int, hello: Hello) -> None:
-        slot, generation, expected = self._expected[name]
-        if pid != expected:
+        worker = self._expected[name]
+        if pid != worker.pid:
             log.warning(
-                "peer.refused", extra={"peer": repr(name), "pid": pid, "expected": expected}
+                "peer.refused", extra={"peer": repr(name), "pid": pid, "expected": worker.pid}
             )
             return
-        self._checked[name] = (slot, generation)
-        self.deliver(slot, generation, hello)
+        self._checked[name] = worker
+        worker.deliver(worker.slot, worker.generation, hello)
 
 
 def peer_pid(address: str, uid: int) -> int | None:
@@ -214,7 +223,3 @@ def peer_pid(address: str, uid: int) -> int | None:
     if len(parts) != 4 or not all(part.isdigit() for part in parts[1:]) or int(parts[1]) != uid:
         return None
     return int(parts[3])
-
-
-def _no_session(slot: int, generation: int, message: WorkerToManager) -> None:
-    log.warning("message.without_session", extra={"slot": slot, "generation": generation})

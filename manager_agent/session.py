@@ -25,7 +25,6 @@ from manager_agent.events import (
     Kill,
     RenewNow,
     Report,
-    Reported,
     RespawnDue,
     Send,
     SessionOver,
@@ -153,8 +152,7 @@ class LeaseSession:
 
     def start(self) -> None:
         """Start the workers; claims begin when the first of them is ready."""
-        self._parts.router.deliver = self._on_message
-        self._parts.reporter.acknowledged = self._on_reported
+        self._parts.reporter.subscribe(self.epoch, self.handle)
         self._background(self._start_pool())
         self._background(watch_processes(self.state, self._kill_stuck))
         self._background(self._output.ask())
@@ -171,6 +169,7 @@ class LeaseSession:
         await self._close_pool()
         for worker in self.state.workers:
             self._parts.router.forget(worker.slot, worker.generation)
+        self._parts.reporter.unsubscribe(self.epoch)
         self.over.set()
 
     def handle(self, event: Event) -> None:
@@ -296,7 +295,7 @@ class LeaseSession:
         self._with_pool(lambda pool: pool.kill(slot, generation))
 
     def worker_spawned(self, slot: int, generation: int, pid: int) -> None:
-        self._parts.router.expect(slot, generation, pid)
+        self._parts.router.expect(slot, generation, pid, self._on_message)
 
     def worker_exited(
         self, slot: int, generation: int, reason: ExitReason, packet: Exited | None = None
@@ -340,10 +339,6 @@ class LeaseSession:
                 },
             )
         self.handle(event)
-
-    def _on_reported(self, epoch: int, event: Reported) -> None:
-        if epoch == self.epoch:
-            self.handle(event)
 
     def _with_pool(self, call: Callable[[Pool], None]) -> None:
         if self._pool is not None:

@@ -42,9 +42,11 @@ def connect(router: Router) -> Iterator[Any]:
 
 
 class Heard:
-    def __init__(self, router: Router) -> None:
+    def __init__(self) -> None:
         self.messages: list[tuple[int, int, WorkerToManager]] = []
-        router.deliver = lambda *message: self.messages.append(message)
+
+    def __call__(self, *message: Any) -> None:
+        self.messages.append(message)
 
     async def until(self, count: int) -> None:
         await until(lambda: len(self.messages) >= count)
@@ -60,14 +62,14 @@ async def until_refused(caplog: pytest.LogCaptureFixture, event: str) -> None:
 
 @pytest.mark.parametrize("early", [True, False])
 async def test_an_expected_process_is_heard(router: Router, connect: Any, early: bool) -> None:
-    heard = Heard(router)
+    heard = Heard()
     if not early:
-        router.expect(0, 0, os.getpid())
+        router.expect(0, 0, os.getpid(), heard)
     connect(b"0:0").send(hello())
     if early:  # its hello overtakes the zygote's word of it
         await until(lambda: b"0:0" in router._early)
         assert not heard.messages
-        router.expect(0, 0, os.getpid())
+        router.expect(0, 0, os.getpid(), heard)
     await heard.until(1)
     assert heard.messages[0][:2] == (0, 0)
 
@@ -75,8 +77,8 @@ async def test_an_expected_process_is_heard(router: Router, connect: Any, early:
 async def test_another_process_is_refused(
     router: Router, connect: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    heard = Heard(router)
-    router.expect(0, 0, os.getppid())
+    heard = Heard()
+    router.expect(0, 0, os.getppid(), heard)
     dealer = connect(b"0:0")
     dealer.send(hello())
     await until_refused(caplog, "peer.refused")
@@ -89,9 +91,9 @@ async def test_another_process_is_refused(
 async def test_a_process_speaks_for_itself_only(
     router: Router, connect: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    heard = Heard(router)
-    router.expect(0, 0, os.getpid())
-    router.expect(1, 0, os.getpid())
+    heard = Heard()
+    router.expect(0, 0, os.getpid(), heard)
+    router.expect(1, 0, os.getpid(), heard)
     connect(b"0:0").send(hello(slot=1))
     await until_refused(caplog, "peer.refused")
     assert not heard.messages
@@ -106,7 +108,7 @@ async def test_a_process_of_another_user_is_refused(router: Router, tmp_path: Pa
 async def test_frames_of_another_version_are_refused(
     router: Router, connect: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    router.expect(0, 0, os.getpid())
+    router.expect(0, 0, os.getpid(), Heard())
     dealer = connect(b"0:0")
     dealer.send(b"\x7f" + hello()[1:])
     await until_refused(caplog, "frame.refused")
@@ -116,8 +118,8 @@ async def test_frames_of_another_version_are_refused(
 
 @pytest.mark.spec("S002-100")
 async def test_control_messages_are_acknowledged_or_time_out(router: Router, connect: Any) -> None:
-    heard = Heard(router)
-    router.expect(0, 0, os.getpid())
+    heard = Heard()
+    router.expect(0, 0, os.getpid(), heard)
     dealer = connect(b"0:0")
     dealer.send(hello())
     await heard.until(1)
@@ -136,8 +138,8 @@ async def test_a_message_to_a_dead_worker_is_not_an_error(router: Router) -> Non
 
 
 async def test_a_burst_is_drained_whole_and_in_order(router: Router, connect: Any) -> None:
-    heard = Heard(router)
-    router.expect(0, 0, os.getpid())
+    heard = Heard()
+    router.expect(0, 0, os.getpid(), heard)
     dealer = connect(b"0:0")
     dealer.send(hello())
     for n in range(5000):
@@ -148,14 +150,14 @@ async def test_a_burst_is_drained_whole_and_in_order(router: Router, connect: An
 
 
 async def test_a_forgotten_worker_is_not_heard_again(router: Router, connect: Any) -> None:
-    heard = Heard(router)
-    router.expect(0, 0, os.getpid())
+    heard = Heard()
+    router.expect(0, 0, os.getpid(), heard)
     dealer = connect(b"0:0")
     dealer.send(hello())
     await heard.until(1)
     router.forget(0, 0)
     dealer.send(encode(Goodbye(0, 0)))
-    router.expect(1, 0, os.getpid())
+    router.expect(1, 0, os.getpid(), heard)
     connect(b"1:0").send(hello(slot=1))
     await heard.until(2)
     assert [slot for slot, _, _ in heard.messages] == [0, 1]

@@ -2,14 +2,16 @@
 
 import asyncio
 import os
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 import msgspec
+import pytest
 import zmq
 
+from manager_agent.events import Reported
 from manager_agent.router import Router
 from manager_agent.session import LeaseSession, SessionParts
 from mitosis.contracts.allocation import WorkerAllocationPlan
@@ -19,7 +21,7 @@ from mitosis.contracts.lifecycle import LeaseState
 from mitosis.contracts.outcome import ExitKind, ExitReason
 from mitosis.contracts.wire import ClaimAnswer, ClaimedTask, ClaimTasks, LeaseStanding
 from mitosis.ipc.codec import encode
-from mitosis.ipc.messages import EncodedReport, Hello, TasksFinished, TaskStarted
+from mitosis.ipc.messages import EncodedReport, Hello, TasksFinished, TaskStarted, WorkerToManager
 from mitosis.worker.zygote_protocol import Ready
 from tests.support.agent_api import command
 from tests.support.agents import until
@@ -30,9 +32,9 @@ KILLED = ExitReason(ExitKind.SIGNAL, 9)
 class OneTask:
     """An API that has one task, and afterwards none."""
 
-    def __init__(self) -> None:
+    def __init__(self, task_id: int) -> None:
         spec = msgspec.Raw(msgspec.json.encode(command("/bin/true")))
-        self.tasks = [ClaimedTask(task_id=1, attempt=1, spec=spec)]
+        self.tasks = [ClaimedTask(task_id=task_id, attempt=1, spec=spec)]
 
     async def claim(self, request: ClaimTasks) -> ClaimAnswer:
         if not self.tasks:
@@ -41,11 +43,17 @@ class OneTask:
 
 
 class Reports:
-    """Keeps what the session reports."""
+    """Keeps what sessions report, and acknowledges it when a test says so."""
 
     def __init__(self) -> None:
         self.reports: list[EncodedReport] = []
-        self.acknowledged: Any = None
+        self.subscribers: dict[int, Callable[[Reported], None]] = {}
+
+    def subscribe(self, epoch: int, acknowledged: Callable[[Reported], None]) -> None:
+        self.subscribers[epoch] = acknowledged
+
+    def unsubscribe(self, epoch: int) -> None:
+        self.subscribers.pop(epoch, None)
 
     def add(self, epoch: int, reports: Sequence[EncodedReport], urgent: bool) -> None:
         self.reports += reports
@@ -64,48 +72,109 @@ class NoProcesses:
         pass
 
 
-async def test_last_words_of_a_dead_worker_count(tmp_path: Path) -> None:
+class Worker:
+    """A worker that is a socket of this test."""
+
+    def __init__(self, context: "zmq.Context[Any]", router: Router, generation: int) -> None:
+        self.socket = context.socket(zmq.DEALER)
+        self.socket.setsockopt(zmq.IDENTITY, f"0:{generation}".encode())
+        self.socket.connect(router.endpoint)
+        self.generation = generation
+
+    def says(self, message: WorkerToManager) -> None:
+        self.socket.send(encode(message))
+
+    def says_hello(self) -> None:
+        self.says(Hello(0, self.generation, os.getpid(), (0,)))
+
+    async def has_a_task(self) -> None:
+        await until(lambda: self.socket.poll(0))
+
+
+class Stage:
+    """One router and one reporter, and the sessions and workers of a test."""
+
+    def __init__(self, folder: Path) -> None:
+        self.router, self.reports = Router(f"ipc://{folder}/workers"), Reports()
+        self._context = zmq.Context()
+        self._sessions: list[LeaseSession] = []
+        self._workers: list[Worker] = []
+
+    def session(self, epoch: int, task_id: int) -> tuple[LeaseSession, Worker]:
+        """Start a session that has one task and one worker; its generation is the epoch."""
+        grant = LeaseGrant(
+            epoch=epoch,
+            lease_state=LeaseState.ACTIVE,
+            task_group_id=uuid4(),
+            task_group_number=1,
+            task_group_name="campaign",
+            group_name="lab",
+            worker_allocation_plan=WorkerAllocationPlan(),
+            cancel_grace_seconds=1,
+            host_lost_after_seconds=90,
+            fence="finish",
+        )
+        parts: Any = SessionParts(
+            OneTask(task_id),  # type: ignore[arg-type]
+            self.router,
+            self.reports,  # type: ignore[arg-type]
+            lambda _session, _preload: NoProcesses(),  # type: ignore[arg-type, return-value]
+            lambda: None,
+        )
+        session = LeaseSession(grant, parts, generation=epoch)
+        session.start()
+        worker = Worker(self._context, self.router, epoch)
+        self._sessions.append(session)
+        self._workers.append(worker)
+        session.worker_spawned(0, epoch, os.getpid())
+        return session, worker
+
+    async def close(self) -> None:
+        for session in self._sessions:
+            await session.close()
+        for worker in self._workers:
+            worker.socket.close(0)
+        self._context.term()
+        self.router.close()
+
+
+@pytest.fixture
+async def stage(tmp_path: Path) -> AsyncIterator[Stage]:
+    made = Stage(tmp_path)
+    yield made
+    await made.close()
+
+
+async def test_last_words_of_a_dead_worker_count(stage: Stage) -> None:
     """Its death is told by the zygote before what it had sent has been read from its socket."""
-    router, reports = Router(f"ipc://{tmp_path}/workers"), Reports()
-    grant = LeaseGrant(
-        epoch=1,
-        lease_state=LeaseState.ACTIVE,
-        task_group_id=uuid4(),
-        task_group_number=1,
-        task_group_name="campaign",
-        group_name="lab",
-        worker_allocation_plan=WorkerAllocationPlan(),
-        cancel_grace_seconds=1,
-        host_lost_after_seconds=90,
-        fence="finish",
-    )
-    parts: Any = SessionParts(
-        OneTask(),  # type: ignore[arg-type]
-        router,
-        reports,  # type: ignore[arg-type]
-        lambda _session, _preload: NoProcesses(),  # type: ignore[arg-type, return-value]
-        lambda: None,
-    )
-    session = LeaseSession(grant, parts)
-    session.start()
-    context = zmq.Context()
-    worker = context.socket(zmq.DEALER)
-    worker.setsockopt(zmq.IDENTITY, b"0:0")
-    worker.connect(router.endpoint)
-    session.worker_spawned(0, 0, os.getpid())
-    worker.send(encode(Hello(0, 0, os.getpid(), (0,))))
-    await until(lambda: worker.poll(0))
-    worker.send(encode(TaskStarted(AttemptKey(1, 1), 100.0)))
+    session, worker = stage.session(1, task_id=1)
+    worker.says_hello()
+    await worker.has_a_task()
+    worker.says(TaskStarted(AttemptKey(1, 1), 100.0))
     await until(lambda: session.state.running == 1)
 
-    session.worker_exited(0, 0, KILLED)
+    session.worker_exited(0, 1, KILLED)
     done = EncodedReport(AttemptKey(1, 1), 100.0, 100.1, b"{}")
-    last_message = encode(TasksFinished((done,)))
-    asyncio.get_running_loop().call_later(0.002, worker.send, last_message)
-    await until(lambda: bool(reports.reports))
-    assert reports.reports == [done]
+    asyncio.get_running_loop().call_later(0.002, worker.says, TasksFinished((done,)))
+    await until(lambda: bool(stage.reports.reports))
+    assert stage.reports.reports == [done]
 
-    await session.close()
-    worker.close(0)
-    context.term()
-    router.close()
+
+async def test_a_second_session_leaves_the_messages_of_the_first_alone(stage: Stage) -> None:
+    first, worker = stage.session(1, task_id=1)
+    worker.says_hello()
+    await worker.has_a_task()
+    second, other = stage.session(2, task_id=2)
+    other.says_hello()
+    await other.has_a_task()
+    done = EncodedReport(AttemptKey(1, 1), 100.0, 100.1, b"{}")
+    worker.says(TaskStarted(done.key, 100.0))
+    worker.says(TasksFinished((done,)))
+    await until(lambda: stage.reports.reports == [done])
+    assert (set(first.state.unreported), second.state.finished) == ({done.key}, 0)
+
+    acknowledged = Reported((done.key,), LeaseStanding.ACTIVE)
+    stage.reports.subscribers[1](acknowledged)
+    assert not first.state.unreported
+    await first.close()
+    assert list(stage.reports.subscribers) == [2]

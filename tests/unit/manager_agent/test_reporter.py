@@ -13,6 +13,7 @@ import msgspec
 import pytest
 
 from manager_agent import journal, reporter
+from manager_agent.events import Reported
 from manager_agent.journal import Journal
 from manager_agent.reporter import Reporter
 from mitosis.contracts.attempt import AttemptKey
@@ -209,3 +210,23 @@ async def test_the_bytes_of_a_report_are_passed_on_as_they_came(tmp_path: Path) 
         it.reporter.add(7, [EncodedReport(AttemptKey(1, 1), None, None, odd)], urgent=True)
         await it.reporter.quiet()
     assert it.api.bodies == [len(odd)]
+
+
+async def test_each_epoch_has_one_subscriber(tmp_path: Path) -> None:
+    first: list[Reported] = []
+    second: list[Reported] = []
+    async with agent(tmp_path) as it:
+        it.api.open = True
+        it.reporter.subscribe(7, first.append)
+        it.reporter.subscribe(8, second.append)
+        with pytest.raises(RuntimeError, match="epoch 7"):
+            it.reporter.subscribe(7, second.append)
+        it.reporter.add(7, [_report(1)], urgent=True)
+        it.reporter.add(8, [_report(2)], urgent=True)
+        await it.reporter.quiet()
+        it.reporter.unsubscribe(7)
+        it.reporter.add(7, [_report(3)], urgent=True)
+        await it.reporter.quiet()
+    assert [key for event in first for key in event.keys] == [(1, 1)]
+    assert [key for event in second for key in event.keys] == [(2, 1)]
+    assert it.api.acknowledged == {1, 2, 3}
