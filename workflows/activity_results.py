@@ -1,4 +1,4 @@
-"""What the end of a host activity means: an outcome or a failure as a :class:`LastActivityResult`. Pure."""
+"""Turns the outcome or the failure of a host activity into a :class:`LastActivityResult`. Pure."""
 
 from typing import TypeAlias, assert_never
 
@@ -9,14 +9,14 @@ from mitosis.contracts.control import HookOutcome, HookVerdict, LeaseEnd, LeaseO
 from workflows.decisions import LastActivityResult, RunningActivity
 
 Ended: TypeAlias = HookOutcome | LeaseOutcome | BaseException | None
-"""An outcome, a failure, or None when the activity was cancelled before anybody took it."""
+"""An outcome, a failure, or None when the activity was cancelled before a host took it."""
 
 WORKER_SHUTDOWN = "WorkerShutdown"
 """``ApplicationError.type`` when an agent stops while one of its activities runs (Temporal SDK)."""
 
 
 def last_activity_result(running: RunningActivity, ended: Ended) -> LastActivityResult:
-    """Turn the end of ``running`` into what the next decision may rely on."""
+    """Return what the next decision may rely on after ``running`` has ended."""
     trouble: LeaseEnd | None
     setup_failed = False
     match ended:

@@ -1,7 +1,7 @@
-"""Makes Temporal what we need it to be, from PostgreSQL alone: namespace, search attributes, workflows.
+"""Creates in Temporal what must exist: namespace, search attributes, and the workflows PostgreSQL requires.
 
-The control worker's process runs it, at start, every 30 s and when Temporal says that something is
-missing (protocol P6). So the data of Temporal may be lost at any time.
+The control worker's process runs it at start, every 30 s, and when Temporal reports something missing
+(protocol P6). So the data of Temporal may be lost at any time.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ RPC_TIMEOUT = timedelta(seconds=10)
 
 
 class Bootstrap:
-    """Ensures, any number of times and in any number of processes."""
+    """Idempotent; any number of processes may run it at once."""
 
     def __init__(
         self, client: ControlClient, expected: ExpectedPort, every_seconds: float = EVERY_SECONDS
@@ -37,11 +37,11 @@ class Bootstrap:
         self._asked = asyncio.Event()
 
     def ask(self) -> None:
-        """Look soon: something seems to be missing."""
+        """Request a run soon: something seems to be missing."""
         self._asked.set()
 
     async def run(self) -> None:
-        """Ensure everything again and again, until cancelled."""
+        """Ensure everything repeatedly, until cancelled."""
         while True:
             raise_if_cancelled()
             await wait_event(self._asked, self._every_seconds)
@@ -52,7 +52,7 @@ class Bootstrap:
                 log.warning("bootstrap.failed", extra={"reason": str(error)})
 
     async def ensure(self) -> None:
-        """Namespace, search attributes, scheduler, and every workflow that must be running.
+        """Ensure the namespace, the search attributes, the scheduler, and every workflow that must run.
 
         Raises:
             TemporalUnavailable, RPCError, DatabaseUnavailable: try again later.
@@ -62,7 +62,7 @@ class Bootstrap:
         await self.reconcile()
 
     async def reconcile(self) -> None:
-        """Start the workflow of every subject that must have one and has none."""
+        """Start the missing workflows, and poke those of hosts whose silence is a loss."""
         expected = await self._expected.expected()
         running = await self._running()
         await self._start_missing("task_group", expected.task_groups, running)

@@ -1,7 +1,7 @@
-"""A task group as a step of somebody else's workflow: the one call such a workflow needs.
+"""A task group as a step of another team's workflow: the one call that it needs.
 
-Its worker's client carries ``MitosisPlugin`` and lives in our namespace; the group is made beforehand, over
-HTTP, in an activity of theirs.
+The client of its worker carries ``MitosisPlugin`` and uses our namespace. An activity of that team creates
+the group over HTTP beforehand.
 """
 
 import asyncio
@@ -18,9 +18,9 @@ from workflows.options import WORKFLOW_TASK_WITHIN
 async def run_task_group(task_group_id: UUID) -> GroupSummary:
     """Wait in a workflow until a task group is settled. Cancelling the wait cancels the group.
 
-    The group's workflow becomes a child of the caller: a run that was going on already is replaced,
-    which loses nothing, because it keeps no state of its own. So one workflow at a time waits for a
-    group; of two, the earlier sees its child terminated. The end of the caller leaves the group alone.
+    The group's workflow becomes a child of the caller and replaces a run that exists already, which
+    loses nothing: the workflow keeps no state of its own. One workflow at a time can wait for a group;
+    a second one terminates the child of the first. The end of the caller does not affect the group.
     """
     start = workflow.start_child_workflow(
         "TaskGroupWorkflow",
@@ -38,7 +38,7 @@ async def run_task_group(task_group_id: UUID) -> GroupSummary:
     try:
         child = await asyncio.shield(starting)
     except asyncio.CancelledError:
-        # A child that is cancelled before it has started is forgotten, and its group would go on.
+        # Temporal drops a child that is cancelled before its start; the group would then continue.
         child = await starting
         child.cancel()
     summary: GroupSummary = await child

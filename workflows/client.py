@@ -1,7 +1,7 @@
-"""Talking to our workflows from outside: connect, poke, carry out a verb. Used by the API and the relay.
+"""A client for our workflows: connect, poke, execute a verb. Used by the API and the relay.
 
-Errors of Temporal become errors of ours here. Search attributes are set by the workflows themselves, so
-that a poke does not fail in a namespace that has none yet.
+It maps errors of Temporal to Mitosis errors. The workflows set their search attributes themselves, so that
+a poke does not fail in a namespace that has none yet.
 """
 
 from collections.abc import Iterator
@@ -46,7 +46,7 @@ Kind: TypeAlias = Literal["task_group", "manager", "scheduler"]
 Verb: TypeAlias = Close | Reopen | Cancel | Complete
 
 VERB_TIMEOUT = timedelta(seconds=5)
-"""Ten updates may be under way on one workflow; the eleventh would wait without a limit."""
+"""One workflow accepts ten updates at a time; the eleventh would wait without a limit."""
 POKE_TIMEOUT = timedelta(seconds=5)
 CHECK_TIMEOUT = timedelta(seconds=2)
 
@@ -59,7 +59,7 @@ WORKFLOW_TYPES: dict[Kind, str] = {
 
 @dataclass(frozen=True, slots=True)
 class TemporalAddress:
-    """Where a Temporal server is, and how to be let in."""
+    """The address of a Temporal server and its credentials."""
 
     address: str
     namespace: str = NAMESPACE
@@ -67,10 +67,10 @@ class TemporalAddress:
     api_key: str | None = field(default=None, repr=False)
 
     async def connect(self, plugin: MitosisPlugin | None = None, *, lazy: bool = False) -> Client:
-        """A client of the server. A ``lazy`` one connects with its first call, and cannot run workers.
+        """Return a client of the server. A ``lazy`` one connects at its first call and cannot run workers.
 
         Raises:
-            TemporalUnavailable: nobody answers there.
+            TemporalUnavailable: no server answers.
         """
         try:
             return await Client.connect(
@@ -87,7 +87,7 @@ class TemporalAddress:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The workflow of one subject: how it is called, started and shown."""
+    """The workflow of one subject: its id, arguments and summary."""
 
     kind: Kind
     id: str
@@ -96,9 +96,9 @@ class Target:
 
 
 def target(kind: Kind, subject: UUID | None = None) -> Target:
-    """The workflow of a task group, of a manager, or (without a subject) the scheduler."""
+    """Return the workflow of a task group, of a manager, or (without a subject) of the scheduler."""
     if kind == "scheduler":
-        return Target(kind, SCHEDULER_WORKFLOW_ID, (), "Gives hosts to task groups")
+        return Target(kind, SCHEDULER_WORKFLOW_ID, (), "Assigns hosts to task groups")
     if subject is None:
         raise ValueError(f"a {kind} has an id")
     if kind == "manager":
@@ -109,38 +109,38 @@ def target(kind: Kind, subject: UUID | None = None) -> Target:
 
 
 class ControlClient:
-    """What the rest of Mitosis may ask of our workflows. Cheap; shares the connection of ``client``."""
+    """What the rest of Mitosis may request from our workflows. Shares the connection of ``client``."""
 
     def __init__(self, client: Client) -> None:
         self.temporal = client
 
     @classmethod
     async def open(cls, where: TemporalAddress) -> "ControlClient":
-        """Connects with the first call, so the server may start later than we do."""
+        """Return a client that connects at its first call: the server may start later."""
         return cls(await where.connect(lazy=True))
 
     async def start(self, kind: Kind, subject: UUID | None = None) -> None:
-        """Make sure that the workflow runs.
+        """Start the workflow unless it runs.
 
         Raises:
-            TemporalUnavailable: it could not be asked.
+            TemporalUnavailable: the server did not answer.
         """
         await self._start(target(kind, subject), signal=None)
 
     async def poke(self, kind: Kind, subject: UUID | None = None) -> None:
-        """Make the workflow look again, and run if it does not. Lost, doubled and late ones are harmless.
+        """Make the workflow look again; start it if it does not run. A lost or repeated poke is harmless.
 
         Raises:
-            TemporalUnavailable: it could not be asked.
+            TemporalUnavailable: the server did not answer.
         """
         await self._start(target(kind, subject), signal=POKE)
 
     async def execute_verb(self, task_group_id: UUID, verb: Verb) -> GroupView:
-        """Close, reopen, cancel or complete a group; the group after it.
+        """Close, reopen, cancel or complete a group, and return the group after it.
 
         Raises:
-            NotFound, InvalidTransition: as the store says.
-            TemporalUnavailable: no answer within 5 s. A verb that has not been carried out by then never is.
+            NotFound, InvalidTransition: the store refused it.
+            TemporalUnavailable: no answer within 5 s. A verb not executed by then is never executed.
         """
         timely = verb.model_copy(update={"valid_until": datetime.now(UTC) + VERB_TIMEOUT})
         group = target("task_group", task_group_id)
@@ -165,10 +165,10 @@ class ControlClient:
             return view
 
     async def check(self) -> None:
-        """One round trip: does the server answer?
+        """Make one round trip to the server.
 
         Raises:
-            TemporalUnavailable: it does not.
+            TemporalUnavailable: it does not answer.
         """
         with _our_errors():
             if not await self.temporal.service_client.check_health(timeout=CHECK_TIMEOUT):
@@ -205,11 +205,11 @@ def _our_errors() -> Iterator[None]:
 
 
 def from_failure(cause: BaseException | None) -> MitosisError:
-    """The error of ours behind a failure: found by the code in ``ApplicationError.type``."""
+    """Return the Mitosis error behind a failure, by the code in ``ApplicationError.type``."""
     while isinstance(cause, ActivityError):
         cause = cause.cause
     if not isinstance(cause, ApplicationError) or cause.type not in BY_CODE:
-        return TemporalUnavailable(f"the workflow could not carry it out: {cause}")
+        return TemporalUnavailable(f"the workflow failed: {cause}")
     found = cause.details[0] if cause.details else {}
     facts = dict(found) if isinstance(found, dict) else {}
     error_class = BY_CODE[cause.type]

@@ -1,7 +1,6 @@
 """The control plane as one service: Temporal worker, outbox relay and bootstrap, for any process.
 
-It starts when Temporal is not there yet and outlives its absence. It needs no order of starts: PostgreSQL
-and Temporal are waited for.
+It starts before PostgreSQL and Temporal do, waits for both, and survives their outages.
 """
 
 import asyncio
@@ -28,7 +27,7 @@ LONGEST_PAUSE_SECONDS = 10.0
 
 
 class ControlService:
-    """Runs between ``async with``. Several may run at once, also in several processes."""
+    """Runs while its context is open. Several may run at once, also in several processes."""
 
     def __init__(
         self,
@@ -51,7 +50,7 @@ class ControlService:
 
     @property
     def ready(self) -> bool:
-        """Whether the worker has started on a Temporal server that is set up."""
+        """Whether the worker runs on a Temporal server that has namespace and search attributes."""
         return self._up.is_set()
 
     async def wait_ready(self, seconds: float) -> None:
@@ -66,12 +65,12 @@ class ControlService:
             )
 
     async def __aenter__(self) -> Self:
-        """Begin. Returns at once, whether or not anything can be reached."""
+        """Start in the background. Returns at once, also when no server answers."""
         self._task = asyncio.create_task(self._run(), name="control plane")
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """Stop polling, let activities under way finish (2 s), and return."""
+        """Stop polling and give running activities 2 s to finish."""
         if self._task is not None:
             self._task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
@@ -82,19 +81,19 @@ class ControlService:
         while True:
             try:
                 await self._session()
-            except Exception as error:  # noqa: BLE001 whatever ends a session, the next one may work
+            except Exception as error:  # noqa: BLE001 after any error the next session may work
                 self._log_end(error)
             pause = FIRST_PAUSE_SECONDS if self.ready else min(pause * 2, LONGEST_PAUSE_SECONDS)
             self._up.clear()
             await asyncio.sleep(pause)
 
     async def _session(self) -> None:
-        """One connection to Temporal: ends with an error when its worker cannot go on."""
+        """Serve one connection to Temporal; raise when its worker cannot continue."""
         client = ControlClient(await self._where.connect(ControlPlugin()))
         bootstrap = Bootstrap(client, self._expected, self._bootstrap_every_seconds)
         await ensure_namespace(client.temporal)
         worker = control_worker(client.temporal, self._ports, self._limits)
-        relay = Relay(self._outbox, client, on_trouble=bootstrap.ask)
+        relay = Relay(self._outbox, client, on_failure=bootstrap.ask)
         async with asyncio.TaskGroup() as together:
             together.create_task(worker.run(), name="control worker")
             together.create_task(relay.run(), name="outbox relay")

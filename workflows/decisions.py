@@ -1,8 +1,7 @@
-"""What a workflow does next, as pure functions of what it just observed.
+"""Chooses the next step of a workflow: pure functions of what it has just observed.
 
-The workflows own waiting, retrying and talking; this module owns every *choice*. It keeps nothing and
-knows no clock: times arrive as seconds left. Rules: protocol P4 (two clocks), P8 (endings), P9
-(environments).
+The workflows own waiting, retries and I/O; this module owns every *choice*. It has no state and no clock:
+times arrive as seconds left. Rules: protocol P4 (two clocks), P8 (endings), P9 (environments).
 """
 
 from dataclasses import dataclass
@@ -21,9 +20,9 @@ from mitosis.contracts.control import (
 from mitosis.contracts.lifecycle import EnvironmentState, LeaseState, TaskGroupState
 
 LOST_CHECK_SECONDS = 10.0
-"""How often a host in trouble is looked at while its liveness clock runs out."""
+"""How often a host whose activity failed is observed while its liveness clock runs out."""
 BACKSTOP_SECONDS = 30.0
-"""How long the end of a lease in PostgreSQL may stay unnoticed by the activity that watches it."""
+"""How long the activity that watches a lease may miss its end in PostgreSQL."""
 
 
 # --- task groups ----------------------------------------------------------------------------------
@@ -31,12 +30,12 @@ BACKSTOP_SECONDS = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Finish:
-    """Nothing is left to do for ever: return."""
+    """The subject is done: return."""
 
 
 @dataclass(frozen=True, slots=True)
 class CloseIfInactive:
-    """The auto-close time or the close deadline has come."""
+    """The auto-close time or the close deadline has passed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +50,12 @@ class Finalize:
 
 @dataclass(frozen=True, slots=True)
 class Settle:
-    """Terminal and nothing left anywhere: write the result."""
+    """Terminal, and no task, lease or environment is left: write the result."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Wait for a poke, at most ``seconds`` (None = for ever); when they are over, ``then`` or look again."""
+    """Wait for a poke, at most ``seconds`` (None = without a limit); after them do ``then`` or look again."""
 
     why: str
     seconds: float | None = None
@@ -67,7 +66,7 @@ GroupStep: TypeAlias = Finish | CloseIfInactive | Discard | Finalize | Settle | 
 
 
 def group_step(view: GroupView) -> GroupStep:
-    """The next step of a task group's workflow. A settled or unknown group is finished at once."""
+    """Return the next step of a task group's workflow; Finish for a settled or unknown group."""
     if not view.exists or view.settled:
         return Finish()
     if view.discardable:
@@ -128,7 +127,7 @@ class HostActivity(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RunningActivity:
-    """A host activity that is under way."""
+    """A host activity that has not ended."""
 
     activity: HostActivity
     task_group_id: UUID
@@ -136,12 +135,12 @@ class RunningActivity:
     check_requested_seconds: float | None = None
     """How long ago its cancellation was requested; None = never."""
     to_the_end: bool = False
-    """Started for a lease that was ending already: it knows, and answers when nothing runs any more."""
+    """True if the lease was already ENDING at start; the activity then returns once no task runs."""
 
 
 @dataclass(frozen=True, slots=True)
 class LastActivityResult:
-    """How the last activity of an epoch (None: the last teardown) ended."""
+    """How the last activity of an epoch ended; ``epoch`` None: the last teardown."""
 
     activity: HostActivity
     epoch: int | None
@@ -150,12 +149,12 @@ class LastActivityResult:
     setup_failed: bool = False
     """The setup hook failed: this machine cannot serve the group."""
     hold_seconds: float = 0.0
-    """How long not to start the same activity again, reckoned now."""
+    """How long from now the same activity must not start again."""
 
 
 @dataclass(frozen=True, slots=True)
 class KnownActivities:
-    """What the workflow knows from its own activities. Losing it is harmless: it is asked again."""
+    """The host activities of this workflow run. Losing them is harmless: they are started again."""
 
     lease: RunningActivity | None = None
     cleaning: RunningActivity | None = None
@@ -174,12 +173,12 @@ class StartHost:
 
 @dataclass(frozen=True, slots=True)
 class RequestLeaseCheck:
-    """Ask the activity that watches the lease to look: the fast path of an ending."""
+    """Make the activity that watches the lease check it: the fast path of an ending."""
 
 
 @dataclass(frozen=True, slots=True)
 class Abandon:
-    """Stop waiting for an activity whose lease is over and that does not come back."""
+    """Stop waiting for an activity whose lease is over and that does not return."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +193,7 @@ ManagerStep: TypeAlias = Finish | StartHost | RequestLeaseCheck | Abandon | Rele
 
 
 def manager_step(view: ManagerView, known: KnownActivities) -> ManagerStep:
-    """The next step of a host's workflow: its lease first, then what is left behind by others."""
+    """Return the next step of a host's workflow: its lease first, then environments of other groups."""
     if not view.exists:
         return Finish()
     lease = view.lease
@@ -214,7 +213,7 @@ def manager_step(view: ManagerView, known: KnownActivities) -> ManagerStep:
 
 
 def _watched(lease: LeaseView | None, running: RunningActivity) -> ManagerStep:
-    """It comes back by itself: the agent sees the ending at its renewal, the server a dead host."""
+    """Wait for the activity: the agent sees the ending at its renewal, the server notices a dead host."""
     over = lease is None or lease.epoch != running.epoch
     if lease is not None and not over and _lost(lease):
         return Release(lease.epoch, ReleaseReason.LOST)
@@ -223,7 +222,7 @@ def _watched(lease: LeaseView | None, running: RunningActivity) -> ManagerStep:
         return RequestLeaseCheck()
     if over:
         left = BACKSTOP_SECONDS - (running.check_requested_seconds or 0.0)
-        return Wait("the host to notice that its lease is over", left) if left > 0 else Abandon()
+        return Wait("the host to end a lease that is over", left) if left > 0 else Abandon()
     return Wait(f"{running.activity} on the host")
 
 
@@ -278,14 +277,14 @@ def _ending(view: ManagerView, lease: LeaseView, result: LastActivityResult | No
     if result is not None and result.activity is HostActivity.RUN and result.trouble is None:
         reason = ReleaseReason.GROUP_ENDED if _terminal(lease) else ReleaseReason.MOVED
         return Release(lease.epoch, reason)
-    # Only the host knows whether something still runs: attach, it answers when nothing does.
+    # Only the host knows whether a task still runs: attach; the activity returns when none does.
     return _wait_for_contact(view, lease, result) or _start(lease, HostActivity.RUN, result)
 
 
 def _wait_for_contact(
     view: ManagerView, lease: LeaseView, result: LastActivityResult | None
 ) -> Wait | None:
-    """Trouble is no loss (protocol P4): wait for contact or for the liveness clock, whichever comes."""
+    """Wait for contact or the liveness clock: a failed activity is no proof of a loss (protocol P4)."""
     if result is None or result.trouble is None:
         return None
     if view.online and result.trouble is not LeaseEnd.STOPPING:
@@ -301,14 +300,14 @@ def _start(
     lease: LeaseView, activity: HostActivity, result: LastActivityResult | None
 ) -> StartHost | Wait:
     if result is not None and result.activity is activity and result.hold_seconds > 0:
-        return Wait(f"a while before {activity} again", result.hold_seconds)
+        return Wait(f"the backoff of {activity}", result.hold_seconds)
     return StartHost(activity, lease.task_group_id, lease.epoch)
 
 
 def _cleaning(
     view: ManagerView, known: KnownActivities, otherwise: ManagerStep | None = None
 ) -> ManagerStep | None:
-    """What an environment to clean asks for now, if anything. Owed ones belong to the next hello."""
+    """Return the step that an environment to clean needs now. Owed ones are cleaned at the next hello."""
     if known.cleaning is not None:
         return otherwise if isinstance(otherwise, Wait) else Wait("the teardown hook on the host")
     dirty = _dirty(view)
@@ -320,7 +319,7 @@ def _cleaning(
             return None
         left = otherwise.seconds if isinstance(otherwise, Wait) else None
         return Wait(
-            "a while before the teardown is tried again",
+            "the backoff of the teardown",
             result.hold_seconds if left is None else min(left, result.hold_seconds),
         )
     return StartHost(HostActivity.CLEAN, dirty.task_group_id, None)

@@ -1,6 +1,6 @@
-"""Says to Temporal that an activity of the control worker is alive, so that a killed worker is noticed soon.
+"""Sends heartbeats for the activities of the control worker, so that Temporal notices a killed worker soon.
 
-Our activities are one transaction each and know nothing of it. A short one never beats.
+The activities are one transaction each and send none themselves. One that ends within a second sends none.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ EVERY_SECONDS = 1.0
 
 
 class HeartbeatInterceptor(Interceptor):
-    """Worker interceptor: beats for every activity that has a heartbeat timeout."""
+    """Worker interceptor: sends heartbeats for every activity that has a heartbeat timeout."""
 
     def intercept_activity(self, next: ActivityInboundInterceptor) -> ActivityInboundInterceptor:  # noqa: A002
         return _Inbound(next)
@@ -23,14 +23,14 @@ class _Inbound(ActivityInboundInterceptor):
     async def execute_activity(self, input: ExecuteActivityInput) -> Any:  # noqa: A002
         if activity.info().heartbeat_timeout is None:
             return await super().execute_activity(input)
-        beats = asyncio.create_task(_beat(), name="heartbeats")
+        heartbeats = asyncio.create_task(_send_heartbeats(), name="heartbeats")
         try:
             return await super().execute_activity(input)
         finally:
-            beats.cancel()
+            heartbeats.cancel()
 
 
-async def _beat() -> None:
+async def _send_heartbeats() -> None:
     while True:
         await asyncio.sleep(EVERY_SECONDS)
         activity.heartbeat()

@@ -1,8 +1,8 @@
-"""Keeps a message with too many arguments from stopping a workflow for good.
+"""Prevents a message with too many arguments from blocking a workflow permanently.
 
-A handler that is called with more arguments than it has raises TypeError, and Temporal then retries the
-workflow task for ever, through every later message (measured). Our handlers have at most one argument,
-so more than one is a mistake of the sender: signals are dropped with a warning, updates are refused.
+A handler that is called with too many arguments raises TypeError, and Temporal then retries the workflow
+task without end, before every later message (measured). Our handlers have at most one argument,
+so more than one is an error of the sender: signals are dropped with a warning, updates are refused.
 """
 
 from typing import Any

@@ -1,8 +1,7 @@
 """The workflow of one host: observe, decide, act or wait. PostgreSQL keeps its lease and environments.
 
-It watches what the host does through long activities on the host's own task queue, and goes on
-looking at PostgreSQL meanwhile. An activity that ends in trouble proves nothing: the liveness clock of
-the lease decides (protocol P4).
+It watches the host through long activities on the host's own task queue and observes PostgreSQL at the same
+time. A failed activity proves nothing: the liveness clock of the lease decides (protocol P4).
 """
 
 from dataclasses import dataclass, replace
@@ -67,7 +66,7 @@ class ActivityHistory:
 
 @workflow.defn(name="ManagerWorkflow")
 class ManagerWorkflow:
-    """One host, as long as it is in contact, leased or not clean."""
+    """One host, for as long as it is in contact, has a lease, or has an environment to clean."""
 
     @workflow.init
     def __init__(self, given: ManagerInput) -> None:
@@ -106,13 +105,13 @@ class ManagerWorkflow:
         return await workflow.execute_activity_method(
             ManagerActivities.observe,
             self._given.manager_id,
-            **with_database("look at the host"),
+            **with_database("observe the host"),
         )
 
     async def _act(
         self, step: StartHost | RequestLeaseCheck | Abandon | Release, view: ManagerView
     ) -> ManagerView:
-        """Do it; the view afterwards (the old one if PostgreSQL was not touched)."""
+        """Execute the step and return the view after it; the old one if PostgreSQL was not changed."""
         match step:
             case StartHost():
                 slot: Slot = "cleaning" if step.activity is HostActivity.CLEAN else "lease"
@@ -163,7 +162,7 @@ class ManagerWorkflow:
         )
 
     def _request_lease_check(self) -> None:
-        """Cancel the activity, which makes the agent ask the API; the lease is not touched by it."""
+        """Cancel the activity, which makes the agent ask the API. The lease itself does not change."""
         watch = self._watched["lease"]
         watch.check_requested_at = workflow.time()
         watch.handle.cancel()
@@ -172,7 +171,7 @@ class ManagerWorkflow:
         return any(watch.handle.done() for watch in self._watched.values())
 
     def _collect_finished(self) -> bool:
-        """Take note of the host activities that have ended. True if one has."""
+        """Record the results of host activities that have ended; return whether there was one."""
         over = [slot for slot, watch in self._watched.items() if watch.handle.done()]
         for slot in over:
             watch = self._watched.pop(slot)
@@ -194,7 +193,7 @@ class ManagerWorkflow:
         )
 
     def _show(self, view: ManagerView, step: ManagerStep) -> None:
-        """Say in Temporal's own tools what is going on."""
+        """Show the state and the next step in Temporal's own tools."""
         why = step.why if isinstance(step, Wait) else type(step).__name__
         workflow.set_current_details(manager_details(view, why))
         if view.exists:
@@ -204,7 +203,7 @@ class ManagerWorkflow:
             self._shown = attributes
 
     async def _continue_as_new_if_due(self) -> None:
-        """Between hooks only: the next run attaches to a running lease again, a hook has no second watch."""
+        """Continue as new unless a hook runs: the next run can attach to a lease again, not to a hook."""
         lease = self._watched.get("lease")
         hook = lease is not None and lease.running.activity is not HostActivity.RUN
         if not self._pokes.should_continue_as_new() or hook or "cleaning" in self._watched:
@@ -217,7 +216,7 @@ class ManagerWorkflow:
 
 
 def _ended(watch: WatchedActivity) -> Ended:
-    """The outcome or the failure of an activity that is done."""
+    """Return the outcome or the failure of an activity that has ended."""
     if watch.handle.cancelled():
         return None
     return watch.handle.exception() or watch.handle.result()

@@ -1,7 +1,7 @@
-"""Our namespace on any Temporal server: that it exists, keeps history for 30 days, and our search attributes.
+"""Ensures our namespace on a Temporal server, its retention of 30 days, and its search attributes.
 
-On a server where we may not administer (a managed one, say), somebody else has done it: what is not
-permitted is said once in the log and left alone.
+On a server that we may not administer (a managed one, say) its operator does this: what is not permitted
+is logged and skipped.
 """
 
 import asyncio
@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 
-from google.protobuf.duration_pb2 import Duration  # the language of temporalio.api
+from google.protobuf.duration_pb2 import Duration  # the messages of temporalio.api
 from temporalio.api.enums.v1 import IndexedValueType
 from temporalio.api.namespace.v1 import NamespaceConfig
 from temporalio.api.operatorservice.v1 import (
@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 RETENTION = timedelta(days=30)
 RPC_TIMEOUT = timedelta(seconds=10)
 VISIBLE_AFTER_SECONDS = (0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4)
-"""A new namespace is known to every part of the server only after a while (measured: 1 to 10 s)."""
+"""Pauses until every part of the server knows a new namespace (measured: 1 to 10 s)."""
 
 _VALUE_TYPES = {
     "Keyword": IndexedValueType.INDEXED_VALUE_TYPE_KEYWORD,
@@ -43,10 +43,10 @@ _NOT_OURS = (RPCStatusCode.PERMISSION_DENIED, RPCStatusCode.UNIMPLEMENTED)
 
 
 async def ensure_namespace(client: Client) -> None:
-    """Make the namespace of ``client`` what we need. Any number of processes may do it at once.
+    """Create or change the namespace of ``client`` as needed. Several processes may do it at once.
 
     Raises:
-        RPCError: the server cannot be asked now.
+        RPCError: the server does not answer.
     """
     await _ensure_exists(client)
     for pause in VISIBLE_AFTER_SECONDS:
@@ -113,7 +113,7 @@ def _as_far_as_permitted(what: str) -> Iterator[None]:
     except RPCError as error:
         if error.status in _NOT_OURS:
             log.warning("namespace.not_permitted", extra={"what": what, "reason": error.message})
-        elif error.status is not RPCStatusCode.ALREADY_EXISTS:  # another process was quicker
+        elif error.status is not RPCStatusCode.ALREADY_EXISTS:  # another process has just done it
             raise
 
 

@@ -1,4 +1,4 @@
-"""How our workflows call activities: timeouts, retries and queues, decided once."""
+"""How our workflows call activities: timeouts, retries and task queues."""
 
 from datetime import timedelta
 from uuid import UUID
@@ -11,32 +11,30 @@ from mitosis.contracts.temporal_names import host_task_queue
 SUMMARY_LENGTH = 60
 HOST_TAKES_WITHIN = timedelta(seconds=10)
 """A host that has not taken an activity by then is unreachable (protocol P6)."""
-HOST_BEATS_WITHIN = timedelta(seconds=5)
-"""A killed host is noticed after 2.3 to 4.6 s; that is a reason to look, and proves nothing (P4)."""
-
-
-CONTROL_BEATS_WITHIN = timedelta(seconds=3)
-"""A control worker that was killed in the middle of an activity is noticed then, and another does it."""
+HOST_HEARTBEAT_WITHIN = timedelta(seconds=5)
+"""A killed host is noticed after 2.3 to 4.6 s, which is a reason to look and no proof of a loss (P4)."""
+CONTROL_HEARTBEAT_WITHIN = timedelta(seconds=3)
+"""After it, an activity of a killed control worker runs on another one."""
 WORKFLOW_TASK_WITHIN = timedelta(seconds=5)
-"""As that, for a worker killed while it decided. Deciding takes 20 ms, replaying the longest history
-(``HANDLED_BEFORE_CONTINUE_AS_NEW``) 0.5 s, with as many beside it as ``WorkerLimits`` says. Temporal's
-own default is 10 s."""
+"""The same for a worker that was killed during a workflow task. A task takes 20 ms, the replay of the
+longest history (``HANDLED_BEFORE_CONTINUE_AS_NEW``) 0.5 s, with as many at once as ``WorkerLimits`` allows.
+Temporal's default is 10 s."""
 
 
 def with_database(summary: str) -> ActivityConfig:
-    """An activity of the store that looks at rows and does what they ask for.
+    """Return the options of an activity that ensures a goal in the store.
 
-    It ensures a goal, so it is retried for ever unless its error says otherwise, and an attempt that
-    outlives its successor (its worker cannot reach Temporal) finds nothing left to do.
+    It is retried without a limit unless its error forbids it. An attempt that outlives its successor
+    (its worker cannot reach Temporal) finds nothing left to do.
     """
     return ActivityConfig(
         **in_order(summary),
-        heartbeat_timeout=CONTROL_BEATS_WITHIN,
+        heartbeat_timeout=CONTROL_HEARTBEAT_WITHIN,
     )
 
 
 def in_order(summary: str) -> ActivityConfig:
-    """As :func:`with_database`, for what must not happen after the next one: a verb of somebody.
+    """Return the options of a verb, which must not execute after the next verb.
 
     The statement timeout of the store is 15 s, so no attempt outlives its successor.
     """
@@ -52,13 +50,13 @@ def in_order(summary: str) -> ActivityConfig:
 
 
 def on_host(manager_id: UUID, summary: str) -> ActivityConfig:
-    """An activity of a host: one attempt, because the workflow and not Temporal decides what comes next."""
+    """Return the options of a host activity: one attempt, since the workflow decides what comes next."""
     return ActivityConfig(
         task_queue=host_task_queue(manager_id),
         summary=summary[:SUMMARY_LENGTH],
         schedule_to_start_timeout=HOST_TAKES_WITHIN,
         start_to_close_timeout=timedelta(days=3650),
-        heartbeat_timeout=HOST_BEATS_WITHIN,
+        heartbeat_timeout=HOST_HEARTBEAT_WITHIN,
         retry_policy=RetryPolicy(maximum_attempts=1),
         cancellation_type=ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
     )

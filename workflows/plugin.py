@@ -1,7 +1,7 @@
-"""Mitosis as a Temporal plugin: what any client or worker needs to speak with our workflows.
+"""Mitosis as a Temporal plugin: what a client or worker needs to use our workflows.
 
-``MitosisPlugin`` is for everybody (data converter, sandbox); ``ControlPlugin`` is the control worker's own
-and brings the workflows. Give a plugin to ``Client.connect``; workers made with that client inherit it.
+``MitosisPlugin`` is for any of them (data converter, sandbox); ``ControlPlugin`` is for the control worker
+and adds the workflows. Pass a plugin to ``Client.connect``; workers made with that client inherit it.
 """
 
 from collections.abc import Callable, Sequence
@@ -27,13 +27,13 @@ PASSED_THROUGH = (
     "pydantic_core",
     "annotated_types",
 )
-"""Modules that the sandbox does not load again for every workflow: 21 ms instead of 688."""
+"""Modules that the sandbox does not reload for every workflow: 21 ms instead of 688."""
 
 WORKFLOWS: Sequence[type] = (TaskGroupWorkflow, ManagerWorkflow, SchedulerWorkflow)
 
 
 class MitosisPlugin(SimplePlugin):
-    """For a client, worker or replayer of anybody: pydantic payloads and our contracts in the sandbox."""
+    """For any client, worker or replayer: pydantic payloads and our contracts in the sandbox."""
 
     def __init__(
         self,
@@ -42,7 +42,7 @@ class MitosisPlugin(SimplePlugin):
         activities: Sequence[Callable[..., Any]] | None = None,
         policy: SandboxImportNotificationPolicy | None = None,
     ) -> None:
-        """``policy`` says what an import into the sandbox that is not passed through leads to."""
+        """Configure the sandbox; ``policy`` decides what happens on an import that is not passed through."""
 
         def runner(before: WorkflowRunner | None) -> WorkflowRunner:
             return _with_passthrough(before, policy)
@@ -58,7 +58,7 @@ class MitosisPlugin(SimplePlugin):
 
 
 class ControlPlugin(MitosisPlugin):
-    """For the control worker and for replay: our workflows too."""
+    """For the control worker and for replay: adds our workflows."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class ControlPlugin(MitosisPlugin):
 def _with_passthrough(
     before: WorkflowRunner | None, policy: SandboxImportNotificationPolicy | None
 ) -> WorkflowRunner:
-    """Add to what another plugin or the caller chose; a runner of another kind is left alone."""
+    """Add our modules to the runner of another plugin or the caller; keep a runner of another kind."""
     runner = before or SandboxedWorkflowRunner()
     if not isinstance(runner, SandboxedWorkflowRunner):
         return runner

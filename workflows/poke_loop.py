@@ -1,4 +1,4 @@
-"""What wakes a workflow's loop, how long it sleeps, and when its history has become long enough.
+"""The loop of a workflow: what wakes it, how long it sleeps, and when it should continue as new.
 
 Workflow code: deterministic, no I/O.
 """
@@ -11,14 +11,14 @@ from temporalio import workflow
 from workflows.options import SUMMARY_LENGTH
 
 HANDLED_BEFORE_CONTINUE_AS_NEW = 150
-"""About 1,500 events, replayed in 0.5 s: a new worker that takes over several workflows at a time must
-decide each within ``WORKFLOW_TASK_WITHIN``. The server's own limits are 10,000 signals, 51,200 events."""
+"""About 1,500 events, replayed in 0.5 s: a new worker that takes over several workflows at once must
+decide each within ``WORKFLOW_TASK_WITHIN``. The server's own limits are 10,000 signals and 51,200 events."""
 LONGEST_SLEEP_SECONDS = 30 * 86_400.0
-"""A longer time is slept in parts: a number from a database must never overflow a timer."""
+"""Longer waits are split: a number from a database must never overflow a timer."""
 SHORTEST_SLEEP_SECONDS = 0.05
 LONGEST_PAUSE_SECONDS = 60.0
 ONLY_STEPS_COUNT = "only-deeds-count"
-"""Id of a patch: before it, a poke at the wrong moment held a step up, longer each time."""
+"""Id of a patch, stored in histories. Before it, a poke during the backoff lengthened the backoff."""
 
 
 class PokeLoop:
@@ -33,31 +33,31 @@ class PokeLoop:
 
     @property
     def poked(self) -> bool:
-        """Whether somebody asked to look since the last :meth:`look`."""
+        """Whether a poke has arrived since the last :meth:`look`."""
         return self._poked
 
     def poke(self) -> None:
-        """Ask the loop to look again."""
+        """Make the loop look again."""
         self._handled += 1
         self._poked = True
 
     def look(self) -> None:
-        """Call before observing: a poke that arrives during the observation counts again."""
+        """Mark all pokes as seen. Call it before observing: a poke during the observation then counts."""
         self._poked = False
 
     async def wait(
         self, seconds: float | None, why: str, until: Callable[[], bool] = lambda: False
     ) -> bool:
-        """Wait for a poke or ``until``. False: the time was over first."""
+        """Wait for a poke or ``until``; return False if ``seconds`` pass first."""
         self._repeats, self._last = 0, None
         return await self._sleep(seconds, why, until)
 
     async def backoff_before(self, step: object, until: Callable[[], bool] = lambda: False) -> bool:
-        """Call before doing something: whether to do it now, or to look again first.
+        """Back off before a repeated ``step``; return whether to execute it now or to look again first.
 
-        Two sides that disagree (a decision and a guard in PostgreSQL) must not spin: while the same step
-        changes nothing, each pause since it was done last is longer. Only what was done counts, not what a
-        poke has put off; and a pause that a poke has cut does not begin anew.
+        A decision and a guard in PostgreSQL that disagree must not spin: while the same step changes
+        nothing, each pause is longer. Only executed steps lengthen the backoff; a poke that interrupts the
+        pause does not restart it.
         """
         if self._interrupted():
             return False
@@ -89,7 +89,7 @@ class PokeLoop:
         return True
 
     def should_continue_as_new(self) -> bool:
-        """Whether this run should continue as new at the next quiet moment."""
+        """Return whether the history of this run is long enough to continue as new."""
         if self._handled >= HANDLED_BEFORE_CONTINUE_AS_NEW:
             return True
         return workflow.info().is_continue_as_new_suggested()

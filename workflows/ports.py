@@ -1,4 +1,4 @@
-"""What the control worker needs of PostgreSQL outside activities. The store implements both.
+"""What the control worker needs from PostgreSQL outside activities. The store implements both.
 
 The other ports stand beside their activities (``activities/task_groups.py``, ``activities/managers.py``).
 """
@@ -14,7 +14,7 @@ class Listener(Protocol):
     """One direct connection that LISTENs to ``temporal_names.OUTBOX_CHANNEL``."""
 
     async def wait(self, seconds: float) -> bool:
-        """True when told within ``seconds``; several notifications may count as one.
+        """Wait up to ``seconds``; return whether a notification came. Several may count as one.
 
         Raises:
             DatabaseUnavailable: the connection is gone; open another listener.

@@ -1,7 +1,7 @@
-"""The outbox relay: from rows that PostgreSQL committed to pokes of workflows (protocol P6).
+"""The outbox relay: sends the rows that PostgreSQL committed as pokes of workflows (protocol P6).
 
-At least once, in no order, from any number of processes: a poke says only "look again". A row is deleted
-after its poke was accepted; a row whose poke failed comes back by itself, so a killed relay loses nothing.
+It delivers at least once, in any order, from any number of processes: a poke says only "look again". A row
+is deleted after its poke was accepted; after a failure it becomes due again, so a killed relay loses nothing.
 """
 
 import asyncio
@@ -23,30 +23,30 @@ log = logging.getLogger(__name__)
 BATCH = 100
 AT_ONCE = 16
 IDLE_SECONDS = 5.0
-"""How often rows that come back are looked for when nobody notifies."""
-AFTER_TROUBLE_SECONDS = 1.0
+"""How often to look for rows that are due again without a notification."""
+AFTER_FAILURE_SECONDS = 1.0
 
 Subject = tuple[Kind, UUID | None]
 
 
 class Relay:
-    """Sends what is due until it is cancelled."""
+    """Sends due rows until it is cancelled."""
 
     def __init__(
         self,
         outbox: OutboxPort,
         client: ControlClient,
-        on_trouble: Callable[[], None],
+        on_failure: Callable[[], None],
         idle_seconds: float = IDLE_SECONDS,
     ) -> None:
-        """``on_trouble`` is called when Temporal does not take a poke: perhaps its namespace is gone."""
+        """``on_failure`` is called when Temporal does not accept a poke: its namespace may be gone."""
         self._idle_seconds = idle_seconds
         self._outbox = outbox
         self._client = client
-        self._on_trouble = on_trouble
+        self._on_failure = on_failure
 
     async def run(self) -> None:
-        """Listen, send, wait; again and again. Outlives outages of PostgreSQL and of Temporal."""
+        """Listen, send and wait repeatedly. Survives outages of PostgreSQL and of Temporal."""
         while True:
             try:
                 async with self._outbox.listen_for_pokes() as listener:
@@ -56,25 +56,25 @@ class Relay:
                         raise_if_cancelled()
             except DatabaseUnavailable as error:
                 log.warning("relay.database_unavailable", extra={"reason": error.message})
-                await asyncio.sleep(AFTER_TROUBLE_SECONDS)
+                await asyncio.sleep(AFTER_FAILURE_SECONDS)
 
     async def _send_due(self) -> float:
-        """Send what is due now; the seconds to wait for more."""
+        """Send what is due now; return how many seconds to wait for more."""
         try:
             while await self.send_batch():
                 pass
         except TemporalUnavailable as error:
             log.warning("relay.temporal_unavailable", extra={"reason": error.message})
-            self._on_trouble()
+            self._on_failure()
             await self._wait_for_temporal()
-            return AFTER_TROUBLE_SECONDS
+            return AFTER_FAILURE_SECONDS
         return self._idle_seconds
 
     async def send_batch(self) -> int:
-        """Take, send and delete one batch; how many rows it had.
+        """Take, send and delete one batch; return how many rows it had.
 
         Raises:
-            TemporalUnavailable: at least one poke was not taken; its rows come back.
+            TemporalUnavailable: at least one poke was not accepted; its rows become due again.
         """
         pokes = await self._outbox.take_pokes(BATCH)
         failures = await self._send(by_subject(pokes))
@@ -106,19 +106,19 @@ class Relay:
         return failures
 
     async def _wait_for_temporal(self) -> None:
-        """Take nothing while nobody would take it: each attempt hides a row for longer."""
+        """Wait until Temporal accepts a poke. Rows taken before would stay hidden for longer each time."""
         while True:
-            await asyncio.sleep(AFTER_TROUBLE_SECONDS)
+            await asyncio.sleep(AFTER_FAILURE_SECONDS)
             try:
                 await self._client.poke("scheduler")
             except TemporalUnavailable:
-                self._on_trouble()
+                self._on_failure()
             else:
                 return
 
 
 def by_subject(pokes: Sequence[Poke]) -> Mapping[Subject, Sequence[int]]:
-    """Ids of the rows by whom they are for: one poke serves all that were committed before it."""
+    """Group the ids of the rows by subject: one poke serves all rows committed before it."""
     ids: dict[Subject, list[int]] = defaultdict(list)
     for poke in pokes:
         ids[poke.kind, poke.subject].append(poke.id)

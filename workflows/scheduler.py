@@ -1,4 +1,4 @@
-"""The workflow that gives hosts to groups: any number of pokes become one round of PostgreSQL."""
+"""The workflow that assigns hosts to groups: any number of pokes lead to one round in PostgreSQL."""
 
 from temporalio import workflow
 
@@ -10,7 +10,7 @@ with workflow.unsafe.imports_passed_through():
 
 @workflow.defn(name="SchedulerWorkflow")
 class SchedulerWorkflow:
-    """A singleton. Pokes that arrive during a round lead to exactly one more."""
+    """A singleton. Pokes that arrive during a round lead to exactly one more round."""
 
     @workflow.init
     def __init__(self) -> None:
@@ -24,7 +24,7 @@ class SchedulerWorkflow:
                 ManagerActivities.assign_round, **with_database("match hosts and groups")
             )
             workflow.set_current_details(
-                f"Last round: {answer.offered} offers, {answer.resignalled} hosts told again."
+                f"Last round: {answer.offered} offers, {answer.resignalled} offers sent again."
             )
             if self._pokes.should_continue_as_new():
                 await workflow.wait_condition(workflow.all_handlers_finished)

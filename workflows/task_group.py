@@ -1,8 +1,8 @@
 """The workflow of one task group: observe, decide, act or wait. PostgreSQL keeps its state.
 
 Signals ``poke``, and ``close``, ``reopen``, ``cancel``, ``complete`` as signals and as updates. An update
-answers the group after it, or fails with the code of the error as its type; a signal that is not
-allowed is logged. ``temporal workflow cancel`` is the cancel verb.
+returns the group after it, or fails with the error code as its type; a signal that is not allowed is
+logged. ``temporal workflow cancel`` is the cancel verb.
 """
 
 import asyncio
@@ -55,7 +55,7 @@ class TaskGroupWorkflow:
     @workflow.run
     async def run(self, given: TaskGroupInput) -> GroupSummary:
         loop = asyncio.create_task(self._live())
-        cancels: list[asyncio.Task[None]] = []  # a task that nobody refers to may vanish
+        cancels: list[asyncio.Task[None]] = []  # asyncio keeps only weak references to tasks
         while True:
             try:
                 return await asyncio.shield(loop)
@@ -88,7 +88,7 @@ class TaskGroupWorkflow:
         return await workflow.execute_activity_method(
             TaskGroupActivities.observe,
             self._given.task_group_id,
-            **with_database("look at the group"),
+            **with_database("observe the group"),
         )
 
     async def _wait(self, step: Wait, view: GroupView) -> GroupView:
@@ -127,7 +127,7 @@ class TaskGroupWorkflow:
                 assert_never(never)
 
     def _show(self, view: GroupView, step: GroupStep) -> None:
-        """Say in Temporal's own tools what is going on."""
+        """Show the state and the next step in Temporal's own tools."""
         why = step.why if isinstance(step, Wait) else type(step).__name__
         workflow.set_current_details(group_details(view, why))
         if view.exists:
@@ -142,7 +142,7 @@ class TaskGroupWorkflow:
         )
 
     async def _do(self, verb: Verb) -> GroupView:
-        """Carry out a verb. Verbs of one group keep their order.
+        """Execute a verb. Verbs of one group keep their order.
 
         Raises:
             ApplicationError: the store refused it; ``type`` is the code.
@@ -162,7 +162,7 @@ class TaskGroupWorkflow:
             self._pokes.poke()
 
     async def _quietly(self, verb: Verb) -> None:
-        """Carry out a verb that nobody waits for."""
+        """Execute a verb of a signal, which has no answer; log a refusal."""
         try:
             await self._do(verb)
         except ApplicationError as error:
@@ -191,25 +191,25 @@ class TaskGroupWorkflow:
     async def complete_signal(self, req: Complete | None = None) -> None:
         await self._quietly(req or Complete())
 
-    @workflow.update(name="close", description="As the signal; answers the group after it.")
+    @workflow.update(name="close", description="As the signal; returns the group after it.")
     async def close_update(self, req: Close | None = None) -> GroupView:
         return await self._do(req or Close())
 
-    @workflow.update(name="reopen", description="As the signal; answers the group after it.")
+    @workflow.update(name="reopen", description="As the signal; returns the group after it.")
     async def reopen_update(self, req: Reopen | None = None) -> GroupView:
         return await self._do(req or Reopen())
 
-    @workflow.update(name="cancel", description="As the signal; answers the group after it.")
+    @workflow.update(name="cancel", description="As the signal; returns the group after it.")
     async def cancel_update(self, req: Cancel | None = None) -> GroupView:
         return await self._do(req or Cancel())
 
-    @workflow.update(name="complete", description="As the signal; answers the group after it.")
+    @workflow.update(name="complete", description="As the signal; returns the group after it.")
     async def complete_update(self, req: Complete | None = None) -> GroupView:
         return await self._do(req or Complete())
 
 
 def _raise_cause(error: ActivityError) -> NoReturn:
-    """The store's own refusal instead of "activity failed": its code is the type of the failure."""
+    """Raise the refusal of the store instead of "activity failed"; its code is the type of the failure."""
     cause = error.cause
     if not isinstance(cause, ApplicationError):
         raise error

@@ -1,4 +1,4 @@
-"""What people see of a workflow in Temporal's own tools: search attributes and current details. Pure."""
+"""What Temporal's own tools show of a workflow: search attributes and current details. Pure."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -20,11 +20,11 @@ KEYS: Mapping[str, SearchAttributeKey[Any]] = {
 """Typed key of each of our search attributes."""
 
 Attributes = Mapping[str, str | int | tuple[str, ...]]
-"""Search attribute -> value. An attribute that is not there has no value."""
+"""Search attribute → value. A missing attribute is unset."""
 
 
 def group_attributes(view: GroupView) -> Attributes:
-    """Search attributes of a task group."""
+    """Return the search attributes of a task group."""
     attributes: dict[str, str | int | tuple[str, ...]] = {
         "MitosisState": str(view.state),
         "MitosisPriority": view.priority,
@@ -39,9 +39,9 @@ def group_attributes(view: GroupView) -> Attributes:
 
 
 def group_details(view: GroupView, why: str) -> str:
-    """A task group in Markdown."""
+    """Describe a task group in Markdown."""
     if not view.exists:
-        return "This task group does not exist any more."
+        return "This task group no longer exists."
     state = f"{view.state}, settled: {view.result}" if view.settled else str(view.state)
     done = view.total - view.unfinished
     return "\n".join(
@@ -57,14 +57,14 @@ def group_details(view: GroupView, why: str) -> str:
 
 
 def manager_attributes(view: ManagerView) -> Attributes:
-    """Search attributes of a host."""
+    """Return the search attributes of a host."""
     return {"MitosisState": str(_state(view)), "MitosisManager": view.name}
 
 
 def manager_details(view: ManagerView, why: str) -> str:
-    """A host in Markdown."""
+    """Describe a host in Markdown."""
     if not view.exists:
-        return "This manager does not exist any more."
+        return "This manager no longer exists."
     lines = [f"**{view.name}** is **{_state(view)}**.", ""]
     if (lease := view.lease) is not None:
         group = lease.task_group_name or lease.task_group_id
@@ -98,7 +98,7 @@ def _state_before_it_was_recorded(view: ManagerView) -> ManagerState:
 
 
 def changes(before: Attributes, after: Attributes) -> Sequence[SearchAttributeUpdate[Any]]:
-    """What to upsert so that ``before`` becomes ``after``."""
+    """Return what to upsert so that ``before`` becomes ``after``."""
     updates = []
     for name in sorted(before.keys() | after.keys()):
         if (value := after.get(name)) != before.get(name):

@@ -1,4 +1,4 @@
-"""Binds activities to their implementations: the control worker. No workflow module imports this one."""
+"""The control worker: binds activities to their implementations. No workflow module imports this one."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from workflows.heartbeat import HeartbeatInterceptor
 
 @dataclass(frozen=True, slots=True)
 class ControlPorts:
-    """PostgreSQL as the activities see it."""
+    """What the activities need from PostgreSQL."""
 
     groups: TaskGroupPort
     managers: ManagerPort
@@ -25,16 +25,16 @@ class ControlPorts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerLimits:
-    """What one control worker takes on at the same time."""
+    """How much one control worker does at once."""
 
     max_cached_workflows: int = 1000
     max_workflow_tasks: int = 8
-    """Few, so that each is decided well within ``WORKFLOW_TASK_WITHIN`` when all come at once."""
+    """Few, so that each ends well within ``WORKFLOW_TASK_WITHIN`` when all arrive at once."""
     max_concurrent_activities: int = 50
 
 
 def control_activities(ports: ControlPorts) -> Sequence[Callable[..., Any]]:
-    """Every activity of the control task queue, bound to ``ports``."""
+    """Return every activity of the control task queue, bound to ``ports``."""
     groups = TaskGroupActivities(ports.groups)
     managers = ManagerActivities(ports.managers, ports.scheduler)
     return (
@@ -53,7 +53,7 @@ def control_activities(ports: ControlPorts) -> Sequence[Callable[..., Any]]:
 def control_worker(
     client: Client, ports: ControlPorts, limits: WorkerLimits | None = None
 ) -> Worker:
-    """The Temporal worker of the control plane. ``client`` brings the workflows (``ControlPlugin``)."""
+    """Return the Temporal worker of the control plane. ``client`` carries the ``ControlPlugin``."""
     limits = limits or WorkerLimits()
     return Worker(
         client,
@@ -63,7 +63,7 @@ def control_worker(
         max_cached_workflows=limits.max_cached_workflows,
         max_concurrent_workflow_tasks=limits.max_workflow_tasks,
         max_concurrent_activities=limits.max_concurrent_activities,
-        # A workflow that a killed worker had cached is deaf for this long (10 s by default).
+        # Workflows cached by a killed worker wait for this sticky timeout to pass (10 s by default).
         sticky_queue_schedule_to_start_timeout=timedelta(seconds=1),
         graceful_shutdown_timeout=timedelta(seconds=2),
     )

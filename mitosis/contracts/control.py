@@ -1,7 +1,7 @@
 """What passes through Temporal: ids, epochs and verbs in, states and seconds left out. pydantic models.
 
-Every field has a default where an outside person may send the model (signals and updates), so that no
-input, ``null``, ``{}`` and an object all work. Times are *seconds left*, reckoned by PostgreSQL.
+Every field of a signal or update has a default, so that users may send no input, ``null``, ``{}`` or an
+object. Times are *seconds left*, computed by PostgreSQL.
 """
 
 from enum import StrEnum
@@ -43,7 +43,7 @@ class VerbModel(Model):
 
     reason: str | None = None
     valid_until: AwareDatetime | None = None
-    """Carried out only before this time, lest it surprise whoever has given up waiting. None = always."""
+    """Executed only before this time: a sender that has timed out must not be surprised. None = always."""
 
 
 class Close(VerbModel):
@@ -106,7 +106,7 @@ class GroupView(Model):
     cancelled: int = 0
     drain_seq: int = 0
     auto_close_in_seconds: float | None = None
-    """Until inactivity closes it; 0 or less = due; None = never."""
+    """Until it is closed for inactivity; 0 or less = due; None = never."""
     close_deadline_in_seconds: float | None = None
     discarding: bool = False
     """Unfinished tasks are being cancelled (cancel, or a forced complete)."""
@@ -117,20 +117,20 @@ class GroupView(Model):
     busy_environments: int = 0
     """Environments that are neither gone nor owed."""
     waiting_for: str | None = None
-    """One line for people: why nothing happens, if nothing does."""
+    """One line for users: why no task runs, if none does."""
     settled_after_seconds: float | None = None
     """From creation to settlement; None while unsettled."""
 
     @property
     def settleable(self) -> bool:
-        """Terminal, and nothing is left anywhere: the condition that ``settle`` checks again."""
+        """Whether it is terminal and nothing of it is left: ``settle`` checks the condition again."""
         terminal = self.state in (TaskGroupState.COMPLETE, TaskGroupState.CANCELLED)
         left = self.unfinished or self.live_leases or self.busy_environments
         return terminal and not self.settled and not left
 
 
 class GroupSummary(Model):
-    """Result of TaskGroupWorkflow; what another team's workflow gets back."""
+    """Result of TaskGroupWorkflow; a parent workflow of another team receives it."""
 
     task_group_id: UUID
     name: str
@@ -153,7 +153,7 @@ class LeaseView(Model):
     task_group_name: str = ""
     group_state: TaskGroupState
     alive_in_seconds: float | None = None
-    """Until silence is a loss; 0 or less = lost. None while offered."""
+    """Until its silence counts as a loss; 0 or less = lost. None while offered."""
     end_reason: str | None = None
 
 
@@ -174,11 +174,11 @@ class ManagerView(Model):
     exists: bool = True
     name: str = ""
     state: ManagerState | None = None
-    """For people, by ``derived_manager_state``. None: observed by a version before it was recorded here."""
+    """Shown to users, by ``derived_manager_state``. None: a version before this field observed it."""
     online: bool = False
     """In contact within the last 10 s (not suspect)."""
     lost_in_seconds: float | None = None
-    """Until the silence of a host without a lease is a loss; 0 or less = lost; None = offline already."""
+    """Until the silence of a host without a lease counts as a loss; 0 or less = lost; None = offline."""
     lease: LeaseView | None = None
     environments: tuple[EnvironmentView, ...] = ()
 
@@ -215,8 +215,8 @@ class ReleaseStatus(StrEnum):
     """Ended now; its tasks are ready again."""
     ALREADY_ENDED = "already_ended"
     ALIVE = "alive"
-    """Reason LOST, but the manager has been heard since, or nobody could hear it; or UNREACHABLE, but the
-    offer has been taken since: nothing changed."""
+    """Nothing changed. Reason LOST: the manager was in contact since, or no API was there to receive
+    contact. Reason UNREACHABLE: the offer was taken since."""
 
 
 class ReleaseAnswer(Model):
@@ -226,7 +226,7 @@ class ReleaseAnswer(Model):
 
 
 class Poke(Model):
-    """A row of the outbox: look again at one task group, one manager, or at who needs hosts."""
+    """A row of the outbox: wake the workflow of one task group, of one manager, or the scheduler."""
 
     id: int
     kind: Literal["task_group", "manager", "scheduler"]
@@ -242,7 +242,7 @@ class Expected(Model):
     managers: tuple[UUID, ...] = ()
     """Managers with a live lease, or with an environment preparing, ready or tearing down."""
     overdue_managers: tuple[UUID, ...] = ()
-    """Those among them whose silence is a loss by now: their workflow is to look."""
+    """Those among them whose silence counts as a loss: their workflow must look."""
 
 
 class DiscardAnswer(Model):
@@ -258,14 +258,14 @@ class AssignAnswer(Model):
     offered: int
     resignalled: int
     next_round_in_seconds: float | None = None
-    """When to look again without a kick (an offer to check, a delayed task); None = never."""
+    """When to look again without a poke (an offer to check, a delayed task); None = never."""
 
 
 # --- host activities ------------------------------------------------------------------------------
 
 
 class HostCommand(Model):
-    """Argument of every host activity: ids and an epoch, nothing that is ever executed.
+    """Argument of every host activity: ids and an epoch. Nothing in it is ever executed.
 
     The agent fetches the lease, the plan and the hooks with its own token and refuses a command that
     PostgreSQL does not confirm (``lease_lost``).
@@ -284,9 +284,9 @@ class HookVerdict(StrEnum):
     """Execution failure: this machine cannot serve the group."""
     CLEANED = "cleaned"
     DEGRADED = "degraded"
-    """Teardown failed or was given up; the environment is gone all the same."""
+    """Teardown failed or was given up; the environment counts as gone."""
     LEASE_LOST = "lease_lost"
-    """PostgreSQL did not confirm the command: nothing was done."""
+    """PostgreSQL did not confirm the command: the host did nothing."""
 
 
 class HookOutcome(Model):
@@ -326,7 +326,7 @@ class LeaseOutcome(Model):
 
 
 class LeaseProgress(Model):
-    """Heartbeat details of run_lease, for people who look at the pending activity."""
+    """Heartbeat details of run_lease, shown with the pending activity in Temporal."""
 
     running: int = 0
     done: int = 0

@@ -1,4 +1,4 @@
-"""What task groups, hosts, user groups and tags may be called: types for pydantic models."""
+"""Rules for the names of task groups, hosts, user groups and tags, as types for pydantic models."""
 
 import re
 from typing import Annotated
@@ -22,7 +22,7 @@ def _named(text: str) -> str:
 
 def _no_id(text: str) -> str:
     if as_uuid(text) is not None:
-        raise ValueError("must not read as a UUID: an id stands where a name may stand")
+        raise ValueError("must not read as a UUID: ids are accepted in the same places as names")
     return text
 
 
@@ -35,7 +35,7 @@ def _tagged(text: str) -> str:
 Name = Annotated[str, AfterValidator(_named), WithJsonSchema({"type": "string", "pattern": NAME})]
 """1 to 100 letters, digits, dots, underscores and dashes, starting with a letter or digit."""
 NewName = Annotated[Name, AfterValidator(_no_id)]
-"""A :data:`Name` for what ids lead to as well: it must not read as one, or nothing would lead to it."""
+"""A :data:`Name` that does not read as a UUID: where both are accepted, a UUID is taken as an id."""
 Tag = Annotated[
     str,
     AfterValidator(_tagged),

@@ -1,7 +1,7 @@
 """Every lifecycle, written once: states, events and the table of allowed transitions.
 
-Workflows, SQL guards, the API, the CLI and the reference documentation read these tables; nothing else
-spells a transition. The module imports only the standard library so that the worker can use it.
+Workflows, SQL guards, the API, the CLI and the reference documentation read these tables; no other module
+lists transitions. The module imports only the standard library so that the worker can use it.
 """
 
 from collections.abc import Mapping
@@ -24,10 +24,10 @@ class Lifecycle(Generic[S, E]):
     table: Mapping[tuple[S, E], S]
 
     def after(self, state: S, event: E) -> S:
-        """The state after ``event``.
+        """Return the state after ``event``.
 
         Raises:
-            InvalidTransition: the event is not allowed in this state; it lists those that are.
+            InvalidTransition: the event is not allowed in this state; the error lists those that are.
         """
         try:
             return self.table[state, event]
@@ -37,11 +37,11 @@ class Lifecycle(Generic[S, E]):
             ) from None
 
     def sources(self, event: E) -> tuple[S, ...]:
-        """The states in which ``event`` is allowed: the WHERE of a guarded UPDATE."""
+        """Return the states in which ``event`` is allowed: the WHERE of a guarded UPDATE."""
         return tuple(state for (state, candidate) in self.table if candidate == event)
 
     def events(self, state: S) -> tuple[E, ...]:
-        """The events allowed in ``state``, in table order."""
+        """Return the events allowed in ``state``, in table order."""
         return tuple(event for (source, event) in self.table if source == state)
 
     @property
@@ -55,7 +55,7 @@ class Lifecycle(Generic[S, E]):
         return frozenset(self.states) - {source for (source, _) in self.table}
 
     def mermaid(self) -> str:
-        """The table as a Mermaid ``stateDiagram-v2``."""
+        """Return the table as a Mermaid ``stateDiagram-v2``."""
         lines = ["stateDiagram-v2", f"    [*] --> {self.initial}"]
         lines += [f"    {a} --> {b}: {event}" for (a, event), b in self.table.items()]
         lines += [f"    {state} --> [*]" for state in self.states if state in self.terminal]
@@ -70,7 +70,7 @@ class TaskGroupState(StrEnum):
     CLOSED = "closed"
     """Accepts no new tasks; those it has may finish. ``reopen`` leads back."""
     COMPLETE = "complete"
-    """Closed and every task finished: no way back. Hosts clean up, then the group is *settled*."""
+    """Closed and every task finished; it cannot be reopened. Hosts clean up, then the group is *settled*."""
     CANCELLED = "cancelled"
     """A user cancelled it: nothing more is claimed. Settled like a complete group."""
 
@@ -114,7 +114,7 @@ class TaskState(StrEnum):
     """Where a task is. The first three live in ``open_task``, the others in ``task_result``."""
 
     READY = "ready"
-    """May be claimed. A claimed task that has not started still counts as ready for people."""
+    """May be claimed. A claimed task that has not started is still shown as ready."""
     DELAYED = "delayed"
     """Becomes ready at a later time (a retry with a delay)."""
     RUNNING = "running"
@@ -124,7 +124,7 @@ class TaskState(StrEnum):
     FAILED = "failed"
     """Its last allowed attempt failed."""
     CANCELLED = "cancelled"
-    """Ended by a person: group cancelled, force-completed, or the task itself."""
+    """A user ended it: the group was cancelled or completed by force, or the task itself was cancelled."""
 
 
 class TaskEvent(StrEnum):
@@ -169,7 +169,7 @@ class ManagerState(StrEnum):
     EXECUTING = "executing"
     """Has an active lease and a ready environment."""
     CLEANUP = "cleanup"
-    """Its teardown hook runs; nothing new is offered until it is over."""
+    """Its teardown hook runs; the host is offered nothing new until the hook ends."""
     DRAINING = "draining"
     """An operator drains it: it finishes what it has and is offered nothing."""
     OFFLINE = "offline"
@@ -221,9 +221,9 @@ class LeaseState(StrEnum):
     ACTIVE = "active"
     """Taken: claims are allowed while ``alive_until`` lies ahead."""
     ENDING = "ending"
-    """Told to end: no claims; what runs may finish (or is killed) and report."""
+    """Accepts no claims; running tasks finish (or are killed) and are reported."""
     ENDED = "ended"
-    """Over. Nothing holds a task under this epoch any more."""
+    """Over. No task is held under this epoch."""
 
 
 class LeaseEvent(StrEnum):
@@ -250,7 +250,7 @@ LEASE: Lifecycle[LeaseState, LeaseEvent] = Lifecycle(
 
 
 class EnvironmentState(StrEnum):
-    """What a group's setup left on a host (protocol P9)."""
+    """What the setup of a group left on a host (protocol P9)."""
 
     PREPARING = "preparing"
     """The setup hook runs, or a host died while it ran."""
@@ -259,7 +259,7 @@ class EnvironmentState(StrEnum):
     TEARING_DOWN = "tearing_down"
     """The teardown hook runs; no task of the group may start on the host."""
     GONE = "gone"
-    """Cleaned, or the machine it was on no longer exists."""
+    """Cleaned, or its machine no longer exists."""
     OWED = "owed"
     """The host was lost; teardown is the first thing at its next hello."""
 
@@ -333,11 +333,11 @@ class WorkerState(StrEnum):
     EXECUTING = "executing"
     """Runs or holds at least one task."""
     STOPPING = "stopping"
-    """Told to finish its task and exit."""
+    """It finishes its task and exits."""
     CRASHED = "crashed"
-    """Died without being told to; its slot is respawned with the same pins."""
+    """Died unexpectedly; its slot is respawned with the same pins."""
     EXITED = "exited"
-    """Ended as told."""
+    """Stopped in order."""
 
 
 class WorkerEvent(StrEnum):

@@ -1,4 +1,4 @@
-"""Names that Temporal, PostgreSQL and the environment share with the outside. Standard library only."""
+"""Names of task queues, workflows, signals, search attributes and channels. Standard library only."""
 
 from uuid import UUID
 
@@ -9,9 +9,9 @@ POKE = "poke"
 """The signal that says only: look again."""
 
 WAKE_CHANNEL = "mitosis_wake"
-"""LISTEN/NOTIFY channel; payload = number of a group that was hungry and has work, or ``<number>!`` of a
-group that was watched and changed, or that met an edge of its life, or one with another suffix of
-``mitosis.store.pg.wake.Topic``."""
+"""LISTEN/NOTIFY channel. Payload: the number of a group and a suffix of ``mitosis.store.pg.wake.Topic``.
+
+No suffix: waiting claims of the group may find work. ``!``: the group has changed."""
 OUTBOX_CHANNEL = "mitosis_outbox"
 """LISTEN/NOTIFY channel without payload: the outbox has a row."""
 
@@ -30,7 +30,7 @@ SEARCH_ATTRIBUTES = {
 
 
 def host_task_queue(manager_id: UUID | str) -> str:
-    """The Temporal task queue that only the agent of this manager polls."""
+    """Return the Temporal task queue that only the agent of this manager polls."""
     return f"mitosis-host-{manager_id}"
 
 

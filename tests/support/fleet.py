@@ -219,7 +219,7 @@ async def fleet(
         stop_after=timedelta(seconds=1),
     )
     async with AsyncExitStack() as exits:
-        exits.enter_context(patch.object(options, "HOST_BEATS_WITHIN", BEATS_WITHIN))
+        exits.enter_context(patch.object(options, "HOST_HEARTBEAT_WITHIN", BEATS_WITHIN))
         control = await ControlClient.open(where)
         api = await exits.enter_async_context(running_api(wanted, control))
         state, store = api.app_state, ControlStore(api.app_state.store)

@@ -32,7 +32,7 @@ GROUP = uuid4()
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     """The test server does not skip time while an activity is under way: shorten what is waited for."""
     monkeypatch.setattr(options, "HOST_TAKES_WITHIN", timedelta(seconds=1))
-    monkeypatch.setattr(options, "HOST_BEATS_WITHIN", timedelta(seconds=1))
+    monkeypatch.setattr(options, "HOST_HEARTBEAT_WITHIN", timedelta(seconds=1))
 
 
 @pytest.fixture

@@ -85,7 +85,7 @@ async def test_a_worker_that_dies_is_noticed_soon_and_one_that_is_slow_is_waited
     database: str, temporal_server: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its heartbeats tell them apart; a verb has none, so that two attempts never overlap."""
-    monkeypatch.setattr(options, "CONTROL_BEATS_WITHIN", SOON)
+    monkeypatch.setattr(options, "CONTROL_HEARTBEAT_WITHIN", SOON)
     monkeypatch.setattr(heartbeat, "EVERY_SECONDS", 0.1)
     async with control_plane(database, temporal_server) as plane:
         store = plane.stores.control

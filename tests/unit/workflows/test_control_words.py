@@ -117,7 +117,7 @@ def test_details_of_a_group_name_it_its_state_and_what_is_next() -> None:
     assert "**team/c** is **open**" in text
     assert "3 of 5 done" in text
     assert text.endswith("* next: 2 unfinished tasks")
-    assert "does not exist" in group_details(GroupView(task_group_id=GROUP, exists=False), "")
+    assert "no longer exists" in group_details(GroupView(task_group_id=GROUP, exists=False), "")
 
 
 def lease(state: LeaseState) -> LeaseView:
