@@ -29,7 +29,6 @@ from manager_agent.contact import RENEW_SECONDS, Contact
 from manager_agent.disk import MIN_FREE_BYTES, DiskRoom, is_full
 from manager_agent.environments import Environments
 from manager_agent.events import Stop
-from manager_agent.hooks import clean_environment
 from manager_agent.host import Host
 from manager_agent.journal import Journal
 from manager_agent.leftovers import kill_leftovers
@@ -50,6 +49,7 @@ from mitosis.contracts.errors import (
     Unauthenticated,
 )
 from mitosis.contracts.http import HelloAnswer, LeaseGrant
+from mitosis.contracts.variables import without_settings
 from mitosis.version import __version__
 from mitosis.worker.zygote_protocol import Setup
 
@@ -264,7 +264,7 @@ class Agent:
             python_path=plan.python_path,
             environment=plan.environment,
         )
-        environment = clean_environment() | {
+        environment = without_settings(os.environ) | {
             "MITOSIS_MANAGER_ID": str(self._config.manager_id),
             "MITOSIS_WORKER_ENDPOINT": self._folders.endpoint,
         }

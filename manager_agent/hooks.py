@@ -19,6 +19,7 @@ from mitosis.concurrency import wait_event
 from mitosis.contracts.hook import HookSpec
 from mitosis.contracts.http import HookReport
 from mitosis.contracts.outcome import ExitKind, ExitReason
+from mitosis.contracts.variables import without_settings
 
 TAIL_BYTES = 16 * 1024
 GRACE_SECONDS = 5.0
@@ -135,17 +136,12 @@ def _start(
             stdout=out,
             stderr=err,
             cwd=hook.working_directory,
-            env=clean_environment() | hook.environment | dict(variables),
+            env=without_settings(os.environ) | hook.environment | dict(variables),
             start_new_session=True,
         )
     finally:
         os.close(out)
         os.close(err)
-
-
-def clean_environment() -> dict[str, str]:
-    """Our environment without MITOSIS_* settings, some of which are secrets."""
-    return {name: text for name, text in os.environ.items() if not name.startswith("MITOSIS_")}
 
 
 async def _wait(process: "subprocess.Popen[bytes]", timeout: float) -> tuple[int, bool]:

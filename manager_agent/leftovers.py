@@ -12,16 +12,21 @@ import logging
 import os
 import signal
 import time
-from collections.abc import Collection, Iterator
-from pathlib import Path
+from collections.abc import Collection, Iterator, Mapping
 
-MANAGER = b"MITOSIS_MANAGER_ID="
-GROUP = b"MITOSIS_TASK_GROUP_UUID="
-OF_WORKERS = b"MITOSIS_WORKER_ENDPOINT="
+import psutil
+
+Variable = tuple[str, str]
+"""Name and value."""
+
+MANAGER = "MITOSIS_MANAGER_ID"
+GROUP = "MITOSIS_TASK_GROUP_UUID"
+OF_WORKERS = "MITOSIS_WORKER_ENDPOINT"
 """In the environment of a zygote and all below it; not in that of hooks."""
 GRACE_SECONDS = 5.0
 """From SIGTERM to SIGKILL for daemons of hooks."""
 LIMIT_SECONDS = 10.0
+ENDED = (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD)
 _PAUSE_SECONDS = 0.02
 
 log = logging.getLogger(__name__)
@@ -39,8 +44,8 @@ def kill_leftovers(manager_id: str, prepared: Collection[str] = ()) -> int:
     """
     killed: set[int] = set()
     deadline = time.monotonic() + LIMIT_SECONDS
-    spared = {GROUP + group.encode() for group in prepared}
-    while found := list(_marked(MANAGER + manager_id.encode(), spared)):
+    spared = [(GROUP, group) for group in prepared]
+    while found := list(_leftovers((MANAGER, manager_id), spared)):
         if time.monotonic() > deadline:
             log.error("leftovers.not_killed", extra={"pids": found})
             break
@@ -62,10 +67,10 @@ async def end_daemons(manager_id: str, task_group: str) -> int:
     Returns:
         How many there were.
     """
-    marker, group = MANAGER + manager_id.encode(), GROUP + task_group.encode()
+    manager, group = (MANAGER, manager_id), (GROUP, task_group)
     signalled: set[int] = set()
     begun = time.monotonic()
-    while found := await asyncio.to_thread(lambda: list(_daemons(marker, group))):
+    while found := await asyncio.to_thread(lambda: list(_daemons(manager, group))):
         waited = time.monotonic() - begun
         if waited > GRACE_SECONDS + LIMIT_SECONDS:
             log.error("daemons.not_ended", extra={"pids": found})
@@ -81,52 +86,31 @@ async def end_daemons(manager_id: str, task_group: str) -> int:
     return len(signalled)
 
 
-def _daemons(marker: bytes, group: bytes) -> Iterator[int]:
-    """Of this group and not below a worker."""
-    for pid, variables in _with_marker(marker):
-        if group in variables and not _of_workers(variables):
+def _daemons(manager: Variable, group: Variable) -> Iterator[int]:
+    """Yield live processes of this group that are not below a worker."""
+    for pid, variables in _processes_of(manager):
+        if group in variables.items() and OF_WORKERS not in variables:
             yield pid
 
 
-def _marked(marker: bytes, spared: Collection[bytes]) -> Iterator[int]:
-    """Live processes of ours, without daemons of the groups that are spared."""
-    for pid, variables in _with_marker(marker):
-        if _of_workers(variables) or not any(variable in spared for variable in variables):
+def _leftovers(manager: Variable, spared: Collection[Variable]) -> Iterator[int]:
+    """Yield live processes of this manager, but not daemons of the groups that are spared."""
+    for pid, variables in _processes_of(manager):
+        if OF_WORKERS in variables or not any(group in variables.items() for group in spared):
             yield pid
 
 
-def _of_workers(variables: Collection[bytes]) -> bool:
-    return any(variable.startswith(OF_WORKERS) for variable in variables)
+def _processes_of(manager: Variable) -> Iterator[tuple[int, Mapping[str, str]]]:
+    """Yield live processes that were started with this variable, and all such variables of each.
 
-
-def _with_marker(marker: bytes) -> Iterator[tuple[int, list[bytes]]]:
-    """Live processes whose first environment holds the marker, and it; without us and our ancestors."""
-    ours = set(_ancestors(os.getpid()))
-    for entry in Path("/proc").iterdir():
-        if not entry.name.isdigit() or int(entry.name) in ours:
+    Without this process and its ancestors. Processes of other users cannot be read, and are left out.
+    """
+    me = psutil.Process()
+    own = {me.pid, *(process.pid for process in me.parents())}
+    for process in psutil.process_iter():
+        if process.pid in own:
             continue
-        try:
-            variables = (entry / "environ").read_bytes().split(b"\0")
-        except OSError:
-            continue
-        if marker not in variables or _state(entry) in ("Z", "X"):
-            continue
-        yield int(entry.name), variables
-
-
-def _ancestors(pid: int) -> Iterator[int]:
-    while pid > 0:
-        yield pid
-        try:
-            stat = Path(f"/proc/{pid}/stat").read_text()
-        except OSError:
-            return
-        pid = int(stat.rpartition(")")[2].split()[1])
-
-
-def _state(entry: Path) -> str:
-    """One letter. Source: proc_pid_stat(5)."""
-    try:
-        return (entry / "stat").read_text().rpartition(")")[2].split()[0]
-    except OSError:
-        return "X"
+        with contextlib.suppress(psutil.Error):
+            variables = process.environ()
+            if manager in variables.items() and process.status() not in ENDED:
+                yield process.pid, variables

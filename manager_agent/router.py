@@ -17,6 +17,7 @@ import zmq
 
 from mitosis.concurrency import within
 from mitosis.ipc.codec import ProtocolMismatch, decode_for_manager, encode
+from mitosis.ipc.endpoints import worker_identity
 from mitosis.ipc.messages import (
     Acknowledge,
     CancelTask,
@@ -37,11 +38,6 @@ Deliver = Callable[[int, int, WorkerToManager], None]
 """Called with slot, generation and message."""
 
 log = logging.getLogger(__name__)
-
-
-def identity(slot: int, generation: int) -> bytes:
-    """The name of a worker process on the socket; never used twice."""
-    return f"{slot}:{generation}".encode()
 
 
 class _Worker(NamedTuple):
@@ -86,14 +82,14 @@ class Router:
 
     def expect(self, slot: int, generation: int, pid: int, deliver: Deliver) -> None:
         """Accept the process with this pid as this worker, and pass its messages to ``deliver``."""
-        name = identity(slot, generation)
+        name = worker_identity(slot, generation)
         self._expected[name] = _Worker(slot, generation, pid, deliver)
         if early := self._early.pop(name, None):
             self._admit(name, *early)
 
     def forget(self, slot: int, generation: int) -> None:
         """The worker is dead; its name is not used again."""
-        name = identity(slot, generation)
+        name = worker_identity(slot, generation)
         self._expected.pop(name, None)
         self._checked.pop(name, None)
         self._early.pop(name, None)
@@ -102,7 +98,7 @@ class Router:
         """Queue a message; False when the worker is not there (its death is noticed elsewhere)."""
         try:
             self._socket.send_multipart(
-                (identity(slot, generation), encode(message)), flags=zmq.NOBLOCK, copy=True
+                (worker_identity(slot, generation), encode(message)), flags=zmq.NOBLOCK, copy=True
             )
         except zmq.ZMQError as error:
             if error.errno not in (zmq.EHOSTUNREACH, zmq.EAGAIN):
@@ -194,7 +190,7 @@ class Router:
 
     def _meet(self, name: bytes, address: str, hello: Hello) -> None:
         pid = peer_pid(address, os.getuid())
-        if pid is None or name != identity(hello.slot, hello.generation):
+        if pid is None or name != worker_identity(hello.slot, hello.generation):
             log.warning("peer.refused", extra={"peer": repr(name), "address": address})
         elif name in self._expected:
             self._admit(name, pid, hello)

@@ -23,8 +23,8 @@ from pydantic_settings import (
 
 from mitosis.contracts.errors import ConfigurationError
 from mitosis.contracts.liveness import HOST_LOST_AFTER, SUSPECT_AFTER
+from mitosis.contracts.variables import PREFIX
 
-PREFIX = "MITOSIS_"
 CONFIG_FILE_VARIABLE = "MITOSIS_CONFIG"
 
 SHORT_NAMES: Mapping[str, str] = {

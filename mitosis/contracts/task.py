@@ -14,6 +14,7 @@ from msgspec import Meta
 
 from mitosis.contracts.checking import CheckedStruct
 from mitosis.contracts.errors import InvalidRequest, TooLarge
+from mitosis.contracts.variables import PREFIX
 
 MAX_TASKS_PER_SUBMIT = 10_000
 MAX_SPEC_BYTES = 1_000_000
@@ -233,5 +234,5 @@ def check_environment(environment: dict[str, str], field: str) -> None:
         path = below(field, f"environment.{name}")
         if not is_variable(name, value):
             raise InvalidRequest("must be a usable environment variable", field=path)
-        if name.startswith("MITOSIS_"):
+        if name.startswith(PREFIX):
             raise InvalidRequest("names that start with MITOSIS_ are set by Mitosis", field=path)

@@ -21,6 +21,7 @@ from urllib.parse import quote, urlencode
 import psycopg
 from psycopg import sql
 
+from mitosis.contracts.variables import without_settings
 from mitosis.embedded.data_folder import (
     PRIVATE_UMASK,
     DataFolder,
@@ -283,7 +284,7 @@ def _first_number(file: Path) -> int | None:
 
 def _environment() -> dict[str, str]:
     """Ours without what would change the server behind our back, as PGPORT, or is not its business."""
-    return {k: v for k, v in os.environ.items() if not k.startswith(("PG", "MITOSIS_"))}
+    return without_settings(os.environ, "PG")
 
 
 def _version(binaries: Path) -> int:

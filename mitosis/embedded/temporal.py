@@ -20,6 +20,7 @@ from temporalio.client import Client
 from temporalio.service import RPCError
 
 from mitosis.contracts.temporal_names import SEARCH_ATTRIBUTES
+from mitosis.contracts.variables import without_settings
 from mitosis.embedded.data_folder import PRIVATE_UMASK, DataFolder
 from mitosis.embedded.errors import PortInUse, ProgramMissing
 from mitosis.embedded.supervisor import ProcessSpec, SupervisedProcess
@@ -177,4 +178,4 @@ class EmbeddedTemporal:
 
 def _environment() -> dict[str, str]:
     """Ours without the settings of other Temporal clients, and of ours."""
-    return {k: v for k, v in os.environ.items() if not k.startswith(("TEMPORAL_", "MITOSIS_"))}
+    return without_settings(os.environ, "TEMPORAL_")

@@ -21,6 +21,11 @@ def run_folder(manager_id: str, parent: Path | None = None) -> Path:
     return base / f"mitosis-{os.getuid()}-{digest}"
 
 
+def worker_identity(slot: int, generation: int) -> bytes:
+    """Return the name of a worker process on the agent's ROUTER; no other process ever has it."""
+    return f"{slot}:{generation}".encode()
+
+
 def worker_endpoint(folder: Path) -> str:
     """The ZeroMQ endpoint of the agent's ROUTER.
 

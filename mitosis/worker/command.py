@@ -23,6 +23,7 @@ from mitosis.contracts.task import TaskSpec, command_argv
 from mitosis.worker.output import PipeOutput
 from mitosis.worker.process_tree import kill_below, reap_any
 from mitosis.worker.report import Ended, Usage
+from mitosis.worker.stopping import Stop
 
 # What a shell reports, and so what people expect. Source: POSIX, Shell Command Language, 2.8.2.
 EXIT_NOT_EXECUTABLE = 126
@@ -45,13 +46,6 @@ class Streams:
     null_fd: int
     stdout: PipeOutput
     stderr: PipeOutput
-
-
-@dataclass(slots=True)
-class _Stop:
-    kind: FailureKind
-    message: str
-    kill_at: float
 
 
 class CommandRun:
@@ -87,7 +81,7 @@ class CommandRun:
         self._grace_seconds = spec.kill_grace_seconds
         self._timeout_seconds = spec.timeout_seconds
         self._timeout_at = _after(spec.timeout_seconds)
-        self._stop: _Stop | None = None
+        self._stop: Stop | None = None
         self._reason: ExitReason | None = None
         self._usage: Usage | None = None
         self._killing_since: float | None = None
@@ -105,8 +99,8 @@ class CommandRun:
                 _GROUP_POLL_SECONDS * 10, _KILL_POLL_SECONDS + now - self._killing_since
             )
         if self._reason is None:
-            return self._timeout_at if self._stop is None else self._stop.kill_at
-        return now if self._stop is None else min(self._stop.kill_at, now + _GROUP_POLL_SECONDS)
+            return self._timeout_at if self._stop is None else self._stop.deadline
+        return now if self._stop is None else min(self._stop.deadline, now + _GROUP_POLL_SECONDS)
 
     def stop(self, kind: FailureKind, message: str, grace_seconds: float | None = None) -> None:
         """SIGTERM to the process group now; SIGKILL to all that is left after the grace.
@@ -117,11 +111,10 @@ class CommandRun:
         if self._reason is not None and self._stop is None:
             return
         grace = self._grace_seconds if grace_seconds is None else grace_seconds
-        kill_at = time.monotonic() + grace
         if self._stop is not None:
-            self._stop.kill_at = min(self._stop.kill_at, kill_at)
+            self._stop.shorten(grace)
             return
-        self._stop = _Stop(kind, message, kill_at)
+        self._stop = Stop.begin(kind, message, grace)
         for number in (signal.SIGTERM, signal.SIGCONT):  # a stopped process cannot act on SIGTERM
             self._signal_group(number)
 
@@ -130,7 +123,7 @@ class CommandRun:
         self._reap_leader()
         now = time.monotonic()
         if self._reason is None:
-            if self._stop is not None and now >= self._stop.kill_at:
+            if self._stop is not None and self._stop.is_due:
                 self._kill_everything()
             elif self._stop is None and self._timeout_at is not None and now >= self._timeout_at:
                 message = f"ran longer than its timeout of {self._timeout_seconds:g} s"
@@ -152,7 +145,7 @@ class CommandRun:
 
     def _may_still_leave(self) -> bool:
         """After SIGTERM, the rest of the process group has as long as its leader had."""
-        if self._stop is None or time.monotonic() >= self._stop.kill_at:
+        if self._stop is None or self._stop.is_due:
             return False
         return self._signal_group(0)
 
@@ -241,7 +234,7 @@ def _what_is_missing(program: str, folder: str, environment: Mapping[str, str]) 
     return f"command not found: {program}"
 
 
-def _verdict(reason: ExitReason, stop: _Stop | None) -> tuple[FailureKind | None, str | None]:
+def _verdict(reason: ExitReason, stop: Stop | None) -> tuple[FailureKind | None, str | None]:
     if stop is not None:
         return stop.kind, f"{stop.message} ({reason})"
     if reason.kind is ExitKind.SUCCESS:

@@ -24,7 +24,6 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Coroutine, Mapping
-from dataclasses import dataclass
 from types import FrameType
 from typing import Any, TextIO
 
@@ -32,6 +31,7 @@ from mitosis.contracts.outcome import FailureKind
 from mitosis.contracts.task import TaskSpec
 from mitosis.worker.output import MemoryOutput
 from mitosis.worker.report import Ended, ResultError, Usage, encode_result
+from mitosis.worker.stopping import Stop
 
 _FIRST_TICK_SECONDS = 0.005
 _TICK_SECONDS = 0.05
@@ -81,13 +81,6 @@ def _resolve(name: str) -> Callable[..., Any]:
     return found  # type: ignore[no-any-return]
 
 
-@dataclass(slots=True)
-class _Stop:
-    kind: FailureKind
-    message: str
-    give_up_at: float
-
-
 class HandlerSlot:
     """Runs the handlers of one worker, one after the other. Main thread only."""
 
@@ -112,7 +105,7 @@ class HandlerSlot:
         self._spec = TaskSpec()
         self._started_at = 0.0
         self._timeout_at: float | None = None
-        self._stop: _Stop | None = None
+        self._stop: Stop | None = None
         self._raised = False
         self._cancel_coroutine: Callable[[], object] | None = None
         signal.signal(signal.SIGALRM, self._tick)
@@ -135,11 +128,10 @@ class HandlerSlot:
     def stop(self, kind: FailureKind, message: str, grace_seconds: float | None = None) -> None:
         """End the running handler; a second call can only shorten the grace."""
         grace = self._spec.kill_grace_seconds if grace_seconds is None else grace_seconds
-        give_up_at = time.monotonic() + grace
         if self._stop is None:
-            self._stop = _Stop(kind, message, give_up_at)
+            self._stop = Stop.begin(kind, message, grace)
         else:
-            self._stop.give_up_at = min(self._stop.give_up_at, give_up_at)
+            self._stop.shorten(grace)
 
     def _guarded(self) -> Ended:
         """The call, with the timer running; whatever the handler does ends here."""
@@ -213,7 +205,7 @@ class HandlerSlot:
 
     def _arm(self, seconds: float) -> None:
         now = time.monotonic()
-        due = self._stop.give_up_at if self._stop is not None else self._timeout_at
+        due = self._stop.deadline if self._stop is not None else self._timeout_at
         if due is not None:
             seconds = max(0.001, min(seconds, due - now))
         signal.setitimer(signal.ITIMER_REAL, seconds)
@@ -228,7 +220,7 @@ class HandlerSlot:
         if self._stop is None and self._timeout_at is not None and now >= self._timeout_at:
             seconds = self._spec.timeout_seconds
             self.stop(FailureKind.TIMEOUT, f"ran longer than its timeout of {seconds:g} s")
-        if self._stop is not None and self._raised and now >= self._stop.give_up_at:
+        if self._stop is not None and self._raised and self._stop.is_due:
             self._give_up(self._stop)
         self._arm(_TICK_SECONDS)
         if self._stop is not None and not self._raised:
@@ -237,7 +229,7 @@ class HandlerSlot:
                 raise TaskInterrupted(self._stop.message)
             self._cancel_coroutine()
 
-    def _give_up(self, stop: _Stop) -> None:
+    def _give_up(self, stop: Stop) -> None:
         self._on_stuck(
             Ended(
                 kind=stop.kind,

@@ -5,6 +5,8 @@ from collections.abc import Mapping
 
 import msgspec
 
+from mitosis.contracts.variables import without_settings
+from mitosis.ipc.endpoints import worker_identity
 from mitosis.worker.zygote_protocol import Setup
 
 
@@ -19,7 +21,7 @@ class WorkerSettings(msgspec.Struct, array_like=True, frozen=True):
     @property
     def identity(self) -> bytes:
         """Of its DEALER socket; new with every generation, so a late message reaches nobody else."""
-        return f"{self.slot}:{self.generation}".encode()
+        return worker_identity(self.slot, self.generation)
 
     @property
     def scratch_folder(self) -> str:
@@ -28,9 +30,8 @@ class WorkerSettings(msgspec.Struct, array_like=True, frozen=True):
 
 def session_environment(setup: Setup, inherited: Mapping[str, str]) -> dict[str, str]:
     """The environment of a zygote: inherited without any MITOSIS_ setting or secret, plan, ours."""
-    foreign = {name: value for name, value in inherited.items() if not name.startswith("MITOSIS_")}
     return {
-        **foreign,
+        **without_settings(inherited),
         **setup.environment,
         "MITOSIS_MANAGER_ID": setup.manager_id,
         "MITOSIS_WORKER_MODE": "ipc",

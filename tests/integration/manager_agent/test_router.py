@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 import zmq
 
-from manager_agent.router import Router, identity, peer_pid
+from manager_agent.router import Router, peer_pid
 from mitosis.ipc.codec import decode_for_worker, encode
+from mitosis.ipc.endpoints import worker_identity
 from mitosis.ipc.messages import Acknowledge, Goodbye, Hello, Pause, RunTasks, WorkerToManager
 from tests.support.agents import until
 
@@ -164,7 +165,7 @@ async def test_a_forgotten_worker_is_not_heard_again(router: Router, connect: An
 
 
 def test_names_say_slot_and_generation() -> None:
-    assert identity(3, 12) == b"3:12"
+    assert worker_identity(3, 12) == b"3:12"
 
 
 async def test_the_socket_is_gone_after_close(tmp_path: Path) -> None:
