@@ -13,7 +13,6 @@ from api.storage import Storage
 from api.streams import Streams
 from mitosis.contracts.control import Cancel, Close, Complete, GroupView, Reopen
 from mitosis.store.groups.task_groups import TaskGroupStore
-from mitosis.store.managers.contact import ManagerStore
 from mitosis.store.output.output import OutputStore
 from mitosis.store.store import Store
 from mitosis.store.tasks.tasks import TaskStore
@@ -69,10 +68,6 @@ class AppState:
     @property
     def task_groups(self) -> TaskGroupStore:
         return TaskGroupStore(self.store)
-
-    @property
-    def managers(self) -> ManagerStore:
-        return ManagerStore(self.store)
 
     @property
     def users(self) -> UserStore:

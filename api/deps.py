@@ -23,6 +23,7 @@ from mitosis.contracts.errors import (
     Unauthenticated,
 )
 from mitosis.contracts.ids import as_uuid
+from mitosis.store.managers.registration import token_version
 
 # Every dependency is async, since FastAPI sends plain functions to a thread, and there are few of them
 # and none below another on the hot routes: each costs more than what it does.
@@ -96,7 +97,7 @@ async def get_manager_id(request: Request) -> UUID:
     subject = _subject(request)
     if subject.kind != "manager":
         raise PermissionDenied("this call needs the token of a manager, not of a user")
-    if await app_state_of(request).managers.token_version(subject.id) != subject.token_version:
+    if await token_version(app_state_of(request).store, subject.id) != subject.token_version:
         raise invalid_token()
     return subject.id
 

@@ -23,7 +23,7 @@ from mitosis.contracts.http import EnvironmentChange, Hello, RegisterManager, Ta
 from mitosis.contracts.wire import ClaimTasks, Outcome, ReportTasks, TaskReport
 from mitosis.embedded.data_folder import DataFolder, ed25519_private_key, free_port
 from mitosis.embedded.postgres import EmbeddedPostgres
-from mitosis.store.leases.scheduler import SchedulerStore
+from mitosis.store.leases.scheduler import assign_round
 from mitosis.store.pg.database import Database
 from mitosis.store.pg.migrate import migrate
 from mitosis.store.store import Store, StoreOptions
@@ -68,7 +68,7 @@ async def leased(client: Client, manager: ManagerClient, database_url: str) -> i
     )
     await manager.hello(hello)
     async with Database.open(database_url) as database:
-        await SchedulerStore(Store(database=database)).assign_round()
+        await assign_round(Store(database=database))
     (lease,) = (await client.group("bench")).leases
     grant = await manager.take(lease.epoch)
     for change in (

@@ -41,6 +41,10 @@ from mitosis.contracts.wire import (
     ReportAnswer,
     ReportTasks,
 )
+from mitosis.store.leases.granting import get_grant, take_lease
+from mitosis.store.managers import environments
+from mitosis.store.managers.contact import record_contact, renew
+from mitosis.store.managers.hello import say_goodbye, say_hello
 
 Incarnation = Annotated[int | None, Header(alias=INCARNATION_HEADER, ge=1, le=2**63 - 1)]
 """Which process of the agent calls; an earlier one than the last hello is refused. None: not checked."""
@@ -83,13 +87,13 @@ async def heartbeat(request: Request, manager_id: ManagerDep) -> Response:
     body = decode(await read_body(request, BODY_LIMIT), _RENEWAL)
     if body.held is not None and len(body.held.task_ids) > MAX_HELD:
         raise TooLarge(f"one call takes {MAX_HELD} ids", field="held.task_ids", limit=MAX_HELD)
-    return encode(await app_state_of(request).managers.renew(manager_id, body))
+    return encode(await renew(app_state_of(request).store, manager_id, body))
 
 
 @router.post("/hello")
 async def hello(state: AppStateDep, manager_id: ManagerDep, body: Hello) -> HelloAnswer:
     """A process of the agent begins (P5)."""
-    return await state.managers.hello(manager_id, body, namespace=state.temporal_namespace)
+    return await say_hello(state.store, manager_id, body, namespace=state.temporal_namespace)
 
 
 @router.post("/goodbye", status_code=204)
@@ -97,7 +101,7 @@ async def goodbye(
     state: AppStateDep, manager_id: ManagerDep, body: Goodbye, incarnation: Incarnation = None
 ) -> None:
     """The agent ends in order: its lease is released, its tasks are ready again."""
-    await state.managers.goodbye(manager_id, body.epoch, incarnation)
+    await say_goodbye(state.store, manager_id, body.epoch, incarnation)
 
 
 @router.post("/leases/{epoch}/take")
@@ -105,8 +109,8 @@ async def take(
     state: AppStateDep, manager_id: ManagerDep, epoch: Epoch, incarnation: Incarnation = None
 ) -> LeaseGrant:
     """Take an offered lease."""
-    await state.managers.contact(manager_id, incarnation)
-    return await state.managers.take(manager_id, epoch)
+    await record_contact(state.store, manager_id, incarnation)
+    return await take_lease(state.store, manager_id, epoch)
 
 
 @router.get("/leases/{epoch}")
@@ -114,8 +118,8 @@ async def grant(
     state: AppStateDep, manager_id: ManagerDep, epoch: Epoch, incarnation: Incarnation = None
 ) -> LeaseGrant:
     """What the agent needs to run a lease that it has taken."""
-    await state.managers.contact(manager_id, incarnation)
-    return await state.managers.grant(manager_id, epoch)
+    await record_contact(state.store, manager_id, incarnation)
+    return await get_grant(state.store, manager_id, epoch)
 
 
 @router.post("/environments/{task_group_id}")
@@ -127,8 +131,8 @@ async def change_environment(
     incarnation: Incarnation = None,
 ) -> EnvironmentAnswer:
     """Say what became of the environment of a group on this host (P9)."""
-    await state.managers.contact(manager_id, incarnation)
-    return await state.managers.change_environment(manager_id, task_group_id, body)
+    await record_contact(state.store, manager_id, incarnation)
+    return await environments.change_environment(state.store, manager_id, task_group_id, body)
 
 
 @router.get("/environments/{task_group_id}")
@@ -136,5 +140,5 @@ async def environment(
     state: AppStateDep, manager_id: ManagerDep, task_group_id: UUID, incarnation: Incarnation = None
 ) -> EnvironmentGrant:
     """What the agent needs to clean up after a group."""
-    await state.managers.contact(manager_id, incarnation)
-    return await state.managers.environment(manager_id, task_group_id)
+    await record_contact(state.store, manager_id, incarnation)
+    return await environments.get_environment(state.store, manager_id, task_group_id)

@@ -17,7 +17,7 @@ router = APIRouter(tags=["explain"], route_class=LimitedRoute)
 @router.get(PATH + "/explain")
 async def of_group(state: AppStateDep, group: ReadableGroup) -> Explanation:
     """Why the group stands where it stands, and each host that may serve it."""
-    return await explain_group(state.store.database, group)
+    return await explain_group(state.store, group)
 
 
 @router.get("/tasks/{task_uuid}/explain")
@@ -25,4 +25,4 @@ async def of_task(
     state: AppStateDep, task_uuid: Annotated[UUID, Depends(readable_task)]
 ) -> Explanation:
     """Why the task stands where it stands."""
-    return await explain_task(state.store.database, task_uuid)
+    return await explain_task(state.store, task_uuid)

@@ -19,7 +19,8 @@ from mitosis.contracts.http import (
     RegisteredManager,
     RegisterManager,
 )
-from mitosis.store.managers.registration import made_up_name
+from mitosis.store.managers import views
+from mitosis.store.managers.registration import generated_name, register_manager
 
 router = APIRouter(tags=["managers"], route_class=LimitedRoute)
 
@@ -36,9 +37,9 @@ class Listing(BaseModel):
 @router.post("/managers", status_code=201)
 async def register(state: AppStateDep, user: UserDep, body: RegisterManager) -> RegisteredManager:
     """Register a host; its agent uses the token, which is shown only here."""
-    name = body.name or made_up_name()
+    name = body.name or generated_name()
     named = body.model_copy(update={"name": name})
-    manager_id, version = await state.managers.register(named, user.user_id)
+    manager_id, version = await register_manager(state.store, named, user.user_id)
     token = state.signer.issue(Subject("manager", manager_id, version), body.lifetime)
     return RegisteredManager(
         manager_id=manager_id, name=name, token=token.token, expires_at=token.expires_at
@@ -50,13 +51,15 @@ async def list_managers(
     state: AppStateDep, user: UserDep, query: Annotated[Listing, Query()]
 ) -> Page[ManagerInfo]:
     """The hosts of the caller's user groups, by name."""
-    return await state.managers.list(user.user_id, after=query.after, limit=query.limit)
+    return await views.list_managers(
+        state.store, user.user_id, after=query.after, limit=query.limit
+    )
 
 
 @router.get("/managers/{manager_id}")
 async def show(state: AppStateDep, user: UserDep, manager_id: UUID) -> ManagerInfo:
     """One host: state, lease, environments."""
-    info = await state.managers.get(manager_id)
+    info = await views.get_manager(state.store, manager_id)
     if not (user.is_admin or user.groups.keys() & set(info.groups)):
         raise NotFound("there is no such manager", manager_id=manager_id)
     return info

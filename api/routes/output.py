@@ -25,6 +25,7 @@ from api.routes.events import LastEventId, Number
 from api.routes.references import PATH
 from mitosis.contracts.following import OutputEvent
 from mitosis.contracts.wire import Followed, FollowedAnswer, WriteOutput, WriteOutputAnswer
+from mitosis.store.managers.contact import record_contact
 from mitosis.store.output.output_events import group_output, task_output
 
 router = APIRouter(tags=["following"], route_class=LimitedRoute)
@@ -86,7 +87,7 @@ async def followed(request: Request, manager_id: ManagerDep) -> Response:
     """Which tasks of the lease's group somebody follows; held while the agent knows it (P7)."""
     body = decode(await read_body(request, BODY_LIMIT), _FOLLOWED)
     state = app_state_of(request)
-    await state.managers.contact(manager_id)
+    await record_contact(state.store, manager_id)
     return encode(await state.long_polls.hold(request, state.output.followed(manager_id, body)))
 
 
@@ -95,7 +96,7 @@ async def write(request: Request, manager_id: ManagerDep) -> Response:
     """Output of running attempts for those who follow. Advisory: no task is changed by it."""
     body = decode(await read_body(request, BODY_LIMIT), _WRITE)
     state = app_state_of(request)
-    await state.managers.contact(manager_id)
+    await record_contact(state.store, manager_id)
     return encode(await state.output.write(manager_id, body))
 
 

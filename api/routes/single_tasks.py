@@ -27,6 +27,8 @@ from mitosis.contracts.wire import (
     TaskReport,
     TaskReportAnswer,
 )
+from mitosis.store.leases.granting import task_group_of_manager
+from mitosis.store.managers.contact import record_contact
 
 router = APIRouter(prefix="/managers", tags=["agents"], route_class=AgentRoute)
 
@@ -58,8 +60,8 @@ class SingleReport(BaseModel):
 )
 async def task_group(state: AppStateDep, manager_id: ManagerDep) -> ManagerTaskGroup | Response:
     """The group of the lease that this manager holds or is offered; 204 when there is none."""
-    await state.managers.contact(manager_id)
-    return await state.managers.task_group(manager_id) or Response(status_code=204)
+    await record_contact(state.store, manager_id)
+    return await task_group_of_manager(state.store, manager_id) or Response(status_code=204)
 
 
 @router.get(
@@ -79,7 +81,7 @@ async def claim_one(
     again: repeat a call without an answer as it was. The next number says that every earlier answer
     has arrived. 409 `lease_lost` when the lease is not active (fact `standing`: `ending` or `gone`).
     """
-    await state.managers.contact(manager_id)
+    await record_contact(state.store, manager_id)
     claim = ClaimTasks(
         epoch=query.epoch,
         claim_seq=query.claim_seq,
@@ -113,6 +115,6 @@ async def report_one(
     raw = await read_body(request, REPORT_LIMIT)
     check_utf8(raw)
     body = ReportTasks(epoch=query.epoch, reports=[decode(without_nul(raw), _REPORT)])
-    await state.managers.contact(manager_id)
+    await record_contact(state.store, manager_id)
     answer = await state.tasks.report(manager_id, body)
     return encode(TaskReportAnswer(standing=answer.standing, status=answer.statuses[0]))

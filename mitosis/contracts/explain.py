@@ -27,9 +27,10 @@ class Explanation(AnswerBody):
     """Something is in the way; else it runs, or it is over."""
     code: str
     """Stable: finished, working, no_manager, none_named, tags, misfit, setup_failed, no_contact,
-    draining, busy, unclean, assigning, offered, setup, suspect, infrastructure, leaving, delayed, empty,
-    open, completing, discarding, ending_tasks, cleanup, settling; of a task also claimed, queued, alone.
+    draining, busy, unclean, no_work, enough, assigning, offered, setup, suspect, infrastructure, leaving,
+    delayed, empty, open, completing, discarding, ending_tasks, cleanup, settling; of a task also claimed,
+    queued, alone. Of a host also no_role, not_named, free.
     """
     line: str
     hosts: tuple[HostReason, ...] = ()
-    """At most 200, without those of a group that is over."""
+    """At most 200, those with a lease of the group first; none for a group that has ended."""

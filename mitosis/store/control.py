@@ -16,8 +16,9 @@ from mitosis.contracts.control import (
     VerbRequest,
 )
 from mitosis.store.groups.task_groups import TaskGroupStore
-from mitosis.store.leases.scheduler import SchedulerStore
-from mitosis.store.managers.contact import ManagerStore
+from mitosis.store.leases.scheduler import assign_round
+from mitosis.store.managers.release import release_lease
+from mitosis.store.managers.views import observe_manager
 from mitosis.store.pg import outbox
 from mitosis.store.store import Store
 
@@ -31,7 +32,6 @@ class ControlStore:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._groups = TaskGroupStore(store)
-        self._managers = ManagerStore(store)
 
     async def observe_task_group(self, task_group_id: UUID) -> GroupView:
         return await self._groups.observe(task_group_id)
@@ -52,13 +52,13 @@ class ControlStore:
         return await self._groups.settle(task_group_id)
 
     async def observe_manager(self, manager_id: UUID) -> ManagerView:
-        return await self._managers.observe(manager_id)
+        return await observe_manager(self._store, manager_id)
 
     async def release(self, request: ReleaseRequest) -> ReleaseAnswer:
-        return await self._managers.release(request)
+        return await release_lease(self._store, request)
 
     async def assign_round(self) -> AssignAnswer:
-        return await SchedulerStore(self._store).assign_round()
+        return await assign_round(self._store)
 
     async def take_pokes(self, limit: int) -> Sequence[Poke]:
         return await outbox.take_pokes(self._store.database, limit)

@@ -60,5 +60,5 @@ def test_a_quoted_text_is_one_of_ours(text: str) -> None:
 
 def test_a_wrong_quote_would_be_noticed() -> None:
     assert len(quoted(PAGE.read_text())) > 30
-    assert is_said("no manager has … of the tags")
-    assert not is_said("no manager wants … of the tags")
+    assert is_said("no host has … of the tags")
+    assert not is_said("no host wants … of the tags")

@@ -37,8 +37,13 @@ from mitosis.contracts.wire import (
 )
 from mitosis.store.control import ControlStore
 from mitosis.store.groups.task_groups import TaskGroupStore
-from mitosis.store.leases.scheduler import SchedulerStore
-from mitosis.store.managers.contact import ManagerStore
+from mitosis.store.leases.granting import take_lease
+from mitosis.store.leases.scheduler import assign_round
+from mitosis.store.managers.contact import renew
+from mitosis.store.managers.environments import change_environment
+from mitosis.store.managers.hello import say_hello
+from mitosis.store.managers.registration import register_manager
+from mitosis.store.managers.views import observe_manager
 from mitosis.store.pg.database import Connection, Database
 from mitosis.store.pg.wake import Wake
 from mitosis.store.store import Store, StoreOptions
@@ -73,7 +78,7 @@ class Host:
             "agent_version": "test",
             **changes,
         }
-        answer = await self.world.managers.hello(self.manager_id, Hello(**body))
+        answer = await say_hello(self.world.store, self.manager_id, Hello(**body))
         self.incarnation = answer.incarnation
         if answer.lease is not None:
             self._begin(answer.lease.epoch)
@@ -84,7 +89,7 @@ class Host:
 
     async def offered_epoch(self) -> int:
         """The epoch of the open offer."""
-        view = await self.world.managers.observe(self.manager_id)
+        view = await observe_manager(self.world.store, self.manager_id)
         assert view.lease is not None, view
         assert view.lease.state == "offered", view
         return view.lease.epoch
@@ -92,7 +97,7 @@ class Host:
     async def take(self, group: UUID, *, prepare: bool = True) -> None:
         """Take the open offer and prepare the environment."""
         self._begin(await self.offered_epoch())
-        await self.world.managers.take(self.manager_id, self.epoch)
+        await take_lease(self.world.store, self.manager_id, self.epoch)
         if prepare:
             await self.prepare(group)
 
@@ -102,7 +107,7 @@ class Host:
 
     async def environment(self, group: UUID, event: str, **facts: Any) -> str:
         change = EnvironmentChange.model_validate({"event": event, **facts})
-        answer = await self.world.managers.change_environment(self.manager_id, group, change)
+        answer = await change_environment(self.world.store, self.manager_id, group, change)
         return answer.state.value
 
     async def clean(self, group: UUID, **facts: Any) -> None:
@@ -149,7 +154,7 @@ class Host:
             returned=[TaskAttempt(task_id=t.task_id, attempt=t.attempt) for t in returned],
             held=None if held is None else Held(acked_seq=self.acked_seq, task_ids=list(held)),
         )
-        return await self.world.managers.renew(self.manager_id, renewal)
+        return await renew(self.world.store, self.manager_id, renewal)
 
 
 @dataclass
@@ -184,14 +189,6 @@ class World:
     def tasks(self) -> TaskStore:
         return TaskStore(self.store)
 
-    @property
-    def managers(self) -> ManagerStore:
-        return ManagerStore(self.store)
-
-    @property
-    def scheduler(self) -> SchedulerStore:
-        return SchedulerStore(self.store)
-
     def on(self, database: Database) -> "World":
         """Return the same world, everything in it done on another database handle."""
         return replace(self, store=Store(database=database))
@@ -202,7 +199,7 @@ class World:
 
     async def host(self, *, tags: Sequence[str] = (), hello: bool = True, **facts: Any) -> Host:
         spec = RegisterManager(name="host", tags=frozenset(tags))
-        manager_id, _ = await self.managers.register(spec, self.user_id)
+        manager_id, _ = await register_manager(self.store, spec, self.user_id)
         host = Host(self, manager_id, **facts)
         if hello:
             await host.hello()
@@ -211,7 +208,7 @@ class World:
     async def leased_host(self, group: UUID, **facts: Any) -> Host:
         """A new host with an ACTIVE lease on the group and a ready environment; needs ready tasks."""
         host = await self.host(**facts)
-        await self.scheduler.assign_round()
+        await assign_round(self.store)
         await host.take(group)
         return host
 

@@ -19,7 +19,9 @@ from mitosis.contracts.control import ReleaseReason, ReleaseRequest
 from mitosis.contracts.http import EnvironmentChange, RegisterManager
 from mitosis.contracts.wire import ClaimTasks, Outcome, ReportTasks, TaskReport
 from mitosis.embedded.data_folder import ed25519_private_key, write_private
-from mitosis.store.leases.scheduler import SchedulerStore
+from mitosis.store.leases.scheduler import assign_round
+from mitosis.store.managers.release import release_lease
+from mitosis.store.managers.views import observe_manager
 from mitosis.store.store import StoreOptions
 from tests.support.http_api import NAMESPACE, NoTemporal, hello
 from tests.support.servers import LoopThread
@@ -112,8 +114,8 @@ async def _run_tasks(stack: CliStack, outcomes: Sequence[Outcome]) -> None:
         registered = await client.register_manager(RegisterManager(name="host-1"))
     async with ManagerClient(stack.url, registered.token) as manager:
         await manager.hello(hello())
-        await SchedulerStore(stack.app_state.store).assign_round()
-        lease = (await stack.app_state.managers.observe(registered.manager_id)).lease
+        await assign_round(stack.app_state.store)
+        lease = (await observe_manager(stack.app_state.store, registered.manager_id)).lease
         assert lease is not None, "the scheduler offered nothing"
         epoch, group = lease.epoch, lease.task_group_id
         await manager.take(epoch)
@@ -143,7 +145,7 @@ async def _run_tasks(stack: CliStack, outcomes: Sequence[Outcome]) -> None:
         release = ReleaseRequest(
             manager_id=registered.manager_id, epoch=epoch, reason=ReleaseReason.MOVED
         )
-        await stack.app_state.managers.release(release)
+        await release_lease(stack.app_state.store, release)
         await manager.change_environment(group, EnvironmentChange(event="tear_down"))
         await manager.change_environment(group, EnvironmentChange(event="cleaned"))
 

@@ -19,7 +19,6 @@ from mitosis.contracts.wire import SubmitTasks
 from mitosis.embedded.temporal import find_temporal_binary
 from mitosis.store.control import ControlStore
 from mitosis.store.groups.task_groups import TaskGroupStore
-from mitosis.store.managers.contact import ManagerStore
 from mitosis.store.pg.database import Database
 from mitosis.store.store import Store, StoreOptions
 from mitosis.store.tasks.tasks import TaskStore
@@ -44,10 +43,6 @@ class Stores:
     @property
     def groups(self) -> TaskGroupStore:
         return TaskGroupStore(self.store)
-
-    @property
-    def managers(self) -> ManagerStore:
-        return ManagerStore(self.store)
 
     @property
     def tasks(self) -> TaskStore:

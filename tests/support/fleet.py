@@ -33,6 +33,7 @@ from mitosis.contracts.http import RegisterManager, TaskGroupInfo, TaskGroupSpec
 from mitosis.contracts.task import TaskSubmission
 from mitosis.embedded.data_folder import ed25519_private_key
 from mitosis.store.control import ControlStore
+from mitosis.store.managers.views import observe_manager
 from mitosis.store.store import StoreOptions
 from tests.support.checkout import ROOT
 from tests.support.waiting import wait_until_async
@@ -115,7 +116,7 @@ class FleetHost:
             return await self.process.wait()
 
     async def view(self) -> ManagerView:
-        return await self.fleet.api.app_state.managers.observe(self.manager_id)
+        return await observe_manager(self.fleet.api.app_state.store, self.manager_id)
 
 
 @dataclass

@@ -33,6 +33,11 @@ from mitosis.contracts.wire import (
     ReportTasks,
     TaskReport,
 )
+from mitosis.store.leases.granting import take_lease
+from mitosis.store.managers.contact import renew
+from mitosis.store.managers.environments import change_environment
+from mitosis.store.managers.hello import say_hello
+from mitosis.store.managers.registration import register_manager
 from tests.support.control_plane import Stores
 
 Reached = Callable[[str], Awaitable[None]]
@@ -58,7 +63,7 @@ class SimulatedAgent:
 
     @classmethod
     async def register(cls, stores: Stores, reached: Reached = nothing) -> "SimulatedAgent":
-        manager_id, _ = await stores.managers.register(RegisterManager(), stores.admin)
+        manager_id, _ = await register_manager(stores.store, RegisterManager(), stores.admin)
         hello = Hello(
             incarnation=1,
             machine_id="machine",
@@ -67,7 +72,7 @@ class SimulatedAgent:
             cores=(0, 1),
             agent_version="0",
         )
-        await stores.managers.hello(manager_id, hello)
+        await say_hello(stores.store, manager_id, hello)
         return cls(stores, manager_id, reached)
 
     def worker(self, client: Client) -> Worker:
@@ -80,7 +85,7 @@ class SimulatedAgent:
         """Renew until cancelled, as an idle agent does too."""
         while True:
             await self.api_reachable.wait()
-            await self._stores.managers.renew(self.manager_id, Renewal(incarnation=1))
+            await renew(self._stores.store, self.manager_id, Renewal(incarnation=1))
             await asyncio.sleep(0.5)
 
     async def prepare_environment(self, command: HostCommand) -> HookOutcome:
@@ -89,7 +94,7 @@ class SimulatedAgent:
             await self._reached("offered")
             assert command.epoch is not None
             try:
-                await self._stores.managers.take(self.manager_id, command.epoch)
+                await take_lease(self._stores.store, self.manager_id, command.epoch)
             except LeaseLost:
                 return HookOutcome(verdict=HookVerdict.LEASE_LOST)
             await self._change(command, "preparing")
@@ -146,7 +151,7 @@ class SimulatedAgent:
     async def _standing(self, epoch: int) -> LeaseStanding | None:
         await self.api_reachable.wait()
         renewal = Renewal(incarnation=1, epoch=epoch)
-        return (await self._stores.managers.renew(self.manager_id, renewal)).standing
+        return (await renew(self._stores.store, self.manager_id, renewal)).standing
 
     async def _change(self, command: HostCommand, event: str, hook: str | None = None) -> None:
         now = datetime.now(UTC)
@@ -159,9 +164,7 @@ class SimulatedAgent:
                 "hook": HookReport.model_validate(report) if report else None,
             }
         )
-        await self._stores.managers.change_environment(
-            self.manager_id, command.task_group_id, change
-        )
+        await change_environment(self._stores.store, self.manager_id, command.task_group_id, change)
 
 
 @contextmanager

@@ -14,6 +14,7 @@ from mitosis.contracts.http import HookRunInfo, LeaseInfo, ResultsPage, TaskGrou
 from mitosis.store.groups import group_views
 from mitosis.store.pg.database import Database
 from mitosis.store.pg.wake import Topic, Wake
+from mitosis.store.store import Store
 from mitosis.store.tasks.results import read_results, watch_group
 
 PAGE = 200
@@ -26,7 +27,7 @@ _BY_CLOCK = {"tasks_per_second", "estimated_completion_at", "leases"}
 
 
 async def group_events(
-    database: Database, wake: Wake, task_group_id: UUID, *, after: int = 0, results: bool = True
+    store: Store, wake: Wake, task_group_id: UUID, *, after: int = 0, results: bool = True
 ) -> AsyncGenerator[GroupEvent]:
     """Everything that happens to a group from now on, and its results behind number ``after``.
 
@@ -37,14 +38,14 @@ async def group_events(
         NotFound: no such group.
         DatabaseUnavailable: follow again behind the last cursor.
     """
-    first = await group_views.one(database, task_group_id)
+    first = await group_views.one(store, task_group_id)
     before: TaskGroupInfo | None = None
     stale = False
     with wake.waiter(first.number, Topic.CHANGED) as waiter:
         while True:
-            await watch_group(database, first.number)
-            group = (await group_views.one(database, task_group_id)).info
-            page = await _page(database, task_group_id, after) if results else None
+            await watch_group(store.database, first.number)
+            group = (await group_views.one(store, task_group_id)).info
+            page = await _page(store.database, task_group_id, after) if results else None
             for task in page.items if page else ():
                 after = task.seq or after
                 yield GroupEvent(kind="result", cursor=after, at=_now(), result=task)

@@ -7,7 +7,7 @@ from uuid import UUID
 from mitosis.contracts.allocation import worker_cpus
 from mitosis.contracts.errors import InvalidRequest
 from mitosis.contracts.http import TaskGroupSpec, TaskGroupUpdate
-from mitosis.store.leases.reasons import misfit
+from mitosis.store.leases.eligibility import plan_mismatch
 from mitosis.store.pg.database import Connection
 from mitosis.store.pg.statements import load
 
@@ -33,11 +33,16 @@ async def check_hosts(connection: Connection, group_number: int, spec: TaskGroup
     """
     rows = await connection.execute(SQL["hosts_of_group"], {"group_number": group_number})
     reasons = [
-        misfit(spec.worker_allocation_plan, row["name"], row["cores"])
+        (row["name"], plan_mismatch(spec.worker_allocation_plan, row["cores"]))
         for row in await rows.fetchall()
     ]
-    if reasons and all(reasons):
-        raise InvalidRequest(f"{reasons[0]}", field="worker_allocation_plan", hosts=len(reasons))
+    if reasons and all(mismatch is not None for _, mismatch in reasons):
+        name, mismatch = reasons[0]
+        raise InvalidRequest(
+            f"{name} cannot serve it: {mismatch}",
+            field="worker_allocation_plan",
+            hosts=len(reasons),
+        )
 
 
 def row(spec: TaskGroupSpec, user_id: UUID) -> dict[str, Any]:

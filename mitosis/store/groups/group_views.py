@@ -13,10 +13,11 @@ from mitosis.contracts.errors import NotFound
 from mitosis.contracts.http import CancelStats, Page, TaskGroupInfo
 from mitosis.contracts.temporal_names import task_group_workflow_id
 from mitosis.store.groups.group_filter import GroupFilter
-from mitosis.store.leases.reasons import waiting_for
+from mitosis.store.leases.reasons import read_waiting, waiting_for
 from mitosis.store.pg.database import Connection, Database
 from mitosis.store.pg.paging import decode_cursor, encode_cursor, page_limit
 from mitosis.store.pg.statements import load
+from mitosis.store.store import Store
 
 SQL = load("groups/task_groups.sql")
 MAX_PAGE = 500
@@ -42,20 +43,20 @@ class Seen:
     info: TaskGroupInfo
 
 
-async def one(database: Database, task_group_id: UUID) -> Seen:
+async def one(store: Store, task_group_id: UUID) -> Seen:
     """Everything about one group.
 
     Raises:
         NotFound: no such group.
     """
-    async with database.connection() as connection:
+    async with store.database.connection() as connection:
         cursor = await connection.execute(SQL["show"], {**_ANY, "group": task_group_id})
         row = await cursor.fetchone()
         if row is None:
             raise NotFound("no such task group", task_group_id=str(task_group_id))
         parameters = {"group_number": row["number"], "unfinished": row["tasks_unfinished"]}
         details = await (await connection.execute(SQL["details"], parameters)).fetchone()
-        more = {**(details or {}), "waiting_for": await _waiting_for(connection, row)}
+        more = {**(details or {}), "waiting_for": await _waiting_for(connection, store, row)}
     more["estimated_completion_at"] = _estimate(row["tasks_unfinished"], more)
     return Seen(row["number"], _info(row, more))
 
@@ -100,23 +101,22 @@ async def page(
     )
 
 
-async def view(database: Database, task_group_id: UUID) -> GroupView:
+async def view(store: Store, task_group_id: UUID) -> GroupView:
     """The group as its workflow sees it; ``exists=False`` when there is none."""
-    async with database.connection() as connection:
+    async with store.database.connection() as connection:
         cursor = await connection.execute(SQL["observe"], {"group": task_group_id})
         row = await cursor.fetchone()
         if row is None:
             return GroupView(task_group_id=task_group_id, exists=False)
-        explained = {**row, "waiting_for": await _waiting_for(connection, row)}
+        explained = {**row, "waiting_for": await _waiting_for(connection, store, row)}
     return GroupView.model_validate(explained)
 
 
-async def _waiting_for(connection: Connection, row: DictRow) -> str | None:
+async def _waiting_for(connection: Connection, store: Store, row: DictRow) -> str | None:
     if row["settled"]:
         return None
-    parameters = {"group_number": row["number"]}
-    facts = await (await connection.execute(SQL["waiting_facts"], parameters)).fetchone()
-    return None if facts is None else waiting_for(row, facts)
+    facts = await read_waiting(connection, store, row["number"])
+    return None if facts is None else waiting_for(facts)
 
 
 def _info(row: Mapping[str, Any], more: Mapping[str, Any]) -> TaskGroupInfo:

@@ -33,7 +33,7 @@ from mitosis.contracts.lifecycle import TASK_GROUP
 from mitosis.store.groups import endings, group_specs, group_views
 from mitosis.store.groups.events import group_events
 from mitosis.store.groups.group_filter import GroupFilter
-from mitosis.store.managers import views as manager_views
+from mitosis.store.managers.views import some_managers
 from mitosis.store.pg.database import Connection
 from mitosis.store.pg.statements import load
 from mitosis.store.pg.wake import Topic
@@ -53,9 +53,9 @@ class TaskGroupStore:
     """All access to task groups. Implements ``activities.task_groups.TaskGroupPort``."""
 
     def __init__(self, store: Store) -> None:
+        self._store = store
         self._database = store.database
         self._wake = store.wake
-        self._host_lost_after = store.host_lost_after
 
     async def create(self, spec: TaskGroupSpec, user_id: UUID) -> TaskGroupInfo:
         """A new OPEN group, its pokes with it (its workflow starts by the outbox).
@@ -115,7 +115,7 @@ class TaskGroupStore:
         Raises:
             NotFound: no such group.
         """
-        return (await group_views.one(self._database, task_group_id)).info
+        return (await group_views.one(self._store, task_group_id)).info
 
     async def cancel_stats(self, task_group_id: UUID) -> CancelStats:
         """What has become of the unfinished tasks of a cancelled group so far."""
@@ -130,14 +130,14 @@ class TaskGroupStore:
             NotFound: no such group.
         """
         deadline = time.monotonic() + timeout.total_seconds()
-        first = await group_views.one(self._database, task_group_id)
+        first = await group_views.one(self._store, task_group_id)
         if _reached(until, first.info) or self._wake is None:
             return first.info
         with self._wake.waiter(first.number, Topic.CHANGED) as waiter:
             while True:
                 if until == "changed":
                     await self._watch(first.number)
-                now = (await group_views.one(self._database, task_group_id)).info
+                now = (await group_views.one(self._store, task_group_id)).info
                 changed = until == "changed" and _essence(now) != _essence(first.info)
                 left = deadline - time.monotonic()
                 if changed or _reached(until, now) or left <= 0:
@@ -154,7 +154,7 @@ class TaskGroupStore:
             NotFound: no such group; at the first event.
         """
         assert self._wake is not None  # noqa: S101 - only where somebody listens
-        return group_events(self._database, self._wake, task_group_id, after=after, results=results)
+        return group_events(self._store, self._wake, task_group_id, after=after, results=results)
 
     async def list(
         self,
@@ -177,18 +177,15 @@ class TaskGroupStore:
             Conflict: it was changed since ``expected_updated_at``, or it is terminal.
         """
         async with self._database.transaction() as connection:
-            cursor = await connection.execute(SQL["lock_live"], {"group": task_group_id})
-            live = await cursor.fetchone()
-            if live is None:
-                raise NotFound("no such task group", task_group_id=str(task_group_id))
-            if live["state"] in TASK_GROUP.terminal:
-                raise Conflict(f"the task group is {live['state']}", state=live["state"])
-            values = group_specs.changed(changes, live["group_id"])
+            live = await endings.lock_live(connection, task_group_id)
+            if live.state in TASK_GROUP.terminal:
+                raise Conflict(f"the task group is {live.state}", state=live.state)
+            values = group_specs.changed(changes, live.number)
             updated = await connection.execute(SQL["update"], values)
             if updated.rowcount == 0:
                 raise Conflict("the task group was changed by somebody else since")
             await connection.execute(
-                SQL["tell_group"], {"group_number": live["group_id"], "scheduler": True}
+                SQL["tell_group"], {"group_number": live.number, "scheduler": True}
             )
         return await self.get(task_group_id)
 
@@ -199,7 +196,7 @@ class TaskGroupStore:
             NotFound: no such group.
             Conflict: it is not settled.
         """
-        seen = await group_views.one(self._database, task_group_id)
+        seen = await group_views.one(self._store, task_group_id)
         if not seen.info.settled:
             raise Conflict("only a settled task group can be deleted", state=seen.info.state.value)
         parameters = {"group_number": seen.number, "limit": DELETE_CHUNK}
@@ -218,7 +215,7 @@ class TaskGroupStore:
             await _number(connection, task_group_id)
             cursor = await connection.execute(SQL["listed_managers"], {"group": task_group_id})
             ids = [row["uuid"] for row in await cursor.fetchall()]
-            return await manager_views.some(connection, ids, self._host_lost_after.total_seconds())
+            return await some_managers(connection, self._store, ids)
 
     async def add_manager(self, task_group_id: UUID, manager_id: UUID, user_id: UUID) -> None:
         """Name a manager for the group; again is success.
@@ -269,7 +266,7 @@ class TaskGroupStore:
 
     async def observe(self, task_group_id: UUID) -> GroupView:
         """The group as it is now; ``exists=False`` when it was deleted."""
-        return await group_views.view(self._database, task_group_id)
+        return await group_views.view(self._store, task_group_id)
 
     async def apply(self, request: VerbRequest) -> GroupView:
         """Close, reopen, cancel or complete. Ensures: a group already there is success.

@@ -177,49 +177,6 @@ SELECT (SELECT count(*) FROM (SELECT FROM open_task AS o WHERE o.group_id = %(gr
            FROM hook_runs AS h JOIN managers AS m ON m.id = h.manager_id
           WHERE h.group_id = %(group_number)s ORDER BY h.started_at DESC LIMIT 100) AS r), '[]') AS hook_runs
 
--- name: waiting_facts
--- What waiting.py reasons about: who might serve the group, and what keeps each of them.
-SELECT g.assignment_method, g.tag_match, g.tags, g.priority, u.name AS group_name,
-       g.worker_allocation_plan AS plan,
-       (SELECT extract(epoch FROM now() - min(x.created_at))::float8 FROM outbox AS x) AS unsent_seconds,
-       EXISTS (SELECT FROM open_task AS o WHERE o.group_id = g.id AND o.state = 0) AS has_ready,
-       (SELECT extract(epoch FROM min(o.not_before) - now())::float8 FROM open_task AS o
-         WHERE o.group_id = g.id AND o.state = 4) AS delayed_seconds,
-       coalesce((SELECT json_agg(c) FROM (
-         SELECT m.uuid, m.name, m.draining, m.cores, m.tags,
-                extract(epoch FROM now() - c.last_contact_at)::float8 AS silent_seconds,
-                (SELECT extract(epoch FROM l.alive_until - now())::float8 FROM leases AS l
-                  WHERE l.manager_id = m.id AND l.group_id = g.id AND l.state <> 'ended') AS alive_in_seconds,
-                (SELECT json_build_object('name', b.name, 'priority', b.priority)
-                   FROM leases AS l JOIN task_groups AS b ON b.id = l.group_id
-                  WHERE l.manager_id = m.id AND l.group_id <> g.id AND l.state <> 'ended') AS busy_with,
-                c.offline OR c.last_contact_at < now() - interval '10 seconds' AS silent,
-                EXISTS (SELECT FROM task_group_managers AS t
-                         WHERE t.task_group_id = g.id AND t.manager_id = m.id
-                           AND t.assignment_method = 'user_specified') AS named,
-                CASE g.tag_match WHEN 'all' THEN m.tags @> g.tags
-                                 ELSE g.tags = '{}' OR m.tags && g.tags END AS tags_fit,
-                (SELECT l.state FROM leases AS l WHERE l.manager_id = m.id AND l.group_id = g.id
-                    AND l.state <> 'ended') AS lease,
-                EXISTS (SELECT FROM leases AS l WHERE l.manager_id = m.id AND l.group_id <> g.id
-                           AND l.state <> 'ended') AS busy,
-                (SELECT e.state FROM environments AS e
-                  WHERE e.manager_id = m.id AND e.group_id = g.id) AS environment,
-                EXISTS (SELECT FROM environments AS e JOIN group_live AS v ON v.group_id = e.group_id
-                         WHERE e.manager_id = m.id AND e.state <> 'gone'
-                           AND (e.state <> 'ready' OR v.state IN ('complete', 'cancelled'))) AS unclean,
-                (SELECT json_build_object('state', h.state, 'message', h.message, 'exit_code', h.exit_code,
-                                          'signal', h.signal)
-                   FROM hook_runs AS h WHERE h.group_id = g.id AND h.manager_id = m.id AND h.kind = 'setup'
-                  ORDER BY h.started_at DESC, h.id DESC LIMIT 1) AS setup
-           FROM user_group_managers AS r
-           JOIN managers AS m ON m.id = r.manager_id
-           JOIN manager_live AS c ON c.manager_id = m.id
-          WHERE r.user_group_id = g.user_group_id AND r.role IN ('write', 'admin')
-          ORDER BY m.id LIMIT 200) AS c), '[]') AS managers
-  FROM task_groups AS g JOIN user_groups AS u ON u.id = g.user_group_id
- WHERE g.id = %(group_number)s
-
 -- name: observe
 -- One consistent read of everything TaskGroupWorkflow decides by.
 SELECT g.id AS number, g.uuid AS task_group_id, g.name, u.name AS group_name, g.priority, g.tags, v.state,
@@ -249,7 +206,7 @@ SELECT g.id AS number, v.state, v.unfinished, v.total - v.unfinished AS ended
 UPDATE group_live SET watched = true WHERE group_id = %(group_number)s AND NOT watched
 
 -- name: lock_live
-SELECT v.*, g.uuid,
+SELECT v.group_id AS number, g.uuid, v.state, v.discarding, v.unfinished,
        v.state = 'open' AND greatest(v.opened_at, v.last_task_submitted_at)
          + make_interval(secs => g.auto_close_timeout_seconds) <= clock_timestamp() AS inactive,
        v.state IN ('open', 'closed') AND NOT v.discarding AND g.close_deadline <= clock_timestamp() AS overdue

@@ -1,37 +1,37 @@
-"""How a lease ends. A lease is the right of one manager to claim tasks of one group.
+"""How a lease ends. A lease is the right of one manager to claim tasks of one task group.
 
-It is named by its *epoch*, a number from one sequence, and lives OFFERED → ACTIVE → ENDING → ENDED
-(``lifecycle.LEASE``). PostgreSQL is the authority: nobody counts as lost before ``alive_until`` has
-passed *here*, and what an epoch holds goes back to ready only in the transaction that ends it. Such a
+It is named by its *epoch*, a number from one sequence, and goes OFFERED → ACTIVE → ENDING → ENDED
+(``lifecycle.LEASE``). PostgreSQL is the authority: a host is lost only when ``alive_until`` has passed
+*here*, and the tasks of an epoch become ready again only in the transaction that ends it. Such a
 transaction locks the lease first and scans in a later statement, so that a claim in flight is either
-seen by the scan or refused (protocol P1).
+found by the scan or refused (protocol P1).
 
 Functions here run in the caller's transaction.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from uuid import UUID
 
-from psycopg.rows import DictRow
-
 from mitosis.contracts.control import ReleaseReason
 from mitosis.contracts.errors import NotFound, Unavailable
+from mitosis.contracts.lifecycle import LeaseState, TaskGroupState
 from mitosis.contracts.outcome import LOST_LIMIT
 from mitosis.contracts.wire import LeaseStanding
 from mitosis.store.pg.database import Connection
 from mitosis.store.pg.outbox import poke
+from mitosis.store.pg.rows import fetch_all, fetch_one
 from mitosis.store.pg.statements import load
 
 SQL = load("leases/ending.sql")
 
-STANDING: Mapping[str, LeaseStanding] = {
-    "active": LeaseStanding.ACTIVE,
-    "ending": LeaseStanding.ENDING,
-    "ended": LeaseStanding.GONE,
-    "offered": LeaseStanding.GONE,
+STANDING: Mapping[LeaseState, LeaseStanding] = {
+    LeaseState.ACTIVE: LeaseStanding.ACTIVE,
+    LeaseState.ENDING: LeaseStanding.ENDING,
+    LeaseState.ENDED: LeaseStanding.GONE,
+    LeaseState.OFFERED: LeaseStanding.GONE,
 }
-"""Lease state → what its holder is told; an offer that was not taken gives no right."""
+"""What answers to an agent say of its lease; an offer that was not taken gives no right."""
 
 LOCK_ATTEMPTS = 5
 
@@ -41,55 +41,89 @@ class LockedLease:
     """A lease whose row the transaction holds FOR UPDATE."""
 
     epoch: int
-    state: str
+    state: LeaseState
     group_number: int
     manager_number: int
     alive_in_seconds: float | None
+    """Until ``alive_until``; None while it is offered."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LockedGroup:
+    """A task group whose live row the transaction holds FOR UPDATE."""
+
+    number: int
+    uuid: UUID
+    state: TaskGroupState
+    discarding: bool
+    unfinished: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Number:
+    id: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Epoch:
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Group:
+    uuid: UUID
+
+
+@dataclass(frozen=True, slots=True)
+class _Requeued:
+    requeued: int
 
 
 async def lock_lease(connection: Connection, manager_id: UUID, epoch: int) -> LockedLease | None:
-    """Lock one lease of a manager; None = it has no such lease."""
-    cursor = await connection.execute(SQL["lock_lease"], {"manager": manager_id, "epoch": epoch})
-    return _locked(await cursor.fetchone())
+    """Lock one lease of a manager; return None if the manager has no such lease."""
+    parameters = {"manager": manager_id, "epoch": epoch}
+    return await fetch_one(connection, LockedLease, SQL["lock_lease"], parameters)
 
 
 async def lock_live_lease(connection: Connection, manager_number: int) -> LockedLease | None:
-    """Lock the manager's lease that has not ended, if it has one."""
-    cursor = await connection.execute(SQL["lock_live_lease"], {"manager_number": manager_number})
-    return _locked(await cursor.fetchone())
+    """Lock the lease of the manager that has not ended; return None if there is none."""
+    parameters = {"manager_number": manager_number}
+    return await fetch_one(connection, LockedLease, SQL["lock_live_lease"], parameters)
 
 
-async def lock_group(connection: Connection, group_number: int) -> DictRow:
-    """Lock the group's live row; the caller holds the leases it needs."""
-    cursor = await connection.execute(SQL["lock_group"], {"group_number": group_number})
-    row = await cursor.fetchone()
-    if row is None:
-        raise NotFound("no such task group")
-    return row
-
-
-async def lock_group_and_leases(connection: Connection, task_group_id: UUID) -> DictRow:
-    """Lock all live leases of a group, then its live row, and make sure no lease came in between.
-
-    A lease is written under a share of the group's row, so none comes after this. One that came
-    between the two locks must not be locked now (order): everything is given back and tried again.
+async def lock_group(connection: Connection, group_number: int) -> LockedGroup:
+    """Lock the live row of a group; the caller holds the leases it needs.
 
     Raises:
-        NotFound: no such group.
+        NotFound: there is no such group.
+    """
+    parameters = {"group_number": group_number}
+    group = await fetch_one(connection, LockedGroup, SQL["lock_group"], parameters)
+    if group is None:
+        raise NotFound("no such task group")
+    return group
+
+
+async def lock_group_and_leases(connection: Connection, task_group_id: UUID) -> LockedGroup:
+    """Lock all live leases of a group, then its live row, and check that no lease came in between.
+
+    A lease is written under a share of the group's row, so none comes after this. One that came
+    between the two locks must not be locked now (order): all locks are released and taken again.
+
+    Raises:
+        NotFound: there is no such group.
         Unavailable: leases kept coming.
     """
-    cursor = await connection.execute(SQL["group_number"], {"group": task_group_id})
-    found = await cursor.fetchone()
+    found = await fetch_one(connection, _Number, SQL["group_number"], {"group": task_group_id})
     if found is None:
         raise NotFound("no such task group", task_group_id=str(task_group_id))
-    number = {"group_number": found["id"]}
+    number = {"group_number": found.id}
     for _ in range(LOCK_ATTEMPTS):
         await connection.execute("SAVEPOINT locks")
-        cursor = await connection.execute(SQL["lock_leases_of_group"], number)
-        locked = {row["epoch"] for row in await cursor.fetchall()}
-        group = await lock_group(connection, found["id"])
-        cursor = await connection.execute(SQL["live_epochs_of_group"], number)
-        if {row["epoch"] for row in await cursor.fetchall()} <= locked:
+        locked = await fetch_all(connection, _Epoch, SQL["lock_leases_of_group"], number)
+        group = await lock_group(connection, found.id)
+        live = await fetch_all(connection, _Epoch, SQL["live_epochs_of_group"], number)
+        if set(live) <= set(locked):
             await connection.execute("RELEASE SAVEPOINT locks")
             return group
         await connection.execute("ROLLBACK TO SAVEPOINT locks")
@@ -99,49 +133,32 @@ async def lock_group_and_leases(connection: Connection, task_group_id: UUID) -> 
 async def end_lease(
     connection: Connection, lease: LockedLease, reason: ReleaseReason, *, charge: bool = False
 ) -> int:
-    """End a locked lease and requeue what it holds; gives how many tasks.
+    """End a locked lease, requeue its tasks and return how many.
 
-    ``charge``: the host was lost, so started tasks have lost a host once more.
+    ``charge``: the host was lost, so each started task has lost a host once more.
     """
     await lock_group(connection, lease.group_number)
-    cursor = await connection.execute(
-        SQL["end_lease"],
-        {
-            "epoch": lease.epoch,
-            "group_number": lease.group_number,
-            "manager_number": lease.manager_number,
-            "reason": reason.value,
-            "charge": charge,
-            "lost_limit": LOST_LIMIT,
-        },
-    )
-    row = await cursor.fetchone()
-    return 0 if row is None else int(row["requeued"])
+    parameters = {
+        "epoch": lease.epoch,
+        "group_number": lease.group_number,
+        "manager_number": lease.manager_number,
+        "reason": reason.value,
+        "charge": charge,
+        "lost_limit": LOST_LIMIT,
+    }
+    row = await fetch_one(connection, _Requeued, SQL["end_lease"], parameters)
+    return 0 if row is None else row.requeued
 
 
-async def end_leases_of_group(connection: Connection, group_number: int, reason: str) -> None:
-    """Withdraw the offers of a group, begin to end its other leases, tell everybody concerned."""
-    await connection.execute(
-        SQL["end_leases_of_group"], {"group_number": group_number, "reason": reason}
-    )
+async def end_leases_of_group(connection: Connection, group_number: int) -> None:
+    """Withdraw the offers of a group that ends, begin to end its other leases, and poke its hosts."""
+    parameters = {"group_number": group_number, "reason": ReleaseReason.GROUP_ENDED.value}
+    await connection.execute(SQL["end_leases_of_group"], parameters)
 
 
 async def lose_manager(connection: Connection, manager_number: int) -> None:
-    """The host is lost: OFFLINE, and it owes the teardown of what it has."""
+    """Record that a host is lost: the manager is OFFLINE and owes the teardown of its environments."""
     parameters = {"manager_number": manager_number}
-    cursor = await connection.execute(SQL["lose_environments"], parameters)
-    groups: Sequence[UUID] = [row["uuid"] for row in await cursor.fetchall()]
+    groups = await fetch_all(connection, _Group, SQL["lose_environments"], parameters)
     await connection.execute(SQL["set_offline"], parameters)
-    await poke(connection, groups=groups)
-
-
-def _locked(row: DictRow | None) -> LockedLease | None:
-    if row is None:
-        return None
-    return LockedLease(
-        epoch=row["epoch"],
-        state=row["state"],
-        group_number=row["group_id"],
-        manager_number=row["manager_id"],
-        alive_in_seconds=row["alive_in_seconds"],
-    )
+    await poke(connection, groups=[group.uuid for group in groups])

@@ -1,23 +1,23 @@
 -- Leases and endings (protocol P1-P5, P8). Lock order: managers, leases, group_live, task rows,
--- environments, manager_live. Whatever ends something locks first and scans in a later statement.
+-- environments, manager_live. A transaction that ends a lease locks first and scans in a later statement.
 
 -- name: lock_lease
 -- FOR UPDATE waits for claims, reports and renewals of this epoch and stops new ones.
-SELECT l.epoch, l.state, l.group_id, l.manager_id,
+SELECT l.epoch, l.state, l.group_id AS group_number, l.manager_id AS manager_number,
        extract(epoch FROM l.alive_until - clock_timestamp())::float8 AS alive_in_seconds
   FROM leases AS l JOIN managers AS m ON m.id = l.manager_id
  WHERE l.epoch = %(epoch)s AND m.uuid = %(manager)s
    FOR UPDATE OF l
 
 -- name: lock_live_lease
-SELECT l.epoch, l.state, l.group_id, l.manager_id,
+SELECT l.epoch, l.state, l.group_id AS group_number, l.manager_id AS manager_number,
        extract(epoch FROM l.alive_until - clock_timestamp())::float8 AS alive_in_seconds
   FROM leases AS l
  WHERE l.manager_id = %(manager_number)s AND l.kind = 'manager' AND l.state <> 'ended'
    FOR UPDATE OF l
 
 -- name: lock_leases_of_group
-SELECT l.epoch, l.state, l.manager_id FROM leases AS l
+SELECT l.epoch FROM leases AS l
  WHERE l.group_id = %(group_number)s AND l.state <> 'ended'
  ORDER BY l.epoch
    FOR UPDATE OF l
@@ -26,7 +26,7 @@ SELECT l.epoch, l.state, l.manager_id FROM leases AS l
 SELECT l.epoch FROM leases AS l WHERE l.group_id = %(group_number)s AND l.state <> 'ended'
 
 -- name: lock_group
-SELECT v.*, g.uuid, g.cancel_grace_seconds
+SELECT v.group_id AS number, g.uuid, v.state, v.discarding, v.unfinished
   FROM group_live AS v JOIN task_groups AS g ON g.id = v.group_id
  WHERE v.group_id = %(group_number)s
    FOR UPDATE OF v
@@ -95,9 +95,9 @@ WITH held AS MATERIALIZED (
     RETURNING 1
 )
 SELECT n.requeued, n.poisoned,
-       CASE WHEN EXISTS (SELECT FROM pokes) THEN pg_notify('mitosis_outbox', '') END AS told_relay,
-       CASE WHEN b.hungry AND n.requeued > 0 THEN pg_notify('mitosis_wake', b.group_id::text) END AS told_claims,
-       CASE WHEN b.watched THEN pg_notify('mitosis_wake', b.group_id || '!') END AS told_watchers
+       CASE WHEN EXISTS (SELECT FROM pokes) THEN pg_notify('mitosis_outbox', '') END AS notified_relay,
+       CASE WHEN b.hungry AND n.requeued > 0 THEN pg_notify('mitosis_wake', b.group_id::text) END AS notified_claims,
+       CASE WHEN b.watched THEN pg_notify('mitosis_wake', b.group_id || '!') END AS notified_watchers
   FROM before AS b, sums AS n
 
 -- name: lose_environments
@@ -109,7 +109,7 @@ UPDATE environments AS e SET state = 'owed', changed_at = now()
 RETURNING g.uuid
 
 -- name: forget_environments
--- Another machine, or a reboot: nothing of it is left here. Degraded where nobody can clean it any more.
+-- Another machine, or a reboot: nothing of it is left here. Degraded if the old machine was never cleaned.
 UPDATE environments AS e
    SET state = 'gone', changed_at = now(), degraded = e.degraded OR %(degraded)s
   FROM task_groups AS g
@@ -119,18 +119,9 @@ RETURNING g.uuid
 -- name: set_offline
 UPDATE manager_live SET offline = true WHERE manager_id = %(manager_number)s
 
--- name: insert_active_lease
--- For a new process of an agent that held an ACTIVE lease (P5). The caller holds the group's row.
-INSERT INTO leases (group_id, manager_id, state, alive_until, taken_at, affinity_until)
-SELECT %(group_number)s, %(manager_number)s, 'active',
-       now() + make_interval(secs => coalesce(g.host_lost_after_seconds, %(host_lost_after)s)),
-       now(), now() + interval '1 hour'
-  FROM task_groups AS g WHERE g.id = %(group_number)s
-RETURNING epoch
-
 -- name: end_leases_of_group
 -- The group became terminal or is discarding, in the caller's transaction, which holds all its leases:
--- offers are withdrawn, the others begin to end. Everybody concerned is told.
+-- offers are withdrawn, the others begin to end. The group and all its hosts are poked.
 WITH changed AS (
     UPDATE leases AS l
        SET state = CASE WHEN l.state = 'offered' THEN 'ended' ELSE 'ending' END,
@@ -148,39 +139,6 @@ WITH changed AS (
     UNION ALL SELECT 'task_group', g.uuid FROM task_groups AS g WHERE g.id = %(group_number)s
     RETURNING 1
 )
-SELECT CASE WHEN EXISTS (SELECT FROM pokes) THEN pg_notify('mitosis_outbox', '') END AS told_relay,
-       pg_notify('mitosis_wake', %(group_number)s::bigint::text) AS told_claims,
-       pg_notify('mitosis_wake', %(group_number)s::bigint || '!') AS told_watchers
-
--- name: take
-UPDATE leases AS l
-   SET state = 'active', taken_at = now(), affinity_until = now() + interval '1 hour',
-       alive_until = now() + make_interval(secs => coalesce(g.host_lost_after_seconds, %(host_lost_after)s))
-  FROM managers AS m, task_groups AS g
- WHERE l.epoch = %(epoch)s AND l.state = 'offered' AND m.id = l.manager_id AND m.uuid = %(manager)s
-   AND g.id = l.group_id
-
--- name: grant
-SELECT l.epoch, l.state AS lease_state, g.uuid AS task_group_id, g.id AS task_group_number,
-       g.name AS task_group_name, u.name AS group_name, g.worker_allocation_plan, g.environment_setup_hook,
-       e.state AS environment_state, e.fingerprint AS environment_fingerprint, g.cancel_grace_seconds,
-       coalesce(g.host_lost_after_seconds, %(host_lost_after)s)::float8 AS host_lost_after_seconds, g.fence
-  FROM leases AS l
-  JOIN managers AS m ON m.id = l.manager_id
-  JOIN task_groups AS g ON g.id = l.group_id
-  JOIN user_groups AS u ON u.id = g.user_group_id
-  LEFT JOIN environments AS e ON e.manager_id = l.manager_id AND e.group_id = l.group_id
- WHERE l.epoch = %(epoch)s AND m.uuid = %(manager)s
-
--- name: live_epoch
-SELECT l.epoch FROM leases AS l JOIN managers AS m ON m.id = l.manager_id
- WHERE m.uuid = %(manager)s AND l.kind = 'manager' AND l.state <> 'ended'
-
--- name: stay_alive
--- The fence moves with every contact. Not in one statement with contact: lock order.
-UPDATE leases AS l
-   SET alive_until = greatest(l.alive_until, now()
-         + make_interval(secs => coalesce(g.host_lost_after_seconds, %(host_lost_after)s)))
-  FROM task_groups AS g
- WHERE l.manager_id = %(manager_number)s AND l.kind = 'manager' AND l.state IN ('active', 'ending')
-   AND g.id = l.group_id
+SELECT CASE WHEN EXISTS (SELECT FROM pokes) THEN pg_notify('mitosis_outbox', '') END AS notified_relay,
+       pg_notify('mitosis_wake', %(group_number)s::bigint::text) AS notified_claims,
+       pg_notify('mitosis_wake', %(group_number)s::bigint || '!') AS notified_watchers

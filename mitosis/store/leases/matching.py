@@ -1,101 +1,64 @@
-"""Which idle manager serves which group: pure functions over rows of the assignment round.
+"""Which host goes to which group: pure functions over the facts of one assignment round.
 
-Groups come by priority, then age; each takes the managers it wants while there are any. Preferred
-are managers with a ready environment of the group, then those with the fewest other ones.
+Groups come by priority, then age. Each takes the hosts it wants while there are any: hosts with a ready
+environment of the group first, then those with the fewest environments of other groups.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
-from mitosis.contracts.allocation import WorkerAllocationPlan, worker_cpus
-from mitosis.contracts.errors import InvalidRequest
-
-TASKS_PER_WORKER = 2
-"""A group wants another manager for every so many ready tasks per worker: ten tasks do not prepare a
-hundred hosts."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IdleManager:
-    """A manager that may be offered a lease."""
-
-    number: int
-    tags: frozenset[str]
-    cores: tuple[int, ...]
-    serves: frozenset[int]
-    """User groups in which it has a write role."""
-    warm: frozenset[int]
-    """Groups whose environment is ready there."""
-    failed: frozenset[int]
-    """Groups whose setup failed there: not offered again."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HungryGroup:
-    """A group with claimable work."""
-
-    number: int
-    user_group: int
-    tags: frozenset[str]
-    tag_match: Literal["all", "any"]
-    named: frozenset[int] | None
-    """Managers a user named; None = any that fit."""
-    max_managers: int | None
-    plan: WorkerAllocationPlan
-    live_leases: int
-    """Offers and setups in progress count: they will be capacity."""
-    ready: int
+from mitosis.store.leases.eligibility import CONDITIONS, Condition, GroupFacts, HostFacts
 
 
 @dataclass(frozen=True, slots=True)
 class Offer:
+    """Numbers of a task group and of the manager that is offered to it."""
+
     group: int
     manager: int
 
 
-def wanted(group: HungryGroup) -> int:
-    """How many leases the group should have in all: at least one if anything is ready."""
-    if group.ready == 0:
-        return 0
-    per_manager = TASKS_PER_WORKER * group.plan.worker_count
-    by_work = -(-group.ready // per_manager)
-    return by_work if group.max_managers is None else min(by_work, group.max_managers)
+def usable(
+    hosts: Iterable[HostFacts], conditions: Sequence[Condition] = CONDITIONS
+) -> dict[int, HostFacts]:
+    """Return the hosts for which the conditions hold that depend on the host alone, by number."""
+    of_host = [condition.of_host for condition in conditions if condition.of_host is not None]
+    return {host.number: host for host in hosts if all(holds(host) for holds in of_host)}
 
 
-def may_serve(manager: IdleManager, group: HungryGroup) -> bool:
-    """Permission, explicit list, tags, hook history, and whether the plan fits its cores."""
-    if group.user_group not in manager.serves or group.number in manager.failed:
-        return False
-    if group.named is not None and manager.number not in group.named:
-        return False
-    return _tags_fit(manager, group) and _plan_fits(manager, group.plan)
+def match(
+    groups: Iterable[GroupFacts],
+    hosts: dict[int, HostFacts],
+    conditions: Sequence[Condition] = CONDITIONS,
+) -> list[Offer]:
+    """Return offers for these groups, in their order, and remove the hosts used from ``hosts``.
 
-
-def match(groups: Iterable[HungryGroup], idle: dict[int, IdleManager]) -> list[Offer]:
-    """Offers for these groups in order; the managers used are taken out of ``idle``."""
+    Args:
+        groups: best first.
+        hosts: those of :func:`usable`; a group is checked against the conditions that name it.
+        conditions: those that must hold.
+    """
+    of_group = [condition.of_group for condition in conditions if condition.of_group is not None]
     offers: list[Offer] = []
     for group in groups:
-        missing = wanted(group) - group.live_leases
-        if missing <= 0 or not idle:
+        if not hosts:
+            break
+        if not all(holds(group) for holds in of_group):
             continue
-        able = [manager for manager in idle.values() if may_serve(manager, group)]
-        able.sort(key=lambda m: (group.number not in m.warm, len(m.warm), m.number))
-        for manager in able[:missing]:
-            offers.append(Offer(group.number, manager.number))
-            del idle[manager.number]
+        able = _able(group, hosts, conditions)
+        able.sort(key=lambda host: (group.number not in host.warm, len(host.warm), host.number))
+        for host in able[: group.wanted_leases - group.live_leases]:
+            offers.append(Offer(group.number, host.number))
+            del hosts[host.number]
     return offers
 
 
-def _tags_fit(manager: IdleManager, group: HungryGroup) -> bool:
-    if group.tag_match == "all" or not group.tags:
-        return group.tags <= manager.tags
-    return bool(group.tags & manager.tags)
-
-
-def _plan_fits(manager: IdleManager, plan: WorkerAllocationPlan) -> bool:
-    try:
-        worker_cpus(plan, manager.cores)
-    except InvalidRequest:
-        return False
-    return True
+def _able(
+    group: GroupFacts, hosts: dict[int, HostFacts], conditions: Sequence[Condition]
+) -> list[HostFacts]:
+    """Return the hosts that fulfil the conditions on host and group: one pass for each condition."""
+    able = list(hosts.values())
+    for condition in conditions:
+        if (holds := condition.of_pair) is not None:
+            able = [host for host in able if holds(host, group)]
+    return able

@@ -1,316 +1,432 @@
-"""Why nothing happens, in one line for people: pure rules over facts, the first that holds.
+"""Why a task group, a task or a host waits, in one line for people: the first of ordered rules over facts.
 
-Every rule is an answer to "what would I look at next?". One code path: the line that `show`, `watch`,
-`run` and Temporal's details show is the one that `explain` gives, which adds each host's own.
+The line in `show`, `watch`, `run` and in Temporal's details is the one that `explain` gives; `explain` adds a
+line for each host. Why a host is not offered is decided by ``eligibility.py``; this module adds what a lease
+in force is doing, and summarises the hosts of a group.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Literal
+from uuid import UUID
 
-from mitosis.contracts.allocation import WorkerAllocationPlan, worker_cpus
-from mitosis.contracts.errors import InvalidRequest
 from mitosis.contracts.http import WAITING_SETUP_FAILED
-from mitosis.contracts.outcome import signal_name
+from mitosis.contracts.lifecycle import (
+    TASK_GROUP,
+    EnvironmentState,
+    LeaseState,
+    TaskGroupResult,
+    TaskGroupState,
+)
+from mitosis.store.leases import eligibility
+from mitosis.store.leases.eligibility import (
+    CONDITIONS,
+    GroupFacts,
+    HostFacts,
+    missing_tags,
+    obstacles,
+    plan_mismatch,
+)
+from mitosis.store.leases.wording import hook_end, names, span
+from mitosis.store.pg.database import Connection
+from mitosis.store.pg.rows import fetch_all, fetch_one
+from mitosis.store.pg.statements import load
+from mitosis.store.store import Store
 
-Facts = Mapping[str, Any]
-NAMES_SHOWN = 3
+SQL = load("leases/reasons.sql")
+WAITING_GROUP = "\n".join(
+    ("WITH facts AS (", eligibility.SQL["group_facts"], SQL["one_group"], ")", SQL["group_details"])
+)
+WAITING_HOSTS = "\n".join(
+    (
+        "WITH facts AS (",
+        eligibility.SQL["host_facts"],
+        SQL["hosts_of_group"],
+        ")",
+        SQL["host_details"],
+    )
+)
 UNSENT_SECONDS = 3.0
-"""A message to Temporal that is older has met an obstacle: it is sent within milliseconds."""
+"""An older message to Temporal has met an obstacle: it is usually sent within milliseconds."""
 
-_STANDING = ("preparing", "ready", "tearing_down")
-"""Environments that a teardown has yet to end."""
+_TO_TEAR_DOWN = (
+    EnvironmentState.PREPARING,
+    EnvironmentState.READY,
+    EnvironmentState.TEARING_DOWN,
+)
+
+TaskOutcome = Literal["succeeded", "failed", "cancelled"]
 
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """Why a group or a task stands where it stands."""
+    """Why a group, a task or a host is where it is."""
 
     code: str
     """Stable, for programs."""
     line: str
     waits: bool = True
-    """False: nothing is in the way; it runs, or it is over."""
+    """False: nothing is in the way; it runs, or it has ended."""
 
 
-WORKING = "working"
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetupRun:
+    """The last run of a setup hook on a host."""
+
+    state: Literal["waiting", "running", "succeeded", "failed"]
+    message: str | None
+    exit_code: int | None
+    signal: int | None
 
 
-def waiting_for(group: Facts, facts: Facts) -> str | None:
-    """The line of :func:`why`; None when nothing is in the way."""
-    reason = why(group, facts)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WaitingHost(HostFacts):
+    """A host that has a role in the user group, is named for the group, or holds a lease for it."""
+
+    alive_in_seconds: float | None
+    """Until ``alive_until`` of its lease; None without a lease, and while it is offered."""
+    lost_after_seconds: float
+    """Silence after which it is lost: the setting of its lease's group, else that of the deployment."""
+    environment: EnvironmentState | None
+    """Of this group on it."""
+    setup: SetupRun | None
+    """Of this group on it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WaitingGroup(GroupFacts):
+    """A task group whose progress is explained."""
+
+    task_group_id: UUID
+    name: str
+    state: TaskGroupState
+    settled: bool
+    result: TaskGroupResult | None
+    reason: str | None
+    """Given with the verb that ended it."""
+    total: int
+    unfinished: int
+    discarding: bool
+    unsent_seconds: float | None
+    """Age of the oldest message that Temporal has not received."""
+    delayed_seconds: float | None
+    """Until the next delayed attempt is due."""
+
+    @property
+    def ending(self) -> bool:
+        """Whether it is terminal, or its unfinished tasks are being cancelled."""
+        return self.state in TASK_GROUP.terminal or self.discarding
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waiting:
+    """The facts about one group and its hosts."""
+
+    group: WaitingGroup
+    hosts: Sequence[WaitingHost]
+
+    def holders(self) -> Sequence[WaitingHost]:
+        """Return the hosts that hold a lease of the group."""
+        return [host for host in self.hosts if _own_lease(host, self.group) is not None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WaitingTask:
+    """The facts about one task."""
+
+    attempt: int
+    result: TaskOutcome | None
+    kind: str | None
+    manager_name: str | None
+    claimed: bool
+    lost_count: int
+    running_seconds: float | None
+    delayed_seconds: float | None
+    suspect: bool
+    """Its host is not in contact."""
+    silent_seconds: float | None
+    alive_in_seconds: float | None
+    before: int
+    """Tasks that are claimed before it, up to a bound."""
+
+
+async def read_waiting(connection: Connection, store: Store, group_number: int) -> Waiting | None:
+    """Read the facts about one group; None if there is no such group. One or two round trips."""
+    parameters = {
+        "group_number": group_number,
+        "hosts": 1,
+        "suspect_after": store.suspect_after.total_seconds(),
+        "host_lost_after": store.host_lost_after.total_seconds(),
+    }
+    group = await fetch_one(connection, WaitingGroup, WAITING_GROUP, parameters)
+    if group is None:
+        return None
+    hosts = []
+    if not group.settled:
+        hosts = await fetch_all(connection, WaitingHost, WAITING_HOSTS, parameters)
+    return Waiting(group=group, hosts=hosts)
+
+
+def waiting_for(facts: Waiting) -> str | None:
+    """Return the line of :func:`why`; None if nothing is in the way."""
+    reason = why(facts)
     return reason.line if reason.waits else None
 
 
-def why(group: Facts, facts: Facts) -> Reason:
-    """``group`` is a row of ``show`` or ``observe``, ``facts`` one of ``waiting_facts``."""
-    if group["settled"]:
-        why_so = f" ({reason})" if (reason := group.get("reason")) else ""
-        line = f"it has ended: {group.get('result') or group['state']}{why_so}"
-        return Reason("finished", line, False)
-    managers: Sequence[Facts] = facts["managers"]
-    if group["state"] in ("complete", "cancelled") or group.get("discarding"):
-        return _ending(group, facts, managers) or Reason("settling", "being settled")
-    if _unfinished(group) == 0:
-        return _drained(group, facts)
-    return _held(managers) or _nobody(facts, managers)
+def why(facts: Waiting) -> Reason:
+    """Return why the group is where it is: the first rule that holds."""
+    group = facts.group
+    if group.settled:
+        given = f" ({group.reason})" if group.reason else ""
+        return Reason("finished", f"it has ended: {group.result or group.state}{given}", False)
+    if group.ending:
+        return _ending(facts) or Reason("settling", "being settled")
+    if group.unfinished == 0:
+        return _drained(group)
+    return _held(facts.holders(), group) or _not_offered(facts)
 
 
-def _unfinished(group: Facts) -> int:
-    return int(group.get("unfinished", group.get("tasks_unfinished", 0)))
+def host_reason(host: WaitingHost, group: WaitingGroup) -> Reason:
+    """Return what one host does for the group, or the first condition that keeps it from an offer."""
+    if _own_lease(host, group) is not None:
+        held = _held([host], group)
+        assert held is not None  # noqa: S101 - it has a lease
+        return held
+    # The line of the group says what the group lacks; here it is about the host.
+    for condition in obstacles(host, group):
+        if condition.of_group is None:
+            return Reason(condition.code, condition.sentence(host, group))
+    return Reason("free", "is free", False)
 
 
-def _ending(group: Facts, facts: Facts, managers: Sequence[Facts]) -> Reason | None:
-    cleaning = [m["name"] for m in managers if m["environment"] in _STANDING]
-    if _unfinished(group) and any(m["lease"] for m in managers):
+def task_reason(task: WaitingTask, group: Reason) -> Reason:
+    """Return why a task is where it is; ``group`` is the reason of its group."""
+    host, attempt = task.manager_name, f"attempt {task.attempt}"
+    if task.result is not None:
+        return _ended_task(task)
+    if task.claimed and task.suspect:
+        return Reason(
+            "suspect", _silent_line(f"{host}", task.silent_seconds, task.alive_in_seconds)
+        )
+    if task.running_seconds is not None:
+        line = f"it has been running on {host} for {span(task.running_seconds)}, {attempt}"
+        return Reason("working", line, False)
+    if task.claimed:
+        return Reason("claimed", f"{host} has it and starts it when a worker is free", False)
+    return _unclaimed_task(task, group)
+
+
+def _ended_task(task: WaitingTask) -> Reason:
+    ended = {
+        "succeeded": "it has succeeded",
+        "failed": "it has failed",
+        "cancelled": "it was cancelled",
+    }
+    how = f", {task.kind.replace('_', ' ')}" if task.kind else ""
+    where = f" on {task.manager_name}" if task.manager_name else ""
+    line = f"{ended[task.result or 'cancelled']}{where}, attempt {task.attempt}{how}"
+    return Reason("finished", line, False)
+
+
+def _unclaimed_task(task: WaitingTask, group: Reason) -> Reason:
+    if (task.delayed_seconds or 0.0) > 0:
+        line = f"attempt {task.attempt + 1} is due in {span(task.delayed_seconds)}"
+        return Reason("delayed", line)
+    if group.waits:
+        return group
+    if task.lost_count > 1:
+        line = "it ran on hosts that were lost, and waits until it can run alone on a host"
+        return Reason("alone", line)
+    if task.before == 0:
+        return Reason("queued", f"it is next; {group.line}")
+    others = "1 other task is" if task.before == 1 else f"{task.before} other tasks are"
+    return Reason("queued", f"{others} before it; {group.line}")
+
+
+def _own_lease(host: HostFacts, group: GroupFacts) -> LeaseState | None:
+    own = host.lease is not None and host.lease.group == group.number
+    return host.lease.state if own and host.lease is not None else None
+
+
+def _ending(facts: Waiting) -> Reason | None:
+    group, hosts = facts.group, facts.hosts
+    if group.unfinished and facts.holders():
         return Reason("ending_tasks", "running tasks are being ended")
-    if "tearing_down" not in [m["environment"] for m in managers] and (unsent := _unsent(facts)):
+    tearing_down = any(host.environment is EnvironmentState.TEARING_DOWN for host in hosts)
+    if not tearing_down and (unsent := _unsent(group)):
         return unsent
-    if _unfinished(group):
-        return Reason("discarding", "tasks that nobody has claimed are being cancelled")
+    if group.unfinished:
+        return Reason("discarding", "unclaimed tasks are being cancelled")
+    cleaning = [host for host in hosts if host.environment in _TO_TEAR_DOWN]
     if not cleaning:
         return None
-    gone = [_last_seen(m) for m in managers if m["name"] in cleaning and m["silent"]]
-    away = f", silent: {_names(gone)}; their teardown is owed 90 s after that" if gone else ""
-    return Reason("cleanup", f"cleanup on {_names(cleaning)}{away}")
+    line = f"cleanup on {names([host.name for host in cleaning])}"
+    silent = [host for host in cleaning if not host.in_contact]
+    if silent:
+        after = max(host.lost_after_seconds for host in silent)
+        seen = names([_last_seen(host) for host in silent])
+        line = (
+            f"{line}, not in contact: {seen}; their teardown is owed after {span(after)} of silence"
+        )
+    return Reason("cleanup", line)
 
 
-def _unsent(facts: Facts) -> Reason | None:
-    """Temporal has not heard what PostgreSQL has to say."""
-    age = facts.get("unsent_seconds") or 0.0
+def _unsent(group: WaitingGroup) -> Reason | None:
+    """Return that Temporal has not received the messages in the outbox, if they are late."""
+    age = group.unsent_seconds or 0.0
     if age < UNSENT_SECONDS:
         return None
-    line = f"waiting for infrastructure: Temporal has not been reached for {_span(age)}"
+    line = f"waiting for infrastructure: Temporal has not been reached for {span(age)}"
     return Reason("infrastructure", line)
 
 
-def _drained(group: Facts, facts: Facts) -> Reason:
-    total = group.get("total", group.get("tasks_total", 0))
-    if group["state"] == "closed":
+def _drained(group: WaitingGroup) -> Reason:
+    if group.state is TaskGroupState.CLOSED:
         line = "all tasks have ended; being completed"
-        return _unsent(facts) or Reason("completing", line)
-    if total == 0:
+        return _unsent(group) or Reason("completing", line)
+    if group.total == 0:
         return Reason("empty", "no task has been submitted yet")
     return Reason("open", "all tasks have ended; waiting for more tasks or for close")
 
 
-def _held(managers: Sequence[Facts]) -> Reason | None:
-    """Somebody has a lease: nothing to explain once one is ready, else what the setup does."""
-    holders = [m for m in managers if m["lease"] in ("offered", "active")]
-    working = [m for m in holders if m["lease"] == "active" and m["environment"] == "ready"]
-    if any(not m["silent"] for m in working):
-        names = [m["name"] for m in working if not m["silent"]]
-        return Reason(WORKING, f"tasks run on {_names(names)}", False)
+def _held(holders: Sequence[WaitingHost], group: WaitingGroup) -> Reason | None:
+    """Return what the leases of the group do; None if it has no lease."""
+    taken = [host for host in holders if _own_lease(host, group) is LeaseState.ACTIVE]
+    ready = [host for host in taken if host.environment is EnvironmentState.READY]
+    working = [host.name for host in ready if host.in_contact]
     if working:
-        return Reason("suspect", _silent_line(working[0]))
-    for manager in holders:
-        setup = manager["setup"] or {}
-        if setup.get("state") == "waiting":
-            line = f"{manager['name']} waits for infrastructure: {_message(setup)}"
+        return Reason("working", f"tasks run on {names(working)}", False)
+    if ready:
+        return Reason("suspect", _silent_host(ready[0]))
+    current = [host for host in holders if _own_lease(host, group) is not LeaseState.ENDING]
+    for host in current:
+        if host.setup is not None and host.setup.state == "waiting":
+            line = f"{host.name} waits for infrastructure: {_end_of(host.setup)}"
             return Reason("infrastructure", line)
+    if current:
+        return _beginning(current[0], group)
     if holders:
-        name, offered = holders[0]["name"], holders[0]["lease"] == "offered"
-        return Reason("offered", f"offered to {name}") if offered else _in_setup(holders[0])
-    leaving = [m["name"] for m in managers if m["lease"]]
-    if not leaving:
-        return None
-    return Reason("leaving", f"{_names(leaving)} finishes what it runs and leaves")
-
-
-def _in_setup(manager: Facts) -> Reason:
-    if manager["silent"]:
-        return Reason("suspect", _silent_line(manager))
-    return Reason("setup", f"setup on {manager['name']}")
-
-
-def _silent_line(manager: Facts) -> str:
-    """``host-1 has not been in contact for 42 s; its tasks go to others in 48 s``"""
-    line = f"{manager['name']} has not been in contact for {_span(manager.get('silent_seconds'))}"
-    left = manager.get("alive_in_seconds")
-    if left is None:
-        return line
-    return f"{line}; what it has is given to others in {_span(max(0.0, left))}, unless it is back"
-
-
-def _nobody(facts: Facts, managers: Sequence[Facts]) -> Reason:
-    """Nobody has a lease: which condition leaves nobody over."""
-    if not facts["has_ready"] and facts["delayed_seconds"] is not None:
-        line = f"the next attempt is due in {max(facts['delayed_seconds'], 0):.0f} s"
-        return Reason("delayed", line)
-    if not managers:
-        line = f"no manager may serve group {facts['group_name']}; register one there"
-        return Reason("no_manager", line)
-    named = [m for m in managers if m["named"]]
-    if facts["assignment_method"] == "user_specified":
-        managers = named
-        if not managers:
-            line = "it runs only on managers that a user names, and none is named"
-            return Reason("none_named", line)
-    fitting = [m for m in managers if m["tags_fit"]]
-    if not fitting:
-        return Reason("tags", _tags_line(facts, managers))
-    return _why_not(fitting, facts)
-
-
-def _tags_line(facts: Facts, managers: Sequence[Facts]) -> str:
-    """Names the tags, and what the manager that comes closest lacks."""
-    line = f"no manager has {facts['tag_match']} of the tags {', '.join(facts['tags'])}"
-    lacking = [(missing_tags(facts, m), m["name"]) for m in managers if m.get("tags") is not None]
-    if facts["tag_match"] != "all" or not lacking:
-        return line
-    missing, name = min(lacking, key=lambda entry: len(entry[0]))
-    return f"{line}: {name} lacks {', '.join(missing)}"
-
-
-def missing_tags(facts: Facts, manager: Facts) -> list[str]:
-    """The tags of the group that a manager does not have."""
-    return sorted(set(facts["tags"]) - set(manager.get("tags") or ()))
-
-
-def misfit(plan: WorkerAllocationPlan, host: str, cores: Sequence[int]) -> str | None:
-    """Why the workers of ``plan`` cannot be bound on a host with these cores; None = they can."""
-    try:
-        worker_cpus(plan, cores)
-    except InvalidRequest as error:
-        return f"{host} cannot serve it: {error.message}"
+        line = f"{names([host.name for host in holders])} finishes its tasks and leaves"
+        return Reason("leaving", line)
     return None
 
 
-def _why_not(fitting: Sequence[Facts], facts: Facts) -> Reason:
-    """Managers with the right tags, none of which has a lease."""
-    plan = WorkerAllocationPlan.model_validate(facts["plan"])
-    misfits = [m["cores"] and misfit(plan, m["name"], m["cores"]) for m in fitting]
-    if (first := misfits[0]) and all(misfits):
-        return Reason("misfit", str(first))
-    fitting = [manager for manager, reason in zip(fitting, misfits, strict=True) if not reason]
-    able = [m for m in fitting if not _failed(m)]
-    if not able:
-        line = f"{WAITING_SETUP_FAILED}{fitting[0]['name']}: {_message(fitting[0]['setup'])}"
-        return Reason("setup_failed", line)
-    online = [m for m in able if not m["silent"] and not m["draining"]]
-    if not online:
-        return _out_of_contact(able)
-    free = [m for m in online if not m["busy"]]
-    if not free:
-        return Reason("busy", _busy_line(online, facts))
-    clean = [m for m in free if not m["unclean"]]
-    if not clean:
-        line = f"cleanup after another group on {_names([m['name'] for m in free])}"
-        return Reason("unclean", line)
-    return _unsent(facts) or Reason("assigning", "about to be offered to a manager")
+def _beginning(host: WaitingHost, group: WaitingGroup) -> Reason:
+    if _own_lease(host, group) is LeaseState.OFFERED:
+        return Reason("offered", f"offered to {host.name}")
+    if not host.in_contact:
+        return Reason("suspect", _silent_host(host))
+    return Reason("setup", f"setup on {host.name}")
 
 
-def _out_of_contact(able: Sequence[Facts]) -> Reason:
-    if all(m["draining"] and not m["silent"] for m in able):
-        names = _names([m["name"] for m in able])
-        return Reason("draining", f"every manager that may run it takes nothing new: {names}")
-    seen = [_last_seen(m) for m in able]
-    return Reason("no_contact", f"no manager that may run it is in contact: {_names(seen)}")
+def _silent_host(host: WaitingHost) -> str:
+    return _silent_line(host.name, host.silent_seconds, host.alive_in_seconds)
 
 
-def _last_seen(manager: Facts) -> str:
-    seconds = manager.get("silent_seconds")
-    return (
-        manager["name"]
-        if seconds is None
-        else f"{manager['name']} (last seen {_span(seconds)} ago)"
-    )
+def _silent_line(name: str, silent: float | None, alive_in: float | None) -> str:
+    line = f"{name} has not been in contact for {span(silent)}"
+    if alive_in is None:
+        return line
+    return f"{line}; its tasks go to other hosts in {span(max(0.0, alive_in))} unless it comes back"
 
 
-def _busy_line(online: Sequence[Facts], facts: Facts) -> str:
-    groups = [m["busy_with"] for m in online if m.get("busy_with")]
-    names = _names([m["name"] for m in online])
-    if not groups:
-        return f"busy with another group: {names}"
-    whom = _names(sorted({group["name"] for group in groups}))
-    higher = all(group["priority"] > facts["priority"] for group in groups)
-    return f"{names} busy with {'groups of higher priority' if higher else 'other groups'}: {whom}"
+# --- no lease: the conditions over all hosts ----------------------------------------------------------
 
 
-def host_reason(manager: Facts, facts: Facts) -> Reason:  # noqa: C901, PLR0911 - one line per rule
-    """Where one host stands towards the group."""
-    plan = WorkerAllocationPlan.model_validate(facts["plan"])
-    if manager["lease"]:
-        alone = _held([manager])
-        return alone or Reason("leaving", "finishes what it runs and leaves")
-    if facts["assignment_method"] == "user_specified" and not manager["named"]:
-        return Reason("not_named", "is not named for the group")
-    if not manager["tags_fit"]:
-        return Reason("tags", f"lacks {', '.join(missing_tags(facts, manager))}")
-    if _failed(manager):
-        return Reason("setup_failed", f"setup failed: {_message(manager['setup'])}")
-    if manager["silent"]:
-        return Reason("no_contact", f"last seen {_span(manager.get('silent_seconds'))} ago")
-    if manager["cores"] and (problem := misfit(plan, "it", manager["cores"])):
-        return Reason("misfit", problem)
-    if manager["draining"]:
-        return Reason("draining", "takes nothing new")
-    if manager["busy"]:
-        return Reason("busy", _busy_line([{**manager, "name": "it is"}], facts))
-    if manager["environment"] == "tearing_down":
-        return Reason("cleanup", "cleans up")
-    if manager["unclean"]:
-        return Reason("unclean", "cleans up after another group")
-    return Reason("free", "is free", False)
+def _not_offered(facts: Waiting) -> Reason:
+    """Return the first condition that leaves no host of those for which the ones before it hold."""
+    group, left = facts.group, list(facts.hosts)
+    for condition in CONDITIONS:
+        if condition.of_group is not None:
+            if not condition.of_group(group):
+                return NONE_LEFT[condition.code](left, group)
+            continue
+        passing = [host for host in left if condition.holds(host, group)]
+        if not passing:
+            return NONE_LEFT[condition.code](left, group)
+        left = passing
+    return _unsent(group) or Reason("assigning", "about to be offered to a host")
 
 
-def task_reason(task: Facts, group: Reason) -> Reason:  # noqa: PLR0911 - one line per rule
-    """Where one task stands; ``task`` is a row of ``task_facts``, ``group`` the reason of its group."""
-    attempt = f"attempt {task['attempt']}"
-    host = task["manager_name"]
-    if task["result"] is not None:
-        ended = {
-            "succeeded": "it has succeeded",
-            "failed": "it has failed",
-            "cancelled": "it was cancelled",
-        }
-        how = f", {task['kind'].replace('_', ' ')}" if task["kind"] else ""
-        where = f" on {host}" if host else ""
-        return Reason("finished", f"{ended[task['result']]}{where}, {attempt}{how}", False)
-    if task["claimed"]:
-        if task["silent"]:
-            return Reason("suspect", _silent_line({**task, "name": host}))
-        if task["running_seconds"] is not None:
-            line = f"it has been running on {host} for {_span(task['running_seconds'])}, {attempt}"
-            return Reason(WORKING, line, False)
-        return Reason("claimed", f"{host} has it and starts it as soon as a worker is free", False)
-    if (task["delayed_seconds"] or 0.0) > 0:
-        line = f"attempt {task['attempt'] + 1} is due in {_span(task['delayed_seconds'])}"
-        return Reason("delayed", line)
-    if group.waits:
-        return group
-    if task["lost_count"] > 1:
-        line = "it was on hosts that were lost, and waits until it can run alone on one"
-        return Reason("alone", line)
-    before = task["before"]
-    others = "1 other task is" if before == 1 else f"{before} other tasks are"
-    return Reason(
-        "queued", f"{others} before it; {group.line}" if before else f"it is next; {group.line}"
-    )
+def _no_work(_: Sequence[WaitingHost], group: WaitingGroup) -> Reason:
+    if group.delayed_seconds is None:
+        return Reason("no_work", "no task is ready")
+    return Reason("delayed", f"the next attempt is due in {max(group.delayed_seconds, 0.0):.0f} s")
 
 
-def _failed(manager: Facts) -> bool:
-    return (manager["setup"] or {}).get("state") == "failed"
+def _no_host_has_tags(hosts: Sequence[WaitingHost], group: WaitingGroup) -> Reason:
+    """Name the tags, and what the host lacks that comes closest."""
+    line = f"no host has {group.tag_match} of the tags {', '.join(sorted(group.tags))}"
+    if group.tag_match == "all":
+        closest = min(hosts, key=lambda host: len(missing_tags(host, group)))
+        line = f"{line}: {closest.name} lacks {', '.join(missing_tags(closest, group))}"
+    return Reason("tags", line)
 
 
-def _message(setup: Facts) -> str:
-    if setup.get("message"):
-        return str(setup["message"])
-    if setup.get("signal"):
-        return f"killed by {signal_name(setup['signal'])}"
-    return f"exit code {setup['exit_code']}" if setup.get("exit_code") is not None else "no message"
+def _no_host_fits(hosts: Sequence[WaitingHost], group: WaitingGroup) -> Reason:
+    first = hosts[0]
+    mismatch = plan_mismatch(group.plan, first.cores or ())
+    return Reason("misfit", f"{first.name} cannot serve it: {mismatch}")
 
 
-def _span(seconds: float | None) -> str:
-    """``7 s``, ``3 min``, ``2 h``"""
-    if seconds is None:
-        return "a while"
-    if seconds < 120:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.0f} h"
+def _setup_failed(hosts: Sequence[WaitingHost], group: WaitingGroup) -> Reason:
+    first = hosts[0]
+    failure = first.failure_of(group.number)
+    assert failure is not None  # noqa: S101 - that is why none is left
+    end = hook_end(failure.message, failure.exit_code, failure.signal)
+    return Reason("setup_failed", f"{WAITING_SETUP_FAILED}{first.name}: {end}")
 
 
-def _names(names: Sequence[str]) -> str:
-    shown = ", ".join(names[:NAMES_SHOWN])
-    more = len(names) - NAMES_SHOWN
-    return f"{shown} and {more} more" if more > 0 else shown
+def _no_contact(hosts: Sequence[WaitingHost], _: WaitingGroup) -> Reason:
+    seen = names([_last_seen(host) for host in hosts])
+    return Reason("no_contact", f"no host that may run it is in contact: {seen}")
+
+
+def _draining(hosts: Sequence[WaitingHost], _: WaitingGroup) -> Reason:
+    return Reason("draining", f"every host that may run it is draining: {_host_names(hosts)}")
+
+
+def _busy(hosts: Sequence[WaitingHost], group: WaitingGroup) -> Reason:
+    leases = [host.lease for host in hosts if host.lease is not None]
+    higher = all(lease.priority > group.priority for lease in leases)
+    whom = names(sorted({lease.group_name for lease in leases}))
+    others = "task groups of higher priority" if higher else "other task groups"
+    return Reason("busy", f"{_host_names(hosts)} busy with {others}: {whom}")
+
+
+def _host_names(hosts: Sequence[WaitingHost]) -> str:
+    return names([host.name for host in hosts])
+
+
+NONE_LEFT: Mapping[str, Callable[[Sequence[WaitingHost], WaitingGroup], Reason]] = {
+    "ended": lambda *_: Reason("settling", "being settled"),
+    "no_work": _no_work,
+    "enough": lambda *_: Reason("enough", "it has as many hosts as it can use"),
+    "no_role": lambda _, group: Reason(
+        "no_manager", f"no host may serve user group {group.user_group_name}; register one there"
+    ),
+    "not_named": lambda *_: Reason(
+        "none_named", "it runs only on hosts that a user names for it, and none is named"
+    ),
+    "tags": _no_host_has_tags,
+    "misfit": _no_host_fits,
+    "setup_failed": _setup_failed,
+    "no_contact": _no_contact,
+    "draining": _draining,
+    "busy": _busy,
+    "cleanup": lambda hosts, _: Reason("cleanup", f"cleanup on {_host_names(hosts)}"),
+    "unclean": lambda hosts, _: Reason(
+        "unclean", f"cleanup after another task group on {_host_names(hosts)}"
+    ),
+}
+"""By the code of a condition: what to say of a group when it holds for none of the hosts that are left."""
+
+
+def _last_seen(host: WaitingHost) -> str:
+    if host.silent_seconds is None:
+        return host.name
+    return f"{host.name} (last seen {span(host.silent_seconds)} ago)"
+
+
+def _end_of(setup: SetupRun) -> str:
+    return hook_end(setup.message, setup.exit_code, setup.signal)

@@ -1,116 +1,176 @@
-"""The assignment round: one transaction that matches idle managers to groups and writes offers."""
+"""The assignment round: one transaction that offers hosts to task groups and ends idle leases others need.
 
-from collections.abc import AsyncIterator, Collection
+Who may be offered to whom is decided by ``eligibility.py`` alone, over the facts that are read here.
+"""
+
+from collections.abc import AsyncIterator, Collection, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from psycopg.rows import DictRow
-
-from mitosis.contracts.allocation import WorkerAllocationPlan
 from mitosis.contracts.control import AssignAnswer
-from mitosis.store.leases.matching import HungryGroup, IdleManager, Offer, match
+from mitosis.contracts.lifecycle import LeaseState
+from mitosis.store.leases import eligibility
+from mitosis.store.leases.eligibility import (
+    CONDITIONS,
+    CONTEST_CONDITIONS,
+    Condition,
+    GroupFacts,
+    HostFacts,
+    HostLease,
+)
+from mitosis.store.leases.matching import Offer, match, usable
 from mitosis.store.pg.database import Connection
+from mitosis.store.pg.rows import fetch_all, fetch_one
 from mitosis.store.pg.statements import load
 from mitosis.store.store import Store
 
 SQL = load("leases/scheduler.sql")
+ROUND_HOSTS = eligibility.SQL["host_facts"] + "\n" + SQL["hosts_of_round"]
+ROUND_GROUPS = eligibility.SQL["group_facts"] + "\n" + SQL["groups_of_round"]
 GROUPS_PER_PAGE = 200
 CHECK_OFFERS_SECONDS = 10.0
 """While an offer is open, its manager is poked again after this long."""
 LOOK_SECONDS = (10.0, 60.0)
-"""How often it is looked whether a busy host that somebody waits for has become idle: as often as the idle
-threshold, but not more and not less often than this."""
+"""Shortest and longest pause before the next round while a group waits for a busy host: the idle threshold,
+within these limits."""
 
 
-class SchedulerStore:
-    """Implements ``activities.managers.SchedulerPort``."""
+@dataclass(frozen=True, slots=True)
+class _Delayed:
+    seconds: float | None
 
-    def __init__(self, store: Store) -> None:
-        self._database = store.database
-        self._idle_threshold = store.idle_threshold.total_seconds()
 
-    async def assign_round(self) -> AssignAnswer:
-        """Offer leases, end idle ones that others need, poke the hosts concerned, say when to look again."""
-        async with self._database.transaction() as connection:
-            await connection.execute(SQL["lock"])
-            rows = await (await connection.execute(SQL["idle_managers"])).fetchall()
-            idle = {row["id"]: _manager(row) for row in rows}
-            offers = await _match_pages(connection, idle)
-            offered = await _write(connection, offers)
-            moved, next_idle = await self._move(connection, {offer.group for offer in offers})
-            poked = (await connection.execute(SQL["poke_offered"])).rowcount
-            if poked or moved:
-                await connection.execute(SQL["tell_relay"])
-            delayed = await (await connection.execute(SQL["next_delayed"])).fetchone()
-        return AssignAnswer(
-            offered=offered,
-            resignalled=poked - offered,
-            next_round_in_seconds=_next_round(delayed, poked, next_idle),
-        )
+@dataclass(frozen=True, slots=True)
+class _Held:
+    group_id: int
 
-    async def _move(self, connection: Connection, served: set[int]) -> tuple[int, float | None]:
-        """End idle leases whose hosts other groups need: how many, and when the next one is idle enough.
 
-        ``served`` groups have just been offered a host and wait for that one first. Nobody tells when a
-        lease runs out of work whose group is not drained (other hosts have the rest, or a retry is not due):
-        while a group waits for a host that is busy, another round looks.
+async def assign_round(store: Store) -> AssignAnswer:
+    """Offer leases, end idle ones that other groups need, and poke the hosts concerned.
+
+    The answer says when the next round is due without a poke. Rounds take turns by an advisory lock.
+    """
+    async with store.database.transaction() as connection:
+        await connection.execute(SQL["lock"])
+        parameters = {
+            "suspect_after": store.suspect_after.total_seconds(),
+            "group_number": None,
+        }
+        hosts = await fetch_all(connection, HostFacts, ROUND_HOSTS, parameters)
+        offers = await _match_pages(connection, usable(hosts), CONDITIONS)
+        offered = await _write(connection, offers)
+        contest = _Contest(connection, store.idle_threshold.total_seconds())
+        moved, next_idle = await contest.run(hosts, {offer.group for offer in offers})
+        poked = (await connection.execute(SQL["poke_offered"])).rowcount
+        if poked or moved:
+            await connection.execute(SQL["notify_relay"])
+        delayed = await fetch_one(connection, _Delayed, SQL["next_delayed"], {})
+    return AssignAnswer(
+        offered=offered,
+        resignalled=poked - offered,
+        next_round_in_seconds=_next_round(delayed, poked, next_idle),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Contest:
+    """Takes idle hosts from the groups that hold them (C-03)."""
+
+    connection: Connection
+    idle_threshold: float
+    """How long a lease without work is safe from other groups, in seconds."""
+
+    async def run(
+        self, hosts: Sequence[HostFacts], served: Collection[int]
+    ) -> tuple[int, float | None]:
+        """End idle leases whose hosts other groups need.
+
+        No transaction reports that a lease runs out of work while its group is not drained (other hosts
+        have the rest, or a retry is not due). So while a group waits for a busy host, another round is due.
+
+        Args:
+            hosts: all of the round.
+            served: groups that have just been offered a host; they wait for that one first.
+
+        Returns:
+            How many leases ended, and the seconds until the next one is idle for long enough.
         """
-        threshold = {"idle_threshold": self._idle_threshold}
-        cursor = await connection.execute(SQL["contestable_managers"], threshold)
-        rows = {row["id"]: row for row in await cursor.fetchall()}
-        idle = {number: _manager(row) for number, row in rows.items() if not row["busy"]}
-        needed = await _match_pages(connection, idle, without_lease=True, served=served)
-        left = [rows[offer.manager]["seconds_left"] for offer in needed]
-        due = [rows[o.manager]["epoch"] for o in needed if rows[o.manager]["seconds_left"] <= 0]
+        held = {
+            number: lease
+            for number, host in usable(hosts, CONTEST_CONDITIONS).items()
+            if (lease := _contestable(host)) is not None
+        }
+        of_round = {host.number: host for host in hosts if host.number in held}
+        idle = {number: host for number, host in of_round.items() if not held[number].has_work}
+        busy = {number: host for number, host in of_round.items() if held[number].has_work}
+        needed = await self._match(idle, served)
+        waits = {offer.manager: self._seconds_left(held[offer.manager]) for offer in needed}
+        due = [held[number].epoch for number, seconds in waits.items() if seconds <= 0]
         if due:
-            await connection.execute(SQL["move_leases"], {"epochs": due})
-        busy = {number: _manager(row) for number, row in rows.items() if row["busy"]}
-        served = served | {offer.group for offer in needed}
-        if await _match_pages(connection, busy, without_lease=True, served=served):
-            left.append(min(max(self._idle_threshold, LOOK_SECONDS[0]), LOOK_SECONDS[1]))
+            await self.connection.execute(SQL["move_leases"], {"epochs": due})
+        left = list(waits.values())
+        if await self._match(busy, {*served, *(offer.group for offer in needed)}):
+            left.append(min(max(self.idle_threshold, LOOK_SECONDS[0]), LOOK_SECONDS[1]))
         return len(due), min((seconds for seconds in left if seconds > 0), default=None)
+
+    async def _match(self, hosts: dict[int, HostFacts], served: Collection[int]) -> list[Offer]:
+        return await _match_pages(self.connection, hosts, CONTEST_CONDITIONS, without_lease=served)
+
+    def _seconds_left(self, lease: HostLease) -> float:
+        return self.idle_threshold - (lease.idle_seconds or 0.0)
+
+
+def _contestable(host: HostFacts) -> HostLease | None:
+    """Return the lease of a host that another group may win: taken, and its setup is over."""
+    lease = host.lease
+    if lease is None or lease.state is not LeaseState.ACTIVE or lease.group not in host.warm:
+        return None
+    return lease
 
 
 async def _match_pages(
     connection: Connection,
-    managers: dict[int, IdleManager],
+    hosts: dict[int, HostFacts],
+    conditions: Sequence[Condition],
     *,
-    without_lease: bool = False,
-    served: Collection[int] = (),
+    without_lease: Collection[int] | None = None,
 ) -> list[Offer]:
-    """Match page after page while there are managers; those used are taken out of ``managers``."""
+    """Match page after page of groups while there are hosts; those used are removed from ``hosts``.
+
+    ``without_lease``: only groups that hold no lease count, and not these.
+    """
     offers: list[Offer] = []
-    if not managers:
+    if not hosts:
         return offers
-    async for page in _pages(connection, len(managers)):
-        if without_lease:
-            page = [g for g in page if g.live_leases == 0 and g.number not in served]
-        offers += match(page, managers)
-        if not managers:
+    async for page in _pages(connection, len(hosts)):
+        if without_lease is not None:
+            page = [g for g in page if g.live_leases == 0 and g.number not in without_lease]
+        offers += match(page, hosts, conditions)
+        if not hosts:
             break
     return offers
 
 
-async def _pages(connection: Connection, managers: int) -> AsyncIterator[list[HungryGroup]]:
+async def _pages(connection: Connection, hosts: int) -> AsyncIterator[list[GroupFacts]]:
     key: dict[str, Any] = {"after_priority": None, "after_id": None}
     while True:
-        cursor = await connection.execute(
-            SQL["hungry_groups"], {**key, "managers": managers, "limit": GROUPS_PER_PAGE}
+        page = await fetch_all(
+            connection, GroupFacts, ROUND_GROUPS, {**key, "hosts": hosts, "limit": GROUPS_PER_PAGE}
         )
-        rows = await cursor.fetchall()
-        if rows:
-            yield [_group(row) for row in rows]
-        if len(rows) < GROUPS_PER_PAGE:
+        if page:
+            yield page
+        if len(page) < GROUPS_PER_PAGE:
             return
-        key = {"after_priority": rows[-1]["priority"], "after_id": rows[-1]["id"]}
+        key = {"after_priority": page[-1].priority, "after_id": page[-1].number}
 
 
 async def _write(connection: Connection, offers: list[Offer]) -> int:
-    """Write the offers of groups that are still open or closed; gives how many."""
+    """Write the offers of groups that still go on, and return how many."""
     if not offers:
         return 0
     groups = sorted({offer.group for offer in offers})
-    cursor = await connection.execute(SQL["hold_groups"], {"groups": groups})
-    going_on = {row["group_id"] for row in await cursor.fetchall()}
+    held = await fetch_all(connection, _Held, SQL["hold_groups"], {"groups": groups})
+    going_on = {row.group_id for row in held}
     kept = [offer for offer in offers if offer.group in going_on]
     values = {
         "groups": [offer.group for offer in kept],
@@ -119,36 +179,12 @@ async def _write(connection: Connection, offers: list[Offer]) -> int:
     return (await connection.execute(SQL["offer"], values)).rowcount
 
 
-def _next_round(delayed: DictRow | None, open_offers: int, next_idle: float | None) -> float | None:
+def _next_round(
+    delayed: _Delayed | None, open_offers: int, next_idle: float | None
+) -> float | None:
     candidates = [CHECK_OFFERS_SECONDS] if open_offers else []
     if next_idle is not None:
         candidates.append(max(next_idle, 0.1))
-    if delayed is not None and delayed["seconds"] is not None:
-        candidates.append(max(delayed["seconds"], 0.1))
+    if delayed is not None and delayed.seconds is not None:
+        candidates.append(max(delayed.seconds, 0.1))
     return min(candidates, default=None)
-
-
-def _manager(row: DictRow) -> IdleManager:
-    return IdleManager(
-        number=row["id"],
-        tags=frozenset(row["tags"]),
-        cores=tuple(row["cores"]),
-        serves=frozenset(row["serves"]),
-        warm=frozenset(row["warm"]),
-        failed=frozenset(row["failed"]),
-    )
-
-
-def _group(row: DictRow) -> HungryGroup:
-    named = frozenset(row["named"]) if row["assignment_method"] == "user_specified" else None
-    return HungryGroup(
-        number=row["id"],
-        user_group=row["user_group_id"],
-        tags=frozenset(row["tags"]),
-        tag_match=row["tag_match"],
-        named=named,
-        max_managers=row["max_managers"],
-        plan=WorkerAllocationPlan.model_validate(row["plan"]),
-        live_leases=row["live_leases"],
-        ready=row["ready"],
-    )

@@ -1,25 +1,36 @@
 """Environments: what a group's setup left on a host (protocol P9). Every change is a compare-and-set.
 
-``lifecycle.ENVIRONMENT`` is the table; beyond it: setup belongs to the ACTIVE lease that it names,
+``lifecycle.ENVIRONMENT`` is the table. Beyond it, setup belongs to the ACTIVE lease that it names,
 and a teardown begins only when the group is terminal or the manager has no OFFERED or ACTIVE lease
 for it.
 """
 
 from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from typing import Any
 from uuid import UUID
 
-from psycopg.rows import DictRow
-
 from mitosis.contracts.errors import InvalidRequest, InvalidTransition, LeaseLost, NotFound
-from mitosis.contracts.http import EnvironmentChange, EnvironmentGrant, HookReport
-from mitosis.contracts.lifecycle import ENVIRONMENT, EnvironmentEvent, EnvironmentState
+from mitosis.contracts.http import (
+    EnvironmentAnswer,
+    EnvironmentChange,
+    EnvironmentGrant,
+    HookReport,
+)
+from mitosis.contracts.lifecycle import (
+    ENVIRONMENT,
+    EnvironmentEvent,
+    EnvironmentState,
+    LeaseState,
+)
 from mitosis.store.pg.database import Connection
 from mitosis.store.pg.outbox import poke
+from mitosis.store.pg.rows import fetch_all, fetch_one
 from mitosis.store.pg.statements import load
 from mitosis.store.pg.wake import tell_watchers
+from mitosis.store.store import Store
 
-SQL = load("managers/managers.sql")
+SQL = load("managers/environments.sql")
 
 _SETUP = ("preparing", "prepared", "setup_failed")
 _GOAL: Mapping[str, EnvironmentState] = {
@@ -29,57 +40,101 @@ _GOAL: Mapping[str, EnvironmentState] = {
     "tear_down": EnvironmentState.TEARING_DOWN,
     "cleaned": EnvironmentState.GONE,
 }
-"""Event of the agent → the state it leads to; being there already is success."""
+"""The state that each event of the agent leads to; an environment in that state already is success."""
 
 
-async def change(
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Facts:
+    group_number: int
+    manager_number: int
+    machine_id: str | None
+    boot_id: str | None
+    terminal: bool
+    """The group is COMPLETE or CANCELLED."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Lease:
+    epoch: int
+    state: LeaseState
+
+
+@dataclass(frozen=True, slots=True)
+class _Environment:
+    state: EnvironmentState
+
+
+async def change_environment(
+    store: Store, manager_id: UUID, task_group_id: UUID, asked: EnvironmentChange
+) -> EnvironmentAnswer:
+    """Change an environment and record the hook's report. The same report again is success.
+
+    Raises:
+        NotFound: there is no such group or environment.
+        LeaseLost: preparing, prepared or setup_failed without the ACTIVE lease it names.
+        InvalidTransition: the state, or a live lease, does not allow it.
+    """
+    async with store.database.transaction() as connection:
+        state = await _change(connection, manager_id, task_group_id, asked)
+    return EnvironmentAnswer(state=state)
+
+
+async def get_environment(store: Store, manager_id: UUID, task_group_id: UUID) -> EnvironmentGrant:
+    """Return what the agent needs to clean up.
+
+    Raises:
+        NotFound: there is no such environment, or it is GONE.
+    """
+    ids = {"manager": manager_id, "group": task_group_id}
+    async with store.database.connection() as connection:
+        grant = await fetch_one(connection, EnvironmentGrant, SQL["environment"], ids)
+    if grant is None:
+        raise NotFound("there is no such environment", task_group_id=str(task_group_id))
+    return grant
+
+
+async def _change(
     connection: Connection, manager_id: UUID, task_group_id: UUID, asked: EnvironmentChange
 ) -> EnvironmentState:
-    """Change an environment in the caller's transaction; as ``ManagerStore.change_environment``."""
     ids = {"manager": manager_id, "group": task_group_id}
-    facts = await (await connection.execute(SQL["environment_facts"], ids)).fetchone()
+    facts = await fetch_one(connection, _Facts, SQL["environment_facts"], ids)
     if facts is None:
         raise NotFound("no such task group", task_group_id=str(task_group_id))
-    cursor = await connection.execute(SQL["lock_leases_for_environment"], facts)
-    leases = {row["epoch"]: row["state"] for row in await cursor.fetchall()}
+    values = asdict(facts)
+    held = await fetch_all(connection, _Lease, SQL["lock_leases_for_environment"], values)
+    leases = {lease.epoch: lease.state for lease in held}
     if asked.event in _SETUP:
         _check_lease(leases, asked)
     elif asked.event == "tear_down":
         _check_teardown(leases, facts)
-    now = await (await connection.execute(SQL["lock_environment"], facts)).fetchone()
-    state = _after(None if now is None else EnvironmentState(now["state"]), asked)
-    if now is None or state != now["state"] or asked.event == "preparing":
-        await connection.execute(SQL["save_environment"], _row(facts, asked, state))
+    now = await fetch_one(connection, _Environment, SQL["lock_environment"], values)
+    state = _after(None if now is None else now.state, asked)
+    if now is None or state is not now.state or asked.event == "preparing":
+        await connection.execute(SQL["save_environment"], _row(values, asked, state))
     if asked.hook is not None:
-        await _save_hook_run(connection, facts, asked, asked.hook)
-    await tell_watchers(connection, facts["group_number"])
+        await _save_hook_run(connection, values, asked, asked.hook)
+    await tell_watchers(connection, facts.group_number)
     gone = state is EnvironmentState.GONE
     # The group may have ended since its state was read, and wait for this environment to go.
-    groups = [task_group_id] if facts["terminal"] or gone else []
+    groups = [task_group_id] if facts.terminal or gone else []
     await poke(connection, managers=[manager_id], groups=groups, scheduler=gone)
     return state
 
 
-async def grant(connection: Connection, manager_id: UUID, task_group_id: UUID) -> EnvironmentGrant:
-    """See :meth:`mitosis.store.managers.contact.ManagerStore.environment`."""
-    ids = {"manager": manager_id, "group": task_group_id}
-    row = await (await connection.execute(SQL["environment"], ids)).fetchone()
-    if row is None:
-        raise NotFound("there is no such environment", task_group_id=str(task_group_id))
-    return EnvironmentGrant.model_validate(row)
-
-
-def _check_lease(leases: Mapping[int, str], asked: EnvironmentChange) -> None:
-    """Setup starts under an ACTIVE lease; its end may also be told while the lease is ending."""
+def _check_lease(leases: Mapping[int, LeaseState], asked: EnvironmentChange) -> None:
+    """Check that setup starts under an ACTIVE lease; its end may also come while the lease is ENDING."""
     if asked.epoch is None:
         raise InvalidRequest("is needed for setup", field="epoch")
-    allowed = ("active",) if asked.event == "preparing" else ("active", "ending")
+    allowed = [LeaseState.ACTIVE]
+    if asked.event != "preparing":
+        allowed.append(LeaseState.ENDING)
     if leases.get(asked.epoch) not in allowed:
         raise LeaseLost(epoch=asked.epoch)
 
 
-def _check_teardown(leases: Mapping[int, str], facts: DictRow) -> None:
-    if not facts["terminal"] and {"offered", "active"} & set(leases.values()):
+def _check_teardown(leases: Mapping[int, LeaseState], facts: _Facts) -> None:
+    in_use = {LeaseState.OFFERED, LeaseState.ACTIVE} & set(leases.values())
+    if not facts.terminal and in_use:
         raise InvalidTransition(
             subject="environment",
             state="in use",
@@ -90,11 +145,11 @@ def _check_teardown(leases: Mapping[int, str], facts: DictRow) -> None:
 
 
 def _after(state: EnvironmentState | None, asked: EnvironmentChange) -> EnvironmentState:
-    """The state after the event; a repeated event is success.
+    """Return the state after the event; a repeated event is success.
 
     Raises:
         NotFound: the first event must be ``preparing``.
-        InvalidTransition: by the table.
+        InvalidTransition: the table does not allow it.
     """
     goal = _GOAL[asked.event]
     if state is None and asked.event != "preparing":
@@ -105,7 +160,9 @@ def _after(state: EnvironmentState | None, asked: EnvironmentChange) -> Environm
     return ENVIRONMENT.after(state, EnvironmentEvent(event))
 
 
-def _row(facts: DictRow, asked: EnvironmentChange, state: EnvironmentState) -> dict[str, Any]:
+def _row(
+    facts: Mapping[str, Any], asked: EnvironmentChange, state: EnvironmentState
+) -> Mapping[str, Any]:
     return {
         **facts,
         "state": state.value,
@@ -116,9 +173,9 @@ def _row(facts: DictRow, asked: EnvironmentChange, state: EnvironmentState) -> d
 
 
 async def _save_hook_run(
-    connection: Connection, facts: DictRow, asked: EnvironmentChange, hook: HookReport
+    connection: Connection, facts: Mapping[str, Any], asked: EnvironmentChange, hook: HookReport
 ) -> None:
-    """One row per run, recognised by its start; the environment's row lock orders the writers."""
+    """Save one row per run, identified by its start; the environment's row lock orders the writers."""
     values = {
         **facts,
         **hook.model_dump(exclude={"state"}),

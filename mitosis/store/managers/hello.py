@@ -1,88 +1,149 @@
-"""The first and the last word of an agent process (protocol P5): hello and goodbye.
+"""The first and the last call of an agent process (protocol P5): hello and goodbye.
 
 Lock order in both: the manager, its live lease, the lease's group, task rows, environments.
 """
 
+from dataclasses import dataclass
 from uuid import UUID
-
-from psycopg.rows import DictRow
 
 from mitosis.contracts.control import ReleaseReason
 from mitosis.contracts.errors import ManagerIdInUse, NotFound, Superseded
 from mitosis.contracts.http import HeldLease, Hello, HelloAnswer
-from mitosis.contracts.temporal_names import host_task_queue
-from mitosis.store.leases.ending import SQL as LEASES
+from mitosis.contracts.lifecycle import TASK_GROUP, LeaseState
+from mitosis.contracts.temporal_names import NAMESPACE, host_task_queue
+from mitosis.store.leases.ending import SQL as ENDING
 from mitosis.store.leases.ending import LockedLease, end_lease, lock_group, lock_live_lease
+from mitosis.store.leases.granting import SQL as GRANTING
 from mitosis.store.pg.database import Connection
 from mitosis.store.pg.outbox import poke
+from mitosis.store.pg.rows import fetch_all, fetch_one
 from mitosis.store.pg.statements import load
+from mitosis.store.store import Store
 
-SQL = load("managers/managers.sql")
+SQL = load("managers/hello.sql")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LockedManager:
+    """A manager whose row the transaction holds FOR NO KEY UPDATE."""
+
+    id: int
+    uuid: UUID
+    name: str
+    incarnation: int
+    machine_id: str | None
+    boot_id: str | None
+    host_name: str | None
+    offline: bool
+    silent_seconds: float
+    """Infinite if it has never been in contact."""
+
+    def is_elsewhere(self, hello: Hello) -> bool:
+        """Return whether the hello comes from another machine than the one before it."""
+        return self.machine_id not in (None, hello.machine_id)
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    epoch: int
+    task_group_id: UUID
+    host_lost_after_seconds: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Group:
+    uuid: UUID
 
 
 async def say_hello(
-    connection: Connection, manager_id: UUID, hello: Hello, host_lost_after: float, namespace: str
+    store: Store, manager_id: UUID, hello: Hello, *, namespace: str = NAMESPACE
 ) -> HelloAnswer:
-    """See :meth:`mitosis.store.managers.contact.ManagerStore.hello`; in the caller's transaction."""
-    manager = await lock_manager(connection, manager_id)
-    lease = await lock_live_lease(connection, manager["id"])
-    incarnation = _incarnation_after(manager, lease, hello, host_lost_after)
-    if incarnation > manager["incarnation"]:
-        await _begin_process(connection, manager, lease, hello, incarnation, host_lost_after)
-    await connection.execute(SQL["set_online"], {"manager_number": manager["id"]})
-    await connection.execute(
-        LEASES["stay_alive"],
-        {"manager_number": manager["id"], "host_lost_after": host_lost_after},
+    """Begin a process of an agent. Idempotent for one incarnation.
+
+    Raises:
+        NotFound: there is no such manager.
+        Superseded: a later process has said hello.
+        ManagerIdInUse: another machine that is still in contact uses this id.
+    """
+    host_lost_after = store.host_lost_after.total_seconds()
+    async with store.database.transaction() as connection:
+        manager = await lock_manager(connection, manager_id)
+        lease = await lock_live_lease(connection, manager.id)
+        incarnation = _incarnation_after(manager, lease, hello, host_lost_after)
+        if incarnation > manager.incarnation:
+            await _begin_process(connection, manager, lease, hello, host_lost_after)
+            await _save(connection, manager, hello, incarnation)
+        number = {"manager_number": manager.id, "host_lost_after": host_lost_after}
+        await connection.execute(SQL["set_online"], number)
+        await connection.execute(GRANTING["stay_alive"], number)
+        await poke(connection, managers=[manager_id], scheduler=True)
+        held = await fetch_one(connection, _Held, SQL["held"], number)
+        owed = await fetch_all(connection, _Group, SQL["owed"], number)
+    own = None if held is None else held.host_lost_after_seconds
+    lease_held = None
+    if held is not None:
+        lease_held = HeldLease(epoch=held.epoch, task_group_id=held.task_group_id)
+    return HelloAnswer(
+        manager_id=manager.uuid,
+        name=manager.name,
+        incarnation=incarnation,
+        temporal_namespace=namespace,
+        temporal_task_queue=host_task_queue(manager.uuid),
+        lease=lease_held,
+        owed=tuple(group.uuid for group in owed),
+        host_lost_after_seconds=own or host_lost_after,
     )
-    await poke(connection, managers=[manager_id], scheduler=True)
-    return await _answer(connection, manager, incarnation, host_lost_after, namespace)
 
 
 async def say_goodbye(
-    connection: Connection, manager_id: UUID, epoch: int | None, incarnation: int | None
+    store: Store, manager_id: UUID, epoch: int | None, incarnation: int | None = None
 ) -> None:
-    """See :meth:`mitosis.store.managers.contact.ManagerStore.goodbye`; in the caller's transaction."""
-    manager = await lock_manager(connection, manager_id)
-    if incarnation is not None and incarnation < manager["incarnation"]:
-        return  # its successor has said hello
-    lease = await lock_live_lease(connection, manager["id"])
-    if epoch is not None and lease is not None and lease.epoch != epoch:
-        return  # a late goodbye must not end the epoch of a successor
-    if lease is not None:
-        await end_lease(connection, lease, ReleaseReason.GOODBYE)
-    await connection.execute(LEASES["set_offline"], {"manager_number": manager["id"]})
-    await poke(connection, managers=[manager_id])
-
-
-async def lock_manager(connection: Connection, manager_id: UUID) -> DictRow:
-    """Lock the manager's row.
+    """End a process of an agent in order: its lease is released, the manager OFFLINE. Idempotent.
 
     Raises:
-        NotFound: no such manager.
+        NotFound: there is no such manager.
     """
-    cursor = await connection.execute(SQL["lock_manager"], {"manager": manager_id})
-    row = await cursor.fetchone()
-    if row is None:
+    async with store.database.transaction() as connection:
+        manager = await lock_manager(connection, manager_id)
+        if incarnation is not None and incarnation < manager.incarnation:
+            return  # its successor has said hello
+        lease = await lock_live_lease(connection, manager.id)
+        if epoch is not None and lease is not None and lease.epoch != epoch:
+            return  # a late goodbye must not end the epoch of a successor
+        if lease is not None:
+            await end_lease(connection, lease, ReleaseReason.GOODBYE)
+        await connection.execute(ENDING["set_offline"], {"manager_number": manager.id})
+        await poke(connection, managers=[manager_id])
+
+
+async def lock_manager(connection: Connection, manager_id: UUID) -> LockedManager:
+    """Lock the row of a manager.
+
+    Raises:
+        NotFound: there is no such manager.
+    """
+    parameters = {"manager": manager_id}
+    manager = await fetch_one(connection, LockedManager, SQL["lock_manager"], parameters)
+    if manager is None:
         raise NotFound("no such manager", manager_id=str(manager_id))
-    return row
+    return manager
 
 
 def _incarnation_after(
-    manager: DictRow, lease: LockedLease | None, hello: Hello, host_lost_after: float
+    manager: LockedManager, lease: LockedLease | None, hello: Hello, host_lost_after: float
 ) -> int:
-    """The incarnation in force after this hello; the stored one means the same process again.
+    """Return the incarnation in force after this hello; the stored one means the same process again.
 
     Raises:
         Superseded, ManagerIdInUse: this process must not run.
     """
-    stored: int = manager["incarnation"]
-    elsewhere = manager["machine_id"] not in (None, hello.machine_id)
+    stored, elsewhere = manager.incarnation, manager.is_elsewhere(hello)
     if elsewhere and hello.take_over:
         return max(stored + 1, hello.incarnation)
     if elsewhere and _in_contact(manager, lease, host_lost_after):
         raise ManagerIdInUse(
             "another machine that is still in contact uses this manager id; stop it, or take over",
-            host_name=manager.get("host_name"),
+            host_name=manager.host_name,
         )
     if hello.incarnation < stored or (elsewhere and hello.incarnation == stored):
         if hello.take_over:
@@ -91,72 +152,50 @@ def _incarnation_after(
     return hello.incarnation
 
 
-def _in_contact(manager: DictRow, lease: LockedLease | None, host_lost_after: float) -> bool:
+def _in_contact(manager: LockedManager, lease: LockedLease | None, host_lost_after: float) -> bool:
     if lease is not None and lease.alive_in_seconds is not None and lease.alive_in_seconds > 0:
         return True
-    return not manager["offline"] and manager["silent_seconds"] < host_lost_after
+    return not manager.offline and manager.silent_seconds < host_lost_after
 
 
 async def _begin_process(
     connection: Connection,
-    manager: DictRow,
+    manager: LockedManager,
     lease: LockedLease | None,
     hello: Hello,
-    incarnation: int,
     host_lost_after: float,
 ) -> None:
-    """End what the process before held; an ACTIVE lease of a group that goes on gets a new epoch."""
-    elsewhere = manager["machine_id"] not in (None, hello.machine_id)
-    rebooted = elsewhere or manager["boot_id"] not in (None, hello.boot_id)
-    number = {"manager_number": manager["id"]}
+    """End the lease of the process before; an ACTIVE lease of a group that goes on gets a new epoch."""
+    elsewhere = manager.is_elsewhere(hello)
+    rebooted = elsewhere or manager.boot_id not in (None, hello.boot_id)
     if lease is not None:
         await end_lease(connection, lease, ReleaseReason.NEW_INCARNATION, charge=rebooted)
         group = await lock_group(connection, lease.group_number)
-        goes_on = group["state"] in ("open", "closed") and not group["discarding"]
-        if lease.state == "active" and goes_on:
+        goes_on = group.state not in TASK_GROUP.terminal and not group.discarding
+        if lease.state is LeaseState.ACTIVE and goes_on:
             await connection.execute(
-                LEASES["insert_active_lease"],
+                GRANTING["insert_active_lease"],
                 {
-                    **number,
+                    "manager_number": manager.id,
                     "group_number": lease.group_number,
                     "host_lost_after": host_lost_after,
                 },
             )
     if rebooted or hello.take_over:
-        cursor = await connection.execute(
-            LEASES["forget_environments"], {**number, "degraded": elsewhere or hello.take_over}
-        )
-        await poke(connection, groups=[row["uuid"] for row in await cursor.fetchall()])
+        parameters = {"manager_number": manager.id, "degraded": elsewhere or hello.take_over}
+        groups = await fetch_all(connection, _Group, ENDING["forget_environments"], parameters)
+        await poke(connection, groups=[group.uuid for group in groups])
+
+
+async def _save(
+    connection: Connection, manager: LockedManager, hello: Hello, incarnation: int
+) -> None:
     await connection.execute(
         SQL["save_hello"],
         {
-            **number,
             **hello.model_dump(exclude={"incarnation", "cores", "take_over"}),
+            "manager_number": manager.id,
             "cores": list(hello.cores),
             "incarnation": incarnation,
         },
-    )
-
-
-async def _answer(
-    connection: Connection,
-    manager: DictRow,
-    incarnation: int,
-    host_lost_after: float,
-    namespace: str,
-) -> HelloAnswer:
-    number = {"manager_number": manager["id"]}
-    held = await (await connection.execute(SQL["held"], number)).fetchone()
-    owed = await (await connection.execute(SQL["owed"], number)).fetchall()
-    lease = None if held is None else HeldLease.model_validate(held)
-    own = None if held is None else held["host_lost_after_seconds"]
-    return HelloAnswer(
-        manager_id=manager["uuid"],
-        name=manager["name"],
-        incarnation=incarnation,
-        temporal_namespace=namespace,
-        temporal_task_queue=host_task_queue(manager["uuid"]),
-        lease=lease,
-        owed=tuple(row["uuid"] for row in owed),
-        host_lost_after_seconds=own or host_lost_after,
     )

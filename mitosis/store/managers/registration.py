@@ -1,63 +1,142 @@
-"""Registering a manager: its row, and its roles in user groups."""
+"""Registering a manager: its row, its roles in user groups, and the version of its tokens."""
 
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
 from uuid import UUID
 
 from mitosis.contracts.accounts import RANK, Role
 from mitosis.contracts.errors import InvalidRequest, NotFound, PermissionDenied
 from mitosis.contracts.http import RegisterManager
-from mitosis.store.pg.database import Connection
+from mitosis.store.pg.rows import fetch_all, fetch_one
 from mitosis.store.pg.statements import load
+from mitosis.store.store import Store
 
-SQL = load("managers/managers.sql")
+SQL = load("managers/registration.sql")
 USERS = load("users/users.sql")
 
 
-async def register(
-    connection: Connection, spec: RegisterManager, user_id: UUID
-) -> tuple[UUID, int]:
-    """See :meth:`mitosis.store.managers.contact.ManagerStore.register`; in the caller's transaction."""
-    user = await (
-        await connection.execute(USERS["user"], {"user_id": user_id, "username": None})
-    ).fetchone()
-    if user is None:
-        raise NotFound("no such user")
-    own: dict[str, Role] = {user["username"]: "write"}
-    asked = dict(map(_parse, spec.groups)) or own
-    cursor = await connection.execute(USERS["roles_in"], {"user_id": user_id, "names": list(asked)})
-    known = {row["name"]: row for row in await cursor.fetchall()}
-    for name, role in asked.items():
-        if name not in known:
-            raise NotFound(f"no such user group: {name}", field="groups")
-        held: Role | None = "admin" if user["is_admin"] else known[name]["role"]
-        if held is None or RANK[held] < RANK[role]:
-            raise PermissionDenied(f"you have no {role} role in {name}", field="groups")
-    row = await (
-        await connection.execute(
+class Registered(NamedTuple):
+    """A manager, and the version that its tokens carry."""
+
+    manager_id: UUID
+    token_version: int
+
+
+@dataclass(frozen=True, slots=True)
+class _User:
+    username: str
+    is_admin: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _UserGroup:
+    id: int
+    name: str
+    role: Role | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Created:
+    uuid: UUID
+    token_version: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Version:
+    token_version: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Membership:
+    uuid: UUID | None
+
+
+async def register_manager(store: Store, spec: RegisterManager, user_id: UUID) -> Registered:
+    """Create a manager; it is OFFLINE until its agent says hello.
+
+    Raises:
+        NotFound: there is no such user or user group.
+        PermissionDenied: the user has no such role there.
+        InvalidRequest: ``groups`` names a role that does not exist.
+    """
+    async with store.database.transaction() as connection:
+        user = await fetch_one(
+            connection, _User, USERS["user"], {"user_id": user_id, "username": None}
+        )
+        if user is None:
+            raise NotFound("no such user")
+        own: dict[str, Role] = {user.username: "write"}
+        asked = dict(map(_parse, spec.groups)) or own
+        groups = await fetch_all(
+            connection, _UserGroup, USERS["roles_in"], {"user_id": user_id, "names": list(asked)}
+        )
+        known = {group.name: group for group in groups}
+        for name, role in asked.items():
+            _check_role(user, known.get(name), name, role)
+        created = await fetch_one(
+            connection,
+            _Created,
             SQL["register"],
             {
-                "name": spec.name or made_up_name(),
+                "name": spec.name or generated_name(),
                 "user": user_id,
                 "tags": sorted(spec.tags),
                 "labels": sorted(spec.labels),
-                "group_numbers": [known[name]["id"] for name in asked],
+                "group_numbers": [known[name].id for name in asked],
                 "roles": list(asked.values()),
             },
         )
-    ).fetchone()
-    if row is None:
+    if created is None:
         raise NotFound("no such user")
-    return row["uuid"], row["token_version"]
+    return Registered(created.uuid, created.token_version)
 
 
-def made_up_name() -> str:
-    """For a host that is given none."""
+async def token_version(store: Store, manager_id: UUID) -> int | None:
+    """Return the version that valid tokens of this manager carry; None if there is no such manager.
+
+    Cached for a few seconds.
+    """
+
+    async def read() -> int | None:
+        async with store.database.connection() as connection:
+            row = await fetch_one(
+                connection, _Version, SQL["token_version"], {"manager": manager_id}
+            )
+        return None if row is None else row.token_version
+
+    return await store.manager_token_versions.get(manager_id, read)
+
+
+async def user_groups_of_manager(store: Store, manager_id: UUID) -> Sequence[UUID]:
+    """Return the user groups that the manager belongs to; their readers may see it.
+
+    Raises:
+        NotFound: there is no such manager.
+    """
+    async with store.database.connection() as connection:
+        rows = await fetch_all(connection, _Membership, SQL["group_ids"], {"manager": manager_id})
+    if not rows:
+        raise NotFound("no such manager", manager_id=str(manager_id))
+    return [row.uuid for row in rows if row.uuid is not None]
+
+
+def generated_name() -> str:
+    """Return a name for a host that is registered without one."""
     return f"host-{secrets.token_hex(3)}"
 
 
+def _check_role(user: _User, group: _UserGroup | None, name: str, role: Role) -> None:
+    if group is None:
+        raise NotFound(f"no such user group: {name}", field="groups")
+    held: Role | None = "admin" if user.is_admin else group.role
+    if held is None or RANK[held] < RANK[role]:
+        raise PermissionDenied(f"you have no {role} role in {name}", field="groups")
+
+
 def _parse(text: str) -> tuple[str, Role]:
-    """``name`` or ``name:role``."""
+    """Parse ``name`` or ``name:role``."""
     name, colon, role = text.partition(":")
     roles: Mapping[str, Role] = {known: known for known in RANK}
     if not colon:

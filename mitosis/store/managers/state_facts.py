@@ -10,7 +10,7 @@ from mitosis.contracts.manager_state import ManagerFacts, derived_manager_state
 from mitosis.store.pg.statements import load
 
 _PLACE = "$state_facts$"
-_EXPRESSION = load("managers/managers.sql")["state_facts"]
+_EXPRESSION = load("managers/views.sql")["state_facts"]
 
 
 def with_state_facts(statement: LiteralString) -> LiteralString:

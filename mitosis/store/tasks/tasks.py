@@ -13,7 +13,7 @@ from uuid import UUID
 from msgspec import Raw
 
 from mitosis.contracts.http import Page, ResultsPage, RetriedTasks, RetryBody, TaskInfo
-from mitosis.contracts.lifecycle import TaskState
+from mitosis.contracts.lifecycle import LeaseState, TaskState
 from mitosis.contracts.outcome import LOST_ALONE
 from mitosis.contracts.wire import (
     ClaimAnswer,
@@ -153,7 +153,7 @@ class TaskStore:
             if not rows:
                 cursor = await connection.execute(SQL["standing"], parameters)
                 lease = await cursor.fetchone()
-                state = "ended" if lease is None else lease["lease_state"]
+                state = LeaseState.ENDED if lease is None else LeaseState(lease["lease_state"])
                 return ClaimAnswer(standing=STANDING[state]), None
         tasks = [_claimed(row) for row in rows if row["id"] is not None]
         return ClaimAnswer(standing=LeaseStanding.ACTIVE, tasks=tasks), rows[0]["group_id"]

@@ -38,7 +38,7 @@ from mitosis.contracts.wire import (
     TaskAttempt,
     TaskReport,
 )
-from mitosis.store.leases.scheduler import SchedulerStore
+from mitosis.store.leases.scheduler import assign_round
 from tests.support.http_api import Api, hello, in_process_api, problem, said_hello
 
 SPEC = TaskGroupSpec(
@@ -64,7 +64,7 @@ async def group_with_tasks(api: Api, count: int = 3) -> TaskGroupInfo:
 
 async def taken(api: Api, manager: ManagerClient) -> LeaseGrant:
     """A lease that was offered and taken, its environment ready."""
-    await SchedulerStore(api.app_state.store).assign_round()
+    await assign_round(api.app_state.store)
     answer = await manager.hello(hello())  # repeated: the same answer, no new epoch
     async with api.client() as client:
         (lease,) = (await client.group("work")).leases
@@ -239,7 +239,7 @@ async def test_a_lease_belongs_to_one_manager(api: Api) -> None:
 
 
 async def _offered_to(api: Api, name: str) -> bool:
-    await SchedulerStore(api.app_state.store).assign_round()
+    await assign_round(api.app_state.store)
     async with api.client() as client:
         return [lease.manager_name for lease in (await client.group("work")).leases] == [name]
 

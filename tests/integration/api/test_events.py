@@ -23,7 +23,7 @@ from mitosis.contracts.http import EnvironmentChange, RegisterManager, TaskGroup
 from mitosis.contracts.lifecycle import TaskGroupState
 from mitosis.contracts.wire import ClaimTasks, Outcome, ReportTasks, TaskReport
 from mitosis.embedded.data_folder import ed25519_private_key
-from mitosis.store.leases.scheduler import SchedulerStore
+from mitosis.store.leases.scheduler import assign_round
 from mitosis.store.store import StoreOptions
 from tests.support.http_api import NoTemporal, hello
 from tests.support.waiting import wait_until_async
@@ -51,7 +51,7 @@ class Served:
 
     async def lease(self) -> None:
         await self.manager.hello(hello())
-        await SchedulerStore(self.api.app_state.store).assign_round()
+        await assign_round(self.api.app_state.store)
         (lease,) = (await self.client.group("work")).leases
         self.epoch, group = lease.epoch, lease.task_group_id
         await self.manager.take(self.epoch)

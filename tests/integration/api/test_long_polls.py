@@ -19,7 +19,7 @@ from mitosis.contracts.http import EnvironmentChange, RegisterManager, TaskGroup
 from mitosis.contracts.lifecycle import TaskGroupState
 from mitosis.contracts.wire import ClaimAnswer, ClaimTasks
 from mitosis.embedded.data_folder import ed25519_private_key
-from mitosis.store.leases.scheduler import SchedulerStore
+from mitosis.store.leases.scheduler import assign_round
 from mitosis.store.store import StoreOptions
 from tests.support.http_api import NoTemporal, hello
 from tests.support.waiting import wait_until_async
@@ -55,7 +55,7 @@ class Fleet:
         await self.client.create_group(TaskGroupSpec(name="work"))
         await self.client.submit("work", [OK])
         await self.manager.hello(hello())
-        await SchedulerStore(self.api.app_state.store).assign_round()
+        await assign_round(self.api.app_state.store)
         (lease,) = (await self.group()).leases
         self.epoch = lease.epoch
         group_id = (await self.manager.take(self.epoch)).task_group_id

@@ -29,6 +29,7 @@ from mitosis.contracts.wire import (
     WriteOutput,
 )
 from mitosis.embedded.data_folder import ed25519_private_key
+from mitosis.store.managers.hello import say_goodbye
 from mitosis.store.output.output import ROWS_KEPT, OutputStore
 from mitosis.store.store import StoreOptions
 from mitosis.worker.output import readable
@@ -135,7 +136,7 @@ async def test_only_the_manager_that_runs_the_attempt_can_write_and_no_task_is_t
         assert await running.client.task(await running.uuid()) == before
         await running.report()
         assert await running.write(running.chunk(1, b"b")) == 1  # it comes behind its result
-        await running.api.app_state.managers.goodbye(running.manager_id, running.epoch)
+        await say_goodbye(running.api.app_state.store, running.manager_id, running.epoch)
         assert await running.write(running.chunk(2, b"c")) == 0  # the lease is over
 
 

@@ -18,7 +18,9 @@ from mitosis.contracts.wire import (
     ReportStatus,
     TaskReport,
 )
-from mitosis.store.leases.scheduler import SchedulerStore
+from mitosis.store.leases.granting import take_lease
+from mitosis.store.leases.scheduler import assign_round
+from mitosis.store.managers.environments import change_environment
 from tests.support.http_api import Api, in_process_api, problem, said_hello
 
 
@@ -32,7 +34,7 @@ async def submitted(api: Api, count: int) -> None:
     async with api.client() as client:
         await client.create_group(TaskGroupSpec(name="work"))
         await client.submit("work", [{"command": ["echo", str(n)]} for n in range(count)])
-    await SchedulerStore(api.app_state.store).assign_round()
+    await assign_round(api.app_state.store)
 
 
 def ended(task: ClaimedTask, attempt: int | None = None) -> TaskReport:
@@ -103,11 +105,11 @@ async def working(api: Api, count: int) -> int:
     await submitted(api, count)
     async with api.client() as client:
         (lease,) = (await client.group("work")).leases
-    stores = api.app_state.managers
-    await stores.take(lease.manager_id, lease.epoch)
+    store = api.app_state.store
+    await take_lease(store, lease.manager_id, lease.epoch)
     for event in ("preparing", "prepared"):
         change = EnvironmentChange(event=event, epoch=lease.epoch, fingerprint="f")
-        await stores.change_environment(lease.manager_id, lease.task_group_id, change)
+        await change_environment(store, lease.manager_id, lease.task_group_id, change)
     return lease.epoch
 
 

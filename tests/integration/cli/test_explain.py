@@ -33,7 +33,7 @@ def test_the_line_is_the_same_everywhere_and_follows_what_happens(stack: CliStac
     tags = ask("explain", "work")
     assert (tags["code"], tags["line"]) == (
         "tags",
-        "no manager has all of the tags gpu: host-0 lacks gpu",
+        "no host has all of the tags gpu: host-0 lacks gpu",
     )
     assert tags["line"] == ask("group", "show", "work")["waiting_for"]
     of_task = ask("explain", f"work/{ids[0]}")

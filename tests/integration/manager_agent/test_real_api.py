@@ -33,7 +33,9 @@ from mitosis.contracts.http import RegisterManager, TaskGroupInfo, TaskGroupSpec
 from mitosis.contracts.lifecycle import EnvironmentState, LeaseState, TaskGroupResult
 from mitosis.contracts.task import RetryPolicy, TaskSubmission
 from mitosis.embedded.data_folder import ed25519_private_key
-from mitosis.store.leases.scheduler import SchedulerStore
+from mitosis.store.leases.scheduler import assign_round
+from mitosis.store.managers.release import release_lease
+from mitosis.store.managers.views import observe_manager
 from mitosis.store.store import StoreOptions
 from tests.support.agent_api import command
 from tests.support.agents import until
@@ -57,11 +59,11 @@ class Site:
             )
         )
         await self.client.submit(info.task_group_id, list(tasks))
-        await SchedulerStore(self.api.app_state.store).assign_round()
+        await assign_round(self.api.app_state.store)
         return info.task_group_id
 
     async def view(self) -> ManagerView:
-        return await self.api.app_state.managers.observe(self.manager_id)
+        return await observe_manager(self.api.app_state.store, self.manager_id)
 
     async def command(self, activity: Any, group: UUID, epoch: int | None) -> Any:
         command = HostCommand(manager_id=self.manager_id, task_group_id=group, epoch=epoch)
@@ -87,10 +89,11 @@ class Site:
         lease = (await self.view()).lease
         assert lease is not None
         assert lease.state is LeaseState.ENDING
-        answer = await self.api.app_state.managers.release(
+        answer = await release_lease(
+            self.api.app_state.store,
             ReleaseRequest(
                 manager_id=self.manager_id, epoch=lease.epoch, reason=ReleaseReason.GROUP_ENDED
-            )
+            ),
         )
         assert answer.status is ReleaseStatus.RELEASED
 

@@ -3,6 +3,8 @@
 import pytest
 
 from mitosis.contracts.control import ReleaseReason, ReleaseRequest
+from mitosis.store.managers.release import release_lease
+from mitosis.store.managers.views import observe_manager
 from tests.support.campaigns import world
 
 
@@ -29,9 +31,9 @@ async def test_a_campaign_from_registration_to_settlement(database: str) -> None
         request = ReleaseRequest(
             manager_id=host.manager_id, epoch=host.epoch, reason=ReleaseReason.GROUP_ENDED
         )
-        assert (await w.managers.release(request)).status == "released"
-        assert (await w.managers.release(request)).status == "already_ended"
-        assert (await w.managers.observe(host.manager_id)).environments[0].cleanable
+        assert (await release_lease(w.store, request)).status == "released"
+        assert (await release_lease(w.store, request)).status == "already_ended"
+        assert (await observe_manager(w.store, host.manager_id)).environments[0].cleanable
         assert not (await w.groups.settle(group)).settled
         await host.clean(group)
         view = await w.groups.settle(group)

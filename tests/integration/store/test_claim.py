@@ -9,6 +9,8 @@ import pytest
 
 from mitosis.contracts.task import RetryPolicy, TaskSubmission
 from mitosis.contracts.wire import ClaimAnswer, LeaseStanding
+from mitosis.store.leases.scheduler import assign_round
+from mitosis.store.managers.hello import say_goodbye
 from tests.support.campaigns import Host, World, failed, stranded, world
 from tests.support.waiting import wait_until_async
 
@@ -75,7 +77,7 @@ async def test_claims_need_a_live_lease_of_their_own_and_a_ready_environment(dat
         group = await w.group()
         await w.submit(group, 3)
         host = await w.host()
-        await w.scheduler.assign_round()
+        await assign_round(w.store)
         host.epoch = await host.offered_epoch()
         assert (await host.claim()).standing is LeaseStanding.GONE, "offered is not taken"
         await host.take(group, prepare=False)
@@ -99,7 +101,7 @@ async def test_two_leases_never_get_the_same_task(database: str) -> None:
         group = await w.group()
         submitted = await w.submit(group, 400)
         hosts = [await w.host() for _ in range(4)]
-        await w.scheduler.assign_round()
+        await assign_round(w.store)
         for host in hosts:
             await host.take(group)
 
@@ -152,7 +154,7 @@ async def test_a_waiting_claim_is_woken_by_a_requeue_a_retry_and_an_ending(datab
             group, [TaskSubmission(command=["x"], retry=policy) for _ in range(40)]
         )
         one, two = await w.host(), await w.host()
-        await w.scheduler.assign_round()
+        await assign_round(w.store)
         await one.take(group)
         await two.take(group)
         first = (await one.claim(100)).tasks
@@ -169,7 +171,7 @@ async def test_a_waiting_claim_is_woken_by_a_requeue_a_retry_and_an_ending(datab
         await one.report(failed(first[1], exit_code=1))
         assert ids(await claim) == [first[1].task_id]
         claim = await waiting()
-        await w.managers.goodbye(one.manager_id, one.epoch)
+        await say_goodbye(w.store, one.manager_id, one.epoch)
         assert ids(await claim) == [task.task_id for task in first[2:]]
         claim = await waiting()
         await w.cancel(group)

@@ -9,6 +9,9 @@ import pytest
 from mitosis.contracts.control import ReleaseReason, ReleaseRequest
 from mitosis.contracts.errors import InvalidTransition, TaskGroupClosed
 from mitosis.contracts.task import RetryPolicy, TaskSubmission
+from mitosis.store.leases.scheduler import assign_round
+from mitosis.store.managers.release import release_lease
+from mitosis.store.managers.views import observe_manager
 from tests.support.campaigns import Host, World, failed, succeeded, world
 
 ROUNDS = 4
@@ -73,7 +76,7 @@ async def test_completers_submitters_and_a_closer(database: str, seed: int) -> N
         group = await w.group()
         await w.submit(group, 50)
         hosts = [await w.host() for _ in range(HOSTS)]
-        await w.scheduler.assign_round()
+        await assign_round(w.store)
         for host in hosts:
             await host.take(group)
         await w.pokes()
@@ -100,7 +103,7 @@ async def test_every_edge_writes_one_poke(database: str) -> None:
         group = await w.group(reopen_on_submit=True)
         await w.submit(group, 8)
         hosts = [await w.host(), await w.host()]
-        await w.scheduler.assign_round()
+        await assign_round(w.store)
         for host in hosts:
             await host.take(group)
         await hosts[0].finish((await hosts[0].claim()).tasks)
@@ -123,7 +126,7 @@ async def test_reapers_claimers_and_reporters_do_not_deadlock(database: str) -> 
         group = await w.group()
         await w.submit(group, 600)
         hosts = [await w.host() for _ in range(HOSTS)]
-        await w.scheduler.assign_round()
+        await assign_round(w.store)
         for host in hosts:
             await host.take(group)
         stop = asyncio.Event()
@@ -135,9 +138,9 @@ async def test_reapers_claimers_and_reporters_do_not_deadlock(database: str) -> 
                     request = ReleaseRequest(
                         manager_id=host.manager_id, epoch=host.epoch, reason=ReleaseReason.MOVED
                     )
-                    await w.managers.release(request)
-                    await w.scheduler.assign_round()
-                    view = await w.managers.observe(host.manager_id)
+                    await release_lease(w.store, request)
+                    await assign_round(w.store)
+                    view = await observe_manager(w.store, host.manager_id)
                     if view.lease is not None and view.lease.state == "offered":
                         await host.take(group, prepare=False)
                 else:

@@ -5,12 +5,17 @@ import pytest
 from mitosis.contracts.control import ReleaseReason, ReleaseRequest
 from mitosis.contracts.errors import InvalidRequest, InvalidTransition, LeaseLost, NotFound
 from mitosis.contracts.lifecycle import ENVIRONMENT, EnvironmentEvent, EnvironmentState
+from mitosis.store.leases.granting import take_lease
+from mitosis.store.leases.scheduler import assign_round
+from mitosis.store.managers.environments import get_environment
+from mitosis.store.managers.release import release_lease
+from mitosis.store.managers.views import get_manager, observe_manager
 from tests.support.campaigns import Host, hook, world
 
 
 async def released(host: Host, reason: ReleaseReason = ReleaseReason.MOVED) -> None:
     request = ReleaseRequest(manager_id=host.manager_id, epoch=host.epoch, reason=reason)
-    await host.world.managers.release(request)
+    await release_lease(host.world.store, request)
 
 
 @pytest.mark.parametrize("state", list(EnvironmentState))
@@ -48,13 +53,13 @@ async def test_setup_belongs_to_the_lease_it_names(database: str) -> None:
         group = await w.group()
         await w.submit(group, 1)
         host = await w.host()
-        await w.scheduler.assign_round()
+        await assign_round(w.store)
         epoch = await host.offered_epoch()
         with pytest.raises(LeaseLost):
             await host.environment(group, "preparing", epoch=epoch)
         with pytest.raises(InvalidRequest):
             await host.environment(group, "preparing")
-        await w.managers.take(host.manager_id, epoch)
+        await take_lease(w.store, host.manager_id, epoch)
         with pytest.raises(NotFound):
             await host.environment(group, "prepared", epoch=epoch)
         with pytest.raises(LeaseLost):
@@ -75,13 +80,13 @@ async def test_no_teardown_under_a_live_lease_of_a_group_that_goes_on(database: 
         await w.cancel(group)
         assert await host.environment(group, "tear_down") == "tearing_down"
         assert (await host.claim()).tasks == []
-        grant = await w.managers.environment(host.manager_id, group)
+        grant = await get_environment(w.store, host.manager_id, group)
         assert (grant.state, grant.worker_count, grant.group_name) == ("tearing_down", 1, "alice")
         assert await host.environment(group, "cleaned", degraded=True) == "gone"
         assert await host.environment(group, "cleaned") == "gone", "again is success"
         assert await w.value("SELECT degraded FROM environments")
         with pytest.raises(NotFound):
-            await w.managers.environment(host.manager_id, group)
+            await get_environment(w.store, host.manager_id, group)
 
 
 async def test_a_dormant_environment_is_kept_and_used_again(database: str) -> None:
@@ -90,16 +95,18 @@ async def test_a_dormant_environment_is_kept_and_used_again(database: str) -> No
         await w.submit(group, 1)
         host = await w.leased_host(group)
         await released(host)
-        view = await w.managers.observe(host.manager_id)
+        view = await observe_manager(w.store, host.manager_id)
         assert [(e.state, e.cleanable) for e in view.environments] == [("ready", False)]
         cold = await w.host()
-        await w.scheduler.assign_round()
-        assert (await w.managers.observe(cold.manager_id)).lease is None, "the warm one goes first"
+        await assign_round(w.store)
+        assert (await observe_manager(w.store, cold.manager_id)).lease is None, (
+            "the warm one goes first"
+        )
         await host.take(group, prepare=False)
         assert len((await host.claim()).tasks) == 1
         await w.cancel(group)
         await released(host)
-        view = await w.managers.observe(host.manager_id)
+        view = await observe_manager(w.store, host.manager_id)
         assert [(e.state, e.cleanable) for e in view.environments] == [("ready", True)]
 
 
@@ -108,15 +115,15 @@ async def test_half_made_setups_are_to_be_cleaned_before_anything_else(database:
         group = await w.group()
         await w.submit(group, 1)
         host = await w.host()
-        await w.scheduler.assign_round()
+        await assign_round(w.store)
         await host.take(group, prepare=False)
         await host.environment(group, "preparing", epoch=host.epoch)
         await released(host, ReleaseReason.SETUP_LOST)
-        view = await w.managers.observe(host.manager_id)
+        view = await observe_manager(w.store, host.manager_id)
         assert [(e.state, e.cleanable) for e in view.environments] == [("preparing", True)]
-        assert (await w.scheduler.assign_round()).offered == 0
+        assert (await assign_round(w.store)).offered == 0
         await host.clean(group)
-        assert (await w.scheduler.assign_round()).offered == 1
+        assert (await assign_round(w.store)).offered == 1
 
 
 @pytest.mark.spec("S002-110", "S002-137", "S002-139", "S002-144")
@@ -125,7 +132,7 @@ async def test_a_failed_setup_is_told_kept_and_not_tried_again_there(database: s
         group = await w.group()
         await w.submit(group, 1)
         host = await w.host()
-        await w.scheduler.assign_round()
+        await assign_round(w.store)
         await host.take(group, prepare=False)
         running = hook("running")
         await host.environment(group, "preparing", epoch=host.epoch, hook=running)
@@ -136,10 +143,10 @@ async def test_a_failed_setup_is_told_kept_and_not_tried_again_there(database: s
         info = await w.groups.get(group)
         assert [(run.state, run.exit_code) for run in info.hook_runs] == [("failed", 3)]
         assert info.waiting_for == "setup failed on host: no GPU"
-        assert (await w.scheduler.assign_round()).offered == 0
+        assert (await assign_round(w.store)).offered == 0
         other = await w.host()
-        assert (await w.scheduler.assign_round()).offered == 1
-        assert (await w.managers.observe(other.manager_id)).lease is not None
+        assert (await assign_round(w.store)).offered == 1
+        assert (await observe_manager(w.store, other.manager_id)).lease is not None
 
 
 @pytest.mark.spec("S000-137")
@@ -151,12 +158,12 @@ async def test_a_manager_that_cleans_up_is_offered_nothing(database: str) -> Non
         await w.submit(other, 1)
         await w.cancel(group)
         await released(host, ReleaseReason.GROUP_ENDED)
-        assert (await w.scheduler.assign_round()).offered == 0, "not cleaned yet"
+        assert (await assign_round(w.store)).offered == 0, "not cleaned yet"
         await host.environment(group, "tear_down")
-        assert (await w.managers.get(host.manager_id)).state == "cleanup"
-        assert (await w.scheduler.assign_round()).offered == 0
+        assert (await get_manager(w.store, host.manager_id)).state == "cleanup"
+        assert (await assign_round(w.store)).offered == 0
         await host.environment(group, "cleaned")
-        assert (await w.scheduler.assign_round()).offered == 1
+        assert (await assign_round(w.store)).offered == 1
 
 
 @pytest.mark.spec("S002-263")
@@ -167,10 +174,10 @@ async def test_a_manager_goes_from_idle_through_its_group_and_back(database: str
         host = await w.host()
 
         async def state() -> str:
-            return str((await w.managers.get(host.manager_id)).state)
+            return str((await get_manager(w.store, host.manager_id)).state)
 
         assert await state() == "idle"
-        await w.scheduler.assign_round()
+        await assign_round(w.store)
         assert await state() == "preparing"
         await host.take(group)
         assert await state() == "executing"

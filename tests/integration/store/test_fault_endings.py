@@ -15,6 +15,8 @@ import pytest
 from mitosis.contracts.control import ReleaseReason, ReleaseRequest
 from mitosis.contracts.errors import InvalidTransition, MitosisError
 from mitosis.contracts.http import Hello
+from mitosis.store.managers.hello import say_goodbye, say_hello
+from mitosis.store.managers.release import release_lease
 from tests.support.campaigns import Host, World, held, stranded, world
 from tests.support.waiting import wait_until_async
 
@@ -70,15 +72,16 @@ async def finalize(w: World, host: Host, group: UUID) -> object:
 
 
 async def release(w: World, host: Host, group: UUID) -> object:
-    return await w.managers.release(_request(host, ReleaseReason.MOVED))
+    return await release_lease(w.store, _request(host, ReleaseReason.MOVED))
 
 
 async def lost(w: World, host: Host, group: UUID) -> object:
-    return await w.managers.release(_request(host, ReleaseReason.LOST))
+    return await release_lease(w.store, _request(host, ReleaseReason.LOST))
 
 
 async def hello(w: World, host: Host, group: UUID) -> object:
-    return await w.managers.hello(
+    return await say_hello(
+        w.store,
         host.manager_id,
         Hello(
             incarnation=host.incarnation + 1,
@@ -92,7 +95,7 @@ async def hello(w: World, host: Host, group: UUID) -> object:
 
 
 async def goodbye(w: World, host: Host, group: UUID) -> object:
-    await w.managers.goodbye(host.manager_id, host.epoch)
+    await say_goodbye(w.store, host.manager_id, host.epoch)
     return None
 
 
@@ -183,8 +186,9 @@ async def _bring_to_an_end(w: World, group: UUID) -> None:
         pass
     for row in await w.rows("SELECT epoch, manager_id FROM leases WHERE state <> 'ended'"):
         manager = await w.value("SELECT uuid FROM managers WHERE id = %s", row["manager_id"])
-        await w.managers.release(
-            ReleaseRequest(manager_id=manager, epoch=row["epoch"], reason=ReleaseReason.MOVED)
+        await release_lease(
+            w.store,
+            ReleaseRequest(manager_id=manager, epoch=row["epoch"], reason=ReleaseReason.MOVED),
         )
     while (await w.groups.discard(group)).remaining:
         pass

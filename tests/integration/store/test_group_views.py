@@ -17,6 +17,8 @@ from mitosis.contracts.http import RegisterManager, TaskGroupUpdate
 from mitosis.contracts.ids import task_uuid
 from mitosis.contracts.lifecycle import TaskGroupState, TaskState
 from mitosis.store.groups.task_groups import GroupFilter
+from mitosis.store.leases.scheduler import assign_round
+from mitosis.store.managers.registration import register_manager
 from tests.support.campaigns import failed, hook, succeeded, world
 from tests.support.waiting import wait_until_async
 
@@ -205,11 +207,11 @@ async def test_managers_named_by_a_user(database: str) -> None:
     async with world(database) as w:
         host, other = await w.host(), await w.host()
         bob = await w.users.create("bob")
-        foreign, _ = await w.managers.register(RegisterManager(name="bobs"), bob.user_id)
+        foreign, _ = await register_manager(w.store, RegisterManager(name="bobs"), bob.user_id)
         group = await w.group(assignment_method="user_specified")
         await w.submit(group, 1)
         assert "none is named" in str((await w.groups.get(group)).waiting_for)
-        assert (await w.scheduler.assign_round()).offered == 0
+        assert (await assign_round(w.store)).offered == 0
         await w.groups.add_manager(group, other.manager_id, w.user_id)
         await w.groups.add_manager(group, other.manager_id, w.user_id)
         with pytest.raises(PermissionDenied):
@@ -218,7 +220,7 @@ async def test_managers_named_by_a_user(database: str) -> None:
             await w.groups.add_manager(group, group, w.user_id)
         listed = await w.groups.managers(group)
         assert [item.manager_id for item in listed] == [other.manager_id]
-        assert (await w.scheduler.assign_round()).offered == 1
+        assert (await assign_round(w.store)).offered == 1
         await other.take(group)
         await w.pokes()
         await w.groups.remove_manager(group, other.manager_id)
@@ -313,10 +315,10 @@ async def test_a_refresh_asks_for_all_tags_or_any_and_for_a_role(database: str) 
         await w.host(tags=["x"])
         bob = await w.users.create("bob")
         everything = RegisterManager(name="bobs", tags=frozenset({"a", "b"}))
-        await w.managers.register(everything, bob.user_id)
+        await register_manager(w.store, everything, bob.user_id)
         await w.users.add_member("alice", "bob", "admin")
         reader = everything.model_copy(update={"name": "reader", "groups": ("alice:read",)})
-        await w.managers.register(reader, bob.user_id)
+        await register_manager(w.store, reader, bob.user_id)
         for match, fitting, tags in (
             ("all", [both], [["a", "b"]]),
             ("any", [both, one], [["a", "b"], ["b"]]),
@@ -349,14 +351,14 @@ async def test_waiting_says_why_nothing_happens(database: str) -> None:
 
         assert await why() == "no task has been submitted yet"
         await w.submit(group, 1)
-        assert await why() == "no manager may serve group alice; register one there"
+        assert await why() == "no host may serve user group alice; register one there"
         await w.host()
-        assert await why() == "no manager has all of the tags gpu: host lacks gpu"
+        assert await why() == "no host has all of the tags gpu: host lacks gpu"
         host = await w.host(tags=["gpu"], hello=False)
-        assert await why() == "no manager that may run it is in contact: host"
+        assert await why() == "no host that may run it is in contact: host"
         await host.hello()
-        assert await why() == "about to be offered to a manager"
-        await w.scheduler.assign_round()
+        assert await why() == "about to be offered to a host"
+        await assign_round(w.store)
         assert await why() == "offered to host"
         await host.take(group, prepare=False)
         waits = hook("waiting", message="cannot fetch x")

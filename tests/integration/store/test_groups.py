@@ -9,6 +9,8 @@ from mitosis.contracts.control import Cancel, Close, Complete, ReleaseReason, Re
 from mitosis.contracts.errors import InvalidTransition, NotFound
 from mitosis.contracts.lifecycle import TASK_GROUP, TaskGroupEvent, TaskGroupState
 from mitosis.store.groups.endings import DISCARD_CHUNK
+from mitosis.store.leases.scheduler import assign_round
+from mitosis.store.managers.release import release_lease
 from tests.support.campaigns import Host, World, failed, hook, succeeded, world
 
 VERBS: dict[TaskGroupEvent, Close | Reopen | Cancel | Complete] = {
@@ -41,7 +43,7 @@ async def release(w: World, host: Host) -> None:
     request = ReleaseRequest(
         manager_id=host.manager_id, epoch=host.epoch, reason=ReleaseReason.GROUP_ENDED
     )
-    await w.managers.release(request)
+    await release_lease(w.store, request)
 
 
 @pytest.mark.parametrize("state", list(TaskGroupState))
@@ -329,7 +331,7 @@ async def test_settlement_does_not_wait_for_a_host_that_is_lost(database: str) -
         request = ReleaseRequest(
             manager_id=host.manager_id, epoch=host.epoch, reason=ReleaseReason.LOST
         )
-        await w.managers.release(request)
+        await release_lease(w.store, request)
         assert ("task_group", group) in await w.pokes()
         view = await w.groups.settle(group)
         assert (view.settled, view.result) == (True, "teardown_degraded")
@@ -375,7 +377,7 @@ async def test_setup_failed_is_the_result_of_tasks_that_never_ran(database: str)
         group = await w.group()
         await w.submit(group, 2)
         host = await w.host()
-        await w.scheduler.assign_round()
+        await assign_round(w.store)
         await host.take(group, prepare=False)
         await host.environment(group, "preparing", epoch=host.epoch)
         bad = hook("failed", exit_code=1)

@@ -10,6 +10,12 @@ from mitosis.contracts.control import ReleaseReason, ReleaseRequest
 from mitosis.contracts.errors import LeaseLost, ManagerIdInUse, NotFound, Superseded
 from mitosis.contracts.temporal_names import host_task_queue
 from mitosis.contracts.wire import LeaseStanding, Renewal
+from mitosis.store.leases.granting import get_grant, take_lease
+from mitosis.store.leases.scheduler import assign_round
+from mitosis.store.managers.contact import record_contact, renew
+from mitosis.store.managers.hello import say_goodbye
+from mitosis.store.managers.release import release_lease
+from mitosis.store.managers.views import get_manager, observe_manager
 from tests.support.campaigns import Host, World, stranded, world
 
 
@@ -31,12 +37,12 @@ async def working(w: World) -> tuple[Host, UUID]:
 async def test_the_first_hello(database: str) -> None:
     async with world(database) as w:
         host = await w.host(hello=False)
-        assert (await w.managers.get(host.manager_id)).state == "offline"
+        assert (await get_manager(w.store, host.manager_id)).state == "offline"
         answer = await host.hello()
         assert (answer.name, answer.incarnation, answer.lease, answer.owed) == ("host", 1, None, ())
         assert answer.temporal_task_queue == host_task_queue(host.manager_id)
         assert answer.host_lost_after_seconds == 90
-        info = await w.managers.get(host.manager_id)
+        info = await get_manager(w.store, host.manager_id)
         assert (info.state, info.host_name, info.cores) == ("idle", "host", [0, 1])
         assert {("manager", host.manager_id), ("scheduler", None)} <= await w.pokes()
         with pytest.raises(NotFound):
@@ -56,7 +62,7 @@ async def test_a_greater_incarnation_gets_a_new_epoch_and_its_tasks_are_requeued
         assert await w.value("SELECT count(*) FROM open_task WHERE state = 1") == 0
         assert len((await host.claim()).tasks) == 5, "the environment is still ready"
         assert (await w.rows("SELECT sum(lost_count) AS n FROM open_task"))[0]["n"] == 0
-        released = await w.managers.release(lost(host, before))
+        released = await release_lease(w.store, lost(host, before))
         assert released.status == "already_ended", "a timeout of the old epoch changes nothing"
         assert await stranded(w) == 0
 
@@ -90,16 +96,16 @@ async def test_an_offer_is_withdrawn_and_an_ending_lease_is_not_renewed(database
         group = await w.group()
         await w.submit(group, 1)
         host = await w.host()
-        await w.scheduler.assign_round()
+        await assign_round(w.store)
         epoch = await host.offered_epoch()
         assert (await host.hello()).lease is None
         with pytest.raises(LeaseLost):
-            await w.managers.take(host.manager_id, epoch)
-        await w.scheduler.assign_round()
+            await take_lease(w.store, host.manager_id, epoch)
+        await assign_round(w.store)
         await host.take(group)
         await w.cancel(group)
         assert (await host.hello()).lease is None
-        assert (await w.managers.observe(host.manager_id)).lease is None
+        assert (await observe_manager(w.store, host.manager_id)).lease is None
 
 
 async def test_a_copied_agent_is_refused_while_the_first_is_in_contact(database: str) -> None:
@@ -149,11 +155,11 @@ async def test_goodbye_gives_everything_back_and_a_late_one_does_nothing(databas
         old = host.epoch
         await host.hello()
         await host.claim()
-        await w.managers.goodbye(host.manager_id, old)
+        await say_goodbye(w.store, host.manager_id, old)
         assert (await host.renew()).standing is LeaseStanding.ACTIVE
-        await w.managers.goodbye(host.manager_id, host.epoch)
-        await w.managers.goodbye(host.manager_id, host.epoch)
-        assert (await w.managers.get(host.manager_id)).state == "offline"
+        await say_goodbye(w.store, host.manager_id, host.epoch)
+        await say_goodbye(w.store, host.manager_id, host.epoch)
+        assert (await get_manager(w.store, host.manager_id)).state == "offline"
         assert await w.value("SELECT count(*) FROM open_task WHERE state = 0") == 5
         assert await w.value("SELECT max(lost_count) FROM open_task") == 0
         assert await stranded(w) == 0
@@ -163,17 +169,17 @@ async def test_goodbye_gives_everything_back_and_a_late_one_does_nothing(databas
 async def test_silence_is_a_loss_only_after_its_time_in_postgresql(database: str) -> None:
     async with world(database, host_lost_after=timedelta(seconds=30)) as w:
         host, group = await working(w)
-        alive = await w.managers.release(lost(host, host.epoch))
+        alive = await release_lease(w.store, lost(host, host.epoch))
         assert alive.status == "alive"
         assert 25 < (alive.alive_in_seconds or 0) <= 30
         await w.rows("UPDATE leases SET alive_until = now() + interval '1 second'")
         await host.renew()
-        view = await w.managers.observe(host.manager_id)
+        view = await observe_manager(w.store, host.manager_id)
         assert view.lease is not None
         assert (view.lease.alive_in_seconds or 0) > 25
         await w.rows("UPDATE leases SET alive_until = now()")
-        assert (await w.managers.release(lost(host, host.epoch))).status == "released"
-        info = await w.managers.get(host.manager_id)
+        assert (await release_lease(w.store, lost(host, host.epoch))).status == "released"
+        info = await get_manager(w.store, host.manager_id)
         assert (info.state, info.environments) == ("offline", {"campaign": "owed"})
         answer = await host.hello()
         assert answer.owed == (group,), "first thing to do"
@@ -186,13 +192,13 @@ async def test_any_contact_counts_and_a_group_has_its_own_time(database: str) ->
         group = await w.group(host_lost_after=timedelta(seconds=20))
         await w.submit(group, 1)
         host = await w.leased_host(group)
-        view = await w.managers.observe(host.manager_id)
+        view = await observe_manager(w.store, host.manager_id)
         assert view.lease is not None
         assert 15 < (view.lease.alive_in_seconds or 0) <= 20
         assert (await host.renew()).host_lost_after_seconds == 20
         await w.rows("UPDATE leases SET alive_until = now()")
-        await w.managers.contact(host.manager_id)
-        view = await w.managers.observe(host.manager_id)
+        await record_contact(w.store, host.manager_id)
+        view = await observe_manager(w.store, host.manager_id)
         assert view.lease is not None
         assert (view.lease.alive_in_seconds or 0) > 15
 
@@ -200,15 +206,15 @@ async def test_any_contact_counts_and_a_group_has_its_own_time(database: str) ->
 async def test_a_silent_host_without_a_lease_is_lost_too(database: str) -> None:
     async with world(database) as w:
         host, _ = await working(w)
-        await w.managers.goodbye(host.manager_id, host.epoch)
+        await say_goodbye(w.store, host.manager_id, host.epoch)
         await host.hello()
-        assert (await w.managers.release(lost(host, None))).status == "alive"
+        assert (await release_lease(w.store, lost(host, None))).status == "alive"
         await w.rows("UPDATE manager_live SET last_contact_at = now() - interval '91 seconds'")
-        view = await w.managers.observe(host.manager_id)
+        view = await observe_manager(w.store, host.manager_id)
         assert view.online is False
         assert (view.lost_in_seconds or 0) < 0
-        assert (await w.managers.release(lost(host, None))).status == "released"
-        view = await w.managers.observe(host.manager_id)
+        assert (await release_lease(w.store, lost(host, None))).status == "released"
+        view = await observe_manager(w.store, host.manager_id)
         assert (view.lost_in_seconds, view.environments[0].state) == (None, "owed")
 
 
@@ -217,12 +223,12 @@ async def test_a_host_that_said_goodbye_has_its_time_to_come_back_to_its_environ
 ) -> None:
     async with world(database) as w:
         host, _ = await working(w)
-        await w.managers.goodbye(host.manager_id, host.epoch)
-        assert 80 < ((await w.managers.observe(host.manager_id)).lost_in_seconds or 0) <= 90
-        assert (await w.managers.release(lost(host, None))).status == "alive"
+        await say_goodbye(w.store, host.manager_id, host.epoch)
+        assert 80 < ((await observe_manager(w.store, host.manager_id)).lost_in_seconds or 0) <= 90
+        assert (await release_lease(w.store, lost(host, None))).status == "alive"
         await w.rows("UPDATE manager_live SET last_contact_at = now() - interval '91 seconds'")
-        assert (await w.managers.release(lost(host, None))).status == "released"
-        view = await w.managers.observe(host.manager_id)
+        assert (await release_lease(w.store, lost(host, None))).status == "released"
+        view = await observe_manager(w.store, host.manager_id)
         assert (view.lost_in_seconds, view.environments[0].state) == (None, "owed")
 
 
@@ -232,14 +238,16 @@ async def test_a_host_that_was_lost_without_a_lease_is_told_to_say_hello_again(
     async with world(database) as w:
         host = await w.host()
         idle = Renewal(incarnation=host.incarnation)
-        assert (await w.managers.renew(host.manager_id, idle)).standing is None
+        assert (await renew(w.store, host.manager_id, idle)).standing is None
         await w.rows("UPDATE manager_live SET last_contact_at = now() - interval '91 seconds'")
-        assert (await w.managers.release(lost(host, None))).status == "released"
-        assert (await w.managers.renew(host.manager_id, idle)).standing is LeaseStanding.GONE
-        assert not (await w.managers.observe(host.manager_id)).online, "owed teardowns come first"
+        assert (await release_lease(w.store, lost(host, None))).status == "released"
+        assert (await renew(w.store, host.manager_id, idle)).standing is LeaseStanding.GONE
+        assert not (await observe_manager(w.store, host.manager_id)).online, (
+            "owed teardowns come first"
+        )
         await host.hello(incarnation=host.incarnation)
-        assert (await w.managers.renew(host.manager_id, idle)).standing is None
-        assert (await w.managers.observe(host.manager_id)).online
+        assert (await renew(w.store, host.manager_id, idle)).standing is None
+        assert (await observe_manager(w.store, host.manager_id)).online
 
 
 async def test_an_offer_that_was_taken_at_the_last_moment_is_not_withdrawn(database: str) -> None:
@@ -251,7 +259,7 @@ async def test_an_offer_that_was_taken_at_the_last_moment_is_not_withdrawn(datab
         withdrawal = ReleaseRequest(
             manager_id=host.manager_id, epoch=host.epoch, reason=ReleaseReason.UNREACHABLE
         )
-        answer = await w.managers.release(withdrawal)
+        answer = await release_lease(w.store, withdrawal)
         assert (answer.status, answer.requeued) == ("alive", 0)
         assert (await host.finish([task])).standing is LeaseStanding.ACTIVE
 
@@ -261,10 +269,10 @@ async def test_losing_an_offer_withdraws_it_and_not_the_host(database: str) -> N
         group = await w.group()
         await w.submit(group, 1)
         host = await w.host()
-        await w.scheduler.assign_round()
+        await assign_round(w.store)
         epoch = await host.offered_epoch()
-        assert (await w.managers.release(lost(host, epoch))).status == "released"
-        view = await w.managers.observe(host.manager_id)
+        assert (await release_lease(w.store, lost(host, epoch))).status == "released"
+        view = await observe_manager(w.store, host.manager_id)
         assert (view.online, view.lease) == (True, None)
 
 
@@ -345,7 +353,7 @@ async def test_a_group_that_is_there_no_more_takes_its_leases_along(database: st
         assert (claimed.standing, claimed.tasks) == (LeaseStanding.GONE, [])
         reported = await host.finish(tasks)
         assert (reported.standing, {*reported.statuses}) == (LeaseStanding.GONE, {"unknown"})
-        view = await w.managers.observe(host.manager_id)
+        view = await observe_manager(w.store, host.manager_id)
         assert (view.online, view.lease, view.environments) == (True, None, ())
 
 
@@ -354,17 +362,17 @@ async def test_a_lease_is_granted_to_its_manager_only(database: str) -> None:
         group = await w.group(cancel_grace_seconds=7, fence="kill")
         await w.submit(group, 1)
         host, other = await w.host(), await w.host()
-        await w.scheduler.assign_round()
-        view = await w.managers.observe(host.manager_id)
+        await assign_round(w.store)
+        view = await observe_manager(w.store, host.manager_id)
         if view.lease is None:
             host, other = other, host
         epoch = await host.offered_epoch()
         with pytest.raises(LeaseLost):
-            await w.managers.take(other.manager_id, epoch)
+            await take_lease(w.store, other.manager_id, epoch)
         with pytest.raises(LeaseLost):
-            await w.managers.grant(host.manager_id, epoch)
-        first = await w.managers.take(host.manager_id, epoch)
-        assert await w.managers.take(host.manager_id, epoch) == first, "again is success"
-        assert await w.managers.grant(host.manager_id, epoch) == first
+            await get_grant(w.store, host.manager_id, epoch)
+        first = await take_lease(w.store, host.manager_id, epoch)
+        assert await take_lease(w.store, host.manager_id, epoch) == first, "again is success"
+        assert await get_grant(w.store, host.manager_id, epoch) == first
         assert (first.task_group_id, first.group_name, first.fence) == (group, "alice", "kill")
         assert (first.cancel_grace_seconds, first.environment_state) == (7, None)

@@ -4,6 +4,7 @@ import pytest
 
 from mitosis.contracts.allocation import CpuBinding, CpuBindingStrategy, WorkerAllocationPlan
 from mitosis.contracts.errors import InvalidRequest
+from mitosis.store.leases.scheduler import assign_round
 from tests.support.campaigns import world
 
 
@@ -34,7 +35,7 @@ async def test_a_plan_that_no_registered_host_can_hold_is_refused(
         assert await w.value("SELECT count(*) FROM task_groups") == 1
 
         await w.submit(early)
-        assert (await w.scheduler.assign_round()).offered == 0
+        assert (await assign_round(w.store)).offered == 0
         assert words in str((await w.groups.get(early)).waiting_for)
 
         await w.host()  # of the same size: one that fits is enough
@@ -42,4 +43,4 @@ async def test_a_plan_that_no_registered_host_can_hold_is_refused(
             "UPDATE managers SET cores = '{0,1,2,99}' WHERE id = (SELECT max(id) FROM managers)"
         )
         await w.group("late", worker_allocation_plan=impossible)
-        assert (await w.scheduler.assign_round()).offered == 1
+        assert (await assign_round(w.store)).offered == 1

@@ -7,7 +7,9 @@ import pytest
 
 from mitosis.contracts.control import ReleaseReason, ReleaseRequest
 from mitosis.contracts.task import RetryPolicy, TaskSubmission
-from mitosis.store.leases.scheduler import LOOK_SECONDS, SchedulerStore
+from mitosis.store.leases.scheduler import LOOK_SECONDS, assign_round
+from mitosis.store.managers.release import release_lease
+from mitosis.store.managers.views import observe_manager
 from tests.support.campaigns import Host, failed, world
 
 
@@ -16,7 +18,7 @@ async def let_go(host: Host) -> None:
     request = ReleaseRequest(
         manager_id=host.manager_id, epoch=host.epoch, reason=ReleaseReason.MOVED
     )
-    await host.world.managers.release(request)
+    await release_lease(host.world.store, request)
 
 
 @pytest.mark.spec("S002-160", "S002-161", "C-03", "C-28", "C-27", "S002-174")
@@ -24,7 +26,7 @@ async def test_an_idle_lease_ends_when_another_group_has_work_and_comes_back_war
     database: str,
 ) -> None:
     async with world(database) as w:
-        scheduler = SchedulerStore(replace(w.store, idle_threshold=timedelta(0)))
+        store = replace(w.store, idle_threshold=timedelta(0))
         first = await w.group("first")
         await w.submit(first)
         host = await w.leased_host(first)
@@ -33,23 +35,23 @@ async def test_an_idle_lease_ends_when_another_group_has_work_and_comes_back_war
         await w.submit(third)
         await w.submit(second)  # it goes first
 
-        await scheduler.assign_round()
+        await assign_round(store)
         assert ("manager", host.manager_id) in await w.pokes()
         assert (await host.claim()).standing == "ending"
         await let_go(host)
-        assert (await scheduler.assign_round()).offered == 1
+        assert (await assign_round(store)).offered == 1
         await host.take(second)
         states = {
             e.task_group_name: e.state
-            for e in (await w.managers.observe(host.manager_id)).environments
+            for e in (await observe_manager(w.store, host.manager_id)).environments
         }
         assert states == {"first": "ready", "second": "ready"}
 
         await host.finish((await host.claim()).tasks)
         await w.submit(first)
-        await scheduler.assign_round()
+        await assign_round(store)
         await let_go(host)
-        await scheduler.assign_round()
+        await assign_round(store)
         await host.take(first, prepare=False)
         assert len((await host.claim()).tasks) == 1  # its environment has stayed ready
 
@@ -60,7 +62,7 @@ async def test_an_idle_lease_ends_when_another_group_has_work_and_comes_back_war
 @pytest.mark.parametrize("work", ["claimable", "in flight"])
 async def test_a_lease_with_work_is_not_contested(database: str, work: str) -> None:
     async with world(database) as w:
-        scheduler = SchedulerStore(replace(w.store, idle_threshold=timedelta(0)))
+        store = replace(w.store, idle_threshold=timedelta(0))
         first = await w.group("first")
         await w.submit(first, 2)
         host = await w.leased_host(first)
@@ -70,7 +72,7 @@ async def test_a_lease_with_work_is_not_contested(database: str, work: str) -> N
         await host.finish(tasks[:1])
         await w.submit(await w.group("second", priority=9))
         for _ in ("safe", "affinity is over", "and closed"):
-            answer = await scheduler.assign_round()
+            answer = await assign_round(store)
             assert (answer.offered, answer.next_round_in_seconds) == (0, LOOK_SECONDS[0])
             assert (await host.renew()).standing == "active"
             if await w.value("SELECT affinity_until < now() FROM leases"):
@@ -84,7 +86,7 @@ async def test_a_host_that_is_idle_while_its_group_is_not_drained_is_found(
 ) -> None:
     """Nobody tells the scheduler: the round comes back by itself while a group waits for a busy host."""
     async with world(database) as w:
-        scheduler = SchedulerStore(replace(w.store, idle_threshold=timedelta(0)))
+        store = replace(w.store, idle_threshold=timedelta(0))
         first = await w.group("first")
         retry = RetryPolicy(max_attempts=2, delay_seconds=600)
         await w.submit_tasks(first, [TaskSubmission(command=["x"], retry=retry)] * 2)
@@ -92,14 +94,14 @@ async def test_a_host_that_is_idle_while_its_group_is_not_drained_is_found(
         one, other = (await host.claim()).tasks
         second = await w.group("second")
         await w.submit(second)
-        answer = await scheduler.assign_round()
+        answer = await assign_round(store)
         assert answer.next_round_in_seconds == LOOK_SECONDS[0]
         await host.finish([one])
         if rest == "not due":
             await host.report(failed(other, exit_code=1))
         else:
             await w.rows("UPDATE open_task SET epoch = epoch + 1000 WHERE state = 1")
-        await scheduler.assign_round()
+        await assign_round(store)
         assert (await host.claim()).standing == "ending"
 
 
@@ -108,19 +110,19 @@ async def test_an_idle_lease_is_safe_until_the_threshold_and_the_round_comes_bac
     database: str,
 ) -> None:
     async with world(database) as w:
-        scheduler = SchedulerStore(w.store)  # five minutes
+        store = w.store  # five minutes
         first = await w.group("first")
         await w.submit(first)
         host = await w.leased_host(first)
         await host.finish((await host.claim()).tasks)
-        assert (await scheduler.assign_round()).next_round_in_seconds is None  # nobody else waits
+        assert (await assign_round(store)).next_round_in_seconds is None  # nobody else waits
 
         await w.submit(await w.group("second"))
-        left = (await scheduler.assign_round()).next_round_in_seconds
+        left = (await assign_round(store)).next_round_in_seconds
         assert left is not None
         assert 290 < left <= 300
         await w.rows("UPDATE leases SET taken_at = taken_at - interval '4 minutes', busy_at = NULL")
-        left = (await scheduler.assign_round()).next_round_in_seconds
+        left = (await assign_round(store)).next_round_in_seconds
         assert left is not None
         assert 50 < left <= 60
         assert (await host.renew()).standing == "active"
@@ -129,7 +131,7 @@ async def test_an_idle_lease_is_safe_until_the_threshold_and_the_round_comes_bac
 @pytest.mark.spec("S002-172")
 async def test_work_seen_at_a_renewal_starts_the_idle_clock_anew(database: str) -> None:
     async with world(database) as w:
-        scheduler = SchedulerStore(replace(w.store, idle_threshold=timedelta(minutes=5)))
+        store = replace(w.store, idle_threshold=timedelta(minutes=5))
         first = await w.group("first")
         await w.submit(first)
         host = await w.leased_host(first)
@@ -138,7 +140,7 @@ async def test_work_seen_at_a_renewal_starts_the_idle_clock_anew(database: str) 
         await host.renew(started=tasks)
         await host.finish(tasks)
         await w.submit(await w.group("second"))
-        left = (await scheduler.assign_round()).next_round_in_seconds
+        left = (await assign_round(store)).next_round_in_seconds
         assert left is not None
         assert 290 < left <= 300
 
@@ -164,7 +166,7 @@ async def test_a_host_that_went_elsewhere_comes_back_to_a_group_that_is_reopened
     database: str,
 ) -> None:
     async with world(database) as w:
-        scheduler = SchedulerStore(replace(w.store, idle_threshold=timedelta(0)))
+        store = replace(w.store, idle_threshold=timedelta(0))
         first = await w.group("first")
         later = RetryPolicy(max_attempts=2, delay_seconds=1000)  # keeps the group from completing
         await w.submit_tasks(first, [TaskSubmission(command=["x"], retry=later)])
@@ -175,10 +177,10 @@ async def test_a_host_that_went_elsewhere_comes_back_to_a_group_that_is_reopened
         second = await w.group("second")
         await w.submit(second)
         for group, prepare in ((second, True), (first, False)):
-            await scheduler.assign_round()
+            await assign_round(store)
             assert (await host.claim()).standing == "ending"
             await let_go(host)
-            await scheduler.assign_round()
+            await assign_round(store)
             await host.take(group, prepare=prepare)
             (task,) = (await host.claim()).tasks
             await host.finish([task])
@@ -208,5 +210,5 @@ async def test_a_lease_is_renewed_while_its_group_has_anything_unfinished(
         assert (await host.renew()).standing == "active"
         left = "SELECT extract(epoch FROM alive_until - now()) FROM leases"
         assert await w.value(left) > 80
-        await SchedulerStore(replace(w.store, idle_threshold=timedelta(0))).assign_round()
+        await assign_round(replace(w.store, idle_threshold=timedelta(0)))
         assert (await host.renew()).standing == "active"

@@ -18,7 +18,12 @@ from mitosis.contracts.task import RetryPolicy, TaskSubmission
 from mitosis.contracts.wire import LeaseStanding, ReportStatus
 from mitosis.store.groups.task_groups import TaskGroupStore
 from mitosis.store.leases.ending import end_lease, lock_lease
-from mitosis.store.managers.contact import ManagerStore
+from mitosis.store.leases.scheduler import assign_round
+from mitosis.store.managers.contact import record_contact
+from mitosis.store.managers.environments import change_environment
+from mitosis.store.managers.hello import say_goodbye, say_hello
+from mitosis.store.managers.release import release_lease
+from mitosis.store.managers.views import observe_manager
 from mitosis.store.pg.database import Database
 from mitosis.store.store import Store
 from tests.support.campaigns import (
@@ -39,14 +44,14 @@ async def release(w: World, host: Host, group: UUID, database: Database) -> obje
     request = ReleaseRequest(
         manager_id=host.manager_id, epoch=host.epoch, reason=ReleaseReason.MOVED
     )
-    return await ManagerStore(Store(database=database)).release(request)
+    return await release_lease(Store(database=database), request)
 
 
 async def lost(w: World, host: Host, group: UUID, database: Database) -> object:
     request = ReleaseRequest(
         manager_id=host.manager_id, epoch=host.epoch, reason=ReleaseReason.LOST
     )
-    return await ManagerStore(Store(database=database)).release(request)
+    return await release_lease(Store(database=database), request)
 
 
 async def hello(w: World, host: Host, group: UUID, database: Database) -> object:
@@ -58,11 +63,11 @@ async def hello(w: World, host: Host, group: UUID, database: Database) -> object
         cores=(0, 1),
         agent_version="test",
     )
-    return await ManagerStore(Store(database=database)).hello(host.manager_id, body)
+    return await say_hello(Store(database=database), host.manager_id, body)
 
 
 async def goodbye(w: World, host: Host, group: UUID, database: Database) -> object:
-    await ManagerStore(Store(database=database)).goodbye(host.manager_id, host.epoch)
+    await say_goodbye(Store(database=database), host.manager_id, host.epoch)
     return None
 
 
@@ -141,7 +146,7 @@ async def test_a_loss_that_waits_for_a_renewal_takes_nothing(database: str) -> N
     async with world(database) as w, held(database) as renewing:
         host, group = await start(w)
         await w.rows("UPDATE leases SET alive_until = now()")
-        await ManagerStore(Store(database=renewing)).contact(host.manager_id)
+        await record_contact(Store(database=renewing), host.manager_id)
         loss = asyncio.ensure_future(lost(w, host, group, w.database))
         await until_blocked(w)
         await renewing.commit()
@@ -256,7 +261,7 @@ async def test_an_offer_comes_before_or_after_an_ending_never_between(database: 
         await w.submit(group, 1)
         host = await w.host()
         await cancel(w, host, group, cancelling)
-        assigning = asyncio.create_task(w.scheduler.assign_round())
+        assigning = asyncio.create_task(assign_round(w.store))
         await until_blocked(w)
         await cancelling.commit()
         assert (await assigning).offered == 0
@@ -265,18 +270,16 @@ async def test_an_offer_comes_before_or_after_an_ending_never_between(database: 
 
 async def test_an_ending_that_waits_for_a_round_withdraws_its_offer(database: str) -> None:
     async with world(database) as w, held(database) as assigning:
-        from mitosis.store.leases.scheduler import SchedulerStore
-
         group = await w.group()
         await w.submit(group, 1)
         host = await w.host()
-        assert (await SchedulerStore(Store(database=assigning)).assign_round()).offered == 1
+        assert (await assign_round(Store(database=assigning))).offered == 1
         cancelling = asyncio.create_task(w.cancel(group))
         await until_blocked(w)
         await assigning.commit()
         view = await cancelling
         assert (view.state, view.live_leases) == ("cancelled", 0)
-        assert (await w.managers.observe(host.manager_id)).lease is None
+        assert (await observe_manager(w.store, host.manager_id)).lease is None
 
 
 @pytest.mark.parametrize("ending", GROUP_ENDINGS)
@@ -301,14 +304,15 @@ async def test_an_environment_that_goes_while_its_group_ends_tells_the_group(dat
     """Whichever commits first: the group, which waits for the environment, looks once more (P8)."""
     async with world(database) as w, held(database) as change:
         host, group = await start(w)
-        await w.managers.release(
+        await release_lease(
+            w.store,
             ReleaseRequest(
                 manager_id=host.manager_id, epoch=host.epoch, reason=ReleaseReason.SETUP_LOST
-            )
+            ),
         )
         await host.environment(group, "tear_down")
-        await ManagerStore(Store(database=change)).change_environment(
-            host.manager_id, group, EnvironmentChange(event="cleaned")
+        await change_environment(
+            Store(database=change), host.manager_id, group, EnvironmentChange(event="cleaned")
         )
         await w.cancel(group)
         assert (await w.groups.observe(group)).busy_environments == 1

@@ -7,6 +7,8 @@ import psycopg
 import pytest
 
 from mitosis.contracts.errors import DatabaseUnavailable
+from mitosis.store.leases.scheduler import assign_round
+from mitosis.store.managers.hello import say_goodbye
 from mitosis.store.pg.database import Database
 from mitosis.store.pg.outbox import poke
 from mitosis.store.pg.wake import Topic, Wake
@@ -81,11 +83,11 @@ async def test_expected_names_who_must_have_a_workflow(database: str) -> None:
         await w.groups.settle(done)
         idle, busy = await w.host(), await w.host()
         await w.submit(group, 1)
-        await w.scheduler.assign_round()
+        await assign_round(w.store)
         expected = await w.control.expected()
         assert (expected.task_groups, expected.managers) == ((group,), (idle.manager_id,))
         await idle.take(group)
-        await w.managers.goodbye(idle.manager_id, idle.epoch)
+        await say_goodbye(w.store, idle.manager_id, idle.epoch)
         assert (await w.control.expected()).managers == (idle.manager_id,), "its environment"
         await idle.environment(group, "tear_down")
         await idle.environment(group, "cleaned")

@@ -10,6 +10,8 @@ from mitosis.contracts.control import ReleaseReason, ReleaseRequest, ReleaseStat
 from mitosis.contracts.temporal_names import NAMESPACE
 from mitosis.embedded.data_folder import ed25519_private_key
 from mitosis.store.managers.api_liveness import beat
+from mitosis.store.managers.release import release_lease
+from mitosis.store.managers.views import observe_manager
 from mitosis.store.store import StoreOptions
 from tests.support.campaigns import Host, World, world
 from tests.support.http_api import NoTemporal
@@ -19,7 +21,7 @@ LOST_AFTER = timedelta(seconds=90)
 
 async def release_lost(w: World, host: Host, epoch: int | None) -> ReleaseStatus:
     request = ReleaseRequest(manager_id=host.manager_id, epoch=epoch, reason=ReleaseReason.LOST)
-    return (await w.managers.release(request)).status
+    return (await release_lease(w.store, request)).status
 
 
 async def nobody_listened_for(w: World, seconds: int) -> None:
@@ -50,10 +52,10 @@ async def test_nobody_is_lost_while_nobody_listens_and_then_the_clocks_start_ane
         assert await release_lost(w, idle, None) == "alive"
         assert await beat(w.database, LOST_AFTER)
         assert await release_lost(w, working, working.epoch) == "alive"
-        view = await w.managers.observe(working.manager_id)
+        view = await observe_manager(w.store, working.manager_id)
         assert view.lease is not None
         assert (view.lease.alive_in_seconds or 0) > 80
-        view = await w.managers.observe(idle.manager_id)
+        view = await observe_manager(w.store, idle.manager_id)
         assert (view.lost_in_seconds or 0) > 80
         assert not await beat(w.database, LOST_AFTER), "only the first one"
         await w.rows("UPDATE leases SET alive_until = now()")
@@ -88,6 +90,6 @@ async def test_the_api_starts_the_clocks_anew_before_it_serves(database: str) ->
             assert await w.value("SELECT count(*) FROM api_pulse") == 1
         await nobody_listened_for(w, 60)
         async with running_api(options, NoTemporal()):
-            view = await w.managers.observe(host.manager_id)
+            view = await observe_manager(w.store, host.manager_id)
         assert view.lease is not None
         assert 15 < (view.lease.alive_in_seconds or 0) <= 20, "the group's own time"

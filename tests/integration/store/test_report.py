@@ -13,6 +13,9 @@ from mitosis.contracts.errors import TooLarge
 from mitosis.contracts.ids import task_uuid
 from mitosis.contracts.task import RetryPolicy, TaskSubmission
 from mitosis.contracts.wire import ClaimedTask, LeaseStanding, Outcome, ReportStatus, TaskReport
+from mitosis.store.managers.hello import say_goodbye
+from mitosis.store.managers.release import release_lease
+from mitosis.store.managers.views import observe_manager
 from tests.support.campaigns import Host, World, failed, succeeded, world
 
 COMMITTED, DUPLICATE = ReportStatus.COMMITTED, ReportStatus.DUPLICATE
@@ -29,7 +32,7 @@ async def one_task(w: World, **retry: object) -> tuple[Host, ClaimedTask]:
 
 
 async def goodbye(host: Host) -> None:
-    await host.world.managers.goodbye(host.manager_id, host.epoch)
+    await say_goodbye(host.world.store, host.manager_id, host.epoch)
 
 
 @pytest.mark.spec("S000-141", "S000-142")
@@ -396,17 +399,17 @@ async def test_a_lost_host_is_charged_for_started_tasks_only(database: str) -> N
             request = ReleaseRequest(
                 manager_id=host.manager_id, epoch=host.epoch, reason=ReleaseReason.LOST
             )
-            alive = await w.managers.release(request)
+            alive = await release_lease(w.store, request)
             assert (alive.status, alive.requeued) == ("alive", 0)
             assert 80 < (alive.alive_in_seconds or 0) <= 90
             await w.rows("UPDATE leases SET alive_until = now() WHERE state = 'active'")
-            released = await w.managers.release(request)
+            released = await release_lease(w.store, request)
             assert (released.status, released.requeued) == ("released", 2 if loss < 3 else 1)
         info = await w.tasks.get(task_uuid(1, started))
         assert (info.state, info.kind, len(info.failures)) == ("failed", "host_lost", 3)
         row = (await w.rows("SELECT lost_count, exit_failures, crash_failures FROM open_task"))[0]
         assert set(row.values()) == {0}
-        view = await w.managers.observe(lost)
+        view = await observe_manager(w.store, lost)
         assert (view.online, view.lease, view.environments[0].state) == (False, None, "owed")
         assert (await w.groups.observe(group)).unfinished == 1
         await w.check()

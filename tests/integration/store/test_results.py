@@ -6,6 +6,7 @@ from datetime import timedelta
 import pytest
 
 from mitosis.contracts.control import ReleaseReason, ReleaseRequest
+from mitosis.store.managers.release import release_lease
 from tests.support.campaigns import failed, succeeded, world
 
 NOW = timedelta(0)
@@ -71,8 +72,9 @@ async def test_cancelled_and_lost_tasks_are_numbered_like_all_others(database: s
         await host.renew(started=[lost])
         await w.rows("UPDATE open_task SET lost_count = 2 WHERE state = 1")
         await w.rows("UPDATE leases SET alive_until = now() - interval '1 second'")
-        await w.managers.release(
-            ReleaseRequest(manager_id=host.manager_id, epoch=host.epoch, reason=ReleaseReason.LOST)
+        await release_lease(
+            w.store,
+            ReleaseRequest(manager_id=host.manager_id, epoch=host.epoch, reason=ReleaseReason.LOST),
         )
         await w.cancel(group)
         await w.groups.discard(group)

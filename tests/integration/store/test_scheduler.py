@@ -8,7 +8,11 @@ import pytest
 from mitosis.contracts.control import ReleaseReason, ReleaseRequest
 from mitosis.contracts.http import RegisterManager
 from mitosis.contracts.task import RetryPolicy, TaskSubmission
-from mitosis.store.leases.scheduler import SchedulerStore
+from mitosis.store.leases.scheduler import assign_round
+from mitosis.store.managers.hello import say_goodbye
+from mitosis.store.managers.registration import register_manager
+from mitosis.store.managers.release import release_lease
+from mitosis.store.managers.views import get_manager, observe_manager
 from mitosis.store.pg.database import Database
 from mitosis.store.store import Store
 from tests.support.campaigns import Host, failed, held, until_blocked, world
@@ -22,9 +26,9 @@ async def test_the_higher_priority_gets_the_only_host(database: str) -> None:
         await w.submit(high, 1)
         host = await w.host()
         await w.pokes()
-        answer = await w.scheduler.assign_round()
+        answer = await assign_round(w.store)
         assert (answer.offered, answer.resignalled) == (1, 0)
-        view = await w.managers.observe(host.manager_id)
+        view = await observe_manager(w.store, host.manager_id)
         assert view.lease is not None
         assert (view.lease.task_group_id, view.lease.state) == (high, "offered")
         assert await w.pokes() == {("manager", host.manager_id)}
@@ -46,22 +50,22 @@ async def test_each_host_gets_the_best_of_the_groups_that_it_may_run(database: s
         await w.groups.add_manager(named, gpu.manager_id, w.user_id)
 
         async def given(host: Host) -> str:
-            lease = (await w.managers.observe(host.manager_id)).lease
+            lease = (await observe_manager(w.store, host.manager_id)).lease
             assert lease is not None
             await host.take(lease.task_group_id)
             await host.finish((await host.claim()).tasks)
             request = ReleaseRequest(
                 manager_id=host.manager_id, epoch=host.epoch, reason=ReleaseReason.MOVED
             )
-            await w.managers.release(request)
+            await release_lease(w.store, request)
             return lease.task_group_name
 
         async with Database.open(database, pool_size=1) as restarted:
-            for scheduler, expected in (
-                (w.scheduler, ("high", "named")),
-                (SchedulerStore(Store(database=restarted)), ("low", "gpu")),
+            for store, expected in (
+                (w.store, ("high", "named")),
+                (Store(database=restarted), ("low", "gpu")),
             ):
-                assert (await scheduler.assign_round()).offered == 2
+                assert (await assign_round(store)).offered == 2
                 assert (await given(cpu), await given(gpu)) == expected
 
 
@@ -74,12 +78,12 @@ async def test_without_a_limit_a_group_has_every_host_it_can_use_and_a_host_one_
         await w.submit(first, 100)
         hosts = [await w.host() for _ in range(7)]
         assert (await w.groups.get(first)).max_managers is None
-        assert (await w.scheduler.assign_round()).offered == len(hosts)
+        assert (await assign_round(w.store)).offered == len(hosts)
         second = await w.group("second", priority=9)
         await w.submit(second, 100)
         for host in hosts:
             await host.take(first)
-        assert (await w.scheduler.assign_round()).offered == 0
+        assert (await assign_round(w.store)).offered == 0
         assert await w.value("SELECT count(DISTINCT manager_id) FROM leases") == len(hosts)
         with pytest.raises(psycopg.errors.UniqueViolation):
             await w.rows(
@@ -92,14 +96,14 @@ async def test_an_open_offer_is_poked_again_and_counts_as_capacity(database: str
         group = await w.group()
         await w.submit(group, 2)
         host, _ = await w.host(), await w.host()
-        assert (await w.scheduler.assign_round()).offered == 1
+        assert (await assign_round(w.store)).offered == 1
         await w.pokes()
-        again = await w.scheduler.assign_round()
+        again = await assign_round(w.store)
         assert (again.offered, again.resignalled) == (0, 1)
         assert again.next_round_in_seconds == 10
         assert await w.pokes() == {("manager", host.manager_id)}
         await w.submit(group, 1)
-        assert (await w.scheduler.assign_round()).offered == 1
+        assert (await assign_round(w.store)).offered == 1
 
 
 @pytest.mark.spec("S002-40", "S002-108", "S002-175")
@@ -115,19 +119,19 @@ async def test_who_is_not_idle_gets_nothing(database: str) -> None:
             silent.manager_id,
         )
         await w.rows("UPDATE managers SET draining = true WHERE uuid = %s", draining.manager_id)
-        await w.managers.goodbye(offline.manager_id, None)
+        await say_goodbye(w.store, offline.manager_id, None)
         await w.rows(
             "UPDATE user_group_managers SET role = 'read'"
             " WHERE manager_id = (SELECT id FROM managers WHERE uuid = %s)",
             foreign.manager_id,
         )
-        assert (await w.scheduler.assign_round()).offered == 0
-        assert (await w.managers.get(draining.manager_id)).state == "draining"
-        assert (await w.managers.get(never.manager_id)).state == "offline"
+        assert (await assign_round(w.store)).offered == 0
+        assert (await get_manager(w.store, draining.manager_id)).state == "draining"
+        assert (await get_manager(w.store, never.manager_id)).state == "offline"
         busy = await w.host()
-        assert (await w.scheduler.assign_round()).offered == 1
+        assert (await assign_round(w.store)).offered == 1
         await busy.take(group)
-        assert (await w.scheduler.assign_round()).offered == 0
+        assert (await assign_round(w.store)).offered == 0
 
 
 @pytest.mark.spec("S002-108")
@@ -140,7 +144,7 @@ async def test_only_groups_with_claimable_work_that_go_on(database: str) -> None
         await w.close(closed)
         await w.cancel(cancelled)
         await w.complete(forced, force=True)
-        assert (await w.scheduler.assign_round()).offered == 1
+        assert (await assign_round(w.store)).offered == 1
         assert await w.value("SELECT group_id FROM leases") == 2, "closed may finish"
         assert empty is not None
 
@@ -156,13 +160,13 @@ async def test_a_delayed_task_is_waited_for_by_the_clock(database: str) -> None:
         request = ReleaseRequest(
             manager_id=host.manager_id, epoch=host.epoch, reason=ReleaseReason.MOVED
         )
-        await w.managers.release(request)
+        await release_lease(w.store, request)
         assert "next attempt" in str((await w.groups.get(group)).waiting_for)
-        answer = await w.scheduler.assign_round()
+        answer = await assign_round(w.store)
         assert answer.offered == 0
         assert 90 < (answer.next_round_in_seconds or 0) <= 100
         await w.rows("UPDATE open_task SET not_before = now()")
-        assert (await w.scheduler.assign_round()).offered == 1
+        assert (await assign_round(w.store)).offered == 1
 
 
 async def test_more_groups_than_a_page(database: str) -> None:
@@ -183,8 +187,8 @@ async def test_more_groups_than_a_page(database: str) -> None:
         last = await w.group("last")
         await w.submit(last, 1)
         host = await w.host()
-        assert (await w.scheduler.assign_round()).offered == 1
-        view = await w.managers.observe(host.manager_id)
+        assert (await assign_round(w.store)).offered == 1
+        view = await observe_manager(w.store, host.manager_id)
         assert view.lease is not None
         assert view.lease.task_group_id == last
 
@@ -196,7 +200,7 @@ async def test_rounds_at_the_same_time_never_assign_twice(database: str) -> None
         for group in groups:
             await w.submit(group, 10)
         hosts = [await w.host() for _ in range(10)]
-        answers = await asyncio.gather(*(w.scheduler.assign_round() for _ in range(8)))
+        answers = await asyncio.gather(*(assign_round(w.store) for _ in range(8)))
         assert sum(answer.offered for answer in answers) == 10
         per_group = await w.rows("SELECT count(*) AS n FROM leases GROUP BY group_id")
         assert max(row["n"] for row in per_group) == 2
@@ -218,15 +222,15 @@ async def test_after_a_group_the_host_goes_to_the_next_by_priority(database: str
         request = ReleaseRequest(
             manager_id=host.manager_id, epoch=host.epoch, reason=ReleaseReason.GROUP_ENDED
         )
-        await w.managers.release(request)
+        await release_lease(w.store, request)
         await host.clean(first)
-        assert (await w.scheduler.assign_round()).offered == 0, "nobody else has work"
-        free = await w.managers.get(host.manager_id)
+        assert (await assign_round(w.store)).offered == 0, "nobody else has work"
+        free = await get_manager(w.store, host.manager_id)
         assert (free.state, free.lease) == ("idle", None)
         for name, priority in (("low", 1), ("high", 3), ("other", 2)):
             await w.submit(await w.group(name, priority=priority), 1)
-        assert (await w.scheduler.assign_round()).offered == 1
-        view = await w.managers.observe(host.manager_id)
+        assert (await assign_round(w.store)).offered == 1
+        view = await observe_manager(w.store, host.manager_id)
         assert view.lease is not None
         assert view.lease.task_group_name == "high"
 
@@ -234,12 +238,12 @@ async def test_after_a_group_the_host_goes_to_the_next_by_priority(database: str
 async def test_a_host_of_another_user_group_is_not_used(database: str) -> None:
     async with world(database) as w:
         bob = await w.users.create("bob")
-        bobs, _ = await w.managers.register(RegisterManager(name="bobs"), bob.user_id)
+        bobs, _ = await register_manager(w.store, RegisterManager(name="bobs"), bob.user_id)
         host = Host(w, bobs)
         await host.hello()
         group = await w.group()
         await w.submit(group, 1)
-        assert (await w.scheduler.assign_round()).offered == 0
+        assert (await assign_round(w.store)).offered == 0
 
 
 async def test_an_overdue_host_is_poked(database: str) -> None:
@@ -248,13 +252,13 @@ async def test_an_overdue_host_is_poked(database: str) -> None:
         await w.submit(group, 1)
         host = await w.leased_host(group)
         await w.pokes()
-        await w.scheduler.assign_round()
+        await assign_round(w.store)
         assert await w.pokes() == set()
         await w.rows("UPDATE leases SET alive_until = now() - interval '1 second'")
         expected = await w.control.expected()
         assert expected.overdue_managers == (host.manager_id,)
         assert expected.task_groups == (group,)
-        await w.scheduler.assign_round()
+        await assign_round(w.store)
         assert ("manager", host.manager_id) in await w.pokes()
 
 
@@ -263,9 +267,9 @@ async def test_a_round_waits_for_the_one_before_it_and_sees_its_offers(database:
         group = await w.group(max_managers=1)
         await w.submit(group, 10)
         first, _ = await w.host(), await w.host()
-        assert (await SchedulerStore(Store(database=before)).assign_round()).offered == 1
+        assert (await assign_round(Store(database=before))).offered == 1
         await w.rows("UPDATE managers SET draining = true WHERE uuid = %s", first.manager_id)
-        after = asyncio.create_task(w.scheduler.assign_round())
+        after = asyncio.create_task(assign_round(w.store))
         await until_blocked(w)
         await before.commit()
         assert (await after).offered == 0

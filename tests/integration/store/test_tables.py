@@ -3,6 +3,7 @@
 import pytest
 
 from mitosis.contracts.allocation import WorkerAllocationPlan
+from mitosis.store.managers.views import get_manager
 from tests.support.campaigns import World, world
 
 COLUMNS = """
@@ -129,10 +130,10 @@ async def test_what_a_manager_works_for_stands_in_its_lease(database: str) -> No
         free = await w.host(hello=False)
         for host in [await w.leased_host(group) for _ in range(3)]:
             await host.claim(1)
-            lease = (await w.managers.get(host.manager_id)).lease
+            lease = (await get_manager(w.store, host.manager_id)).lease
             assert lease is not None
             assert lease.task_group_id == group
-        assert (await w.managers.get(free.manager_id)).lease is None
+        assert (await get_manager(w.store, free.manager_id)).lease is None
         written = await w.rows(
             "SELECT alive_until > now() AS alive, affinity_until > now() AS safe,"
             " last_claim_at IS NOT NULL AS claimed FROM leases"

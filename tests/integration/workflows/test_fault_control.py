@@ -19,6 +19,7 @@ from mitosis.contracts.control import Cancel, Close, GroupSummary
 from mitosis.contracts.errors import DatabaseUnavailable
 from mitosis.contracts.lifecycle import TaskGroupResult, TaskGroupState
 from mitosis.contracts.temporal_names import task_group_workflow_id
+from mitosis.store.managers.hello import say_goodbye
 from tests.support.control_plane import ControlPlane, control_plane
 from tests.support.simulated_agent import SimulatedAgent
 from tests.support.waiting import wait_until_async
@@ -149,7 +150,7 @@ async def _life(plane: ControlPlane) -> GroupSummary:
     async with plane.stores.database.connection() as connection:
         row = await (await connection.execute("SELECT count(*) AS n FROM leases")).fetchone()
     assert row == {"n": 1}
-    await plane.stores.managers.goodbye(agent.manager_id, None)
+    await say_goodbye(plane.stores.store, agent.manager_id, None)
     return summary
 
 

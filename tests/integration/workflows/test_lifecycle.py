@@ -20,6 +20,7 @@ from mitosis.contracts.lifecycle import EnvironmentState, TaskGroupResult, TaskG
 from mitosis.contracts.temporal_names import manager_workflow_id, task_group_workflow_id
 from mitosis.embedded.data_folder import DataFolder
 from mitosis.embedded.temporal import EmbeddedTemporal
+from mitosis.store.managers.views import observe_manager
 from tests.support.control_plane import ControlPlane, control_plane
 from tests.support.simulated_agent import Reached, SimulatedAgent, nothing
 from tests.support.waiting import wait_until_async
@@ -182,7 +183,7 @@ async def test_failed_setup_gives_the_host_back(plane: ControlPlane) -> None:
         await wait_until_async(lambda: agent.calls, timeout=20)
 
         async def released() -> bool:
-            view = await plane.stores.managers.observe(agent.manager_id)
+            view = await observe_manager(plane.stores.store, agent.manager_id)
             return view.lease is None
 
         await wait_until_async(released, timeout=20)
@@ -229,7 +230,7 @@ async def test_host_that_only_temporal_hears_is_lost_when_its_clock_has_run_out(
                 plane.stores.database.connection() as connection
             ):  # a renewal may be under way
                 await connection.execute("UPDATE leases SET alive_until = now() - interval '1 s'")
-            view = await plane.stores.managers.observe(agent.manager_id)
+            view = await observe_manager(plane.stores.store, agent.manager_id)
             owed = [e.state is EnvironmentState.OWED for e in view.environments]
             return view.lease is None and owed == [True]
 
@@ -334,6 +335,6 @@ async def test_temporal_wiped_under_a_live_control_plane(
 
 
 async def _epoch(plane: ControlPlane, agent: SimulatedAgent) -> int:
-    lease = (await plane.stores.managers.observe(agent.manager_id)).lease
+    lease = (await observe_manager(plane.stores.store, agent.manager_id)).lease
     assert lease is not None
     return lease.epoch

@@ -1,0 +1,24 @@
+-- Facts for explain.py.
+
+-- name: waiting_task
+-- One task: its attempt, its host, and up to a bound how many tasks are claimed before it.
+SELECT coalesce(r.attempt, o.attempt) AS attempt, r.state AS result, r.kind, m.name AS manager_name,
+       coalesce(o.state = 1, false) AS claimed, coalesce(o.lost_count, 0) AS lost_count,
+       extract(epoch FROM now() - o.started_at)::float8 AS running_seconds,
+       extract(epoch FROM o.not_before - now())::float8 AS delayed_seconds,
+       coalesce(c.offline OR c.last_contact_at <= now() - make_interval(secs => %(suspect_after)s), false)
+           AS suspect,
+       extract(epoch FROM now() - c.last_contact_at)::float8 AS silent_seconds,
+       extract(epoch FROM l.alive_until - now())::float8 AS alive_in_seconds,
+       (SELECT count(*) FROM (
+          SELECT FROM open_task AS b
+           WHERE b.group_id = o.group_id AND b.state = 0
+             AND (b.priority > o.priority OR (b.priority = o.priority AND b.id < o.id))
+           LIMIT 10000) AS earlier) AS before
+  FROM task AS t
+  LEFT JOIN open_task AS o ON o.group_id = t.group_id AND o.id = t.id
+  LEFT JOIN task_result AS r ON r.task_id = t.id
+  LEFT JOIN leases AS l ON l.epoch = o.epoch
+  LEFT JOIN managers AS m ON m.id = coalesce(r.manager_id, l.manager_id)
+  LEFT JOIN manager_live AS c ON c.manager_id = l.manager_id
+ WHERE t.group_id = %(group_number)s AND t.id = %(task)s

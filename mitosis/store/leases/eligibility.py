@@ -1,0 +1,290 @@
+"""The one list of conditions for a host to be offered to a task group.
+
+The assignment round offers a host when every condition holds. `explain` reports the first one that does
+not hold, for a host and for the task group as a whole. A dry run can report all of them. The order is the
+order of repair: a condition that a clock or another group changes by itself comes late.
+
+PostgreSQL supplies facts and decides nothing, with one exception: the statements of the round select only
+the hosts and groups for which the conditions marked ``prefiltered`` hold, because the others can be many.
+A test compares their rows with the unfiltered facts.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Literal
+from uuid import UUID
+
+from mitosis.contracts.allocation import CpuBinding, WorkerAllocationPlan, worker_cpus
+from mitosis.contracts.errors import InvalidRequest
+from mitosis.contracts.lifecycle import LeaseState
+from mitosis.store.leases.wording import hook_end, span
+from mitosis.store.pg.statements import load
+
+SQL = load("leases/eligibility.sql")
+TASKS_PER_WORKER = 2
+"""A group wants another host for every so many ready tasks per worker, so that ten tasks do not prepare a
+hundred hosts."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostLease:
+    """The lease of a host that has not ended."""
+
+    epoch: int
+    state: LeaseState
+    group: int
+    group_name: str
+    priority: int
+    """Of the task group."""
+    has_work: bool
+    """ACTIVE, and a task is claimable in its group or claimed under its epoch (C-04)."""
+    idle_seconds: float | None
+    """Since a renewal last saw such a task, or since the lease was taken; None while it is offered."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetupFailure:
+    """The last failed setup of a group on a host."""
+
+    group: int
+    message: str | None
+    exit_code: int | None
+    signal: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostFacts:
+    """The facts about one host. Task groups and user groups are numbers."""
+
+    number: int
+    manager_id: UUID
+    name: str
+    tags: frozenset[str]
+    cores: tuple[int, ...] | None
+    """None: its agent has never said hello."""
+    draining: bool
+    offline: bool
+    """Lost, ended in order, or never started."""
+    silent_seconds: float | None
+    """Since the last contact; None: there was none."""
+    suspect_after_seconds: float
+    """Silence after which a host is offered nothing: the setting of the deployment."""
+    serves: frozenset[int]
+    """User groups in which it has a write role."""
+    warm: frozenset[int]
+    """Groups whose environment is ready on it."""
+    unclean: frozenset[int]
+    """Groups whose environment on it is half made or has yet to be torn down."""
+    failures: tuple[SetupFailure, ...]
+    """Unsettled groups whose setup failed on it at least once (C-30)."""
+    lease: HostLease | None
+
+    @property
+    def in_contact(self) -> bool:
+        """Whether it is offered leases as far as contact goes; else it is at least suspect (P4)."""
+        silent = self.silent_seconds
+        return not self.offline and silent is not None and silent < self.suspect_after_seconds
+
+    def failure_of(self, group: int) -> SetupFailure | None:
+        """Return the failed setup of a group on this host."""
+        return next((failure for failure in self.failures if failure.group == group), None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupFacts:
+    """The facts about one task group."""
+
+    number: int
+    priority: int
+    user_group: int
+    user_group_name: str
+    tags: frozenset[str]
+    tag_match: Literal["all", "any"]
+    assignment_method: Literal["tag_matched", "user_specified"]
+    named: frozenset[int]
+    """Hosts that a user named for the group."""
+    max_managers: int | None
+    plan: WorkerAllocationPlan
+    goes_on: bool
+    """OPEN or CLOSED, and not being cancelled."""
+    live_leases: int
+    """Offers and setups in progress count: they will be capacity."""
+    ready: int
+    """Tasks that can be claimed now, counted up to a bound."""
+
+    @property
+    def wanted_leases(self) -> int:
+        """How many leases the group should have in all: at least one if a task is ready."""
+        if self.ready == 0:
+            return 0
+        by_work = -(-self.ready // (TASKS_PER_WORKER * self.plan.worker_count))
+        return by_work if self.max_managers is None else min(by_work, self.max_managers)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Condition:
+    """One condition. Its predicate reads a group, a host, or both: exactly one of the three is given."""
+
+    code: str
+    """Stable, for programs."""
+    sentence: Callable[[HostFacts, GroupFacts], str]
+    """What is in the way where it does not hold; follows the name of the host."""
+    of_group: Callable[[GroupFacts], bool] | None = None
+    of_host: Callable[[HostFacts], bool] | None = None
+    of_pair: Callable[[HostFacts, GroupFacts], bool] | None = None
+    prefiltered: bool = False
+    """The statements of the round select only facts for which it holds."""
+
+    def holds(self, host: HostFacts, group: GroupFacts) -> bool:
+        """Return whether nothing is in the way of this host here."""
+        if self.of_group is not None:
+            return self.of_group(group)
+        if self.of_host is not None:
+            return self.of_host(host)
+        return self.of_pair is None or self.of_pair(host, group)
+
+
+def plan_mismatch(plan: WorkerAllocationPlan, cores: Sequence[int]) -> str | None:
+    """Return why the workers of ``plan`` cannot be bound to ``cores``; None if they can."""
+    if plan.cpu_binding is None:
+        return None
+    return _binding_mismatch(plan.worker_count, plan.cpu_binding, tuple(cores))
+
+
+@lru_cache(maxsize=4096)
+def _binding_mismatch(count: int, binding: CpuBinding, cores: tuple[int, ...]) -> str | None:
+    # Remembered, since a round asks for every pair and a fleet has few kinds of hosts.
+    if not cores:
+        return "its workers are bound to cores, and the agent of this host reported none"
+    try:
+        worker_cpus(WorkerAllocationPlan(worker_count=count, cpu_binding=binding), cores)
+    except InvalidRequest as error:
+        return error.message
+    return None
+
+
+def missing_tags(host: HostFacts, group: GroupFacts) -> list[str]:
+    """Return the tags of the group that the host does not have."""
+    return sorted(group.tags - host.tags)
+
+
+def _tags_fit(host: HostFacts, group: GroupFacts) -> bool:
+    if group.tag_match == "all" or not group.tags:
+        return group.tags <= host.tags
+    return bool(group.tags & host.tags)
+
+
+def _is_named(host: HostFacts, group: GroupFacts) -> bool:
+    return group.assignment_method != "user_specified" or host.number in group.named
+
+
+def _plan_fits(host: HostFacts, group: GroupFacts) -> bool:
+    # A host that has never said hello has no known cores; that it is not in contact is the reason.
+    return host.cores is None or plan_mismatch(group.plan, host.cores) is None
+
+
+def _setup_failure(host: HostFacts, group: GroupFacts) -> str:
+    failure = host.failure_of(group.number)
+    if failure is None:
+        return "setup has not failed"
+    return f"setup failed: {hook_end(failure.message, failure.exit_code, failure.signal)}"
+
+
+def _away(host: HostFacts, _: GroupFacts) -> str:
+    if host.silent_seconds is None:
+        return "has never been in contact"
+    return f"was last seen {span(host.silent_seconds)} ago"
+
+
+def _busy(host: HostFacts, group: GroupFacts) -> str:
+    if host.lease is None:
+        return "is free"
+    higher = " of higher priority" if host.lease.priority > group.priority else ""
+    return f"is busy with another task group{higher}: {host.lease.group_name}"
+
+
+CONDITIONS: Sequence[Condition] = (
+    Condition(
+        code="ended",
+        of_group=lambda group: group.goes_on,
+        sentence=lambda *_: "is not needed: the task group has ended",
+        prefiltered=True,
+    ),
+    Condition(
+        code="no_work",
+        of_group=lambda group: group.ready > 0,
+        sentence=lambda *_: "is not needed: no task is ready",
+        prefiltered=True,
+    ),
+    Condition(
+        code="enough",
+        of_group=lambda group: group.live_leases < group.wanted_leases,
+        sentence=lambda *_: "is not needed: the task group has as many hosts as it can use",
+    ),
+    Condition(
+        code="no_role",
+        of_pair=lambda host, group: group.user_group in host.serves,
+        sentence=lambda _, group: f"has no write role in user group {group.user_group_name}",
+    ),
+    Condition(
+        code="not_named",
+        of_pair=_is_named,
+        sentence=lambda *_: "is not named for the task group",
+    ),
+    Condition(
+        code="tags",
+        of_pair=_tags_fit,
+        sentence=lambda host, group: f"lacks {', '.join(missing_tags(host, group))}",
+    ),
+    Condition(
+        code="misfit",
+        of_pair=_plan_fits,
+        sentence=lambda host, group: (
+            f"cannot serve it: {plan_mismatch(group.plan, host.cores or ())}"
+        ),
+    ),
+    Condition(
+        code="setup_failed",
+        of_pair=lambda host, group: host.failure_of(group.number) is None,
+        sentence=_setup_failure,
+    ),
+    Condition(
+        code="no_contact",
+        of_host=lambda host: host.in_contact,
+        sentence=_away,
+        prefiltered=True,
+    ),
+    Condition(
+        code="draining",
+        of_host=lambda host: not host.draining,
+        sentence=lambda *_: "is draining",
+    ),
+    Condition(
+        code="busy",
+        of_host=lambda host: host.lease is None,
+        sentence=_busy,
+    ),
+    Condition(
+        code="cleanup",
+        of_pair=lambda host, group: group.number not in host.unclean,
+        sentence=lambda *_: "cleans up after this task group",
+    ),
+    Condition(
+        code="unclean",
+        of_host=lambda host: not host.unclean,
+        sentence=lambda *_: "cleans up after another task group",
+    ),
+)
+"""Every condition, in the order in which they are reported."""
+
+CONTEST_CONDITIONS: Sequence[Condition] = tuple(
+    condition for condition in CONDITIONS if condition.code not in {"busy", "cleanup", "unclean"}
+)
+"""The conditions for taking a host from the group that holds it: the end of its lease and the teardowns after
+it repair the others."""
+
+
+def obstacles(host: HostFacts, group: GroupFacts) -> Iterator[Condition]:
+    """Yield the conditions that do not hold, in order; none: the round may offer the host."""
+    return (condition for condition in CONDITIONS if not condition.holds(host, group))

@@ -1,0 +1,60 @@
+-- The facts of eligibility.py: one statement for hosts, one for task groups. Neither has a WHERE clause;
+-- the statement that reads them appends one, to select rows and never to decide eligibility.
+
+-- name: host_facts
+-- Parameters: suspect_after; group_number limits the setup failures to one group, NULL = every unsettled one.
+SELECT m.id AS number, m.uuid AS manager_id, m.name, m.tags, m.draining, c.offline,
+       CASE WHEN m.machine_id IS NOT NULL THEN m.cores END AS cores,
+       extract(epoch FROM now() - c.last_contact_at)::float8 AS silent_seconds,
+       %(suspect_after)s::float8 AS suspect_after_seconds,
+       ARRAY(SELECT r.user_group_id FROM user_group_managers AS r
+              WHERE r.manager_id = m.id AND r.role IN ('write', 'admin')) AS serves,
+       ARRAY(SELECT e.group_id FROM environments AS e
+              WHERE e.manager_id = m.id AND e.state = 'ready') AS warm,
+       ARRAY(SELECT e.group_id FROM environments AS e JOIN group_live AS v ON v.group_id = e.group_id
+              WHERE e.manager_id = m.id AND e.state <> 'gone'
+                AND (e.state <> 'ready' OR v.state IN ('complete', 'cancelled'))) AS unclean,
+       coalesce(f.failures, '[]') AS failures,
+       CASE WHEN l.epoch IS NOT NULL THEN json_build_object(
+            'epoch', l.epoch, 'state', l.state, 'group', l.group_id, 'group_name', b.name,
+            'priority', b.priority,
+            'idle_seconds', extract(epoch FROM now() - greatest(l.busy_at, l.taken_at))::float8,
+            'has_work', l.state = 'active' AND (
+                EXISTS (SELECT FROM open_task AS o WHERE o.group_id = l.group_id AND o.state = 0)
+                OR EXISTS (SELECT FROM open_task AS o
+                            WHERE o.group_id = l.group_id AND o.state = 1 AND o.epoch = l.epoch)))
+       END AS lease
+  FROM managers AS m
+  JOIN manager_live AS c ON c.manager_id = m.id
+  LEFT JOIN leases AS l ON l.manager_id = m.id AND l.kind = 'manager' AND l.state <> 'ended'
+  LEFT JOIN task_groups AS b ON b.id = l.group_id
+  LEFT JOIN (SELECT r.manager_id, json_agg(r) AS failures
+               FROM (SELECT DISTINCT ON (h.manager_id, h.group_id)
+                            h.manager_id, h.group_id AS "group", h.message, h.exit_code, h.signal
+                       FROM hook_runs AS h JOIN group_live AS v ON v.group_id = h.group_id
+                      WHERE h.kind = 'setup' AND h.state = 'failed' AND v.settled_at IS NULL
+                        AND (%(group_number)s::bigint IS NULL OR h.group_id = %(group_number)s)
+                      ORDER BY h.manager_id, h.group_id, h.started_at DESC, h.id DESC) AS r
+              GROUP BY r.manager_id) AS f ON f.manager_id = m.id
+
+-- name: group_facts
+-- Parameter: hosts; ready is counted up to what could matter for so many more hosts.
+SELECT g.id AS number, g.priority, g.user_group_id AS user_group, u.name AS user_group_name, g.tags,
+       g.tag_match, g.max_managers, g.assignment_method, g.worker_allocation_plan AS plan, s.live_leases,
+       r.ready,
+       g.kind = 'managed' AND v.settled_at IS NULL AND v.state IN ('open', 'closed') AND NOT v.discarding
+           AS goes_on,
+       ARRAY(SELECT t.manager_id FROM task_group_managers AS t
+              WHERE t.task_group_id = g.id AND t.assignment_method = 'user_specified') AS named
+  FROM task_groups AS g
+  JOIN group_live AS v ON v.group_id = g.id
+  JOIN user_groups AS u ON u.id = g.user_group_id
+ CROSS JOIN LATERAL (SELECT count(*) AS live_leases FROM leases AS l
+                      WHERE l.group_id = g.id AND l.state <> 'ended') AS s
+ CROSS JOIN LATERAL (
+       SELECT count(*) AS ready FROM (
+           (SELECT 1 FROM open_task AS o WHERE o.group_id = g.id AND o.state = 0
+             LIMIT 2 * (g.worker_allocation_plan ->> 'worker_count')::bigint * (s.live_leases + %(hosts)s))
+           UNION ALL
+           (SELECT 1 FROM open_task AS o WHERE o.group_id = g.id AND o.state = 4 AND o.not_before <= now()
+             LIMIT 1000)) AS c) AS r

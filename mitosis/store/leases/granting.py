@@ -1,0 +1,73 @@
+"""What a lease gives its holder: taking an offer, and the facts to run it (protocol P6)."""
+
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from mitosis.contracts.errors import LeaseLost
+from mitosis.contracts.http import LeaseGrant, ManagerTaskGroup
+from mitosis.contracts.lifecycle import LeaseState
+from mitosis.store.leases.ending import lock_lease
+from mitosis.store.pg.database import Connection
+from mitosis.store.pg.rows import fetch_one
+from mitosis.store.pg.statements import load
+from mitosis.store.pg.wake import tell_watchers
+from mitosis.store.store import Store
+
+SQL = load("leases/granting.sql")
+
+
+@dataclass(frozen=True, slots=True)
+class _Epoch:
+    epoch: int
+
+
+async def take_lease(store: Store, manager_id: UUID, epoch: int) -> LeaseGrant:
+    """Take an offer: OFFERED → ACTIVE. A lease that is ACTIVE already is success.
+
+    Raises:
+        LeaseLost: the offer was withdrawn, is ending or belongs to another manager.
+    """
+    async with store.database.transaction() as connection:
+        lease = await lock_lease(connection, manager_id, epoch)
+        if lease is None or lease.state not in (LeaseState.OFFERED, LeaseState.ACTIVE):
+            raise LeaseLost(epoch=epoch)
+        await connection.execute(SQL["take"], _parameters(store, manager_id, epoch))
+        await tell_watchers(connection, lease.group_number)
+        return await _running_grant(connection, _parameters(store, manager_id, epoch))
+
+
+async def get_grant(store: Store, manager_id: UUID, epoch: int) -> LeaseGrant:
+    """Return what the agent needs to run an ACTIVE or ENDING lease.
+
+    Raises:
+        LeaseLost: the manager has no such lease.
+    """
+    async with store.database.connection() as connection:
+        return await _running_grant(connection, _parameters(store, manager_id, epoch))
+
+
+async def task_group_of_manager(store: Store, manager_id: UUID) -> ManagerTaskGroup | None:
+    """Return the task group of the lease that the manager holds or is offered; None without a lease."""
+    async with store.database.connection() as connection:
+        live = await fetch_one(connection, _Epoch, SQL["live_epoch"], {"manager": manager_id})
+        if live is None:
+            return None
+        parameters = _parameters(store, manager_id, live.epoch)
+        group = await fetch_one(connection, ManagerTaskGroup, SQL["grant"], parameters)
+    return None if group is None or group.lease_state is LeaseState.ENDED else group
+
+
+async def _running_grant(connection: Connection, parameters: dict[str, Any]) -> LeaseGrant:
+    grant = await fetch_one(connection, LeaseGrant, SQL["grant"], parameters)
+    if grant is None or grant.lease_state not in (LeaseState.ACTIVE, LeaseState.ENDING):
+        raise LeaseLost(epoch=parameters["epoch"])
+    return grant
+
+
+def _parameters(store: Store, manager_id: UUID, epoch: int) -> dict[str, Any]:
+    return {
+        "manager": manager_id,
+        "epoch": epoch,
+        "host_lost_after": store.host_lost_after.total_seconds(),
+    }

@@ -1,0 +1,41 @@
+-- What reasons.py adds to the facts of eligibility.py, for one task group. The first two statements follow
+-- group_facts and host_facts; the other two read their rows as "facts".
+
+-- name: one_group
+ WHERE g.id = %(group_number)s
+
+-- name: hosts_of_group
+-- Hosts with a role in the user group, named hosts, hosts with a lease (first) or an environment of the group.
+ WHERE m.id IN (SELECT r.manager_id FROM user_group_managers AS r
+                  JOIN task_groups AS g ON g.user_group_id = r.user_group_id
+                 WHERE g.id = %(group_number)s AND r.role IN ('write', 'admin')
+                 UNION SELECT t.manager_id FROM task_group_managers AS t
+                 WHERE t.task_group_id = %(group_number)s AND t.assignment_method = 'user_specified'
+                 UNION SELECT h.manager_id FROM leases AS h
+                 WHERE h.group_id = %(group_number)s AND h.kind = 'manager' AND h.state <> 'ended'
+                 UNION SELECT e.manager_id FROM environments AS e
+                 WHERE e.group_id = %(group_number)s AND e.state <> 'gone')
+ ORDER BY (l.group_id = %(group_number)s) IS TRUE DESC, m.id
+ LIMIT 200
+
+-- name: group_details
+SELECT f.*, g.uuid AS task_group_id, g.name, v.state, v.settled_at IS NOT NULL AS settled, v.result, v.reason,
+       v.total, v.unfinished, v.discarding,
+       (SELECT extract(epoch FROM now() - min(x.created_at))::float8 FROM outbox AS x) AS unsent_seconds,
+       (SELECT extract(epoch FROM min(o.not_before) - now())::float8 FROM open_task AS o
+         WHERE o.group_id = f.number AND o.state = 4) AS delayed_seconds
+  FROM facts AS f JOIN task_groups AS g ON g.id = f.number JOIN group_live AS v ON v.group_id = f.number
+
+-- name: host_details
+SELECT f.*, extract(epoch FROM l.alive_until - now())::float8 AS alive_in_seconds,
+       coalesce(b.host_lost_after_seconds, %(host_lost_after)s)::float8 AS lost_after_seconds,
+       (SELECT e.state FROM environments AS e
+         WHERE e.manager_id = f.number AND e.group_id = %(group_number)s) AS environment,
+       (SELECT json_build_object('state', h.state, 'message', h.message, 'exit_code', h.exit_code,
+                                 'signal', h.signal)
+          FROM hook_runs AS h
+         WHERE h.group_id = %(group_number)s AND h.manager_id = f.number AND h.kind = 'setup'
+         ORDER BY h.started_at DESC, h.id DESC LIMIT 1) AS setup
+  FROM facts AS f
+  LEFT JOIN leases AS l ON l.manager_id = f.number AND l.kind = 'manager' AND l.state <> 'ended'
+  LEFT JOIN task_groups AS b ON b.id = l.group_id

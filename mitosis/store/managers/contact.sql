@@ -1,0 +1,70 @@
+-- Contact and renewals of agents (protocol P3, P4).
+
+-- name: contact
+-- Any authenticated call of the agent (P4). A lease that is over stays over.
+WITH seen AS (
+    UPDATE manager_live AS c SET last_contact_at = now()
+      FROM managers AS m WHERE m.uuid = %(manager)s AND c.manager_id = m.id
+    RETURNING m.id, m.incarnation, c.offline
+)
+SELECT id, incarnation, offline FROM seen
+
+-- name: mark_busy
+-- Busy: a task of the group is claimable, or one is claimed under this epoch (C-04). A lease that has not been
+-- busy for the idle threshold may be given to another group.
+UPDATE leases AS l SET busy_at = now()
+ WHERE l.epoch = %(epoch)s AND l.state = 'active'
+   AND (EXISTS (SELECT FROM open_task AS o WHERE o.group_id = l.group_id AND o.state = 0)
+     OR EXISTS (SELECT FROM open_task AS o
+                 WHERE o.group_id = l.group_id AND o.state = 1 AND o.epoch = l.epoch))
+
+-- name: started
+-- Attempts that run for more than 1 s. A row that is locked is being reported or requeued.
+UPDATE open_task AS o SET started_at = now()
+  FROM (SELECT o.group_id, o.id
+          FROM open_task AS o
+          JOIN unnest(%(ids)s::bigint[], %(attempts)s::int[]) AS s (id, attempt)
+            ON s.id = o.id AND s.attempt = o.attempt
+         WHERE o.group_id = %(group_number)s AND o.id = ANY(%(ids)s::bigint[])
+           AND o.state = 1 AND o.epoch = %(epoch)s AND o.started_at IS NULL
+           FOR UPDATE OF o SKIP LOCKED) AS r
+ WHERE o.group_id = r.group_id AND o.id = r.id
+
+-- name: lock_for_return
+-- A return changes rows of an epoch that may be ending: ordered like a report.
+SELECT l.group_id FROM leases AS l JOIN managers AS m ON m.id = l.manager_id
+ WHERE l.epoch = %(epoch)s AND m.uuid = %(manager)s AND l.state IN ('active', 'ending')
+   FOR KEY SHARE OF l
+
+-- name: returned
+-- Claimed and unstarted tasks that the agent returns: nothing is charged.
+UPDATE open_task AS o
+   SET state = 0, epoch = NULL, claim_seq = NULL, started_at = NULL
+  FROM unnest(%(ids)s::bigint[], %(attempts)s::int[]) AS s (id, attempt)
+ WHERE o.group_id = %(group_number)s AND o.id = ANY(%(ids)s::bigint[])
+   AND o.id = s.id AND o.attempt = s.attempt AND o.state = 1 AND o.epoch = %(epoch)s
+
+-- name: not_held
+-- Rows of this epoch whose claim was answered and acknowledged, but which the agent does not hold (P3).
+UPDATE open_task AS o
+   SET state = 0, epoch = NULL, claim_seq = NULL, started_at = NULL
+ WHERE o.group_id = %(group_number)s AND o.state = 1 AND o.epoch = %(epoch)s
+   AND o.claim_seq <= %(acked_seq)s AND o.id <> ALL(%(ids)s::bigint[])
+
+-- name: notify_returned
+-- After tasks went back: wake waiting claims; a group that discards goes on discarding.
+WITH before AS MATERIALIZED (
+    SELECT v.group_id, v.hungry, v.state NOT IN ('open', 'closed') OR v.discarding AS discards, g.uuid
+      FROM group_live AS v JOIN task_groups AS g ON g.id = v.group_id
+     WHERE v.group_id = %(group_number)s
+), cleared AS (
+    UPDATE group_live SET hungry = false WHERE group_id = %(group_number)s AND hungry
+), pokes AS (
+    INSERT INTO outbox (kind, subject)
+    SELECT 'task_group', b.uuid FROM before AS b WHERE b.discards
+    UNION ALL SELECT 'scheduler', NULL FROM before AS b WHERE NOT b.discards
+    RETURNING 1
+)
+SELECT CASE WHEN EXISTS (SELECT FROM pokes) THEN pg_notify('mitosis_outbox', '') END AS notified_relay,
+       CASE WHEN b.hungry THEN pg_notify('mitosis_wake', b.group_id::text) END AS notified_claims
+  FROM before AS b

@@ -1,0 +1,55 @@
+"""Releasing leases on behalf of ManagerWorkflow (protocol P1, P4)."""
+
+from uuid import UUID
+
+from mitosis.contracts.control import ReleaseAnswer, ReleaseReason, ReleaseRequest, ReleaseStatus
+from mitosis.contracts.lifecycle import LeaseState
+from mitosis.store.leases.ending import end_lease, lock_lease, lock_live_lease, lose_manager
+from mitosis.store.managers.api_liveness import no_api_alive
+from mitosis.store.managers.hello import lock_manager
+from mitosis.store.pg.database import Connection
+from mitosis.store.store import Store
+
+
+async def release_lease(store: Store, request: ReleaseRequest) -> ReleaseAnswer:
+    """End an epoch and requeue its tasks, as ``activities.managers.ManagerPort`` says.
+
+    Raises:
+        NotFound: the request names no epoch, and there is no such manager.
+    """
+    async with store.database.transaction() as connection:
+        if request.epoch is None:
+            return await _lose_without_lease(connection, store, request.manager_id)
+        lease = await lock_lease(connection, request.manager_id, request.epoch)
+        if lease is None or lease.state is LeaseState.ENDED:
+            return ReleaseAnswer(status=ReleaseStatus.ALREADY_ENDED)
+        alive = ReleaseAnswer(status=ReleaseStatus.ALIVE, alive_in_seconds=lease.alive_in_seconds)
+        taken = lease.state is not LeaseState.OFFERED
+        # Offers have no alive_until; withdrawing one does not mean that the host is lost.
+        lost = request.reason is ReleaseReason.LOST and taken
+        if lost and ((lease.alive_in_seconds or 0.0) > 0 or await no_api_alive(connection)):
+            return alive
+        if request.reason is ReleaseReason.UNREACHABLE and taken:
+            # The host took it a moment ago: only its clock or the host itself may end it now.
+            return alive
+        requeued = await end_lease(connection, lease, request.reason, charge=lost)
+        if lost:
+            await lose_manager(connection, lease.manager_number)
+    return ReleaseAnswer(status=ReleaseStatus.RELEASED, requeued=requeued)
+
+
+async def _lose_without_lease(
+    connection: Connection, store: Store, manager_id: UUID
+) -> ReleaseAnswer:
+    """Record the loss of a silent host that holds only environments: OFFLINE, its teardowns owed.
+
+    An agent that said goodbye has as long to come back to them as one that is silent.
+    """
+    manager = await lock_manager(connection, manager_id)
+    if await lock_live_lease(connection, manager.id) is not None:
+        return ReleaseAnswer(status=ReleaseStatus.ALIVE, alive_in_seconds=0.0)
+    left = store.host_lost_after.total_seconds() - manager.silent_seconds
+    if left > 0 or await no_api_alive(connection):
+        return ReleaseAnswer(status=ReleaseStatus.ALIVE, alive_in_seconds=left)
+    await lose_manager(connection, manager.id)
+    return ReleaseAnswer(status=ReleaseStatus.RELEASED)

@@ -1,0 +1,69 @@
+-- What people and ManagerWorkflow see of managers.
+
+-- name: state_facts
+-- An expression over managers AS m and manager_live AS c that replaces $state_facts$ in a statement: the
+-- facts that derived_manager_state reads (ManagerFacts). A manager has at most one live lease.
+(SELECT json_build_object('offline', c.offline, 'draining', m.draining,
+            'silent_seconds', extract(epoch FROM now() - c.last_contact_at)::float8,
+            'host_lost_after_seconds', %(host_lost_after)s::float8,
+            'lease_state', l.state,
+            'alive_in_seconds', extract(epoch FROM l.alive_until - now())::float8,
+            'lease_environment', (SELECT e.state FROM environments AS e
+                                   WHERE e.manager_id = m.id AND e.group_id = l.group_id),
+            'tearing_down', EXISTS (SELECT FROM environments AS e
+                                     WHERE e.manager_id = m.id AND e.state = 'tearing_down'))
+   FROM (VALUES (m.id)) AS one (manager_id)
+   LEFT JOIN leases AS l
+     ON l.manager_id = one.manager_id AND l.kind = 'manager' AND l.state <> 'ended')
+
+-- name: show
+-- Managers with the facts of their state; ids NULL = every manager that the viewer may see.
+SELECT m.id AS number, m.uuid AS manager_id, m.name, m.tags, m.labels, m.host_name, m.cores, m.created_at,
+       m.draining, c.last_contact_at, $state_facts$ AS facts,
+       (SELECT coalesce(array_agg(u.name ORDER BY u.name), '{}')
+          FROM user_group_managers AS r JOIN user_groups AS u ON u.id = r.user_group_id
+         WHERE r.manager_id = m.id) AS groups,
+       (SELECT json_build_object('epoch', l.epoch, 'state', l.state, 'task_group_id', g.uuid,
+                   'task_group_name', g.name, 'manager_id', m.uuid, 'manager_name', m.name,
+                   'offered_at', l.offered_at, 'taken_at', l.taken_at, 'alive_until', l.alive_until)
+          FROM leases AS l JOIN task_groups AS g ON g.id = l.group_id
+         WHERE l.manager_id = m.id AND l.kind = 'manager' AND l.state <> 'ended') AS lease,
+       coalesce((SELECT json_object_agg(g.name, e.state)
+          FROM environments AS e JOIN task_groups AS g ON g.id = e.group_id
+         WHERE e.manager_id = m.id AND e.state <> 'gone'), '{}') AS environments
+  FROM managers AS m JOIN manager_live AS c ON c.manager_id = m.id
+ WHERE (%(ids)s::uuid[] IS NULL OR m.uuid = ANY(%(ids)s::uuid[]))
+   AND (%(viewer)s::uuid IS NULL
+        OR EXISTS (SELECT FROM users AS u WHERE u.uuid = %(viewer)s AND u.is_admin)
+        OR EXISTS (SELECT FROM user_group_managers AS r
+                     JOIN user_group_members AS b ON b.user_group_id = r.user_group_id
+                     JOIN users AS u ON u.id = b.user_id
+                    WHERE r.manager_id = m.id AND u.uuid = %(viewer)s))
+   AND (%(after_name)s::text IS NULL OR (m.name, m.id) > (%(after_name)s, %(after_id)s::bigint))
+ ORDER BY m.name, m.id
+ LIMIT %(limit)s
+
+-- name: observe
+-- One consistent read of everything ManagerWorkflow decides by.
+SELECT m.uuid AS manager_id, m.name, $state_facts$ AS facts,
+       NOT c.offline AND c.last_contact_at > now() - make_interval(secs => %(suspect_after)s) AS online,
+       CASE WHEN NOT c.offline
+                 OR EXISTS (SELECT FROM environments AS e
+                             WHERE e.manager_id = m.id AND e.state IN ('preparing', 'ready', 'tearing_down'))
+            THEN extract(epoch FROM c.last_contact_at - now())::float8 + %(host_lost_after)s END AS lost_in_seconds,
+       (SELECT json_build_object('epoch', l.epoch, 'state', l.state, 'task_group_id', g.uuid,
+                   'task_group_name', g.name, 'group_state', v.state, 'end_reason', l.end_reason,
+                   'alive_in_seconds', extract(epoch FROM l.alive_until - now()))
+          FROM leases AS l JOIN task_groups AS g ON g.id = l.group_id JOIN group_live AS v ON v.group_id = g.id
+         WHERE l.manager_id = m.id AND l.kind = 'manager' AND l.state <> 'ended') AS lease,
+       coalesce((SELECT json_agg(json_build_object('task_group_id', g.uuid, 'task_group_name', g.name,
+                   'state', e.state, 'cleanable',
+                   (v.state IN ('complete', 'cancelled') OR e.state <> 'ready')
+                   AND NOT EXISTS (SELECT FROM leases AS l WHERE l.manager_id = m.id
+                                      AND l.group_id = e.group_id AND l.state <> 'ended'))
+                   ORDER BY e.changed_at)
+          FROM environments AS e JOIN task_groups AS g ON g.id = e.group_id
+          JOIN group_live AS v ON v.group_id = g.id
+         WHERE e.manager_id = m.id AND e.state <> 'gone'), '[]') AS environments
+  FROM managers AS m JOIN manager_live AS c ON c.manager_id = m.id
+ WHERE m.uuid = %(manager)s

@@ -1,0 +1,116 @@
+"""Facts for the pure rules of leases: a free host in contact, a group that wants it, what explains them."""
+
+import uuid
+from typing import Any
+
+from mitosis.contracts.allocation import WorkerAllocationPlan
+from mitosis.contracts.lifecycle import EnvironmentState, LeaseState, TaskGroupState
+from mitosis.store.leases.eligibility import GroupFacts, HostFacts, HostLease, SetupFailure
+from mitosis.store.leases.reasons import SetupRun, Waiting, WaitingGroup, WaitingHost
+
+GROUP, OTHER_GROUP = 7, 8
+USER_GROUP = 1
+
+_HOST: dict[str, Any] = {
+    "manager_id": uuid.UUID(int=1),
+    "tags": frozenset({"gpu"}),
+    "cores": (0, 1),
+    "draining": False,
+    "offline": False,
+    "silent_seconds": 1.0,
+    "suspect_after_seconds": 10.0,
+    "serves": frozenset({USER_GROUP}),
+    "warm": frozenset(),
+    "unclean": frozenset(),
+    "failures": (),
+    "lease": None,
+}
+_GROUP: dict[str, Any] = {
+    "priority": 0,
+    "user_group": USER_GROUP,
+    "user_group_name": "team",
+    "tags": frozenset(),
+    "tag_match": "all",
+    "assignment_method": "tag_matched",
+    "named": frozenset(),
+    "max_managers": None,
+    "goes_on": True,
+    "live_leases": 0,
+    "ready": 1,
+}
+_WAITING_HOST: dict[str, Any] = {
+    "alive_in_seconds": None,
+    "lost_after_seconds": 90.0,
+    "environment": None,
+    "setup": None,
+}
+_WAITING_GROUP: dict[str, Any] = {
+    "task_group_id": uuid.UUID(int=2),
+    "name": "campaign",
+    "state": TaskGroupState.OPEN,
+    "settled": False,
+    "result": None,
+    "reason": None,
+    "total": 2,
+    "unfinished": 1,
+    "discarding": False,
+    "unsent_seconds": None,
+    "delayed_seconds": None,
+}
+
+
+def host(number: int = 1, **facts: Any) -> HostFacts:
+    """A host that is free and in contact, with tag gpu and two cores."""
+    return HostFacts(**{**_HOST, "number": number, "name": f"host-{number}", **facts})
+
+
+def group(number: int = GROUP, *, workers: int = 1, **facts: Any) -> GroupFacts:
+    """An open group with one ready task."""
+    plan = WorkerAllocationPlan(worker_count=workers)
+    return GroupFacts(**{**_GROUP, "number": number, "plan": plan, **facts})
+
+
+def lease(
+    state: LeaseState | str = LeaseState.ACTIVE,
+    group_number: int = GROUP,
+    *,
+    name: str = "campaign",
+    priority: int = 0,
+    has_work: bool = True,
+    idle_seconds: float | None = 0.0,
+) -> HostLease:
+    return HostLease(
+        epoch=1,
+        state=LeaseState(state),
+        group=group_number,
+        group_name=name,
+        priority=priority,
+        has_work=has_work,
+        idle_seconds=idle_seconds,
+    )
+
+
+def failure(group_number: int = GROUP, **how: Any) -> SetupFailure:
+    values = {"message": None, "exit_code": None, "signal": None, **how}
+    return SetupFailure(group=group_number, **values)
+
+
+def setup_run(state: Any, message: str | None = None) -> SetupRun:
+    return SetupRun(state=state, message=message, exit_code=None, signal=None)
+
+
+def waiting_host(name: str = "a", **facts: Any) -> WaitingHost:
+    values = {**_HOST, "number": 1, "name": name, **_WAITING_HOST, **facts}
+    if isinstance(values["environment"], str):
+        values["environment"] = EnvironmentState(values["environment"])
+    return WaitingHost(**values)
+
+
+def waiting_group(**facts: Any) -> WaitingGroup:
+    plan = WorkerAllocationPlan(worker_count=1)
+    values = {**_GROUP, "number": GROUP, "plan": plan, **_WAITING_GROUP, **facts}
+    return WaitingGroup(**{**values, "state": TaskGroupState(values["state"])})
+
+
+def waiting(*hosts: WaitingHost, **facts: Any) -> Waiting:
+    return Waiting(group=waiting_group(**facts), hosts=hosts)

@@ -1,0 +1,266 @@
+"""Why nothing happens: the first rule that holds."""
+
+from typing import Any
+
+import pytest
+
+from mitosis.contracts.allocation import WorkerAllocationPlan
+from mitosis.store.leases.reasons import (
+    Reason,
+    Waiting,
+    WaitingTask,
+    host_reason,
+    task_reason,
+    waiting_for,
+    why,
+)
+from tests.support.host_facts import (
+    GROUP,
+    OTHER_GROUP,
+    failure,
+    lease,
+    setup_run,
+    waiting,
+    waiting_host,
+)
+
+CROWDED = WorkerAllocationPlan.model_validate(
+    {"worker_count": 3, "cpu_binding": {"strategy": "exclusive"}}
+)
+SILENT: dict[str, Any] = {"silent_seconds": 42.0}
+NEVER: dict[str, Any] = {"silent_seconds": None, "offline": True, "cores": None}
+FAILED: dict[str, Any] = {"failures": (failure(exit_code=3),)}
+KILLED: dict[str, Any] = {"failures": (failure(signal=9),)}
+BUSY: dict[str, Any] = {"lease": lease(group_number=OTHER_GROUP, name="render")}
+UNCLEAN: dict[str, Any] = {"unclean": frozenset({OTHER_GROUP})}
+NO_TAGS: dict[str, Any] = {"tags": frozenset()}
+GPU: dict[str, Any] = {"tags": frozenset({"gpu"})}
+
+
+def held(name: str = "a", state: str = "active", **facts: Any) -> Any:
+    return waiting_host(name, lease=lease(state), **facts)
+
+
+@pytest.mark.parametrize(
+    ("facts", "expected"),
+    [
+        (waiting(settled=True, state="complete"), None),
+        (waiting(state="cancelled", unfinished=0), "being settled"),
+        (waiting(held(state="ending"), state="cancelled"), "running tasks are being ended"),
+        (
+            waiting(waiting_host(), discarding=True, state="closed"),
+            "unclaimed tasks are being cancelled",
+        ),
+        (
+            waiting(
+                *(waiting_host(n, environment="ready") for n in "abcde"),
+                state="complete",
+                unfinished=0,
+            ),
+            "cleanup on a, b, c and 2 more",
+        ),
+        (
+            waiting(held(state="ending", environment="preparing"), state="cancelled", unfinished=0),
+            "cleanup on a",
+        ),
+        (
+            waiting(waiting_host(environment="ready", **SILENT), state="complete", unfinished=0),
+            "cleanup on a, not in contact: a (last seen 42 s ago);"
+            " their teardown is owed after 90 s of silence",
+        ),
+        (
+            waiting(
+                waiting_host(environment="ready", lost_after_seconds=12.0, **SILENT),
+                state="complete",
+                unfinished=0,
+            ),
+            "cleanup on a, not in contact: a (last seen 42 s ago);"
+            " their teardown is owed after 12 s of silence",
+        ),
+        (waiting(unfinished=0, total=0), "no task has been submitted yet"),
+        (waiting(unfinished=0, state="closed"), "all tasks have ended; being completed"),
+        (waiting(held(environment="ready")), None),
+        (waiting(held(environment="preparing")), "setup on a"),
+        (
+            waiting(held(environment="preparing", setup=setup_run("waiting", "no route"))),
+            "a waits for infrastructure: no route",
+        ),
+        (waiting(held(state="offered")), "offered to a"),
+        (waiting(held(state="ending")), "a finishes its tasks and leaves"),
+        (waiting(), "no host may serve user group team; register one there"),
+        (
+            waiting(waiting_host(serves=frozenset())),
+            "no host may serve user group team; register one there",
+        ),
+        (
+            waiting(waiting_host(), assignment_method="user_specified"),
+            "it runs only on hosts that a user names for it, and none is named",
+        ),
+        (waiting(waiting_host(**NO_TAGS), **GPU), "no host has all of the tags gpu: a lacks gpu"),
+        (
+            waiting(waiting_host(**NO_TAGS), **GPU, tag_match="any"),
+            "no host has any of the tags gpu",
+        ),
+        (
+            waiting(waiting_host(), plan=CROWDED),
+            "a cannot serve it: 3 exclusive workers need 3 cores, but 2 are listed: [0, 1]",
+        ),
+        (
+            waiting(waiting_host(**NEVER), plan=CROWDED),
+            "no host that may run it is in contact: a",
+        ),
+        (waiting(waiting_host(**FAILED)), "setup failed on a: exit code 3"),
+        (waiting(waiting_host(**KILLED)), "setup failed on a: killed by SIGKILL"),
+        (waiting(waiting_host(draining=True)), "every host that may run it is draining: a"),
+        (
+            waiting(waiting_host(**FAILED), waiting_host("b", **BUSY)),
+            "b busy with other task groups: render",
+        ),
+        (waiting(waiting_host(**UNCLEAN)), "cleanup after another task group on a"),
+        (
+            waiting(waiting_host(unclean=frozenset({GROUP}), environment="tearing_down")),
+            "cleanup on a",
+        ),
+        (waiting(waiting_host()), "about to be offered to a host"),
+        (
+            waiting(waiting_host(), unsent_seconds=42.0),
+            "waiting for infrastructure: Temporal has not been reached for 42 s",
+        ),
+        (
+            waiting(waiting_host(), state="closed", unfinished=0, unsent_seconds=600.0),
+            "waiting for infrastructure: Temporal has not been reached for 10 min",
+        ),
+        (
+            waiting(waiting_host(**NO_TAGS), waiting_host("b"), tags=frozenset({"gpu", "big"})),
+            "no host has all of the tags big, gpu: b lacks big",
+        ),
+        (
+            waiting(waiting_host(**SILENT), waiting_host("b", **NEVER)),
+            "no host that may run it is in contact: a (last seen 42 s ago), b",
+        ),
+        (
+            waiting(waiting_host(lease=lease(group_number=OTHER_GROUP, name="render", priority=5))),
+            "a busy with task groups of higher priority: render",
+        ),
+        (waiting(waiting_host(**BUSY)), "a busy with other task groups: render"),
+        (
+            waiting(held(environment="ready", alive_in_seconds=48.0, **SILENT)),
+            "a has not been in contact for 42 s; its tasks go to other hosts in 48 s unless it comes"
+            " back",
+        ),
+        (waiting(waiting_host(), ready=0, delayed_seconds=7.4), "the next attempt is due in 7 s"),
+        (waiting(waiting_host(), ready=0), "no task is ready"),
+    ],
+)
+def test_the_first_rule_that_holds(facts: Waiting, expected: str | None) -> None:
+    assert waiting_for(facts) == expected
+
+
+def test_what_is_in_nobodys_way_says_so_without_waiting() -> None:
+    working = why(waiting(held(environment="ready")))
+    assert (working.waits, working.code, working.line) == (False, "working", "tasks run on a")
+    over = why(waiting(settled=True, state="complete", result="success"))
+    assert (over.waits, over.code, over.line) == (False, "finished", "it has ended: success")
+    over = why(waiting(settled=True, state="complete", result="tasks_failed", reason="too late"))
+    assert over.line == "it has ended: tasks_failed (too late)"
+
+
+@pytest.mark.parametrize(
+    ("known", "of_group", "code", "line"),
+    [
+        ({"lease": lease(), "environment": "ready"}, {}, "working", "tasks run on a"),
+        ({"lease": lease("offered")}, {}, "offered", "offered to a"),
+        ({"lease": lease("ending")}, {}, "leaving", "a finishes its tasks and leaves"),
+        ({"serves": frozenset()}, {}, "no_role", "has no write role in user group team"),
+        (
+            {},
+            {"assignment_method": "user_specified"},
+            "not_named",
+            "is not named for the task group",
+        ),
+        (NO_TAGS, GPU, "tags", "lacks gpu"),
+        (FAILED, {}, "setup_failed", "setup failed: exit code 3"),
+        (SILENT, {}, "no_contact", "was last seen 42 s ago"),
+        (NEVER, {}, "no_contact", "has never been in contact"),
+        ({"draining": True}, {}, "draining", "is draining"),
+        (BUSY, {}, "busy", "is busy with another task group: render"),
+        (UNCLEAN, {}, "unclean", "cleans up after another task group"),
+        ({"unclean": frozenset({GROUP})}, {}, "cleanup", "cleans up after this task group"),
+        ({}, {}, "free", "is free"),
+        ({}, {"ready": 0}, "free", "is free"),
+    ],
+)
+def test_each_host_has_a_reason_of_its_own(
+    known: dict[str, Any], of_group: dict[str, Any], code: str, line: str
+) -> None:
+    facts = waiting(waiting_host(**known), **of_group)
+    reason = host_reason(facts.hosts[0], facts.group)
+    assert (reason.code, reason.line) == (code, line)
+
+
+def task(**known: Any) -> WaitingTask:
+    values: dict[str, Any] = {
+        "attempt": 0,
+        "result": None,
+        "kind": None,
+        "manager_name": None,
+        "claimed": False,
+        "lost_count": 0,
+        "running_seconds": None,
+        "delayed_seconds": None,
+        "suspect": False,
+        "silent_seconds": None,
+        "alive_in_seconds": None,
+        "before": 0,
+    }
+    return WaitingTask(**{**values, **known})
+
+
+RUNS = Reason("working", "tasks run on a", waits=False)
+HELD = {"claimed": True, "manager_name": "a", "attempt": 2}
+
+
+@pytest.mark.parametrize(
+    ("known", "of_group", "code", "line"),
+    [
+        (
+            {"result": "failed", "kind": "exit_code", "manager_name": "a", "attempt": 2},
+            RUNS,
+            "finished",
+            "it has failed on a, attempt 2, exit code",
+        ),
+        (
+            {**HELD, "running_seconds": 7.0},
+            RUNS,
+            "working",
+            "it has been running on a for 7 s, attempt 2",
+        ),
+        (HELD, RUNS, "claimed", "a has it and starts it when a worker is free"),
+        (
+            {**HELD, "suspect": True, "silent_seconds": 20.0},
+            RUNS,
+            "suspect",
+            "a has not been in contact for 20 s",
+        ),
+        (
+            {"attempt": 1, "delayed_seconds": 30.0},
+            RUNS,
+            "delayed",
+            "attempt 2 is due in 30 s",
+        ),
+        ({}, Reason("tags", "no tags"), "tags", "no tags"),
+        ({"before": 1}, RUNS, "queued", "1 other task is before it; tasks run on a"),
+        ({}, RUNS, "queued", "it is next; tasks run on a"),
+        (
+            {"lost_count": 2},
+            RUNS,
+            "alone",
+            "it ran on hosts that were lost, and waits until it can run alone on a host",
+        ),
+    ],
+)
+def test_a_task_has_the_reason_of_its_group_or_its_own(
+    known: dict[str, Any], of_group: Reason, code: str, line: str
+) -> None:
+    reason = task_reason(task(**known), of_group)
+    assert (reason.code, reason.line) == (code, line)
