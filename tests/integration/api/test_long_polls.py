@@ -32,6 +32,7 @@ from uuid import UUID
 from mitosis.contracts.task import TaskSubmission
 from mitosis.contracts.wire import SubmitTasks
 from mitosis.store.pg.database import Database
+from mitosis.store.store import Store
 from mitosis.store.tasks.tasks import TaskStore
 
 async def main(url, group):
