@@ -18,7 +18,6 @@ import httpx2
 
 from api.service import ApiOptions, admin_token, running_api
 from mitosis.client.client import Client
-from mitosis.client.manager import ManagerClient
 from mitosis.contracts.http import EnvironmentChange, Hello, RegisterManager, TaskGroupSpec
 from mitosis.contracts.wire import ClaimTasks, Outcome, ReportTasks, TaskReport
 from mitosis.embedded.data_folder import DataFolder, ed25519_private_key, free_port
@@ -27,6 +26,7 @@ from mitosis.store.leases.scheduler import assign_round
 from mitosis.store.pg.database import Database
 from mitosis.store.pg.migrate import migrate
 from mitosis.store.store import Store, StoreOptions
+from tests.support.manager_api import ManagerApi
 from workflows.client import ControlClient, TemporalAddress
 
 BATCH, ROUNDS, SMALL_ROUNDS = 256, 60, 400
@@ -61,7 +61,7 @@ async def measure(name: str, call: Call, rounds: int) -> None:
     print(f"{name:<34} {statistics.median(times):>9.2f} {p99:>9.2f} {min(times):>9.2f}")
 
 
-async def leased(client: Client, manager: ManagerClient, database_url: str) -> int:
+async def leased(client: Client, manager: ManagerApi, database_url: str) -> int:
     """The epoch of a lease on the group ``bench``, its environment ready."""
     hello = Hello(
         incarnation=1, machine_id="m", boot_id="b", host_name="h", cores=(0,), agent_version="0"
@@ -87,7 +87,7 @@ async def calls(url: str, token: str, database_url: str) -> None:
         await client.create_group(TaskGroupSpec(name="bench"))
         await client.submit("bench", [task])
         made = await client.register_manager(RegisterManager(name="host"))
-        manager = await exits.enter_async_context(ManagerClient(url, made.token))
+        manager = await exits.enter_async_context(ManagerApi(url, made.token))
         epoch = await leased(client, manager, database_url)
         await client.submit("bench", ({**task} for _ in range((ROUNDS + 25) * BATCH)))
 
@@ -106,7 +106,7 @@ async def calls(url: str, token: str, database_url: str) -> None:
                 for i, a in held[:BATCH]
             ]
             del held[:BATCH]
-            await manager.report(ReportTasks(epoch=epoch, reports=batch))
+            await manager.report_tasks(ReportTasks(epoch=epoch, reports=batch))
 
         print(f"{'call':<34} {'p50 ms':>9} {'p99 ms':>9} {'best ms':>9}")
         await measure("GET, empty answer", lambda: http.get(url + "/health"), SMALL_ROUNDS)

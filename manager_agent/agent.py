@@ -21,10 +21,9 @@ from uuid import UUID
 
 from manager_agent import identity
 from manager_agent.affinity import plan_cpus, raise_file_limit
+from manager_agent.agent_api import AgentApi
 from manager_agent.backoff import until_reached
-from manager_agent.channel import ApiAddress
 from manager_agent.checkpoint import Checkpoints
-from manager_agent.claims import TaskCalls
 from manager_agent.contact import RENEW_SECONDS, Contact
 from manager_agent.disk import MIN_FREE_BYTES, DiskRoom, is_full
 from manager_agent.environments import Environments
@@ -38,7 +37,6 @@ from manager_agent.router import Router
 from manager_agent.run_folder import HostFolders, make_private
 from manager_agent.session import LeaseSession, SessionParts
 from manager_agent.temporal import TemporalTarget, poll_for_ever
-from mitosis.client.manager import ManagerClient
 from mitosis.concurrency import race, wait_event, within
 from mitosis.contracts.control import LeaseEnd
 from mitosis.contracts.errors import (
@@ -50,7 +48,6 @@ from mitosis.contracts.errors import (
 )
 from mitosis.contracts.http import HelloAnswer, LeaseGrant
 from mitosis.contracts.variables import without_settings
-from mitosis.version import __version__
 from mitosis.worker.zygote_protocol import Setup
 
 EXIT_OK = 0
@@ -98,19 +95,16 @@ class Agent:
     def __init__(self, config: AgentConfig, folders: HostFolders) -> None:
         self._config = config
         self._folders = folders
-        address = ApiAddress.parse(config.api_url)
-        user_agent = f"mitosis-agent/{__version__}"
-        self._api = ManagerClient(config.api_url, config.token)
-        self._calls = TaskCalls(address, lambda: config.token, user_agent)
+        self._api = AgentApi(config.api_url, config.token)
         self._journal = Journal(folders.journal)
-        self._reporter = Reporter(self._calls, self._journal)
+        self._reporter = Reporter(self._api, self._journal)
         self._checkpoints = Checkpoints(
             folders.checkpoints, identity.machine_id(folders.state_dir), identity.boot_id()
         )
         self._environments = Environments(config.manager_id, self._api, self._checkpoints)
         self.host = Host(config.manager_id, self._api, self._environments, self._make_session)
         self._contact = Contact(
-            self._calls, 0, self._live_session, config.renew_seconds, self._counted_lost
+            self._api, 0, self._live_session, config.renew_seconds, self._counted_lost
         )
         self._router = Router(folders.endpoint)
         self._disk = DiskRoom(folders.state_dir, config.min_free_bytes)
@@ -203,7 +197,7 @@ class Agent:
 
     def _make_session(self, grant: LeaseGrant) -> LeaseSession:
         parts = SessionParts(
-            self._calls,
+            self._api,
             self._router,
             self._reporter,
             lambda session, preload: self._make_pool(session, preload=preload),
@@ -311,8 +305,7 @@ class Agent:
         for task in list(self._background):
             task.cancel()
         self._router.close()
-        self._calls.close()
-        await self._api.aclose()
+        self._api.close()
         self._reporter.close()
 
 

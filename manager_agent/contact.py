@@ -9,8 +9,8 @@ import logging
 import time
 from collections.abc import Callable
 
+from manager_agent.agent_api import AgentApi
 from manager_agent.backoff import hopeless
-from manager_agent.claims import TaskCalls
 from manager_agent.events import Fenced, Renewed
 from manager_agent.session import LeaseSession
 from mitosis.concurrency import wait_event
@@ -31,7 +31,7 @@ class Contact:
 
     def __init__(
         self,
-        calls: TaskCalls,
+        api: AgentApi,
         incarnation: int,
         session: Callable[[], LeaseSession | None],
         renew_seconds: float = RENEW_SECONDS,
@@ -40,7 +40,7 @@ class Contact:
         """``counted_lost`` is called when a host without a session hears that it counts as lost."""
         self.incarnation = incarnation
         self.host_lost_after_seconds = 90.0
-        self._calls = calls
+        self._api = api
         self._session = session
         self._every = renew_seconds
         self._counted_lost = counted_lost
@@ -85,7 +85,7 @@ class Contact:
         session = self._session()
         sent_at = time.monotonic()
         renewal, started, returned = self._what_to_say(session, sent_at)
-        answer = await self._calls.renew(renewal)
+        answer = await self._api.renew(renewal)
         self._acked_from = sent_at
         self.host_lost_after_seconds = answer.host_lost_after_seconds
         if renewal.held is not None:

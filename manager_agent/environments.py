@@ -12,11 +12,11 @@ from datetime import UTC, datetime
 from uuid import UUID
 
 from manager_agent.affinity import plan_cpus
+from manager_agent.agent_api import AgentApi
 from manager_agent.backoff import until_reached
 from manager_agent.checkpoint import Checkpoints, fingerprint
 from manager_agent.hooks import HookResult, run_hook
 from manager_agent.leftovers import end_daemons
-from mitosis.client.manager import ManagerClient
 from mitosis.concurrency import cancel_and_wait
 from mitosis.contracts.control import HookOutcome, HookVerdict
 from mitosis.contracts.errors import (
@@ -39,7 +39,7 @@ _GONE = (LeaseLost, NotFound, InvalidTransition, Superseded)
 class Environments:
     """All environments of one manager on this host. One hook of a group runs at a time."""
 
-    def __init__(self, manager_id: UUID, api: ManagerClient, checkpoints: Checkpoints) -> None:
+    def __init__(self, manager_id: UUID, api: AgentApi, checkpoints: Checkpoints) -> None:
         self._manager_id = manager_id
         self._api = api
         self._checkpoints = checkpoints

@@ -11,8 +11,8 @@ import time
 from collections.abc import Callable, Sequence
 from itertools import count
 
+from manager_agent.agent_api import AgentApi
 from manager_agent.backoff import until_reached
-from manager_agent.claims import TaskCalls
 from manager_agent.state import State
 from mitosis.contracts.attempt import AttemptKey
 from mitosis.contracts.errors import MitosisError
@@ -78,11 +78,11 @@ class Pieces:
 class OutputFollower:
     """Follows the tasks of one lease session as people ask for it."""
 
-    def __init__(self, epoch: int, state: State, calls: TaskCalls, send: Send) -> None:
+    def __init__(self, epoch: int, state: State, api: AgentApi, send: Send) -> None:
         """``send`` gets a message for the worker in a slot and generation."""
         self._epoch = epoch
         self._state = state
-        self._calls = calls
+        self._api = api
         self._send = send
         self._tasks: frozenset[int] = frozenset()
         self._everything = False
@@ -113,7 +113,7 @@ class OutputFollower:
                     everything=self._everything,
                     wait_seconds=HELD_SECONDS,
                 )
-                answer = await until_reached(lambda: self._calls.followed(known))  # noqa: B023 - awaited here
+                answer = await until_reached(lambda: self._api.followed(known))  # noqa: B023 - awaited here
             except MitosisError as error:
                 log.info("followers.unknown", extra={"reason": error.message})
                 await asyncio.sleep(PAUSE_SECONDS)
@@ -131,7 +131,7 @@ class OutputFollower:
             while self._pieces:
                 request = WriteOutput(epoch=self._epoch, chunks=list(self._pieces.take()))
                 try:
-                    await until_reached(lambda: self._calls.output(request))  # noqa: B023 - awaited here
+                    await until_reached(lambda: self._api.output(request))  # noqa: B023 - awaited here
                 except MitosisError as error:
                     log.info("output.dropped", extra={"reason": error.message})
                     await asyncio.sleep(PAUSE_SECONDS)

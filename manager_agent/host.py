@@ -13,10 +13,10 @@ from uuid import UUID
 
 from temporalio import activity
 
+from manager_agent.agent_api import AgentApi
 from manager_agent.backoff import hopeless, until_reached
 from manager_agent.environments import Environments, lease_lost
 from manager_agent.session import LeaseSession
-from mitosis.client.manager import ManagerClient
 from mitosis.concurrency import wait_event
 from mitosis.contracts.control import (
     HookOutcome,
@@ -46,7 +46,7 @@ class Host:
     def __init__(
         self,
         manager_id: UUID,
-        api: ManagerClient,
+        api: AgentApi,
         environments: Environments,
         make_session: Callable[[LeaseGrant], LeaseSession],
     ) -> None:

@@ -13,8 +13,8 @@ import logging
 from collections.abc import Callable, Sequence
 from itertools import accumulate, takewhile
 
+from manager_agent.agent_api import AgentApi
 from manager_agent.backoff import delay
-from manager_agent.claims import TaskCalls
 from manager_agent.events import Reported
 from manager_agent.journal import Entry, Journal
 from mitosis.concurrency import wait_event
@@ -38,9 +38,9 @@ log = logging.getLogger(__name__)
 class Reporter:
     """One for the whole agent: reports of an old session go on while the next one runs."""
 
-    def __init__(self, calls: TaskCalls, journal: Journal) -> None:
+    def __init__(self, api: AgentApi, journal: Journal) -> None:
         self._subscribers: dict[int, Callable[[Reported], None]] = {}
-        self._calls = calls
+        self._api = api
         self._journal = journal
         self._waiting: list[Entry] = []
         self._first = self._written = self._durable = 0
@@ -188,7 +188,7 @@ class Reporter:
         attempt = 0
         while True:
             try:
-                return await self._calls.report(epoch, [report.report for report in reports])
+                return await self._api.report(epoch, [report.report for report in reports])
             except MitosisError as error:
                 if attempt == 0:
                     log.warning("reports.not_acknowledged", extra={"reason": error.message})

@@ -11,8 +11,8 @@ from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 
 from manager_agent import exits
-from manager_agent.claiming import Claimer, always_room
-from manager_agent.claims import TaskCalls
+from manager_agent.agent_api import AgentApi
+from manager_agent.claimer import Claimer, always_room
 from manager_agent.events import (
     AbandonClaim,
     Begin,
@@ -77,7 +77,7 @@ log = logging.getLogger(__name__)
 class SessionParts:
     """What a session works with; made by the host."""
 
-    calls: TaskCalls
+    api: AgentApi
     router: Router
     reporter: Reporter
     make_pool: Callable[["LeaseSession", bool], Pool]
@@ -119,8 +119,8 @@ class LeaseSession:
         self._loop = asyncio.get_running_loop()
         self._pool: Pool | None = None
         self._tasks: set[asyncio.Task[None]] = set()
-        self._claimer = Claimer(parts.calls, grant.epoch, self.handle, parts.room)
-        self._output = OutputFollower(grant.epoch, self.state, parts.calls, self._parts.router.send)
+        self._claimer = Claimer(parts.api, grant.epoch, self.handle, parts.room)
+        self._output = OutputFollower(grant.epoch, self.state, parts.api, self._parts.router.send)
         self._hang_timers: dict[AttemptKey, asyncio.TimerHandle] = {}
         self._oom_kills = exits.oom_kills()
         self._began_at = time.monotonic()

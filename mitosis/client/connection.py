@@ -15,14 +15,12 @@ import httpx2
 import msgspec
 from pydantic import BaseModel
 
-from mitosis.client.lean import LeanTransport
+from mitosis.client.http_link import API_PREFIX, KEEP_ALIVE_SECONDS
+from mitosis.client.link_transport import LinkTransport
 from mitosis.client.problems import error_from
 from mitosis.contracts.errors import ApiUnavailable, MitosisError
 from mitosis.version import __version__
 
-API_PREFIX = "/api/v1"
-KEEP_ALIVE = timedelta(seconds=60)
-"""Less than the server's, so that no call meets a connection that is being closed."""
 SILENCE = timedelta(seconds=50)
 """A stream says something every 15 s."""
 CLOSED = "this client has been closed: use it, and its task groups, inside its own with block"
@@ -53,10 +51,10 @@ class Connection:
             base_url=self.url,
             headers={"User-Agent": f"mitosis/{__version__}", "Accept": "application/json"},
             limits=httpx2.Limits(
-                max_connections=max_connections, keepalive_expiry=KEEP_ALIVE.total_seconds()
+                max_connections=max_connections, keepalive_expiry=KEEP_ALIVE_SECONDS
             ),
             timeout=self._timeout,
-            transport=transport or _lean_transport(self.url, max_connections),
+            transport=transport or _link_transport(self.url, max_connections),
             trust_env=not _is_loopback(self.url),
         )
         self._streams: httpx2.AsyncClient | None = None
@@ -157,7 +155,7 @@ class Connection:
         return msgspec.json.decode(content, type=answer)
 
     def _streaming(self) -> httpx2.AsyncClient:
-        """httpx2's own transport, since the lean one reads whole answers; made when first wanted."""
+        """httpx2's own transport, since the link reads whole answers; made when first wanted."""
         if self._streams is None:
             self._streams = httpx2.AsyncClient(
                 base_url=self.url,
@@ -196,14 +194,12 @@ def _encode(body: BaseModel | msgspec.Struct | None) -> bytes | None:
     return body.model_dump_json(exclude_unset=True).encode()
 
 
-def _lean_transport(url: str, connections: int) -> LeanTransport | None:
-    """For plain HTTP without a proxy; None leaves the rest to httpx2."""
+def _link_transport(url: str, connections: int) -> LinkTransport | None:
+    """Return a transport for plain HTTP without a proxy; None leaves the rest to httpx2."""
     parts = httpx2.URL(url)
     if parts.scheme != "http" or (getproxies() and not _is_loopback(url)):
         return None
-    return LeanTransport(
-        parts.host, parts.port or 80, connections=connections, keep_alive=KEEP_ALIVE
-    )
+    return LinkTransport(parts.host, parts.port or 80, connections=connections)
 
 
 def _is_loopback(url: str) -> bool:

@@ -13,7 +13,7 @@ from manager_agent.agent import Agent, AgentConfig
 from manager_agent.run_folder import HostFolders
 from manager_agent.session import LeaseSession
 from mitosis.contracts.control import HookOutcome, HostCommand, LeaseOutcome
-from tests.support.agent_api import TOKEN, AgentApi
+from tests.support.fake_api import TOKEN, FakeApi
 from tests.support.waiting import wait_until_async
 
 T = TypeVar("T")
@@ -31,7 +31,7 @@ async def until(
     await wait_until_async(condition, timeout, on_timeout)
 
 
-def config(api: AgentApi, folder: Path, **more: Any) -> AgentConfig:
+def config(api: FakeApi, folder: Path, **more: Any) -> AgentConfig:
     """Of an agent whose Temporal is away: commands are given by :class:`Commands`."""
     values: dict[str, Any] = {
         "api_url": api.url,
@@ -49,7 +49,7 @@ def config(api: AgentApi, folder: Path, **more: Any) -> AgentConfig:
 class Commands:
     """Host activities, run as Temporal would run them."""
 
-    def __init__(self, agent: Agent, api: AgentApi) -> None:
+    def __init__(self, agent: Agent, api: FakeApi) -> None:
         self.agent = agent
         self.api = api
         self.stopped = False
@@ -105,7 +105,7 @@ class Commands:
 
 
 @asynccontextmanager
-async def running_agent(api: AgentApi, folder: Path, **more: Any) -> AsyncIterator[Commands]:
+async def running_agent(api: FakeApi, folder: Path, **more: Any) -> AsyncIterator[Commands]:
     """Said hello, and stopped in order at the end."""
     settings = config(api, folder, **more)
     with HostFolders.lock(str(api.manager_id), settings.state_dir, folder) as folders:

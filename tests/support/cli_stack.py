@@ -14,7 +14,6 @@ from api.app_state import AppState
 from api.service import ApiOptions, admin_token, running_api
 from mitosis.cli.connection import StackConnection, write_connection
 from mitosis.client.client import Client
-from mitosis.client.manager import ManagerClient
 from mitosis.contracts.control import ReleaseReason, ReleaseRequest
 from mitosis.contracts.http import EnvironmentChange, RegisterManager
 from mitosis.contracts.wire import ClaimTasks, Outcome, ReportTasks, TaskReport
@@ -24,6 +23,7 @@ from mitosis.store.managers.release import release_lease
 from mitosis.store.managers.views import observe_manager
 from mitosis.store.store import StoreOptions
 from tests.support.http_api import NAMESPACE, NoTemporal, hello
+from tests.support.manager_api import ManagerApi
 from tests.support.servers import LoopThread
 
 COMMAND = [sys.executable, "-c", "from mitosis.cli import main; main()"]
@@ -112,7 +112,7 @@ async def _serve(
 async def _run_tasks(stack: CliStack, outcomes: Sequence[Outcome]) -> None:
     async with Client(stack.url, stack.token) as client:
         registered = await client.register_manager(RegisterManager(name="host-1"))
-    async with ManagerClient(stack.url, registered.token) as manager:
+    async with ManagerApi(stack.url, registered.token) as manager:
         await manager.hello(hello())
         await assign_round(stack.app_state.store)
         lease = (await observe_manager(stack.app_state.store, registered.manager_id)).lease
@@ -125,7 +125,7 @@ async def _run_tasks(stack: CliStack, outcomes: Sequence[Outcome]) -> None:
             )
         claim = ClaimTasks(epoch=epoch, claim_seq=1, acked_seq=0, max_tasks=len(outcomes))
         tasks = (await manager.claim(claim)).tasks
-        await manager.report(
+        await manager.report_tasks(
             ReportTasks(
                 epoch=epoch,
                 reports=[

@@ -14,12 +14,12 @@ from api.app_state import AppState, Verb
 from api.auth import Subject
 from api.service import ApiOptions, admin_token, open_app_state
 from mitosis.client.client import Client
-from mitosis.client.manager import ManagerClient
 from mitosis.contracts.control import GroupView
 from mitosis.contracts.errors import TemporalUnavailable
 from mitosis.contracts.http import Hello, HelloAnswer, RegisterManager
 from mitosis.embedded.data_folder import ed25519_private_key
 from mitosis.store.store import StoreOptions
+from tests.support.manager_api import ManagerApi
 
 URL = "http://api.test"
 NAMESPACE = "mitosis"
@@ -52,8 +52,8 @@ class Api:
             give_up_after=timedelta(seconds=5),
         )
 
-    def manager(self, token: str) -> ManagerClient:
-        return ManagerClient(URL, token, transport=self.transport)
+    def manager(self, token: str) -> ManagerApi:
+        return ManagerApi(URL, token, self.transport)
 
     async def user(self, name: str) -> str:
         """A new user's token."""
@@ -95,7 +95,7 @@ async def in_process_api(database: str, control: Any = None) -> AsyncIterator[Ap
 @asynccontextmanager
 async def said_hello(
     api: Api, name: str = "host-1"
-) -> AsyncIterator[tuple[ManagerClient, HelloAnswer]]:
+) -> AsyncIterator[tuple[ManagerApi, HelloAnswer]]:
     """A registered manager whose agent has said hello."""
     async with api.client() as client:
         registered = await client.register_manager(RegisterManager(name=name))

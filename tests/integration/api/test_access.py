@@ -106,7 +106,7 @@ async def test_failed_logins_are_limited_by_name_and_address(api: Api) -> None:
 
 async def test_users_and_managers_are_kept_apart(api: Api) -> None:
     async with said_hello(api) as (manager, _):
-        token = manager._api._http.headers["authorization"].removeprefix("Bearer ")
+        token = manager.token
         with problem(await api.call("GET", "/me", token=token), 403, "permission_denied"):
             pass
         with problem(await api.call("GET", "/task-groups", token=token), 403, "permission_denied"):

@@ -8,7 +8,6 @@ from uuid import UUID, uuid4
 import msgspec
 import pytest
 
-from mitosis.client.manager import ManagerClient
 from mitosis.contracts.errors import (
     InvalidRequest,
     InvalidTransition,
@@ -40,6 +39,7 @@ from mitosis.contracts.wire import (
 )
 from mitosis.store.leases.scheduler import assign_round
 from tests.support.http_api import Api, hello, in_process_api, problem, said_hello
+from tests.support.manager_api import ManagerApi
 
 SPEC = TaskGroupSpec(
     name="work",
@@ -62,7 +62,7 @@ async def group_with_tasks(api: Api, count: int = 3) -> TaskGroupInfo:
         return group
 
 
-async def taken(api: Api, manager: ManagerClient) -> LeaseGrant:
+async def taken(api: Api, manager: ManagerApi) -> LeaseGrant:
     """A lease that was offered and taken, its environment ready."""
     await assign_round(api.app_state.store)
     answer = await manager.hello(hello())  # repeated: the same answer, no new epoch
@@ -115,8 +115,8 @@ async def test_a_lease_from_offer_to_result(api: Api) -> None:
             for task in claimed.tasks
         ]
         body = ReportTasks(epoch=grant.epoch, reports=reports)
-        assert (await manager.report(body)).statuses == [ReportStatus.COMMITTED] * 3
-        assert (await manager.report(body)).statuses == [ReportStatus.DUPLICATE] * 3
+        assert (await manager.report_tasks(body)).statuses == [ReportStatus.COMMITTED] * 3
+        assert (await manager.report_tasks(body)).statuses == [ReportStatus.DUPLICATE] * 3
     async with api.client() as client:
         tasks = [task async for task in client.tasks("work")]
         assert {task.state for task in tasks} == {TaskState.SUCCEEDED}
@@ -131,7 +131,7 @@ async def test_a_lease_from_offer_to_result(api: Api) -> None:
 async def test_a_heartbeat_tells_and_learns(api: Api) -> None:
     await group_with_tasks(api)
     async with said_hello(api) as (manager, answer):
-        assert (await manager.heartbeat(Renewal(incarnation=1))).standing is None
+        assert (await manager.renew(Renewal(incarnation=1))).standing is None
         async with api.client() as client:
             assert (await client.manager(answer.manager_id)).state is ManagerState.IDLE
         grant = await taken(api, manager)
@@ -144,12 +144,12 @@ async def test_a_heartbeat_tells_and_learns(api: Api) -> None:
             returned=[second],
             held=Held(acked_seq=1, task_ids=[first.task_id]),
         )
-        assert (await manager.heartbeat(renewal)).standing is LeaseStanding.ACTIVE
+        assert (await manager.renew(renewal)).standing is LeaseStanding.ACTIVE
         again = await manager.claim(claim(grant.epoch, 2))
         assert {task.task_id for task in again.tasks} == {t.task_id for t in tasks[1:]}
         async with api.client() as client:
             await client.cancel("work")
-        order = (await manager.heartbeat(Renewal(incarnation=1, epoch=grant.epoch))).order
+        order = (await manager.renew(Renewal(incarnation=1, epoch=grant.epoch))).order
         assert order is not None
         assert order.kill
 
@@ -170,7 +170,7 @@ async def test_a_cancel_says_why_and_what_becomes_of_what_runs(api: Api, *, kill
         grant = await taken(api, manager)
         tasks = (await manager.claim(claim(grant.epoch, max_tasks=2))).tasks
         runs, waits = [TaskAttempt(task_id=t.task_id, attempt=t.attempt) for t in tasks]
-        await manager.heartbeat(Renewal(incarnation=1, epoch=grant.epoch, started=[runs]))
+        await manager.renew(Renewal(incarnation=1, epoch=grant.epoch, started=[runs]))
         expected = {
             "ready_cancelled": 3,  # claimed is not running
             "running_cancelled": int(kills),
@@ -178,7 +178,7 @@ async def test_a_cancel_says_why_and_what_becomes_of_what_runs(api: Api, *, kill
         }
         assert await cancelled() == expected
         renewal = Renewal(incarnation=1, epoch=grant.epoch, returned=[waits])
-        order = (await manager.heartbeat(renewal)).order
+        order = (await manager.renew(renewal)).order
         assert order is not None
         assert (order.kill, order.reason) == (kills, "Task group cancelled")
         await api.app_state.task_groups.discard(group.task_group_id)
@@ -187,7 +187,7 @@ async def test_a_cancel_says_why_and_what_becomes_of_what_runs(api: Api, *, kill
             attempt=runs.attempt,
             outcome=Outcome.CANCELLED if kills else Outcome.SUCCEEDED,
         )
-        await manager.report(ReportTasks(epoch=grant.epoch, reports=[end]))
+        await manager.report_tasks(ReportTasks(epoch=grant.epoch, reports=[end]))
         assert await cancelled() == expected, "the same when all of it has happened"
     async with api.client() as client:
         shown = await client.group("work")
@@ -205,7 +205,7 @@ async def test_the_reason_of_a_cancel_reaches_the_host(api: Api) -> None:
         await manager.claim(claim(grant.epoch))
         answer = await api.call("POST", "/task-groups/work/cancel", json={"reason": "wrong input"})
         assert answer.json()["reason"] == "wrong input"
-        order = (await manager.heartbeat(Renewal(incarnation=1, epoch=grant.epoch))).order
+        order = (await manager.renew(Renewal(incarnation=1, epoch=grant.epoch))).order
         assert order is not None
         assert order.reason == "wrong input"
 
@@ -317,8 +317,8 @@ async def test_bad_bodies_are_refused_by_field(api: Api) -> None:
             assert document["limit"] == 5_000
 
 
-def token_of(manager: ManagerClient) -> str:
-    return manager._api._http.headers["authorization"].removeprefix("Bearer ")
+def token_of(manager: ManagerApi) -> str:
+    return manager.token
 
 
 @pytest.mark.spec("S002-47", "S002-88")
@@ -441,11 +441,11 @@ async def test_an_earlier_process_has_no_say_in_what_its_successor_holds(api: Ap
             with pytest.raises(Superseded):
                 await call
         await manager.goodbye()  # of a process that has ended: too late to change anything
-        assert (await manager.heartbeat(Renewal(incarnation=2))).standing is None
+        assert (await manager.renew(Renewal(incarnation=2))).standing is None
         async with api.client() as client:
             assert (await client.manager(answer.manager_id)).state is ManagerState.IDLE
         manager.set_incarnation(2)
         with pytest.raises(LeaseLost):
             await manager.grant(1)
         await manager.goodbye()
-        assert (await manager.heartbeat(Renewal(incarnation=2))).standing is LeaseStanding.GONE
+        assert (await manager.renew(Renewal(incarnation=2))).standing is LeaseStanding.GONE

@@ -16,7 +16,6 @@ from websockets.typing import Subprotocol
 from api.service import ApiOptions, RunningApi, admin_token, running_api
 from api.streams import Streams
 from mitosis.client.client import Client
-from mitosis.client.manager import ManagerClient
 from mitosis.contracts.errors import NotFound, Unavailable
 from mitosis.contracts.following import GroupEvent
 from mitosis.contracts.http import EnvironmentChange, RegisterManager, TaskGroupSpec
@@ -26,6 +25,7 @@ from mitosis.embedded.data_folder import ed25519_private_key
 from mitosis.store.leases.scheduler import assign_round
 from mitosis.store.store import StoreOptions
 from tests.support.http_api import NoTemporal, hello
+from tests.support.manager_api import ManagerApi
 from tests.support.waiting import wait_until_async
 
 pytestmark = pytest.mark.timeout(60)
@@ -36,7 +36,7 @@ TASK = {"command": ["true"]}
 class Served:
     """A served API, its admin, and a host that works on the group ``work``."""
 
-    def __init__(self, api: RunningApi, token: str, client: Client, manager: ManagerClient) -> None:
+    def __init__(self, api: RunningApi, token: str, client: Client, manager: ManagerApi) -> None:
         self.api, self.token, self.client, self.manager = api, token, client, manager
         self.seq = 0
         self.epoch = 0
@@ -71,7 +71,7 @@ class Served:
             TaskReport(task_id=t.task_id, attempt=t.attempt, outcome=Outcome.SUCCEEDED)
             for t in tasks
         ]
-        await self.manager.report(ReportTasks(epoch=self.epoch, reports=reports))
+        await self.manager.report_tasks(ReportTasks(epoch=self.epoch, reports=reports))
         return [task.task_id for task in tasks]
 
     async def settle(self) -> None:
@@ -95,7 +95,7 @@ async def served(database: str) -> AsyncIterator[Served]:
         async with Client(api.url, token, give_up_after=timedelta(seconds=5)) as client:
             registered = await client.register_manager(RegisterManager(name="host-1"))
             await client.create_group(TaskGroupSpec(name="work"))
-            async with ManagerClient(api.url, registered.token) as manager:
+            async with ManagerApi(api.url, registered.token) as manager:
                 yield Served(api, token, client, manager)
 
 
@@ -281,7 +281,7 @@ async def test_a_follower_goes_on_where_it_was_when_the_api_is_back(database: st
         token = (await admin_token(api.app_state)).token
         client = Client(api.url, token, give_up_after=timedelta(seconds=20))
         registered = await client.register_manager(RegisterManager(name="host-1"))
-        manager = ManagerClient(api.url, registered.token)
+        manager = ManagerApi(api.url, registered.token)
         await client.create_group(TaskGroupSpec(name="work"))
         await client.submit("work", [TASK] * 4)
         served = Served(api, token, client, manager)
@@ -301,7 +301,7 @@ async def test_a_follower_goes_on_where_it_was_when_the_api_is_back(database: st
         assert outages
         with pytest.raises(NotFound):
             await collect(client.events("nothing"))
-    await manager.aclose()
+    manager.close()
     await client.aclose()
 
 

@@ -13,7 +13,6 @@ import pytest
 
 from api.service import ApiOptions, RunningApi, admin_token, running_api
 from mitosis.client.client import Client
-from mitosis.client.manager import ManagerClient
 from mitosis.contracts.errors import ApiUnavailable
 from mitosis.contracts.http import EnvironmentChange, RegisterManager, TaskGroupInfo, TaskGroupSpec
 from mitosis.contracts.lifecycle import TaskGroupState
@@ -22,6 +21,7 @@ from mitosis.embedded.data_folder import ed25519_private_key
 from mitosis.store.leases.scheduler import assign_round
 from mitosis.store.store import StoreOptions
 from tests.support.http_api import NoTemporal, hello
+from tests.support.manager_api import ManagerApi
 from tests.support.waiting import wait_until_async
 
 KEY = ed25519_private_key()
@@ -47,7 +47,7 @@ asyncio.run(main(*sys.argv[1:]))
 class Fleet:
     """A served API, its admin, and one host with a lease on a group that has no task left."""
 
-    def __init__(self, api: RunningApi, client: Client, manager: ManagerClient) -> None:
+    def __init__(self, api: RunningApi, client: Client, manager: ManagerApi) -> None:
         self.api, self.client, self.manager = api, client, manager
         self.epoch = 0
         self.seq = 1
@@ -107,7 +107,7 @@ async def fleet(database: str) -> AsyncIterator[Fleet]:
         token = (await admin_token(api.app_state)).token
         async with Client(api.url, token, give_up_after=timedelta(seconds=2)) as client:
             made = await client.register_manager(RegisterManager(name="host"))
-            async with ManagerClient(api.url, made.token) as manager:
+            async with ManagerApi(api.url, made.token) as manager:
                 it = Fleet(api, client, manager)
                 await it.ready()
                 yield it
@@ -142,7 +142,7 @@ async def test_a_held_claim_holds_no_connection(database: str) -> None:
         token = (await admin_token(api.app_state)).token
         async with Client(api.url, token) as client:
             made = await client.register_manager(RegisterManager(name="host"))
-            async with ManagerClient(api.url, made.token) as manager:
+            async with ManagerApi(api.url, made.token) as manager:
                 fleet = Fleet(api, client, manager)
                 await fleet.ready()
                 claiming = await fleet.held()
@@ -166,7 +166,7 @@ async def test_a_stop_does_not_wait_for_held_claims(database: str) -> None:
         token = (await admin_token(api.app_state)).token
         async with Client(api.url, token) as client:
             made = await client.register_manager(RegisterManager(name="host"))
-        manager = ManagerClient(api.url, made.token)
+        manager = ManagerApi(api.url, made.token)
         async with Client(api.url, token) as client:
             fleet = Fleet(api, client, manager)
             await fleet.ready()
@@ -176,7 +176,7 @@ async def test_a_stop_does_not_wait_for_held_claims(database: str) -> None:
     with pytest.raises(ApiUnavailable) as refused:
         await claiming
     assert refused.value.facts["retry_after_seconds"] == 1
-    await manager.aclose()
+    manager.close()
 
 
 @pytest.mark.spec("S000-115")

@@ -12,7 +12,6 @@ import pytest
 
 from api.service import ApiOptions, admin_token, running_api
 from mitosis.client.client import Client
-from mitosis.client.manager import ManagerClient
 from mitosis.contracts.following import OutputEvent
 from mitosis.contracts.http import RegisterManager, TaskGroupSpec
 from mitosis.contracts.ids import task_uuid
@@ -35,6 +34,7 @@ from mitosis.store.store import StoreOptions
 from mitosis.worker.output import readable
 from tests.integration.api.test_events import Served
 from tests.support.http_api import NoTemporal
+from tests.support.manager_api import ManagerApi
 
 pytestmark = pytest.mark.timeout(60)
 KEY = ed25519_private_key()
@@ -79,7 +79,7 @@ class Running(Served):
         report = TaskReport(
             task_id=self.task_id, attempt=1, outcome=Outcome.SUCCEEDED, detail=msgspec.Raw(detail)
         )
-        await self.manager.report(ReportTasks(epoch=self.epoch, reports=[report]))
+        await self.manager.report_tasks(ReportTasks(epoch=self.epoch, reports=[report]))
 
 
 @pytest.fixture
@@ -92,7 +92,7 @@ async def running(database: str) -> AsyncIterator[Running]:
         async with Client(api.url, token, give_up_after=timedelta(seconds=5)) as client:
             registered = await client.register_manager(RegisterManager(name="host-1"))
             await client.create_group(TaskGroupSpec(name="work"))
-            async with ManagerClient(api.url, registered.token) as manager:
+            async with ManagerApi(api.url, registered.token) as manager:
                 it = Running(api, token, client, manager)
                 it.manager_id = registered.manager_id
                 await it.start()

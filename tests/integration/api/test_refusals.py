@@ -40,7 +40,7 @@ def routes_with_a_body(api: Api) -> list[tuple[str, str]]:
 
 async def test_a_body_is_json_by_name_on_every_route(api: Api) -> None:
     async with said_hello(api) as (manager, _):
-        host = manager._api._http.headers["authorization"].removeprefix("Bearer ")
+        host = manager.token
         for method, route in routes_with_a_body(api):
             path = route + "?epoch=1" * (route == "/managers/tasks")
             token = host if path.startswith("/managers/") else ""

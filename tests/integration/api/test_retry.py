@@ -8,7 +8,6 @@ import pytest
 
 from api.service import ApiOptions, admin_token, running_api
 from mitosis.client.client import Client
-from mitosis.client.manager import ManagerClient
 from mitosis.contracts.errors import NotFound, TaskGroupClosed
 from mitosis.contracts.http import RegisterManager, RetryBody, TaskGroupSpec
 from mitosis.contracts.outcome import FailureKind
@@ -17,6 +16,7 @@ from mitosis.embedded.data_folder import ed25519_private_key
 from mitosis.store.store import StoreOptions
 from tests.integration.api.test_events import Served
 from tests.support.http_api import NoTemporal
+from tests.support.manager_api import ManagerApi
 from tests.support.waiting import wait_until_async
 
 pytestmark = pytest.mark.timeout(60)
@@ -39,7 +39,7 @@ async def served(database: str) -> AsyncIterator[Served]:
             count = FAILED + TIMED_OUT + 2
             tasks = [{"command": ["say", str(n)], "labels": ["mine"]} for n in range(count)]
             await client.submit("work", tasks)
-            async with ManagerClient(api.url, registered.token) as manager:
+            async with ManagerApi(api.url, registered.token) as manager:
                 it = Served(api, token, client, manager)
                 await it.lease()
                 await fail(it, count - 1)
@@ -59,7 +59,7 @@ async def fail(it: Served, count: int) -> None:
         )
         for task, kind in zip(tasks, kinds, strict=True)
     ]
-    await it.manager.report(ReportTasks(epoch=it.epoch, reports=reports))
+    await it.manager.report_tasks(ReportTasks(epoch=it.epoch, reports=reports))
 
 
 async def part(it: Served, key: str = "k", after: int = 0, limit: int = 5) -> list[int]:

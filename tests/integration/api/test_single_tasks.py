@@ -140,7 +140,7 @@ async def test_single_calls_are_refused_by_field_and_token(api: Api) -> None:
         with pytest.raises(InvalidRequest) as refused:
             await manager.claim_one(1, 0)
         assert refused.value.facts["field"] == "claim_seq"
-        token = manager._api._http.headers["authorization"].removeprefix("Bearer ")
+        token = manager.token
         for method, path, body, field in (
             ("GET", "/tasks?epoch=1", None, "claim_seq"),
             ("GET", "/tasks?epoch=1&claim_seq=1&max_tasks=2", None, "max_tasks"),

@@ -15,8 +15,8 @@ from mitosis.contracts.errors import InvalidRequest
 from mitosis.contracts.hook import HookSpec
 from mitosis.contracts.lifecycle import EnvironmentState
 from mitosis.contracts.wire import CancelOrder
-from tests.support.agent_api import AgentApi, command
 from tests.support.agents import running_agent, until
+from tests.support.fake_api import FakeApi, command
 from tests.support.waiting import wait_until
 
 
@@ -30,7 +30,7 @@ def told(log: Path) -> str:
     return "echo " + " ".join(f"$MITOSIS_{name}" for name in names) + f" >> {log}"
 
 
-def context(api: AgentApi) -> list[str]:
+def context(api: FakeApi) -> list[str]:
     return [str(api.task_group_id), "campaign", "lab", "2", str(api.manager_id)]
 
 
@@ -38,7 +38,7 @@ def context(api: AgentApi) -> list[str]:
 async def test_setup_runs_once_with_its_context(tmp_path: Path) -> None:
     log = tmp_path / "log"
     async with (
-        AgentApi(setup=shell(told(log))).serving() as api,
+        FakeApi(setup=shell(told(log))).serving() as api,
         running_agent(api, tmp_path) as host,
     ):
         assert (await host.prepare()).verdict is HookVerdict.READY
@@ -63,7 +63,7 @@ async def test_setup_runs_once_with_its_context(tmp_path: Path) -> None:
 async def test_a_failing_setup_is_final_on_this_host(
     tmp_path: Path, setup: HookSpec, says: str
 ) -> None:
-    async with AgentApi(setup=setup).serving() as api, running_agent(api, tmp_path) as host:
+    async with FakeApi(setup=setup).serving() as api, running_agent(api, tmp_path) as host:
         outcome = await host.prepare()
         assert outcome.verdict is HookVerdict.FAILED
         assert says in outcome.message
@@ -89,7 +89,7 @@ async def test_a_daemon_of_setup_lives_until_the_teardown_hook_has_ended(tmp_pat
     pid, late, saw = tmp_path / "pid", tmp_path / "late", tmp_path / "saw"
     setup = shell(daemon(pid) + "exit 0")
     teardown = shell(f"kill -0 $(cat {pid}) && echo alive > {saw}; " + daemon(late))
-    async with AgentApi(setup=setup, teardown=teardown).serving() as api:
+    async with FakeApi(setup=setup, teardown=teardown).serving() as api:
         async with running_agent(api, tmp_path) as host:
             assert (await host.prepare()).verdict is HookVerdict.READY
             assert alive(pid)
@@ -110,14 +110,14 @@ async def test_a_daemon_of_a_failed_setup_ends_also_when_it_is_deaf(
     monkeypatch.setattr("manager_agent.leftovers.GRACE_SECONDS", 0.2)
     pid = tmp_path / "pid"
     setup = shell(daemon(pid, deaf=True) + "exit 1")
-    async with AgentApi(setup=setup).serving() as api, running_agent(api, tmp_path) as host:
+    async with FakeApi(setup=setup).serving() as api, running_agent(api, tmp_path) as host:
         assert (await host.prepare()).verdict is HookVerdict.FAILED
         assert not alive(pid)
 
 
 async def test_gigabytes_of_output_keep_their_end_only(tmp_path: Path) -> None:
     setup = shell("head -c 300000000 /dev/zero | tr '\\0' x; echo; echo the end; exit 1")
-    async with AgentApi(setup=setup).serving() as api, running_agent(api, tmp_path) as host:
+    async with FakeApi(setup=setup).serving() as api, running_agent(api, tmp_path) as host:
         await host.prepare()
         hook = api.changes[-1].hook
         assert hook is not None
@@ -130,7 +130,7 @@ async def test_a_timeout_kills_the_whole_process_group(tmp_path: Path) -> None:
     pids = tmp_path / "pids"
     script = f"trap '' TERM; sleep 60 & echo $! > {pids}; wait; sleep 60"
     setup = shell(script, timeout=timedelta(seconds=0.3))
-    async with AgentApi(setup=setup).serving() as api, running_agent(api, tmp_path) as host:
+    async with FakeApi(setup=setup).serving() as api, running_agent(api, tmp_path) as host:
         assert (await host.prepare()).verdict is HookVerdict.FAILED
         child = int(pids.read_text())
         wait_until(lambda: not Path(f"/proc/{child}/cmdline").exists() or _is_zombie(child))
@@ -139,7 +139,7 @@ async def test_a_timeout_kills_the_whole_process_group(tmp_path: Path) -> None:
 @pytest.mark.spec("S000-93", "S000-94", "S000-143")
 async def test_a_restarted_agent_does_not_run_setup_again(tmp_path: Path) -> None:
     log = tmp_path / "log"
-    async with AgentApi(setup=shell(f"echo once >> {log}")).serving() as api:
+    async with FakeApi(setup=shell(f"echo once >> {log}")).serving() as api:
         async with running_agent(api, tmp_path) as host:
             await host.prepare()
         async with running_agent(api, tmp_path) as host:
@@ -150,7 +150,7 @@ async def test_a_restarted_agent_does_not_run_setup_again(tmp_path: Path) -> Non
 @pytest.mark.spec("S000-95")
 async def test_a_lost_environment_is_prepared_again(tmp_path: Path) -> None:
     log = tmp_path / "log"
-    async with AgentApi(setup=shell(f"echo again >> {log}")).serving() as api:
+    async with FakeApi(setup=shell(f"echo again >> {log}")).serving() as api:
         async with running_agent(api, tmp_path) as host:
             await host.prepare()
         for checkpoint in (tmp_path / "state" / "environments").iterdir():
@@ -187,7 +187,7 @@ async def test_a_lost_environment_is_prepared_again(tmp_path: Path) -> None:
 async def test_a_plan_that_does_not_fit_fails_with_the_reason(
     tmp_path: Path, plan: WorkerAllocationPlan, says: str
 ) -> None:
-    async with AgentApi(plan=plan).serving() as api, running_agent(api, tmp_path) as host:
+    async with FakeApi(plan=plan).serving() as api, running_agent(api, tmp_path) as host:
         outcome = await host.prepare()
         assert outcome.verdict is HookVerdict.FAILED
         assert says in outcome.message
@@ -210,7 +210,7 @@ def test_more_workers_than_files_allow_are_refused() -> None:
 async def test_teardown_runs_and_the_environment_is_gone(tmp_path: Path) -> None:
     scratch, log = tmp_path / "staged", tmp_path / "log"
     setup, teardown = shell(f"mkdir {scratch}"), shell(f"rmdir {scratch}; {told(log)}")
-    api = AgentApi(setup=setup, teardown=teardown)
+    api = FakeApi(setup=setup, teardown=teardown)
     async with api.serving(), running_agent(api, tmp_path) as host:
         await host.prepare()
         assert scratch.is_dir()
@@ -233,7 +233,7 @@ async def test_hooks_have_what_commands_of_tasks_have(tmp_path: Path) -> None:
         HookSpec.model_validate({"command": ("/bin/sh", "-c", script, name), **more})
         for name in ("$(setup)", "$(teardown)")
     )
-    api = AgentApi(setup=setup, teardown=teardown)
+    api = FakeApi(setup=setup, teardown=teardown)
     async with api.serving(), running_agent(api, tmp_path) as host:
         assert (await host.prepare()).verdict is HookVerdict.READY
         assert (await host.clean()).verdict is HookVerdict.CLEANED
@@ -245,7 +245,7 @@ async def test_hooks_have_what_commands_of_tasks_have(tmp_path: Path) -> None:
 
 @pytest.mark.spec("S002-124", "S002-145")
 async def test_a_failing_teardown_is_degraded_and_over(tmp_path: Path) -> None:
-    api = AgentApi(teardown=shell("exit 1"))
+    api = FakeApi(teardown=shell("exit 1"))
     async with api.serving(), running_agent(api, tmp_path) as host:
         await host.prepare()
         assert (await host.clean()).verdict is HookVerdict.DEGRADED
@@ -257,7 +257,7 @@ async def test_teardown_is_refused_while_tasks_run_and_waits_for_an_ending_one(
     tmp_path: Path,
 ) -> None:
     go, torn = tmp_path / "go", tmp_path / "torn"
-    api = AgentApi(teardown=shell(f"touch {torn}"))
+    api = FakeApi(teardown=shell(f"touch {torn}"))
     async with api.serving(), running_agent(api, tmp_path) as host:
         await host.prepare()
         (task_id,) = api.submit(command("/bin/sh", "-c", f"until [ -e {go} ]; do sleep 0.02; done"))
@@ -282,7 +282,7 @@ async def test_a_lease_that_ends_during_setup_kills_the_hook_and_starts_no_worke
     tmp_path: Path,
 ) -> None:
     begun, torn = tmp_path / "begun", tmp_path / "torn"
-    api = AgentApi(setup=shell(f"echo $$ > {begun}; sleep 900"), teardown=shell(f"touch {torn}"))
+    api = FakeApi(setup=shell(f"echo $$ > {begun}; sleep 900"), teardown=shell(f"touch {torn}"))
     async with api.serving(), running_agent(api, tmp_path) as host:
         preparing = asyncio.create_task(host.prepare())
         await until(lambda: begun.exists() and begun.read_text().strip())
@@ -299,7 +299,7 @@ async def test_a_lease_that_ends_during_setup_kills_the_hook_and_starts_no_worke
 
 async def test_owed_teardowns_come_first_after_hello(tmp_path: Path) -> None:
     torn = tmp_path / "torn"
-    api = AgentApi(teardown=shell(f"touch {torn}"))
+    api = FakeApi(teardown=shell(f"touch {torn}"))
     api.owed, api.environment = (api.task_group_id,), EnvironmentState.OWED
     async with api.serving(), running_agent(api, tmp_path):
         await until(lambda: api.environment is EnvironmentState.GONE)
@@ -321,7 +321,7 @@ async def test_a_lease_without_its_environment_prepares_it_before_any_task(
 ) -> None:
     """PostgreSQL says ready, but this host has no checkpoint: its state folder was lost."""
     ready = tmp_path / "ready"
-    api = AgentApi(setup=shell(f"touch {ready}" if works else "exit 1"))
+    api = FakeApi(setup=shell(f"touch {ready}" if works else "exit 1"))
     api.environment = EnvironmentState.READY
     async with api.serving(), running_agent(api, tmp_path) as host:
         (task_id,) = api.submit(command("/bin/ls", str(ready)))

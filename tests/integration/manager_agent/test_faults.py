@@ -18,8 +18,8 @@ from mitosis.contracts.errors import ManagerIdInUse
 from mitosis.contracts.lifecycle import EnvironmentState
 from mitosis.contracts.wire import MAX_REPORTS, CancelOrder, Outcome, TaskReport
 from mitosis.ipc.messages import EncodedReport
-from tests.support.agent_api import AgentApi, command
 from tests.support.agents import config, running_agent, until
+from tests.support.fake_api import FakeApi, command
 
 CLAIM, REPORT, RENEW = "/managers/tasks/claim", "/managers/tasks/report", "/managers/heartbeat"
 FINISH = CancelOrder(kill=False, grace_seconds=0, reason="complete")
@@ -29,7 +29,7 @@ FINISH = CancelOrder(kill=False, grace_seconds=0, reason="complete")
 @pytest.mark.parametrize("path", [CLAIM, REPORT, RENEW])
 async def test_a_lost_answer_neither_loses_nor_repeats_a_task(tmp_path: Path, path: str) -> None:
     log = tmp_path / "log"
-    async with AgentApi().serving() as api, running_agent(api, tmp_path) as host:
+    async with FakeApi().serving() as api, running_agent(api, tmp_path) as host:
         api.lose_answers[path] = 3
         ids = api.submit(*[command("/bin/sh", "-c", f"echo {n} >> {log}") for n in range(30)])
         host.start_lease()
@@ -47,7 +47,7 @@ async def test_a_lost_answer_neither_loses_nor_repeats_a_task(tmp_path: Path, pa
 async def test_tasks_go_on_while_the_api_is_away(tmp_path: Path) -> None:
     plan = WorkerAllocationPlan(worker_count=2, task_prefetch_count=20)
     log = tmp_path / "log"
-    async with AgentApi(plan=plan).serving() as api, running_agent(api, tmp_path) as host:
+    async with FakeApi(plan=plan).serving() as api, running_agent(api, tmp_path) as host:
         (first,) = api.submit(command("/bin/true"))
         host.start_lease()
         await host.done(first)
@@ -65,7 +65,7 @@ async def test_tasks_go_on_while_the_api_is_away(tmp_path: Path) -> None:
 
 
 async def test_a_claim_that_strands_tasks_is_found_by_what_is_held(tmp_path: Path) -> None:
-    async with AgentApi().serving() as api, running_agent(api, tmp_path) as host:
+    async with FakeApi().serving() as api, running_agent(api, tmp_path) as host:
         (first,) = api.submit(command("/bin/true"))
         host.start_lease()
         await host.done(first)
@@ -83,7 +83,7 @@ async def test_a_claim_that_strands_tasks_is_found_by_what_is_held(tmp_path: Pat
 
 async def test_started_attempts_are_told_once_they_run_for_a_second(tmp_path: Path) -> None:
     go = tmp_path / "go"
-    async with AgentApi().serving() as api, running_agent(api, tmp_path) as host:
+    async with FakeApi().serving() as api, running_agent(api, tmp_path) as host:
         long, short = api.submit(
             command("/bin/sh", "-c", f"until [ -e {go} ]; do sleep 0.02; done"),
             command("/bin/true"),
@@ -106,7 +106,7 @@ async def test_a_silent_api_fences_the_host(
     go = tmp_path / "go"
     wait = f"until [ -e {go} ]; do sleep 0.02; done"
     plan = WorkerAllocationPlan(worker_count=1, task_prefetch_count=3)
-    api = AgentApi(fence=fence, host_lost_after_seconds=1.0, plan=plan)
+    api = FakeApi(fence=fence, host_lost_after_seconds=1.0, plan=plan)
     async with api.serving(), running_agent(api, tmp_path) as host:
         running, waiting = api.submit(command("/bin/sh", "-c", wait), command("/bin/true"))
         host.start_lease()
@@ -132,7 +132,7 @@ async def test_a_fenced_host_that_hears_of_its_loss_starts_nothing_more(tmp_path
     go = tmp_path / "go"
     wait = f"until [ -e {go} ]; do sleep 0.02; done"
     plan = WorkerAllocationPlan(worker_count=1, task_prefetch_count=1)
-    api = AgentApi(host_lost_after_seconds=1.0, plan=plan)
+    api = FakeApi(host_lost_after_seconds=1.0, plan=plan)
     async with api.serving(), running_agent(api, tmp_path) as host:
         api.submit(command("/bin/sh", "-c", wait), command("/bin/true"))
         host.start_lease()
@@ -169,7 +169,7 @@ def _instructions(session: LeaseSession) -> list[Instruction]:
 async def test_a_host_that_was_lost_while_idle_says_hello_again_and_cleans_first(
     tmp_path: Path,
 ) -> None:
-    async with AgentApi().serving() as api, running_agent(api, tmp_path) as host:
+    async with FakeApi().serving() as api, running_agent(api, tmp_path) as host:
         await until(lambda: RENEW in api.calls)
         api.environment, api.owed = EnvironmentState.OWED, (api.task_group_id,)
         api.counted_lost = True
@@ -179,7 +179,7 @@ async def test_a_host_that_was_lost_while_idle_says_hello_again_and_cleans_first
 
 
 async def test_the_journal_of_an_earlier_process_is_replayed_before_hello(tmp_path: Path) -> None:
-    async with AgentApi().serving() as api:
+    async with FakeApi().serving() as api:
         (task_id,) = api.submit(command("/bin/true"))
         api.open[task_id].attempt, api.open[task_id].epoch = 1, 5
         settings = config(api, tmp_path)
@@ -199,7 +199,7 @@ async def test_the_journal_of_an_earlier_process_is_replayed_before_hello(tmp_pa
 
 async def test_a_process_with_a_successor_takes_no_lease(tmp_path: Path) -> None:
     """Both poll one task queue until the earlier one has heard of the other at its next renewal."""
-    async with AgentApi().serving() as api, running_agent(api, tmp_path) as host:
+    async with FakeApi().serving() as api, running_agent(api, tmp_path) as host:
         api.submit(command("/bin/true"))
         api.incarnation += 1
         assert (await host.prepare()).verdict is HookVerdict.LEASE_LOST
@@ -211,7 +211,7 @@ async def test_a_process_with_a_successor_takes_no_lease(tmp_path: Path) -> None
 async def test_a_journal_of_any_length_is_replayed(tmp_path: Path) -> None:
     """It is rewound when nothing is left in it, so a slow API lets it grow beyond what one call may hold."""
     count = MAX_REPORTS + 1
-    async with AgentApi().serving() as api:
+    async with FakeApi().serving() as api:
         settings = config(api, tmp_path)
         settings.state_dir.mkdir()
         journal = Journal(settings.state_dir / "journal")
@@ -230,7 +230,7 @@ async def test_results_that_cannot_be_reported_outlive_the_agent(
     monkeypatch.setattr(agent_module, "REPORT_SECONDS", 0.1)
     plan = WorkerAllocationPlan(worker_count=2, task_prefetch_count=20)
     journal = tmp_path / "state" / "journal"
-    async with AgentApi(plan=plan).serving() as api:
+    async with FakeApi(plan=plan).serving() as api:
         async with running_agent(api, tmp_path) as host:
             (first,) = api.submit(command("/bin/true"))
             host.start_lease()
@@ -252,7 +252,7 @@ async def test_results_that_cannot_be_reported_outlive_the_agent(
 
 
 async def test_every_process_says_hello_with_a_higher_incarnation(tmp_path: Path) -> None:
-    async with AgentApi().serving() as api:
+    async with FakeApi().serving() as api:
         for _ in range(3):
             async with running_agent(api, tmp_path):
                 pass
@@ -273,13 +273,13 @@ async def test_every_process_says_hello_with_a_higher_incarnation(tmp_path: Path
 async def test_a_refused_agent_exits_for_good(
     tmp_path: Path, path: str, status: int, code: str
 ) -> None:
-    async with AgentApi().serving() as api:
+    async with FakeApi().serving() as api:
         api.refuse[path] = (status, code)
         assert await run_agent(config(api, tmp_path)) == EXIT_DO_NOT_RESTART
 
 
 async def test_a_second_agent_of_one_manager_is_refused(tmp_path: Path) -> None:
-    async with AgentApi().serving() as api, running_agent(api, tmp_path):
+    async with FakeApi().serving() as api, running_agent(api, tmp_path):
         other = config(api, tmp_path, state_dir=tmp_path / "other")
         assert await run_agent(other) == EXIT_DO_NOT_RESTART
         with pytest.raises(ManagerIdInUse, match="another agent of manager"):
@@ -291,7 +291,7 @@ async def test_shutdown_in_order_lets_running_tasks_finish_and_returns_the_rest(
     tmp_path: Path,
 ) -> None:
     go = tmp_path / "go"
-    async with AgentApi().serving() as api:
+    async with FakeApi().serving() as api:
         async with running_agent(api, tmp_path) as host:
             wait = f"until [ -e {go} ]; do sleep 0.02; done"
             ids = api.submit(*[command("/bin/sh", "-c", wait)] * 2, *[command("/bin/true")] * 4)
@@ -307,7 +307,7 @@ async def test_shutdown_in_order_lets_running_tasks_finish_and_returns_the_rest(
 
 
 async def test_a_second_stop_kills_without_charging_the_tasks(tmp_path: Path) -> None:
-    async with AgentApi().serving() as api:
+    async with FakeApi().serving() as api:
         async with running_agent(api, tmp_path) as host:
             (task_id,) = api.submit(command("/bin/sleep", "60"))
             host.start_lease()
@@ -320,7 +320,7 @@ async def test_a_second_stop_kills_without_charging_the_tasks(tmp_path: Path) ->
 
 
 async def test_an_agent_waits_for_an_api_that_is_not_there_yet(tmp_path: Path) -> None:
-    api = AgentApi()
+    api = FakeApi()
     async with api.serving():
         api.down = True
         settings = config(api, tmp_path)
@@ -338,7 +338,7 @@ async def test_an_agent_waits_for_an_api_that_is_not_there_yet(tmp_path: Path) -
 async def test_a_restarted_agent_goes_on_with_its_lease_before_temporal_says_so(
     tmp_path: Path,
 ) -> None:
-    async with AgentApi().serving() as api:
+    async with FakeApi().serving() as api:
         async with running_agent(api, tmp_path) as host:
             await host.prepare()
             (task_id,) = api.submit(command("/bin/true"))

@@ -28,13 +28,13 @@ from mitosis.contracts.control import HookVerdict, LeaseEnd
 from mitosis.contracts.errors import InvalidRequest
 from mitosis.contracts.task import TaskSubmission
 from mitosis.contracts.wire import CancelOrder, LeaseStanding, Outcome
-from tests.support.agent_api import AgentApi, command
 from tests.support.agents import Commands, running_agent, until
+from tests.support.fake_api import FakeApi, command
 
 FINISH = CancelOrder(kill=False, grace_seconds=0, reason="complete")
 
 
-def detail(api: AgentApi, task_id: int) -> dict[str, object]:
+def detail(api: FakeApi, task_id: int) -> dict[str, object]:
     return msgspec.json.decode(api.results[task_id].detail, type=dict[str, object])
 
 
@@ -50,7 +50,7 @@ async def running_tasks(host: Commands, count: int) -> None:
 
 @pytest.mark.spec("S002-128")
 async def test_one_command_through_zygote_and_worker(tmp_path: Path) -> None:
-    async with AgentApi().serving() as api, running_agent(api, tmp_path) as host:
+    async with FakeApi().serving() as api, running_agent(api, tmp_path) as host:
         (task_id,) = api.submit(command("/bin/true"))
         assert (await host.prepare()).verdict is HookVerdict.READY
         host.start_lease()
@@ -62,7 +62,7 @@ async def test_one_command_through_zygote_and_worker(tmp_path: Path) -> None:
 
 
 async def test_a_batch_of_commands_and_handlers_runs_once_each(tmp_path: Path) -> None:
-    async with AgentApi().serving() as api, running_agent(api, tmp_path) as host:
+    async with FakeApi().serving() as api, running_agent(api, tmp_path) as host:
         log = tmp_path / "log"
         commands = [command("/bin/sh", "-c", f"echo {n} >> {log}") for n in range(200)]
         handlers = [
@@ -101,7 +101,7 @@ async def test_workers_are_pinned_and_read_back_their_cores(
     here = f"ls {tmp_path} | grep -c here"
     meet = f"touch {tmp_path}/here-$$; until [ $({here}) = {count} ]; do sleep 0.02; done"
     script = f"{meet}; grep Cpus_allowed_list /proc/self/status"
-    async with AgentApi(plan=plan).serving() as api, running_agent(api, tmp_path) as host:
+    async with FakeApi(plan=plan).serving() as api, running_agent(api, tmp_path) as host:
         ids = api.submit(*[command("/bin/sh", "-c", script)] * count)  # one on each worker
         host.start_lease()
         await host.done(*ids)
@@ -126,7 +126,7 @@ async def test_workers_are_pinned_and_read_back_their_cores(
 @pytest.mark.spec("S002-234", "S002-150", "S000-163")
 async def test_256_workers_share_the_work_of_one_manager(tmp_path: Path) -> None:
     plan = WorkerAllocationPlan(worker_count=256)
-    async with AgentApi(plan=plan).serving() as api, running_agent(api, tmp_path) as host:
+    async with FakeApi(plan=plan).serving() as api, running_agent(api, tmp_path) as host:
         host.start_lease()
         await until(
             lambda: (
@@ -163,7 +163,7 @@ async def test_workers_that_cannot_be_started_are_tried_again(
         return plan_cpus(plan)
 
     monkeypatch.setattr("manager_agent.agent.plan_cpus", at_the_second_try)
-    async with AgentApi().serving() as api, running_agent(api, tmp_path) as host:
+    async with FakeApi().serving() as api, running_agent(api, tmp_path) as host:
         (task_id,) = api.submit(command("/bin/true"))
         host.start_lease()
         await host.done(task_id)
@@ -175,7 +175,7 @@ async def test_workers_that_cannot_be_started_are_tried_again(
     "S002-142", "S000-67", "S002-249", "S000-45", "S002-268", "S002-39", "S002-99", "S000-69"
 )
 async def test_a_killed_worker_is_respawned_and_its_task_reported(tmp_path: Path) -> None:
-    async with AgentApi(retries=1).serving() as api, running_agent(api, tmp_path) as host:
+    async with FakeApi(retries=1).serving() as api, running_agent(api, tmp_path) as host:
         once = tmp_path / "once"
         script = f"if [ -e {once} ]; then exit 0; fi; touch {once}; kill -9 $PPID; sleep 60"
         (task_id,) = api.submit(command("/bin/sh", "-c", script))
@@ -192,7 +192,7 @@ async def test_a_killed_worker_is_respawned_and_its_task_reported(tmp_path: Path
 
 async def test_unstarted_tasks_of_a_killed_worker_cost_no_attempt(tmp_path: Path) -> None:
     plan = WorkerAllocationPlan(worker_count=1, task_prefetch_count=5)
-    async with AgentApi(plan=plan).serving() as api, running_agent(api, tmp_path) as host:
+    async with FakeApi(plan=plan).serving() as api, running_agent(api, tmp_path) as host:
         ids = api.submit(
             command("/bin/sh", "-c", "kill -9 $PPID; sleep 60"), *[command("/bin/true")] * 5
         )
@@ -206,7 +206,7 @@ async def test_unstarted_tasks_of_a_killed_worker_cost_no_attempt(tmp_path: Path
 
 async def test_handlers_that_cannot_be_imported_fail_their_tasks(tmp_path: Path) -> None:
     plan = WorkerAllocationPlan(worker_count=1, handler_modules=("no_such_module",))
-    async with AgentApi(plan=plan).serving() as api, running_agent(api, tmp_path) as host:
+    async with FakeApi(plan=plan).serving() as api, running_agent(api, tmp_path) as host:
         good, bad = api.submit(
             command("/bin/true"), TaskSubmission(handler="no_such_module:f", arguments=[])
         )
@@ -220,7 +220,7 @@ async def test_handlers_that_cannot_be_imported_fail_their_tasks(tmp_path: Path)
 
 @pytest.mark.spec("S000-27", "S000-29")
 async def test_an_ending_that_kills_cancels_what_runs_and_returns_the_rest(tmp_path: Path) -> None:
-    async with AgentApi().serving() as api, running_agent(api, tmp_path) as host:
+    async with FakeApi().serving() as api, running_agent(api, tmp_path) as host:
         ids = api.submit(*[command("/bin/sleep", "60")] * 4)
         host.start_lease()
         await running_tasks(host, 2)
@@ -235,7 +235,7 @@ async def test_an_ending_that_kills_cancels_what_runs_and_returns_the_rest(tmp_p
 
 
 async def test_an_ending_that_lets_finish_waits_and_starts_nothing_more(tmp_path: Path) -> None:
-    async with AgentApi().serving() as api, running_agent(api, tmp_path) as host:
+    async with FakeApi().serving() as api, running_agent(api, tmp_path) as host:
         go = tmp_path / "go"
         wait = f"while [ ! -e {go} ]; do sleep 0.02; done"
         ids = api.submit(*[command("/bin/sh", "-c", wait)] * 2, *[command("/bin/true")] * 3)
@@ -253,7 +253,7 @@ async def test_an_ending_that_lets_finish_waits_and_starts_nothing_more(tmp_path
 
 
 async def test_a_lost_lease_lets_tasks_finish_and_says_hello_again(tmp_path: Path) -> None:
-    async with AgentApi().serving() as api, running_agent(api, tmp_path) as host:
+    async with FakeApi().serving() as api, running_agent(api, tmp_path) as host:
         go = tmp_path / "go"
         ids = api.submit(command("/bin/sh", "-c", f"while [ ! -e {go} ]; do sleep 0.02; done"))
         host.start_lease()
@@ -272,7 +272,7 @@ async def test_a_lost_lease_lets_tasks_finish_and_says_hello_again(tmp_path: Pat
 async def test_a_task_that_must_be_alone_runs_beside_nothing(tmp_path: Path) -> None:
     log = tmp_path / "log"
     script = f"echo begin $0 >> {log}; sleep 0.05; echo end $0 >> {log}"
-    async with AgentApi().serving() as api, running_agent(api, tmp_path) as host:
+    async with FakeApi().serving() as api, running_agent(api, tmp_path) as host:
         first = api.submit(*[command("/bin/sh", "-c", script, "many")] * 4)
         alone = api.submit(command("/bin/sh", "-c", script, "alone"), alone=True)
         last = api.submit(*[command("/bin/sh", "-c", script, "many")] * 4)
@@ -286,7 +286,7 @@ async def test_a_task_that_must_be_alone_runs_beside_nothing(tmp_path: Path) -> 
 
 
 async def test_cancelling_the_activity_alone_stops_no_work(tmp_path: Path) -> None:
-    async with AgentApi().serving() as api, running_agent(api, tmp_path) as host:
+    async with FakeApi().serving() as api, running_agent(api, tmp_path) as host:
         go = tmp_path / "go"
         (task_id,) = api.submit(command("/bin/sh", "-c", f"until [ -e {go} ]; do sleep 0.02; done"))
         watching = ActivityEnvironment()
@@ -307,7 +307,7 @@ async def test_a_cancellation_is_pushed_to_a_busy_host(tmp_path: Path) -> None:
     """It asks for nothing and does not renew: only the push of the workflow can tell it."""
     plan = WorkerAllocationPlan(worker_count=1, task_prefetch_count=0)
     async with (
-        AgentApi(plan=plan).serving() as api,
+        FakeApi(plan=plan).serving() as api,
         running_agent(api, tmp_path, renew_seconds=600.0) as host,
     ):
         (task_id,) = api.submit(command("/bin/sleep", "60"))
@@ -325,9 +325,9 @@ async def test_a_cancellation_is_pushed_to_a_busy_host(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("forged", ["manager_id", "task_group_id", "epoch"])
 async def test_a_forged_command_does_nothing(tmp_path: Path, forged: str) -> None:
-    async with AgentApi().serving() as api, running_agent(api, tmp_path) as host:
+    async with FakeApi().serving() as api, running_agent(api, tmp_path) as host:
         api.submit(command("/bin/true"))
-        value = 999 if forged == "epoch" else AgentApi().manager_id
+        value = 999 if forged == "epoch" else FakeApi().manager_id
         assert (await host.prepare(**{forged: value})).verdict is HookVerdict.LEASE_LOST
         assert (await host.run_lease(**{forged: value})).end is LeaseEnd.GONE
         assert not api.changes
@@ -336,7 +336,7 @@ async def test_a_forged_command_does_nothing(tmp_path: Path, forged: str) -> Non
 
 
 async def test_a_lease_that_is_gone_at_the_claim_is_given_up(tmp_path: Path) -> None:
-    async with AgentApi().serving() as api, running_agent(api, tmp_path) as host:
+    async with FakeApi().serving() as api, running_agent(api, tmp_path) as host:
         api.refuse["/managers/tasks/claim"] = (409, "lease_lost")
         assert (await host.run_lease()).end is LeaseEnd.GONE
         assert api.standing is LeaseStanding.ACTIVE
@@ -352,7 +352,7 @@ async def test_a_worker_that_cannot_hear_the_ending_is_killed(
 ) -> None:
     monkeypatch.setattr(watchdog, "CHECK_SECONDS", 0.05)
     monkeypatch.setattr(watchdog, "EXIT_SECONDS", 0.3)
-    async with AgentApi().serving() as api, running_agent(api, tmp_path) as host:
+    async with FakeApi().serving() as api, running_agent(api, tmp_path) as host:
         (task_id,) = api.submit(command("/bin/true"))
         host.start_lease()
         await host.done(task_id)
@@ -363,7 +363,7 @@ async def test_a_worker_that_cannot_hear_the_ending_is_killed(
 
 
 async def test_a_zygote_that_dies_is_started_again(tmp_path: Path) -> None:
-    async with AgentApi(retries=1).serving() as api, running_agent(api, tmp_path) as host:
+    async with FakeApi(retries=1).serving() as api, running_agent(api, tmp_path) as host:
         once = tmp_path / "once"
         script = f"if [ -e {once} ]; then exit 0; fi; touch {once}; sleep 60"
         (task_id,) = api.submit(command("/bin/sh", "-c", script))
@@ -395,7 +395,7 @@ async def test_a_worker_that_hangs_under_a_task_is_killed_and_the_task_ended(
 ) -> None:
     monkeypatch.setattr(session_module, "HANG_MARGIN_SECONDS", 0.2)
     plan = WorkerAllocationPlan(worker_count=1)
-    async with AgentApi(plan=plan).serving() as api, running_agent(api, tmp_path) as host:
+    async with FakeApi(plan=plan).serving() as api, running_agent(api, tmp_path) as host:
         limit = None if cancel else 0.5
         slow = command("/bin/sleep", "300", timeout_seconds=limit, kill_grace_seconds=0.1)
         (task_id,) = api.submit(slow)

@@ -13,15 +13,15 @@ from mitosis.contracts.hook import HookSpec
 from mitosis.contracts.lifecycle import WorkerState
 from mitosis.contracts.wire import CancelOrder
 from mitosis.ipc.messages import Pause, Resume
-from tests.support.agent_api import TOKEN, AgentApi, command
 from tests.support.agents import Commands, running_agent, until
+from tests.support.fake_api import TOKEN, FakeApi, command
 from tests.support.processes import descendants, living, read
 
 FINISH = CancelOrder(kill=False, grace_seconds=0, reason="complete")
 THREE = WorkerAllocationPlan(worker_count=3)
 
 
-def of_manager(api: AgentApi) -> set[int]:
+def of_manager(api: FakeApi) -> set[int]:
     """What runs below us for this manager: not the servers of other tests."""
 
     def known(process: psutil.Process) -> tuple[int, str | None]:
@@ -50,7 +50,7 @@ async def all_available(host: Commands) -> None:
 async def test_as_many_workers_as_planned_live_below_the_agent_while_the_lease_does(
     tmp_path: Path,
 ) -> None:
-    api = AgentApi(plan=THREE, setup=HookSpec(command=("/bin/true",)))
+    api = FakeApi(plan=THREE, setup=HookSpec(command=("/bin/true",)))
     async with api.serving(), running_agent(api, tmp_path) as host:
         assert (await host.prepare()).verdict is HookVerdict.READY
         assert of_manager(api) == set(), "no worker before setup has succeeded"
@@ -71,7 +71,7 @@ async def test_as_many_workers_as_planned_live_below_the_agent_while_the_lease_d
 
 
 async def test_no_worker_is_started_where_setup_has_failed(tmp_path: Path) -> None:
-    api = AgentApi(plan=THREE, setup=HookSpec(command=("/bin/false",)))
+    api = FakeApi(plan=THREE, setup=HookSpec(command=("/bin/false",)))
     async with api.serving(), running_agent(api, tmp_path) as host:
         assert (await host.prepare()).verdict is HookVerdict.FAILED
         assert (await host.run_lease()).end is LeaseEnd.GONE
@@ -95,7 +95,7 @@ async def test_workers_speak_with_their_agent_only_which_knows_who_runs_what(
 ) -> None:
     go = tmp_path / "go"
     script = f"env; until [ -e {go} ]; do sleep 0.02; done"
-    async with AgentApi(plan=THREE).serving() as api, running_agent(api, tmp_path) as host:
+    async with FakeApi(plan=THREE).serving() as api, running_agent(api, tmp_path) as host:
         host.start_lease()
         await all_available(host)
         ids = api.submit(*[command("/bin/sh", "-c", script)] * 3)

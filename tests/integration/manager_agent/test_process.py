@@ -25,9 +25,9 @@ from mitosis.contracts.temporal_names import host_task_queue
 from mitosis.contracts.wire import CancelOrder
 from mitosis.embedded.data_folder import DataFolder
 from mitosis.embedded.temporal import EmbeddedTemporal
-from tests.support.agent_api import TOKEN, AgentApi, command
 from tests.support.agents import until
 from tests.support.checkout import ROOT
+from tests.support.fake_api import TOKEN, FakeApi, command
 from tests.support.processes import descendants, living, read
 from tests.support.waiting import wait_until
 
@@ -37,7 +37,7 @@ FINISH = CancelOrder(kill=False, grace_seconds=0, reason="complete")
 class Process:
     """A running agent process and its log."""
 
-    def __init__(self, api: AgentApi, folder: Path, temporal: str, **more: Any) -> None:
+    def __init__(self, api: FakeApi, folder: Path, temporal: str, **more: Any) -> None:
         self.log = folder / "agent.log"
         given = {
             "api_url": api.url,
@@ -69,7 +69,7 @@ class Process:
 
 
 @contextlib.contextmanager
-def agent_process(api: AgentApi, folder: Path, temporal: str, **more: Any) -> Iterator[Process]:
+def agent_process(api: FakeApi, folder: Path, temporal: str, **more: Any) -> Iterator[Process]:
     process = Process(api, folder, temporal, **more)
     try:
         yield process
@@ -78,7 +78,7 @@ def agent_process(api: AgentApi, folder: Path, temporal: str, **more: Any) -> It
 
 
 @asynccontextmanager
-async def commanded(api: AgentApi, temporal: str) -> AsyncIterator["Commander"]:
+async def commanded(api: FakeApi, temporal: str) -> AsyncIterator["Commander"]:
     client = await Client.connect(
         temporal, namespace="mitosis", data_converter=pydantic_data_converter
     )
@@ -91,7 +91,7 @@ async def commanded(api: AgentApi, temporal: str) -> AsyncIterator["Commander"]:
 class Commander:
     """Sends host activities through Temporal, as a workflow would."""
 
-    def __init__(self, client: Client, api: AgentApi) -> None:
+    def __init__(self, client: Client, api: FakeApi) -> None:
         self.client = client
         self.api = api
         self.tasks: list[asyncio.Task[Any]] = []
@@ -122,7 +122,7 @@ class Commander:
 async def test_commands_of_temporal_run_a_lease_to_its_end(
     tmp_path: Path, temporal_server: str
 ) -> None:
-    api = AgentApi()
+    api = FakeApi()
     async with api.serving(), commanded(api, temporal_server) as temporal:
         with agent_process(api, tmp_path, temporal_server) as agent:
             ready = await temporal.run("prepare_environment", HookOutcome)
@@ -145,7 +145,7 @@ async def test_commands_of_temporal_run_a_lease_to_its_end(
 async def test_a_killed_agent_leaves_nothing_and_goes_on_after_its_restart(
     tmp_path: Path, temporal_server: str
 ) -> None:
-    api = AgentApi()
+    api = FakeApi()
     pid = tmp_path / "pid"
     script = f"if [ -e {pid} ]; then exit 0; fi; echo $$ > {pid}.new; mv {pid}.new {pid}; sleep 300"
     async with api.serving(), commanded(api, temporal_server) as temporal:
@@ -169,7 +169,7 @@ async def test_a_stopped_zygote_does_not_save_leftovers_from_the_next_agent(
     tmp_path: Path, temporal_server: str
 ) -> None:
     """The guardian cannot act, so the next process finds what is left by its environment (P5)."""
-    api = AgentApi()
+    api = FakeApi()
     async with api.serving(), commanded(api, temporal_server) as temporal:
         with agent_process(api, tmp_path, temporal_server) as agent:
             api.submit(command("/bin/sleep", "300"))
@@ -193,7 +193,7 @@ async def test_what_a_finished_setup_started_outlives_the_agent(
 ) -> None:
     pid = tmp_path / "pid"
     script = f"setsid sh -c 'echo $$ > {pid}.new; mv {pid}.new {pid}; exec sleep 300' & exit 0"
-    api = AgentApi(setup=HookSpec(command=("/bin/sh", "-c", script)))
+    api = FakeApi(setup=HookSpec(command=("/bin/sh", "-c", script)))
     async with api.serving(), commanded(api, temporal_server) as temporal:
         with agent_process(api, tmp_path, temporal_server):
             await temporal.run("prepare_environment", HookOutcome)
@@ -210,7 +210,7 @@ async def test_what_a_finished_setup_started_outlives_the_agent(
 async def test_the_exit_status_says_that_a_restart_would_not_help(
     tmp_path: Path, temporal_server: str
 ) -> None:
-    api = AgentApi()
+    api = FakeApi()
     async with api.serving():
         api.refuse["/managers/hello"] = (409, "superseded")
         with agent_process(api, tmp_path, temporal_server) as agent:
@@ -225,7 +225,7 @@ async def test_an_agent_outlives_temporal(tmp_path: Path) -> None:
     temporal = EmbeddedTemporal(folder)
     await temporal.start()
     await temporal.stop()  # its address is known now
-    api = AgentApi()
+    api = FakeApi()
     go = tmp_path / "go"
     async with api.serving():
         with agent_process(api, tmp_path, temporal.address) as agent:

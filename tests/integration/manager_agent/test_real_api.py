@@ -37,8 +37,8 @@ from mitosis.store.leases.scheduler import assign_round
 from mitosis.store.managers.release import release_lease
 from mitosis.store.managers.views import observe_manager
 from mitosis.store.store import StoreOptions
-from tests.support.agent_api import command
 from tests.support.agents import until
+from tests.support.fake_api import command
 from tests.support.http_api import NAMESPACE, NoTemporal
 
 

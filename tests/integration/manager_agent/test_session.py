@@ -23,8 +23,8 @@ from mitosis.contracts.wire import ClaimAnswer, ClaimedTask, ClaimTasks, LeaseSt
 from mitosis.ipc.codec import encode
 from mitosis.ipc.messages import EncodedReport, Hello, TasksFinished, TaskStarted, WorkerToManager
 from mitosis.worker.zygote_protocol import Ready
-from tests.support.agent_api import command
 from tests.support.agents import until
+from tests.support.fake_api import command
 
 KILLED = ExitReason(ExitKind.SIGNAL, 9)
 

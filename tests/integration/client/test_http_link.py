@@ -1,17 +1,17 @@
-"""The lean transport against servers that behave, and servers that do not."""
+"""The HTTP link below httpx2 against servers that behave, and servers that do not."""
 
 import asyncio
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from datetime import timedelta
 from threading import Event, Thread
 
 import httpx2
 import pytest
 
 from mitosis.client.connection import Connection
-from mitosis.client.lean import LeanTransport
+from mitosis.client.http_link import HttpAddress
+from mitosis.client.link_transport import LinkTransport
 from tests.support.waiting import wait_until_async
 
 Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
@@ -52,7 +52,7 @@ async def running(*answers: bytes) -> AsyncIterator[tuple[Server, httpx2.AsyncCl
     it = Server(*answers)
     server = await asyncio.start_server(it.serve, "127.0.0.1", 0)
     it.port = server.sockets[0].getsockname()[1]
-    transport = LeanTransport("127.0.0.1", it.port, connections=2, keep_alive=timedelta(seconds=60))
+    transport = LinkTransport("127.0.0.1", it.port, connections=2, keep_alive=60.0)
     url = f"http://127.0.0.1:{it.port}"
     try:
         async with httpx2.AsyncClient(transport=transport, base_url=url, timeout=5) as client:
@@ -98,7 +98,7 @@ async def test_a_connection_that_the_server_ended_while_idle_is_not_used() -> No
     async with running(OK) as (server, client):  # it closes after its last answer
         await client.get("/")
         server.answers.append(OK)
-        link = client._transport._idle[0]  # type: ignore[attr-defined]
+        link = client._transport.links._idle[0]  # type: ignore[attr-defined]
         await wait_until_async(lambda: not link.usable)
         assert (await client.get("/")).content == b"ok"
         assert server.connections == 2
@@ -139,32 +139,59 @@ async def test_no_more_connections_than_allowed() -> None:
 async def test_nobody_there() -> None:
     async with running() as (server, client):
         port = server.port
-    transport = LeanTransport("127.0.0.1", port, connections=1, keep_alive=timedelta(1))
+    transport = LinkTransport("127.0.0.1", port, connections=1, keep_alive=86_400.0)
     async with httpx2.AsyncClient(transport=transport) as client:
         with pytest.raises(httpx2.ConnectError):
             await client.get(f"http://127.0.0.1:{port}")
 
 
-async def test_what_is_lean_and_what_is_left_to_httpx2(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_goes_over_the_link_and_what_is_left_to_httpx2(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("http_proxy", "http://proxy.test:3128")
-    for url, lean in (
+    for url, by_link in (
         ("http://127.0.0.1:1", True),
         ("http://localhost:1", True),
         ("http://api.test", False),
         ("https://127.0.0.1:1", False),
     ):
         async with Connection(url) as connection:
-            assert isinstance(connection._http._transport, LeanTransport) == lean, url
+            assert isinstance(connection._http._transport, LinkTransport) == by_link, url
     monkeypatch.delenv("http_proxy")
     async with Connection("http://api.test") as connection:
-        assert isinstance(connection._http._transport, LeanTransport)
+        assert isinstance(connection._http._transport, LinkTransport)
+
+
+def test_an_address_names_host_port_and_prefix() -> None:
+    assert HttpAddress.parse("https://host/a/") == HttpAddress("host", 443, True, "/a")
+    assert HttpAddress.parse("http://[::1]:8000").host_header == "[::1]:8000"
+
+
+async def test_an_informational_answer_is_not_the_answer() -> None:
+    hints = b"HTTP/1.1 103 Early Hints\r\nlink: </a>\r\n\r\n"
+    async with running(hints + OK, OK, b"") as (server, client):
+        answer = await client.get("/")
+        assert (answer.status_code, answer.content) == (200, b"ok")
+        assert "link" not in answer.headers
+        assert (await client.get("/")).content == b"ok"
+        assert server.connections == 1
+
+
+async def test_an_answer_that_was_not_asked_for_ends_the_connection() -> None:
+    async with running(OK, OK, b"") as (server, client):
+        await client.get("/")
+        (link,) = client._transport.links._idle  # type: ignore[attr-defined]
+        link.data_received(b"HTTP/1.1 408 Request Timeout\r\n\r\n")
+        assert not link.usable
+        assert (await client.get("/")).content == b"ok"
+        assert server.connections == 2
 
 
 def test_a_connection_that_ended_while_nobody_looked_is_not_used() -> None:
     """The event loop of a plain program stands still between its calls."""
     with socket.create_server(("127.0.0.1", 0)) as listener, asyncio.Runner() as runner:
         port = listener.getsockname()[1]
-        transport = LeanTransport("127.0.0.1", port, connections=1, keep_alive=timedelta(1))
+        transport = LinkTransport("127.0.0.1", port, connections=1, keep_alive=86_400.0)
         client = httpx2.AsyncClient(transport=transport, base_url=f"http://127.0.0.1:{port}")
         for _ in range(3):
             answered = Event()

@@ -4,8 +4,8 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 
+from manager_agent.agent_api import AgentApi
 from manager_agent.backoff import until_reached
-from manager_agent.claims import TaskCalls
 from manager_agent.events import Claim, ClaimAbandoned, Claimed, Event, Renewed
 from mitosis.contracts.errors import MitosisError
 from mitosis.contracts.wire import ClaimTasks, LeaseStanding
@@ -25,13 +25,13 @@ class Claimer:
 
     def __init__(
         self,
-        calls: TaskCalls,
+        api: AgentApi,
         epoch: int,
         handle: Callable[[Event], None],
         room: Callable[[], Awaitable[None]],
     ) -> None:
         """``room`` waits until this host can take on tasks."""
-        self._calls = calls
+        self._api = api
         self._epoch = epoch
         self._handle = handle
         self._room = room
@@ -62,7 +62,7 @@ class Claimer:
             wait_seconds=WAIT_SECONDS,
         )
         try:
-            answer = await until_reached(lambda: self._calls.claim(request))
+            answer = await until_reached(lambda: self._api.claim(request))
         except MitosisError as error:
             log.warning("claim.refused", extra={"epoch": self._epoch, "reason": error.message})
             self._running = None

@@ -1,4 +1,4 @@
-"""The agent's own HTTP connection: answers, refusals, silence, reconnecting, backoff."""
+"""The calls of an agent against servers that answer, refuse, say nothing and lie; its backoff."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -6,8 +6,9 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from manager_agent import agent_api
+from manager_agent.agent_api import AgentApi
 from manager_agent.backoff import delay, hopeless, until_reached
-from manager_agent.channel import ApiAddress, ApiChannel
 from mitosis.contracts.errors import (
     ApiUnavailable,
     ConfigurationError,
@@ -22,8 +23,8 @@ Script = Callable[[int, asyncio.StreamReader, asyncio.StreamWriter], Awaitable[N
 
 
 @asynccontextmanager
-async def talking_to(script: Script) -> AsyncIterator[tuple[ApiChannel, list[bytes]]]:
-    """A channel to a server that reads whole requests and lets ``script`` answer."""
+async def talking_to(script: Script) -> AsyncIterator[tuple[AgentApi, list[bytes]]]:
+    """An agent's API: a server that reads whole requests and lets ``script`` answer."""
     requests: list[bytes] = []
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -40,13 +41,11 @@ async def talking_to(script: Script) -> AsyncIterator[tuple[ApiChannel, list[byt
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
-    channel = ApiChannel(
-        ApiAddress.parse(f"http://127.0.0.1:{port}/deep/"), lambda: "t0k", "agent/1"
-    )
+    api = AgentApi(f"http://127.0.0.1:{port}/deep/", "t0k")
     try:
-        yield channel, requests
+        yield api, requests
     finally:
-        channel.close()
+        api.close()
         server.close()
         await server.wait_closed()
 
@@ -63,9 +62,9 @@ async def test_requests_share_one_connection_and_carry_the_token() -> None:
         peers.add(writer.get_extra_info("peername"))
         writer.write(answer(200, b'{"n": %d}' % n))
 
-    async with talking_to(script) as (channel, requests):
-        assert await channel.call("POST", "/managers/hello", b"{}") == b'{"n": 1}'
-        assert await channel.call("GET", "/x") == b'{"n": 2}'
+    async with talking_to(script) as (api, requests):
+        assert await api._call("POST", "/managers/hello", b"{}") == b'{"n": 1}'
+        assert await api._call("GET", "/x") == b'{"n": 2}'
         assert len(peers) == 1
         assert requests[0].startswith(b"POST /deep/api/v1/managers/hello HTTP/1.1\r\n")
         assert b"\r\nAuthorization: Bearer t0k\r\n" in requests[0]
@@ -83,9 +82,9 @@ async def test_an_answer_in_pieces_or_chunks_is_put_together() -> None:
                 b"HTTP/1.1 200 X\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nwho\r\n2\r\nle\r\n0\r\n\r\n"
             )
 
-    async with talking_to(script) as (channel, _):
-        assert await channel.call("GET", "/x") == b"whole"
-        assert await channel.call("GET", "/x") == b"whole"
+    async with talking_to(script) as (api, _):
+        assert await api._call("GET", "/x") == b"whole"
+        assert await api._call("GET", "/x") == b"whole"
 
 
 async def test_a_problem_document_becomes_its_error() -> None:
@@ -99,14 +98,14 @@ async def test_a_problem_document_becomes_its_error() -> None:
         status, body, header = documents[n - 1]
         writer.write(answer(status, body, header, "Content-Type: application/problem+json"))
 
-    async with talking_to(script) as (channel, _):
+    async with talking_to(script) as (api, _):
         with pytest.raises(LeaseLost, match="not yours"):
-            await channel.call("GET", "/x")
+            await api._call("GET", "/x")
         with pytest.raises(DatabaseUnavailable) as error:
-            await channel.call("GET", "/x")
+            await api._call("GET", "/x")
         assert error.value.facts["retry_after_seconds"] == 7.0
         with pytest.raises(InvalidTransition) as transition:
-            await channel.call("GET", "/x")
+            await api._call("GET", "/x")
         assert transition.value.facts["state"] == "gone"
 
 
@@ -119,10 +118,10 @@ async def test_a_connection_that_ends_is_unavailable_and_then_opened_again() -> 
         else:
             writer.write(answer(200, b"again"))
 
-    async with talking_to(script) as (channel, _):
+    async with talking_to(script) as (api, _):
         with pytest.raises(ApiUnavailable):
-            await channel.call("GET", "/x")
-        assert await channel.call("GET", "/x") == b"again"
+            await api._call("GET", "/x")
+        assert await api._call("GET", "/x") == b"again"
 
 
 async def test_connection_close_is_obeyed() -> None:
@@ -133,22 +132,26 @@ async def test_connection_close_is_obeyed() -> None:
         writer.write(answer(200, b"bye", "Connection: close"))
         writer.close()
 
-    async with talking_to(script) as (channel, _):
-        assert await channel.call("GET", "/x") == b"bye"
-        assert await channel.call("GET", "/x") == b"bye"
+    async with talking_to(script) as (api, _):
+        assert await api._call("GET", "/x") == b"bye"
+        assert await api._call("GET", "/x") == b"bye"
         assert len(peers) == 2
 
 
-async def test_silence_ends_after_the_timeout_and_garbage_at_once() -> None:
+async def test_silence_ends_after_the_timeout_and_garbage_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     async def script(n: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if n == 2:
             writer.write(b"220 mail server ready\r\n\r\n")
 
-    async with talking_to(script) as (channel, _):
-        with pytest.raises(ApiUnavailable):
-            await channel.call("GET", "/x", timeout=0.05)
+    async with talking_to(script) as (api, _):
+        monkeypatch.setattr(agent_api, "ANSWER_SECONDS", 0.05)
+        with pytest.raises(ApiUnavailable, match="in time"):
+            await api._call("GET", "/x")
+        monkeypatch.setattr(agent_api, "ANSWER_SECONDS", 5.0)
         with pytest.raises(ApiUnavailable, match="not HTTP"):
-            await channel.call("GET", "/x", timeout=5)
+            await api._call("GET", "/x")
 
 
 async def test_an_abandoned_request_does_not_spoil_the_next_answer() -> None:
@@ -161,30 +164,24 @@ async def test_an_abandoned_request_does_not_spoil_the_next_answer() -> None:
             for body in [*late, b"2"]:
                 writer.write(answer(200, body))
 
-    async with talking_to(script) as (channel, requests):
-        abandoned = asyncio.create_task(channel.call("GET", "/x"))
+    async with talking_to(script) as (api, requests):
+        abandoned = asyncio.create_task(api._call("GET", "/x"))
         await wait_until_async(lambda: bool(requests))
         abandoned.cancel()
         with pytest.raises(asyncio.CancelledError):
             await abandoned
-        assert await channel.call("GET", "/x") == b"2"
+        assert await api._call("GET", "/x") == b"2"
 
 
 async def test_nobody_there_is_unavailable() -> None:
-    channel = ApiChannel(ApiAddress.parse("http://127.0.0.1:1"), lambda: "t", "a")
     with pytest.raises(ApiUnavailable):
-        await channel.call("GET", "/x")
+        await AgentApi("http://127.0.0.1:1", "t")._call("GET", "/x")
 
 
 @pytest.mark.parametrize("url", ["", "127.0.0.1:80", "ftp://host", "http://"])
 def test_an_address_that_is_none_is_refused(url: str) -> None:
     with pytest.raises(ConfigurationError, match="must be http"):
-        ApiAddress.parse(url)
-
-
-def test_addresses() -> None:
-    assert ApiAddress.parse("https://host/a/") == ApiAddress("host", 443, True, "/a")
-    assert ApiAddress.parse("http://[::1]:8000").host_header == "[::1]:8000"
+        AgentApi(url, "t")
 
 
 # --- backoff ----------------------------------------------------------------------------------------

@@ -67,7 +67,7 @@ class OpenTask:
 
 
 @dataclass
-class AgentApi:
+class FakeApi:
     """State of the world as the API would have it, and the routes over it."""
 
     manager_id: UUID = field(default_factory=uuid4)
@@ -370,7 +370,7 @@ class AgentApi:
         )
 
     @asynccontextmanager
-    async def serving(self) -> AsyncIterator["AgentApi"]:
+    async def serving(self) -> AsyncIterator["FakeApi"]:
         """On a free port of loopback, in this event loop."""
         # With the protocol named, so that asyncio turns Nagle off on what is accepted.
         listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)

@@ -1,0 +1,247 @@
+"""What an agent asks of the API, each call made once; callers own clocks, retries and the journal.
+
+Calls that run at the same time use connections of their own, so a claim that waits for work never
+holds up a report or a renewal.
+"""
+
+from collections.abc import Sequence
+from typing import Protocol, TypeVar
+from uuid import UUID
+
+import msgspec
+from pydantic import BaseModel, ValidationError
+
+from mitosis.client.http_link import (
+    API_PREFIX,
+    Header,
+    HttpAddress,
+    HttpAnswer,
+    HttpLinks,
+    HttpRequest,
+    LinkError,
+)
+from mitosis.client.problems import error_from
+from mitosis.contracts.errors import ApiUnavailable
+from mitosis.contracts.http import (
+    EnvironmentAnswer,
+    EnvironmentChange,
+    EnvironmentGrant,
+    Goodbye,
+    Hello,
+    HelloAnswer,
+    LeaseGrant,
+)
+from mitosis.contracts.lifecycle import EnvironmentState
+from mitosis.contracts.temporal_names import INCARNATION_HEADER
+from mitosis.contracts.wire import (
+    ClaimAnswer,
+    ClaimTasks,
+    Followed,
+    FollowedAnswer,
+    Renewal,
+    RenewalAnswer,
+    ReportAnswer,
+    WriteOutput,
+)
+from mitosis.version import __version__
+
+CONNECT_SECONDS = 5.0
+ANSWER_SECONDS = 15.0
+MOST_CONNECTIONS = 32
+"""More than an agent has calls under way: five of its own, and two for each command of Temporal."""
+
+M = TypeVar("M", bound=BaseModel)
+S = TypeVar("S", bound=msgspec.Struct)
+
+_encode = msgspec.json.Encoder().encode
+_claim_answer = msgspec.json.Decoder(ClaimAnswer)
+_report_answer = msgspec.json.Decoder(ReportAnswer)
+_followed_answer = msgspec.json.Decoder(FollowedAnswer)
+_renewal_answer = msgspec.json.Decoder(RenewalAnswer)
+
+
+class Links(Protocol):
+    """Makes calls; :class:`HttpLinks`, or a server in the same process."""
+
+    async def call(
+        self, request: HttpRequest, *, connect_seconds: float | None, answer_seconds: float | None
+    ) -> HttpAnswer: ...
+
+    def close(self) -> None: ...
+
+
+class _EncodedReports(msgspec.Struct):
+    """A :class:`mitosis.contracts.wire.ReportTasks` whose reports are JSON already."""
+
+    epoch: int
+    reports: list[msgspec.Raw]
+
+
+class AgentApi:
+    """The API as one manager sees it; every call is contact (protocol P4).
+
+    Every method raises a :class:`~mitosis.contracts.errors.MitosisError`: ``ApiUnavailable`` without
+    an answer, ``DatabaseUnavailable`` while PostgreSQL is away, ``Unauthenticated`` for a token that
+    is no longer good, and what the method names. After an error without an answer the call may have
+    had its effect; all calls may be repeated as they are.
+    """
+
+    def __init__(self, url: str, token: str, links: Links | None = None) -> None:
+        """Make no connection yet.
+
+        Raises:
+            ConfigurationError: ``url`` is not ``http(s)://host[:port][/prefix]``.
+        """
+        address = HttpAddress.parse(url)
+        self._links = links or HttpLinks(address, most=MOST_CONNECTIONS)
+        self._prefix = f"{address.prefix}{API_PREFIX}"
+        self._headers: list[Header] = [
+            (b"Host", address.host_header.encode()),
+            (b"Authorization", b"Bearer " + token.encode()),
+            (b"User-Agent", f"mitosis-agent/{__version__}".encode()),
+            (b"Accept", b"application/json"),
+            (b"Content-Type", b"application/json"),
+        ]
+
+    def set_incarnation(self, incarnation: int) -> None:
+        """Name the calling process from now on; the API refuses it once a newer one has said hello (P5)."""
+        name = INCARNATION_HEADER.encode()
+        self._headers = [header for header in self._headers if header[0] != name]
+        self._headers.append((name, str(incarnation).encode()))
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._links.close()
+
+    # --- the manager, its leases and environments -----------------------------------------------
+
+    async def hello(self, hello: Hello) -> HelloAnswer:
+        """Say who and where this process is (protocol P5).
+
+        Raises:
+            Superseded: a newer incarnation has said hello.
+            ManagerIdInUse: another machine that is still in contact uses this manager id.
+        """
+        return await self._model(HelloAnswer, "POST", "/managers/hello", hello)
+
+    async def goodbye(self, epoch: int | None = None) -> None:
+        """Leave in order: the lease is released, its tasks are ready again, the manager offline."""
+        await self._call("POST", "/managers/goodbye", _json(Goodbye(epoch=epoch)))
+
+    async def take(self, epoch: int) -> LeaseGrant:
+        """Take an offered lease; a lease that this manager has taken before is a success.
+
+        Raises:
+            LeaseLost: the lease is not, or no longer, offered to this manager.
+        """
+        return await self._model(LeaseGrant, "POST", f"/managers/leases/{epoch}/take")
+
+    async def grant(self, epoch: int) -> LeaseGrant:
+        """Return what :meth:`take` answered.
+
+        Raises:
+            LeaseLost: the lease is not held by this manager.
+        """
+        return await self._model(LeaseGrant, "GET", f"/managers/leases/{epoch}")
+
+    async def environment(self, task_group_id: UUID) -> EnvironmentGrant:
+        """Return what is needed to clean up after a task group.
+
+        Raises:
+            NotFound: this manager has no environment of the task group.
+        """
+        return await self._model(EnvironmentGrant, "GET", f"/managers/environments/{task_group_id}")
+
+    async def change_environment(
+        self, task_group_id: UUID, change: EnvironmentChange
+    ) -> EnvironmentState:
+        """Move this manager's environment of a task group; return the state after it.
+
+        Raises:
+            InvalidTransition: the state does not allow it.
+            LeaseLost: the lease named by ``change.epoch`` is not held.
+        """
+        path = f"/managers/environments/{task_group_id}"
+        return (await self._model(EnvironmentAnswer, "POST", path, change)).state
+
+    async def renew(self, renewal: Renewal) -> RenewalAnswer:
+        """Keep contact, with or without a lease; return the standing of the lease."""
+        return await self._struct(_renewal_answer, "/managers/heartbeat", renewal)
+
+    # --- tasks ----------------------------------------------------------------------------------
+
+    async def claim(self, request: ClaimTasks) -> ClaimAnswer:
+        """Take tasks; waits up to ``wait_seconds`` for some to become claimable (P3, P7)."""
+        return await self._struct(
+            _claim_answer, "/managers/tasks/claim", request, request.wait_seconds
+        )
+
+    async def report(self, epoch: int, reports: Sequence[bytes]) -> ReportAnswer:
+        """Report ended attempts; ``statuses[i]`` answers ``reports[i]``.
+
+        Each report is the JSON of a :class:`~mitosis.contracts.wire.TaskReport` and is sent as it is.
+        """
+        request = _EncodedReports(epoch, list(map(msgspec.Raw, reports)))
+        return await self._struct(_report_answer, "/managers/tasks/report", request)
+
+    async def followed(self, request: Followed) -> FollowedAnswer:
+        """Return who follows the task group; waits up to ``wait_seconds`` for a change."""
+        return await self._struct(
+            _followed_answer, "/managers/tasks/followed", request, request.wait_seconds
+        )
+
+    async def output(self, request: WriteOutput) -> None:
+        """Send output of running attempts, for those who follow."""
+        await self._call("POST", "/managers/tasks/output", _encode(request))
+
+    # --- one call -------------------------------------------------------------------------------
+
+    async def _model(
+        self, answer: type[M], method: str, path: str, body: BaseModel | None = None
+    ) -> M:
+        content = await self._call(method, path, _json(body) if body is not None else b"")
+        try:
+            return answer.model_validate_json(content)
+        except ValidationError as error:
+            raise _not_ours(error) from None
+
+    async def _struct(
+        self,
+        answer: msgspec.json.Decoder[S],
+        path: str,
+        body: msgspec.Struct,
+        wait_seconds: float = 0.0,
+    ) -> S:
+        content = await self._call("POST", path, _encode(body), wait_seconds)
+        try:
+            return answer.decode(content)
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            raise _not_ours(error) from None
+
+    async def _call(
+        self, method: str, path: str, body: bytes = b"", wait_seconds: float = 0.0
+    ) -> bytes:
+        """Make one call below ``/api/v1`` and return the body of its 2xx answer."""
+        headers = [*self._headers, (b"Content-Length", b"%d" % len(body))]
+        target = f"{self._prefix}{path}".encode()
+        try:
+            answer = await self._links.call(
+                HttpRequest(method.encode(), target, headers, body),
+                connect_seconds=CONNECT_SECONDS,
+                answer_seconds=ANSWER_SECONDS + wait_seconds,
+            )
+        except LinkError as error:
+            raise ApiUnavailable(f"no answer from the API: {error}") from None
+        if 200 <= answer.status < 300:
+            return answer.body
+        names = {name.decode("latin-1").lower(): value for name, value in answer.headers}
+        texts = {name: value.decode("latin-1") for name, value in names.items()}
+        raise error_from(answer.status, texts, answer.body)
+
+
+def _json(body: BaseModel) -> bytes:
+    return body.model_dump_json(exclude_unset=True).encode()
+
+
+def _not_ours(error: Exception) -> ApiUnavailable:
+    return ApiUnavailable(f"the answer is not one of this API: {error}")

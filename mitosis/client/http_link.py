@@ -1,0 +1,266 @@
+"""HTTP/1.1 with little in between: whole requests and whole answers over kept-alive connections.
+
+Written on an asyncio protocol and the parser of httptools, because a general client costs more than
+the call it carries (``bench/api_hop.py`` shows both). One origin, TLS or not. No proxy, HTTP/2,
+redirect or streamed body, and no retry. Used by the agent, and by the SDK below httpx2.
+"""
+
+import asyncio
+import select
+import ssl
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+import httptools
+
+from mitosis.concurrency import within
+from mitosis.contracts.errors import ConfigurationError
+
+API_PREFIX = "/api/v1"
+KEEP_ALIVE_SECONDS = 60.0
+"""Less than the server's, so that no call meets a connection that is being closed."""
+
+Header = tuple[bytes, bytes]
+
+
+class LinkError(Exception):
+    """There is no answer to a call; whether it had an effect is not known."""
+
+
+class ConnectFailed(LinkError):
+    """The connection cannot be made; the call had no effect."""
+
+
+class ConnectTimedOut(ConnectFailed):
+    """The connection was not made in time."""
+
+
+class AnswerTimedOut(LinkError):
+    """The whole answer did not arrive in time."""
+
+
+class AnswerBroken(LinkError):
+    """The connection ended before the answer did, or the answer is not HTTP."""
+
+
+@dataclass(frozen=True, slots=True)
+class HttpAddress:
+    """Where a server is: host, port, TLS or not, and the path in front of every request."""
+
+    host: str
+    port: int
+    tls: bool = False
+    prefix: str = ""
+
+    @classmethod
+    def parse(cls, url: str) -> "HttpAddress":
+        """Read ``http(s)://host[:port][/prefix]``.
+
+        Raises:
+            ConfigurationError: the text is not such an address.
+        """
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ConfigurationError(f"api.url must be http(s)://host[:port], not {url!r}")
+        tls = parts.scheme == "https"
+        return cls(parts.hostname, parts.port or (443 if tls else 80), tls, parts.path.rstrip("/"))
+
+    @property
+    def host_header(self) -> str:
+        """The value of the header ``Host``."""
+        name = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{name}:{self.port}"
+
+
+class HttpRequest(NamedTuple):
+    """A whole request. ``headers`` include ``Host`` and, with a body, ``Content-Length``."""
+
+    method: bytes
+    target: bytes
+    headers: Sequence[Header]
+    body: bytes = b""
+
+    def encode(self) -> bytes:
+        """Return the bytes to send (RFC 9112, sections 3 and 5)."""
+        lines = [b"%s %s HTTP/1.1" % (self.method, self.target)]
+        lines += [b"%s: %s" % header for header in self.headers]
+        return b"\r\n".join([*lines, b"", self.body])
+
+
+class HttpAnswer(NamedTuple):
+    """A whole answer."""
+
+    status: int
+    headers: list[Header]
+    body: bytes
+
+
+class HttpLink(asyncio.Protocol):
+    """One connection, one exchange at a time."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._parser = httptools.HttpResponseParser(self)
+        self._transport: asyncio.Transport | None = None
+        self._answer: asyncio.Future[HttpAnswer] | None = None
+        self._headers: list[Header] = []
+        self._chunks: list[bytes] = []
+        self._keeps_alive = True
+        self.idle_since = 0.0
+
+    async def exchange(self, request: bytes, seconds: float | None) -> HttpAnswer:
+        """Send a whole request and return its whole answer.
+
+        Without an answer, and when cancelled, the connection is closed: a late answer must not be
+        taken for the next one.
+
+        Raises:
+            AnswerTimedOut: the answer was not complete after ``seconds``.
+            AnswerBroken: the connection ended, or what arrived is not HTTP.
+        """
+        if self._transport is None:
+            raise AnswerBroken("the connection is closed")
+        self._answer = self._loop.create_future()
+        self._headers, self._chunks = [], []
+        timer = None
+        if seconds is not None:
+            timer = self._loop.call_later(seconds, self._fail, AnswerTimedOut("no answer in time"))
+        self._transport.write(request)
+        try:
+            answer = await self._answer
+        except BaseException:
+            self.abort()
+            raise
+        finally:
+            self._answer = None
+            if timer is not None:
+                timer.cancel()
+        if not self._keeps_alive:
+            self.abort()
+        return answer
+
+    @property
+    def usable(self) -> bool:
+        """Whether the connection is open.
+
+        The socket is asked, since the event loop of a plain program stands still between its calls:
+        data on an idle connection is its end.
+        """
+        if self._transport is None:
+            return False
+        poll = select.poll()
+        poll.register(self._transport.get_extra_info("socket").fileno(), select.POLLIN)
+        return not poll.poll(0)
+
+    def abort(self) -> None:
+        """Close the connection without waiting for anything."""
+        if self._transport is not None:
+            self._transport.abort()
+            self._transport = None
+
+    # --- asyncio
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)  # noqa: S101 - TCP and TLS always are
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        if self._answer is None or self._answer.done():
+            self.abort()  # an answer to nothing
+            return
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserError as error:
+            self._fail(AnswerBroken(f"the answer is not HTTP: {error}"))
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._transport = None
+        self._fail(AnswerBroken(f"the connection ended before the answer: {error or 'closed'}"))
+
+    def _fail(self, error: LinkError) -> None:
+        if self._answer is not None and not self._answer.done():
+            self._answer.set_exception(error)
+
+    # --- httptools
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._headers.append((name, value))
+
+    def on_headers_complete(self) -> None:
+        self._keeps_alive = self._parser.should_keep_alive()  # known only now, not at the end
+
+    def on_body(self, body: bytes) -> None:
+        self._chunks.append(body)
+
+    def on_message_complete(self) -> None:
+        status = self._parser.get_status_code()
+        if 100 <= status < 200:  # informational: the answer follows (RFC 9110, section 15.2)
+            self._headers, self._chunks = [], []
+        elif self._answer is not None and not self._answer.done():
+            self._answer.set_result(HttpAnswer(status, self._headers, b"".join(self._chunks)))
+            self._headers, self._chunks = [], []
+
+
+class HttpLinks:
+    """Up to ``most`` kept-alive connections to one server; each call has one to itself."""
+
+    def __init__(
+        self, address: HttpAddress, *, most: int, keep_alive: float = KEEP_ALIVE_SECONDS
+    ) -> None:
+        """``keep_alive``: seconds after which an idle connection is not used again."""
+        self._address = address
+        self._keep_alive = keep_alive
+        self._tls = ssl.create_default_context() if address.tls else None
+        self._free = asyncio.Semaphore(most)
+        self._idle: list[HttpLink] = []
+
+    async def call(
+        self,
+        request: HttpRequest,
+        *,
+        connect_seconds: float | None = None,
+        answer_seconds: float | None = None,
+    ) -> HttpAnswer:
+        """Send one request and return its answer.
+
+        Raises:
+            LinkError: there is no answer.
+        """
+        async with self._free:
+            link = self._kept() or await self._connected(connect_seconds)
+            answer = await link.exchange(request.encode(), answer_seconds)
+            link.idle_since = time.monotonic()
+            self._idle.append(link)
+            return answer
+
+    def close(self) -> None:
+        """Close the idle connections; the next call opens one."""
+        for link in self._idle:
+            link.abort()
+        self._idle.clear()
+
+    def _kept(self) -> HttpLink | None:
+        """Return the connection that was used last, if it is still good."""
+        now = time.monotonic()
+        while self._idle:
+            link = self._idle.pop()
+            if now - link.idle_since < self._keep_alive and link.usable:
+                return link
+            link.abort()
+        return None
+
+    async def _connected(self, seconds: float | None) -> HttpLink:
+        address = self._address
+        connecting = asyncio.get_running_loop().create_connection(
+            HttpLink, address.host, address.port, ssl=self._tls
+        )
+        try:
+            _, link = await (connecting if seconds is None else within(connecting, seconds))
+        except TimeoutError:
+            raise ConnectTimedOut("no connection in time") from None
+        except OSError as error:
+            raise ConnectFailed(str(error)) from error
+        return link
