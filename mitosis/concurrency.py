@@ -76,10 +76,10 @@ async def cancel_and_wait(*tasks: "asyncio.Future[Any]") -> None:
     cancelled: asyncio.CancelledError | None = None
     while running:
         try:
-            _, pending = await asyncio.wait(running)
-            running = list(pending)
-        except asyncio.CancelledError as error:
+            await asyncio.wait(running)
+        except asyncio.CancelledError as error:  # anyio cancels again in every turn of the loop
             cancelled = error
+        running = [task for task in running if not task.done()]
     for task in tasks:
         if not task.cancelled():
             task.exception()  # marks it as seen: asyncio logs errors that are not

@@ -105,6 +105,23 @@ def test_a_cancelled_race_ends_all_and_stays_cancelled(
     asyncio.run(program())
 
 
+@given(racers=RACERS)
+def test_a_race_that_is_cancelled_in_every_turn_ends(racers: list[Racer]) -> None:
+    """As anyio does until the task has ended."""
+
+    async def program() -> None:
+        first, *others = (racer.run() for racer in racers)
+        racing = asyncio.ensure_future(race(first, *others))
+        await asyncio.sleep(0)
+        for _ in range(20):
+            racing.cancel()
+            await asyncio.sleep(0)
+        assert racing.cancelled()
+        assert all(racer.ended or not racer.began for racer in racers)
+
+    asyncio.run(program())
+
+
 async def test_of_two_that_end_together_the_one_that_stands_first_wins() -> None:
     event = asyncio.Event()
     event.set()
