@@ -1,51 +1,37 @@
-"""How long to wait before trying again: exponential with full jitter, Retry-After respected."""
+"""How an agent tries again: it never gives up, unless the API refuses."""
 
-import asyncio
 import logging
-import random
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import TypeVar
 
 from mitosis.contracts.errors import MitosisError
-
-FIRST_SECONDS = 0.05
-LONGEST_SECONDS = 5.0
+from mitosis.retry_policy import RetryPolicy, always, is_no_refusal, retrying
 
 T = TypeVar("T")
 log = logging.getLogger(__name__)
 
-
-def delay(
-    attempt: int, error: BaseException | None = None, longest: float = LONGEST_SECONDS
-) -> float:
-    """Seconds to wait after failure number ``attempt`` (0, 1, …).
-
-    A ``retry_after_seconds`` among the error's facts is a lower bound.
-    """
-    ceiling = min(longest, FIRST_SECONDS * 2 ** min(attempt, 20))
-    told = error.facts.get("retry_after_seconds") if isinstance(error, MitosisError) else None
-    return max(float(told or 0.0), random.uniform(ceiling / 2, ceiling))  # noqa: S311 - jitter
+AGENT_POLICY = RetryPolicy(first_seconds=0.05, longest_seconds=5.0, worth=is_no_refusal)
+REPORT_POLICY = replace(AGENT_POLICY, worth=always)
+"""For reports: they stay here until the API takes them, since a lost result is worse than a late one.
+If a refusal is about the agent itself, its next renewal is refused too, and that ends it."""
 
 
-def hopeless(error: MitosisError) -> bool:
-    """Did the API refuse, so that asking again cannot help? Any 5xx is worth another try."""
-    return not error.retryable and error.http_status < 500
+def is_refusal(error: MitosisError) -> bool:
+    """Return whether the API has refused, so that the same call will not succeed."""
+    return not AGENT_POLICY.worth(error)
 
 
-async def until_reached(call: Callable[[], Awaitable[T]], longest: float = LONGEST_SECONDS) -> T:
-    """Repeat ``call`` while it fails in a way that trying again can help; never gives up.
+async def until_reached(call: Callable[[], Awaitable[T]]) -> T:
+    """Make ``call`` until it succeeds or is refused.
 
     Raises:
-        MitosisError: the first refusal.
+        MitosisError: the refusal.
     """
-    attempt = 0
-    while True:
-        try:
-            return await call()
-        except MitosisError as error:
-            if hopeless(error):
-                raise
-            if attempt == 0:
-                log.warning("api.unreachable", extra={"reason": error.message})
-            await asyncio.sleep(delay(attempt, error, longest))
-            attempt += 1
+    return await retrying(call, AGENT_POLICY, on_failure=_log_first)
+
+
+def _log_first(error: MitosisError, failures: int, pause: float) -> None:
+    del pause
+    if failures == 0:
+        log.warning("api.unreachable", extra={"reason": error.message})

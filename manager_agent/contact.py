@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 
 from manager_agent.agent_api import AgentApi
-from manager_agent.backoff import hopeless
+from manager_agent.backoff import is_refusal
 from manager_agent.events import Fenced, Renewed
 from manager_agent.session import LeaseSession
 from mitosis.concurrency import wait_event
@@ -75,7 +75,7 @@ class Contact:
                 await self._renew()
             except MitosisError as error:
                 self._held_at = None  # reconnect: compare what is held
-                if hopeless(error):
+                if is_refusal(error):
                     raise
                 log.warning("renewal.failed", extra={"reason": error.message})
                 await asyncio.sleep(min(1.0, self._every))

@@ -6,15 +6,13 @@ nothing when PostgreSQL does not confirm them. ``run_lease`` watches a session; 
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from typing import TypeVar
 from uuid import UUID
 
-from temporalio import activity
-
+from activities.heartbeats import heartbeats
 from manager_agent.agent_api import AgentApi
-from manager_agent.backoff import hopeless, until_reached
+from manager_agent.backoff import is_refusal, until_reached
 from manager_agent.environments import Environments, lease_lost
 from manager_agent.session import LeaseSession
 from mitosis.concurrency import wait_event
@@ -24,13 +22,11 @@ from mitosis.contracts.control import (
     HostCommand,
     LeaseEnd,
     LeaseOutcome,
-    LeaseProgress,
 )
 from mitosis.contracts.errors import ApiUnavailable, LeaseLost, MitosisError
 from mitosis.contracts.http import HeldLease, LeaseGrant
 from mitosis.contracts.lifecycle import EnvironmentState, LeaseState
 
-HEARTBEAT_SECONDS = 1.0
 CONFIRM_SECONDS = 5.0
 """How long a cancelled ``run_lease`` waits for the API to confirm that the lease ends."""
 
@@ -60,11 +56,11 @@ class Host:
         self._starting = asyncio.Lock()
 
     async def prepare_environment(self, command: HostCommand) -> HookOutcome:
-        async with _heartbeats():
+        async with heartbeats():
             try:
                 grant = await self._taken(command)
             except MitosisError as error:
-                if not hopeless(error):
+                if not is_refusal(error):
                     raise
                 return lease_lost(error)
             return await self._environments.prepare(grant)
@@ -73,13 +69,13 @@ class Host:
         try:
             session = await self._attach(command)
         except MitosisError as error:
-            if not hopeless(error):
+            if not is_refusal(error):
                 raise
             log.warning("lease.command_refused", extra={"reason": error.message})
             return LeaseOutcome(end=LeaseEnd.GONE)
         if session is None:
             return LeaseOutcome(end=LeaseEnd.ENDING)
-        async with _heartbeats(session.progress):
+        async with heartbeats(session.progress):
             try:
                 await session.over.wait()
             except asyncio.CancelledError:
@@ -87,7 +83,7 @@ class Host:
         return _outcome(session)
 
     async def clean_environment(self, command: HostCommand) -> HookOutcome:
-        async with _heartbeats():
+        async with heartbeats():
             try:
                 self._check_ours(command)
                 await self._group_is_idle(command.task_group_id)
@@ -156,7 +152,7 @@ class Host:
         self._check_ours(command)
         if command.epoch is None:
             raise LeaseLost("the command names no lease")
-        async with self._starting, _heartbeats():
+        async with self._starting, heartbeats():
             session = self.session
             if session is not None and session.epoch == command.epoch and not session.over.is_set():
                 _same_group(command, session.grant.task_group_id)
@@ -213,19 +209,3 @@ def _same_group(command: HostCommand, task_group_id: UUID) -> None:
 def _outcome(session: LeaseSession) -> LeaseOutcome:
     end = session.ended_in or LeaseEnd.STOPPING
     return LeaseOutcome(end=end, tasks_reported=session.state.finished)
-
-
-@asynccontextmanager
-async def _heartbeats(progress: Callable[[], LeaseProgress] | None = None) -> AsyncIterator[None]:
-    """Heartbeat the running activity once a second for as long as the block takes."""
-
-    async def beat() -> None:
-        while True:
-            activity.heartbeat(*([progress()] if progress is not None else []))
-            await asyncio.sleep(HEARTBEAT_SECONDS)
-
-    beating = asyncio.get_running_loop().create_task(beat())
-    try:
-        yield
-    finally:
-        beating.cancel()

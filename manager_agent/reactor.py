@@ -46,13 +46,13 @@ from mitosis.contracts.attempt import AttemptKey
 from mitosis.contracts.lifecycle import WORKER, WorkerEvent, WorkerState
 from mitosis.contracts.wire import ClaimedTask
 from mitosis.ipc.messages import EncodedReport
+from mitosis.retry_policy import RetryPolicy
 
 MAX_SURPLUS = 256
 HORIZON_SECONDS = 0.25
 """How much work to hold beyond what the workers have: enough to hide a claim, too little to hoard."""
 MEAN_WEIGHT = 0.2
-FIRST_RESPAWN_DELAY_SECONDS = 0.05
-LONGEST_RESPAWN_DELAY_SECONDS = 5.0
+RESPAWNS = RetryPolicy(first_seconds=0.05, longest_seconds=5.0, jitter=0.0)
 
 
 def step(state: State, event: Event) -> list[Instruction]:
@@ -205,10 +205,7 @@ def _after_death(state: State, worker: Worker) -> list[Instruction]:
     worker.generation += 1
     if worker.crashes <= 1:
         return _respawn(worker)
-    seconds = min(
-        LONGEST_RESPAWN_DELAY_SECONDS, FIRST_RESPAWN_DELAY_SECONDS * 2 ** (worker.crashes - 2)
-    )
-    return [SpawnLater(worker.slot, worker.generation, seconds)]
+    return [SpawnLater(worker.slot, worker.generation, RESPAWNS.pause(worker.crashes - 2))]
 
 
 def _on_respawn_due(state: State, event: RespawnDue) -> list[Instruction]:

@@ -14,13 +14,14 @@ from collections.abc import Callable, Sequence
 from itertools import accumulate, takewhile
 
 from manager_agent.agent_api import AgentApi
-from manager_agent.backoff import delay
+from manager_agent.backoff import REPORT_POLICY
 from manager_agent.events import Reported
 from manager_agent.journal import Entry, Journal
 from mitosis.concurrency import wait_event
 from mitosis.contracts.errors import MitosisError
 from mitosis.contracts.wire import ReportAnswer, ReportStatus
 from mitosis.ipc.messages import EncodedReport
+from mitosis.retry_policy import retrying
 
 BATCH = 256
 LARGEST_BATCH = 4 * BATCH
@@ -185,15 +186,10 @@ class Reporter:
             self._quiet.set()
 
     async def _answer(self, epoch: int, reports: Sequence[EncodedReport]) -> ReportAnswer:
-        attempt = 0
-        while True:
-            try:
-                return await self._api.report(epoch, [report.report for report in reports])
-            except MitosisError as error:
-                if attempt == 0:
-                    log.warning("reports.not_acknowledged", extra={"reason": error.message})
-                await asyncio.sleep(delay(attempt, error))
-                attempt += 1
+        encoded = [report.report for report in reports]
+        return await retrying(
+            lambda: self._api.report(epoch, encoded), REPORT_POLICY, on_failure=_log_first_failure
+        )
 
     async def _send(self, epoch: int, reports: Sequence[EncodedReport]) -> None:
         answer = await self._answer(epoch, reports)
@@ -206,6 +202,12 @@ class Reporter:
                 )
         if acknowledged := self._subscribers.get(epoch):
             acknowledged(Reported(keys, answer.standing))
+
+
+def _log_first_failure(error: MitosisError, failures: int, pause: float) -> None:
+    del pause
+    if failures == 0:
+        log.warning("reports.not_acknowledged", extra={"reason": error.message})
 
 
 def _batch(reports: Sequence[EncodedReport]) -> list[EncodedReport]:

@@ -15,7 +15,8 @@ from temporalio.runtime import Runtime, TelemetryConfig
 from temporalio.worker import PollerBehaviorSimpleMaximum, Worker
 
 from activities.host import HostActivities, HostPort
-from manager_agent.backoff import delay
+from manager_agent.backoff import AGENT_POLICY
+from mitosis.retry_policy import Backoff
 
 MAX_ACTIVITIES = 8
 """A lease, and room for control verbs beside it."""
@@ -40,7 +41,7 @@ class TemporalTarget:
 async def poll_for_ever(target: TemporalTarget, host: HostPort) -> None:
     """Run the worker; connect again whenever it ends. Cancelled at the end of the agent."""
     runtime = Runtime(telemetry=TelemetryConfig(), worker_heartbeat_interval=WORKER_HEARTBEAT)
-    attempt = 0
+    backoff = Backoff(AGENT_POLICY)
     while True:
         try:
             client = await Client.connect(
@@ -53,13 +54,12 @@ async def poll_for_ever(target: TemporalTarget, host: HostPort) -> None:
             )
             worker = _worker(client, target.task_queue, HostActivities(host))
             log.info("temporal.polling", extra={"task_queue": target.task_queue})
-            attempt = 0
+            backoff.reset()
             await worker.run()
         except (RuntimeError, OSError, TemporalError) as error:
-            if attempt == 0:
+            if backoff.failures == 0:
                 log.warning("temporal.unreachable", extra={"reason": str(error)})
-        await asyncio.sleep(delay(attempt))
-        attempt += 1
+        await asyncio.sleep(backoff.next_pause())
 
 
 def _worker(client: Client, task_queue: str, activities: HostActivities) -> Worker:

@@ -19,7 +19,7 @@ from api.errors import RETRY_AFTER_SECONDS  # noqa: E402
 from api.server import KEEP_ALIVE_SECONDS  # noqa: E402
 from api.storage import FULL_BELOW_BYTES  # noqa: E402
 from api.streams import MAX_STREAMS  # noqa: E402
-from manager_agent.backoff import LONGEST_SECONDS  # noqa: E402
+from manager_agent.backoff import AGENT_POLICY  # noqa: E402
 from manager_agent.contact import RENEW_SECONDS  # noqa: E402
 from manager_agent.hooks import TAIL_BYTES  # noqa: E402
 from manager_agent.journal import RESERVED_BYTES  # noqa: E402
@@ -50,6 +50,8 @@ from mitosis.worker.report import (  # noqa: E402
 from mitosis.worker.zygote_protocol import Setup  # noqa: E402
 from tools.pages import run_generator, table  # noqa: E402
 
+AGENT_PAUSE = AGENT_POLICY.longest_seconds
+
 PAGE = ROOT / "docs/limits.md"
 Rows = list[tuple[str, str, str]]
 REFUSED = "422 `invalid_request`, names the field; nothing is stored"
@@ -79,7 +81,7 @@ the first call after its return finds it (the pool itself looks again for {RECON
 hooks and verbs by workflow wait | no limit |
 | all at once | go on | waits | as for the API |
 
-An agent is in contact every {RENEW_SECONDS:g} s and tries again after at most {LONGEST_SECONDS:g} s. An \
+An agent is in contact every {RENEW_SECONDS:g} s and tries again after at most {AGENT_PAUSE:g} s. An \
 outage of less than {HOST_LOST_AFTER.total_seconds():g} s repeats no task. `mitosis run`, `mitosis watch` and
 `mitosis group wait` say once that they wait, and go on when the API answers. `make pressure` takes each
 part away for 60 s under tasks of 120 s and checks that none of them ran twice.

@@ -12,6 +12,7 @@ from temporalio.service import RPCError
 
 from mitosis.concurrency import wait_event
 from mitosis.contracts.errors import DatabaseUnavailable, TemporalUnavailable
+from mitosis.retry_policy import Backoff, RetryPolicy
 from workflows.bootstrap import EVERY_SECONDS, Bootstrap
 from workflows.client import ControlClient, TemporalAddress
 from workflows.namespace import ensure_namespace
@@ -22,8 +23,7 @@ from workflows.worker import ControlPorts, WorkerLimits, control_worker
 
 log = logging.getLogger(__name__)
 
-FIRST_PAUSE_SECONDS = 0.2
-LONGEST_PAUSE_SECONDS = 10.0
+SESSIONS = RetryPolicy(first_seconds=0.2, longest_seconds=10.0)
 
 
 class ControlService:
@@ -77,15 +77,16 @@ class ControlService:
                 await self._task
 
     async def _run(self) -> None:
-        pause = FIRST_PAUSE_SECONDS
+        backoff = Backoff(SESSIONS)
         while True:
             try:
                 await self._session()
             except Exception as error:  # noqa: BLE001 after any error the next session may work
                 self._log_end(error)
-            pause = FIRST_PAUSE_SECONDS if self.ready else min(pause * 2, LONGEST_PAUSE_SECONDS)
+            if self.ready:
+                backoff.reset()
             self._up.clear()
-            await asyncio.sleep(pause)
+            await asyncio.sleep(backoff.next_pause())
 
     async def _session(self) -> None:
         """Serve one connection to Temporal; raise when its worker cannot continue."""

@@ -3,13 +3,12 @@
 The activities are one transaction each and send none themselves. One that ends within a second sends none.
 """
 
-import asyncio
 from typing import Any
 
 from temporalio import activity
 from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, Interceptor
 
-EVERY_SECONDS = 1.0
+from activities.heartbeats import heartbeats
 
 
 class HeartbeatInterceptor(Interceptor):
@@ -23,14 +22,5 @@ class _Inbound(ActivityInboundInterceptor):
     async def execute_activity(self, input: ExecuteActivityInput) -> Any:  # noqa: A002
         if activity.info().heartbeat_timeout is None:
             return await super().execute_activity(input)
-        heartbeats = asyncio.create_task(_send_heartbeats(), name="heartbeats")
-        try:
+        async with heartbeats():
             return await super().execute_activity(input)
-        finally:
-            heartbeats.cancel()
-
-
-async def _send_heartbeats() -> None:
-    while True:
-        await asyncio.sleep(EVERY_SECONDS)
-        activity.heartbeat()

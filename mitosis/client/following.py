@@ -5,18 +5,16 @@ last event, so nothing is lost and nothing told twice, however often the API res
 """
 
 import asyncio
-import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import timedelta
 
 from mitosis.client.connection import Connection, Params
+from mitosis.client.repeating import SDK_POLICY
 from mitosis.contracts.errors import ApiUnavailable, MitosisError
 from mitosis.contracts.following import OutputEvent
-
-FIRST_DELAY_SECONDS = 0.1
-LONGEST_DELAY_SECONDS = 5.0
+from mitosis.retry_policy import Backoff
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,27 +45,26 @@ async def follow(
         MitosisError: the API refuses, or has been away for ``give_up_after``.
     """
     last_id = ""
-    failures, away_since = 0, time.monotonic()
+    clock = asyncio.get_running_loop().time
+    backoff, away_since = Backoff(SDK_POLICY), clock()
     while True:
         try:
             async with aclosing(connection.events(path, params, last_id)) as events:
                 async for event in events:
-                    last_id, failures = event.id or last_id, 0
+                    last_id = event.id or last_id
+                    backoff.reset()
                     yield Told(event.event, event.data)
-                    away_since = time.monotonic()
+                    away_since = clock()
                     if event.event == "end":
                         return
             raise ApiUnavailable("the API ended the stream before its end")
         except MitosisError as error:
-            if not error.retryable:
-                raise
-            if time.monotonic() - away_since > give_up_after.total_seconds():
+            pause = backoff.next_pause(error)
+            away_for = clock() - away_since
+            if not SDK_POLICY.worth(error) or away_for + pause > give_up_after.total_seconds():
                 raise
             on_outage(error)
-            asked = error.facts.get("retry_after_seconds")
-        delay = min(LONGEST_DELAY_SECONDS, FIRST_DELAY_SECONDS * 2**failures)
-        failures = min(failures + 1, 10)
-        await asyncio.sleep(float(asked) if isinstance(asked, int | float) else delay)
+        await asyncio.sleep(pause)
 
 
 class OutputSeen:

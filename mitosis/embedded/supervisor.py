@@ -24,11 +24,11 @@ from pathlib import Path
 
 from mitosis.concurrency import race, within
 from mitosis.embedded.errors import ProgramMissing, StartFailed
+from mitosis.retry_policy import Backoff, RetryPolicy
 
 log = logging.getLogger(__name__)
 
-FIRST_BACKOFF_SECONDS = 0.1
-LONGEST_BACKOFF_SECONDS = 10.0
+RESTARTS = RetryPolicy(first_seconds=0.1, longest_seconds=10.0, jitter=0.0)
 STABLE_AFTER_SECONDS = 10.0
 PROBE_INTERVAL_SECONDS = 0.02
 LOG_ROTATE_BYTES = 16 * 1024 * 1024
@@ -74,11 +74,11 @@ class ProcessSpec:
     umask: int | None = None
 
 
-def next_backoff(last: float, lived: float) -> float:
-    """Seconds to wait before the next start; doubled each time, forgotten after a stable life."""
-    if last == 0.0 or lived >= STABLE_AFTER_SECONDS:
-        return FIRST_BACKOFF_SECONDS
-    return min(last * 2, LONGEST_BACKOFF_SECONDS)
+def pause_before_restart(backoff: Backoff, lived: float) -> float:
+    """Return the seconds to wait before the next start; a stable life of the process resets them."""
+    if lived >= STABLE_AFTER_SECONDS:
+        backoff.reset()
+    return backoff.next_pause()
 
 
 def bound_to_us(spec: ProcessSpec) -> list[str]:
@@ -223,7 +223,7 @@ class SupervisedProcess:
             raise
 
     async def _supervise(self) -> None:
-        backoff, failures = 0.0, 0
+        backoff, failures = Backoff(RESTARTS), 0
         while True:
             began = time.monotonic()
             reason = await self._live_safely()
@@ -231,10 +231,10 @@ class SupervisedProcess:
             if self.starts == 0 and failures >= self.spec.start_attempts:
                 raise StartFailed(self.spec.name, reason, self.spec.log, log_tail(self.spec.log))
             self._ready.clear()
-            backoff = next_backoff(backoff, time.monotonic() - began)
-            facts = {"part": self.spec.name, "reason": reason, "restart_in_seconds": backoff}
+            pause = pause_before_restart(backoff, time.monotonic() - began)
+            facts = {"part": self.spec.name, "reason": reason, "restart_in_seconds": pause}
             log.warning("process.ended_unexpectedly", extra=facts)
-            await asyncio.sleep(backoff)
+            await asyncio.sleep(pause)
 
     async def _live_safely(self) -> str:
         """As :meth:`_live`; a failure of ours ends that life, never the supervision."""

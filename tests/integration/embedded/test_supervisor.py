@@ -14,12 +14,14 @@ import pytest
 
 from mitosis.embedded.errors import ProgramMissing, StartFailed
 from mitosis.embedded.supervisor import (
+    RESTARTS,
     ProcessSpec,
     SupervisedProcess,
     always_ready,
-    next_backoff,
+    pause_before_restart,
     run_to_end,
 )
+from mitosis.retry_policy import Backoff
 from tests.support.processes import living, zombies
 from tests.support.waiting import wait_until, wait_until_async
 
@@ -239,9 +241,7 @@ async def test_run_to_end_reports_failure_and_missing_tool(
 
 
 def test_backoff_doubles_up_to_a_limit_and_is_forgotten_after_a_stable_life() -> None:
-    waits, last = [], 0.0
-    for _ in range(10):
-        last = next_backoff(last, lived=0.0)
-        waits.append(last)
+    backoff = Backoff(RESTARTS)
+    waits = [pause_before_restart(backoff, lived=0.0) for _ in range(10)]
     assert waits == [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 10.0, 10.0, 10.0]
-    assert next_backoff(10.0, lived=11.0) == 0.1
+    assert pause_before_restart(backoff, lived=11.0) == 0.1

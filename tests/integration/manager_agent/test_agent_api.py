@@ -8,7 +8,7 @@ import pytest
 
 from manager_agent import agent_api
 from manager_agent.agent_api import AgentApi
-from manager_agent.backoff import delay, hopeless, until_reached
+from manager_agent.backoff import AGENT_POLICY, is_refusal, until_reached
 from mitosis.contracts.errors import (
     ApiUnavailable,
     ConfigurationError,
@@ -190,15 +190,15 @@ def test_an_address_that_is_none_is_refused(url: str) -> None:
 @pytest.mark.spec("S000-126")
 def test_delays_grow_to_a_limit_and_respect_what_the_api_says() -> None:
     for failures in range(7):
-        assert 0.025 * 2**failures <= delay(failures) <= 0.05 * 2**failures
-    assert 2.5 <= delay(30) <= 5.0
-    assert delay(0, DatabaseUnavailable("later", retry_after_seconds=7.0)) == 7.0
+        assert 0.025 * 2**failures <= AGENT_POLICY.pause(failures) <= 0.05 * 2**failures
+    assert 2.5 <= AGENT_POLICY.pause(30) <= 5.0
+    assert AGENT_POLICY.pause(0, DatabaseUnavailable("later", retry_after_seconds=7.0)) == 7.0
 
 
-def test_only_a_refusal_is_hopeless() -> None:
-    assert hopeless(LeaseLost())
-    assert not hopeless(ApiUnavailable())
-    assert not hopeless(MitosisError("an unexpected 500"))
+def test_only_a_refusal_is_one() -> None:
+    assert is_refusal(LeaseLost())
+    assert not is_refusal(ApiUnavailable())
+    assert not is_refusal(MitosisError("an unexpected 500"))
 
 
 async def test_a_call_is_repeated_until_it_is_answered_or_refused() -> None:
@@ -208,5 +208,5 @@ async def test_a_call_is_repeated_until_it_is_answered_or_refused() -> None:
         raise errors.pop(0)
 
     with pytest.raises(LeaseLost):
-        await until_reached(call, longest=0.001)
+        await until_reached(call)
     assert not errors

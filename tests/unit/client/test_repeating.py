@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from mitosis.client.repeating import LONGEST_PAUSE_SECONDS, backoff, repeating
+from mitosis.client.repeating import SDK_POLICY, repeating
 from mitosis.contracts.errors import (
     ApiUnavailable,
     DatabaseUnavailable,
@@ -15,16 +15,16 @@ from mitosis.contracts.errors import (
 )
 
 
-def test_it_waits_as_long_as_asked() -> None:
-    assert backoff(RateLimited(retry_after_seconds=7), 0) == 7.0
-    assert backoff(RateLimited(retry_after_seconds=0.02), 9) == 0.02
+def test_it_waits_no_shorter_than_asked() -> None:
+    assert SDK_POLICY.pause(0, RateLimited(retry_after_seconds=7)) == 7.0
+    assert SDK_POLICY.pause(9, RateLimited(retry_after_seconds=0.02)) >= 2.5
 
 
-def test_else_it_waits_longer_each_time_up_to_a_limit() -> None:
-    first, later = backoff(ApiUnavailable(), 0), backoff(ApiUnavailable(), 4)
+def test_it_waits_longer_each_time_up_to_a_limit() -> None:
+    first, later = SDK_POLICY.pause(0), SDK_POLICY.pause(4)
     assert 0.05 <= first <= 0.1 < 0.8 <= later <= 1.6
-    assert LONGEST_PAUSE_SECONDS / 2 <= backoff(ApiUnavailable(), 1000) <= LONGEST_PAUSE_SECONDS
-    assert len({backoff(ApiUnavailable(), 3) for _ in range(9)}) > 1  # not all clients at once
+    assert 2.5 <= SDK_POLICY.pause(1000) <= 5.0
+    assert len({SDK_POLICY.pause(3) for _ in range(9)}) > 1  # not all clients at once
 
 
 class Api:
