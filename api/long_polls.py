@@ -1,7 +1,6 @@
-"""Requests that are held until something happens (protocol P7): how each of them can end.
+"""Ends long polls (protocol P7) when the client leaves or the server stops.
 
-The store waits; here the wait is given up when the client leaves or the server stops, so that no
-waiter stays behind and no stop hangs.
+The store waits for the event itself. Without this a waiter would stay behind, or a stop would hang.
 """
 
 import asyncio
@@ -18,13 +17,13 @@ T = TypeVar("T")
 
 
 class LongPolls:
-    """The held requests of one server."""
+    """The long polls of one server."""
 
     def __init__(self) -> None:
         self._stopping = asyncio.Event()
 
     def release(self) -> None:
-        """Let every held request answer now, and those to come as well."""
+        """Let every long poll answer now, later ones too."""
         self._stopping.set()
 
     async def stopped(self) -> None:
@@ -32,13 +31,13 @@ class LongPolls:
         await self._stopping.wait()
 
     async def hold(self, request: Request, answer: Coroutine[Any, Any, T]) -> T:
-        """Await ``answer``, which is never None; it is cancelled if the client leaves or the server stops.
+        """Await ``answer``, which is never None; cancel it if the client leaves or the server stops.
 
-        The body of ``request`` has been read.
+        The body of ``request`` must have been read.
 
         Raises:
-            ApiUnavailable: the server stops; the call may be made again as it is.
-            ClientDisconnect: nobody waits for the answer any more.
+            ApiUnavailable: the server stops; the same call may be made again.
+            ClientDisconnect: the client has left.
         """
         answered = await race(answer, self._stopping.wait(), _until_left(request))
         if answered is not None:

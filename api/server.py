@@ -1,7 +1,7 @@
-"""The HTTP server inside an asyncio process: one uvicorn server on a socket that is bound here.
+"""Runs uvicorn inside an asyncio process, on a socket that is bound here.
 
-It starts and stops as a context, touches no signal handler and no logging configuration, and its
-end is bounded: held requests are released first, the rest is given a few seconds.
+It starts and stops as a context and changes neither signal handlers nor logging. A stop releases long
+polls first and gives other requests a few seconds.
 """
 
 import asyncio
@@ -25,11 +25,11 @@ KEEP_ALIVE_SECONDS = 75
 """More than the clients' 60 s, so that they close first."""
 
 WS_MAX_BYTES = 64 * 1024
-"""Of a message from a client; none of ours says anything."""
+"""Of one message from a client; our clients send none."""
 
 
 class EmbeddedServer(uvicorn.Server):
-    """uvicorn without signal handlers and ticking, with a moment to release held requests."""
+    """uvicorn without signal handlers and ticks; a stop releases long polls first."""
 
     def __init__(self, config: uvicorn.Config, release: Callable[[], None]) -> None:
         super().__init__(config)
@@ -39,7 +39,7 @@ class EmbeddedServer(uvicorn.Server):
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Signals belong to the entry point."""
+        """Leave signals to the entry point."""
         yield
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -47,7 +47,7 @@ class EmbeddedServer(uvicorn.Server):
         self.listening.set()
 
     async def main_loop(self) -> None:
-        """Sleep until told to stop: no date header is sent, so there is nothing to tick for."""
+        """Wait for :meth:`stop`. There is no date header to refresh, so nothing has to tick."""
         await self._stop.wait()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
@@ -68,7 +68,7 @@ async def serving(
     release: Callable[[], None] = lambda: None,
     stop_after: timedelta = timedelta(seconds=5),
 ) -> AsyncIterator[str]:
-    """Serve ``app`` while the context is open; gives its URL. Port 0 takes a free one.
+    """Serve ``app`` while the context is open, and yield its URL. Port 0 takes a free one.
 
     Args:
         app: the application; its lifespan is not run.
@@ -81,10 +81,13 @@ async def serving(
         ConfigurationError: the address or port cannot be bound.
     """
     listener = _bind(host, port)
-    limited = type("LimitedProtocol", (BoundedProtocol,), {"max_connections": most_connections()})
+
+    class LimitedProtocol(BoundedProtocol):
+        max_connections = most_connections()
+
     config = uvicorn.Config(
         app,
-        http=limited,
+        http=LimitedProtocol,
         ws="websockets-sansio",
         ws_max_size=WS_MAX_BYTES,
         lifespan="off",
@@ -114,8 +117,8 @@ def _bind(host: str, port: int) -> socket.socket:
         raise ConfigurationError(
             f"cannot listen on {host} port {port}: {error.strerror}", host=host, port=port
         ) from error
-    # asyncio does so itself only for sockets made with an explicit protocol number; without it an
-    # answer in two packets waits 40 ms for the client's delayed acknowledgement.
+    # Without TCP_NODELAY an answer in two packets waits 40 ms for the client's delayed acknowledgement.
+    # asyncio sets it only on sockets made with an explicit protocol number.
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     notice_gone_peers(listener)
     return listener

@@ -1,7 +1,7 @@
-"""Answers that go on: how many may be open, and how each ends when the server stops.
+"""Limits open event streams, and ends them when the server stops.
 
-A stream pulls from its source only as fast as its reader takes, so a slow reader costs a slot and no
-memory. Failures in the middle end the stream quietly: whoever follows comes back behind the last id.
+A stream reads its source only as fast as its reader reads, so a slow reader costs a slot and no memory.
+An error in the middle just ends the stream: the reader connects again behind the last id.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from mitosis.contracts.errors import MitosisError, Unavailable
 T = TypeVar("T")
 
 MAX_STREAMS = 200
-"""Open streams of one API process. Each has a waiter in memory, and reads when it is woken."""
+"""Open streams of one API process. Each has a waiter in memory and reads when it is woken."""
 
 log = logging.getLogger(__name__)
 
@@ -33,10 +33,10 @@ class Streams:
 
     @contextmanager
     def place(self) -> Iterator[None]:
-        """One stream more while the context is open.
+        """Count one stream while the context is open.
 
         Raises:
-            Unavailable: there are as many as may be.
+            Unavailable: the limit is reached.
         """
         if self._open >= self._most:
             raise Unavailable(
@@ -49,7 +49,7 @@ class Streams:
             self._open -= 1
 
     async def until_stopped(self, source: AsyncGenerator[T]) -> AsyncIterator[T]:
-        """The items of ``source``; the end comes with its end, its error, or the stop of the server."""
+        """Yield the items of ``source`` until it ends, fails with an error of ours, or the server stops."""
         stopped = asyncio.create_task(self._long_polls.stopped())
         try:
             while (item := await race(_next(source), stopped)) is not None:
@@ -57,7 +57,7 @@ class Streams:
         except MitosisError as error:
             log.info("stream.ended", extra={"code": error.code, "reason": error.message})
         finally:
-            # A task of its own: what cancels this one may go on cancelling it at every step (anyio).
+            # In a task of its own, since anyio cancels this one again at every await.
             stopped.cancel()
             closing = asyncio.create_task(source.aclose())
             self._closing.add(closing)
@@ -66,5 +66,5 @@ class Streams:
 
 
 async def _next(source: AsyncIterator[T]) -> T | None:
-    """The next item; None at the end (a task cannot raise StopAsyncIteration)."""
+    """Return the next item, or None at the end: a task cannot raise StopAsyncIteration."""
     return await anext(source, None)

@@ -1,4 +1,4 @@
-"""Work that an SDK object does beside its program, and that a program may leave at any moment."""
+"""Tasks that an SDK object runs beside its program; a program may close their event loop at any moment."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -6,9 +6,9 @@ from typing import Any
 
 
 def background(work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
-    """A task that is silent when its event loop is closed under it: what it works for tells its end.
+    """Start a task that asyncio does not log about when its event loop is closed before its end.
 
-    asyncio does the same with the futures that its ``gather`` makes.
+    The object that it works for reports the failure. asyncio does the same for the futures of ``gather``.
     """
     task = asyncio.create_task(work)
     task._log_destroy_pending = False  # type: ignore[attr-defined]  # noqa: SLF001 - there is no other way

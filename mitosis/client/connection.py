@@ -1,7 +1,7 @@
-"""One API address, one token, a few kept-alive connections: every call is made exactly once here.
+"""Makes calls of one API with one token, each exactly once.
 
-Owns URLs, headers, timeouts and the way from an answer to an error. Repeating a call is for the
-callers, who know whether that is safe.
+Owns URLs, headers, timeouts and the mapping of answers to errors. Callers repeat calls: they know
+whether that is safe.
 """
 
 import ipaddress
@@ -22,7 +22,7 @@ from mitosis.contracts.errors import ApiUnavailable, MitosisError
 from mitosis.version import __version__
 
 SILENCE = timedelta(seconds=50)
-"""A stream says something every 15 s."""
+"""Without data for this long a stream is broken: it sends a comment every 15 s."""
 CLOSED = "this client has been closed: use it, and its task groups, inside its own with block"
 MAX_EVENT_BYTES = 64_000_000
 """More than the largest result with its output has."""
@@ -44,7 +44,7 @@ class Connection:
         max_connections: int = 8,
         transport: httpx2.AsyncBaseTransport | None = None,
     ) -> None:
-        """``timeout`` is for one call, without the time that the API was asked to wait."""
+        """``timeout`` limits one call, apart from the time for which the API is asked to wait."""
         self.url = url.rstrip("/")
         self._timeout = timeout.total_seconds()
         self._http = httpx2.AsyncClient(
@@ -106,11 +106,11 @@ class Connection:
     async def events(
         self, path: str, params: Params, last_event_id: str = ""
     ) -> AsyncGenerator[httpx2.ServerSentEvent]:
-        """The Server-Sent Events of one connection below ``/api/v1``, until the API ends it.
+        """Yield the Server-Sent Events of one connection below ``/api/v1``, until the API ends it.
 
         Raises:
             MitosisError: the class that the API's problem document names.
-            ApiUnavailable: no connection, or it broke, or said nothing for three keep-alives.
+            ApiUnavailable: there is no connection, it broke, or no data came for 50 s.
         """
         headers = {"Authorization": self._http.headers.get("Authorization", "")}
         if last_event_id:
@@ -137,7 +137,7 @@ class Connection:
         params: Params | None = None,
         wait_seconds: float = 0.0,
     ) -> M:
-        """A call that is answered by a pydantic model."""
+        """Make a call; return its answer as a pydantic model."""
         content = await self.call(method, path, body, params=params, wait_seconds=wait_seconds)
         return answer.model_validate_json(content)
 
@@ -150,12 +150,12 @@ class Connection:
         *,
         wait_seconds: float = 0.0,
     ) -> S:
-        """A hot call: msgspec both ways."""
+        """Make a hot call; body and answer are msgspec structs."""
         content = await self.call(method, path, body, wait_seconds=wait_seconds)
         return msgspec.json.decode(content, type=answer)
 
     def _streaming(self) -> httpx2.AsyncClient:
-        """httpx2's own transport, since the link reads whole answers; made when first wanted."""
+        """Return a client over httpx2's own transport, made when first used; links read whole answers."""
         if self._streams is None:
             self._streams = httpx2.AsyncClient(
                 base_url=self.url,

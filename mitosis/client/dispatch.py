@@ -1,8 +1,8 @@
-"""Single calls, gathered into submissions, and their results, brought back to whoever waits for them.
+"""Gathers single calls into submissions and delivers their results.
 
-Owns two coroutines that run only while there is something to do: one submits what has been queued, one
-follows the results of the group. Belongs to one event loop. Knows tasks as JSON and callbacks, and
-nothing of functions or futures.
+Owns two coroutines that run only while there is something to do: one submits queued calls, one follows
+the results of the task group. Belongs to one event loop. Sees tasks as JSON and callbacks, not as
+functions and futures.
 """
 
 import asyncio
@@ -26,14 +26,14 @@ from mitosis.contracts.wire import SubmitAnswer
 Deliver = Callable[[TaskInfo | Exception], None]
 Send = Callable[[Part], Awaitable[SubmitAnswer]]
 Page = Callable[[int], Awaitable[ResultsPage]]
-"""Results after this number; held until there are some."""
+"""Returns results after this number; waits until there are some."""
 
 _ITEM = re.compile(r"^tasks\[(\d+)\]")
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One task to be run; ``deliver`` is called once, with how it ended or why that is not known."""
+    """One task; ``deliver`` is called once, with its end or the reason why its end is unknown."""
 
     task: bytes
     """JSON of a :class:`~mitosis.contracts.task.TaskSubmission`."""
@@ -44,18 +44,18 @@ class Dispatcher:
     """The calls of one task group that are under way."""
 
     def __init__(self, send: Send, page: Page, after: int = 0) -> None:
-        """``after`` is the number of the last result that belongs to nobody here."""
+        """``after``: number of the last result that no call of this dispatcher waits for."""
         self._send, self._page, self._after = send, page, after
         self._queued: deque[Call] = deque()
         self._waiting: dict[int, list[Call]] = {}
         self._early: dict[int, TaskInfo] = {}
-        """Results that came before the answer that tells whose they are."""
+        """Results that came before the answer to their submission."""
         self._sending = False
         self._sender: asyncio.Task[None] | None = None
         self._follower: asyncio.Task[None] | None = None
 
     def add(self, call: Call) -> None:
-        """Queue a call; whatever is queued before the event loop comes round goes in one submission."""
+        """Queue a call; calls queued in the same turn of the event loop go in one submission."""
         self._queued.append(call)
         if self._sender is None or self._sender.done():
             self._sending = True
@@ -63,18 +63,18 @@ class Dispatcher:
         self._keep_following()
 
     async def submitted(self) -> None:
-        """Wait until everything queued by now has been submitted, or has been told that it cannot."""
+        """Wait until every call queued so far is submitted or has failed."""
         if self._sender is not None:
             await asyncio.wait([self._sender])
 
     async def delivered(self) -> None:
-        """Wait until every call has been told how it ended."""
+        """Wait until every call is delivered."""
         await self.submitted()
         if self._waiting and self._follower is not None:
             await asyncio.wait([self._follower])
 
     async def aclose(self) -> None:
-        """Stop; those that still wait are told. Their tasks, if submitted, go on."""
+        """Stop, and fail the calls that still wait. Their tasks, if submitted, go on."""
         running = (self._sender, self._follower)
         await cancel_and_wait(*(task for task in running if task is not None))
         self._fail_all(TaskNotRun("the task group was left before this task had ended"))
@@ -99,7 +99,7 @@ class Dispatcher:
         return taken
 
     async def _send_batch(self, calls: list[Call]) -> None:
-        """Submit them all; one that is refused alone does not take the others with it."""
+        """Submit calls; one that is refused does not fail the others."""
         while calls:
             tasks = [msgspec.Raw(call.task) for call in calls]
             part = Part(tasks=tasks, idempotency_key=uuid.uuid4().hex, number=0)
@@ -107,8 +107,8 @@ class Dispatcher:
                 answer = await self._send(part)
             except InvalidRequest as error:
                 calls = _without_refused(calls, error)
-            except Exception as error:  # noqa: BLE001 - whatever it is, they wait for an answer
-                _tell(calls, error)
+            except Exception as error:  # noqa: BLE001 - the calls wait for an answer
+                _fail(calls, error)
                 return
             else:
                 self._remember(calls, answer.task_ids)
@@ -138,7 +138,7 @@ class Dispatcher:
                 if page.finished:
                     await self.submitted()
                     self._fail_all(TaskNotRun("the task group has ended without this task"))
-        except Exception as error:  # noqa: BLE001 - whatever it is, they wait for an answer
+        except Exception as error:  # noqa: BLE001 - the calls wait for an answer
             self._fail_all(error)
 
     def _ended(self, task: TaskInfo) -> None:
@@ -151,15 +151,15 @@ class Dispatcher:
     def _fail_all(self, error: Exception) -> None:
         waiting = [call for calls in self._waiting.values() for call in calls]
         self._waiting.clear()
-        _tell(waiting, error)
-        _tell(self._queued, error)
+        _fail(waiting, error)
+        _fail(self._queued, error)
         self._queued.clear()
 
 
 def _without_refused(calls: list[Call], error: InvalidRequest) -> list[Call]:
     item = _ITEM.match(str(error.facts.get("field", "")))
     if item is None or int(item[1]) >= len(calls):
-        _tell(calls, error)
+        _fail(calls, error)
         return []
     index = int(item[1])
     error.facts["field"] = str(error.facts["field"])[item.end() :].lstrip(".")
@@ -167,6 +167,6 @@ def _without_refused(calls: list[Call], error: InvalidRequest) -> list[Call]:
     return calls[:index] + calls[index + 1 :]
 
 
-def _tell(calls: Iterable[Call], error: Exception) -> None:
+def _fail(calls: Iterable[Call], error: Exception) -> None:
     for call in calls:
         call.deliver(error)

@@ -1,8 +1,8 @@
-"""Finds the API and the token for a program: what is set, else the stack that `mitosis up` runs here.
+"""Finds the API and the token for a program: from settings, else from the stack of `mitosis up` on this host.
 
 `mitosis up` writes ``connection.json`` into its data folder and removes it when it stops. The token
 of a data folder is for the API of that data folder only: with another address a token must be given
-or `mitosis login` must have stored one for exactly that address. Who writes these files:
+or `mitosis login` must have stored one for exactly that address. These files are written by
 ``mitosis/cli/connection.py``.
 """
 
@@ -47,7 +47,7 @@ class Target:
 
 
 def read_connection(data_dir: Path) -> StackConnection | None:
-    """The stack of a data folder, None when the folder names none.
+    """Return the stack of a data folder, or None if none runs on it.
 
     Raises:
         ConfigurationError: the file is there but cannot be read or understood.
@@ -66,12 +66,12 @@ def read_connection(data_dir: Path) -> StackConnection | None:
 
 
 def data_dir_of(settings: Settings) -> Path:
-    """The data folder that the settings mean."""
+    """Return the data folder of these settings."""
     return settings.data_dir or default_data_dir()
 
 
 def find_target() -> Target:
-    """The API that environment, configuration file and this machine lead to: :func:`find_api`.
+    """Load the settings and return their API, as :func:`find_api` does.
 
     Raises:
         ApiUnavailable: there is no address and nothing runs; says what to type.
@@ -81,7 +81,7 @@ def find_target() -> Target:
 
 
 def find_api(settings: Settings) -> Target:
-    """The API of the settings, else the stack of the data folder.
+    """Return the API of the settings, else the stack of the data folder.
 
     Raises:
         ApiUnavailable: there is no address and nothing runs; says what to type.
@@ -103,7 +103,7 @@ def find_api(settings: Settings) -> Target:
 
 
 def check_url(url: str) -> None:
-    """Refuse an address that cannot be one.
+    """Refuse a text that is not an address of an API.
 
     Raises:
         InvalidRequest: says what would be right.
@@ -128,10 +128,10 @@ def _given_token(settings: Settings) -> str | None:
 
 
 def read_token(path: Path) -> str:
-    """The token in a file.
+    """Read the token in a file.
 
     Raises:
-        NotFound: there is no such file, or it cannot be read; never shows what is in it.
+        NotFound: there is no such file, or it cannot be read; the message has nothing of its content.
     """
     try:
         return path.read_text().strip()
@@ -144,18 +144,18 @@ def read_token(path: Path) -> str:
 
 
 def tokens_path() -> Path:
-    """``tokens.json`` below ``$XDG_STATE_HOME/mitosis`` (``~/.local/state/mitosis``)."""
+    """Return ``tokens.json`` below ``$XDG_STATE_HOME/mitosis`` (``~/.local/state/mitosis``)."""
     base = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local/state"
     return Path(base) / "mitosis" / "tokens.json"
 
 
 def stored_token(api_url: str) -> str | None:
-    """The token that a login stored for this address."""
+    """Return the token that a login stored for this address, if any."""
     return stored_tokens().get(api_url.rstrip("/"))
 
 
 def stored_tokens() -> dict[str, str]:
-    """Every token that a login stored, by address.
+    """Return every token that a login stored, by address.
 
     Raises:
         ConfigurationError: the file cannot be read.

@@ -1,7 +1,7 @@
-"""Following a stream of events for as long as it takes: reconnects by itself, behind the last event.
+"""Follows a stream of events until its end; reconnects behind the last event.
 
-One Server-Sent Events connection at a time. What is known of the place in the stream is the id of the
-last event, so nothing is lost and nothing told twice, however often the API restarts.
+One Server-Sent Events connection at a time. The id of the last event is the position in the stream, so no
+event is lost or repeated, however often the API restarts.
 """
 
 import asyncio
@@ -18,8 +18,8 @@ from mitosis.retry_policy import Backoff
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """One event as it came: its kind and its JSON."""
+class ReceivedEvent:
+    """One event as received: its kind and its JSON."""
 
     kind: str
     data: str
@@ -31,15 +31,15 @@ async def follow(
     params: Params,
     give_up_after: timedelta,
     on_outage: Callable[[MitosisError], None] = lambda _: None,
-) -> AsyncGenerator[Told]:
-    """The events of a stream until the one called ``end``, which is the last that is given.
+) -> AsyncGenerator[ReceivedEvent]:
+    """Yield the events of a stream up to the one called ``end``, which is the last.
 
     Args:
-        connection: where; its token goes with every connection.
+        connection: the API and the token.
         path: of the stream, below ``/api/v1``.
-        params: of the first connection; later ones go on behind the last event.
+        params: of every request; later ones also name the last event.
         give_up_after: how long the stream may be away.
-        on_outage: told of every failed connection.
+        on_outage: called after every failed connection.
 
     Raises:
         MitosisError: the API refuses, or has been away for ``give_up_after``.
@@ -53,7 +53,7 @@ async def follow(
                 async for event in events:
                     last_id = event.id or last_id
                     backoff.reset()
-                    yield Told(event.event, event.data)
+                    yield ReceivedEvent(event.event, event.data)
                     away_since = clock()
                     if event.event == "end":
                         return
@@ -68,13 +68,13 @@ async def follow(
 
 
 class OutputSeen:
-    """Which bytes of which attempt came already, so that a reconnect repeats none."""
+    """Remembers which bytes of which attempt have come, so that a reconnect repeats none."""
 
     def __init__(self) -> None:
         self._at: dict[tuple[int | None, int | None, str | None], int] = {}
 
     def fresh(self, event: OutputEvent) -> OutputEvent | None:
-        """The event without bytes that came before; None when nothing is left of it."""
+        """Return the event without bytes that came before, or None if nothing is left of it."""
         if event.kind == "result":
             self._at = {key: at for key, at in self._at.items() if key[0] != event.task_id}
         if event.kind != "output":

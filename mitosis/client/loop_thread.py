@@ -29,7 +29,7 @@ class LoopThread:
         self._thread.start()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """The result of a coroutine. Ctrl-C cancels it, and goes on when it has ended.
+        """Return the result of a coroutine. Ctrl-C cancels it, and is raised when it has ended.
 
         Raises:
             RuntimeError: called from within the loop, which would wait for itself.
@@ -52,9 +52,9 @@ class LoopThread:
     def run_fed(
         self, items: Iterable[T], use: Callable[[AsyncIterator[T]], Coroutine[Any, Any, Any]]
     ) -> Any:
-        """The result of ``use(items)``, where the items are read here, in the thread that calls.
+        """Return the result of ``use(items)``; the items are read in the calling thread.
 
-        So a generator may do what it likes, use this client too.
+        So a generator of items may block, or use this client.
         """
         asked: queue.SimpleQueue[asyncio.Future[list[T]] | None] = queue.SimpleQueue()
 
@@ -75,7 +75,7 @@ class LoopThread:
             raise
 
     def soon(self, call: Callable[..., object], *arguments: object) -> None:
-        """Have the loop call this.
+        """Call this in the loop, without waiting for it.
 
         Raises:
             MitosisError: the loop has been closed.
@@ -103,7 +103,7 @@ class LoopThread:
     def _answer(self, wanted: "asyncio.Future[list[T]]", iterator: Iterator[T]) -> None:
         try:
             chunk = _chunk(iterator)
-        except Exception as error:  # noqa: BLE001 - it belongs to whoever reads the items
+        except Exception as error:  # noqa: BLE001 - the reader of the items gets it
             self.loop.call_soon_threadsafe(_set, wanted.set_exception, wanted, error)
         else:
             self.loop.call_soon_threadsafe(_set, wanted.set_result, wanted, chunk)
@@ -113,8 +113,8 @@ class _Running(Generic[T]):
     """A coroutine in another thread's loop. It is over when the coroutine has really ended.
 
     Ctrl-C may come at any moment. In a lock that Python code takes (a condition, an event, a
-    ``concurrent.futures.Future``) it can leave the lock taken, and the loop would wait for ever: here the
-    thread that waits touches nothing but one queue written in C.
+    ``concurrent.futures.Future``) it can leave the lock taken, and the loop would wait for ever. So the
+    waiting thread touches only one queue, which is written in C.
     """
 
     def __init__(
@@ -129,11 +129,11 @@ class _Running(Generic[T]):
         self._end: queue.SimpleQueue[None] = queue.SimpleQueue()
 
     def start(self) -> None:
-        """Apart from making it: there must be something to stop."""
+        """Start the coroutine. Not done by the constructor, so that :meth:`stop` can always be called."""
         self._loop.call_soon_threadsafe(self._start)
 
     def result(self) -> T:
-        """Wait for the end; what the coroutine returned or raised."""
+        """Wait for the end; return or raise what the coroutine did."""
         if not self._over:
             _next(self._end)
         if self._task is None or self._task.cancelled():
@@ -141,7 +141,7 @@ class _Running(Generic[T]):
         return self._task.result()
 
     def stop(self) -> None:
-        """Cancel it, if it still runs, and wait a while for its end."""
+        """Cancel the coroutine if it still runs, and wait for its end, at most 15 s."""
         if not self._over:
             self._loop.call_soon_threadsafe(self._cancel)
             with contextlib.suppress(queue.Empty):
@@ -160,7 +160,7 @@ class _Running(Generic[T]):
 
     def _ended(self, task: asyncio.Task[T] | None = None) -> None:
         if task is not None and not task.cancelled():
-            task.exception()  # seen, also when nobody waits for it any more
+            task.exception()  # marks it as seen: asyncio logs errors that are not
         self._over = True
         self._end.put(None)
         self._at_end()
@@ -172,7 +172,7 @@ def _set(how: Callable[[Any], None], future: "asyncio.Future[Any]", what: Any) -
 
 
 def _chunk(items: Iterator[T]) -> list[T]:
-    """The next few items, as many as come within a moment; none at the end."""
+    """Return the items that come within 0.05 s, at most 1,000 and at least one; none at the end."""
     chunk: list[T] = []
     ends = time.monotonic() + _CHUNK_SECONDS
     for item in items:
@@ -183,7 +183,7 @@ def _chunk(items: Iterator[T]) -> list[T]:
 
 
 def _next(items: "queue.SimpleQueue[T]") -> T:
-    """Wait for one. Ctrl-C that comes just before the wait is seen at the next look, not at the end."""
+    """Wait for one item. The wait is cut in pieces, so that Ctrl-C just before it is noticed soon."""
     while True:
         with contextlib.suppress(queue.Empty):
             return items.get(timeout=_LOOK_SECONDS)

@@ -1,4 +1,4 @@
-"""What a task group in a program needs of the client that made it."""
+"""The calls of a client that a task group in a program uses."""
 
 from datetime import timedelta
 from typing import Literal, Protocol
@@ -15,12 +15,12 @@ Until = Literal["changed", "complete", "settled"]
 
 
 def path_of(group: Group) -> str:
-    """``group/name`` stays two path segments: names hold nothing that a URL would change."""
+    """Return the path of a task group. Names need no quoting, and ``group/name`` stays two segments."""
     return f"/task-groups/{group}"
 
 
 def reached(info: TaskGroupInfo, until: Until) -> bool:
-    """Is the wait over? Not for a change, which one group alone does not show."""
+    """Return whether a wait is over; False for ``changed``, which one snapshot does not show."""
     ended = info.state in (TaskGroupState.COMPLETE, TaskGroupState.CANCELLED)
     return info.settled if until == "settled" else ended
 

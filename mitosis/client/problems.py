@@ -1,4 +1,4 @@
-"""Answers of the API that are errors, turned back into the classes of ``mitosis.contracts.errors``."""
+"""Turns error answers of the API back into the classes of ``mitosis.contracts.errors``."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -14,7 +14,7 @@ _GATEWAY = frozenset({429, 502, 503, 504})
 
 
 def error_from(status: int, headers: Mapping[str, str], body: bytes) -> MitosisError:
-    """The error that an answer with this status and body stands for.
+    """Return the error for an answer with this status and body.
 
     A problem document (RFC 9457) of ours gives its own class, message and facts; ``Retry-After``
     becomes the fact ``retry_after_seconds``. Anything else, as from a proxy between, gives an
@@ -29,8 +29,9 @@ def error_from(status: int, headers: Mapping[str, str], body: bytes) -> MitosisE
 
 
 def _seconds_until(moment: str, now: str | None) -> float | None:
-    """``Retry-After`` in seconds, written as such or as a date (RFC 9110, 10.2.3), by the clock of whoever
-    answered; None if it says neither.
+    """Return ``Retry-After`` in seconds, written as such or as a date (RFC 9110, 10.2.3), or None.
+
+    A date is compared with the server's clock.
     """
     if moment.isascii() and moment.isdigit():
         return float(moment)
