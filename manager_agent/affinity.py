@@ -1,4 +1,4 @@
-"""What this host can give to the workers of a plan: cores and file descriptors."""
+"""Plans the cores and checks the file descriptors of the workers on this host."""
 
 import os
 import resource
@@ -13,7 +13,7 @@ from mitosis.contracts.errors import InvalidRequest
 
 
 def raise_file_limit() -> int:
-    """Lift the soft limit of open files to the hard one; what it is now. Source: setrlimit(2)."""
+    """Raise the soft limit of open files to the hard one; return it. Source: setrlimit(2)."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard != soft:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
@@ -21,11 +21,11 @@ def raise_file_limit() -> int:
 
 
 def plan_cpus(plan: WorkerAllocationPlan, files: int | None = None) -> list[frozenset[int] | None]:
-    """The cores of every worker, by slot, on this host.
+    """Return the cores of every worker on this host, by slot.
 
     Args:
         plan: of the group.
-        files: how many files a process may open; None = ask the kernel.
+        files: how many files a process may open; None: ask the kernel.
 
     Raises:
         InvalidRequest: a core does not exist here, exclusive cores are fewer than workers, or the

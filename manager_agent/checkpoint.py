@@ -1,6 +1,6 @@
-"""What a setup hook left on this machine, so that a restarted agent need not run it again (S000-91…96).
+"""Records of finished setup hooks, so that a restarted agent does not run them again (S000-91…96).
 
-One small file per task group. It counts only for the same machine, the same boot and the same hook.
+One small file per task group. It is valid for the same machine, boot and hook only.
 """
 
 import hashlib
@@ -24,7 +24,7 @@ class Checkpoint(msgspec.Struct, frozen=True):
 
 
 def fingerprint(task_group_id: UUID, setup: HookSpec | None) -> str:
-    """Names what the setup hook of a group does; 32 hexadecimal digits."""
+    """Return a hash of the setup hook of a group: 32 hexadecimal digits."""
     text = setup.model_dump_json() if setup is not None else "none"
     return hashlib.sha256(f"{task_group_id}\n{text}".encode()).hexdigest()[:32]
 
@@ -38,30 +38,30 @@ class Checkpoints:
     boot_id: str
 
     def write(self, task_group_id: UUID, setup_fingerprint: str) -> None:
-        """Durable when it returns."""
+        """Record a finished setup, durably."""
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         made = Checkpoint(task_group_id, setup_fingerprint, self.machine_id, self.boot_id)
         write_durably(self._path(task_group_id), msgspec.json.encode(made))
 
     def holds(self, task_group_id: UUID, setup_fingerprint: str) -> bool:
-        """Is what this setup makes still there, as far as can be known without looking?"""
+        """Check that this setup has finished in this boot of this machine."""
         found = self._read(self._path(task_group_id))
         return found is not None and found.fingerprint == setup_fingerprint
 
     def prepared(self) -> list[str]:
-        """Task groups with any valid checkpoint."""
+        """Return the task groups with a valid checkpoint."""
         found = [self._read(path) for path in self.folder.glob("*.json")]
         return [str(checkpoint.task_group_id) for checkpoint in found if checkpoint is not None]
 
     def forget(self, task_group_id: UUID) -> None:
-        """To be called before a setup or teardown touches anything."""
+        """Remove the checkpoint. Called before a setup or teardown changes anything."""
         self._path(task_group_id).unlink(missing_ok=True)
 
     def _path(self, task_group_id: UUID) -> Path:
         return self.folder / f"{task_group_id}.json"
 
     def _read(self, path: Path) -> Checkpoint | None:
-        """The checkpoint, if it is of this boot of this machine."""
+        """Return the checkpoint; None if it is not of this boot of this machine."""
         try:
             found = msgspec.json.decode(path.read_bytes(), type=Checkpoint)
         except (OSError, msgspec.MsgspecError):

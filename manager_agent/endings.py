@@ -1,6 +1,6 @@
-"""How a lease session ends: an order of PostgreSQL, a shutdown, a lost lease, the fence.
+"""How a lease session ends: by an order of PostgreSQL, a shutdown, a lost lease or the fence.
 
-Part of the reactor, and as pure: each function changes the state and gives the instructions.
+Part of the reactor and as pure: each function changes the state and returns instructions.
 """
 
 from manager_agent.events import (
@@ -23,7 +23,7 @@ from mitosis.contracts.wire import CancelOrder, LeaseStanding
 def on_standing(
     state: State, standing: LeaseStanding, order: CancelOrder | None
 ) -> list[Instruction]:
-    """What every answer says of the lease. An order may turn from finish to kill, never back."""
+    """Act on the standing of the lease. An order may change from finish to kill, never back."""
     if standing is LeaseStanding.ACTIVE:
         return []
     newly = order is not None and order.kill and not (state.order and state.order.kill)
@@ -34,7 +34,7 @@ def on_standing(
     elif state.active:
         out += _end(state, LeaseEnd.ENDING)
         if order is None and RenewNow() not in out:
-            out.append(RenewNow())  # its answer says what to do with running tasks
+            out.append(RenewNow())  # its answer holds the order for running tasks
     if newly and state.order is not None:
         out += [
             cancel(state, worker, worker.running, state.order)
@@ -45,7 +45,7 @@ def on_standing(
 
 
 def on_stop(state: State, event: Stop) -> list[Instruction]:
-    """The agent shuts down; what it kills is not reported, and runs again elsewhere."""
+    """Shut the session down; tasks of workers that it kills are requeued, not reported."""
     out = _end(state, LeaseEnd.STOPPING) if state.active else []
     if event.kill:
         for worker in state.workers:
@@ -56,7 +56,7 @@ def on_stop(state: State, event: Stop) -> list[Instruction]:
 
 
 def on_fenced(state: State, on: bool) -> list[Instruction]:
-    """Start nothing more (P4), or go on. A group may ask to have what runs killed as well."""
+    """Pause the workers (P4) or resume them. With ``fence: kill``, kill the running tasks too."""
     if on == state.fenced:
         return []
     state.fenced = on
@@ -84,19 +84,19 @@ def _end(state: State, end: LeaseEnd) -> list[Instruction]:
 
 
 def dismiss(worker: Worker) -> Instruction:
-    """Tell a worker to exit after its running task."""
+    """Ask a worker to exit after its running task."""
     worker.phase = WORKER.after(worker.phase, WorkerEvent.STOP)
     return Dismiss(worker.slot, worker.generation)
 
 
 def cancel(state: State, worker: Worker, key: AttemptKey, order: CancelOrder) -> Instruction:
-    """End a running attempt for a person, who will find it cancelled, not failed."""
+    """Stop a running attempt that a user cancelled; it is reported as cancelled, not failed."""
     state.cancelled.add(key)
     return CancelRunning(worker.slot, worker.generation, key, order.grace_seconds, order.reason)
 
 
 def give_up_waiting(state: State) -> list[Instruction]:
-    """Return what has not started; under a lease that is gone there is nobody to return it to."""
+    """Return the unstarted tasks; drop them if the lease is gone."""
     keys = {task.key for task in (*state.ready, *state.alone)}
     state.ready.clear()
     state.alone.clear()

@@ -1,7 +1,7 @@
 """Prepares and cleans the environment of a group on this host: hooks, checkpoints, compare-and-sets.
 
-The truth about an environment is its row in PostgreSQL (protocol P9); what this module adds is the
-check that only the host can make: nothing of the group runs here while it is torn down.
+The row in PostgreSQL holds the state of an environment (protocol P9). This module adds the check that
+only the host can make: no task of the group runs here during its teardown.
 """
 
 import asyncio
@@ -47,25 +47,25 @@ class Environments:
         self._teardowns: dict[UUID, asyncio.Task[HookOutcome]] = {}
 
     def cleaning(self, task_group_id: UUID) -> bool:
-        """Is a teardown under way? Then nothing of the group may start."""
+        """Return True during a teardown: no task of the group may start."""
         return task_group_id in self._teardowns
 
     async def prepare(self, grant: LeaseGrant) -> HookOutcome:
-        """Make the environment ready; a second call joins the first, and outlives its caller."""
+        """Make the environment ready. A second call joins the first; the work survives a cancelled caller."""
         return await _joined(self._setups, grant.task_group_id, lambda: self._prepare(grant))
 
     async def clean(self, task_group_id: UUID) -> HookOutcome:
-        """Tear the environment down, whatever its hook does; joined as :meth:`prepare`."""
+        """Tear the environment down, even if its hook fails; joined as :meth:`prepare`."""
         await self.stop_setup(task_group_id)
         return await _joined(self._teardowns, task_group_id, lambda: self._clean(task_group_id))
 
     async def stop_setup(self, task_group_id: UUID) -> None:
-        """Kill the setup hook if it runs. The environment stays as it is: half prepared."""
+        """Kill the setup hook if it runs. The environment stays half prepared."""
         if setup := self._setups.get(task_group_id):
             await cancel_and_wait(setup)
 
     async def close(self) -> None:
-        """Kill the hooks that run."""
+        """Kill the running hooks."""
         await cancel_and_wait(*self._setups.values(), *self._teardowns.values())
 
     # --- setup ----------------------------------------------------------------------------------
@@ -92,7 +92,7 @@ class Environments:
             return lease_lost(error)
 
     def is_prepared(self, grant: LeaseGrant) -> bool:
-        """Has the setup of this group succeeded here, in this boot (or is there none)?"""
+        """Check that the setup of this group has succeeded in this boot, or that it has none."""
         hook, group = grant.environment_setup_hook, grant.task_group_id
         return hook is None or self._checkpoints.holds(group, fingerprint(group, hook))
 
@@ -194,7 +194,7 @@ class Environments:
             "hook.ended",
             extra={
                 "task_group": task_group_name,
-                "command": os.path.basename(hook.command[0]),  # noqa: PTH119 - any word, not a path of ours
+                "command": os.path.basename(hook.command[0]),  # noqa: PTH119 - any word, not a path
                 "succeeded": result.succeeded,
                 "reason": result.message,
                 "seconds": round(result.seconds, 3),
@@ -203,17 +203,17 @@ class Environments:
         return result
 
     async def _end_daemons(self, task_group_id: UUID) -> None:
-        """What hooks have left running lives as long as the environment, and no longer."""
+        """End the daemons of the group's hooks: they end with the environment."""
         await end_daemons(str(self._manager_id), str(task_group_id))
 
     async def _change(self, task_group_id: UUID, **change: object) -> EnvironmentState:
-        """Until the API has answered: a hook's result is not to be lost to an outage."""
+        """Send a change until the API answers, so that an outage loses no hook result."""
         body = EnvironmentChange.model_validate(change)
         return await until_reached(lambda: self._api.change_environment(task_group_id, body))
 
 
 def lease_lost(error: MitosisError) -> HookOutcome:
-    """PostgreSQL does not confirm the command."""
+    """Return the outcome of a command that PostgreSQL does not confirm."""
     return HookOutcome(verdict=HookVerdict.LEASE_LOST, message=error.message)
 
 
@@ -233,7 +233,7 @@ async def _joined(
     key: UUID,
     start: Callable[[], Coroutine[None, None, HookOutcome]],
 ) -> HookOutcome:
-    """The result of the one task under ``key``; cancelling the waiter leaves the task alone."""
+    """Start the task of ``key`` or join it; cancelling the caller does not cancel the task."""
     task = running.get(key)
     if task is None:
         task = running[key] = asyncio.get_running_loop().create_task(start())

@@ -1,4 +1,4 @@
-"""What can happen to a lease session (events), and what its reactor wants done (instructions)."""
+"""The events of a lease session, and the instructions of its reactor."""
 
 from dataclasses import dataclass
 
@@ -14,12 +14,12 @@ from mitosis.ipc.messages import EncodedReport
 
 @dataclass(frozen=True, slots=True)
 class Begin:
-    """The pool can spawn workers."""
+    """The pool is ready to spawn workers."""
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerReady:
-    """The worker has said hello and is who it says."""
+    """The worker has sent its hello, and its identity has been checked."""
 
     slot: int
     generation: int
@@ -27,7 +27,7 @@ class WorkerReady:
 
 @dataclass(frozen=True, slots=True)
 class WorkerExited:
-    """The worker and everything it started is dead and reaped; all it said has been handled."""
+    """The worker and all its descendants are dead and reaped; all its messages have been handled."""
 
     slot: int
     generation: int
@@ -36,9 +36,9 @@ class WorkerExited:
     at: float
     """Wall clock."""
     stderr_tail: str = ""
-    """The end of the stderr of the handler it ran, with the traceback of a crash in C code."""
+    """The end of the stderr of its handler, with the traceback of a crash in C code."""
     running: AttemptKey | None = None
-    """What it ran, even when its word of that was lost with it; None where nobody can tell."""
+    """The attempt it ran, even if its TaskStarted was lost; None if it ran none, or it is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class TasksEnded:
 
 @dataclass(frozen=True, slots=True)
 class WorkerHangs:
-    """A task is not over although its timeout, or a cancel with its grace, has passed."""
+    """A task still runs after its timeout, or after a cancel and its grace."""
 
     slot: int
     generation: int
@@ -86,14 +86,14 @@ class Claimed:
 
 @dataclass(frozen=True, slots=True)
 class ClaimAbandoned:
-    """The claim was given up without an answer; what it took is found by the held exchange."""
+    """The claim was given up without an answer; the held exchange finds the tasks it took."""
 
     claim_seq: int
 
 
 @dataclass(frozen=True, slots=True)
 class Reported:
-    """These reports are acknowledged, whatever the status."""
+    """The API has answered these reports, with any status."""
 
     keys: tuple[AttemptKey, ...]
     standing: LeaseStanding
@@ -101,7 +101,7 @@ class Reported:
 
 @dataclass(frozen=True, slots=True)
 class Renewed:
-    """The answer to a renewal that gave back ``returned``."""
+    """The answer to a renewal that returned the ``returned`` attempts."""
 
     standing: LeaseStanding
     order: CancelOrder | None = None
@@ -110,14 +110,14 @@ class Renewed:
 
 @dataclass(frozen=True, slots=True)
 class Fenced:
-    """Contact was lost for longer than ``host_lost_after`` (or is there again)."""
+    """Contact has been lost for longer than ``host_lost_after`` (``on``), or is there again."""
 
     on: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """The agent shuts down in order; ``kill``: without waiting for running tasks."""
+    """The agent shuts down in order; ``kill``: do not wait for running tasks."""
 
     kill: bool = False
 
@@ -158,7 +158,7 @@ class SpawnLater:
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    """Hand these tasks to the worker."""
+    """Send these tasks to the worker."""
 
     slot: int
     generation: int
@@ -176,7 +176,7 @@ class CancelRunning:
 
 @dataclass(frozen=True, slots=True)
 class Dismiss:
-    """Tell the worker to exit: after its running task, or (not graceful) ending that unreported."""
+    """Ask the worker to exit: after its running task, or (not graceful) ending that task unreported."""
 
     slot: int
     generation: int
@@ -185,7 +185,7 @@ class Dismiss:
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """Tell the worker to start nothing (``on``), or to go on."""
+    """Pause the worker (``on``) or resume it."""
 
     slot: int
     generation: int
@@ -194,7 +194,7 @@ class Hold:
 
 @dataclass(frozen=True, slots=True)
 class Kill:
-    """SIGKILL to the worker and everything below it."""
+    """Send SIGKILL to the worker and all its descendants."""
 
     slot: int
     generation: int
@@ -209,21 +209,21 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class AbandonClaim:
-    """Stop waiting for the answer of the claim in flight; :class:`ClaimAbandoned` or its answer follows."""
+    """Stop waiting for the claim in flight; :class:`ClaimAbandoned` or its answer follows."""
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Journal and send."""
+    """Journal these reports and send them."""
 
     reports: tuple[EncodedReport, ...]
     urgent: bool = False
-    """Nothing else is in hand, so waiting for more would only cost time."""
+    """Send without waiting for more: the session holds no other attempt."""
 
 
 @dataclass(frozen=True, slots=True)
 class RenewNow:
-    """Something is to be said, or asked, that should not wait for the next renewal."""
+    """Renew now: the session has something to say or to ask."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""How the death of a worker becomes the report of the attempt it had started (S000-57…70, C-19)."""
+"""Turns the death of a worker into the report of the attempt it had started (S000-57…70, C-19)."""
 
 import re
 import signal
@@ -19,14 +19,14 @@ HUNG_CANCEL = "its worker did not end it when it was cancelled"
 def lost_attempt(
     key: AttemptKey, started_at: float, event: WorkerExited, killed_for: str | None, cancelled: bool
 ) -> EncodedReport:
-    """The report of an attempt whose worker died under it.
+    """Make the report of an attempt whose worker died.
 
     Args:
         key: the attempt.
         started_at: wall clock.
         event: how the worker died.
         killed_for: why the agent killed the worker, if it did.
-        cancelled: a person had cancelled the attempt before.
+        cancelled: a user had cancelled the attempt before.
     """
     kind = _kind(event, killed_for, cancelled)
     detail: dict[str, object] = {"message": _message(event, killed_for), "worker": event.slot}
@@ -65,7 +65,7 @@ def _message(event: WorkerExited, killed_for: str | None) -> str:
 
 
 def oom_kills(cgroup: str | None = None, root: Path = Path("/sys/fs/cgroup")) -> int:
-    """How many processes the kernel has killed in our memory cgroup for lack of memory.
+    """Count the processes of our memory cgroup that the kernel has killed for lack of memory.
 
     0 where that cannot be read. Sources: cgroup-v2 ``memory.events``, cgroup-v1 ``memory.oom_control``.
 

@@ -1,7 +1,7 @@
-"""Runs one setup or teardown hook: a command in a session of its own, with a timeout and bounded output.
+"""Runs one setup or teardown hook: a command in a new session, with a timeout and bounded output.
 
-Owns the process from start to the death of its whole group. Knows nothing of leases or HTTP.
-A hook that leaves a daemon behind is over when its own process is: nobody waits for the pipe's end.
+Owns the process from its start to the death of its process group. Knows no leases and no HTTP. A hook
+that leaves a daemon behind ends with its own process, even if the daemon keeps the pipes open.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class HookResult:
-    """How a hook ended. Anything but success is an execution failure (S002-137): never retried here."""
+    """How a hook ended. Any failure is an execution failure (S002-137), never retried here."""
 
     reason: ExitReason | None
     """None: it could not be started."""
@@ -46,7 +46,7 @@ class HookResult:
         return self.reason is not None and self.reason.kind is ExitKind.SUCCESS and not self.message
 
     def report(self) -> HookReport:
-        """As the API takes it."""
+        """Return the result as the API takes it."""
         number = self.reason.number if self.reason is not None else None
         kind = self.reason.kind if self.reason is not None else None
         return HookReport(
@@ -62,7 +62,7 @@ class HookResult:
 
 
 class _Tail:
-    """Keeps the end of what arrives on a pipe."""
+    """Keeps the last TAIL_BYTES that arrive on a pipe."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -73,7 +73,7 @@ class _Tail:
         self._loop.add_reader(self._read, self.drain)
 
     def drain(self) -> None:
-        """Read what is there; at most 64 MiB at a time, so that a flood cannot hold the loop."""
+        """Read the bytes that have arrived; at most 64 MiB at a time, to let other callbacks run."""
         for _ in range(1024):
             try:
                 data = os.read(self._read, _CHUNK)
@@ -97,7 +97,7 @@ class _Tail:
 
 
 async def run_hook(hook: HookSpec, variables: Mapping[str, str]) -> HookResult:
-    """Run the command to its end. Cancelling kills its whole process group.
+    """Run the command to its end. Cancelling kills its process group.
 
     Args:
         hook: command, environment, folder and timeout.
@@ -145,7 +145,7 @@ def _start(
 
 
 async def _wait(process: "subprocess.Popen[bytes]", timeout: float) -> tuple[int, bool]:
-    """Wait status, and whether it had to be ended for running too long."""
+    """Return the wait status, and whether the hook was stopped by its timeout."""
     loop = asyncio.get_running_loop()
     ended = asyncio.Event()
     pidfd = os.pidfd_open(process.pid)
@@ -169,6 +169,6 @@ async def _wait(process: "subprocess.Popen[bytes]", timeout: float) -> tuple[int
 
 
 def _signal_group(pid: int, number: int) -> None:
-    """To the group of an unreaped process, so the number cannot have been given to another."""
+    """Signal the group of a process that is not reaped, so its number is not in use by another."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(pid, number)

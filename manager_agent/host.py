@@ -1,7 +1,7 @@
-"""What Temporal can tell this host: implements ``activities.host.HostPort``.
+"""Carries out the commands of Temporal on this host: implements ``activities.host.HostPort``.
 
-A command is never more than ids. The agent asks the API with its own token what they mean, and does
-nothing when PostgreSQL does not confirm them. ``run_lease`` watches a session; it does not own it.
+A command consists of ids only. The agent fetches their meaning from the API with its own token, and
+refuses a command that PostgreSQL does not confirm. ``run_lease`` watches a session; it does not own it.
 """
 
 import asyncio
@@ -48,7 +48,7 @@ class Host:
     ) -> None:
         self.session: LeaseSession | None = None
         self.stopping = False
-        """The agent shuts down: no session is started any more."""
+        """The agent shuts down: no session is started."""
         self._manager_id = manager_id
         self._api = api
         self._environments = environments
@@ -92,7 +92,7 @@ class Host:
             return await self._environments.clean(command.task_group_id)
 
     async def clean_owed(self, task_group_ids: tuple[UUID, ...]) -> None:
-        """What a lost host owes: first thing after its hello, before anything is prepared (P5)."""
+        """Run the teardowns that a lost host owes: after its hello, before any setup (P5)."""
         for task_group_id in task_group_ids:
             outcome = await self._environments.clean(task_group_id)
             log.info(
@@ -101,8 +101,8 @@ class Host:
             )
 
     async def resume(self, lease: HeldLease) -> None:
-        """Go on with a lease that the hello confirmed, if its environment stands: no need to wait
-        for Temporal, whose ``run_lease`` attaches later (S000-94).
+        """Resume a lease that the hello confirmed, if its environment is ready; ``run_lease`` of
+        Temporal attaches later (S000-94).
         """
         try:
             grant = await until_reached(lambda: self._api.grant(lease.epoch))
@@ -120,10 +120,10 @@ class Host:
             raise LeaseLost("the command is for another manager")
 
     async def _group_is_idle(self, task_group_id: UUID) -> None:
-        """No task of the group, of any epoch, runs or is held here. A session that ends is waited for.
+        """Wait until no task of the group, of any epoch, runs or is held here.
 
         Raises:
-            LeaseLost: a session of the group goes on, so nobody may tear it down.
+            LeaseLost: a session of the group is active, so the environment must stay.
         """
         session = self.session
         if session is None or session.grant.task_group_id != task_group_id:
@@ -133,10 +133,10 @@ class Host:
         await session.over.wait()
 
     async def _taken(self, command: HostCommand) -> LeaseGrant:
-        """Take the lease, after whatever session still ends here.
+        """Take the lease, after a session that still ends here.
 
         Raises:
-            LeaseLost: PostgreSQL knows no such lease of this manager for this group.
+            LeaseLost: PostgreSQL has no such lease of this manager for this group.
         """
         self._check_ours(command)
         if command.epoch is None:
@@ -146,8 +146,9 @@ class Host:
         return _confirmed(command, await self._api.take(command.epoch))
 
     async def _attach(self, command: HostCommand) -> LeaseSession | None:
-        """The session of this epoch; started if it does not run. None: the lease ends, and nothing of it
-        runs here any more, its setup neither.
+        """Return the session of this epoch; start it if it does not run.
+
+        Returns None if the lease ends; its setup has been stopped then.
         """
         self._check_ours(command)
         if command.epoch is None:
@@ -169,7 +170,7 @@ class Host:
             return self._start(grant)
 
     async def _previous_over(self, epoch: int) -> None:
-        """A host has one session at a time: wait until that of another epoch has ended here."""
+        """Wait until the session of another epoch has ended: a host runs one at a time."""
         session = self.session
         if session is not None and not session.over.is_set():
             if session.epoch != epoch:
@@ -186,7 +187,7 @@ class Host:
         return self.session
 
     async def _detach(self, session: LeaseSession) -> LeaseOutcome:
-        """The activity was cancelled: only an ending that the API confirms ends the work (P4)."""
+        """Handle a cancelled activity: only an ending that the API confirms ends the session (P4)."""
         session.ask_standing()
         await wait_event(session.ends, CONFIRM_SECONDS)
         if not session.ending:

@@ -1,9 +1,9 @@
-"""Reports that the API has not acknowledged, in a file (architecture §5).
+"""A file of the reports that the API has not acknowledged (architecture §5).
 
-One file of reserved space that is written from its start, in rounds: a write is one ``pwrite``, which
-survives this process, and if it is to survive the host one ``fdatasync`` without a change of size.
-Records carry a checksum and the number of their round; reading stops at the first that is torn, foreign
-or of an older round. Reports replayed too often are harmless: they are answered ``duplicate``.
+The file has reserved space and is written from its start, in rounds. A write is one ``pwrite``, which
+survives this process; ``durable`` adds one ``fdatasync`` without a change of size, which survives the
+host. Records carry a checksum and the number of their round; reading stops at the first that is torn,
+foreign or of an older round. A report replayed twice is harmless: it is answered ``duplicate``.
 """
 
 import errno
@@ -23,7 +23,7 @@ from mitosis.ipc.messages import EncodedReport
 
 RESERVED_BYTES = 8 * 1024 * 1024
 REWIND_BYTES = 256 * 1024
-"""What is acknowledged and still in the file is sent again by the next process: no more than this, mostly."""
+"""From this size on, a new round replaces a file of mostly acknowledged reports: all are replayed."""
 _HEAD = struct.Struct("<4sIIQ")  # magic, length, crc32 of round and payload, round
 _MAGIC = b"MJ01"
 _BLANK = bytes(_HEAD.size)
@@ -32,7 +32,7 @@ _encoder = msgspec.msgpack.Encoder()
 _decode_report = msgspec.json.Decoder(TaskReport).decode
 
 Entry = tuple[int, EncodedReport]
-"""An epoch, and a report of it."""
+"""An epoch and one of its reports."""
 
 
 class _Record(msgspec.Struct, array_like=True):
@@ -42,10 +42,10 @@ class _Record(msgspec.Struct, array_like=True):
 
 
 class Journal:
-    """Write, clear, replay. One process has it open at a time (the caller holds a lock)."""
+    """Write, clear, replay. One process has the file open at a time (the caller holds a lock)."""
 
     def __init__(self, path: Path) -> None:
-        """Open or create; ``pending`` holds what an earlier process left."""
+        """Open or create the file; ``pending`` holds the reports of an earlier process."""
         self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         self._lock = threading.Lock()
         self._reserve()
@@ -62,18 +62,18 @@ class Journal:
         return by_epoch
 
     def worth_rewinding(self, needed: int) -> bool:
-        """Is a new round with the ``needed`` last records better than a longer file?"""
+        """Decide whether a new round with the last ``needed`` records is better than a longer file."""
         return needed == 0 or (self._end > REWIND_BYTES and 4 * needed < self._records)
 
     def write(
         self, entries: Sequence[Entry], *, new_round: bool = False, durable: bool = False
     ) -> None:
-        """Outlives this process when it returns; if ``durable``, with all before it, the host too.
+        """Write entries. They survive this process; if ``durable``, they and all before survive the host.
 
         Args:
             entries: what to add.
-            new_round: nothing that is there is needed any more (what still is, is among the entries).
-            durable: force it to disk.
+            new_round: start again at the beginning; entries holds every record still needed.
+            durable: force the file to disk.
 
         Raises:
             OSError: the disk is full or broken; the entries are not in the journal.
@@ -92,7 +92,7 @@ class Journal:
             self._records = len(entries) + (0 if new_round else self._records)
 
     def clear(self) -> None:
-        """Everything is acknowledged: start again at the beginning. Not forced to disk."""
+        """Start again at the beginning: every report is acknowledged. Not forced to disk."""
         with self._lock:
             self._pending = []
             self._round += 1
@@ -102,7 +102,7 @@ class Journal:
                 os.ftruncate(self._file, RESERVED_BYTES)
 
     def close(self) -> None:
-        """Waits for a write that runs in a thread; a later one raises OSError."""
+        """Close the file, after a write that runs in a thread; later writes raise OSError."""
         with self._lock:
             os.close(self._file)
             self._file = -1
@@ -120,7 +120,7 @@ def _framed(round_number: int, payload: bytes) -> bytes:
 
 
 def _encoded(record: _Record) -> EncodedReport:
-    """The facts beside the bytes are not in the file: they are read from the report, once per start."""
+    """Return the report with the facts beside its bytes, which are not in the file."""
     found = _decode_report(record.report)
     key = AttemptKey(found.task_id, found.attempt)
     return EncodedReport(key, found.started_at, found.finished_at, record.report)
@@ -131,11 +131,11 @@ def _checksum(round_number: int, payload: bytes) -> int:
 
 
 def _read(descriptor: int) -> tuple[int, int, list[_Record]]:
-    """End offset, round and records of the newest whole round."""
+    """Return the end offset, number and records of the newest round."""
     size = os.fstat(descriptor).st_size
     data = os.pread(descriptor, size, 0)
     records: list[_Record] = []
-    end, current = 0, time.time_ns()  # a round that no record of an earlier process can have
+    end, current = 0, time.time_ns()  # no record of an earlier process has this round
     for offset, round_number, payload in _frames(data):
         if records and round_number != current:
             break
@@ -145,7 +145,7 @@ def _read(descriptor: int) -> tuple[int, int, list[_Record]]:
 
 
 def _frames(data: bytes) -> Iterator[tuple[int, int, bytes]]:
-    """``(end offset, round, payload)`` of whole records from the start on."""
+    """Yield ``(end offset, round, payload)`` of whole records from the start on."""
     offset = 0
     while offset + _HEAD.size <= len(data):
         magic, length, checksum, round_number = _HEAD.unpack_from(data, offset)

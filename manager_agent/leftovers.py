@@ -1,9 +1,9 @@
-"""Ends what was left running on the host: by an earlier process of this manager (protocol P5), or by hooks.
+"""Ends processes left on the host by an earlier process of this manager (protocol P5) or by hooks.
 
-Workers and tasks go without exception. What a *finished* setup hook started and left running (a
-daemon the group's tasks need) is part of an environment that is still valid, and stays until the
-environment is torn down. Processes are known by the variables that we started them with, so one that has
-put them off, or was started by another service, is not found.
+Workers and tasks are killed without exception. Daemons that a *finished* setup hook has started belong
+to an environment that is still valid, and stay until it is torn down. Processes are recognised by the
+MITOSIS_* variables they inherited; one that cleared its environment, or was started by another service,
+is missed.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ Variable = tuple[str, str]
 MANAGER = "MITOSIS_MANAGER_ID"
 GROUP = "MITOSIS_TASK_GROUP_UUID"
 OF_WORKERS = "MITOSIS_WORKER_ENDPOINT"
-"""In the environment of a zygote and all below it; not in that of hooks."""
+"""In the environment of a zygote and its descendants, not of hooks."""
 GRACE_SECONDS = 5.0
 """From SIGTERM to SIGKILL for daemons of hooks."""
 LIMIT_SECONDS = 10.0
@@ -33,14 +33,14 @@ log = logging.getLogger(__name__)
 
 
 def kill_leftovers(manager_id: str, prepared: Collection[str] = ()) -> int:
-    """SIGKILL every process with our manager id in its environment, until there is none.
+    """Send SIGKILL to every process with this manager id in its environment, until there is none.
 
     Args:
         manager_id: of this agent.
-        prepared: task groups whose environment stands; what their hooks started is spared.
+        prepared: task groups with a valid environment; daemons of their hooks are spared.
 
     Returns:
-        How many were killed. Those of other users cannot be read, and are not ours.
+        How many were killed.
     """
     killed: set[int] = set()
     deadline = time.monotonic() + LIMIT_SECONDS
@@ -62,7 +62,7 @@ def kill_leftovers(manager_id: str, prepared: Collection[str] = ()) -> int:
 
 
 async def end_daemons(manager_id: str, task_group: str) -> int:
-    """End what the hooks of a group have left running: SIGTERM, and SIGKILL after :data:`GRACE_SECONDS`.
+    """End the daemons of a group's hooks: SIGTERM, and SIGKILL after :data:`GRACE_SECONDS`.
 
     Returns:
         How many there were.
@@ -101,9 +101,9 @@ def _leftovers(manager: Variable, spared: Collection[Variable]) -> Iterator[int]
 
 
 def _processes_of(manager: Variable) -> Iterator[tuple[int, Mapping[str, str]]]:
-    """Yield live processes that were started with this variable, and all such variables of each.
+    """Yield the live processes that were started with this variable, and their environments.
 
-    Without this process and its ancestors. Processes of other users cannot be read, and are left out.
+    Leaves out this process, its ancestors, and processes of other users, which cannot be read.
     """
     me = psutil.Process()
     own = {me.pid, *(process.pid for process in me.parents())}

@@ -1,7 +1,7 @@
 """The processes of one lease session: a zygote, and the workers it forks.
 
-Owns starting and ending them; knows nothing of tasks. The zygote is also the guardian: when its
-socket closes, for whatever reason, it kills everything below it and ends.
+Starts and ends them; knows no tasks. The zygote is also the guardian: when its socket closes, for any
+reason, it kills all its descendants and ends.
 """
 
 import asyncio
@@ -35,25 +35,25 @@ from mitosis.worker.zygote_protocol import (
 )
 
 READY_SECONDS = 120.0
-"""Imports of handlers may be slow; a zygote that needs longer counts as hung."""
+"""Imports of handlers may be slow; a zygote that takes longer counts as hung."""
 END_SECONDS = 15.0
 
 log = logging.getLogger(__name__)
 
 
 class PoolEvents(Protocol):
-    """What a pool tells its session."""
+    """The callbacks of a pool."""
 
     def worker_spawned(self, slot: int, generation: int, pid: int) -> None: ...
 
     def worker_exited(
         self, slot: int, generation: int, reason: ExitReason, packet: Exited | None = None
     ) -> None:
-        """``packet`` is what the zygote said; None when the worker never lived."""
+        """Handle the death of a worker; ``packet`` is None if it never started."""
         ...
 
     def zygote_ended(self) -> None:
-        """The zygote is gone, and with it every worker."""
+        """Handle the end of the zygote and with it of every worker."""
         ...
 
 
@@ -71,7 +71,7 @@ class HandlersNotImported(ZygoteFailed):
 
 @dataclass(frozen=True, slots=True)
 class ZygoteCommand:
-    """How to start the zygote of one session."""
+    """The interpreter, setup and environment of the zygote of one session."""
 
     python: str
     setup: Setup
@@ -79,12 +79,12 @@ class ZygoteCommand:
 
 
 class Pool:
-    """One zygote and its workers. ``start`` once, then spawn and kill, then ``close``."""
+    """One zygote and its workers. Call ``start`` once, then spawn and kill, then ``close``."""
 
     def __init__(
         self, command: ZygoteCommand, cpus: list[frozenset[int] | None], events: PoolEvents
     ) -> None:
-        """``cpus[slot]`` = cores of the worker in this slot; None = not pinned."""
+        """``cpus[slot]`` are the cores of the worker in this slot; None: not pinned."""
         self._command = command
         self._cpus = cpus
         self._events = events
@@ -118,16 +118,16 @@ class Pool:
             raise ZygoteFailed(f"the handlers were not imported in {READY_SECONDS:g} s") from None
 
     def spawn(self, slot: int, generation: int) -> None:
-        """Start a worker; the session hears of it."""
+        """Start a worker; ``worker_spawned`` or ``worker_exited`` follows."""
         cpus = self._cpus[slot]
         self._send(Spawn(slot, generation, None if cpus is None else tuple(sorted(cpus))))
 
     def kill(self, slot: int, generation: int) -> None:
-        """SIGKILL to a worker and all below it; its exit is heard of as any other."""
+        """Send SIGKILL to a worker and all its descendants; ``worker_exited`` follows."""
         self._send(KillWorker(slot, generation))
 
     async def close(self) -> None:
-        """Kill what is left, and wait until the zygote has ended."""
+        """Kill the remaining workers and wait until the zygote has ended."""
         self._close_socket()
         if self._pid == 0:
             return
@@ -143,11 +143,11 @@ class Pool:
         try:
             self._socket.send(encode(packet))
         except BlockingIOError:
-            # 200 KiB of packets of 20 bytes are queued: the zygote stands still.
+            # 200 KiB of packets of 20 bytes are queued: the zygote does not read.
             log.warning("zygote.not_reading", extra={"pid": self._pid})
             self._close_socket()
         except OSError:
-            self._close_socket()  # its end is noticed by the pidfd
+            self._close_socket()  # the pidfd reports its end
 
     def _on_packets(self) -> None:
         while self._socket is not None:
@@ -216,7 +216,7 @@ class Pool:
 
 
 def _spawn_zygote(command: ZygoteCommand, descriptor: int) -> int:
-    """Start the process with ``descriptor`` as its AGENT_FD, in a session of its own."""
+    """Start the process with ``descriptor`` as its AGENT_FD, in a new session (setsid(2))."""
     argv = [command.python, "-P", "-m", "mitosis.worker", "zygote"]
     try:
         return os.posix_spawn(

@@ -1,7 +1,7 @@
-"""The decisions of a lease session: an event and the state in, instructions and the new state out.
+"""The decisions of a lease session: an event changes the state and gives instructions.
 
-No clock, no socket, no randomness: everything it needs to know is in the event. ``session.py`` carries
-the instructions out and turns what happens into events.
+No clock, no socket, no randomness: every fact is in the event. ``session.py`` carries the instructions
+out and turns what happens into events.
 """
 
 import math
@@ -50,13 +50,13 @@ from mitosis.retry_policy import RetryPolicy
 
 MAX_SURPLUS = 256
 HORIZON_SECONDS = 0.25
-"""How much work to hold beyond what the workers have: enough to hide a claim, too little to hoard."""
+"""Work to hold beyond what the workers have: enough to hide the time of a claim, no more."""
 MEAN_WEIGHT = 0.2
 RESPAWNS = RetryPolicy(first_seconds=0.05, longest_seconds=5.0, jitter=0.0)
 
 
 def step(state: State, event: Event) -> list[Instruction]:
-    """Change ``state`` by ``event``; what is to be done now, in this order."""
+    """Change ``state`` by ``event``; return the instructions to carry out, in this order."""
     if state.over:
         return []
     out = _handle(state, event)
@@ -87,7 +87,7 @@ def _handle(state: State, event: Event) -> list[Instruction]:  # noqa: C901, PLR
         case ClaimAbandoned():
             if event.claim_seq == state.claim_seq and state.claiming:
                 state.claiming = False
-                state.claim_seq -= 1  # never acknowledged: the same number asks again
+                state.claim_seq -= 1  # never acknowledged: the next claim uses the number again
             return []
         case Reported():
             for key in event.keys:
@@ -107,7 +107,7 @@ def _handle(state: State, event: Event) -> list[Instruction]:  # noqa: C901, PLR
 
 
 def _worker(state: State, slot: int, generation: int) -> Worker | None:
-    """The worker, unless the event is about an earlier process of its slot."""
+    """Return the worker; None if the event is about an earlier process of its slot."""
     worker = state.workers[slot]
     return worker if worker.generation == generation and worker.alive else None
 
@@ -140,7 +140,7 @@ def _on_began(state: State, event: TaskBegan) -> list[Instruction]:
 
 
 def _started(worker: Worker, key: AttemptKey, at: float) -> bool:
-    """From now on the death of this worker costs the task an attempt. False: it is not waiting there."""
+    """Mark the attempt as started, so the worker's death counts as a failure. False: unknown attempt."""
     if worker.unstarted.pop(key, None) is None:
         return False
     if worker.running is not None:
@@ -195,7 +195,7 @@ def _on_exited(state: State, event: WorkerExited) -> list[Instruction]:
 
 
 def _after_death(state: State, worker: Worker) -> list[Instruction]:
-    """Respawn the slot while the session is active; at once, unless it keeps dying uselessly."""
+    """Respawn the slot while the session is active; with a growing delay if no process of it works."""
     if not state.active:
         worker.phase = WorkerState.EXITED
         return []
@@ -220,7 +220,7 @@ def _respawn(worker: Worker) -> list[Instruction]:
 
 
 def _leave(worker: Worker, key: AttemptKey) -> bool:
-    """Take the attempt out of the worker; False if it is not there."""
+    """Take the attempt out of the worker; return False if it is not there."""
     if worker.running == key:
         worker.running = None
         return True
@@ -260,7 +260,7 @@ def _report(state: State, reports: list[EncodedReport]) -> list[Instruction]:
 
 
 def _put_back(state: State, tasks: Iterable[Task]) -> list[Instruction]:
-    """Unstarted tasks of a dead or dismissed worker: first in line again, or given back."""
+    """Put unstarted tasks of a dead or dismissed worker first in the queue, or return them."""
     for task in reversed(list(tasks)):
         if task.key == state.alone_running:
             state.alone_running = None
@@ -269,7 +269,7 @@ def _put_back(state: State, tasks: Iterable[Task]) -> list[Instruction]:
 
 
 def _dispatch(state: State) -> list[Instruction]:
-    """Fill the workers up to their credit, those with the least first."""
+    """Fill the workers up to their credit, the least loaded first."""
     if not state.active or state.fenced:
         return []
     if state.alone or state.alone_running is not None:
@@ -305,7 +305,7 @@ def _send(worker: Worker, tasks: list[Task]) -> Instruction:
 
 
 def _refill(state: State) -> list[Instruction]:
-    """Claim when what waits here has sunk to half of what should; one claim at a time."""
+    """Claim when the queue is down to half of its target; one claim at a time."""
     idle = not state.active or state.fenced or state.claiming
     if idle or state.alone or state.alone_running is not None:
         return []
@@ -340,7 +340,7 @@ def _task(claimed: ClaimedTask) -> Task:
 
 
 def _finish(state: State) -> list[Instruction]:
-    """Over when nobody is left to run, nothing to report and nothing to give back."""
+    """End the session when no worker, no report and no returned task is left."""
     busy = state.claiming or state.held or state.returned
     if state.end is None or busy or any(worker.alive for worker in state.workers):
         return []

@@ -1,10 +1,9 @@
-"""Carries reports to the API until they are acknowledged, and keeps them in the journal meanwhile.
+"""Sends reports to the API until they are acknowledged; until then they are in the journal too.
 
-A lone report goes at once; under load they gather for up to 50 ms or 256 of them. All are written into
-the journal as they come, beside the sending: an agent that is killed repeats nothing that had ended.
-They are forced to disk only if there is no answer after DURABLE_AFTER_SECONDS. (To do that with every
-batch would only save a host that loses its power in that tenth of a second from repeating what it had
-just done, and would cost PostgreSQL the disk they may share.)
+A single report is sent at once; under load up to 256 are gathered for up to 50 ms. Each is written to
+the journal as it comes, beside the sending, so a killed agent repeats no task that had ended. They are
+forced to disk only if there is no answer after DURABLE_AFTER_SECONDS: forcing every batch would only
+help a host that loses power within that tenth of a second, and would load a disk that PostgreSQL may use.
 """
 
 import asyncio
@@ -31,13 +30,13 @@ LARGEST_BATCH_BYTES = 16_000_000
 GATHER_SECONDS = 0.05
 DURABLE_AFTER_SECONDS = 0.1
 CLEAR_AFTER_SECONDS = 0.5
-"""So long nothing must be waiting before the journal is cleared."""
+"""How long no report must be waiting before the journal is cleared."""
 
 log = logging.getLogger(__name__)
 
 
 class Reporter:
-    """One for the whole agent: reports of an old session go on while the next one runs."""
+    """One for the whole agent: it goes on sending reports of an old session while the next one runs."""
 
     def __init__(self, api: AgentApi, journal: Journal) -> None:
         self._subscribers: dict[int, Callable[[Reported], None]] = {}
@@ -45,8 +44,8 @@ class Reporter:
         self._journal = journal
         self._waiting: list[Entry] = []
         self._first = self._written = self._durable = 0
-        """Numbers of reports since the start: the first that waits, the first that is not in the journal,
-        the first that is not on disk."""
+        """Numbers of reports, counted since the start: the first that waits, the first that is not in
+        the journal, the first that is not on disk."""
         self._writing = asyncio.Lock()
         self._write_failed = False
         self._changed = asyncio.Event()
@@ -58,7 +57,7 @@ class Reporter:
         self._last_sent = -GATHER_SECONDS
 
     def add(self, epoch: int, reports: Sequence[EncodedReport], urgent: bool) -> None:
-        """Take over these reports of one epoch; ``urgent``: gather no others first."""
+        """Accept these reports of one epoch; ``urgent``: send them without gathering others."""
         self._waiting += [(epoch, report) for report in reports]
         self._quiet.clear()
         self._changed.set()
@@ -85,7 +84,7 @@ class Reporter:
         await self._quiet.wait()
 
     async def replay(self) -> None:
-        """Send what an earlier process left, until it is acknowledged (protocol P5)."""
+        """Send the reports that an earlier process left, until they are acknowledged (protocol P5)."""
         for epoch, reports in self._journal.pending.items():
             log.info("journal.replayed", extra={"epoch": epoch, "reports": len(reports)})
             first = 0
@@ -95,7 +94,7 @@ class Reporter:
         self._journal.clear()
 
     async def run(self) -> None:
-        """Send and write for ever; cancelled at the end of the agent."""
+        """Send and write until cancelled."""
         writing = self._loop.create_task(self._keep_writing())
         try:
             while True:
@@ -108,7 +107,7 @@ class Reporter:
             writing.cancel()
 
     def close(self) -> None:
-        """Close the journal. What is in it, and whatever waits, is for the next process."""
+        """Write the reports that wait to the journal, for the next process, and close it."""
         with contextlib.suppress(OSError):
             if self._waiting:
                 self._journal.write(self._waiting, new_round=True, durable=True)
@@ -126,7 +125,7 @@ class Reporter:
             sending.cancel()
 
     async def _gather(self) -> None:
-        """Not more often than every GATHER_SECONDS, unless a batch is full or one is urgent."""
+        """Wait until GATHER_SECONDS after the last batch, unless a batch is full or a report is urgent."""
         wait = self._last_sent + GATHER_SECONDS - self._loop.time()
         if wait > 0 and len(self._waiting) < BATCH:
             await wait_event(self._flush, wait)
@@ -145,7 +144,7 @@ class Reporter:
                 await self._clear()
 
     async def _write(self, *, durable: bool) -> None:
-        """Into the journal with what is not there yet; in a thread, for a disk may be slow."""
+        """Write to the journal what is not in it yet; in a thread, since a disk may be slow."""
         async with self._writing:
             new_round = self._journal.worth_rewinding(max(0, self._written - self._first))
             start = self._first if new_round else max(self._written, self._first)
@@ -211,7 +210,7 @@ def _log_first_failure(error: MitosisError, failures: int, pause: float) -> None
 
 
 def _batch(reports: Sequence[EncodedReport]) -> list[EncodedReport]:
-    """The first of these that one call carries: at least one, at most LARGEST_BATCH_BYTES of them."""
+    """Return the first reports, as many as one call carries: up to LARGEST_BATCH_BYTES, at least one."""
     sizes = accumulate(len(report.report) for report in reports)
     count = sum(1 for _ in takewhile(lambda size: size <= LARGEST_BATCH_BYTES, sizes))
     return list(reports[: max(1, count)])

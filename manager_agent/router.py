@@ -1,8 +1,8 @@
-"""The one ROUTER socket of an agent: frames in and out, peers checked, control messages acknowledged.
+"""The ROUTER socket of an agent: sends and receives frames, checks peers, awaits acknowledgements.
 
-A plain socket on its file descriptor: an asyncio wrapper costs 15 to 40 µs per message. The descriptor
-is edge-triggered (zmq_getsockopt(3), ZMQ_FD), so everything is drained whenever it fires and after
-every send. Knows nothing of tasks.
+It polls the file descriptor of a plain socket: an asyncio wrapper costs 15 to 40 µs per message. The
+descriptor is edge-triggered (zmq_getsockopt(3), ZMQ_FD), so the socket is drained whenever it fires and
+after every send. It knows no tasks.
 """
 
 import asyncio
@@ -88,14 +88,14 @@ class Router:
             self._admit(name, *early)
 
     def forget(self, slot: int, generation: int) -> None:
-        """The worker is dead; its name is not used again."""
+        """Accept no more messages of a dead worker; its identity is not used again."""
         name = worker_identity(slot, generation)
         self._expected.pop(name, None)
         self._checked.pop(name, None)
         self._early.pop(name, None)
 
     def send(self, slot: int, generation: int, message: ManagerToWorker) -> bool:
-        """Queue a message; False when the worker is not there (its death is noticed elsewhere)."""
+        """Queue a message; return False if the worker is not connected (its exit event follows)."""
         try:
             self._socket.send_multipart(
                 (worker_identity(slot, generation), encode(message)), flags=zmq.NOBLOCK, copy=True
@@ -116,10 +116,10 @@ class Router:
         make: Callable[[int], Control],
         seconds: float = ACKNOWLEDGE_SECONDS,
     ) -> bool:
-        """Send what ``make(message_id)`` gives and wait for the acknowledgement.
+        """Send the message that ``make(message_id)`` returns and wait for its acknowledgement.
 
         Returns:
-            False if the worker is not there or does not answer within ``seconds``.
+            False if the worker is not connected or does not answer within ``seconds``.
         """
         message_id = next(self._message_ids)
         waiting = self._loop.create_future()
@@ -140,7 +140,7 @@ class Router:
             self._waiting.pop(message_id, None)
 
     def drain(self) -> None:
-        """Read until nothing is left."""
+        """Read and deliver all messages that have arrived."""
         self._drain_due = False
         if self._socket.closed or self._draining:
             return
@@ -195,7 +195,7 @@ class Router:
         elif name in self._expected:
             self._admit(name, pid, hello)
         else:
-            self._early[name] = (pid, hello)  # faster than the zygote's word of it
+            self._early[name] = (pid, hello)  # the zygote has not announced it yet
 
     def _admit(self, name: bytes, pid: int, hello: Hello) -> None:
         worker = self._expected[name]
@@ -209,11 +209,11 @@ class Router:
 
 
 def peer_pid(address: str, uid: int) -> int | None:
-    """The pid of a peer of ours; None for another user.
+    """Return the pid of a peer of this user; None for another user.
 
     Args:
         address: ``host:uid:gid:pid``, as libzmq gives it for ipc peers (from SO_PEERCRED).
-        uid: ours.
+        uid: of this user.
     """
     parts = address.split(":")
     if len(parts) != 4 or not all(part.isdigit() for part in parts[1:]) or int(parts[1]) != uid:

@@ -1,4 +1,4 @@
-"""The folders of one manager on this host, and the lock that makes one process their owner."""
+"""The folders of one manager on this host, and the lock by which one process owns them."""
 
 import fcntl
 import os
@@ -28,11 +28,11 @@ class HostFolders:
     def lock(
         cls, manager_id: str, state_dir: Path, run_parent: Path | None = None
     ) -> "HostFolders":
-        """Make both folders private and ours.
+        """Make both folders private and lock them.
 
         Raises:
             ManagerIdInUse: another process of this manager runs on this host.
-            ConfigurationError: a folder belongs to somebody else, or is too long for a socket.
+            ConfigurationError: a folder belongs to another user, or its path is too long for a socket.
         """
         folders = cls(run_folder(manager_id, run_parent), state_dir, [])
         worker_endpoint(folders.run_dir)
@@ -61,7 +61,7 @@ class HostFolders:
         return self.state_dir / "scratch"
 
     def release(self) -> None:
-        """Give both up; the run folder goes, since nothing in it outlives its owner. Idempotent."""
+        """Unlock both and remove the run folder, which holds only sockets. Idempotent."""
         if self._locks:
             shutil.rmtree(self.run_dir, ignore_errors=True)
         for descriptor in self._locks:
@@ -81,7 +81,7 @@ class HostFolders:
 
 
 def make_private(folder: Path) -> None:
-    """Create a folder of mode 0700, or check that it is one and ours.
+    """Create a folder of mode 0700, or check that it is one and belongs to this user.
 
     Raises:
         ConfigurationError: it belongs to another user or others may enter it.
@@ -97,7 +97,7 @@ def make_private(folder: Path) -> None:
 
 
 def _locked(path: Path, manager_id: str) -> int:
-    """Lock the file, and be sure that it is the one at ``path``: its holder removes it at the end."""
+    """Lock the file, and check that it is still at ``path``: its last holder may have removed it."""
     while True:
         try:
             make_private(path.parent)

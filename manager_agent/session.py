@@ -1,7 +1,7 @@
-"""One lease session: carries out what the reactor decides, and tells it what happens.
+"""One lease session: carries out the instructions of the reactor and turns what happens into events.
 
-The I/O shell of one epoch: workers, messages and timers. It decides nothing about
-tasks. Contact with the API (renewals) is ``contact.py``; it asks the session what to say.
+The I/O shell of one epoch: workers, messages and timers. It decides nothing about tasks. ``contact.py``
+renews the lease and reads the state of the session for that.
 """
 
 import asyncio
@@ -66,7 +66,7 @@ from mitosis.ipc.messages import (
 from mitosis.worker.zygote_protocol import Exited
 
 LAST_MESSAGES_SECONDS = 0.05
-"""After a death, until what the worker had said before has surely been read."""
+"""From the death of a worker until its last messages have been read."""
 HANG_MARGIN_SECONDS = 5.0
 ZYGOTE_RETRY_SECONDS = 1.0
 
@@ -75,16 +75,16 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class SessionParts:
-    """What a session works with; made by the host."""
+    """The collaborators of a session; made by the agent."""
 
     api: AgentApi
     router: Router
     reporter: Reporter
     make_pool: Callable[["LeaseSession", bool], Pool]
-    """The flag says whether handler modules are imported before workers are forked."""
+    """The flag: import the handler modules before workers are forked."""
     renew_now: Callable[[], None]
     room: Callable[[], Awaitable[None]] = always_room
-    """Waits until this host can take on tasks."""
+    """Wait until this host has room for tasks."""
 
 
 class LeaseSession:
@@ -97,14 +97,14 @@ class LeaseSession:
 
         Args:
             grant: the lease, its group and plan.
-            parts: what it works with.
-            claim_seq: the last number that was used under this epoch.
-            generation: of the first workers; higher than any that this agent has used.
+            parts: its collaborators.
+            claim_seq: the last claim number used under this epoch.
+            generation: of the first workers; higher than any generation this agent has used.
         """
         self.grant = grant
         self.over = asyncio.Event()
         self.ends = asyncio.Event()
-        """Set when the session has begun to end."""
+        """Set when the session begins to end."""
         self.ended_in: LeaseEnd | None = None
         self.state = State(
             worker_count=grant.worker_allocation_plan.worker_count,
@@ -126,7 +126,7 @@ class LeaseSession:
         self._began_at = time.monotonic()
         self._workers_wanted = False
 
-    # --- what others see ------------------------------------------------------------------------
+    # --- for others ----------------------------------------------------------------------------
 
     @property
     def epoch(self) -> int:
@@ -134,7 +134,7 @@ class LeaseSession:
 
     @property
     def ending(self) -> bool:
-        """It claims nothing more and will be over by itself."""
+        """Whether it has stopped claiming; it then ends by itself."""
         return not self.state.active
 
     def progress(self) -> LeaseProgress:
@@ -147,7 +147,7 @@ class LeaseSession:
         )
 
     def ask_standing(self) -> None:
-        """Have the API asked at once how this lease stands."""
+        """Renew at once, to learn the standing of this lease."""
         self._parts.renew_now()
 
     def start(self) -> None:
@@ -159,7 +159,7 @@ class LeaseSession:
         self._background(self._output.deliver())
 
     async def close(self) -> None:
-        """Stop every process of the session and wait until they are gone. Reports are not waited for."""
+        """Stop every process of the session and wait until they are gone. Does not wait for reports."""
         self.state.over = True
         for task in self._tasks - {asyncio.current_task()}:
             task.cancel()
@@ -173,7 +173,7 @@ class LeaseSession:
         self.over.set()
 
     def handle(self, event: Event) -> None:
-        """Let the reactor decide, and do it."""
+        """Pass an event to the reactor and carry out its instructions."""
         for instruction in step(self.state, event):
             self._do(instruction)
         if self.ending:
@@ -212,7 +212,7 @@ class LeaseSession:
 
     def _send(self, send: Send) -> None:
         tasks = tuple(RunTask(t.key, t.spec) for t in send.tasks)
-        # A worker that is not there is dead; what it was to run comes back with its exit.
+        # An unreachable worker is dead; its exit event returns these tasks.
         self._parts.router.send(send.slot, send.generation, RunTasks(tasks))
 
     def _cancel_running(self, order: CancelRunning) -> None:
@@ -259,17 +259,17 @@ class LeaseSession:
     # --- workers --------------------------------------------------------------------------------
 
     async def _start_pool(self) -> None:
-        """Start the zygote; try again for as long as the session wants workers."""
+        """Start the zygote; try again until the session ends."""
         preload = True
         while not self.ending:
             try:
                 self._pool = self._parts.make_pool(self, preload)
                 ready = await self._pool.start()
             except HandlersNotImported:
-                preload = False  # the tasks that need them fail one by one, each saying why
+                preload = False  # each task that needs them fails with its own message
                 await self._close_pool()
             except (MitosisError, OSError) as error:
-                # Also a plan that fitted when the host was prepared: cores and limits may shrink.
+                # Cores and limits may have shrunk since the plan was checked.
                 log.error("workers.not_started", extra={"reason": str(error)})  # noqa: TRY400
                 await self._close_pool()
                 await asyncio.sleep(ZYGOTE_RETRY_SECONDS)
@@ -311,7 +311,7 @@ class LeaseSession:
         self._loop.call_later(wait, self._handle_exit, event)
 
     def zygote_ended(self) -> None:
-        """Every worker died with it. While the session goes on, start again."""
+        """Handle the end of the zygote and all its workers; start again while the session is active."""
         self._pool = None
         if not self._workers_wanted:
             return

@@ -1,7 +1,7 @@
-"""What a lease session knows: tasks in hand, workers, counters of the claim protocol. No I/O.
+"""The state of a lease session: attempts held, workers, counters of the claim protocol. No I/O.
 
-``reactor.py`` is the only one that changes it. A task attempt is in exactly one place: ``ready``,
-one worker, or ``unreported``; ``tests/support/agent_invariants.py`` says so.
+Only ``reactor.py`` and ``endings.py`` change it. An attempt is in exactly one place: ``ready``, one
+worker, or ``unreported``; ``tests/support/agent_invariants.py`` checks it.
 """
 
 from collections import deque
@@ -17,7 +17,7 @@ from mitosis.ipc.messages import EncodedReport
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A claimed attempt. ``spec`` is passed on unread."""
+    """A claimed attempt. ``spec`` is passed on without decoding it."""
 
     key: AttemptKey
     spec: bytes
@@ -36,15 +36,15 @@ class Worker:
     started_at: float = 0.0
     """Of the running task, wall clock."""
     finishing: dict[AttemptKey, float] = field(default_factory=dict)
-    """Started before the running one, so they are over; their report is on its way."""
+    """Attempts that started before the running one: they have ended, their reports are on the way."""
     useful: bool = False
-    """This process has finished a task."""
+    """Whether this process has finished a task."""
     crashes: int = 0
-    """Processes in a row that died without finishing a task."""
+    """Number of processes in a row that died without finishing a task."""
     killed_for: str | None = None
-    """Why we killed this process because of its task, if we did."""
+    """Why the agent killed this process because of its task, if it did."""
     suppress_reports: bool = False
-    """We end what runs here for reasons of our own: it is not reported, and runs again elsewhere."""
+    """The agent kills this worker deliberately; its tasks are requeued, not reported as failed."""
 
     @property
     def available(self) -> bool:
@@ -56,12 +56,12 @@ class Worker:
 
     @property
     def load(self) -> int:
-        """Tasks it still has to run, the running one included."""
+        """Number of tasks it has to run, the running one included."""
         return len(self.unstarted) + (self.running is not None)
 
     @property
     def started(self) -> Iterator[tuple[AttemptKey, float]]:
-        """Attempts that have started here and are not reported, and when."""
+        """Attempts that have started here and are not reported, with their start times."""
         yield from self.finishing.items()
         if self.running is not None:
             yield self.running, self.started_at
@@ -94,15 +94,15 @@ class State:
     workers: list[Worker] = field(default_factory=list)
     ready: deque[Task] = field(default_factory=deque)
     alone: deque[Task] = field(default_factory=deque)
-    """Ready tasks beside which nothing may run (protocol P2)."""
+    """Ready tasks that must run alone on the host (protocol P5)."""
     alone_running: AttemptKey | None = None
     cancelled: set[AttemptKey] = field(default_factory=set)
-    """Running attempts that a person's cancel ends."""
+    """Running attempts that a user has cancelled."""
     unreported: dict[AttemptKey, EncodedReport] = field(default_factory=dict)
     returned: set[AttemptKey] = field(default_factory=set)
-    """Given back unstarted; until a renewal with them was acknowledged."""
+    """Returned unstarted, until a renewal that names them is acknowledged."""
     held: set[AttemptKey] = field(default_factory=set)
-    """Every attempt in hand: ready, with a worker, or unreported."""
+    """Every attempt of the session: ready, with a worker, or unreported."""
     finished: int = 0
 
     @property
@@ -116,7 +116,7 @@ class State:
 
     @property
     def credit(self) -> int:
-        """Tasks a worker may hold: enough to hide a round trip of about 70 µs."""
+        """Number of tasks a worker may hold: enough to hide a round trip of about 70 µs."""
         if self.mean_seconds is None or self.mean_seconds >= 0.010:
             return 1
         return 2 if self.mean_seconds >= 0.001 else 8
@@ -126,7 +126,7 @@ class State:
         return sum(worker.running is not None for worker in self.workers)
 
     def started_before(self, wall: float) -> list[AttemptKey]:
-        """Running attempts that started before ``wall``."""
+        """Return the running attempts that started before ``wall``."""
         return [
             worker.running
             for worker in self.workers

@@ -1,4 +1,4 @@
-"""Frames: one byte of protocol version, then the message as msgpack. Nothing else names a frame."""
+"""Encodes and decodes frames: one byte of protocol version, then the message as msgpack."""
 
 from typing import TypeVar
 
@@ -15,18 +15,18 @@ _from_worker: msgspec.msgpack.Decoder[WorkerToManager] = msgspec.msgpack.Decoder
 
 
 class ProtocolMismatch(Conflict):
-    """Agent and worker speak different versions of the protocol, or a frame is not one of ours."""
+    """Agent and worker speak different versions of the protocol, or a frame holds no message."""
 
     code = "protocol_mismatch"
 
 
 def encode(message: ManagerToWorker | WorkerToManager) -> bytes:
-    """One frame."""
+    """Encode a message as one frame."""
     return _PREFIX + _encoder.encode(message)
 
 
 def decode_for_worker(frame: bytes) -> ManagerToWorker:
-    """What the manager said.
+    """Decode a message of the manager.
 
     Raises:
         ProtocolMismatch: another version, or not a message of this direction.
@@ -35,7 +35,7 @@ def decode_for_worker(frame: bytes) -> ManagerToWorker:
 
 
 def decode_for_manager(frame: bytes) -> WorkerToManager:
-    """What a worker said.
+    """Decode a message of a worker.
 
     Raises:
         ProtocolMismatch: another version, or not a message of this direction.

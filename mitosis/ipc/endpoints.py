@@ -1,4 +1,4 @@
-"""Where the sockets of one manager live: a short private folder named by the manager id alone."""
+"""The folder and the names of the sockets of one manager; the folder is named by the manager id alone."""
 
 import hashlib
 import os
@@ -11,10 +11,10 @@ MAX_SOCKET_PATH_BYTES = 107
 
 
 def run_folder(manager_id: str, parent: Path | None = None) -> Path:
-    """The run folder of a manager; ``parent`` defaults to $XDG_RUNTIME_DIR, else /tmp.
+    """Return the run folder of a manager; ``parent`` defaults to $XDG_RUNTIME_DIR, else /tmp.
 
-    The name is made from the manager id and the user alone, so that every process that knows the id
-    finds the same sockets. Not created here.
+    Its name depends on the manager id and the user alone, so that every process that has the id finds
+    the same sockets. Does not create it.
     """
     base = parent or Path(os.environ.get("XDG_RUNTIME_DIR") or "/tmp")  # noqa: S108 - made 0700 and checked by its creator
     digest = hashlib.sha256(manager_id.encode()).hexdigest()[:16]
@@ -27,7 +27,7 @@ def worker_identity(slot: int, generation: int) -> bytes:
 
 
 def worker_endpoint(folder: Path) -> str:
-    """The ZeroMQ endpoint of the agent's ROUTER.
+    """Return the ZeroMQ endpoint of the agent's ROUTER.
 
     Raises:
         ConfigurationError: the path would be longer than a socket path may be.

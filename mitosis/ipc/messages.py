@@ -3,9 +3,9 @@
 Two unions named by direction. Each message is a msgpack array with a one-byte version in front
 (``codec.py``). A worker is a DEALER whose identity is ``slot:generation``; the agent is one ROUTER.
 
-Flow: the worker says :class:`Hello`; the agent sends :class:`RunTasks` as long as the worker holds
-fewer tasks than its credit; the worker runs them in order and says :class:`TaskStarted` before and
-:class:`TasksFinished` after (in batches). Control messages carry a ``message_id`` and are answered by
+Flow: the worker sends :class:`Hello`; the agent sends :class:`RunTasks` while the worker holds fewer
+tasks than its credit; the worker runs them in order and sends :class:`TaskStarted` before each and
+:class:`TasksFinished` after them (in batches). Control messages carry a ``message_id`` and are answered by
 :class:`Acknowledge`; a broadcast is a loop of directed messages (architecture, section 5).
 """
 
@@ -34,15 +34,16 @@ class RunTask(msgspec.Struct, array_like=True, frozen=True):
 
 
 class RunTasks(Message, frozen=True):
-    """Run these, in this order, after what you hold."""
+    """Run these tasks, in this order, after those the worker holds."""
 
     tasks: tuple[RunTask, ...]
 
 
 class CancelTask(Message, frozen=True):
-    """Stop this task: SIGTERM to its process group, ``grace_seconds``, SIGKILL to all that is left.
+    """Stop this task: SIGTERM to its process group, ``grace_seconds``, SIGKILL to the rest.
 
-    A task that has not started is dropped and reported as cancelled; one that is over is acknowledged.
+    A task that has not started is dropped and reported as cancelled. For an unknown task the message
+    is only acknowledged.
     """
 
     message_id: int
@@ -52,9 +53,9 @@ class CancelTask(Message, frozen=True):
 
 
 class Shutdown(Message, frozen=True):
-    """Graceful: finish and report the running task. Otherwise end it as by :class:`CancelTask`, unreported.
+    """Graceful: finish and report the running task. Otherwise stop it as :class:`CancelTask`, unreported.
 
-    In both cases what has not started is dropped; :class:`Goodbye` and exit status 0 follow.
+    In both cases unstarted tasks are dropped; :class:`Goodbye` and exit status 0 follow.
     """
 
     message_id: int
@@ -63,7 +64,7 @@ class Shutdown(Message, frozen=True):
 
 
 class Pause(Message, frozen=True):
-    """Start no further task until :class:`Resume`; a running one goes on."""
+    """Start no task until :class:`Resume`; a running one continues."""
 
     message_id: int
 
@@ -73,16 +74,16 @@ class Resume(Message, frozen=True):
 
 
 class Configure(Message, frozen=True):
-    """Change settings of a running worker; None leaves one as it is."""
+    """Change settings of a running worker; None leaves a setting unchanged."""
 
     message_id: int
     output_tail_bytes: int | None = None
 
 
 class FollowOutput(Message, frozen=True):
-    """Send what this attempt has written and writes as :class:`TaskOutput`, or (not ``on``) stop that.
+    """Send the output of this attempt as :class:`TaskOutput`, or (not ``on``) stop sending it.
 
-    Of an attempt that does not run it is acknowledged and forgotten.
+    For an attempt that does not run the message is only acknowledged.
     """
 
     message_id: int
@@ -97,7 +98,7 @@ ManagerToWorker = RunTasks | CancelTask | Shutdown | Pause | Resume | Configure 
 
 
 class Hello(Message, frozen=True):
-    """First message. ``cpus`` is what ``sched_getaffinity`` gave after pinning (read back)."""
+    """First message. ``cpus`` is read back with ``sched_getaffinity`` after pinning."""
 
     slot: int
     generation: int
@@ -106,19 +107,19 @@ class Hello(Message, frozen=True):
 
 
 class TaskStarted(Message, frozen=True):
-    """Sent before the task runs: from now on the death of this worker costs the task an attempt."""
+    """Sent before the task runs: from now on the death of this worker counts as a failed attempt."""
 
     key: AttemptKey
     started_at: float
     overdue_seconds: float | None = None
-    """Not finished after this long (the task's timeout, grace and a margin): the worker hangs, kill it."""
+    """The worker hangs if the task is not finished after this time (timeout, grace and a margin)."""
 
 
 class EncodedReport(msgspec.Struct, array_like=True, frozen=True):
     """One ended attempt: the facts that the agent decides by, and the report as the API takes it.
 
-    The bytes are made once, by the worker (or by the agent for a worker that died). The agent, its
-    journal and the HTTP request pass them on unread.
+    The worker encodes the bytes, or the agent for a worker that died. The agent, its journal and the
+    HTTP request pass them on without decoding them.
     """
 
     key: AttemptKey
@@ -135,15 +136,15 @@ class EncodedReport(msgspec.Struct, array_like=True, frozen=True):
 
 
 class TasksFinished(Message, frozen=True):
-    """Flushed when the local queue runs empty, at 8 tasks, or when the first of them is 5 ms old."""
+    """Sent when the local queue is empty, at 8 reports, or when the first of them is 5 ms old."""
 
     tasks: tuple[EncodedReport, ...]
 
 
 class TaskOutput(Message, frozen=True):
-    """Bytes that a followed attempt has written; at most what is kept of its end, ten times a second.
+    """Output of a followed attempt: at most the kept tail of a stream, ten times a second.
 
-    ``offset`` counts all that it has written there: a jump means that it wrote faster than that.
+    ``offset`` counts from the first byte of the stream; a gap means that bytes were lost between.
     """
 
     key: AttemptKey
@@ -154,13 +155,13 @@ class TaskOutput(Message, frozen=True):
 
 
 class Acknowledge(Message, frozen=True):
-    """The control message with this id was taken."""
+    """The control message with this id has arrived."""
 
     message_id: int
 
 
 class Goodbye(Message, frozen=True):
-    """Last message of a worker that exits as told."""
+    """Last message of a worker that exits on request."""
 
     slot: int
     generation: int

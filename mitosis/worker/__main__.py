@@ -16,7 +16,7 @@ EXIT_USAGE = 64
 
 
 def exec_worker() -> None:
-    """Read the settings from standard input, then be that worker."""
+    """Read the settings from standard input and run the worker."""
     with open(0, "rb", closefd=False) as file:
         kind = tuple[WorkerSettings, int, Evidence]
         settings, parent, evidence = msgspec.msgpack.decode(file.read(), type=kind)

@@ -8,11 +8,11 @@ from mitosis.ipc.codec import decode_for_worker, encode
 from mitosis.ipc.messages import ManagerToWorker, WorkerToManager
 
 _LINGER_MS = 2_000
-"""How long the last messages of a worker that exits may take to leave."""
+"""How long a worker that exits waits until its last messages are sent."""
 
 
 class WorkerChannel:
-    """Connected for life; ZeroMQ reconnects by itself when the agent's ROUTER comes back."""
+    """One connection; ZeroMQ reconnects by itself when the agent's ROUTER comes back."""
 
     def __init__(self, endpoint: str, identity: bytes) -> None:
         self._context = zmq.Context(io_threads=1)
@@ -23,13 +23,13 @@ class WorkerChannel:
             self._socket.setsockopt(limit, 0)  # the agent's credits are the only flow control
         self._socket.connect(endpoint)
         self.fd = int(self._socket.getsockopt(zmq.FD))
-        """Readable when something *happened*; call :meth:`receive` until it ends before waiting on it."""
+        """Edge-triggered: exhaust :meth:`receive` before polling it."""
 
     def send(self, message: WorkerToManager) -> None:
         self._socket.send(encode(message), zmq.NOBLOCK)
 
     def receive(self) -> Iterator[ManagerToWorker]:
-        """All messages that are here now.
+        """Yield all messages that have arrived.
 
         Raises:
             ProtocolMismatch: the agent speaks another version.
@@ -42,5 +42,5 @@ class WorkerChannel:
             yield decode_for_worker(frame)
 
     def close(self) -> None:
-        """Send what is left, for at most two seconds."""
+        """Send the last messages, for at most two seconds, and close."""
         self._context.destroy()

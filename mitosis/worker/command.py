@@ -1,9 +1,9 @@
-"""Command tasks: argv to child process, until nothing that it started is left.
+"""Command tasks: runs argv as a child process, until no process that it started is left.
 
 The child is the leader of a new session and process group; Python's vfork path starts it (0.6 ms; never
 ``preexec_fn`` or ``user``, which fork). The worker is a child subreaper and runs one task at a time, so
-*every* child it has belongs to the running command: when ``waitpid`` says there is none (ECHILD), the
-slot is free, and a command without leftovers pays one system call for that certainty.
+*every* child it has belongs to the running command: when ``waitpid`` reports that there is none
+(ECHILD), the slot is free. For a command without leftovers this check costs one system call.
 
 A :class:`CommandRun` does no waiting itself: the worker's loop polls :meth:`CommandRun.fds` and calls
 :meth:`CommandRun.step` when one is readable or :meth:`CommandRun.wakes_at` has come.
@@ -25,7 +25,7 @@ from mitosis.worker.process_tree import kill_below, reap_any
 from mitosis.worker.report import Ended, Usage
 from mitosis.worker.stopping import Stop
 
-# What a shell reports, and so what people expect. Source: POSIX, Shell Command Language, 2.8.2.
+# The exit codes of a shell. Source: POSIX, Shell Command Language, 2.8.2.
 EXIT_NOT_EXECUTABLE = 126
 EXIT_NOT_FOUND = 127
 TOO_LONG = (
@@ -41,7 +41,7 @@ _UNKILLABLE_AFTER_SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Streams:
-    """Where the slot's commands read from and write to."""
+    """The standard streams of the commands of a slot."""
 
     null_fd: int
     stdout: PipeOutput
@@ -57,7 +57,7 @@ class CommandRun:
         Args:
             spec: has a ``command``.
             environment: the whole environment of the command.
-            folder: its working directory, unless the spec names one.
+            folder: its working directory, unless the spec has one.
             to: the streams of the slot.
 
         Raises:
@@ -88,11 +88,11 @@ class CommandRun:
         self.ended: Ended | None = None
 
     def fds(self) -> tuple[int, ...]:
-        """Readable when :meth:`step` has something to do."""
+        """Return the descriptors that become readable when :meth:`step` is due."""
         return () if self._reason else (self._pidfd,)
 
     def wakes_at(self) -> float | None:
-        """When (``time.monotonic``) to call :meth:`step` although nothing happened."""
+        """Return the time (``time.monotonic``) of the next :meth:`step` without an event."""
         now = time.monotonic()
         if self._killing_since is not None:
             return now + min(
@@ -103,9 +103,9 @@ class CommandRun:
         return now if self._stop is None else min(self._stop.deadline, now + _GROUP_POLL_SECONDS)
 
     def stop(self, kind: FailureKind, message: str, grace_seconds: float | None = None) -> None:
-        """SIGTERM to the process group now; SIGKILL to all that is left after the grace.
+        """Send SIGTERM to the process group now, and SIGKILL to the rest after the grace.
 
-        A command that has ended already is left as it ended; a second call can only shorten the grace.
+        Does nothing to a command that has ended; a second call can only shorten the grace.
         """
         self._reap_leader()
         if self._reason is not None and self._stop is None:
@@ -119,7 +119,7 @@ class CommandRun:
             self._signal_group(number)
 
     def step(self) -> None:
-        """Do what is due; sets :attr:`ended` when nothing of the command is left."""
+        """Do what is due; set :attr:`ended` when no process of the command is left."""
         self._reap_leader()
         now = time.monotonic()
         if self._reason is None:
@@ -144,7 +144,7 @@ class CommandRun:
             os.close(self._pidfd)
 
     def _may_still_leave(self) -> bool:
-        """After SIGTERM, the rest of the process group has as long as its leader had."""
+        """Check that after SIGTERM the process group still has time to end by itself."""
         if self._stop is None or self._stop.is_due:
             return False
         return self._signal_group(0)
@@ -185,7 +185,7 @@ class CommandRun:
 
 
 def not_started(spec: TaskSpec, environment: Mapping[str, str], error: Exception) -> Ended:
-    """What to report when :class:`CommandRun` raised: what is missing, and the exit code of a shell."""
+    """Return the report of a command that did not start: the reason, and the exit code of a shell."""
     now = time.time()
     message, code = _explain(spec, environment, error)
     return Ended(

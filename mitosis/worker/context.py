@@ -1,4 +1,4 @@
-"""``mitosis.current_task()``: which task is this? For handlers, and for commands written in Python."""
+"""``mitosis.current_task()``: facts about the running task, for handlers and Python commands."""
 
 import os
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ class TaskContext:
     task_id: int
     task_uuid: UUID
     attempt: int
-    """1 for the first; grows with every claim. A result belongs to the attempt that made it."""
+    """1 for the first; every claim adds 1. A result belongs to the attempt that made it."""
     task_group_name: str
     group_name: str
     scratch_folder: Path
@@ -25,7 +25,7 @@ class TaskContext:
 
 
 def current_task() -> TaskContext:
-    """The task that this process runs, or was started for.
+    """Return the task that this process runs, or was started for.
 
     Raises:
         NotFound: no task runs here.
@@ -47,7 +47,7 @@ def current_task() -> TaskContext:
 
 
 def task_variables(group_number: int, key: AttemptKey) -> dict[str, str]:
-    """The environment variables that differ from task to task."""
+    """Return the environment variables that differ from task to task."""
     return {
         "MITOSIS_TASK_ID": str(key.task_id),
         "MITOSIS_TASK_UUID": str(task_uuid(group_number, key.task_id)),

@@ -1,8 +1,8 @@
-"""What a worker leaves behind for its zygote to read, however suddenly it dies: two files in memory.
+"""Two files in memory that a zygote reads after the death of its worker.
 
-A message that a dying worker has sent may never leave it: ZeroMQ sends from a thread of its own. A byte
-in shared memory is there at once. So the zygote can tell for certain which task was running, and what
-its handler had written to stderr.
+The last messages of a dying worker may be lost, since ZeroMQ sends them from another thread. A byte in
+shared memory is there at once. So the zygote knows for certain which task was running, and the stderr of
+its handler.
 """
 
 import mmap
@@ -34,7 +34,7 @@ class Evidence(NamedTuple):
             os.close(fd)
 
     def stderr_tail(self, tail_bytes: int) -> str:
-        """The end of what the running handler had written to stderr."""
+        """Return the tail of the stderr of the running handler."""
         return tail_of(self.stderr_fd, tail_bytes).text
 
     def running(self) -> AttemptKey | None:

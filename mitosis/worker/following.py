@@ -1,8 +1,8 @@
-"""The output of a followed task while it runs, from the tails that a worker keeps anyway.
+"""Sends the output of a followed task while it runs, from the tails that a worker keeps anyway.
 
-Nothing is buffered here: what is sent is whatever of the tail has not been sent yet, so a task that
-writes faster than it may be followed leaves a jump in the offsets and costs no memory. A worker whose
-task nobody follows pays one comparison per turn of its loop.
+It has no buffer: it sends the part of the tail that is not sent yet. A task that writes faster leaves a
+gap in the offsets and costs no memory. A task without followers costs one comparison per turn of the
+worker's loop.
 """
 
 import time
@@ -18,7 +18,7 @@ NAMES = ("stdout", "stderr")
 
 
 class Stream(Protocol):
-    """What :mod:`mitosis.worker.output` has two kinds of."""
+    """The output streams of :mod:`mitosis.worker.output`."""
 
     on_take: OnTake | None
 
@@ -37,7 +37,7 @@ class OutputFeed:
         self._not_before = 0.0
 
     def follow(self, key: AttemptKey, streams: Sequence[Stream]) -> None:
-        """Begin with what is kept of what it has written."""
+        """Send the kept output of this attempt, then what it writes."""
         self.stop()
         self.on, self._key, self._streams, self._sent = True, key, streams, [0, 0]
         for stream in streams:
@@ -46,19 +46,19 @@ class OutputFeed:
         self.pump()
 
     def stop(self) -> None:
-        """The attempt is over, or nobody follows any more."""
+        """Stop sending: the attempt has ended, or has no followers."""
         for stream in self._streams:
             stream.on_take = None
         self.on, self._streams = False, ()
 
     def pump(self) -> None:
-        """Send what is new, unless that was done a moment ago."""
+        """Send new output, at most once per PACE_SECONDS."""
         now = time.monotonic()
         if now >= self._not_before and self._pass_on():
             self._not_before = now + PACE_SECONDS
 
     def due_at(self) -> float | None:
-        """When (``time.monotonic``) :meth:`pump` has something to send that it may not send yet."""
+        """Return when (``time.monotonic``) :meth:`pump` may send the output that waits; None: none waits."""
         if not self.on:
             return None
         new = (

@@ -1,16 +1,16 @@
 """Handler tasks: ``module:function`` called with JSON arguments, in the worker's main thread.
 
-Nobody else is there to read messages or watch the clock meanwhile, so an interval timer interrupts the
-handler between two bytecodes: each tick lets the worker talk to its agent, gives back the memory of
-long output, and ends a handler whose time is over. A handler is ended in two steps, as a command is:
+The worker has no other thread, so an interval timer interrupts the handler between two bytecodes. Each
+tick lets the worker exchange messages with its agent, frees the memory of long output, and stops a
+handler whose time is over. A handler is stopped in two steps, as a command is:
 
 1. :class:`TaskInterrupted` is raised inside it. It derives from BaseException, so that ``except
    Exception`` does not swallow it, and ``finally`` blocks run. A coroutine is cancelled instead.
-2. After the grace the worker reports the attempt and ends itself, since Python code cannot be stopped
-   otherwise. A handler inside C code that never returns sees neither step: the agent kills its worker
+2. After the grace the worker reports the attempt and exits, since Python code cannot be stopped
+   otherwise. A handler inside C code that never returns gets neither step: the agent kills its worker
    when it is overdue (``TaskStarted.overdue_seconds``, or the grace of a CancelTask).
 
-The timer is ITIMER_REAL, so handlers must leave SIGALRM alone; one that does not loses both steps.
+The timer is ITIMER_REAL, so handlers must not use SIGALRM; one that does cannot be stopped this way.
 """
 
 import asyncio
@@ -46,16 +46,16 @@ class HandlerNotFound(Exception):
 
 
 class HandlerRegistry:
-    """Handlers by name; each is looked up once."""
+    """Finds handlers by name, each once."""
 
     def __init__(self) -> None:
         self._known: dict[str, Callable[..., Any]] = {}
 
     def find(self, name: str) -> Callable[..., Any]:
-        """The function that ``module:function`` names.
+        """Return the function ``module:function``.
 
         Raises:
-            HandlerNotFound: saying which part of the name is wrong; the cause is what import raised.
+            HandlerNotFound: names the wrong part; its cause is the error of the import.
         """
         if (known := self._known.get(name)) is None:
             known = self._known[name] = _resolve(name)
@@ -90,12 +90,12 @@ class HandlerSlot:
         on_tick: Callable[[], None],
         on_stuck: Callable[[Ended], None],
     ) -> None:
-        """Take over SIGALRM.
+        """Install the handler of SIGALRM.
 
         Args:
             streams: stdout and stderr of the handlers.
             on_tick: called between two bytecodes of a running handler; may call :meth:`stop`.
-            on_stuck: called when a handler outlived its grace; must not return.
+            on_stuck: called when a handler still runs after its grace; must not return.
         """
         self._registry = HandlerRegistry()
         self.streams = streams
@@ -115,18 +115,18 @@ class HandlerSlot:
             stream.tail_bytes = tail_bytes
 
     def run(self, spec: TaskSpec, variables: Mapping[str, str], folder: str) -> Ended:
-        """Call the handler of ``spec`` and wait for it, with ``variables`` in ``os.environ``."""
+        """Call the handler of ``spec`` with ``variables`` in ``os.environ``; return how it ended."""
         self._spec, self._stop, self._raised = spec, None, False
         self._started_at = time.time()
         timeout = spec.timeout_seconds
         self._timeout_at = None if timeout is None else time.monotonic() + timeout
         meter = _Meter()
-        with _Surroundings(spec, variables, folder, self._own_fds, self.streams) as place:
+        with _HandlerEnvironment(spec, variables, folder, self._own_fds, self.streams) as place:
             ended = place.failure or self._guarded()
         return self._complete(ended, meter.usage())
 
     def stop(self, kind: FailureKind, message: str, grace_seconds: float | None = None) -> None:
-        """End the running handler; a second call can only shorten the grace."""
+        """Stop the running handler; a second call can only shorten the grace."""
         grace = self._spec.kill_grace_seconds if grace_seconds is None else grace_seconds
         if self._stop is None:
             self._stop = Stop.begin(kind, message, grace)
@@ -134,7 +134,7 @@ class HandlerSlot:
             self._stop.shorten(grace)
 
     def _guarded(self) -> Ended:
-        """The call, with the timer running; whatever the handler does ends here."""
+        """Call the handler with the timer running; catch everything that it raises."""
         try:
             try:
                 self._running = True
@@ -170,7 +170,7 @@ class HandlerSlot:
             return Ended(kind=FailureKind.HANDLER_ERROR, message=str(error))
         except SystemExit as error:
             return _exited(error)
-        except BaseException as error:  # noqa: BLE001 - whatever it is, the worker goes on
+        except BaseException as error:  # noqa: BLE001 - a handler may raise anything, the worker continues
             message = "".join(traceback.format_exception_only(error)).strip()
             return Ended(
                 kind=FailureKind.HANDLER_ERROR, message=message, traceback=_traceback(error)
@@ -242,9 +242,9 @@ class HandlerSlot:
         )
 
 
-class _Surroundings:
-    """What a handler finds around it, and what the next one finds again, whatever this one did:
-    environment, working directory, file descriptors 1 and 2, ``sys.stdout`` and ``sys.stderr``.
+class _HandlerEnvironment:
+    """Sets up a handler's environment, working directory, descriptors 1 and 2, ``sys.stdout`` and
+    ``sys.stderr``, and restores them for the next handler.
     """
 
     def __init__(
@@ -262,7 +262,7 @@ class _Surroundings:
         self._python_streams = sys.stdout, sys.stderr
         self.failure: Ended | None = None
 
-    def __enter__(self) -> "_Surroundings":
+    def __enter__(self) -> "_HandlerEnvironment":
         self._before = {name: os.environ.get(name) for name in self._spec.environment}
         self._python_streams = sys.stdout, sys.stderr
         for python_stream in self._python_streams:
@@ -295,19 +295,19 @@ class _Surroundings:
 
 
 def _flush(stream: Any) -> None:
-    """Whatever the handler made of sys.stdout, a failing flush is not the worker's end."""
+    """Flush a stream that the handler may have closed or replaced."""
     with contextlib.suppress(Exception):  # closed, replaced, or None
         stream.flush()
 
 
 def _by_line(stream: TextIO) -> None:
-    """What a handler prints is there for those who follow it, not only when a buffer is full."""
+    """Flush after each line, so that followers see what a handler prints."""
     if isinstance(stream, io.TextIOWrapper) and not (stream.closed or stream.line_buffering):
         stream.reconfigure(line_buffering=True)
 
 
 def _usable(stream: TextIO, fd: int) -> TextIO:
-    """The stream, or a new one if the handler closed it."""
+    """Return the stream, or a new one if the handler closed it."""
     if stream is None or not stream.closed:
         return stream
     return open(fd, "w", buffering=1, closefd=False)
@@ -320,7 +320,7 @@ def _apply(function: Callable[..., Any], arguments: dict[str, Any] | list[Any] |
 
 
 def _exited(error: SystemExit) -> Ended:
-    """``sys.exit`` in a handler: 0 is success, as for a program."""
+    """Return the end of a handler that called ``sys.exit``: 0 is success, as for a program."""
     if error.code is None or error.code == 0:
         return Ended()
     code = error.code if isinstance(error.code, int) else 1
@@ -333,7 +333,7 @@ def _exited(error: SystemExit) -> Ended:
 
 
 def _traceback(error: BaseException) -> str:
-    """Without the frames of this module, unless there are no others."""
+    """Format the traceback without the frames of this module, unless it has no others."""
     frames = error.__traceback__
     while frames is not None and frames.tb_next is not None:
         if frames.tb_frame.f_code.co_filename != __file__:
@@ -343,7 +343,7 @@ def _traceback(error: BaseException) -> str:
 
 
 class _Meter:
-    """CPU time of one handler, of its threads, and of the children it waited for.
+    """Measures the CPU time of one handler, its threads, and the children it waited for.
 
     RUSAGE_SELF costs several microseconds in a process with threads, so the sum comes from
     CLOCK_PROCESS_CPUTIME_ID; system time in other threads than the handler's counts as user time.

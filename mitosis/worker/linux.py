@@ -1,4 +1,4 @@
-"""The Linux calls that Python 3.11 does not offer, by ctypes. Each raises OSError."""
+"""Linux calls that Python 3.11 lacks, by ctypes. Each raises OSError."""
 
 import ctypes
 import os
@@ -17,24 +17,24 @@ _FALLOC_FL_PUNCH_HOLE = 0x02
 
 
 def become_subreaper() -> None:
-    """Orphans below this process become its children. Kept by exec, not by fork. Source: prctl(2)."""
+    """Adopt orphaned descendants as children. Kept by exec, not by fork. Source: prctl(2)."""
     _check(_libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0))
 
 
 def die_with_parent(parent: int, number: signal.Signals) -> None:
-    """Get this signal when the thread that forked us ends; at once when ``parent`` is gone already."""
+    """Get this signal when the thread that forked this process ends; now if ``parent`` has ended."""
     _check(_libc.prctl(_PR_SET_PDEATHSIG, int(number), 0, 0, 0))
     if os.getppid() != parent:
         os.kill(os.getpid(), number)
 
 
 def name_process(name: str) -> None:
-    """What ``ps -o comm`` and ``top`` show; cut at 15 bytes. Source: prctl(2), PR_SET_NAME."""
+    """Set the name that ``ps -o comm`` and ``top`` show; cut at 15 bytes. Source: prctl(2), PR_SET_NAME."""
     _check(_libc.prctl(_PR_SET_NAME, name.encode(), 0, 0, 0))
 
 
 def forget_file_start(fd: int, end: int) -> None:
-    """Give back the memory of bytes 0 to ``end``; size and offsets stay. Source: fallocate(2)."""
+    """Free the memory of bytes 0 to ``end``; size and offsets stay. Source: fallocate(2)."""
     _check(_libc.fallocate64(fd, _FALLOC_FL_PUNCH_HOLE | _FALLOC_FL_KEEP_SIZE, 0, end))
 
 

@@ -1,8 +1,8 @@
-"""The life of one worker: take messages, run one task after the other, tell how each ended.
+"""The main loop of a worker: receives messages, runs one task after the other, reports how each ended.
 
-Everything happens in one thread. While a command runs, the loop polls the agent's socket, the command's
-pidfd, its output and the timers side by side; while a handler runs, it *is* the thread, and the loop
-gets its turns from the ticks of :mod:`mitosis.worker.handlers`.
+It has one thread. While a command runs, the loop polls the agent's socket, the command's pidfd, its
+output and the timers. A handler occupies the thread; the ticks of :mod:`mitosis.worker.handlers` then
+call the loop.
 """
 
 import os
@@ -45,7 +45,7 @@ from mitosis.worker.settings import WorkerSettings, worker_variables
 
 EXIT_OK = 0
 EXIT_STUCK = 4
-"""A handler outlived its grace; its attempt has been reported."""
+"""A handler still ran after its grace; its attempt has been reported."""
 
 _decode = msgspec.json.Decoder(TaskSpec).decode  # made once, in the zygote: 0.5 MB in each worker
 _BATCH = 8
@@ -56,12 +56,12 @@ _LONGEST_WAIT_MS = 3_600_000.0  # poll(2) takes an int of milliseconds: 24.8 day
 
 
 class Worker:
-    """One worker process. Its CPU set is in force already; :meth:`serve` runs until it is told to end."""
+    """One worker process. Its CPU set is in force already; :meth:`serve` runs until a Shutdown."""
 
     def __init__(
         self, settings: WorkerSettings, scratch: ScratchFolder, evidence: Evidence
     ) -> None:
-        """``evidence`` is read by the zygote when this worker dies."""
+        """Connect to the agent; the zygote reads ``evidence`` when this worker dies."""
         self._mark = RunningMark(evidence.mark_fd)
         self._settings = settings
         self._cpus = tuple(sorted(os.sched_getaffinity(0)))
@@ -95,7 +95,7 @@ class Worker:
         self._stoppable: CommandRun | HandlerSlot | None = None
 
     def serve(self) -> int:
-        """Run tasks until told to end; returns the exit status."""
+        """Run tasks until a Shutdown; return the exit status."""
         slot, generation = self._settings.slot, self._settings.generation
         self._channel.send(Hello(slot, generation, os.getpid(), self._cpus))
         while True:
@@ -155,7 +155,7 @@ class Worker:
         self._shutdown = order
         self._queue.clear()
         if not order.graceful and self._stoppable is not None:
-            text = "the worker was told to end"
+            text = "the worker was shut down"
             self._stoppable.stop(FailureKind.CANCELLED, text, order.grace_seconds)
 
     def _configure(self, order: Configure) -> None:
@@ -179,7 +179,7 @@ class Worker:
     # --- tasks ----------------------------------------------------------------------------------
 
     def _run(self, task: RunTask) -> None:
-        """Run one task to its end and note the report."""
+        """Run one task to its end and queue its report."""
         self._current = task
         self._scratch.ensure()
         self._mark.put(task.key)
@@ -230,7 +230,7 @@ class Worker:
         return ended
 
     def _on_handler_tick(self) -> None:
-        """A tick while a handler runs."""
+        """Exchange messages with the agent while a handler runs."""
         self._take_messages()
         if self._feed.on:
             self._feed.pump()
@@ -239,7 +239,7 @@ class Worker:
             self._take_messages()
 
     def _end_stuck(self, ended: Ended) -> None:
-        """A handler would not stop: report it and leave, with all it started."""
+        """Report a handler that did not stop, kill its children and exit."""
         assert self._current is not None  # noqa: S101 - a handler runs for a task
         if self._shutdown is None or self._shutdown.graceful:
             self._finished.append(self._to_message(self._current, ended))
@@ -269,8 +269,8 @@ class Worker:
     # --- waiting --------------------------------------------------------------------------------
 
     def _wait(self, run: CommandRun | None) -> None:
-        """Until a message, output, the end of the command, or the next timer."""
-        self._take_messages()  # sending may have swallowed the edge of the socket's descriptor
+        """Wait for a message, output, the end of the command, or the next timer."""
+        self._take_messages()  # a send may have consumed the edge of the socket's descriptor
         fds = run.fds() if run is not None else ()
         for fd in fds:
             self._poll.register(fd, select.POLLIN)

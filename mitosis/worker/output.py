@@ -1,9 +1,8 @@
-"""The last bytes of what a task writes, and how many there were; memory is bounded, output is not.
+"""Keeps the tail of each output stream of a task and counts its bytes; memory is bounded.
 
-Both kinds belong to the worker slot, not to the task (protocol P12), and are empty again once
-:meth:`take` was called. A command writes into a pipe that the worker reads beside everything else. A
-handler runs in the worker itself, where nobody can read meanwhile: it writes into a file in memory,
-whose beginning is given back on every tick.
+Both kinds belong to the worker slot, not to the task (protocol P12), and are empty after :meth:`take`.
+A command writes to a pipe that the worker's loop reads. A handler blocks that loop, so it writes to a
+file in memory; each tick frees all but its tail.
 """
 
 import fcntl
@@ -26,7 +25,7 @@ class Tail:
     text: str
     total_bytes: int
     exact: str | None = None
-    """Base64 of what is kept, where the text is not the same."""
+    """Base64 of the kept bytes, if the text does not give them exactly."""
 
 
 _NOTHING = Tail("", 0)
@@ -35,14 +34,12 @@ OnTake = Callable[[], object]
 
 
 def readable(data: bytes) -> str:
-    """UTF-8 with the undecodable and NUL (which PostgreSQL cannot store) as U+FFFD."""
+    """Decode UTF-8; undecodable bytes and NUL, which PostgreSQL cannot store, become U+FFFD."""
     return data.decode("utf-8", "replace").replace("\0", "\ufffd")
 
 
 def end_of(data: bytes, total: int) -> Tail:
-    """The last of ``total`` bytes. Where the beginning is missing, up to three bytes of a halved character
-    are dropped.
-    """
+    """Make the tail of ``total`` bytes; a character cut at the beginning, up to 3 bytes, is dropped."""
     start = 0
     while len(data) < total and start < min(3, len(data)) and data[start] in _CONTINUATION:
         start += 1
@@ -61,16 +58,16 @@ class PipeOutput:
         self._tail = b""
         self._total = 0
         self.on_take: OnTake | None = None
-        """Called before :meth:`take` forgets."""
+        """Called before :meth:`take` empties the stream."""
 
     def since(self, position: int) -> tuple[int, bytes]:
-        """What of the output behind ``position`` is still here, and where that begins."""
+        """Return the kept output after ``position``, preceded by its offset."""
         begin = self._total - len(self._tail)
         start = max(position, begin)
         return start, self._tail[start - begin :]
 
     def read(self) -> None:
-        """Take up to 1 MiB of what is there, without waiting."""
+        """Read up to 1 MiB that has arrived, without waiting."""
         for _ in range(_CHUNKS_AT_ONCE):
             try:
                 chunk = os.read(self.read_fd, _CHUNK)
@@ -81,7 +78,7 @@ class PipeOutput:
             self._tail = (self._tail + chunk)[-keep:] if keep else b""
 
     def take(self) -> Tail:
-        """What there was since the last call."""
+        """Return the tail of the output since the last call, and empty the stream."""
         self.read()
         if self.on_take is not None:
             self.on_take()
@@ -93,14 +90,14 @@ class PipeOutput:
 
 
 def memory_file(name: str) -> int:
-    """A file without a place in the file system; every write goes to its end. Source: memfd_create(2)."""
+    """Create a file in memory; every write goes to its end. Source: memfd_create(2)."""
     fd = os.memfd_create(name, os.MFD_CLOEXEC)
     fcntl.fcntl(fd, fcntl.F_SETFL, os.O_APPEND)
     return fd
 
 
 def tail_of(fd: int, tail_bytes: int) -> Tail:
-    """The end of a file."""
+    """Return the tail of a file."""
     size = os.fstat(fd).st_size
     if not size:
         return _NOTHING
@@ -109,30 +106,30 @@ def tail_of(fd: int, tail_bytes: int) -> Tail:
 
 
 class MemoryOutput:
-    """stdout or stderr of handlers: written by the worker itself, and by what handlers start."""
+    """stdout or stderr of handlers: written by the worker itself and by child processes."""
 
     def __init__(self, fd: int, tail_bytes: int) -> None:
-        """Write to ``fd``, which :func:`memory_file` made, maybe in another process."""
+        """Use ``fd`` of :func:`memory_file`, which another process may have made."""
         self.fd, self.tail_bytes = fd, tail_bytes
         self._forgotten = 0
         self.on_take: OnTake | None = None
-        """Called before :meth:`take` forgets."""
+        """Called before :meth:`take` empties the stream."""
 
     def since(self, position: int) -> tuple[int, bytes]:
-        """What of the output behind ``position`` is still here, and where that begins."""
+        """Return the kept output after ``position``, preceded by its offset."""
         size = os.fstat(self.fd).st_size
         start = min(size, max(position, size - self.tail_bytes))
         return start, os.pread(self.fd, size - start, start)
 
     def trim(self) -> None:
-        """Give back the memory of all but the tail."""
+        """Free the memory of all but the tail."""
         end = (os.fstat(self.fd).st_size - self.tail_bytes) // _PAGE * _PAGE
         if end > self._forgotten:
             forget_file_start(self.fd, end)
             self._forgotten = end
 
     def take(self) -> Tail:
-        """What there was since the last call."""
+        """Return the tail of the output since the last call, and empty the stream."""
         if self.on_take is not None:
             self.on_take()
         tail = tail_of(self.fd, self.tail_bytes)

@@ -1,4 +1,4 @@
-"""Import the handler modules once, and decide whether a process that did may be forked (protocol P12)."""
+"""Imports the handler modules once, and decides whether this process may be forked then (protocol P12)."""
 
 import gc
 import importlib
@@ -14,7 +14,7 @@ MAX_TRACEBACK_CHARS = 16_000
 
 
 class PreloadError(Exception):
-    """A handler module raised while it was imported; the cause is what it raised."""
+    """The import of a handler module failed; the cause is the error it raised."""
 
     def __init__(self, module: str, error: BaseException) -> None:
         super().__init__(f"{type(error).__name__}: {error}")
@@ -29,10 +29,10 @@ class Preloaded:
 
 
 def preload(modules: tuple[str, ...], python_path: tuple[str, ...]) -> Preloaded:
-    """Put ``python_path`` first, import, and freeze what is there so that forks share it.
+    """Import the modules, with ``python_path`` first, and freeze all objects so that forks share them.
 
     Raises:
-        PreloadError: naming the module.
+        PreloadError: a module cannot be imported.
     """
     sys.path[:0] = python_path
     began = time.monotonic()
@@ -42,16 +42,16 @@ def preload(modules: tuple[str, ...], python_path: tuple[str, ...]) -> Preloaded
         except BaseException as error:
             raise PreloadError(module, error) from error
     seconds = time.monotonic() - began
-    for stream in (sys.stdout, sys.stderr):  # or each fork would write it again
+    for stream in (sys.stdout, sys.stderr):  # each fork would write the buffer again
         if stream is not None:
             stream.flush()
-    reason = _why_not_fork()
+    reason = _no_fork_reason()
     gc.collect()
     gc.freeze()
     return Preloaded(seconds, reason)
 
 
-def _why_not_fork() -> str | None:
+def _no_fork_reason() -> str | None:
     threads = len(os.listdir("/proc/self/task"))  # noqa: PTH208 - names are enough
     if threads > 1:
         return f"importing the handler modules started {threads - 1} threads"

@@ -1,4 +1,4 @@
-"""A new worker process, forked or exec'd, before and around its loop: signals, parent, session, stdin."""
+"""Sets up a new worker process, forked or exec'd: signals, parent, session, random numbers."""
 
 import faulthandler
 import os
@@ -23,11 +23,11 @@ _LAST_WALK_SECONDS = 2.0
 
 
 def run_worker(settings: WorkerSettings, parent: int, evidence: Evidence) -> NoReturn:
-    """Be the worker of this slot; never returns into the code of whoever forked it.
+    """Run the worker of this slot; never returns into the code of the zygote.
 
-    When the zygote (``parent``) dies the kernel sends SIGTERM, and SIGTERM ends the worker together
-    with everything it started. ``evidence`` is read by the zygote afterwards; a crash in C code leaves
-    its Python traceback there.
+    When the zygote (``parent``) dies the kernel sends SIGTERM, and SIGTERM ends the worker with all
+    its descendants. The zygote reads ``evidence`` afterwards; a crash in C code writes its Python
+    traceback there.
     """
     status = EXIT_BROKEN
     try:
@@ -50,7 +50,7 @@ def run_worker(settings: WorkerSettings, parent: int, evidence: Evidence) -> NoR
 
 
 def _reseed() -> None:
-    """Forked workers must not draw the same random numbers. Python's ``random`` sees to itself."""
+    """Reseed numpy, so that forked workers draw different numbers; ``random`` reseeds itself."""
     numpy_random = sys.modules.get("numpy.random")
     if numpy_random is not None:
         numpy_random.seed()

@@ -1,8 +1,8 @@
-"""Everything below this process: found in /proc and killed, whatever it did to get away.
+"""Finds and kills all descendants of a process, also those that left its group or session.
 
-A process can leave its group and its session and can be orphaned, but not leave the tree below a
-child subreaper (prctl(2)): the zygote and every worker are one. Freezing the whole tree before
-killing it stops a fork from outrunning the walk.
+A process can leave its group and session and can be orphaned, but it cannot leave the tree below a child
+subreaper (prctl(2)); the zygote and every worker are one. The tree is frozen before it is killed, so that
+no fork escapes the walk. It reads /proc itself: psutil would cost every worker its memory.
 """
 
 import os
@@ -14,7 +14,7 @@ _ROUND_SECONDS = 0.002
 
 
 def process_parents() -> dict[int, int]:
-    """Parent by pid of every process, also of zombies: they are not gone. Source: proc_pid_stat(5)."""
+    """Return the parent of every process by pid, zombies included. Source: proc_pid_stat(5)."""
     parents = {}
     for name in os.listdir("/proc"):  # noqa: PTH208 - a hot walk over hundreds of entries
         if name.isdigit() and (parent := _parent(name)) is not None:
@@ -31,7 +31,7 @@ def _parent(pid: str) -> int | None:
 
 
 def below(root: int, parents: dict[int, int], spare: Collection[int] = ()) -> set[int]:
-    """All descendants of ``root``, but not those in ``spare`` nor what is below them. Pure."""
+    """Return all descendants of ``root``, without those in ``spare`` and their descendants. Pure."""
     children: dict[int, list[int]] = {}
     for pid, parent in parents.items():
         children.setdefault(parent, []).append(pid)
@@ -45,10 +45,10 @@ def below(root: int, parents: dict[int, int], spare: Collection[int] = ()) -> se
 
 
 def kill_below(root: int, spare: Collection[int] = (), *, root_too: bool = False) -> set[int]:
-    """Freeze, then SIGKILL all descendants of ``root``; they may take a moment to be gone.
+    """Freeze all descendants of ``root``, then send them SIGKILL. Does not wait for their end.
 
     Returns:
-        The pids that got the signal; empty when nothing is left.
+        The pids that got the signal; empty if there is no descendant.
     """
     found: set[int] = set()
     while True:
@@ -63,7 +63,7 @@ def kill_below(root: int, spare: Collection[int] = (), *, root_too: bool = False
 
 
 def send(pids: Iterable[int], number: signal.Signals) -> set[int]:
-    """Signal each; those that are gone, or that we may not signal, are left out of the result."""
+    """Signal each process; return those that got the signal."""
     reached = set()
     for pid in pids:
         try:
@@ -75,7 +75,7 @@ def send(pids: Iterable[int], number: signal.Signals) -> set[int]:
 
 
 def reap_any() -> bool:
-    """Reap every child that has ended. True: no child is left at all."""
+    """Reap every child that has ended; return True if no child is left."""
     while True:
         try:
             pid, _ = os.waitpid(-1, os.WNOHANG)
@@ -86,7 +86,7 @@ def reap_any() -> bool:
 
 
 def kill_all_below(within_seconds: float) -> bool:
-    """Kill and reap until this process has no descendant. False: some would not die in time."""
+    """Kill and reap until this process has no descendant; return False if some remain after the time."""
     deadline = time.monotonic() + within_seconds
     while not reap_any():
         kill_below(os.getpid())

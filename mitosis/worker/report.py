@@ -22,8 +22,10 @@ _ESCAPED_NUL = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
 
 
 class Usage(msgspec.Struct, frozen=True):
-    """Of the attempt. ``max_rss_bytes`` is never below what the worker had when the command started
-    (vfork shares its memory until exec); of a handler it is the highest its worker ever had.
+    """Resource usage of an attempt.
+
+    ``max_rss_bytes`` of a command is at least the memory of its worker at the start (vfork shares it
+    until exec); of a handler it is the maximum of its worker so far.
     """
 
     user_seconds: float
@@ -32,7 +34,7 @@ class Usage(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, after: resource.struct_rusage) -> "Usage":
-        """Source: getrusage(2); Linux counts ``ru_maxrss`` in KiB."""
+        """Convert the usage of a child. Source: getrusage(2); Linux counts ``ru_maxrss`` in KiB."""
         return cls(round(after.ru_utime, 6), round(after.ru_stime, 6), after.ru_maxrss * 1024)
 
 
@@ -45,7 +47,7 @@ class Detail(msgspec.Struct, omit_defaults=True, kw_only=True):
     stdout: str = ""
     stderr: str = ""
     stdout_base64: str | None = None
-    """What is kept, where it is no UTF-8: :mod:`mitosis.contracts.task_output`."""
+    """The kept bytes, if they are not UTF-8: :mod:`mitosis.contracts.task_output`."""
     stderr_base64: str | None = None
     stdout_bytes: int = 0
     stderr_bytes: int = 0
@@ -62,7 +64,7 @@ class _Report(ReportFields, kw_only=True):
 
 @dataclass(slots=True, kw_only=True)
 class Ended:
-    """One ended attempt, before anybody thinks of messages. ``kind`` None = it succeeded."""
+    """How an attempt ended, before it is encoded. ``kind`` None: it succeeded."""
 
     kind: FailureKind | None = None
     message: str | None = None
@@ -84,7 +86,7 @@ class Ended:
 
 
 class ResultError(Exception):
-    """What a handler returned cannot be kept."""
+    """The return value of a handler cannot be stored."""
 
 
 _encoder = msgspec.json.Encoder()
@@ -121,7 +123,7 @@ def encode_report(task: RunTask, ended: Ended, slot: int, cpus: tuple[int, ...])
 
 
 def encode_result(value: Any) -> bytes:
-    """The JSON of what a handler returned.
+    """Encode the return value of a handler as JSON.
 
     Raises:
         ResultError: not JSON, not storable (NaN, NUL, lone surrogates), or over MAX_RESULT_BYTES.
@@ -140,7 +142,7 @@ def encode_result(value: Any) -> bytes:
 
 
 def _bounded(text: str | None, limit: int) -> str | None:
-    """The end of it, where the cause stands; storable as :func:`mitosis.worker.output.readable` says."""
+    """Cut a text to its end, which holds the cause; replace what PostgreSQL cannot store."""
     if text is None:
         return None
     if len(text) > limit:

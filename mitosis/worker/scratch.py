@@ -1,7 +1,7 @@
-"""The scratch folder of a worker slot: working directory of its tasks, swept when a task left something.
+"""The scratch folder of a worker slot: working directory of its tasks, swept after a task left files.
 
-Looking costs one ``lstat`` per task: the folder's own modification time tells whether any entry came
-or went (protocol P12: nothing else per task is affordable).
+The check costs one ``lstat`` per task: the modification time of the folder changes with its entries
+(protocol P12 allows no more per task).
 """
 
 import logging
@@ -18,19 +18,19 @@ _CLOCK_GRAIN_NS = 20_000_000
 
 
 class ScratchFolder:
-    """Made 0700 when first needed; a task may delete or replace it, the next one finds it whole."""
+    """Created with mode 0700 when first needed, and again after a task deleted or replaced it."""
 
     def __init__(self, path: Path) -> None:
         self.path = str(path)
         self._clean: tuple[int, int] | None = None
 
     def ensure(self) -> None:
-        """Make it exist and be empty."""
+        """Make sure that the folder exists and is empty."""
         if self._clean is None or self._state() != self._clean:
             self._sweep()
 
     def _state(self) -> tuple[int, int] | None:
-        """Inode and modification time; None unless it is a folder (and no link to one)."""
+        """Return inode and modification time; None unless it is a folder (and no link to one)."""
         try:
             facts = os.lstat(self.path)
         except OSError:

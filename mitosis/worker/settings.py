@@ -1,4 +1,4 @@
-"""What one worker is told before it starts, and the environment its tasks get."""
+"""The settings of one worker, and the environment of its tasks."""
 
 import os
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ from mitosis.worker.zygote_protocol import Setup
 
 
 class WorkerSettings(msgspec.Struct, array_like=True, frozen=True):
-    """The slot of a worker, and what it shares with its siblings."""
+    """The slot of a worker, and the setup that all workers of the session share."""
 
     slot: int
     generation: int
@@ -20,7 +20,7 @@ class WorkerSettings(msgspec.Struct, array_like=True, frozen=True):
 
     @property
     def identity(self) -> bytes:
-        """Of its DEALER socket; new with every generation, so a late message reaches nobody else."""
+        """The identity of its DEALER socket; each generation has another, so late messages are dropped."""
         return worker_identity(self.slot, self.generation)
 
     @property
@@ -29,7 +29,7 @@ class WorkerSettings(msgspec.Struct, array_like=True, frozen=True):
 
 
 def session_environment(setup: Setup, inherited: Mapping[str, str]) -> dict[str, str]:
-    """The environment of a zygote: inherited without any MITOSIS_ setting or secret, plan, ours."""
+    """Return the environment of a zygote: inherited without settings, then the plan's, then Mitosis'."""
     return {
         **without_settings(inherited),
         **setup.environment,
@@ -44,7 +44,7 @@ def session_environment(setup: Setup, inherited: Mapping[str, str]) -> dict[str,
 
 
 def worker_variables(settings: WorkerSettings, cpus: tuple[int, ...]) -> dict[str, str]:
-    """What a worker adds to the environment of its session; ``cpus`` as read back."""
+    """Return the variables that a worker adds to its session's environment; ``cpus`` as read back."""
     return {
         "MITOSIS_WORKER_ID": str(settings.slot),
         "MITOSIS_WORKER": f"{settings.setup.manager_id}:{settings.slot}:{settings.generation}",

@@ -1,4 +1,4 @@
-"""The two steps by which a task is stopped: it is asked to end, and after its grace it is ended."""
+"""Stops of running tasks, in two steps: the task is asked to end, and killed after its grace."""
 
 import time
 from dataclasses import dataclass

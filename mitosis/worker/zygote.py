@@ -1,11 +1,11 @@
-"""The zygote: imports the handlers once, forks the workers, and is the guardian of all below it.
+"""The zygote: imports the handlers once, forks the workers, and is the guardian of its descendants.
 
 It has no threads and makes no ZeroMQ context. Every process of the lease session is its descendant and,
-since it and all workers are child subreapers, stays so. That gives two promises to the agent:
+since it and all workers are child subreapers, stays one. That gives the agent two guarantees:
 
-* ``Exited`` is sent when the worker *and everything it had started* is gone. What a dead worker leaves
-  becomes our child, and a child that is no worker can only be such a leftover.
-* When the agent's end of the socket closes, for whatever reason, the whole tree is killed.
+* ``Exited`` is sent when the worker *and all its descendants* have ended. The zygote adopts what a dead
+  worker leaves, and a child that is no worker can only be such a leftover.
+* When the agent's end of the socket closes, for any reason, the whole tree is killed.
 """
 
 import os
@@ -67,7 +67,7 @@ class _Child:
     pidfd: int
     evidence: Evidence
     popen: subprocess.Popen[bytes] | None
-    """Of an exec'd worker, kept so that nobody else waits for it."""
+    """Of an exec'd worker; kept so that its destructor does not wait for the process."""
 
 
 @dataclass(slots=True)
@@ -90,12 +90,12 @@ class Zygote:
         self._deaths: list[_Death] = []
         self._cpus = os.sched_getaffinity(0)
         self._own = below(os.getpid(), process_parents())
-        """What the handler modules started when they were imported: not a worker's leftovers."""
+        """Processes that the imports of handler modules started: not leftovers of a worker."""
         self._poll = select.poll()
         self._poll.register(agent, select.POLLIN)
 
     def serve(self) -> None:
-        """Until the agent is gone."""
+        """Spawn, kill and reap workers until the agent's end of the socket is closed."""
         while True:
             ready = [
                 fd for fd, _ in self._poll.poll(_SWEEP_SECONDS * 1000 if self._deaths else None)
@@ -147,7 +147,7 @@ class Zygote:
 
     @contextmanager
     def _pinned(self, cpus: tuple[int, ...] | None) -> Iterator[None]:
-        """The CPU set is inherited, so a worker is pinned from its first instruction on."""
+        """Set the CPU set while the block runs: a worker inherits it from its first instruction on."""
         if cpus is None:
             yield
             return
@@ -182,11 +182,11 @@ class Zygote:
                     child.evidence.close()
                 run_worker(settings, parent, evidence)
             finally:
-                os._exit(EXIT_BROKEN)  # whatever happens, never back into the zygote's code
+                os._exit(EXIT_BROKEN)  # never return into the code of the zygote
         return pid
 
     def _exec(self, settings: WorkerSettings, evidence: Evidence) -> subprocess.Popen[bytes]:
-        """A new interpreter; it reads its settings from standard input."""
+        """Start a new interpreter; it reads its settings from standard input."""
         with os.fdopen(os.memfd_create("settings"), "w+b") as file:
             file.write(msgspec.msgpack.encode((settings, os.getpid(), evidence)))
             file.seek(0)
@@ -213,9 +213,9 @@ class Zygote:
         self._deaths.append(_Death(child, status, usage, stderr_tail, running, time.monotonic()))
 
     def _sweep(self) -> None:
-        """Kill and reap what dead workers left; say Exited when there is nothing of it any more.
+        """Kill and reap the leftovers of dead workers; send Exited when none is left.
 
-        Whose leftover it is cannot be told when several workers died at once: each is charged all.
+        When several workers died at once, all leftovers are counted for each of them.
         """
         self._reap_leftovers()
         killed = kill_below(os.getpid(), spare=self._children.keys() | self._own)
@@ -229,7 +229,7 @@ class Zygote:
         self._deaths = open_deaths
 
     def _reap_leftovers(self) -> None:
-        """Zombies among our children that are not workers; workers are left for their pidfd."""
+        """Reap the children that are not workers, and the workers by their own handler."""
         while True:
             try:
                 found = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
@@ -259,7 +259,7 @@ def _exited(death: _Death, leftovers: int) -> Exited:
 
 
 def main() -> int:
-    """Run a zygote on the socket that the agent left at descriptor 3; returns the exit status."""
+    """Run a zygote on the socket at descriptor 3; return the exit status."""
     os.set_inheritable(AGENT_FD, False)
     agent = socket.socket(fileno=AGENT_FD)
     data = agent.recv(MAX_PACKET_BYTES)
@@ -283,7 +283,7 @@ def main() -> int:
 
 
 def _own_signals() -> None:
-    """Ctrl-C on a terminal is the agent's business; SIGTERM ends the zygote with all below it."""
+    """Ignore Ctrl-C, which the agent handles; SIGTERM ends the zygote and all its descendants."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
 
@@ -295,7 +295,7 @@ def _serve(agent: socket.socket, setup: Setup) -> int:
     except PreloadError as error:
         _send(agent, ImportFailed(error.module, str(error)[:2000], error.traceback))
         return EXIT_IMPORT_FAILED
-    _own_signals()  # a module may have taken them
+    _own_signals()  # a module may have replaced them
     zygote = Zygote(agent, setup, forks=loaded.no_fork_reason is None)
     ready = Ready(
         os.getpid(), loaded.no_fork_reason is None, loaded.no_fork_reason, loaded.import_seconds
@@ -306,16 +306,16 @@ def _serve(agent: socket.socket, setup: Setup) -> int:
 
 
 def _send(agent: socket.socket, packet: ZygoteToAgent) -> None:
-    """An agent that is gone, as at the end of a lease, is noticed by the next read."""
+    """Send a packet; if the agent has closed its end, the next read detects that."""
     with suppress(ConnectionError):
         agent.send(encode(packet))
 
 
 @contextmanager
 def _agent_watched(agent: socket.socket) -> Iterator[None]:
-    """While modules are imported nobody reads the socket: a timer looks whether the agent is there."""
+    """Check by a timer that the agent lives, while the imports keep the zygote from reading the socket."""
 
-    def look(*_: object) -> None:
+    def check(*_: object) -> None:
         try:
             if agent.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT):
                 return
@@ -325,7 +325,7 @@ def _agent_watched(agent: socket.socket) -> Iterator[None]:
             pass
         sys.exit(0)
 
-    signal.signal(signal.SIGALRM, look)
+    signal.signal(signal.SIGALRM, check)
     signal.setitimer(signal.ITIMER_REAL, _AGENT_CHECK_SECONDS, _AGENT_CHECK_SECONDS)
     try:
         yield

@@ -1,11 +1,11 @@
-"""What a manager agent and its zygote say to each other over one SEQPACKET socket pair.
+"""The packets between a manager agent and its zygote, over one SEQPACKET socket pair.
 
 Two unions named by direction; one packet is one msgpack array. The agent starts the zygote with
 ``python -P -m mitosis.worker zygote`` (the interpreter of the plan), its own session, and one end of
 the socket pair as file descriptor 3. It sends :class:`Setup`, then waits for :class:`Ready` or
-:class:`ImportFailed`; after that it spawns and kills workers as it likes. There is no message for the
-end: closing the socket kills everything below the zygote, and then the zygote itself. (``shutdown`` it
-first: a forked process of the agent that inherited the descriptor would keep a merely closed one open.)
+:class:`ImportFailed`; after that it spawns and kills workers. The protocol has no message for the end:
+closing the socket kills all descendants of the zygote, and then the zygote itself. (Call ``shutdown``
+first: a forked process of the agent that inherited the descriptor would keep it open.)
 """
 
 from typing import TypeVar
@@ -35,27 +35,27 @@ class Packet(msgspec.Struct, array_like=True, tag=True, frozen=True):
 
 
 class Setup(Packet, frozen=True, kw_only=True):
-    """The first packet: all that workers of this lease session have in common."""
+    """The first packet: the settings that all workers of this lease session share."""
 
     manager_id: str
     endpoint: str
-    """Of the agent's ROUTER, bound before the first worker is spawned."""
+    """Of the agent's ROUTER, which is bound before the first worker is spawned."""
     task_group_id: str
     task_group_number: int
     task_group_name: str
     group_name: str
     scratch_folder: str
-    """An existing private folder; each slot has a subfolder of it, made when first needed."""
+    """An existing private folder; each slot has a subfolder, created when first needed."""
     handler_modules: tuple[str, ...] = ()
     python_path: tuple[str, ...] = ()
     environment: dict[str, str] = {}
-    """Of the plan: added to what the zygote was started with."""
+    """Of the plan: added to the environment that the zygote was started with."""
     output_tail_bytes: int = 8 * 1024
-    """How much of the end of stdout, and of stderr, is kept for each task."""
+    """Size of the tail of stdout, and of stderr, that is kept for each task."""
 
 
 class Spawn(Packet, frozen=True):
-    """Start the worker of this slot. ``cpus`` None = not pinned. The slot's last worker has exited."""
+    """Start the worker of this slot. ``cpus`` None: not pinned. The slot's last worker has exited."""
 
     slot: int
     generation: int
@@ -63,7 +63,7 @@ class Spawn(Packet, frozen=True):
 
 
 class KillWorker(Packet, frozen=True):
-    """SIGKILL the worker and everything it started; :class:`Exited` follows. Unknown: ignored."""
+    """Send SIGKILL to the worker and its descendants; :class:`Exited` follows. Ignored if unknown."""
 
     slot: int
     generation: int
@@ -76,7 +76,7 @@ AgentToZygote = Setup | Spawn | KillWorker
 
 
 class Ready(Packet, frozen=True):
-    """Modules are imported; workers can be spawned."""
+    """The handler modules are imported; workers can be spawned."""
 
     pid: int
     forks: bool
@@ -94,7 +94,7 @@ class ImportFailed(Packet, frozen=True):
 
 
 class Spawned(Packet, frozen=True):
-    """The worker runs; its own Hello comes over ZeroMQ."""
+    """The worker process runs; its Hello follows over ZeroMQ."""
 
     slot: int
     generation: int
@@ -102,7 +102,7 @@ class Spawned(Packet, frozen=True):
 
 
 class SpawnFailed(Packet, frozen=True):
-    """No process was made: out of processes or memory, or the slot's last worker is still there."""
+    """No worker was started: no memory or process is free, or the slot's last worker still exists."""
 
     slot: int
     generation: int
@@ -110,7 +110,7 @@ class SpawnFailed(Packet, frozen=True):
 
 
 class ProcessUsage(msgspec.Struct, array_like=True, frozen=True):
-    """Of the process and of those it waited for. Source: getrusage(2)."""
+    """Resource usage of the process and of those it waited for. Source: getrusage(2)."""
 
     user_seconds: float
     system_seconds: float
@@ -118,7 +118,7 @@ class ProcessUsage(msgspec.Struct, array_like=True, frozen=True):
 
 
 class Exited(Packet, frozen=True):
-    """The worker is dead and reaped, and so is everything it had started."""
+    """The worker and all its descendants are dead and reaped."""
 
     slot: int
     generation: int
@@ -127,11 +127,11 @@ class Exited(Packet, frozen=True):
     """As of ``waitpid``; see ``ExitReason.from_wait_status``."""
     usage: ProcessUsage
     leftovers: int = 0
-    """Processes it left behind that were killed; -1: some could not be killed within 5 s."""
+    """Number of its leftover processes that were killed; -1: some survived for 5 s."""
     stderr_tail: str = ""
-    """The end of what the handler that it ran had written to stderr, with the traceback of a crash."""
+    """The tail of the stderr of its handler, with the traceback of a crash."""
     running: AttemptKey | None = None
-    """The attempt it ran. Certain, where its last TaskStarted may never have left it."""
+    """The attempt it ran. Certain, while its last TaskStarted may have been lost."""
 
 
 ZygoteToAgent = Ready | ImportFailed | Spawned | SpawnFailed | Exited
@@ -143,7 +143,7 @@ _to_agent: msgspec.msgpack.Decoder[ZygoteToAgent] = msgspec.msgpack.Decoder(Zygo
 
 
 def encode(packet: AgentToZygote | ZygoteToAgent) -> bytes:
-    """One packet.
+    """Encode one packet.
 
     Raises:
         ZygoteProtocolError: it is longer than MAX_PACKET_BYTES.
@@ -156,7 +156,7 @@ def encode(packet: AgentToZygote | ZygoteToAgent) -> bytes:
 
 
 def decode_for_zygote(data: bytes) -> AgentToZygote:
-    """What the agent said.
+    """Decode a packet of the agent.
 
     Raises:
         ZygoteProtocolError: not a packet of this direction.
@@ -165,7 +165,7 @@ def decode_for_zygote(data: bytes) -> AgentToZygote:
 
 
 def decode_for_agent(data: bytes) -> ZygoteToAgent:
-    """What the zygote said.
+    """Decode a packet of the zygote.
 
     Raises:
         ZygoteProtocolError: not a packet of this direction.

@@ -1,7 +1,7 @@
-"""Reports: what a batch of finished attempts becomes in PostgreSQL (protocol P2, P3).
+"""Records a batch of ended attempts in PostgreSQL (protocol P2, P3).
 
-The decision (another attempt, or the end) is made in the statement, on rows it owns; here are only
-what the statement is told about each failure and the answer to the sender.
+The statement decides between another attempt and the end, on rows it has locked. This module makes its
+parameters from the reports, and its answer into that for the sender.
 """
 
 import logging
@@ -34,10 +34,10 @@ log = logging.getLogger(__name__)
 CRASHES = frozenset({FailureKind.SIGNAL, FailureKind.OUT_OF_MEMORY, FailureKind.WORKER_LOST})
 _KINDS = {kind.value: kind for kind in FailureKind}
 NEVER = 0
-"""Crash limit of a crash that never ends its task. (None: not a crash.)"""
+"""Crash limit of a crash that never ends its task (None: not a crash)."""
 
 MESSAGE = '{"message":"'
-"""How the detail of a dead worker begins; the statement puts in front of its message how often it was."""
+"""The beginning of the detail of a crash; the statement puts the number of crashes before the message."""
 GIVEN_UP = MESSAGE + "Worker failed "
 
 
@@ -48,8 +48,8 @@ async def report(database: Database, manager_id: UUID, request: ReportTasks) -> 
     distinct: dict[AttemptKey, TaskReport] = {}
     for item in request.reports:
         distinct.setdefault(_key(item), item)
-    said = [distinct[key] for key in sorted(distinct)]
-    columns = _columns(manager_id, request.epoch, said)
+    reports = [distinct[key] for key in sorted(distinct)]
+    columns = _columns(manager_id, request.epoch, reports)
     async with database.pipelined_transaction() as connection:
         await connection.execute(SQL["lock_for_report"], columns)
         cursor = await connection.execute(SQL["report"], columns)
@@ -64,7 +64,7 @@ async def report(database: Database, manager_id: UUID, request: ReportTasks) -> 
     keys = zip(row["task_ids"] or (), row["attempts"] or (), strict=True)
     accepted = {AttemptKey(*key) for key in keys}
     fates = dict.fromkeys(accepted, ReportStatus.COMMITTED)
-    rest = [item for item in said if _key(item) not in accepted]
+    rest = [item for item in reports if _key(item) not in accepted]
     if rest:
         async with database.connection() as connection:
             fates |= await _why_not(connection, request.epoch, rest)
@@ -76,7 +76,7 @@ async def report(database: Database, manager_id: UUID, request: ReportTasks) -> 
 def _in_order(
     items: Sequence[TaskReport], fates: Mapping[AttemptKey, ReportStatus]
 ) -> list[ReportStatus]:
-    """One status per report; the second copy of a report that counted is a duplicate."""
+    """Return one status per report; a second copy of a committed report is a duplicate."""
     seen: set[AttemptKey] = set()
     statuses = []
     for item in items:
@@ -103,7 +103,7 @@ async def _why_not(
 
 
 def _columns(manager_id: UUID, epoch: int, items: Sequence[TaskReport]) -> dict[str, Any]:
-    """One array per column of the statement, in the order of ``items``."""
+    """Return one array per column of the statement, in the order of ``items``."""
     kinds = [_kind(item) for item in items]
     return {
         "manager": manager_id,
@@ -130,7 +130,7 @@ def _key(item: TaskReport) -> AttemptKey:
 
 
 def _kind(item: TaskReport) -> FailureKind | None:
-    """A failure always has a kind that we know; a success has none."""
+    """Return a known kind for every failure, None for a success."""
     match item.outcome:
         case Outcome.SUCCEEDED:
             return None
@@ -141,52 +141,54 @@ def _kind(item: TaskReport) -> FailureKind | None:
 
 
 def _crash_limit(item: TaskReport, kind: FailureKind | None) -> int | None:
-    """None: no crash, the task's own retry policy decides. :data:`NEVER`: tried again for ever."""
+    """Return None if it is no crash (the retry policy of the task decides), :data:`NEVER`: no limit."""
     if kind not in CRASHES:
         return None
     return crash_limit(_reason(item)) or NEVER
 
 
 def _reason(item: TaskReport) -> ExitReason:
-    """How the process ended that had the task: its command, or the worker itself (C-19)."""
+    """Return how the command ended, or its worker if that died (C-19)."""
     if item.signal is not None:
         return ExitReason(ExitKind.SIGNAL, item.signal)
     if item.exit_code:
         return ExitReason(ExitKind.EXIT_CODE, item.exit_code)
-    return ExitReason(ExitKind.UNKNOWN)  # a worker that exits with 0 under a task has not done it
+    return ExitReason(
+        ExitKind.UNKNOWN
+    )  # a worker that exits with 0 during a task has not finished it
 
 
 def _detail(item: TaskReport, kind: FailureKind | None) -> str:
-    """The JSON document as text; one that PostgreSQL would refuse is replaced, not the whole batch.
+    """Return the JSON document as text, or a replacement if PostgreSQL would refuse it.
 
-    That of a dead worker begins with :data:`MESSAGE`.
+    The detail of a crash begins with :data:`MESSAGE`.
     """
-    told = _told(item)
-    if told is None:
-        told = {"message": "the detail of this report was not a JSON object"}
+    detail = _decoded_detail(item)
+    if detail is None:
+        detail = {"message": "the detail of this report was not a JSON object"}
     elif kind not in CRASHES:
         return bytes(item.detail).decode()
-    message = str(told.get("message") or _reason(item))
-    rest = {name: value for name, value in told.items() if name != "message"}
+    message = str(detail.get("message") or _reason(item))
+    rest = {name: value for name, value in detail.items() if name != "message"}
     return msgspec.json.encode({"message": message, **rest}).decode()
 
 
-def _told(item: TaskReport) -> dict[str, Any] | None:
-    """The detail of a report; None if it is no JSON object."""
+def _decoded_detail(item: TaskReport) -> dict[str, Any] | None:
+    """Decode the detail of a report; return None if it is no JSON object."""
     try:
-        told = msgspec.json.decode(bytes(item.detail))
+        detail = msgspec.json.decode(bytes(item.detail))
     except (ValueError, RecursionError):
         return None
-    return told if isinstance(told, dict) else None
+    return detail if isinstance(detail, dict) else None
 
 
 def _log_crash(manager_id: UUID, item: TaskReport, count: int, given_up: bool) -> None:
-    """S000-68, S000-69."""
-    told = _told(item) or {}
+    """Log a crash of a task (S000-68, S000-69)."""
+    detail = _decoded_detail(item) or {}
     facts = {
         "task_id": item.task_id,
-        "worker_id": f"{manager_id}:{told.get('worker', '?')}",
-        "reason": str(told.get("message") or _reason(item)),
+        "worker_id": f"{manager_id}:{detail.get('worker', '?')}",
+        "reason": str(detail.get("message") or _reason(item)),
         "failure_count": count,
     }
     if given_up:
