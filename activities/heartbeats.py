@@ -19,11 +19,11 @@ async def heartbeats(details: Callable[[], Any] | None = None) -> AsyncIterator[
     Args:
         details: called for each heartbeat; Temporal shows the result.
     """
-    beating = asyncio.create_task(_heartbeat_for_ever(details), name="heartbeats")
+    heartbeating = asyncio.create_task(_heartbeat_for_ever(details), name="heartbeats")
     try:
         yield
     finally:
-        await cancel_and_wait(beating)
+        await cancel_and_wait(heartbeating)
 
 
 async def _heartbeat_for_ever(details: Callable[[], Any] | None) -> None:

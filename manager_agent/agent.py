@@ -1,8 +1,8 @@
-"""The manager agent of one host: composition, start order, shutdown in order (protocol P5).
+"""Composes the manager agent of one host; owns the order of its start and shutdown (protocol P5).
 
-Takes plain values; reads no settings. Everything else of the package does one thing each:
-``session`` runs a lease, ``contact`` keeps it alive, ``environments`` runs hooks, ``host`` answers
-Temporal, ``reporter`` and ``journal`` lose no result.
+Takes plain values and reads no settings. The other modules do one thing each: ``session`` runs a lease,
+``contact`` keeps it alive, ``environments`` runs hooks, ``host`` answers Temporal, ``reporter`` and
+``journal`` lose no result.
 """
 
 import asyncio
@@ -53,7 +53,7 @@ from mitosis.worker.zygote_protocol import Setup
 EXIT_OK = 0
 EXIT_FAILED = 1
 EXIT_DO_NOT_RESTART = 78
-"""Starting again would not help: bad token, superseded, id in use, configuration (EX_CONFIG, sysexits(3))."""
+"""A restart would not help: bad token, superseded, id in use, configuration (EX_CONFIG, sysexits(3))."""
 
 GOODBYE_SECONDS = 5.0
 REPORT_SECONDS = 10.0
@@ -65,22 +65,22 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentConfig:
-    """Everything an agent is told."""
+    """The configuration of an agent."""
 
     api_url: str
     manager_id: UUID
     token: str
     temporal_address: str
     state_dir: Path
-    """Journal, incarnation, checkpoints, scratch: on a disk that survives a reboot."""
+    """Holds journal, incarnation, checkpoints and scratch; on a disk that survives a reboot."""
     run_parent: Path | None = None
-    """Short folder for the run folder; None: $XDG_RUNTIME_DIR or /tmp."""
+    """Parent of the run folder, with a short path; None: $XDG_RUNTIME_DIR or /tmp."""
     temporal_tls: bool = False
     temporal_api_key: str | None = None
     take_over: bool = False
-    """Take the manager id from another machine that is still in contact."""
+    """Take the manager id from another host that is still in contact."""
     drain: timedelta = timedelta(seconds=30)
-    """At a shutdown in order: how long running tasks may go on."""
+    """How long running tasks may go on after a stop."""
     renew_seconds: float = RENEW_SECONDS
     min_free_bytes: int = MIN_FREE_BYTES
     """Free space on the disk of ``state_dir`` below which no task is claimed."""
@@ -90,7 +90,7 @@ class AgentConfig:
 
 
 class Agent:
-    """One process of one manager; made inside a running event loop, with the folders locked."""
+    """One process of one manager. Make it inside a running event loop, with the folders locked."""
 
     def __init__(self, config: AgentConfig, folders: HostFolders) -> None:
         self._config = config
@@ -116,16 +116,16 @@ class Agent:
         self._background: set[asyncio.Task[None]] = set()
 
     def stop(self) -> None:
-        """Shut down in order; a second time: without waiting for running tasks."""
+        """Shut down in order; when called again, without waiting for running tasks."""
         if self._stop.is_set():
             self._kill.set()
         self._stop.set()
 
     async def run(self) -> None:
-        """Work until told to stop.
+        """Work until :meth:`stop`.
 
         Raises:
-            MitosisError: the API says that this agent must not go on.
+            MitosisError: the API refuses this agent.
         """
         kill_leftovers(str(self._config.manager_id), self._checkpoints.prepared())
         incarnation = identity.raise_incarnation(self._folders.state_dir)
@@ -173,7 +173,7 @@ class Agent:
         return answer
 
     async def _serve(self, answer: HelloAnswer) -> None:
-        """Owed teardowns, the lease that is held, then commands of Temporal for ever."""
+        """Run owed teardowns, resume the held lease, then carry out commands of Temporal for ever."""
         await self.host.clean_owed(answer.owed)
         if answer.lease is not None:
             await self.host.resume(answer.lease)
@@ -191,7 +191,7 @@ class Agent:
     # --- sessions -------------------------------------------------------------------------------
 
     def _live_session(self) -> LeaseSession | None:
-        """Also one whose lease is gone, while tasks run on in it: they may have to be killed (P5)."""
+        """Return the session, also after its lease is gone: its tasks may have to be killed (P5)."""
         session = self.host.session
         return None if session is None or session.over.is_set() else session
 
@@ -220,7 +220,7 @@ class Agent:
         task.add_done_callback(self._background.discard)
 
     async def _after(self, session: LeaseSession) -> None:
-        """Remember what the next session must continue; say hello again after a loss (P5)."""
+        """Store the numbers that the next session continues; say hello again after a loss (P5)."""
         await session.over.wait()
         self._claim_seqs = {session.epoch: session.state.claim_seq}
         self._generation = 1 + max(worker.generation for worker in session.state.workers)
@@ -229,7 +229,7 @@ class Agent:
             self._counted_lost()
 
     def _counted_lost(self) -> None:
-        """Say hello again in the same process, once at a time; what is owed by then is cleaned first."""
+        """Say hello again, once at a time; run the teardowns that are owed by then."""
         if not self._stop.is_set() and not self._greeting:
             self._greeting = True
             self._in_background(self._greet_again())
@@ -238,7 +238,7 @@ class Agent:
         try:
             answer = await self._hello(self._contact.incarnation)
             await self.host.clean_owed(answer.owed)
-        except MitosisError as error:  # what is fatal, the next renewal says again
+        except MitosisError as error:  # if fatal, the next renewal is refused too
             log.warning("hello.refused", extra={"reason": error.message})
         finally:
             self._greeting = False
@@ -268,7 +268,7 @@ class Agent:
     # --- end ------------------------------------------------------------------------------------
 
     async def _shut_down(self) -> None:
-        """Stop claiming, return what has not started, let the rest end, report, say goodbye."""
+        """Stop claiming, return unstarted tasks, let running ones end, report, say goodbye."""
         log.info("agent.stopping")
         self.host.stopping = True
         session = self.host.session
@@ -310,7 +310,7 @@ class Agent:
 
 
 async def run_agent(config: AgentConfig) -> int:
-    """Run an agent until SIGTERM or SIGINT; the exit status of its process."""
+    """Run an agent until SIGTERM or SIGINT; return the exit status of its process."""
     raise_file_limit()
     try:
         with HostFolders.lock(
@@ -341,8 +341,8 @@ async def run_agent(config: AgentConfig) -> int:
 def serve(config: AgentConfig) -> NoReturn:
     """Run an agent and end the process.
 
-    By ``os._exit``: about one clean exit in seventeen of a process with a Temporal worker aborts in
-    the interpreter's teardown (temporalio/sdk-python#300), after all work is done.
+    Uses ``os._exit``: about one in seventeen processes with a Temporal worker aborts in the
+    interpreter's teardown (temporalio/sdk-python#300), after all work is done.
     """
     status = asyncio.run(run_agent(config))
     logging.shutdown()
@@ -353,7 +353,7 @@ def serve(config: AgentConfig) -> NoReturn:
 
 @contextlib.contextmanager
 def _first_error() -> Iterator[None]:
-    """Raise the first error of a group of our errors instead of the group."""
+    """Raise the first error instead of a group that holds only errors of ours."""
     try:
         yield
     except (

@@ -1,4 +1,4 @@
-"""Asks for tasks: one claim at a time, with the same number until there is an answer (protocol P3)."""
+"""Claims tasks: one claim at a time, repeated with the same number until it is answered (protocol P3)."""
 
 import asyncio
 import logging
@@ -17,11 +17,11 @@ log = logging.getLogger(__name__)
 
 
 async def always_room() -> None:
-    """For a host that is never short of anything."""
+    """Return at once; for a host that always has room."""
 
 
 class Claimer:
-    """Carries out the claims of one session; each ends in exactly one event."""
+    """Makes the claims of one session; each ends with exactly one event."""
 
     def __init__(
         self,
@@ -30,7 +30,7 @@ class Claimer:
         handle: Callable[[Event], None],
         room: Callable[[], Awaitable[None]],
     ) -> None:
-        """``room`` waits until this host can take on tasks."""
+        """``room`` waits until this host has room for more tasks."""
         self._api = api
         self._epoch = epoch
         self._handle = handle
@@ -38,7 +38,7 @@ class Claimer:
         self._running: asyncio.Task[None] | None = None
 
     def start(self, claim: Claim) -> None:
-        """Ask; ``Claimed`` follows, or ``ClaimAbandoned``."""
+        """Start one claim; the event ``Claimed`` or ``ClaimAbandoned`` follows."""
 
         def given_up(task: asyncio.Task[None]) -> None:
             if task.cancelled():
@@ -48,7 +48,7 @@ class Claimer:
         self._running.add_done_callback(given_up)
 
     def abandon(self) -> None:
-        """Stop waiting for an answer, if a claim is in flight."""
+        """Cancel the claim in flight, if any."""
         if self._running is not None:
             self._running.cancel()
 

@@ -1,7 +1,7 @@
-"""Contact with the API: a renewal every 3 s, with or without a lease, and the fence that hangs on it.
+"""Renews contact with the API every 3 s, with or without a lease, and fences the session without it.
 
-Liveness is this and nothing else (protocol P4). Owns the agent's two clocks: when the last
-acknowledged renewal was *sent*, and when what is held was last compared with PostgreSQL.
+Only this keeps a host alive (protocol P4). Owns the agent's two clocks: when the last acknowledged
+renewal was *sent*, and when the held tasks were last compared with PostgreSQL.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 
 
 class Contact:
-    """Renews for the session that :attr:`session` gives, until cancelled."""
+    """Renews for the current session, until cancelled."""
 
     def __init__(
         self,
@@ -37,7 +37,7 @@ class Contact:
         renew_seconds: float = RENEW_SECONDS,
         counted_lost: Callable[[], None] = lambda: None,
     ) -> None:
-        """``counted_lost`` is called when a host without a session hears that it counts as lost."""
+        """``counted_lost`` is called when the API counts this host as lost while it has no session."""
         self.incarnation = incarnation
         self.host_lost_after_seconds = 90.0
         self._api = api
@@ -47,13 +47,14 @@ class Contact:
         self._now = asyncio.Event()
         self._acked_from = time.monotonic()
         self._held_at: float | None = None
-        self._told: set[AttemptKey] = set()
+        self._reported_started: set[AttemptKey] = set()
 
     def renew_now(self) -> None:
+        """Renew without waiting for the period to pass."""
         self._now.set()
 
     def restart(self) -> None:
-        """A hello was answered: contact is now, and held tasks are compared at the next renewal."""
+        """Start both clocks again after a hello: the next renewal compares held tasks."""
         self._acked_from = time.monotonic()
         self._held_at = None
 
@@ -61,7 +62,7 @@ class Contact:
         """Renew for ever.
 
         Raises:
-            MitosisError: the API says that this agent must not go on (401, superseded, in use).
+            MitosisError: the API refuses this agent (401, superseded, in use).
         """
         async with asyncio.TaskGroup() as group:
             group.create_task(self._renew_for_ever())
@@ -74,7 +75,7 @@ class Contact:
             try:
                 await self._renew()
             except MitosisError as error:
-                self._held_at = None  # reconnect: compare what is held
+                self._held_at = None  # compare held tasks after the outage
                 if is_refusal(error):
                     raise
                 log.warning("renewal.failed", extra={"reason": error.message})
@@ -84,7 +85,7 @@ class Contact:
     async def _renew(self) -> None:
         session = self._session()
         sent_at = time.monotonic()
-        renewal, started, returned = self._what_to_say(session, sent_at)
+        renewal, started, returned = self._next_renewal(session, sent_at)
         answer = await self._api.renew(renewal)
         self._acked_from = sent_at
         self.host_lost_after_seconds = answer.host_lost_after_seconds
@@ -96,21 +97,23 @@ class Contact:
             if answer.standing is LeaseStanding.GONE:
                 self._counted_lost()
             return
-        self._told |= started
+        self._reported_started |= started
         standing = answer.standing or LeaseStanding.GONE
         session.handle(Renewed(standing, answer.order, returned))
         session.handle(Fenced(on=False))  # last: a lease that is over starts nothing more
 
-    def _what_to_say(
+    def _next_renewal(
         self, session: LeaseSession | None, now: float
     ) -> tuple[Renewal, set[AttemptKey], frozenset[AttemptKey]]:
-        """One consistent picture: no await between reading ``acked_seq`` and what is held."""
+        """Return the renewal and the attempts in it; no await, so ``acked_seq`` and held tasks agree."""
         if session is None:
-            self._told = set()
+            self._reported_started = set()
             return Renewal(incarnation=self.incarnation), set(), frozenset()
         state = session.state
-        self._told &= state.held
-        started = set(state.started_before(time.time() - STARTED_AFTER_SECONDS)) - self._told
+        self._reported_started &= state.held
+        started = (
+            set(state.started_before(time.time() - STARTED_AFTER_SECONDS)) - self._reported_started
+        )
         returned = frozenset(state.returned)
         due = self._held_at is None or now - self._held_at >= HELD_SECONDS
         renewal = Renewal(
@@ -125,9 +128,9 @@ class Contact:
         return renewal, started, returned
 
     async def _watch_fence(self) -> None:
-        """Start nothing more once PostgreSQL may have given the tasks to somebody else (P4).
+        """Fence the session once PostgreSQL may have given its tasks to another host (P4).
 
-        On time: its clock began after ours, with the same seconds to go.
+        This is early enough: PostgreSQL started its clock later, for the same number of seconds.
         """
         silent = 0.0
         while True:

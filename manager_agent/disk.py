@@ -1,7 +1,7 @@
-"""Room on the disk of the agent: below a limit it claims nothing more, instead of failing tasks.
+"""Holds back claims while the agent's disk is nearly full, so that tasks do not fail for it.
 
-What runs goes on and is reported; the journal has reserved its space. Claims begin again by themselves
-when there is room.
+Running tasks go on and are reported: the journal has reserved its space. Claims resume when there is
+room again.
 """
 
 import asyncio
@@ -24,11 +24,11 @@ class DiskRoom:
         self._least = min_free_bytes
 
     def free_bytes(self) -> int:
-        """What a process of this user may still write. Source: statvfs(3), f_bavail."""
+        """Return the bytes that this user may still write. Source: statvfs(3), f_bavail."""
         return shutil.disk_usage(self._folder).free
 
     async def until_there(self) -> None:
-        """Wait until there is room; says when waiting begins and when it is over."""
+        """Wait until there is room; log the start and the end of the wait."""
         if self.free_bytes() >= self._least:
             return
         facts = {"folder": str(self._folder), "needed_bytes": self._least}
@@ -36,11 +36,11 @@ class DiskRoom:
             "disk.nearly_full",
             extra={**facts, "free_bytes": self.free_bytes()},
         )
-        while self.free_bytes() < self._least:  # noqa: ASYNC110 - nobody tells when space is freed
+        while self.free_bytes() < self._least:  # noqa: ASYNC110 - the kernel has no event for it
             await asyncio.sleep(LOOK_AGAIN_SECONDS)
         log.warning("disk.has_room", extra={**facts, "free_bytes": self.free_bytes()})
 
 
 def is_full(error: OSError) -> bool:
-    """Does the error say that a disk or a quota is used up?"""
+    """Return whether the error means that a disk or a quota is used up."""
     return error.errno in (errno.ENOSPC, errno.EDQUOT)

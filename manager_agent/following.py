@@ -1,8 +1,8 @@
-"""Live output: who follows what runs here, and the way of its bytes to the API.
+"""Sends live output of running tasks to the API, while someone follows them.
 
-On demand. While nothing runs for longer than a second nobody is asked; then one request is held by
-the API until somebody follows (protocol P7), and only then is a worker told to send. Advisory: what cannot
-be sent is dropped, the memory of it is bounded, and nothing here touches the state of a task.
+Once a task has run for a second, one long poll (protocol P7) asks the API who follows the task group;
+only then do workers send output. Output that cannot be sent is dropped, its memory is bounded, and no
+task depends on it.
 """
 
 import asyncio
@@ -20,13 +20,13 @@ from mitosis.contracts.wire import Followed, LeaseStanding, OutputChunk, WriteOu
 from mitosis.ipc.messages import FollowOutput, TaskOutput
 
 ASK_AFTER_SECONDS = 1.0
-"""A task shorter than this is over before anybody could have followed it."""
+"""Shorter tasks end before a user can follow them."""
 HELD_SECONDS = 50.0
 PACE_SECONDS = 0.1
 PAUSE_SECONDS = 1.0
-"""After a failure."""
+"""After a refusal."""
 PIECE_BYTES = 65_536
-"""Kept of one stream of one attempt while a request is under way."""
+"""Kept of each stream of an attempt while a request is under way."""
 BATCH_BYTES = 1_000_000
 
 Send = Callable[[int, int, FollowOutput], object]
@@ -35,7 +35,7 @@ log = logging.getLogger(__name__)
 
 
 class Pieces:
-    """The newest output of each followed stream; older bytes make room, which shows in the offset."""
+    """The newest output of each followed stream. The offset shows that older bytes were dropped."""
 
     def __init__(self) -> None:
         self._pieces: dict[tuple[AttemptKey, str], tuple[int, bytes]] = {}
@@ -53,7 +53,7 @@ class Pieces:
         self._pieces[key] = (offset + surplus, data[surplus:])
 
     def take(self) -> Sequence[OutputChunk]:
-        """What one request carries, oldest stream first."""
+        """Remove and return the output for one request, oldest stream first."""
         chunks: list[OutputChunk] = []
         room = BATCH_BYTES
         for key in list(self._pieces):
@@ -76,33 +76,33 @@ class Pieces:
 
 
 class OutputFollower:
-    """Follows the tasks of one lease session as people ask for it."""
+    """Sends the followed output of one lease session."""
 
     def __init__(self, epoch: int, state: State, api: AgentApi, send: Send) -> None:
-        """``send`` gets a message for the worker in a slot and generation."""
+        """``send`` takes the slot and generation of a worker, and the message for it."""
         self._epoch = epoch
         self._state = state
         self._api = api
         self._send = send
         self._tasks: frozenset[int] = frozenset()
         self._everything = False
-        self._told: dict[AttemptKey, tuple[int, int]] = {}
+        self._sending: dict[AttemptKey, tuple[int, int]] = {}
         self._message_ids = count(1)
         self._pieces = Pieces()
         self._more = asyncio.Event()
 
     def started(self, slot: int, generation: int, key: AttemptKey) -> None:
-        """An attempt has begun."""
+        """Take note that an attempt has started."""
         if self._everything or key.task_id in self._tasks:
-            self._tell(slot, generation, key, on=True)
+            self._order(slot, generation, key, on=True)
 
     def wrote(self, output: TaskOutput) -> None:
-        """A worker has sent what was asked of it."""
+        """Queue output that a worker has sent."""
         self._pieces.add(output)
         self._more.set()
 
     async def ask(self) -> None:
-        """Learn who follows, for as long as the lease is ours."""
+        """Ask the API who follows, again and again until the lease is gone."""
         while True:
             while not (self._tasks or self._everything or self._something_runs_long()):  # noqa: ASYNC110
                 await asyncio.sleep(ASK_AFTER_SECONDS)
@@ -121,10 +121,10 @@ class OutputFollower:
             if answer.standing is LeaseStanding.GONE:
                 return
             self._tasks, self._everything = frozenset(answer.tasks), answer.everything
-            self._tell_all()
+            self._update_workers()
 
     async def deliver(self) -> None:
-        """Carry output to the API, ten times a second at most."""
+        """Send queued output to the API, at most ten times a second."""
         while True:
             await self._more.wait()
             self._more.clear()
@@ -140,23 +140,23 @@ class OutputFollower:
     def _something_runs_long(self) -> bool:
         return bool(self._state.started_before(time.time() - ASK_AFTER_SECONDS))
 
-    def _tell_all(self) -> None:
-        """Bring the workers in line with who follows now."""
+    def _update_workers(self) -> None:
+        """Make the workers send what is followed now, and nothing else."""
         running = {
             worker.running: (worker.slot, worker.generation)
             for worker in self._state.workers
             if worker.running is not None
         }
-        self._told = {key: place for key, place in self._told.items() if key in running}
+        self._sending = {key: place for key, place in self._sending.items() if key in running}
         for key, (slot, generation) in running.items():
             wanted = self._everything or key.task_id in self._tasks
-            if wanted != (key in self._told):
-                self._tell(slot, generation, key, on=wanted)
+            if wanted != (key in self._sending):
+                self._order(slot, generation, key, on=wanted)
 
-    def _tell(self, slot: int, generation: int, key: AttemptKey, *, on: bool) -> None:
+    def _order(self, slot: int, generation: int, key: AttemptKey, *, on: bool) -> None:
         order = FollowOutput(next(self._message_ids), key, on)
         self._send(slot, generation, order)
         if on:
-            self._told[key] = (slot, generation)
+            self._sending[key] = (slot, generation)
         else:
-            self._told.pop(key, None)
+            self._sending.pop(key, None)

@@ -1,6 +1,6 @@
-"""Which process of which boot of which machine this is: what an agent says at its hello.
+"""Identifies this process, boot and machine for the hello of an agent.
 
-Owns the incarnation counter (protocol P5). Knows nothing of HTTP.
+Owns the incarnation counter (protocol P5). Makes no calls.
 """
 
 import os
@@ -17,7 +17,7 @@ _MACHINE = "machine-id"
 
 
 def machine_id(state_dir: Path) -> str:
-    """``/etc/machine-id`` (machine-id(5)); where there is none, one kept in the state folder."""
+    """Return ``/etc/machine-id`` (machine-id(5)), or else an id that is kept in the state folder."""
     try:
         if found := Path("/etc/machine-id").read_text().strip():
             return found
@@ -30,7 +30,7 @@ def machine_id(state_dir: Path) -> str:
 
 
 def boot_id() -> str:
-    """Changes at every boot. Source: proc_sys_kernel(5), random/boot_id."""
+    """Return the id of this boot. Source: proc_sys_kernel(5), random/boot_id."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     except OSError:
@@ -38,7 +38,7 @@ def boot_id() -> str:
 
 
 def read_incarnation(state_dir: Path) -> int:
-    """The counter of the last process; 0 before the first.
+    """Return the incarnation of the last process; 0 before the first.
 
     Raises:
         ConfigurationError: the file holds no number.
@@ -53,7 +53,7 @@ def read_incarnation(state_dir: Path) -> int:
 
 
 def raise_incarnation(state_dir: Path, at_least: int = 0) -> int:
-    """Count this process, durably, before anybody is told its number."""
+    """Return the incarnation of this process; it is on disk before it is used."""
     value = max(read_incarnation(state_dir), at_least) + 1
     keep_incarnation(state_dir, value)
     return value
@@ -64,7 +64,7 @@ def keep_incarnation(state_dir: Path, value: int) -> None:
 
 
 def hello(state_dir: Path, incarnation: int, *, take_over: bool = False) -> Hello:
-    """The hello of this process."""
+    """Return the hello of this process."""
     return Hello(
         incarnation=incarnation,
         machine_id=machine_id(state_dir),

@@ -1,4 +1,4 @@
-"""The manager id and token of this host: registered once, kept in a private file."""
+"""Registers this host once; keeps its manager id and token in a private file."""
 
 import logging
 from collections.abc import Awaitable, Callable
@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 
 
 class Credentials(msgspec.Struct, frozen=True):
-    """Who this host is. The token is a secret: never logged."""
+    """The manager id and token of this host. The token is a secret and is never logged."""
 
     manager_id: UUID
     token: str
@@ -31,10 +31,10 @@ class Credentials(msgspec.Struct, frozen=True):
 
 
 def read_credentials(state_dir: Path) -> Credentials | None:
-    """Those of an earlier registration, if any.
+    """Return the credentials of an earlier registration, if any.
 
     Raises:
-        ConfigurationError: the file is not one of ours.
+        ConfigurationError: the file holds something else.
     """
     path = state_dir / FILE
     try:
@@ -48,7 +48,7 @@ def read_credentials(state_dir: Path) -> Credentials | None:
 async def ensure_registered(
     register: Register, state_dir: Path, spec: RegisterManager
 ) -> Credentials:
-    """The credentials in ``state_dir``; registers and keeps them (mode 0600) if there are none."""
+    """Return the credentials in ``state_dir``; register and store them (mode 0600) if there are none."""
     make_private(state_dir)
     if found := read_credentials(state_dir):
         return found

@@ -1,6 +1,6 @@
-"""The agent's Temporal worker: the host task queue, activities only, for as long as the agent lives.
+"""Runs the agent's Temporal worker: activities of the host task queue, until the agent ends.
 
-An agent starts and goes on without Temporal; this keeps trying to reach it.
+The agent works without Temporal; this keeps trying to connect.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from manager_agent.backoff import AGENT_POLICY
 from mitosis.retry_policy import Backoff
 
 MAX_ACTIVITIES = 8
-"""A lease, and room for control verbs beside it."""
+"""One lease and a few other commands."""
 POLLERS = 2
 HEARTBEAT_THROTTLE = timedelta(seconds=1)
 WORKER_HEARTBEAT = timedelta(seconds=5)

@@ -1,6 +1,6 @@
-"""Finds worker processes that do not get on: they never say hello, or do not exit when told to.
+"""Finds stuck worker processes: those that never say hello, or do not exit after a shutdown message.
 
-Hung *tasks* are not its business (they have deadlines of their own, see ``session.py``).
+Hung *tasks* have deadlines of their own (``session.py``).
 """
 
 import asyncio
@@ -12,14 +12,14 @@ from mitosis.contracts.lifecycle import WorkerState
 
 CHECK_SECONDS = 1.0
 HELLO_SECONDS = 60.0
-"""An interpreter that is started anew for each worker may have much to import."""
+"""A worker that is not forked from the zygote imports its handler modules first."""
 EXIT_SECONDS = 10.0
 
 Where = tuple[int, WorkerState]
 
 
 async def watch_processes(state: State, kill: Callable[[int, int], None]) -> None:
-    """Call ``kill(slot, generation)`` for every process that is stuck. Cancelled at the end."""
+    """Call ``kill(slot, generation)`` for every stuck process, until cancelled."""
     since: dict[int, tuple[Where, float]] = {}
     while True:
         await asyncio.sleep(CHECK_SECONDS)
@@ -28,11 +28,11 @@ async def watch_processes(state: State, kill: Callable[[int, int], None]) -> Non
 
 
 def stuck(state: State, since: dict[int, tuple[Where, float]], now: float) -> list[Worker]:
-    """The workers that are where they were for too long.
+    """Return the workers that have been in one phase for too long.
 
     Args:
         state: of the session.
-        since: slot → where its process was, and since when; kept up to date here.
+        since: slot → generation and phase of its process, and since when; updated here.
         now: monotonic clock.
     """
     found = []
