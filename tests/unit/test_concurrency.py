@@ -4,10 +4,13 @@ import asyncio
 from dataclasses import dataclass
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mitosis.concurrency import cancel_and_wait, race, wait_event, within
+
+LOOPING = settings(max_examples=40, deadline=None)
+"""For tests that start an event loop in every example."""
 
 
 class Broken(Exception):
@@ -58,6 +61,7 @@ RACERS = st.lists(
 )
 
 
+@LOOPING
 @given(racers=RACERS)
 def test_the_first_to_end_wins_and_all_have_ended_then(racers: list[Racer]) -> None:
     for number, racer in enumerate(racers):
@@ -80,6 +84,7 @@ def test_the_first_to_end_wins_and_all_have_ended_then(racers: list[Racer]) -> N
     asyncio.run(program())
 
 
+@LOOPING
 @given(racers=RACERS, after=st.integers(1, 8), again=st.integers(0, 3))
 def test_a_cancelled_race_ends_all_and_stays_cancelled(
     racers: list[Racer], after: int, again: int
@@ -105,6 +110,7 @@ def test_a_cancelled_race_ends_all_and_stays_cancelled(
     asyncio.run(program())
 
 
+@LOOPING
 @given(racers=RACERS)
 def test_a_race_that_is_cancelled_in_every_turn_ends(racers: list[Racer]) -> None:
     """As anyio does until the task has ended."""
@@ -177,6 +183,7 @@ async def test_an_event_that_is_set_while_the_wait_ends_is_seen() -> None:
     assert await wait_event(SetByCancel(), 0.0) is True
 
 
+@LOOPING
 @given(after=st.integers(0, 4), is_set=st.booleans())
 def test_a_cancelled_wait_for_an_event_stays_cancelled(after: int, is_set: bool) -> None:
     """Also when the event comes in the same moment: what ``asyncio.wait_for`` forgets."""

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from manager_agent.backoff import AGENT_POLICY, REPORT_POLICY, until_reached
@@ -30,6 +30,9 @@ from mitosis.retry_policy import Backoff, RetryPolicy, is_no_refusal, is_retryab
 from mitosis.retry_policy import retrying as retry
 from tests.support.skipping_loop import run_skipping
 from workflows.control import SESSIONS
+
+LOOPING = settings(max_examples=40, deadline=None)
+"""For tests that start an event loop in every example."""
 
 POLICIES = [SDK_POLICY, AGENT_POLICY, REPORT_POLICY, RESPAWNS, RESTARTS, SESSIONS]
 ASKED = st.none() | st.floats(0.001, 1_000.0) | st.integers(1, 1_000)
@@ -128,6 +131,7 @@ LOOPS: dict[str, tuple[RetryPolicy, Callable[[Api], Awaitable[object]]]] = {
 
 
 @pytest.mark.parametrize("loop", LOOPS)
+@LOOPING
 @given(asked=st.lists(ASKED, min_size=1, max_size=6))
 def test_every_loop_waits_as_the_policy_says(loop: str, asked: list[float | None]) -> None:
     policy, run = LOOPS[loop]
@@ -166,6 +170,7 @@ def test_reports_are_kept_through_a_refusal() -> None:
 # --- the time limit ---------------------------------------------------------------------------------
 
 
+@LOOPING
 @given(limit=st.floats(0.0, 100.0), asked=ASKED)
 def test_the_last_error_is_raised_before_a_pause_that_passes_the_limit(
     limit: float, asked: float | None
