@@ -70,7 +70,7 @@ def on_fenced(state: State, on: bool) -> list[Instruction]:
 
 def _end(state: State, end: LeaseEnd) -> list[Instruction]:
     state.end = end
-    out = give_up_waiting(state)
+    out = return_unstarted(state)
     if end is LeaseEnd.GONE:
         state.returned.clear()
     if state.claiming:
@@ -95,7 +95,7 @@ def cancel(state: State, worker: Worker, key: AttemptKey, order: CancelOrder) ->
     return CancelRunning(worker.slot, worker.generation, key, order.grace_seconds, order.reason)
 
 
-def give_up_waiting(state: State) -> list[Instruction]:
+def return_unstarted(state: State) -> list[Instruction]:
     """Return the unstarted tasks; drop them if the lease is gone."""
     keys = {task.key for task in (*state.ready, *state.alone)}
     state.ready.clear()

@@ -223,7 +223,7 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class RenewNow:
-    """Renew now: the session has something to say or to ask."""
+    """Renew now instead of waiting for the next interval."""
 
 
 @dataclass(frozen=True, slots=True)

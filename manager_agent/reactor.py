@@ -11,10 +11,10 @@ from manager_agent import exits
 from manager_agent.endings import (
     cancel,
     dismiss,
-    give_up_waiting,
     on_fenced,
     on_standing,
     on_stop,
+    return_unstarted,
 )
 from manager_agent.events import (
     Begin,
@@ -153,7 +153,7 @@ def _on_ended(state: State, event: TasksEnded) -> list[Instruction]:
     worker = _worker(state, event.slot, event.generation)
     if worker is None:
         return []
-    reports = [report for report in event.reports if _leave(worker, report.key)]
+    reports = [report for report in event.reports if _remove_attempt(worker, report.key)]
     for report in reports:
         if report.started_at is not None and report.finished_at is not None:
             _measure(state, report.finished_at - report.started_at)
@@ -219,7 +219,7 @@ def _respawn(worker: Worker) -> list[Instruction]:
     return [Spawn(worker.slot, worker.generation)]
 
 
-def _leave(worker: Worker, key: AttemptKey) -> bool:
+def _remove_attempt(worker: Worker, key: AttemptKey) -> bool:
     """Take the attempt out of the worker; return False if it is not there."""
     if worker.running == key:
         worker.running = None
@@ -244,7 +244,7 @@ def _on_claimed(state: State, event: Claimed) -> list[Instruction]:
     for task in new:
         (state.alone if task.alone else state.ready).append(task)
     out = on_standing(state, event.standing, None)
-    return out if state.active else out + give_up_waiting(state)
+    return out if state.active else out + return_unstarted(state)
 
 
 def _report(state: State, reports: list[EncodedReport]) -> list[Instruction]:
@@ -265,7 +265,7 @@ def _put_back(state: State, tasks: Iterable[Task]) -> list[Instruction]:
         if task.key == state.alone_running:
             state.alone_running = None
         (state.alone if task.alone else state.ready).appendleft(task)
-    return [] if state.active else give_up_waiting(state)
+    return [] if state.active else return_unstarted(state)
 
 
 def _dispatch(state: State) -> list[Instruction]:

@@ -130,7 +130,7 @@ class CommandRun:
                 self.stop(FailureKind.TIMEOUT, message)
         elif reap_any() or self._gave_up():
             self.ended = self._to_ended()
-        elif not self._may_still_leave():
+        elif not self._group_has_grace():
             self._kill_everything()
 
     def _reap_leader(self) -> None:
@@ -143,7 +143,7 @@ class CommandRun:
             self._usage = Usage.of(usage)
             os.close(self._pidfd)
 
-    def _may_still_leave(self) -> bool:
+    def _group_has_grace(self) -> bool:
         """Check that after SIGTERM the process group still has time to end by itself."""
         if self._stop is None or self._stop.is_due:
             return False

@@ -33,7 +33,7 @@ def name_process(name: str) -> None:
     _check(_libc.prctl(_PR_SET_NAME, name.encode(), 0, 0, 0))
 
 
-def forget_file_start(fd: int, end: int) -> None:
+def free_file_start(fd: int, end: int) -> None:
     """Free the memory of bytes 0 to ``end``; size and offsets stay. Source: fallocate(2)."""
     _check(_libc.fallocate64(fd, _FALLOC_FL_PUNCH_HOLE | _FALLOC_FL_KEEP_SIZE, 0, end))
 

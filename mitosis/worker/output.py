@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from mitosis.contracts.task_output import exact_form
-from mitosis.worker.linux import forget_file_start
+from mitosis.worker.linux import free_file_start
 
 _CHUNK = 64 * 1024
 _CHUNKS_AT_ONCE = 16
@@ -125,7 +125,7 @@ class MemoryOutput:
         """Free the memory of all but the tail."""
         end = (os.fstat(self.fd).st_size - self.tail_bytes) // _PAGE * _PAGE
         if end > self._forgotten:
-            forget_file_start(self.fd, end)
+            free_file_start(self.fd, end)
             self._forgotten = end
 
     def take(self) -> Tail:

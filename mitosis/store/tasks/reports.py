@@ -141,7 +141,7 @@ def _kind(item: TaskReport) -> FailureKind | None:
 
 
 def _crash_limit(item: TaskReport, kind: FailureKind | None) -> int | None:
-    """Return None if it is no crash (the retry policy of the task decides), :data:`NEVER`: no limit."""
+    """Return how many crashes end the task; None for no crash, :data:`NEVER` without a limit."""
     if kind not in CRASHES:
         return None
     return crash_limit(_reason(item)) or NEVER
