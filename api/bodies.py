@@ -5,15 +5,15 @@ it (``api/limits.py``), so that the same text is refused everywhere, in the same
 """
 
 import re
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 from fastapi import Request
 from starlette.responses import Response
 
 from api.admission import grow
-from api.json_text import holds_nul, nul_field, unfit, with_key
-from mitosis.contracts.checking import misfit
+from api.json_text import holds_nul, nul_field, unfit
+from mitosis.contracts.checking import refusal
 from mitosis.contracts.errors import InvalidRequest, TooLarge, UnsupportedMediaType
 
 MEGABYTE = 1_000_000
@@ -25,7 +25,6 @@ BODY_LIMIT = 2 * MEGABYTE
 T = TypeVar("T")
 
 _JSON_TYPE = re.compile(r"application/(?:[\w.!#$&^-]+\+)?json", re.IGNORECASE)
-_JSON_WORDS = {"str": "string", "int": "integer", "float": "number", "bool": "boolean"}
 
 
 async def read_body(request: Request, limit: int) -> bytes:
@@ -85,7 +84,7 @@ def decode(raw: bytes, decoder: msgspec.json.Decoder[T]) -> T:
     try:
         body = decoder.decode(raw)
     except msgspec.ValidationError as error:
-        raise _misfit(raw, error) from None
+        raise _refusal(raw, decoder.type, error) from None
     except UnicodeDecodeError:
         raise InvalidRequest("must be UTF-8", field=_not_utf8(raw)) from None
     except RecursionError:
@@ -102,16 +101,16 @@ def too_deep() -> InvalidRequest:
     return InvalidRequest("the body is nested too deeply", field="body")
 
 
-def _misfit(raw: bytes, error: msgspec.ValidationError) -> InvalidRequest:
-    """What a decoder says, in words of JSON."""
-    message, path = misfit(error)
-    if message.endswith("out of range") and (found := unfit(raw)) is not None:
-        path, message = found
-    if message.startswith("Expected"):
-        message = re.sub(
-            rf"\b({'|'.join(_JSON_WORDS)})\b", lambda word: _JSON_WORDS[word[0]], message
-        )
-    return InvalidRequest(message, field=with_key(raw, path) or "body")
+def _refusal(raw: bytes, kind: Any, error: msgspec.ValidationError) -> InvalidRequest:
+    """Return our error for a body that a decoder refused, in words of JSON."""
+    try:
+        document = msgspec.json.decode(raw)
+    except msgspec.ValidationError:  # a number that has no value here
+        path, why = unfit(raw) or ("body", str(error))
+        return InvalidRequest(why, field=path)
+    refused = refusal(document, kind, error, "", "json")
+    refused.facts.setdefault("field", "body")
+    return refused
 
 
 def encode(answer: msgspec.Struct, status: int = 200) -> Response:

@@ -6,7 +6,6 @@ Nothing internal leaves: an unexpected exception is logged here and answered wit
 
 import logging
 import math
-import re
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from typing import Any
@@ -18,7 +17,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from api.bodies import too_deep
-from mitosis.contracts.checked_model import joined_path
+from mitosis.contracts.checked_model import describe_validation_error, path_of_error
 from mitosis.contracts.errors import InvalidRequest, MethodNotAllowed, MitosisError, NotFound
 
 log = logging.getLogger(__name__)
@@ -27,21 +26,6 @@ MEDIA_TYPE = "application/problem+json"
 RETRY_AFTER_SECONDS = 1.0
 """Asked of clients when the error itself names no time."""
 
-_WANTED = {
-    "frozen_set_type": "an array",
-    "list_type": "an array",
-    "set_type": "an array",
-    "tuple_type": "an array",
-    "dict_type": "an object",
-    "model_type": "an object",
-    "model_attributes_type": "an object",
-    "bool_type": "true or false",
-    "float_type": "a number",
-    "int_type": "an integer",
-    "string_type": "a string",
-}
-"""What pydantic asks for, by the type of its error."""
-_COLLECTION = re.compile(r"^(?:List|Tuple|Set|Frozenset)\b")
 _STANDARD = frozenset({"type", "title", "status", "detail", "code"})
 _LOCATIONS = frozenset({"body", "query", "path", "header", "cookie"})
 _RETRYABLE = frozenset(
@@ -108,7 +92,10 @@ async def _on_validation_error(_: Request, error: Exception) -> Response:
 
 def invalid_request(problems: Sequence[Any]) -> InvalidRequest:
     """What pydantic found, as one error: the first problem in full, all of them as facts."""
-    found = [{"field": _field(item), "message": _message(item)} for item in problems]
+    found = [
+        {"field": _field(item), "message": describe_validation_error(item, "json")}
+        for item in problems
+    ]
     first = found[0]
     return InvalidRequest(first["message"], field=first["field"], problems=found)
 
@@ -119,19 +106,7 @@ def _field(item: dict[str, Any]) -> str:
     if item["type"] == "json_invalid":
         return "body"
     steps = list(location[1:] if len(location) > 1 and location[0] in _LOCATIONS else location)
-    return joined_path(steps)
-
-
-def _message(item: dict[str, Any]) -> str:
-    """In words of JSON, not of Python."""
-    if item["type"] == "extra_forbidden":
-        return "unknown field"
-    if item["type"] == "missing":
-        return "this field is required"
-    if wanted := _WANTED.get(item["type"]):
-        return f"must be {wanted}"
-    message = str(item["msg"]).removeprefix("Value error, ").replace(" after validation", "")
-    return _COLLECTION.sub("Array", message).replace("Input should be", "must be")
+    return path_of_error(steps)
 
 
 async def _on_http_exception(_: Request, error: Exception) -> Response:

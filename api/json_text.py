@@ -15,7 +15,6 @@ _NUL_ESCAPE = re.compile(rb"(?<!\\)((?:\\\\)*)\\u0000")
 """``\\u0000`` in JSON text, unless its backslash is itself escaped."""
 LONGEST_INTEGER = 4300
 """Digits and sign, as msgspec counts them. Source: sys.get_int_max_str_digits()."""
-_STEP = re.compile(r"([^.\[\]]+)|\[(\d+)\]")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
@@ -60,19 +59,6 @@ def unfit(raw: bytes) -> tuple[str, str] | None:
             code = f"\\u{ord(half[0]):04x}"
             return path, f"contains a lone surrogate ({code}), which is half a character"
     return None
-
-
-def with_key(raw: bytes, path: str) -> str:
-    """Of ``environment[...]``, as msgspec says of an object, the path of the first key that has no text."""
-    above, dots, _ = path.partition("[...]")
-    if not dots:
-        return path
-    found: Any = msgspec.json.decode(raw)
-    for name, index in _STEP.findall(above):
-        found = found[name] if name else found[int(index)]
-    entries = found.items() if isinstance(found, dict) else ()
-    key = next((key for key, value in entries if not isinstance(value, str)), None)
-    return above if key is None else f"{above}.{key}"
 
 
 def _values(value: Any, path: str) -> Iterator[tuple[str, Any]]:

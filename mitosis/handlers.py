@@ -12,7 +12,7 @@ from typing import Any, Generic, ParamSpec, TypedDict, TypeVar, Unpack, overload
 
 import msgspec
 
-from mitosis.contracts.checking import fitting
+from mitosis.contracts.checking import checked
 from mitosis.contracts.errors import InvalidRequest
 from mitosis.contracts.task import (
     Priority,
@@ -20,7 +20,7 @@ from mitosis.contracts.task import (
     RetryDelay,
     RetryPolicy,
     Seconds,
-    TaskSubmission,
+    SubmittedTask,
     check_environment,
     check_working_directory,
 )
@@ -57,9 +57,9 @@ class CheckedOptions(msgspec.Struct, forbid_unknown_fields=True):
     working_directory: str | None = None
     labels: list[str] = []
 
-    def task(self, handler: str) -> TaskSubmission:
-        """A task of a handler, still without arguments."""
-        return TaskSubmission(
+    def task(self, handler: str) -> SubmittedTask:
+        """Return a task of a handler, still without arguments; the options have been checked."""
+        return SubmittedTask(
             handler=handler,
             timeout_seconds=self.timeout,
             retry=RetryPolicy(max_attempts=1 + self.retries, delay_seconds=self.retry_delay),
@@ -86,10 +86,10 @@ def checked_options(options: TaskOptions) -> CheckedOptions:
     for name in ("timeout", "retry_delay"):
         if not isinstance(plain.get(name), int | float | None):
             raise InvalidRequest("must be seconds, as a number or a timedelta", field=name)
-    checked = fitting(plain, CheckedOptions)
-    check_environment(checked.environment, "")
-    check_working_directory(checked.working_directory, "")
-    return checked
+    made = checked(plain, CheckedOptions)
+    check_environment(made.environment, "")
+    check_working_directory(made.working_directory, "")
+    return made
 
 
 def _plain(value: object) -> object:

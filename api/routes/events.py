@@ -1,4 +1,4 @@
-"""Following a task group live: Server-Sent Events, and the same over a WebSocket.
+"""EventsQuery a task group live: Server-Sent Events, and the same over a WebSocket.
 
 Both are for whoever may read the group, with the token of every other call and never one in a URL:
 Server-Sent Events take the ``Authorization`` header (in a browser: ``fetch`` with a streamed body, since
@@ -12,7 +12,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, Header, Query, WebSocket
 from fastapi.sse import EventSourceResponse, ServerSentEvent
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import TypeAdapter, ValidationError
 from starlette.websockets import WebSocketDisconnect
 
 from api.deps import (
@@ -29,6 +29,7 @@ from api.routes.references import PATH
 from mitosis.concurrency import race
 from mitosis.contracts.errors import MitosisError, Unauthenticated
 from mitosis.contracts.following import GroupEvent
+from mitosis.contracts.queries import EventsQuery, ResultNumber
 
 router = APIRouter(tags=["following"], route_class=LimitedRoute)
 socket_router = APIRouter(tags=["following"])
@@ -38,22 +39,10 @@ SUBPROTOCOL = "mitosis.v1"
 TOKEN_PREFIX = "mitosis.token."  # noqa: S105 - not a password
 SERVICE_RESTART = 1012
 
-Number = Annotated[int, Field(ge=0, le=2**63 - 1)]
-LastEventId = Annotated[Number | None, Header(alias="Last-Event-ID")]
+LastEventId = Annotated[ResultNumber | None, Header(alias="Last-Event-ID")]
 
 
-_NUMBER: TypeAdapter[int] = TypeAdapter(Number)
-
-
-class Following(BaseModel):
-    """Query of the events of a group."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    after: Number = 0
-    """Results up to this number have been seen; ``Last-Event-ID`` says the same and wins."""
-    results: bool = True
-    """Tell the results as well; without them the events are about the group alone."""
+_NUMBER: TypeAdapter[int] = TypeAdapter(ResultNumber)
 
 
 @router.get(
@@ -64,7 +53,7 @@ class Following(BaseModel):
 async def events(
     state: AppStateDep,
     group: ReadableGroup,
-    query: Annotated[Following, Query()],
+    query: Annotated[EventsQuery, Query()],
     last_event_id: LastEventId = None,
 ) -> AsyncIterator[ServerSentEvent]:
     """Follow a group: `group` snapshots, `state`, `lease`, `hook`, each `result` once, `end`.
@@ -139,14 +128,14 @@ def _token(websocket: WebSocket) -> str:
     raise Unauthenticated("send a token", reason="token_missing")
 
 
-def _query(websocket: WebSocket) -> Following:
+def _query(websocket: WebSocket) -> EventsQuery:
     """As of the other route, the header included.
 
     Raises:
         InvalidRequest: names the parameter or the header.
     """
     try:
-        query = Following.model_validate(dict(websocket.query_params))
+        query = EventsQuery.model_validate(dict(websocket.query_params))
     except ValidationError as error:
         raise invalid_request(error.errors()) from None
     if (told := websocket.headers.get("last-event-id")) is None:

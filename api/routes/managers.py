@@ -4,7 +4,6 @@ from typing import Annotated
 from uuid import UUID
 
 from fastapi import APIRouter, Query
-from pydantic import BaseModel, ConfigDict, Field
 
 from api.auth import Subject
 from api.deps import AppStateDep, ReadableGroup, UserDep, WritableGroup
@@ -19,19 +18,11 @@ from mitosis.contracts.http import (
     RegisteredManager,
     RegisterManager,
 )
+from mitosis.contracts.queries import ManagersQuery
 from mitosis.store.managers import views
 from mitosis.store.managers.registration import generated_name, register_manager
 
 router = APIRouter(tags=["managers"], route_class=LimitedRoute)
-
-
-class Listing(BaseModel):
-    """Query of the list."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    after: str | None = None
-    limit: Annotated[int, Field(ge=1, le=500)] = 100
 
 
 @router.post("/managers", status_code=201)
@@ -48,7 +39,7 @@ async def register(state: AppStateDep, user: UserDep, body: RegisterManager) -> 
 
 @router.get("/managers")
 async def list_managers(
-    state: AppStateDep, user: UserDep, query: Annotated[Listing, Query()]
+    state: AppStateDep, user: UserDep, query: Annotated[ManagersQuery, Query()]
 ) -> Page[ManagerInfo]:
     """The hosts of the caller's user groups, by name."""
     return await views.list_managers(

@@ -7,7 +7,6 @@ from uuid import UUID
 import msgspec
 from fastapi import APIRouter, Depends, Query, Request
 from fastapi.sse import EventSourceResponse, ServerSentEvent
-from pydantic import BaseModel, ConfigDict
 from starlette.responses import Response
 
 from api.bodies import BODY_LIMIT, decode, encode, read_body
@@ -21,9 +20,10 @@ from api.deps import (
 )
 from api.limits import LimitedRoute
 from api.openapi import hot_route
-from api.routes.events import LastEventId, Number
+from api.routes.events import LastEventId
 from api.routes.references import PATH
 from mitosis.contracts.following import OutputEvent
+from mitosis.contracts.queries import OutputQuery
 from mitosis.contracts.wire import Followed, FollowedAnswer, WriteOutput, WriteOutputAnswer
 from mitosis.store.managers.contact import record_contact
 from mitosis.store.output.output_events import group_output, task_output
@@ -33,15 +33,6 @@ agent_router = APIRouter(prefix="/managers/tasks", tags=["agents"])
 
 _FOLLOWED = msgspec.json.Decoder(Followed)
 _WRITE = msgspec.json.Decoder(WriteOutput)
-
-
-class FollowingOutput(BaseModel):
-    """Query of the output of a group."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    after: Number = 0
-    """Results up to this number have been seen; ``Last-Event-ID`` says the same and wins."""
 
 
 @router.get(
@@ -69,7 +60,7 @@ async def output_of_task(
 async def output_of_group(
     state: AppStateDep,
     group: ReadableGroup,
-    query: Annotated[FollowingOutput, Query()],
+    query: Annotated[OutputQuery, Query()],
     last_event_id: LastEventId = None,
 ) -> AsyncIterator[ServerSentEvent]:
     """Follow the output of all tasks of a group, each `result` once; `end` when there is no more.

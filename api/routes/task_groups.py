@@ -4,7 +4,6 @@ from datetime import timedelta
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request
-from pydantic import BaseModel, ConfigDict, Field
 
 from api.deps import AppStateDep, ReadableGroup, UserDep, WritableGroup, require_role_in_group
 from api.limits import LimitedRoute
@@ -12,7 +11,6 @@ from api.routes.references import PATH
 from api.verbs import apply_verb
 from mitosis.contracts.control import Cancel, Close, Complete, Reopen
 from mitosis.contracts.http import (
-    MAX_WAIT_SECONDS,
     CancelBody,
     CompleteBody,
     Page,
@@ -22,33 +20,10 @@ from mitosis.contracts.http import (
     TaskGroupUpdate,
     VerbBody,
 )
-from mitosis.contracts.lifecycle import TaskGroupState
-from mitosis.store.groups.task_groups import GroupFilter, Until
+from mitosis.contracts.queries import GroupQuery, GroupsQuery
+from mitosis.store.groups.task_groups import GroupFilter
 
 router = APIRouter(tags=["task groups"], route_class=LimitedRoute)
-
-
-class Listing(BaseModel):
-    """Query of the list; all conditions hold."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    state: list[TaskGroupState] = []
-    tag: list[str] = []
-    label: list[str] = []
-    name: str | None = None
-    settled: bool | None = None
-    after: str | None = None
-    limit: Annotated[int, Field(ge=1, le=500)] = 50
-
-
-class Waiting(BaseModel):
-    """Query of one group: hold the request until something is so, or answer at once."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    wait_seconds: Annotated[float, Field(ge=0, le=MAX_WAIT_SECONDS)] = 0.0
-    until: Until = "changed"
 
 
 @router.post("/task-groups", status_code=201)
@@ -62,7 +37,7 @@ async def create(state: AppStateDep, user: UserDep, spec: TaskGroupSpec) -> Task
 
 @router.get("/task-groups")
 async def list_groups(
-    state: AppStateDep, user: UserDep, query: Annotated[Listing, Query()]
+    state: AppStateDep, user: UserDep, query: Annotated[GroupsQuery, Query()]
 ) -> Page[TaskGroupInfo]:
     """The groups that the caller may read, newest first."""
     which = GroupFilter(
@@ -121,7 +96,10 @@ async def set_tags(state: AppStateDep, group: WritableGroup, body: TagsBody) -> 
 
 @router.get(PATH)
 async def show(
-    request: Request, state: AppStateDep, group: ReadableGroup, query: Annotated[Waiting, Query()]
+    request: Request,
+    state: AppStateDep,
+    group: ReadableGroup,
+    query: Annotated[GroupQuery, Query()],
 ) -> TaskGroupInfo:
     """The group as it is now, or as soon as it changed, ended or settled."""
     if query.wait_seconds == 0:

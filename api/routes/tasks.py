@@ -6,7 +6,6 @@ from uuid import UUID
 
 import msgspec
 from fastapi import APIRouter, Query, Request
-from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
 from api.bodies import SUBMIT_LIMIT, decode, encode, read_body
@@ -23,39 +22,18 @@ from api.limits import LimitedRoute
 from api.openapi import hot_route
 from api.routes.references import PATH
 from mitosis.contracts.http import (
-    MAX_WAIT_SECONDS,
     Page,
     ResultsPage,
     RetriedTasks,
     RetryBody,
     TaskInfo,
 )
-from mitosis.contracts.lifecycle import TaskState
+from mitosis.contracts.queries import ResultsQuery, TasksQuery
 from mitosis.contracts.wire import SubmitAnswer, SubmitTasks
 
 router = APIRouter(tags=["tasks"], route_class=LimitedRoute)
 
 _SUBMIT = msgspec.json.Decoder(SubmitTasks)
-
-
-class Listing(BaseModel):
-    """Query of the tasks of a group."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    state: TaskState | None = None
-    after: str | None = None
-    limit: Annotated[int, Field(ge=1, le=1000)] = 100
-
-
-class Following(BaseModel):
-    """Query of the results of a group: hold the request until there is one more, or answer at once."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    after: Annotated[int, Field(ge=0, le=2**63 - 1)] = 0
-    limit: Annotated[int, Field(ge=1, le=1000)] = 100
-    wait_seconds: Annotated[float, Field(ge=0, le=MAX_WAIT_SECONDS)] = 0.0
 
 
 @router.post(PATH + "/tasks", status_code=201, openapi_extra=hot_route(SubmitTasks, SubmitAnswer))
@@ -79,7 +57,7 @@ async def retry(
 
 @router.get(PATH + "/tasks")
 async def list_tasks(
-    state: AppStateDep, group: ReadableGroup, query: Annotated[Listing, Query()]
+    state: AppStateDep, group: ReadableGroup, query: Annotated[TasksQuery, Query()]
 ) -> Page[TaskInfo]:
     """The tasks of a group with their results, by id; of failed attempts all but what they wrote."""
     return await state.tasks.list(group, state=query.state, after=query.after, limit=query.limit)
@@ -87,7 +65,10 @@ async def list_tasks(
 
 @router.get(PATH + "/results")
 async def results(
-    request: Request, state: AppStateDep, group: ReadableGroup, query: Annotated[Following, Query()]
+    request: Request,
+    state: AppStateDep,
+    group: ReadableGroup,
+    query: Annotated[ResultsQuery, Query()],
 ) -> ResultsPage:
     """The results recorded after number ``after``, in that order; may wait for the next one."""
     following = state.tasks.results(

@@ -104,10 +104,22 @@ def report(error: errors.MitosisError, *, as_json: bool, status: int | None = No
     return status
 
 
+def _in_our_words(cause: BaseException) -> str | None:
+    from pydantic import ValidationError
+
+    from mitosis.contracts.checked_model import describe_validation_error
+
+    if not isinstance(cause, ValidationError):
+        return None
+    return describe_validation_error(cause.errors(include_url=False)[0], "python")
+
+
 def report_usage(error: typer.TyperException, *, as_json: bool) -> ExitStatus:
     """As :func:`report`, for a command line that typer could not make sense of."""
     context = getattr(error, "ctx", None)
-    message = error.format_message().replace("Value error, ", "")
+    if error.__cause__ is not None:  # typer lets pydantic read the values
+        error.message = _in_our_words(error.__cause__) or error.message
+    message = error.format_message()
     if as_json:
         _write(json.dumps({"code": "usage", "detail": message, "exit_status": ExitStatus.USAGE}))
     else:

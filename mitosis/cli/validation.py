@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
-from mitosis.contracts.checked_model import joined_path
+from mitosis.contracts.checked_model import describe_validation_error, path_of_error
 from mitosis.contracts.duration import parse_duration
 from mitosis.contracts.errors import InvalidRequest, MitosisError
 from mitosis.contracts.http import PositiveDuration
@@ -26,9 +26,9 @@ def validated(model: type[M], values: Mapping[str, Any], options: Mapping[str, s
     try:
         return model.model_validate(values)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_context=False)[0]
-        field = joined_path(first["loc"])
-        message = str(first["msg"]).removeprefix("Value error, ")
+        first = error.errors(include_url=False)[0]
+        field = path_of_error(first["loc"])
+        message = describe_validation_error(first, "python")
         if first["type"] == "extra_forbidden":
             message = f"there is no such field; known here: {_known(model, first['loc'])}"
         elif not isinstance(first["input"], dict) and repr(first["input"]) not in message:
@@ -89,7 +89,7 @@ def value_of(kind: Any, value: object, option: str) -> Any:
     try:
         return TypeAdapter(kind).validate_python(value)
     except ValidationError as error:
-        message = str(error.errors(include_url=False)[0]["msg"]).removeprefix("Value error, ")
+        message = describe_validation_error(error.errors(include_url=False)[0], "python")
         raise InvalidRequest(message, option=option) from None
 
 

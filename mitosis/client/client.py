@@ -12,7 +12,7 @@ from contextlib import aclosing
 from copy import copy
 from datetime import timedelta
 from types import TracebackType
-from typing import Annotated, Any, Self, TypeVar
+from typing import Any, Self, TypeVar, get_args
 from uuid import UUID
 
 import httpx2
@@ -23,28 +23,28 @@ from mitosis.client.creating import GroupArgument, planned
 from mitosis.client.finding import find_target
 from mitosis.client.following import OutputSeen, follow
 from mitosis.client.parameters import (
-    UNCHECKED,
-    Address,
-    Grace,
-    Lasting,
-    ManagerIds,
-    ManyTasks,
-    ShortWaiting,
-    Waiting,
-    checked_methods,
+    check_connection,
+    check_tasks,
+    choice,
+    duration,
+    group_reference,
+    identifier,
+    model,
+    query,
 )
 from mitosis.client.port import Group, Until, path_of, reached
 from mitosis.client.repeating import repeating
-from mitosis.client.submitting import Part, parts_of, submit_parts
+from mitosis.client.submitting import Part, Tasks, parts_of, submit_parts
 from mitosis.client.task_group import OnError, OnExit, TaskGroup
-from mitosis.contracts.errors import MitosisError
+from mitosis.contracts.checking import checked, shown
+from mitosis.contracts.errors import InvalidRequest, MitosisError
 from mitosis.contracts.explain import Explanation
 from mitosis.contracts.following import GroupEvent, OutputEvent
 from mitosis.contracts.http import (
-    After,
+    MAX_GRACE_SECONDS,
+    MAX_WAIT_SECONDS,
     CancelBody,
     CompleteBody,
-    IdempotencyKey,
     Login,
     ManagerInfo,
     Me,
@@ -65,7 +65,14 @@ from mitosis.contracts.http import (
 )
 from mitosis.contracts.lifecycle import TaskGroupState, TaskState
 from mitosis.contracts.outcome import FailureKind
-from mitosis.contracts.wire import SubmitAnswer
+from mitosis.contracts.queries import (
+    EventsQuery,
+    GroupsQuery,
+    OutputQuery,
+    ResultsQuery,
+    TasksQuery,
+)
+from mitosis.contracts.wire import SubmissionKey, SubmitAnswer
 
 T = TypeVar("T")
 M = TypeVar("M", bound=BaseModel)
@@ -75,22 +82,27 @@ LONG_POLL = timedelta(seconds=30)
 _MANAGERS = TypeAdapter(list[ManagerInfo])
 
 
-@checked_methods
 class Client:
     """One user's access to one Mitosis. Usable as an async context; one event loop only."""
 
     def __init__(
         self,
-        url: Address,
+        url: str,
         token: str | None = None,
         *,
-        timeout: Lasting = timedelta(seconds=60),
-        give_up_after: Waiting = timedelta(seconds=45),
-        transport: Annotated[httpx2.AsyncBaseTransport | None, UNCHECKED] = None,
+        timeout: timedelta = timedelta(seconds=60),
+        give_up_after: timedelta = timedelta(seconds=45),
+        transport: httpx2.AsyncBaseTransport | None = None,
     ) -> None:
-        """``timeout`` is for one call, ``give_up_after`` for a call with all its repetitions."""
+        """``timeout`` is for one call, ``give_up_after`` for a call with all its repetitions.
+
+        Raises:
+            InvalidRequest: names the parameter and what would be right; as do all methods.
+        """
+        check_connection(url, token)
+        timeout = duration(timeout, "timeout", above_zero=True)
+        self.give_up_after = duration(give_up_after, "give_up_after")
         self._api = Connection(url, token, timeout=timeout, transport=transport)
-        self.give_up_after = give_up_after
 
     async def login(self, username: str, password: str) -> Token:
         """Get a token for a user and use it from now on. Not repeated.
@@ -120,12 +132,12 @@ class Client:
 
     def task_group(
         self,
-        group: Annotated[GroupArgument, UNCHECKED] = None,
+        group: GroupArgument = None,
         *,
-        workers: Annotated[int | None, UNCHECKED] = None,
+        workers: int | None = None,
         on_exit: OnExit = "wait",
         on_error: OnError = "cancel",
-        patience: Waiting = timedelta(minutes=10),
+        patience: timedelta = timedelta(minutes=10),
     ) -> TaskGroup:
         """A task group as an async context: created at its start, closed at its end, cancelled on error.
 
@@ -138,8 +150,10 @@ class Client:
 
         Workers look for modules where this program does, unless the plan has a ``python_path``.
         """
+        choice(on_exit, get_args(OnExit), "on_exit")
+        choice(on_error, get_args(OnError), "on_error")
         patient = copy(self)
-        patient.give_up_after = max(patience, self.give_up_after)
+        patient.give_up_after = max(duration(patience, "patience"), self.give_up_after)
         return TaskGroup(patient, planned(group, workers), on_exit=on_exit, on_error=on_error)
 
     async def me(self) -> Me:
@@ -154,7 +168,8 @@ class Client:
         Raises:
             AlreadyExists: the name is taken in its user group.
         """
-        return await self._api.model(TaskGroupInfo, "POST", "/task-groups", spec)
+        body = model(TaskGroupSpec, spec, "spec")
+        return await self._api.model(TaskGroupInfo, "POST", "/task-groups", body)
 
     async def group(self, group: Group) -> TaskGroupInfo:
         """The group as it is now.
@@ -164,7 +179,7 @@ class Client:
         """
         return await self._get(TaskGroupInfo, path_of(group))
 
-    async def groups(
+    def groups(
         self,
         *,
         state: TaskGroupState | None = None,
@@ -173,10 +188,16 @@ class Client:
         name: str | None = None,
         settled: bool | None = None,
     ) -> AsyncIterator[TaskGroupInfo]:
-        """The groups that the caller may see, newest first."""
-        chosen = _given(state=state, tag=tag, label=label, name=name, settled=settled)
-        async for item in self._pages(Page[TaskGroupInfo], "/task-groups", chosen):
-            yield item
+        """Iterate over the groups that the caller may see, newest first."""
+        chosen = query(
+            GroupsQuery,
+            state=_listed(state),
+            tag=_listed(tag),
+            label=_listed(label),
+            name=name,
+            settled=settled,
+        )
+        return self._pages(Page[TaskGroupInfo], "/task-groups", chosen)
 
     async def update_group(self, group: Group, update: TaskGroupUpdate) -> TaskGroupInfo:
         """Change the fields that ``update`` sets; None, said outright, takes a limit away.
@@ -184,7 +205,8 @@ class Client:
         Raises:
             Conflict: ``expected_updated_at`` is no longer the last change.
         """
-        return await self._api.model(TaskGroupInfo, "PUT", path_of(group), update)
+        body = model(TaskGroupUpdate, update, "update")
+        return await self._api.model(TaskGroupInfo, "PUT", path_of(group), body)
 
     async def delete_group(self, group: Group) -> None:
         """Delete a settled group with its tasks and results.
@@ -212,7 +234,7 @@ class Client:
         *,
         reason: str | None = None,
         cancel_running_tasks: bool = True,
-        grace: Grace | None = None,
+        grace: timedelta | None = None,
     ) -> TaskGroupInfo:
         """End the group; running tasks are ended with grace, or finish if so asked.
 
@@ -222,7 +244,7 @@ class Client:
         body = CancelBody(
             reason=reason,
             cancel_running_tasks=cancel_running_tasks,
-            grace_seconds=_seconds(grace),
+            grace_seconds=_grace_seconds(grace),
         )
         return await self._verb("POST", group, "cancel", body)
 
@@ -232,20 +254,22 @@ class Client:
         *,
         force: bool = False,
         reason: str | None = None,
-        grace: Grace | None = None,
+        grace: timedelta | None = None,
     ) -> TaskGroupInfo:
         """Close the group and complete it; ``force`` cancels what is unfinished."""
-        body = CompleteBody(force=force, reason=reason, grace_seconds=_seconds(grace))
+        body = CompleteBody(force=force, reason=reason, grace_seconds=_grace_seconds(grace))
         return await self._verb("POST", group, "complete", body)
 
     async def wait(
-        self, group: Group, *, until: Until = "settled", timeout: Waiting | None = None
+        self, group: Group, *, until: Until = "settled", timeout: timedelta | None = None
     ) -> TaskGroupInfo:
         """Wait until the group is complete (or cancelled), settled, or has changed since now.
 
         Gives the group as it is after ``timeout`` in any case; None waits for ever.
         """
-        ends = math.inf if timeout is None else time.monotonic() + timeout.total_seconds()
+        choice(until, get_args(Until), "until")
+        left = math.inf if timeout is None else duration(timeout, "timeout").total_seconds()
+        ends = time.monotonic() + left
         before = await self.group(group)
         while True:
             left = min(LONG_POLL.total_seconds(), ends - time.monotonic())
@@ -261,7 +285,7 @@ class Client:
     # --- tasks
 
     async def submit(
-        self, group: Group, tasks: ManyTasks, *, idempotency_key: IdempotencyKey | None = None
+        self, group: Group, tasks: Tasks, *, idempotency_key: str | None = None
     ) -> list[int]:
         """Submit any number of tasks; ``ids[i]`` is the task of the i-th one.
 
@@ -272,28 +296,31 @@ class Client:
             TaskGroupClosed: the group accepts no tasks.
             InvalidRequest: ``facts["field"]`` names the task, as ``tasks[12].command``.
         """
+        check_tasks(tasks)
+        if idempotency_key is not None:
+            checked(idempotency_key, SubmissionKey, "idempotency_key")
         parts = parts_of(tasks, idempotency_key or uuid.uuid4().hex, prompt=idempotency_key is None)
         return await submit_parts(parts, lambda part: self.submit_part(group, part))
 
-    async def submit_part(self, group: Group, part: Annotated[Part, UNCHECKED]) -> SubmitAnswer:
+    async def submit_part(self, group: Group, part: Part) -> SubmitAnswer:
         """Submit up to 10,000 tasks that have been encoded before, all or nothing."""
         path = path_of(group) + "/tasks"
         return await self._repeat(lambda: self._api.struct(SubmitAnswer, "POST", path, part))
 
-    async def tasks(
-        self, group: Group, *, state: TaskState | None = None
-    ) -> AsyncIterator[TaskInfo]:
-        """The tasks of a group with their results, by id; of ``failures`` all but ``detail``."""
-        async for item in self._pages(
-            Page[TaskInfo], path_of(group) + "/tasks", _given(state=state)
-        ):
-            yield item
+    def tasks(self, group: Group, *, state: TaskState | None = None) -> AsyncIterator[TaskInfo]:
+        """Iterate over the tasks of a group with their results, by id; of ``failures`` all but ``detail``."""
+        chosen = query(TasksQuery, state=state)
+        return self._pages(Page[TaskInfo], path_of(group) + "/tasks", chosen)
 
-    async def results(self, group: Group, *, after: After = 0) -> AsyncIterator[TaskInfo]:
-        """Tasks as they end, each once, until the group has ended and all have been given.
+    def results(self, group: Group, *, after: int = 0) -> AsyncIterator[TaskInfo]:
+        """Iterate over tasks as they end, each once, until the group has ended.
 
         In the order in which they were recorded; ``seq`` of the last one as ``after`` goes on there.
         """
+        query(ResultsQuery, after=after)
+        return self._results(group_reference(group), after)
+
+    async def _results(self, group: Group, after: int) -> AsyncIterator[TaskInfo]:
         while True:
             page = await self.results_page(group, after=after, wait=LONG_POLL)
             for item in page.items:
@@ -303,34 +330,40 @@ class Client:
                 return
 
     async def results_page(
-        self, group: Group, *, after: After = 0, wait: ShortWaiting = timedelta()
+        self, group: Group, *, after: int = 0, wait: timedelta = timedelta()
     ) -> ResultsPage:
-        """Up to 500 results after the ``after``-th; waits ``wait`` (at most 60 s) for the first."""
-        seconds = wait.total_seconds()
-        params: Params = {"after": after, "limit": PAGE, "wait_seconds": seconds}
+        """Return up to 500 results after the ``after``-th; waits ``wait`` (at most 60 s) for the first."""
+        seconds = duration(wait, "wait", most=MAX_WAIT_SECONDS).total_seconds()
+        params = query(ResultsQuery, after=after, limit=PAGE, wait_seconds=seconds)
         path = path_of(group) + "/results"
         return await self._get(ResultsPage, path, params, wait_seconds=seconds)
 
-    async def events(
+    def events(
         self,
         group: Group,
         *,
-        after: After = 0,
+        after: int = 0,
         results: bool = True,
         on_outage: Callable[[MitosisError], None] = lambda _: None,
     ) -> AsyncIterator[GroupEvent]:
-        """Follow a group live, until the event ``end``: it is settled and every result was told.
+        """Follow a group live, until the event ``end``: it is settled and every result has come.
 
         Snapshots, edges of its life, leases, hooks and (unless ``results`` is False) each result
         behind number ``after`` once, in order. Reconnects by itself and goes on where it was; gives up
-        when the API is away for ``give_up_after``. ``on_outage`` is told of each failed connection.
+        when the API is away for ``give_up_after``. ``on_outage`` is called for each failed connection.
         """
-        params: Params = {"after": after, "results": results}
-        path = path_of(group) + "/events"
+        if not callable(on_outage):
+            raise InvalidRequest(f"must be callable, not {shown(on_outage)}", field="on_outage")
+        params = query(EventsQuery, after=after, results=results)
+        return self._events(path_of(group) + "/events", params, on_outage)
+
+    async def _events(
+        self, path: str, params: Params, on_outage: Callable[[MitosisError], None]
+    ) -> AsyncIterator[GroupEvent]:
         following = follow(self._api, path, params, self.give_up_after, on_outage)
         async with aclosing(following) as events:
-            async for told in events:
-                yield GroupEvent.model_validate_json(told.data)
+            async for event in events:
+                yield GroupEvent.model_validate_json(event.data)
 
     async def retry(
         self,
@@ -349,13 +382,14 @@ class Client:
             TaskGroupClosed: the group that gets them accepts none.
         """
         body = RetryBody(
-            into=None if into is None else str(into),
+            into=None if into is None else group_reference(into, "into"),
             reasons=list(reasons),
             cancelled=cancelled,
             idempotency_key=uuid.uuid4().hex,
             dry_run=dry_run,
         )
-        old, new, path = [], [], path_of(group) + "/retry"
+        path = path_of(group) + "/retry"
+        old, new = [], []
         while True:
             part = await self._post(RetriedTasks, path, body)
             old += part.retry_of
@@ -370,51 +404,57 @@ class Client:
 
     async def explain_task(self, task_uuid: UUID) -> Explanation:
         """As :meth:`explain`, of one task."""
-        return await self._get(Explanation, f"/tasks/{task_uuid}/explain")
+        return await self._get(Explanation, _task_path(task_uuid) + "/explain")
 
     def task_output(
-        self, task_uuid: UUID, *, patience: Waiting | None = None
+        self, task_uuid: UUID, *, patience: timedelta | None = None
     ) -> AsyncIterator[OutputEvent]:
         """Follow what a task writes, from what is kept of it, attempt by attempt, until its result.
 
         Reconnects by itself, and gives no byte twice; ``patience`` is how long the API may be away.
         The last event is ``end``.
         """
-        return self._output(f"/tasks/{task_uuid}/output", {}, patience)
+        return self._output(_task_path(task_uuid) + "/output", {}, patience)
 
     def group_output(
-        self, group: Group, *, after: After = 0, patience: Waiting | None = None
+        self, group: Group, *, after: int = 0, patience: timedelta | None = None
     ) -> AsyncIterator[OutputEvent]:
         """As :meth:`task_output`, of all tasks of a group; each result behind number ``after`` once."""
-        return self._output(path_of(group) + "/output", {"after": after}, patience)
+        return self._output(path_of(group) + "/output", query(OutputQuery, after=after), patience)
 
-    async def _output(
-        self, path: str, params: Params, patience: Waiting | None
+    def _output(
+        self, path: str, params: Params, patience: timedelta | None
+    ) -> AsyncIterator[OutputEvent]:
+        """Check the patience before the output is read for the first time."""
+        give_up_after = duration(patience or self.give_up_after, "patience")
+        return self._output_events(path, params, give_up_after)
+
+    async def _output_events(
+        self, path: str, params: Params, give_up_after: timedelta
     ) -> AsyncIterator[OutputEvent]:
         seen = OutputSeen()
-        following = follow(self._api, path, params, patience or self.give_up_after)
-        async with aclosing(following) as events:
-            async for told in events:
-                if event := seen.fresh(OutputEvent.model_validate_json(told.data)):
-                    yield event
+        async with aclosing(follow(self._api, path, params, give_up_after)) as events:
+            async for event in events:
+                if new := seen.fresh(OutputEvent.model_validate_json(event.data)):
+                    yield new
 
     async def task(self, task_uuid: UUID) -> TaskInfo:
         """One task with everything that is known of it."""
-        return await self._get(TaskInfo, f"/tasks/{task_uuid}")
+        return await self._get(TaskInfo, _task_path(task_uuid))
 
     # --- managers
 
     async def register_manager(self, manager: RegisterManager) -> RegisteredManager:
         """Register a host; the answer has the token of its agent. Not repeated."""
-        return await self._api.model(RegisteredManager, "POST", "/managers", manager)
+        body = model(RegisterManager, manager, "manager")
+        return await self._api.model(RegisteredManager, "POST", "/managers", body)
 
-    async def managers(self) -> AsyncIterator[ManagerInfo]:
-        """The hosts that the caller may see."""
-        async for item in self._pages(Page[ManagerInfo], "/managers", {}):
-            yield item
+    def managers(self) -> AsyncIterator[ManagerInfo]:
+        """Iterate over the hosts that the caller may see."""
+        return self._pages(Page[ManagerInfo], "/managers", {})
 
     async def manager(self, manager_id: UUID) -> ManagerInfo:
-        return await self._get(ManagerInfo, f"/managers/{manager_id}")
+        return await self._get(ManagerInfo, f"/managers/{identifier(manager_id, 'manager_id')}")
 
     async def group_managers(self, group: Group) -> list[ManagerInfo]:
         """The managers listed for a group: matched by tags, or named by a user."""
@@ -422,7 +462,7 @@ class Client:
         answer = await self._repeat(lambda: self._api.call("GET", path))
         return _MANAGERS.validate_json(answer)
 
-    async def add_managers(self, group: Group, manager_ids: ManagerIds) -> None:
+    async def add_managers(self, group: Group, manager_ids: Sequence[UUID]) -> None:
         """Name managers for a group; those that are named already stay so.
 
         Raises:
@@ -431,7 +471,7 @@ class Client:
         body = NamedManagers(manager_ids=list(manager_ids))
         await self._repeat(lambda: self._api.call("POST", path_of(group) + "/managers", body))
 
-    async def remove_managers(self, group: Group, manager_ids: ManagerIds) -> None:
+    async def remove_managers(self, group: Group, manager_ids: Sequence[UUID]) -> None:
         """Take managers off the list of a group; leases that they have for it begin to end.
 
         Raises:
@@ -492,9 +532,15 @@ class Client:
         await self.aclose()
 
 
-def _given(**values: str | int | bool | None) -> Params:
-    return {key: value for key, value in values.items() if value is not None}
+def _listed(value: T | None) -> list[T] | None:
+    return None if value is None else [value]
 
 
-def _seconds(duration: timedelta | None) -> float | None:
-    return None if duration is None else duration.total_seconds()
+def _task_path(task_uuid: UUID) -> str:
+    return f"/tasks/{identifier(task_uuid, 'task_uuid')}"
+
+
+def _grace_seconds(grace: timedelta | None) -> float | None:
+    if grace is None:
+        return None
+    return duration(grace, "grace", most=MAX_GRACE_SECONDS).total_seconds()

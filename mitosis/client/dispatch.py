@@ -35,8 +35,8 @@ _ITEM = re.compile(r"^tasks\[(\d+)\]")
 class Call:
     """One task; ``deliver`` is called once, with its end or the reason why its end is unknown."""
 
-    task: bytes
-    """JSON of a :class:`~mitosis.contracts.task.TaskSubmission`."""
+    task: msgspec.Raw
+    """JSON of a :class:`~mitosis.contracts.task.SubmittedTask`."""
     deliver: Deliver
 
 
@@ -95,13 +95,13 @@ class Dispatcher:
         size = 0
         while self._queued and len(taken) < MAX_TASKS_PER_SUBMIT and size < PART_BYTES:
             taken.append(self._queued.popleft())
-            size += len(taken[-1].task)
+            size += len(memoryview(taken[-1].task))
         return taken
 
     async def _send_batch(self, calls: list[Call]) -> None:
         """Submit calls; one that is refused does not fail the others."""
         while calls:
-            tasks = [msgspec.Raw(call.task) for call in calls]
+            tasks = [call.task for call in calls]
             part = Part(tasks=tasks, idempotency_key=uuid.uuid4().hex, number=0)
             try:
                 answer = await self._send(part)

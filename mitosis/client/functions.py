@@ -13,7 +13,7 @@ from mitosis.client.outcome import result_of
 from mitosis.client.program import main_as_module
 from mitosis.contracts.errors import InvalidRequest
 from mitosis.contracts.http import TaskInfo
-from mitosis.contracts.task import TaskSubmission
+from mitosis.contracts.task import SubmittedTask
 from mitosis.handlers import Handler, TaskOptions, check_findable, checked_options
 
 NOT_GIVEN: Any = object()
@@ -30,17 +30,18 @@ class RemoteFunction:
     signature: Signature | None
     returns: Any
     """The annotation of its result; NOT_GIVEN without one."""
-    template: TaskSubmission
+    template: SubmittedTask
     """A task of it without arguments."""
 
-    def task(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bytes:
+    def task(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> msgspec.Raw:
         """The JSON of the task that calls it.
 
         Raises:
             InvalidRequest: the call does not fit, or JSON cannot carry an argument.
         """
         carried = json_arguments(self.name, self.signature, args, kwargs)
-        return msgspec.json.encode(msgspec.structs.replace(self.template, arguments=carried))
+        task = msgspec.structs.replace(self.template, arguments=carried)
+        return msgspec.Raw(msgspec.json.encode(task))
 
     def result(self, task: TaskInfo) -> Any:
         """What the call has returned, as its annotation says: a tuple is one again, keys are ints again.

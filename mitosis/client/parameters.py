@@ -1,157 +1,162 @@
-"""What the methods of the SDK are given, checked by their annotations before anything is made or sent.
+"""Checks of the SDK's parameters that no model of a body makes, because the values never become a field.
 
-Types and bounds are those of ``mitosis.contracts``. A refusal names the parameter as the caller wrote it.
+Those are references in a path, durations, choices that stay in the program, and queries. A refusal names the
+parameter as the caller wrote it.
 """
 
-import inspect
-from collections.abc import AsyncIterable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterable, Iterable, Mapping
 from datetime import timedelta
-from functools import cache, wraps
-from types import FunctionType
-from typing import Annotated, Any, ParamSpec, TypeVar, get_type_hints
+from typing import Any, TypeAlias, TypeVar
 from uuid import UUID
 
-from pydantic import AfterValidator, Field, PlainValidator, TypeAdapter, ValidationError
+from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from mitosis.client.finding import check_url
 from mitosis.client.submitting import Tasks
 from mitosis.contracts.checked_model import refused
-from mitosis.contracts.duration import Duration
+from mitosis.contracts.checking import shown
+from mitosis.contracts.duration import parse_duration
 from mitosis.contracts.errors import InvalidRequest
-from mitosis.contracts.http import (
-    MAX_NAMED_MANAGERS,
-    MAX_WAIT_SECONDS,
-    GraceSeconds,
-    PositiveDuration,
-)
 from mitosis.contracts.identifiers import Name
+from mitosis.contracts.queries import Query
 from mitosis.contracts.task import TaskSubmission
 
-P = ParamSpec("P")
-R = TypeVar("R")
-T = TypeVar("T")
+M = TypeVar("M", bound=BaseModel)
+
+Group: TypeAlias = UUID | str
+"""A task group: its id, ``group/name``, or the plain name within the caller's own user group."""
 
 _NAME: TypeAdapter[str] = TypeAdapter(Name)
-_GRACE: TypeAdapter[float] = TypeAdapter(GraceSeconds)
+_ID: TypeAdapter[UUID] = TypeAdapter(UUID)
 
 
-def _reference(group: object) -> UUID | str:
-    """A group by its id, its name, or that of its user group and its own."""
+def group_reference(group: Group, parameter: str = "group") -> str:
+    """Return a group as it stands in a path; ``group/name`` stays two segments, as names need no escapes.
+
+    Raises:
+        InvalidRequest: it is neither an id nor one name or two.
+    """
+    if isinstance(group, UUID):
+        return str(group)
     names = group.split("/") if isinstance(group, str) else []
     try:
-        if isinstance(group, UUID):
-            return group
         if 1 <= len(names) <= 2:
             return "/".join([_NAME.validate_python(name) for name in names])
     except ValidationError:
         pass
-    raise ValueError("must be the id or the name of a task group, as in render or team/render")
+    raise InvalidRequest(
+        f"must be the id or the name of a task group, as in render or team/render, not {shown(group)}",
+        field=parameter,
+    )
 
 
-def _not_negative(duration: timedelta) -> timedelta:
-    if duration < timedelta():
-        raise ValueError("must not be negative")
-    return duration
+def identifier(value: UUID, parameter: str) -> UUID:
+    """Return the id of a task or a host.
 
-
-def _graceful(duration: timedelta) -> timedelta:
+    Raises:
+        InvalidRequest: it is none.
+    """
     try:
-        _GRACE.validate_python(duration.total_seconds())
+        return _ID.validate_python(value)
     except ValidationError as error:
-        what = error.errors()[0]["msg"].replace("Input should be", "must be")
-        raise ValueError(f"{what} seconds") from None
-    return duration
+        raise refused(error, parameter) from None
 
 
-def _short(duration: timedelta) -> timedelta:
-    if duration > timedelta(seconds=MAX_WAIT_SECONDS):
-        raise ValueError(f"must be at most {MAX_WAIT_SECONDS:g} seconds")
-    return duration
+def duration(
+    value: timedelta, parameter: str, *, most: float | None = None, above_zero: bool = False
+) -> timedelta:
+    """Return a duration; seconds and text like ``90s`` are taken too, as everywhere else.
+
+    Args:
+        value: what the caller gave.
+        parameter: what the caller calls it.
+        most: the longest that is allowed, in seconds.
+        above_zero: 0 is not allowed.
+
+    Raises:
+        InvalidRequest: says what would be right.
+    """
+    try:
+        length = parse_duration(value)
+    except ValueError as error:
+        raise InvalidRequest(str(error), field=parameter) from None
+    wrong = None
+    if above_zero and length <= timedelta():
+        wrong = "must be longer than 0 seconds"
+    elif length < timedelta():
+        wrong = "must not be negative"
+    elif most is not None and length.total_seconds() > most:
+        wrong = f"must be at most {most:g} seconds"
+    if wrong is not None:
+        raise InvalidRequest(f"{wrong}, not {length.total_seconds():g}", field=parameter)
+    return length
 
 
-def _many(tasks: object) -> Any:
+def choice(value: str, choices: tuple[str, ...], parameter: str) -> None:
+    """Check that the value is one of the choices.
+
+    Raises:
+        InvalidRequest: it is not; lists them.
+    """
+    if value not in choices:
+        raise InvalidRequest(
+            f"must be {', '.join(choices[:-1])} or {choices[-1]}, not {shown(value)}",
+            field=parameter,
+        )
+
+
+def model(kind: type[M], value: M | Mapping[str, Any], parameter: str) -> M:
+    """Return the value as a model; a mapping of its fields is taken too.
+
+    Raises:
+        InvalidRequest: names the field below ``parameter``.
+    """
+    try:
+        return kind.model_validate(value)
+    except ValidationError as error:
+        raise refused(error, parameter) from None
+
+
+def query(kind: type[Query], **values: Any) -> dict[str, Any]:
+    """Return the parameters of a query, without those that are None.
+
+    Raises:
+        InvalidRequest: names the parameter and what would be right.
+    """
+    given = {name: value for name, value in values.items() if value is not None}
+    try:
+        made = kind.model_validate(given)
+    except ValidationError as error:
+        raise refused(error, names={f"{name}[0]": name for name in given}) from None
+    return made.model_dump(mode="json", exclude_unset=True)
+
+
+def check_tasks(tasks: Tasks) -> None:
+    """Check that these are many tasks, not one.
+
+    Raises:
+        InvalidRequest: they are not; says what would be right.
+    """
     if isinstance(tasks, TaskSubmission | Mapping):
-        raise ValueError("must be an iterable of tasks; put the one into a list")  # noqa: TRY004 - for pydantic
-    if isinstance(tasks, str | bytes) or not isinstance(tasks, Iterable | AsyncIterable):
-        raise ValueError("must be an iterable of tasks")  # noqa: TRY004 - for pydantic
-    return tasks
+        wrong = "must be an iterable of tasks; put the one into a list"
+    elif isinstance(tasks, str | bytes) or not isinstance(tasks, Iterable | AsyncIterable):
+        wrong = f"must be an iterable of tasks, not {shown(tasks)}"
+    else:
+        return
+    raise InvalidRequest(wrong, field="tasks")
 
 
-def _address(url: object) -> str:
+def check_connection(url: str, token: str | None) -> None:
+    """Check where to connect, and with what.
+
+    Raises:
+        InvalidRequest: names the parameter and what would be right.
+    """
     if not isinstance(url, str):
-        raise ValueError("must be text, as in http://127.0.0.1:8000")  # noqa: TRY004 - for pydantic
+        raise InvalidRequest("must be text, as in http://127.0.0.1:8000", field="url")
     try:
         check_url(url)
     except InvalidRequest as error:
-        raise ValueError(error.message) from None
-    return url
-
-
-# What runs is not what is promised: durations may also be written as everywhere else, as in "90s".
-Reference = Annotated[UUID | str, PlainValidator(_reference)]
-Waiting = Annotated[Duration, AfterValidator(_not_negative)]
-Grace = Annotated[Duration, AfterValidator(_graceful)]
-ShortWaiting = Annotated[Waiting, AfterValidator(_short)]
-Lasting = PositiveDuration
-ManagerIds = Annotated[Sequence[UUID], Field(min_length=1, max_length=MAX_NAMED_MANAGERS)]
-ManyTasks = Annotated[Tasks, PlainValidator(_many)]
-Address = Annotated[str, PlainValidator(_address)]
-
-
-class _Unchecked:
-    """Marks what only Python can check, by using it."""
-
-
-UNCHECKED = _Unchecked()
-
-
-def checked(function: Callable[P, R]) -> Callable[P, R]:
-    """A function of the SDK whose arguments are checked, and made what the annotations say.
-
-    The function raises then, at once (a coroutine function too):
-
-    Raises:
-        InvalidRequest: naming the parameter and what would be right.
-    """
-    signature = inspect.signature(function)
-    adapters = cache(lambda: _adapters(function))
-
-    @wraps(function)
-    def checking(*args: P.args, **kwargs: P.kwargs) -> R:
-        bound = signature.bind(*args, **kwargs)
-        for name, adapter in adapters().items():
-            if name in bound.arguments:
-                bound.arguments[name] = fitted(adapter, bound.arguments[name], name)
-        return function(*bound.args, **bound.kwargs)
-
-    return checking
-
-
-def checked_methods(cls: type[T]) -> type[T]:
-    """A class whose constructor and public methods, those to come as well, are :func:`checked`."""
-    for name, method in list(vars(cls).items()):
-        if isinstance(method, FunctionType) and (name == "__init__" or not name.startswith("_")):
-            setattr(cls, name, checked(method))
-    return cls
-
-
-def fitted(adapter: TypeAdapter[Any], value: object, name: str) -> Any:
-    """The value as a type.
-
-    Raises:
-        InvalidRequest: naming the parameter and what would be right.
-    """
-    try:
-        return adapter.validate_python(value)
-    except ValidationError as error:
-        raise refused(error, name) from None
-
-
-def _adapters(function: Callable[..., Any]) -> dict[str, TypeAdapter[Any]]:
-    """Made when first needed, since making them takes a while."""
-    hints = get_type_hints(function, include_extras=True)
-    return {
-        name: TypeAdapter(hint)
-        for name, hint in hints.items()
-        if name != "return" and UNCHECKED not in getattr(hint, "__metadata__", ())
-    }
+        raise InvalidRequest(error.message, field="url") from None
+    if not isinstance(token, str | None):
+        raise InvalidRequest("must be the text of a token", field="token")

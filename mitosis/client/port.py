@@ -1,22 +1,25 @@
 """The calls of a client that a task group in a program uses."""
 
 from datetime import timedelta
-from typing import Literal, Protocol
+from typing import Protocol
 
-from mitosis.client.parameters import Reference
+from mitosis.client.parameters import Group, group_reference
 from mitosis.client.submitting import Part, Tasks
 from mitosis.contracts.http import ResultsPage, TaskGroupInfo, TaskGroupSpec
 from mitosis.contracts.lifecycle import TaskGroupState
+from mitosis.contracts.queries import Until
 from mitosis.contracts.wire import SubmitAnswer
 
-Group = Reference
-"""A task group: its id, ``group/name``, or the plain name within the caller's own user group."""
-Until = Literal["changed", "complete", "settled"]
+__all__ = ["Group", "GroupCalls", "Until", "path_of", "reached"]
 
 
 def path_of(group: Group) -> str:
-    """Return the path of a task group. Names need no quoting, and ``group/name`` stays two segments."""
-    return f"/task-groups/{group}"
+    """Return the path of a task group. Names need no quoting, and ``group/name`` stays two segments.
+
+    Raises:
+        InvalidRequest: this is not a reference to a group.
+    """
+    return f"/task-groups/{group_reference(group)}"
 
 
 def reached(info: TaskGroupInfo, until: Until) -> bool:

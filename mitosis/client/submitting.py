@@ -13,9 +13,15 @@ from typing import Any
 
 import msgspec
 
-from mitosis.contracts.checking import fitting, shown
+from mitosis.contracts.checking import encoded, shown
 from mitosis.contracts.errors import InvalidRequest
-from mitosis.contracts.task import MAX_TASKS_PER_SUBMIT, TaskSubmission, check_submission
+from mitosis.contracts.task import (
+    MAX_TASKS_PER_SUBMIT,
+    SubmittedTask,
+    TaskSubmission,
+    check_submission,
+    submission,
+)
 from mitosis.contracts.wire import SubmitAnswer
 
 PART_BYTES = 16_000_000
@@ -23,8 +29,8 @@ PART_BYTES = 16_000_000
 PARTS_IN_FLIGHT = 3
 PROMPT_SECONDS = 0.1
 
-Task = TaskSubmission | Mapping[str, Any]
-"""A task: the typed one, or the same as a plain mapping."""
+Task = SubmittedTask | Mapping[str, Any] | msgspec.Raw
+"""A task: the typed one, the same as a plain mapping, or its JSON once it has been checked and encoded."""
 Tasks = Iterable[Task] | AsyncIterable[Task]
 Send = Callable[["Part"], Awaitable[SubmitAnswer]]
 
@@ -52,27 +58,30 @@ class _Open:
         """Has it taken so long that its tasks should not wait for more?"""
         return time.monotonic() - self.since > PROMPT_SECONDS
 
-    def add(self, task: bytes) -> bool:
-        """Is the part full now?"""
-        self.tasks.append(msgspec.Raw(task))
-        self.size += len(task)
+    def add(self, task: msgspec.Raw) -> bool:
+        """Add a task; return whether the part is full now."""
+        self.tasks.append(task)
+        self.size += len(memoryview(task))
         return len(self.tasks) == MAX_TASKS_PER_SUBMIT or self.size >= PART_BYTES
 
 
-def encoded(task: Task, field: str) -> bytes:
-    """A task as it is sent. One that was made as a :class:`TaskSubmission` has been checked then.
+def encoded_task(task: Task, field: str) -> msgspec.Raw:
+    """Return a task as it is sent; it is checked unless that has been done.
 
     Raises:
-        InvalidRequest: naming the field of the task, which is called ``field``, and what would be right.
+        InvalidRequest: names the field of the task, which is called ``field``, and what would be right.
     """
-    if not isinstance(task, TaskSubmission):
-        if not isinstance(task, Mapping):
-            raise InvalidRequest(
-                f"must be a TaskSubmission or a dict with its fields, not {shown(task)}",
-                field=field,
-            )
-        check_submission(fitting(dict(task), TaskSubmission, field), field)
-    return msgspec.json.encode(task)
+    if isinstance(task, msgspec.Raw):
+        return task
+    if isinstance(task, Mapping):
+        task = submission(task, field)
+    elif not isinstance(task, SubmittedTask):
+        raise InvalidRequest(
+            f"must be a TaskSubmission or a dict with its fields, not {shown(task)}", field=field
+        )
+    elif not isinstance(task, TaskSubmission):  # that one was checked when it was made
+        check_submission(task, field)
+    return msgspec.Raw(encoded(task, field))
 
 
 async def parts_of(tasks: Tasks, key: str, *, prompt: bool = False) -> AsyncIterator[Part]:
@@ -84,7 +93,7 @@ async def parts_of(tasks: Tasks, key: str, *, prompt: bool = False) -> AsyncIter
     number, filling = 0, _Open([])
     at = 0
     async for task in _each(tasks):
-        full = filling.add(encoded(task, f"tasks[{at}]"))
+        full = filling.add(encoded_task(task, f"tasks[{at}]"))
         at += 1
         if full or (prompt and filling.is_old()):
             yield Part(tasks=filling.tasks, idempotency_key=key, number=number)

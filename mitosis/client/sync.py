@@ -16,16 +16,14 @@ from mitosis.client.client import Client
 from mitosis.client.creating import GroupArgument
 from mitosis.client.finding import find_target
 from mitosis.client.loop_thread import LoopThread
-from mitosis.client.parameters import ManyTasks, checked
 from mitosis.client.port import Group, Until
-from mitosis.client.submitting import Part
+from mitosis.client.submitting import Part, Tasks
 from mitosis.client.sync_task_group import SyncTaskGroup, each_of, submit_from_here
 from mitosis.client.task_group import OnError, OnExit
 from mitosis.contracts.errors import MitosisError
 from mitosis.contracts.explain import Explanation
 from mitosis.contracts.following import GroupEvent, OutputEvent
 from mitosis.contracts.http import (
-    IdempotencyKey,
     ManagerInfo,
     Me,
     RefreshedManagers,
@@ -151,9 +149,8 @@ class SyncClient:
     ) -> TaskGroupInfo:
         return self._run(self._client.wait(group, until=until, timeout=timeout))
 
-    @checked
     def submit(
-        self, group: Group, tasks: ManyTasks, *, idempotency_key: IdempotencyKey | None = None
+        self, group: Group, tasks: Tasks, *, idempotency_key: str | None = None
     ) -> list[int]:
         """The tasks are read here, in the thread that calls."""
         return submit_from_here(self._loop, self._client, group, tasks, idempotency_key)

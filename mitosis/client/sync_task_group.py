@@ -17,16 +17,18 @@ from typing import (
     overload,
 )
 
+import msgspec
+
 from mitosis.client.dispatch import Call
 from mitosis.client.functions import RemoteFunction
 from mitosis.client.loop_thread import LoopThread
 from mitosis.client.mapping import BUFFER_SIZE, arguments_of, check_mapping
 from mitosis.client.outcome import TaskFailed
-from mitosis.client.parameters import ManyTasks, checked
+from mitosis.client.parameters import check_tasks
 from mitosis.client.port import Group, GroupCalls
-from mitosis.client.submitting import Task, Tasks, encoded
+from mitosis.client.submitting import Task, Tasks, encoded_task
 from mitosis.client.task_group import TaskGroup, resolve_future
-from mitosis.contracts.http import IdempotencyKey, TaskGroupInfo, TaskInfo
+from mitosis.contracts.http import TaskGroupInfo, TaskInfo
 from mitosis.handlers import TaskOptions
 
 P = ParamSpec("P")
@@ -209,12 +211,9 @@ class SyncTaskGroup:
 
     def submit_task(self, task: Task) -> SyncTaskFuture[TaskInfo]:
         """Run a task; ``result()`` of the future is how it ended, well or not: it raises for neither."""
-        return self._call(encoded(task, "task"), lambda ended: ended)
+        return self._call(encoded_task(task, "task"), lambda ended: ended)
 
-    @checked
-    def submit_tasks(
-        self, tasks: ManyTasks, *, idempotency_key: IdempotencyKey | None = None
-    ) -> list[int]:
+    def submit_tasks(self, tasks: Tasks, *, idempotency_key: str | None = None) -> list[int]:
         """Submit any number of tasks, lazily, and get their ids. They are read in the calling thread."""
         return submit_from_here(self._loop, self._group, None, tasks, idempotency_key)
 
@@ -222,7 +221,7 @@ class SyncTaskGroup:
         """Tasks as they end, each once, until nothing in the group is unfinished."""
         return each_of(self._loop, self._group.results(after=after))
 
-    def _call(self, task: bytes, convert: Callable[[TaskInfo], Any]) -> SyncTaskFuture[Any]:
+    def _call(self, task: msgspec.Raw, convert: Callable[[TaskInfo], Any]) -> SyncTaskFuture[Any]:
         future: SyncTaskFuture[Any] = SyncTaskFuture()
         future.set_running_or_notify_cancel()
         call = Call(task, lambda ended: resolve_future(future, ended, convert))
@@ -276,6 +275,7 @@ def submit_from_here(
         assert group is not None  # noqa: S101 - a client needs to be told
         return await to.submit(group, items, idempotency_key=key)
 
+    check_tasks(tasks)
     if isinstance(tasks, Iterable):
         ids: list[int] = loop.run_fed(tasks, use)
         return ids

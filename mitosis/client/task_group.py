@@ -21,20 +21,19 @@ from typing import (
     overload,
 )
 
+import msgspec
+
 from mitosis.client.creating import Planned, created
 from mitosis.client.dispatch import Call, Dispatcher
 from mitosis.client.functions import RemoteFunction, remote_function
 from mitosis.client.mapping import BUFFER_SIZE, Inputs, arguments_of, check_mapping, mapped
 from mitosis.client.outcome import SetupFailed, TaskFailed
-from mitosis.client.parameters import Grace, ManyTasks, checked
 from mitosis.client.port import GroupCalls
-from mitosis.client.submitting import Task, encoded
+from mitosis.client.submitting import Task, Tasks, encoded_task
 from mitosis.concurrency import cancel_and_wait
 from mitosis.contracts.errors import InvalidTransition, MitosisError
 from mitosis.contracts.http import (
     WAITING_SETUP_FAILED,
-    After,
-    IdempotencyKey,
     ResultsPage,
     TaskGroupInfo,
     TaskInfo,
@@ -285,19 +284,15 @@ class TaskGroup:
 
         Returns at once, as :meth:`submit`.
         """
-        return self._call(encoded(task, "task"), lambda ended: ended)
+        return self._call(encoded_task(task, "task"), lambda ended: ended)
 
-    @checked
-    async def submit_tasks(
-        self, tasks: ManyTasks, *, idempotency_key: IdempotencyKey | None = None
-    ) -> list[int]:
+    async def submit_tasks(self, tasks: Tasks, *, idempotency_key: str | None = None) -> list[int]:
         """Submit any number of tasks, lazily, and get their ids: :meth:`Client.submit`."""
         return await self._client.submit(
             self.info.task_group_id, tasks, idempotency_key=idempotency_key
         )
 
-    @checked
-    async def results(self, *, after: After = 0) -> AsyncIterator[TaskInfo]:
+    async def results(self, *, after: int = 0) -> AsyncIterator[TaskInfo]:
         """Tasks as they end, each once, until nothing in the group is unfinished.
 
         In the order in which they were recorded; ``seq`` of the last one as ``after`` goes on there.
@@ -327,7 +322,7 @@ class TaskGroup:
             _check_setup(await self.refresh())
         return page
 
-    def _call(self, task: bytes, convert: Callable[[TaskInfo], Any]) -> TaskFuture[Any]:
+    def _call(self, task: msgspec.Raw, convert: Callable[[TaskInfo], Any]) -> TaskFuture[Any]:
         future: TaskFuture[Any] = TaskFuture()
 
         def deliver(ended: TaskInfo | Exception) -> None:
@@ -341,16 +336,14 @@ class TaskGroup:
 
     # --- ending
 
-    @checked
     async def close(self, *, reason: str | None = None) -> TaskGroupInfo:
         """Accept no more tasks, after those that were submitted here."""
         await self.dispatcher.submitted()
         self._info = await self._client.close_group(self.info.task_group_id, reason=reason)
         return self._info
 
-    @checked
     async def cancel(
-        self, *, reason: str | None = None, grace: Grace | None = None
+        self, *, reason: str | None = None, grace: timedelta | None = None
     ) -> TaskGroupInfo:
         """End the group; running tasks are ended with grace."""
         self._info = await self._client.cancel(self.info.task_group_id, reason=reason, grace=grace)

@@ -4,9 +4,11 @@ from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 from pydantic import BaseModel, Strict, ValidationError
+from pydantic_core import ErrorDetails
 
-from mitosis.contracts.checking import shown
+from mitosis.contracts.checking import Language, shown, type_name
 from mitosis.contracts.errors import InvalidRequest
+from mitosis.contracts.mismatch import joined_path
 
 Integer = Annotated[int, Strict()]
 Number = Annotated[float, Strict()]
@@ -40,30 +42,91 @@ class CheckedModel(BaseModel):
 def refused(
     error: ValidationError, field: str = "", names: Mapping[str, str] | None = None
 ) -> InvalidRequest:
-    """What pydantic found first, as our error.
+    """Return our error for the first thing that pydantic refused, in words of Python.
 
     Args:
         error: of a model or a type.
-        field: what the value is called by whoever gave it; the path in it is added.
-        names: what they call fields of it, by path.
+        field: what the caller calls the value; the path in it is added.
+        names: what the caller calls fields of it, by path.
     """
-    first = error.errors(include_url=False, include_context=False)[0]
-    path = joined_path(first["loc"], field)
-    message = str(first["msg"]).removeprefix("Value error, ").replace("Input should", "should")
-    if first["type"] == "extra_forbidden":
-        message = "unknown field"
-    elif first["type"] != "missing" and not any(word in path for word in _SECRET):
+    first = error.errors(include_url=False)[0]
+    path = path_of_error(first["loc"], field)
+    message = describe_validation_error(first, "python")
+    if first["type"] not in _COMPLETE and not any(word in path for word in _SECRET):
         given = shown(first["input"])
         message += "" if given in message else f", not {given}"
     return InvalidRequest(message, field=(names or {}).get(path, path) or None)
 
 
-def joined_path(location: Sequence[int | str], field: str = "") -> str:
-    """``("tasks", 3, "command")`` as ``tasks[3].command``, below ``field``.
+def path_of_error(location: Sequence[int | str], field: str = "") -> str:
+    """Return the path of a location of pydantic, below ``field``.
 
-    pydantic's mark of an object's key that is wrong, ``[key]``, goes: the key itself is in the path.
+    pydantic marks a key of an object that is wrong with a last step ``[key]``, after the key itself.
     """
-    steps = location[:-1] if location and location[-1] == "[key]" else location
-    for step in steps:
-        field += f"[{step}]" if isinstance(step, int) else f".{step}"
-    return field.strip(".")
+    return joined_path(location[:-1] if location and location[-1] == "[key]" else location, field)
+
+
+_COMPLETE = frozenset({"missing", "extra_forbidden"})
+"""Errors that have no value to show."""
+
+_TYPES: dict[str, str] = {
+    "bool_type": "bool",
+    "bool_parsing": "bool",
+    "int_type": "int",
+    "int_parsing": "int",
+    "int_from_float": "int",
+    "float_type": "float",
+    "float_parsing": "float",
+    "string_type": "str",
+    "none_required": "None",
+    "dict_type": "dict",
+    "model_type": "dict",
+    "model_attributes_type": "dict",
+    "list_type": "list",
+    "tuple_type": "list",
+    "set_type": "list",
+    "frozen_set_type": "list",
+    "uuid_type": "a UUID",
+    "uuid_parsing": "a UUID",
+    "callable_type": "callable",
+    "iterable_type": "iterable",
+    "is_instance_of": "an instance of {class}",
+    "finite_number": "a finite number",
+    "greater_than": "greater than {gt}",
+    "greater_than_equal": "greater than or equal to {ge}",
+    "less_than": "less than {lt}",
+    "less_than_equal": "less than or equal to {le}",
+    "literal_error": "{expected}",
+    "enum": "{expected}",
+    "string_pattern_mismatch": "text that matches {pattern}",
+    "datetime_type": "a date and time as in ISO 8601",
+    "datetime_parsing": "a date and time as in ISO 8601",
+    "datetime_from_date_parsing": "a date and time as in ISO 8601",
+    "timezone_aware": "a time with its offset from UTC",
+}
+"""What a value must be, by the type of pydantic's error; in braces what its context has."""
+
+_SIZES: dict[str, tuple[str, str, str]] = {
+    "string_too_short": ("at least", "min_length", "character"),
+    "string_too_long": ("at most", "max_length", "character"),
+    "too_short": ("at least", "min_length", "item"),
+    "too_long": ("at most", "max_length", "item"),
+}
+"""How much a value must have: which bound, its name in the context, and of what."""
+
+
+def describe_validation_error(error: ErrorDetails, language: Language) -> str:
+    """Say what is wrong and what would be right, by the type and the context of an error of pydantic."""
+    kind, context = error["type"], error.get("ctx", {})
+    if kind == "extra_forbidden":
+        return "unknown field"
+    if kind == "missing":
+        return "this field is required"
+    if kind == "value_error":  # raised by a validator of ours
+        return str(context["error"])
+    if expected := _TYPES.get(kind):
+        return f"must be {type_name(expected, language).format(**context)}"
+    if size := _SIZES.get(kind):
+        bound, name, unit = size
+        return f"must have {bound} {context[name]} {unit}{'' if context[name] == 1 else 's'}"
+    return error["msg"]

@@ -1,135 +1,171 @@
-"""Values that programs give, checked where they are given; every refusal names the field.
+"""Check the values that programs and peers give; every refusal names the field and what would be right.
 
-For msgspec here, so workers may import it; for pydantic in ``mitosis.contracts.checked_model``. What a
-decoder reads it has checked already, and nothing here is run for it.
+For msgspec types, so workers may import it; ``mitosis.contracts.checked_model`` does the same for pydantic.
 """
 
-import re
-from typing import Any, TypeVar
+from collections.abc import Sequence
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import msgspec
 
 from mitosis.contracts.errors import InvalidRequest
+from mitosis.contracts.mismatch import Mismatch, find_mismatch, joined_path
 
 T = TypeVar("T")
 
-_PLACE = re.compile(r"^(?P<message>.*?)(?: - at (?:`key` in )?`\$\.?(?P<path>.*)`)?$", re.DOTALL)
-_FIELD = re.compile(r"^Object (?P<what>contains unknown|missing required) field `(?P<name>.*)`$")
-_MANY = 60
-_OURS = {"array": "list", "object": "dict", "null": "None"}
+_MOST_SHOWN = 60
 
 
-def misfit(error: msgspec.ValidationError) -> tuple[str, str]:
-    """What is wrong and the path of the field ("": the whole), of ``Expected `int` >= 1 - at `$.a[0]` ``."""
-    place = _PLACE.match(str(error))
-    message, path = (place["message"], place["path"] or "") if place else (str(error), "")
-    if field := _FIELD.match(message):
-        path = f"{path}.{field['name']}".lstrip(".")
-        message = "unknown field" if "unknown" in field["what"] else "this field is required"
-    return message.replace("`", ""), path
+class _Words(NamedTuple):
+    """How types are called."""
+
+    none: str
+    boolean: str
+    integer: str
+    number: str
+    text: str
+    array: str
+    object: str
+
+
+Language = Literal["json", "python"]
+"""Whose words a refusal uses: those of an HTTP body, or those of a program."""
+
+_WORDS: dict[Language, _Words] = {
+    "json": _Words(
+        "null", "true or false", "an integer", "a number", "a string", "an array", "an object"
+    ),
+    "python": _Words("None", "True or False", "an int", "a number", "a str", "a list", "a dict"),
+}
 
 
 def shown(value: object) -> str:
-    """A value in an error: as Python writes it, cut where it gets long."""
+    """Return a value as Python writes it, cut where it gets long."""
     text = repr(value)
-    return text if len(text) <= _MANY else f"{text[:_MANY]}…"
+    return text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}…"
 
 
-def fitting(value: object, kind: type[T], field: str = "") -> T:
-    """The value as a ``kind``, if JSON can carry it.
+def type_name(kind: str, language: Language) -> str:
+    """Return what a Python type is called, with its article: ``list`` as ``an array`` or ``a list``."""
+    words = _WORDS[language]
+    names = {
+        "None": words.none,
+        "bool": words.boolean,
+        "int": words.integer,
+        "float": words.number,
+        "str": words.text,
+        "bytes": "base64 text",
+        "list": words.array,
+        "tuple": words.array,
+        "dict": words.object,
+    }
+    return names.get(kind, kind)
+
+
+def describe_mismatch(mismatch: Mismatch, language: Language) -> str:
+    """Say what is wrong and what would be right, as ``must be an integer >= 1, not 0``."""
+    problem, bound, got = mismatch.problem, mismatch.bound, mismatch.got
+    if problem == "missing":
+        return "this field is required"
+    if problem == "unknown":
+        return "unknown field"
+    if problem == "choice":
+        return f"must be {_any_of(mismatch.expected)}, not {shown(got)}"
+    expected = _any_of([type_name(kind, language) for kind in mismatch.expected])
+    wrong = {
+        "key": f"every key must be {expected}, not {_type_of(got, language)}",
+        "type": f"must be {expected}, not {_type_of(got, language)}",
+        "bound": f"must be {expected} {bound}, not {shown(got)}",
+        "length": f"must be {expected} of length {bound}, not {got}",
+    }
+    return wrong[problem]
+
+
+def checked(value: object, kind: type[T], field: str = "") -> T:
+    """Return the value as a ``kind``, if JSON can carry it; what a field of type Any holds is not looked at.
 
     Args:
-        value: anything.
-        kind: a struct or whatever else msgspec knows.
-        field: what it is called by whoever gave it; the path in it is added.
+        value: a mapping of fields, a struct, or builtins.
+        kind: a struct or another type that msgspec knows.
+        field: what the caller calls the value; the path in it is added.
 
     Raises:
-        InvalidRequest: naming the field and what would be right.
+        InvalidRequest: names the field and what would be right.
+    """
+    fields = msgspec.structs.asdict(value) if isinstance(value, msgspec.Struct) else value
+    try:
+        return msgspec.convert(fields, kind)
+    except (msgspec.ValidationError, RecursionError):
+        return _checked_as_json(fields, kind, field)
+
+
+def _checked_as_json(value: Any, kind: type[T], field: str) -> T:
+    """As :func:`checked`, where values count as what JSON writes for them, as text for an Enum or a UUID."""
+    try:
+        plain = msgspec.to_builtins(value)
+    except _UNENCODABLE as error:
+        raise _unencodable(value, error, field) from None
+    try:
+        return msgspec.convert(plain, kind)
+    except msgspec.ValidationError as error:
+        raise refusal(plain, kind, error, field, "python") from None
+
+
+def refusal(
+    value: object, kind: Any, error: Exception, field: str, language: Language
+) -> InvalidRequest:
+    """Return our error for a value that msgspec refused as a ``kind``.
+
+    ``error`` is given on unread if the walk finds nothing, as for a key that stands twice in an object.
+    """
+    mismatch = find_mismatch(value, kind)
+    if mismatch is None:
+        return InvalidRequest(str(error), field=field or None)
+    return InvalidRequest(
+        describe_mismatch(mismatch, language), field=joined_path(mismatch.path, field) or None
+    )
+
+
+_TOO_DEEP = "is nested too deeply, or contains itself"
+_UNENCODABLE = (TypeError, ValueError, RecursionError, OverflowError)
+
+
+def encoded(value: msgspec.Struct, field: str = "") -> bytes:
+    """Return the value as JSON.
+
+    Raises:
+        InvalidRequest: JSON cannot carry a field; names it and says why.
     """
     try:
-        msgspec.json.encode(value)
-        made = msgspec.convert(msgspec.to_builtins(value), kind)
-    except msgspec.ValidationError as error:
-        message, path = misfit(error)
-        path, given = _in_dict(value, path)
-        raise _refused(message, _joined(field, path), given) from None
-    except (TypeError, ValueError, RecursionError, OverflowError) as error:
-        place, why = _unfit(value, error)
-        raise InvalidRequest(why, field=_joined(field, place) or None) from None
-    return made
+        return msgspec.json.encode(value)
+    except _UNENCODABLE as error:
+        raise _unencodable(msgspec.structs.asdict(value), error, field) from None
 
 
-def _refused(message: str, field: str, value: object) -> InvalidRequest:
-    """``Expected int >= 0`` as ``must be int >= 0, not -1``, in words of Python."""
-    message = re.sub(r"\b(array|object|null)\b", lambda found: _OURS[found[0]], message)
-    message = re.sub(r"^Expected ", "must be ", message)
-    if ", got " in message:
-        message = message.replace(", got ", ", not ")
-    elif message.startswith("must"):
-        message += f", not {shown(value)}"
-    return InvalidRequest(message, field=field or None)
-
-
-def _joined(field: str, path: str) -> str:
-    return f"{field}{path}" if path.startswith("[") else ".".join(filter(None, (field, path)))
-
-
-def _fields(value: object) -> dict[str, Any]:
-    if isinstance(value, msgspec.Struct):
-        return {name: getattr(value, name) for name in value.__struct_fields__}
-    return {str(key): item for key, item in value.items()} if isinstance(value, dict) else {}
-
-
-def _at(value: object, path: str) -> object:
-    """What stands at a path of names; of a path into a list, the list."""
-    for name in path.split("[", maxsplit=1)[0].split("."):
-        value = _fields(value).get(name, value)
-    return value
-
-
-def _in_dict(value: object, path: str) -> tuple[str, object]:
-    """Of ``environment[...]``, as msgspec says of a dict: the first key that has no text, and its value."""
-    above = path.removesuffix("[...]")
-    given = _at(value, above)
-    if above != path:
-        for key, item in _fields(given).items():
-            if not isinstance(item, str):
-                return f"{above}.{key}", item
-    return above, given
-
-
-def _unfit(value: object, error: Exception) -> tuple[str, str]:
-    """The outermost field that cannot be stored as JSON, and why."""
-    for name, item in _fields(value).items():
+def _unencodable(value: Any, error: Exception, field: str) -> InvalidRequest:
+    """Return our error for the outermost field that JSON cannot carry."""
+    for name, item in value.items() if isinstance(value, dict) else ():
         try:
             msgspec.json.encode(item)
-        except (TypeError, ValueError, RecursionError, OverflowError) as found:
-            return name, _why(found)
-    return "", _why(error)
+        except _UNENCODABLE as found:
+            return InvalidRequest(_why(found), field=joined_path([str(name)], field))
+    return InvalidRequest(_why(error), field=field or None)
 
 
 def _why(error: Exception) -> str:
     if isinstance(error, UnicodeError):
         return "contains a lone surrogate, as in a file name that is not UTF-8"
     if isinstance(error, RecursionError):
-        return "is nested too deeply, or contains itself"
+        return _TOO_DEEP
     return f"must be what JSON can carry: {error}"
 
 
-class CheckedStruct(msgspec.StructMeta):
-    """Metaclass of structs that programs write: made by a call they are checked, decoded they have been.
+def _any_of(names: Sequence[str]) -> str:
+    return f"{', '.join(names[:-1])} or {names[-1]}" if len(names) > 1 else names[0]
 
-    A method ``check`` looks at what types cannot express.
-    """
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """As of any class.
-
-        Raises:
-            InvalidRequest: naming the field and what would be right.
-        """
-        made = super().__call__(*args, **kwargs)
-        fitting(made, type(made))
-        if (check := getattr(made, "check", None)) is not None:
-            check()
-        return made
+def _type_of(value: object, language: Language) -> str:
+    if language == "json" and isinstance(value, bool):
+        return "a boolean"
+    name = "None" if value is None else type(value).__name__
+    return type_name(name, language) if language == "json" else name

@@ -34,7 +34,8 @@ T = TypeVar("T")
 IdempotencyKey = Annotated[str, StringConstraints(min_length=1, max_length=200)]
 After = Annotated[Integer, Field(ge=0, le=2**63 - 1)]
 """Number of the last result that has been seen."""
-GraceSeconds = Annotated[Number, Field(ge=0, le=86_400)]
+MAX_GRACE_SECONDS = 86_400
+GraceSeconds = Annotated[Number, Field(ge=0, le=MAX_GRACE_SECONDS)]
 MAX_NAMED_MANAGERS = 1000
 MAX_WAIT_SECONDS = 60.0
 """How long a call may be held."""

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
-from mitosis.contracts.checking import CheckedStruct
+from mitosis.contracts.checking import checked, encoded
 from mitosis.contracts.errors import InvalidRequest, TooLarge
 from mitosis.contracts.variables import PREFIX
 
@@ -31,14 +31,8 @@ Retries = Annotated[int, Meta(ge=0, le=MAX_ATTEMPTS - 1)]
 RetryDelay = Annotated[float, Meta(ge=0, le=2_592_000)]
 
 
-class RetryPolicy(
-    msgspec.Struct,
-    metaclass=CheckedStruct,
-    forbid_unknown_fields=True,
-    omit_defaults=True,
-    frozen=True,
-):
-    """When a task that failed by itself is tried again (death by signal follows its own table)."""
+class RetryFields(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True, frozen=True):
+    """The fields of a :class:`RetryPolicy`."""
 
     max_attempts: Annotated[int, Meta(ge=1, le=MAX_ATTEMPTS)] = 1
     """How often it may fail by itself in all; 1 = no retry."""
@@ -48,7 +42,19 @@ class RetryPolicy(
     """Pause before the next attempt; doubled for each further failure."""
 
 
-class TaskSpec(msgspec.Struct, metaclass=CheckedStruct, omit_defaults=True, kw_only=True):
+class RetryPolicy(RetryFields, frozen=True):
+    """When a task that failed by itself is tried again (death by signal follows its own table)."""
+
+    def __post_init__(self) -> None:
+        """Check the fields.
+
+        Raises:
+            InvalidRequest: names the field and what would be right.
+        """
+        checked(self, RetryFields)
+
+
+class TaskSpec(msgspec.Struct, omit_defaults=True, kw_only=True):
     """What to run. Exactly one of ``command`` and ``handler`` is given."""
 
     command: list[str] | None = None
@@ -71,7 +77,7 @@ class TaskSpec(msgspec.Struct, metaclass=CheckedStruct, omit_defaults=True, kw_o
     """From SIGTERM to SIGKILL, after a timeout or a cancellation without its own grace."""
 
 
-class TaskSubmission(TaskSpec, forbid_unknown_fields=True, omit_defaults=True, kw_only=True):
+class SubmittedTask(TaskSpec, forbid_unknown_fields=True, omit_defaults=True, kw_only=True):
     """One task as submitted: what to run, and how to queue it. Stored whole as the task's spec."""
 
     priority: Priority = 0
@@ -81,29 +87,40 @@ class TaskSubmission(TaskSpec, forbid_unknown_fields=True, omit_defaults=True, k
     labels: list[str] = []
     retry: RetryPolicy = RetryPolicy()
 
-    def check(self) -> None:
-        """As :func:`check_submission`; made by a call, a task has been checked."""
+
+class TaskSubmission(SubmittedTask, omit_defaults=True, kw_only=True):
+    """One task as programs write it: as soon as it is made, its fields are checked.
+
+    Decoders make :class:`SubmittedTask` instead, and check the types while they read.
+    """
+
+    def __post_init__(self) -> None:
+        """Check the fields.
+
+        Raises:
+            InvalidRequest: names the field and what would be right.
+        """
+        checked(self, SubmittedTask)
         check_submission(self, "")
 
 
-def submission(fields: Mapping[str, Any], field: str = "") -> TaskSubmission:
-    """A task of its fields; ``field`` is where it stands, for the error.
+def submission(fields: Mapping[str, Any], field: str = "") -> SubmittedTask:
+    """Return the task with these fields, checked.
+
+    Args:
+        fields: by the names of :class:`SubmittedTask`.
+        field: where the task stands, for the error.
 
     Raises:
-        InvalidRequest: naming the field and what would be right.
+        InvalidRequest: names the field and what would be right.
     """
-    try:
-        return TaskSubmission(**fields)
-    except InvalidRequest as error:
-        error.facts["field"] = below(field, str(error.facts.get("field", ""))).rstrip(".")
-        raise
+    task = checked(dict(fields), SubmittedTask, field)
+    check_submission(task, field)
+    return task
 
 
-_ENCODER = msgspec.json.Encoder()
-
-
-def check_submission(task: TaskSubmission, field: str) -> None:
-    """Checks that types alone cannot express; ``field`` is the path used in the error, "" for none.
+def check_submission(task: SubmittedTask, field: str) -> None:
+    """Check what types alone cannot express; ``field`` is the path used in the error, "" for none.
 
     Raises:
         InvalidRequest: naming the field and what would be right.
@@ -119,17 +136,14 @@ def check_submission(task: TaskSubmission, field: str) -> None:
         raise InvalidRequest("must not contain a NUL byte", field=below(field, "dedup_key"))
 
 
-def encode_submission(task: TaskSubmission, field: str) -> bytes:
-    """The task as JSON, as it is stored.
+def encode_submission(task: SubmittedTask, field: str) -> bytes:
+    """Return the task as JSON, as it is sent and stored.
 
     Raises:
-        InvalidRequest: a text of it has bytes that are no UTF-8.
+        InvalidRequest: JSON cannot carry a field; names it and says why.
         TooLarge: it has more than :data:`MAX_SPEC_BYTES`.
     """
-    try:
-        spec = _ENCODER.encode(task)
-    except UnicodeEncodeError as error:
-        raise InvalidRequest(f"{error.object!r} is not UTF-8 text", field=field) from None
+    spec = encoded(task, field)
     if len(spec) > MAX_SPEC_BYTES:
         raise TooLarge(
             f"a task may have {MAX_SPEC_BYTES} bytes as JSON and this one has {len(spec)}; put"
@@ -140,7 +154,7 @@ def encode_submission(task: TaskSubmission, field: str) -> bytes:
     return spec
 
 
-def _check_what_to_run(task: TaskSubmission, field: str) -> None:
+def _check_what_to_run(task: SubmittedTask, field: str) -> None:
     if (task.command is None) == (task.handler is None):
         raise InvalidRequest("give exactly one of command and handler", field=field or None)
     if task.handler is not None:
@@ -177,7 +191,7 @@ def _is_text(word: str) -> bool:
     return not any("\ud800" <= letter <= "\udfff" for letter in word)
 
 
-def _check_command(task: TaskSubmission, field: str) -> None:
+def _check_command(task: SubmittedTask, field: str) -> None:
     try:
         command = command_argv(task)
     except ValueError:

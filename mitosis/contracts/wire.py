@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta, Raw
 
-from mitosis.contracts.task import TaskSubmission
+from mitosis.contracts.task import SubmittedTask
 
 MAX_CLAIM = 1_000
 MAX_REPORTS = 5_000
@@ -22,6 +22,8 @@ MAX_CHUNK_BYTES = 131_072
 Count = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 BigInt = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 Int32 = Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)]
+SubmissionKey = Annotated[str, Meta(min_length=1, max_length=200)]
+"""Idempotency key of a submission."""
 HostTime = Annotated[float, Meta(ge=0, le=253_402_300_799)]
 """Seconds since the epoch, clock of a host; up to the year 9999."""
 
@@ -40,8 +42,8 @@ class Answer(msgspec.Struct, omit_defaults=True, kw_only=True):
 class SubmitTasks(Request):
     """Up to 10,000 tasks, all or nothing."""
 
-    tasks: Annotated[list[TaskSubmission], Meta(min_length=1)]
-    idempotency_key: Annotated[str, Meta(min_length=1, max_length=200)] | None = None
+    tasks: Annotated[list[SubmittedTask], Meta(min_length=1)]
+    idempotency_key: SubmissionKey | None = None
     """The same key (and part) again gives the first answer again and creates nothing."""
     part: Annotated[int, Meta(ge=0, le=2**31 - 1)] = 0
     """Number of this part of a larger submission under one key."""
@@ -75,7 +77,7 @@ class ClaimedTask(Answer):
     task_id: int
     attempt: int
     spec: Raw
-    """The stored :class:`TaskSubmission` as JSON; the agent passes it on without looking inside."""
+    """The stored :class:`SubmittedTask` as JSON; the agent passes it on without looking inside."""
     alone: bool = False
     """It has been on two hosts that were lost: run nothing beside it (P2)."""
 

@@ -19,7 +19,7 @@ from mitosis.contracts.http import (
     RegisterManager,
     TaskGroupSpec,
 )
-from mitosis.contracts.task import TaskSubmission
+from mitosis.contracts.task import SubmittedTask, TaskSubmission
 from mitosis.contracts.wire import (
     ClaimAnswer,
     ClaimedTask,
@@ -217,7 +217,7 @@ class World:
         return await self.submit_tasks(group, tasks, **request)
 
     async def submit_tasks(
-        self, group: UUID, tasks: Sequence[TaskSubmission], **request: Any
+        self, group: UUID, tasks: Sequence[SubmittedTask], **request: Any
     ) -> SubmitAnswer:
         return await self.tasks.submit(group, SubmitTasks(tasks=list(tasks), **request))
 
@@ -296,8 +296,8 @@ def hook(state: str, **facts: Any) -> HookReport:
     )
 
 
-def spec_of(task: ClaimedTask) -> TaskSubmission:
-    return msgspec.json.decode(task.spec, type=TaskSubmission)
+def spec_of(task: ClaimedTask) -> SubmittedTask:
+    return msgspec.json.decode(task.spec, type=SubmittedTask)
 
 
 class HeldDatabase(Database):

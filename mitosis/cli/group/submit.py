@@ -6,8 +6,9 @@ submits nothing.
 
 import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
+import msgspec
 import typer
 
 from mitosis.cli.arguments import GroupArgument
@@ -23,13 +24,16 @@ from mitosis.cli.task.options import (
     variables,
 )
 from mitosis.cli.word_splitting import words_of
+from mitosis.contracts.checking import refusal
 from mitosis.contracts.errors import InvalidRequest
 from mitosis.contracts.task import (
-    TaskSubmission,
+    SubmittedTask,
     check_submission,
     command_fields,
     encode_submission,
 )
+
+T = TypeVar("T")
 
 
 def submit(
@@ -60,7 +64,7 @@ def submit(
     _send(cli, group, tasks_from(sources, fields), idempotency_key)
 
 
-def _send(cli: Cli, group: str, tasks: list[TaskSubmission], key: str | None) -> None:
+def _send(cli: Cli, group: str, tasks: list[msgspec.Raw], key: str | None) -> None:
     from mitosis.cli.validation import named
 
     with named(OPTION_OF_FIELD), cli.client() as client:
@@ -69,7 +73,7 @@ def _send(cli: Cli, group: str, tasks: list[TaskSubmission], key: str | None) ->
     cli.output.item(Item(data, [("submitted", _count_text(ids))], "\n".join(map(str, ids))))
 
 
-def tasks_from(sources: TaskSources, options: dict[str, Any]) -> list[TaskSubmission]:
+def tasks_from(sources: TaskSources, options: dict[str, Any]) -> list[msgspec.Raw]:
     """The tasks of the one source that is given, checked.
 
     Raises:
@@ -104,7 +108,7 @@ def tasks_from(sources: TaskSources, options: dict[str, Any]) -> list[TaskSubmis
     return [checked_task({**what, **options}, "")]
 
 
-def _from_command_file(path: Path, options: dict[str, Any]) -> list[TaskSubmission]:
+def _from_command_file(path: Path, options: dict[str, Any]) -> list[msgspec.Raw]:
     tasks = []
     for number, line in enumerate(read_text(path, "--command-file").split("\n"), start=1):
         try:
@@ -121,20 +125,16 @@ def _from_command_file(path: Path, options: dict[str, Any]) -> list[TaskSubmissi
     return tasks
 
 
-def _from_json_file(path: Path, options: dict[str, Any]) -> list[TaskSubmission]:
-    import msgspec
-
+def _from_json_file(path: Path, options: dict[str, Any]) -> list[msgspec.Raw]:
     if options:
         names = ", ".join(sorted(OPTION_OF_FIELD[field] for field in options))
         raise InvalidRequest(f"not together with --json-file: {names}; write it into the file")
     content = read_bytes(path, "--json-file").strip()
     try:
-        if content.startswith(b"["):
-            tasks = msgspec.json.decode(content, type=list[TaskSubmission])
-        else:
-            tasks = msgspec.json.Decoder(TaskSubmission).decode_lines(content)
+        tasks = _decoded(content, SubmittedTask)
     except msgspec.ValidationError as error:
-        raise InvalidRequest(f"{path}: {_readable(error)}", option="--json-file") from None
+        wrong = refusal(_decoded(content, Any), list[SubmittedTask], error, "tasks", "json")
+        raise InvalidRequest(f"{path}: {wrong}", option="--json-file") from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise InvalidRequest(
             f"{path} is neither a JSON array nor one JSON object a line: {error}",
@@ -144,13 +144,16 @@ def _from_json_file(path: Path, options: dict[str, Any]) -> list[TaskSubmission]
         raise InvalidRequest(f"{path} has no task", option="--json-file")
     for index, task in enumerate(tasks):
         check_submission(task, f"tasks[{index}]")
-        encode_submission(task, f"tasks[{index}]")
-    return tasks
+    return [
+        msgspec.Raw(encode_submission(task, f"tasks[{index}]")) for index, task in enumerate(tasks)
+    ]
 
 
-def _readable(error: Exception) -> str:
-    """``Expected `int`, got `str` - at `$[3].priority``` with the path as ``tasks[3].priority``."""
-    return str(error).replace("`$", "`tasks").replace(" - at ", " at ")
+def _decoded(content: bytes, kind: type[T]) -> list[T]:
+    """Decode a JSON array, or one JSON object a line."""
+    if content.startswith(b"["):
+        return msgspec.json.decode(content, type=list[kind])  # type: ignore[valid-type]
+    return msgspec.json.Decoder(kind).decode_lines(content)
 
 
 def _arguments(text: str | None) -> Any:

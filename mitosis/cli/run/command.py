@@ -171,12 +171,14 @@ def _dry_run(plan: "RunPlan", *, everything: bool) -> int:
     """Print what would run, made by the code that makes it."""
     import json
 
+    import msgspec
+
     from mitosis.cli.run.template import shown
-    from mitosis.contracts.task import command_argv, command_fields
+    from mitosis.contracts.task import TaskSpec, command_argv, command_fields
 
     items = iter(plan.source.items)
     for item in items if everything else islice(items, SHOWN):
-        argv = command_argv(plan.build_task(item))
+        argv = command_argv(msgspec.json.decode(plan.build_task(item), type=TaskSpec))
         if plan.as_json:
             told = {"kind": "task", "number": item.number, **command_fields(argv)}
             typer.echo(json.dumps(told))

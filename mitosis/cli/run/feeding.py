@@ -12,10 +12,11 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from uuid import UUID, uuid4
 
+import msgspec
+
 from mitosis.cli.run.sources import Source
 from mitosis.cli.run.template import Item
 from mitosis.client.client import Client
-from mitosis.contracts.task import TaskSubmission
 
 PART = 5_000
 AHEAD = 20_000
@@ -79,15 +80,13 @@ class Feeder:
     :meth:`first` comes before there is a group, :meth:`run` after.
     """
 
-    def __init__(
-        self, client: Client, source: Source, make: Callable[[Item], TaskSubmission]
-    ) -> None:
+    def __init__(self, client: Client, source: Source, make: Callable[[Item], msgspec.Raw]) -> None:
         self._client = client
         self._source = source
         self._make = make
         self._key = uuid4().hex
         self._parts = 0
-        self._read: deque[TaskSubmission] = deque()
+        self._read: deque[msgspec.Raw] = deque()
         self._room = threading.Semaphore(AHEAD)
         self._news = asyncio.Event()
         self._end = False
@@ -134,7 +133,7 @@ class Feeder:
                     raise self._error
                 return
 
-    async def _submit(self, group: UUID, tasks: list[TaskSubmission]) -> None:
+    async def _submit(self, group: UUID, tasks: list[msgspec.Raw]) -> None:
         self._parts += 1
         key = f"{self._key}-{self._parts}"
         self.numbers.add(await self._client.submit(group, tasks, idempotency_key=key))

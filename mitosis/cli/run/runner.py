@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, TypeVar
 
+import msgspec
 import typer
 
 from mitosis.cli.follow.display import Display
@@ -26,7 +27,6 @@ from mitosis.contracts.errors import Conflict, InvalidRequest, MitosisError, Too
 from mitosis.contracts.http import WAITING_SETUP_FAILED, TaskGroupInfo, TaskGroupSpec
 from mitosis.contracts.lifecycle import TaskGroupState
 from mitosis.contracts.task import (
-    TaskSubmission,
     command_fields,
     encode_submission,
     submission,
@@ -88,19 +88,17 @@ class RunPlan:
     as_json: bool = False
     """Print each result and the group as one line of JSON."""
 
-    def build_task(self, item: Item) -> TaskSubmission:
-        """The task for one input; the dry run and the run both come through here.
+    def build_task(self, item: Item) -> msgspec.Raw:
+        """Return the task for one input as it is sent; the dry run and the run both come through here.
 
         Raises:
             InvalidRequest, TooLarge: the filled command is not one; names the input.
         """
         fields = command_fields(self.template.argv(item)) | self.task_fields
         try:
-            task = submission(fields)
-            encode_submission(task, "")
+            return msgspec.Raw(encode_submission(submission(fields), ""))
         except (InvalidRequest, TooLarge) as error:  # of the command: the rest is checked already
             raise type(error)(f"input {item.number}: {error.message}", input=item.number) from None
-        return task
 
 
 class Runner:

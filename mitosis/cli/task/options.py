@@ -1,6 +1,6 @@
 """The options about tasks that `run` and `group submit` share: made into fields of a task, and checked.
 
-Every bound is read from the contract (:class:`TaskSubmission`), so what the API would refuse is refused
+Every bound is read from the contract (:class:`SubmittedTask`), so what the API would refuse is refused
 here, before anything is made, under the name of the option.
 """
 
@@ -15,7 +15,7 @@ from msgspec import inspect
 from mitosis.contracts.errors import InvalidRequest, MitosisError
 from mitosis.contracts.task import (
     RetryPolicy,
-    TaskSubmission,
+    SubmittedTask,
     encode_submission,
     submission,
 )
@@ -73,13 +73,13 @@ def _bounds(kind: inspect.Type) -> Bounds | None:
 
 
 def checked_fields(**fields: Any) -> dict[str, Any]:
-    """Those that were given, in the shape of :class:`TaskSubmission`; every one of them is right.
+    """Those that were given, in the shape of :class:`SubmittedTask`; every one of them is right.
 
     Raises:
         InvalidRequest, TooLarge: names the option and what would be right.
     """
     given = {name: value for name, value in fields.items() if value is not None}
-    bounds = bounds_of(TaskSubmission)
+    bounds = bounds_of(SubmittedTask)
     for name, value in given.items():
         if name in bounds and not bounds[name].hold(value):
             unit = " seconds" if name.endswith("_seconds") else ""
@@ -93,10 +93,10 @@ def checked_fields(**fields: Any) -> dict[str, Any]:
     return given
 
 
-def checked_task(
-    fields: Mapping[str, Any], where: str, option: str | None = None
-) -> TaskSubmission:
-    """The task of these fields, checked as the API does; ``where`` begins the message: ``line 3 of FILE: ``.
+def checked_task(fields: Mapping[str, Any], where: str, option: str | None = None) -> msgspec.Raw:
+    """Return the task of these fields as it is sent, checked as the API does.
+
+    ``where`` begins the message of an error, as ``line 3 of FILE: ``.
 
     Raises:
         InvalidRequest, TooLarge: names the option of the field, or ``option`` where there is no field.
@@ -104,8 +104,7 @@ def checked_task(
     from mitosis.cli.validation import option_of
 
     try:
-        task = submission(fields)
-        encode_submission(task, "")
+        return msgspec.Raw(encode_submission(submission(fields), ""))
     except MitosisError as error:
         field = str(error.facts.pop("field", "")).lstrip(".")
         raise type(error)(
@@ -114,7 +113,6 @@ def checked_task(
             field=field or None,
             option=option_of(field, OPTION_OF_FIELD) or option,
         ) from None
-    return task
 
 
 def retry_policy(retries: int | None) -> RetryPolicy | None:

@@ -13,7 +13,7 @@ import msgspec
 
 from mitosis.contracts.errors import NotFound
 from mitosis.contracts.http import RetriedTasks, RetryBody
-from mitosis.contracts.task import TaskSubmission
+from mitosis.contracts.task import SubmittedTask
 from mitosis.store.pg.arrays import number_array
 from mitosis.store.pg.database import Connection
 from mitosis.store.pg.statements import load
@@ -55,9 +55,9 @@ async def retry(store: Store, group: UUID, into: UUID, asked: RetryBody) -> Retr
     return RetriedTasks(retry_of=old, task_ids=[new[number] for number in old], next=following)
 
 
-def again(task_id: int, spec: str) -> TaskSubmission:
+def again(task_id: int, spec: str) -> SubmittedTask:
     """The same submission, marked with the number of the task that it replaces."""
-    task = msgspec.json.decode(spec, type=TaskSubmission)
+    task = msgspec.json.decode(spec, type=SubmittedTask)
     kept = [label for label in task.labels if not label.startswith(MARK)]
     return msgspec.structs.replace(task, labels=[*kept, f"{MARK}{task_id}"])
 

@@ -22,7 +22,7 @@ from mitosis.contracts.errors import (
 )
 from mitosis.contracts.task import (
     MAX_TASKS_PER_SUBMIT,
-    TaskSubmission,
+    SubmittedTask,
     check_submission,
     encode_submission,
 )
@@ -86,7 +86,7 @@ async def _in_one_statement(
 
 
 async def _in_transaction(
-    database: Database, parameters: dict[str, Any], tasks: Sequence[TaskSubmission]
+    database: Database, parameters: dict[str, Any], tasks: Sequence[SubmittedTask]
 ) -> SubmitAnswer | None:
     """None: the idempotency key is known."""
     if await _is_known(database, parameters):
@@ -109,7 +109,7 @@ async def _in_transaction(
 
 
 async def submit_within(
-    connection: Connection, most: int, task_group_id: UUID, tasks: Sequence[TaskSubmission]
+    connection: Connection, most: int, task_group_id: UUID, tasks: Sequence[SubmittedTask]
 ) -> SubmitAnswer:
     """A submission without a key, in the caller's transaction; it locks ``group_live`` from here on.
 
@@ -143,7 +143,7 @@ async def _enqueue(
     group_number: int,
     parameters: dict[str, Any],
     ids: Sequence[int],
-    tasks: Sequence[TaskSubmission],
+    tasks: Sequence[SubmittedTask],
 ) -> SubmitAnswer:
     """Under the lock of group_live: queue, resolve duplicates, count, tell."""
     keys = [task.dedup_key for task in tasks]
@@ -222,7 +222,7 @@ def _check_key(key: str | None) -> None:
         raise InvalidRequest("must not contain a NUL byte", field="idempotency_key")
 
 
-def _columns(tasks: Sequence[TaskSubmission]) -> dict[str, Any]:
+def _columns(tasks: Sequence[SubmittedTask]) -> dict[str, Any]:
     """Check the tasks and lay them out as one array per column.
 
     Raises:
@@ -248,7 +248,7 @@ def _columns(tasks: Sequence[TaskSubmission]) -> dict[str, Any]:
     }
 
 
-def _exit_codes(task: TaskSubmission) -> str | None:
+def _exit_codes(task: SubmittedTask) -> str | None:
     codes = task.retry.exit_codes
     # Wider numbers are no exit status of any process, so they can never match.
     return None if codes is None else number_array(c for c in codes if abs(c) < 2**31)

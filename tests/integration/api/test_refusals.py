@@ -184,7 +184,7 @@ MISFITS: list[tuple[str, Any, str, str]] = [
         "/task-groups",
         {"name": "x", "worker_allocation_plan": {"cpu_binding": {"cores": []}}},
         "worker_allocation_plan.cpu_binding.cores",
-        "Array should have at least 1 item",
+        "must have at least 1 item",
     ),
     *(
         (
@@ -196,14 +196,24 @@ MISFITS: list[tuple[str, Any, str, str]] = [
         for value in (True, "2", 2.0)
     ),
     ("/task-groups/work/cancel", {"grace_seconds": "5"}, "grace_seconds", "must be a number"),
-    (TASKS, {"tasks": {}}, "tasks", "Expected array, got object"),
-    (TASKS, {"tasks": [{**OK, "priority": True}]}, "tasks[0].priority", "integer, got boolean"),
-    (TASKS, {"tasks": [{**OK, "priority": "2"}]}, "tasks[0].priority", "integer, got string"),
+    (TASKS, {"tasks": {}}, "tasks", "must be an array, not an object"),
+    (
+        TASKS,
+        {"tasks": [{**OK, "priority": True}]},
+        "tasks[0].priority",
+        "must be an integer, not a boolean",
+    ),
+    (
+        TASKS,
+        {"tasks": [{**OK, "priority": "2"}]},
+        "tasks[0].priority",
+        "must be an integer, not a string",
+    ),
     (
         TASKS,
         {"tasks": [OK, {**OK, "environment": {"A": "", "B": 1}}]},
         "tasks[1].environment.B",
-        "Expected string, got integer",
+        "must be a string, not an integer",
     ),
 ]
 

@@ -13,7 +13,7 @@ from mitosis.contracts.errors import (
     TaskGroupClosed,
     TooLarge,
 )
-from mitosis.contracts.task import RetryPolicy, TaskSubmission
+from mitosis.contracts.task import RetryPolicy, SubmittedTask, TaskSubmission
 from mitosis.store.tasks.submits import ONE_STATEMENT
 from tests.support.campaigns import held, spec_of, until_blocked, world
 
@@ -33,7 +33,7 @@ async def test_ids_come_in_the_order_of_the_tasks_and_specs_unchanged(
     async with world(database) as w:
         group = await w.group()
         tasks = [
-            TaskSubmission(handler="m:f", arguments={"n": i, "text": 'ä"\\\0\n'}, labels=["x"])
+            SubmittedTask(handler="m:f", arguments={"n": i, "text": 'ä"\\\0\n'}, labels=["x"])
             for i in range(count)
         ]
         answer = await w.submit_tasks(group, tasks)
@@ -172,7 +172,7 @@ async def test_a_submit_with_a_dedup_key_against_the_report_of_its_holder(databa
 async def test_what_is_not_valid_is_named_and_nothing_is_kept(database: str) -> None:
     async with world(database) as w:
         group = await w.group()
-        nothing = msgspec.json.decode(b"{}", type=TaskSubmission)
+        nothing = msgspec.json.decode(b"{}", type=SubmittedTask)
         with pytest.raises(InvalidRequest) as error:
             await w.submit_tasks(group, [command(), nothing])
         assert error.value.facts["field"] == "tasks[1]"

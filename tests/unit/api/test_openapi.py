@@ -82,7 +82,7 @@ def test_hot_bodies_have_their_schema(document: dict[str, Any]) -> None:
     submit = document["paths"]["/api/v1/task-groups/{reference}/tasks"]["post"]
     reference = submit["requestBody"]["content"]["application/json"]["schema"]["$ref"]
     assert reference == "#/components/schemas/SubmitTasks"
-    assert schemas["TaskSubmission"]["additionalProperties"] is False
+    assert schemas["SubmittedTask"]["additionalProperties"] is False
 
 
 def test_everything_but_the_open_paths_wants_a_token(document: dict[str, Any]) -> None:

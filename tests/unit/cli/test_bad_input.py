@@ -81,8 +81,12 @@ FILES = [
     ("--json-file", "", "has no task"),
     ("--json-file", "[]", "has no task"),
     ("--json-file", "[{]", "neither a JSON array nor one JSON object a line"),
-    ("--json-file", '[{"command": ["true"], "nice": 3}]', "unknown field `nice` at `tasks[0]`"),
-    ("--json-file", '{"command": ["true"]}\n{"command": 3}', "Expected `array | null`, got `int`"),
+    ("--json-file", '[{"command": ["true"], "nice": 3}]', "tasks[0].nice: unknown field"),
+    (
+        "--json-file",
+        '{"command": ["true"]}\n{"command": 3}',
+        "tasks[1].command: must be an array or null, not an integer",
+    ),
     ("--json-file", '[{"command": ["true"]}, {"command": []}]', "tasks[1].command: must name"),
     ("--json-file", '[{"command": ["a"], "handler": "m:f"}]', "exactly one of command and handler"),
 ]

@@ -4,6 +4,7 @@ import shlex
 import subprocess
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from mitosis.cli.group.submit import tasks_from
 from mitosis.cli.group.submit_options import TaskSources
 from mitosis.cli.word_splitting import words_of
+from mitosis.contracts.task import TaskSpec
 
 WITHOUT_COMMENTS = st.text(st.sampled_from("ab \t\r'\"\\$\x0b\u2003é"), max_size=12)
 
@@ -56,7 +58,8 @@ def test_quotes_and_comments_are_those_of_a_shell(line: str) -> None:
 def read(path: Path, content: str) -> list[list[str] | None]:
     path.write_text(content, newline="")
     sources = TaskSources(command_file=path)
-    return [task.command for task in tasks_from(sources, {})]
+    tasks = [msgspec.json.decode(task, type=TaskSpec) for task in tasks_from(sources, {})]
+    return [task.command for task in tasks]
 
 
 def test_a_line_is_what_ends_with_a_newline(tmp_path: Path) -> None:

@@ -71,7 +71,7 @@ class Group:
 def calls(dispatcher: Dispatcher, *numbers: int) -> Told:
     told: Told = {number: [] for number in numbers}
     for number in numbers:
-        dispatcher.add(Call(msgspec.json.encode(number), told[number].append))
+        dispatcher.add(Call(msgspec.Raw(msgspec.json.encode(number)), told[number].append))
     return told
 
 

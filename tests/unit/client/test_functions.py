@@ -15,7 +15,7 @@ from mitosis.client.outcome import RemoteTraceback, TaskFailed
 from mitosis.contracts.errors import InvalidRequest
 from mitosis.contracts.http import TaskInfo
 from mitosis.contracts.lifecycle import TaskState
-from mitosis.contracts.task import TaskSubmission, check_submission
+from mitosis.contracts.task import SubmittedTask, check_submission
 from mitosis.handlers import handler
 
 
@@ -62,9 +62,9 @@ def decorated(function: Callable[..., Any]) -> Callable[..., Any]:
 def hidden() -> None: ...
 
 
-def task(function: Callable[..., Any], *args: Any, **options: Any) -> TaskSubmission:
+def task(function: Callable[..., Any], *args: Any, **options: Any) -> SubmittedTask:
     encoded = remote_function(function, (), options).task(args, {})  # type: ignore[arg-type]
-    decoded = msgspec.json.decode(encoded, type=TaskSubmission)
+    decoded = msgspec.json.decode(encoded, type=SubmittedTask)
     check_submission(decoded, "tasks[0]")
     return decoded
 
@@ -99,7 +99,7 @@ def test_the_task_has_the_name_the_arguments_and_the_options() -> None:
 def test_calls_do_not_share_their_arguments() -> None:
     remote = remote_function(tuples, (), {})
     first, second = remote.task((1,), {}), remote.task((2,), {})
-    assert (b"[1]" in first, b"[2]" in second) == (True, True)
+    assert (b"[1]" in bytes(first), b"[2]" in bytes(second)) == (True, True)
 
 
 def test_functions_of_others_are_tasks_too() -> None:

@@ -12,7 +12,7 @@ from mitosis.contracts import errors
 from mitosis.contracts.duration import parse_duration
 from mitosis.contracts.errors import BY_CODE, InvalidRequest, MitosisError
 from mitosis.contracts.ids import parse_task_uuid, task_uuid
-from mitosis.contracts.task import TaskSubmission, check_submission
+from mitosis.contracts.task import SubmittedTask, check_submission
 
 
 @pytest.mark.parametrize(
@@ -80,8 +80,8 @@ def test_the_docstring_is_the_default_message() -> None:
     assert errors.AlreadyExists("taken", name="x", other=None).facts == {"name": "x"}
 
 
-def submission(**fields: object) -> TaskSubmission:
-    return msgspec.convert(fields, TaskSubmission)
+def submission(**fields: object) -> SubmittedTask:
+    return msgspec.convert(fields, SubmittedTask)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,80 @@
+"""Queries of the HTTP calls that list and follow: pydantic models, shared by the API and the SDK.
+
+Values come as text, so numbers and truth values are read from it here, unlike in bodies.
+"""
+
+from typing import Annotated, Literal, TypeAlias
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from mitosis.contracts.http import MAX_WAIT_SECONDS
+from mitosis.contracts.lifecycle import TaskGroupState, TaskState
+
+Until: TypeAlias = Literal["changed", "complete", "settled"]
+ResultNumber = Annotated[int, Field(ge=0, le=2**63 - 1)]
+"""Number of a result in its group, in the order of recording; 0 = before the first."""
+WaitSeconds = Annotated[float, Field(ge=0, le=MAX_WAIT_SECONDS)]
+
+
+class Query(BaseModel):
+    """Base of the queries."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class GroupsQuery(Query):
+    """Query of the list of groups; all conditions hold."""
+
+    state: list[TaskGroupState] = []
+    tag: list[str] = []
+    label: list[str] = []
+    name: str | None = None
+    settled: bool | None = None
+    after: str | None = None
+    limit: Annotated[int, Field(ge=1, le=500)] = 50
+
+
+class GroupQuery(Query):
+    """Query of one group: hold the request until something is so, or answer at once."""
+
+    wait_seconds: WaitSeconds = 0.0
+    until: Until = "changed"
+
+
+class TasksQuery(Query):
+    """Query of the tasks of a group."""
+
+    state: TaskState | None = None
+    after: str | None = None
+    limit: Annotated[int, Field(ge=1, le=1000)] = 100
+
+
+class ResultsQuery(Query):
+    """Query of the results of a group: hold the request until there is one more, or answer at once."""
+
+    after: ResultNumber = 0
+    limit: Annotated[int, Field(ge=1, le=1000)] = 100
+    wait_seconds: WaitSeconds = 0.0
+
+
+class EventsQuery(Query):
+    """Query of the events of a group."""
+
+    after: ResultNumber = 0
+    """Results up to this number have been seen; ``Last-Event-ID`` says the same and wins."""
+    results: bool = True
+    """Send the results as well; without them the events are about the group alone."""
+
+
+class OutputQuery(Query):
+    """Query of the output of a group."""
+
+    after: ResultNumber = 0
+    """Results up to this number have been seen; ``Last-Event-ID`` says the same and wins."""
+
+
+class ManagersQuery(Query):
+    """Query of the list of managers."""
+
+    after: str | None = None
+    limit: Annotated[int, Field(ge=1, le=500)] = 100
