@@ -184,11 +184,12 @@ def _plan_fits(host: HostFacts, group: GroupFacts) -> bool:
     return host.cores is None or plan_mismatch(group.plan, host.cores) is None
 
 
-def _setup_failure(host: HostFacts, group: GroupFacts) -> str:
+def setup_end(host: HostFacts, group: GroupFacts) -> str:
+    """Return how the failed setup of the group on this host ended."""
     failure = host.failure_of(group.number)
     if failure is None:
-        return "setup has not failed"
-    return f"setup failed: {hook_end(failure.message, failure.exit_code, failure.signal)}"
+        return "no message"
+    return hook_end(failure.message, failure.exit_code, failure.signal)
 
 
 def _away(host: HostFacts, _: GroupFacts) -> str:
@@ -247,7 +248,7 @@ CONDITIONS: Sequence[Condition] = (
     Condition(
         code="setup_failed",
         of_pair=lambda host, group: host.failure_of(group.number) is None,
-        sentence=_setup_failure,
+        sentence=lambda host, group: f"setup failed: {setup_end(host, group)}",
     ),
     Condition(
         code="no_contact",

@@ -26,6 +26,7 @@ from mitosis.store.leases.eligibility import (
     missing_tags,
     obstacles,
     plan_mismatch,
+    setup_end,
 )
 from mitosis.store.leases.wording import hook_end, names, span
 from mitosis.store.pg.database import Connection
@@ -371,10 +372,8 @@ def _no_host_fits(hosts: Sequence[WaitingHost], group: WaitingGroup) -> Reason:
 
 def _setup_failed(hosts: Sequence[WaitingHost], group: WaitingGroup) -> Reason:
     first = hosts[0]
-    failure = first.failure_of(group.number)
-    assert failure is not None  # noqa: S101 - that is why none is left
-    end = hook_end(failure.message, failure.exit_code, failure.signal)
-    return Reason("setup_failed", f"{WAITING_SETUP_FAILED}{first.name}: {end}")
+    line = f"{WAITING_SETUP_FAILED}{first.name}: {setup_end(first, group)}"
+    return Reason("setup_failed", line)
 
 
 def _no_contact(hosts: Sequence[WaitingHost], _: WaitingGroup) -> Reason:
