@@ -16,6 +16,7 @@ from manager_agent.session import LeaseSession
 from mitosis.concurrency import wait_event
 from mitosis.contracts.attempt import AttemptKey
 from mitosis.contracts.errors import MitosisError
+from mitosis.contracts.liveness import HOST_LOST_AFTER
 from mitosis.contracts.wire import Held, LeaseStanding, Renewal, TaskAttempt
 
 RENEW_SECONDS = 3.0
@@ -39,7 +40,7 @@ class Contact:
     ) -> None:
         """``counted_lost`` is called when the API counts this host as lost while it has no session."""
         self.incarnation = incarnation
-        self.host_lost_after_seconds = 90.0
+        self.host_lost_after_seconds = HOST_LOST_AFTER.total_seconds()  # until hello is answered
         self._api = api
         self._session = session
         self._every = renew_seconds

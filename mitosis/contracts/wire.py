@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta, Raw
 
+from mitosis.contracts.liveness import HOST_LOST_AFTER
 from mitosis.contracts.task import SubmittedTask
 
 MAX_CLAIM = 1_000
@@ -247,4 +248,4 @@ class RenewalAnswer(Answer):
     """None: the renewal named no epoch. GONE without one: the manager counts as lost, say hello again."""
     order: CancelOrder | None = None
     """Present while the lease is ending, and when it is gone and what still runs is to be killed."""
-    host_lost_after_seconds: float = 90.0
+    host_lost_after_seconds: float = HOST_LOST_AFTER.total_seconds()
