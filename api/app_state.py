@@ -12,7 +12,6 @@ from api.long_polls import LongPolls
 from api.storage import Storage
 from api.streams import Streams
 from mitosis.contracts.control import Cancel, Close, Complete, GroupView, Reopen
-from mitosis.store.groups.task_groups import TaskGroupStore
 from mitosis.store.output.output import OutputStore
 from mitosis.store.store import Store
 from mitosis.store.tasks.tasks import TaskStore
@@ -64,10 +63,6 @@ class AppState:
     @property
     def tasks(self) -> TaskStore:
         return TaskStore(self.store)
-
-    @property
-    def task_groups(self) -> TaskGroupStore:
-        return TaskGroupStore(self.store)
 
     @property
     def users(self) -> UserStore:

@@ -23,6 +23,7 @@ from mitosis.contracts.errors import (
     Unauthenticated,
 )
 from mitosis.contracts.ids import as_uuid
+from mitosis.store.groups.definition import find_group
 from mitosis.store.managers.registration import token_version
 
 # Every dependency is async, since FastAPI sends plain functions to a thread, and there are few of them
@@ -170,7 +171,7 @@ async def _task_group(request: HTTPConnection, reference: str, needed: Role) -> 
     task_group_id = as_uuid(reference)
     if task_group_id is None:
         named = reference if "/" in reference else f"{user.username}/{reference}"
-        task_group_id = await state.task_groups.resolve(named)
+        task_group_id = await find_group(state.store, named)
     _require(await state.users.role_in_task_group(user.user_id, task_group_id), needed, missing)
     return task_group_id
 

@@ -7,6 +7,8 @@ from api.app_state import AppState, Verb
 from mitosis.contracts.control import VerbRequest
 from mitosis.contracts.errors import TemporalUnavailable
 from mitosis.contracts.http import TaskGroupInfo
+from mitosis.store.groups import endings
+from mitosis.store.groups.views import read_group
 
 log = logging.getLogger(__name__)
 
@@ -24,5 +26,5 @@ async def apply_verb(state: AppState, task_group_id: UUID, verb: Verb) -> TaskGr
         await state.control.execute_verb(task_group_id, verb)
     except TemporalUnavailable:
         log.info("verb.without_temporal", extra={"verb": verb.kind, "group": str(task_group_id)})
-        await state.task_groups.apply(VerbRequest(task_group_id=task_group_id, verb=verb))
-    return await state.task_groups.get(task_group_id)
+        await endings.apply(state.store, VerbRequest(task_group_id=task_group_id, verb=verb))
+    return await read_group(state.store, task_group_id)

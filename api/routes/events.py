@@ -30,6 +30,7 @@ from mitosis.concurrency import race
 from mitosis.contracts.errors import MitosisError, Unauthenticated
 from mitosis.contracts.following import GroupEvent
 from mitosis.contracts.queries import EventsQuery, ResultNumber
+from mitosis.store.groups.events import group_events
 
 router = APIRouter(tags=["following"], route_class=LimitedRoute)
 socket_router = APIRouter(tags=["following"])
@@ -67,7 +68,7 @@ async def events(
     subprotocols `mitosis.v1` and `mitosis.token.TOKEN`, and reads Server-Sent Events by `fetch`.
     """
     after = query.after if last_event_id is None else last_event_id
-    source = state.task_groups.events(group, after=after, results=query.results)
+    source = group_events(state.store, group, after=after, results=query.results)
     async for event in state.streams.until_stopped(source):
         yield ServerSentEvent(
             event=event.kind,
@@ -87,7 +88,7 @@ async def events_socket(websocket: WebSocket, reference: str) -> None:
             check_address(websocket)
             group = await readable_group(websocket, reference)
             await websocket.accept(SUBPROTOCOL if _offered(websocket) else None)
-            source = state.task_groups.events(group, after=query.after, results=query.results)
+            source = group_events(state.store, group, after=query.after, results=query.results)
             await _serve(websocket, state.streams.until_stopped(source))
     except MitosisError as error:
         await websocket.send_denial_response(problem_response(error))

@@ -19,6 +19,12 @@ from mitosis.contracts.http import (
     RegisterManager,
 )
 from mitosis.contracts.queries import ManagersQuery
+from mitosis.store.groups.assignment import (
+    add_manager,
+    listed_managers,
+    refresh_managers,
+    remove_manager,
+)
 from mitosis.store.managers import views
 from mitosis.store.managers.registration import generated_name, register_manager
 
@@ -59,7 +65,7 @@ async def show(state: AppStateDep, user: UserDep, manager_id: UUID) -> ManagerIn
 @router.get(PATH + "/managers")
 async def list_of_group(state: AppStateDep, group: ReadableGroup) -> list[ManagerInfo]:
     """The managers listed for a group: matched by tags, or named by a user."""
-    return list(await state.task_groups.managers(group))
+    return list(await listed_managers(state.store, group))
 
 
 @router.post(PATH + "/managers", status_code=204)
@@ -68,17 +74,17 @@ async def add_to_group(
 ) -> None:
     """Name managers for a group, in order up to the first that cannot be; again is success."""
     for manager_id in body.manager_ids:
-        await state.task_groups.add_manager(group, manager_id, user.user_id)
+        await add_manager(state.store, group, manager_id, user.user_id)
 
 
 @router.post(PATH + "/managers/refresh")
 async def refresh(state: AppStateDep, group: WritableGroup) -> RefreshedManagers:
     """Match managers to the group's tags again; those that a user named stay."""
-    return await state.task_groups.refresh_managers(group)
+    return await refresh_managers(state.store, group)
 
 
 @router.delete(PATH + "/managers", status_code=204)
 async def remove_from_group(state: AppStateDep, group: WritableGroup, body: NamedManagers) -> None:
     """Take managers off the list; a lease that one has for the group begins to end."""
     for manager_id in body.manager_ids:
-        await state.task_groups.remove_manager(group, manager_id)
+        await remove_manager(state.store, group, manager_id)

@@ -21,7 +21,10 @@ from mitosis.contracts.http import (
     VerbBody,
 )
 from mitosis.contracts.queries import GroupQuery, GroupsQuery
-from mitosis.store.groups.task_groups import GroupFilter
+from mitosis.store.groups import views
+from mitosis.store.groups.definition import create_group, delete_group, update_group
+from mitosis.store.groups.events import wait_for_group
+from mitosis.store.groups.views import GroupFilter, cancel_stats, read_group
 
 router = APIRouter(tags=["task groups"], route_class=LimitedRoute)
 
@@ -32,7 +35,7 @@ async def create(state: AppStateDep, user: UserDep, spec: TaskGroupSpec) -> Task
     group_name = spec.group_name or user.username
     await require_role_in_group(state, user, group_name, "write")
     owned = spec.model_copy(update={"group_name": group_name})
-    return await state.task_groups.create(owned, user.user_id)
+    return await create_group(state.store, owned, user.user_id)
 
 
 @router.get("/task-groups")
@@ -47,7 +50,9 @@ async def list_groups(
         labels=query.label,
         name=query.name,
     )
-    return await state.task_groups.list(user.user_id, which, after=query.after, limit=query.limit)
+    return await views.list_groups(
+        state.store, user.user_id, which, after=query.after, limit=query.limit
+    )
 
 
 @router.post(PATH + "/close")
@@ -75,7 +80,7 @@ async def cancel(
     ``cancel_stats`` says what becomes of the unfinished tasks, as far as it is known now.
     """
     info = await apply_verb(state, group, Cancel(**body.model_dump() if body else {}))
-    stats = await state.task_groups.cancel_stats(group)
+    stats = await cancel_stats(state.store, group)
     return info.model_copy(update={"cancel_stats": stats})
 
 
@@ -91,7 +96,7 @@ async def complete(
 async def set_tags(state: AppStateDep, group: WritableGroup, body: TagsBody) -> TaskGroupInfo:
     """Replace the tags. Refreshes no list of managers by itself."""
     changes = TaskGroupUpdate(tags=body.tags, expected_updated_at=body.expected_updated_at)
-    return await state.task_groups.update(group, changes)
+    return await update_group(state.store, group, changes)
 
 
 @router.get(PATH)
@@ -103,18 +108,18 @@ async def show(
 ) -> TaskGroupInfo:
     """The group as it is now, or as soon as it changed, ended or settled."""
     if query.wait_seconds == 0:
-        return await state.task_groups.get(group)
-    waiting = state.task_groups.wait(group, query.until, timedelta(seconds=query.wait_seconds))
+        return await read_group(state.store, group)
+    waiting = wait_for_group(state.store, group, query.until, timedelta(seconds=query.wait_seconds))
     return await state.long_polls.hold(request, waiting)
 
 
 @router.put(PATH)
 async def update(state: AppStateDep, group: WritableGroup, body: TaskGroupUpdate) -> TaskGroupInfo:
     """Change the fields that are given."""
-    return await state.task_groups.update(group, body)
+    return await update_group(state.store, group, body)
 
 
 @router.delete(PATH, status_code=204)
 async def delete(state: AppStateDep, group: WritableGroup) -> None:
     """Delete a settled group with its tasks and results."""
-    await state.task_groups.delete(group)
+    await delete_group(state.store, group)

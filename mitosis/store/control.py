@@ -15,7 +15,8 @@ from mitosis.contracts.control import (
     ReleaseRequest,
     VerbRequest,
 )
-from mitosis.store.groups.task_groups import TaskGroupStore
+from mitosis.store.groups import endings
+from mitosis.store.groups.views import observe_group
 from mitosis.store.leases.scheduler import assign_round
 from mitosis.store.managers.release import release_lease
 from mitosis.store.managers.views import observe_manager
@@ -31,25 +32,28 @@ class ControlStore:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._groups = TaskGroupStore(store)
 
     async def observe_task_group(self, task_group_id: UUID) -> GroupView:
-        return await self._groups.observe(task_group_id)
+        return await observe_group(self._store, task_group_id)
 
     async def apply(self, request: VerbRequest) -> GroupView:
-        return await self._groups.apply(request)
+        await endings.apply(self._store, request)
+        return await observe_group(self._store, request.task_group_id)
 
     async def close_if_inactive(self, task_group_id: UUID) -> GroupView:
-        return await self._groups.close_if_inactive(task_group_id)
+        await endings.close_if_inactive(self._store, task_group_id)
+        return await observe_group(self._store, task_group_id)
 
     async def discard(self, task_group_id: UUID) -> DiscardAnswer:
-        return await self._groups.discard(task_group_id)
+        return await endings.discard(self._store, task_group_id)
 
     async def finalize(self, task_group_id: UUID) -> GroupView:
-        return await self._groups.finalize(task_group_id)
+        await endings.finalize(self._store, task_group_id)
+        return await observe_group(self._store, task_group_id)
 
     async def settle(self, task_group_id: UUID) -> GroupView:
-        return await self._groups.settle(task_group_id)
+        await endings.settle(self._store, task_group_id)
+        return await observe_group(self._store, task_group_id)
 
     async def observe_manager(self, manager_id: UUID) -> ManagerView:
         return await observe_manager(self._store, manager_id)

@@ -36,7 +36,7 @@ from mitosis.contracts.wire import (
     TaskReport,
 )
 from mitosis.store.control import ControlStore
-from mitosis.store.groups.task_groups import TaskGroupStore
+from mitosis.store.groups.definition import create_group
 from mitosis.store.leases.granting import take_lease
 from mitosis.store.leases.scheduler import assign_round
 from mitosis.store.managers.contact import renew
@@ -182,10 +182,6 @@ class World:
         return UserStore(self.store)
 
     @property
-    def groups(self) -> TaskGroupStore:
-        return TaskGroupStore(self.store)
-
-    @property
     def tasks(self) -> TaskStore:
         return TaskStore(self.store)
 
@@ -194,7 +190,7 @@ class World:
         return replace(self, store=Store(database=database))
 
     async def group(self, name: str = "campaign", **spec: Any) -> UUID:
-        info = await self.groups.create(TaskGroupSpec(name=name, **spec), self.user_id)
+        info = await create_group(self.store, TaskGroupSpec(name=name, **spec), self.user_id)
         return info.task_group_id
 
     async def host(self, *, tags: Sequence[str] = (), hello: bool = True, **facts: Any) -> Host:
@@ -234,7 +230,7 @@ class World:
         return await self.apply(group, Complete(**verb))
 
     async def apply(self, group: UUID, verb: Close | Reopen | Cancel | Complete) -> Any:
-        return await self.groups.apply(VerbRequest(task_group_id=group, verb=verb))
+        return await self.control.apply(VerbRequest(task_group_id=group, verb=verb))
 
     async def rows(self, statement: Any, *parameters: Any) -> list[DictRow]:
         async with self.database.connection() as connection:

@@ -18,6 +18,7 @@ from mitosis.contracts.control import ReleaseReason, ReleaseRequest
 from mitosis.contracts.http import EnvironmentChange, RegisterManager
 from mitosis.contracts.wire import ClaimTasks, Outcome, ReportTasks, TaskReport
 from mitosis.embedded.data_folder import ed25519_private_key, write_private
+from mitosis.store.control import ControlStore
 from mitosis.store.leases.scheduler import assign_round
 from mitosis.store.managers.release import release_lease
 from mitosis.store.managers.views import observe_manager
@@ -151,7 +152,7 @@ async def _run_tasks(stack: CliStack, outcomes: Sequence[Outcome]) -> None:
 
 
 async def _end(state: AppState, task_group_id: UUID) -> None:
-    while (await state.task_groups.discard(task_group_id)).remaining:
+    while (await ControlStore(state.store).discard(task_group_id)).remaining:
         pass
-    await state.task_groups.finalize(task_group_id)
-    await state.task_groups.settle(task_group_id)
+    await ControlStore(state.store).finalize(task_group_id)
+    await ControlStore(state.store).settle(task_group_id)

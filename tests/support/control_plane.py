@@ -18,7 +18,7 @@ from mitosis.contracts.task import TaskSubmission
 from mitosis.contracts.wire import SubmitTasks
 from mitosis.embedded.temporal import find_temporal_binary
 from mitosis.store.control import ControlStore
-from mitosis.store.groups.task_groups import TaskGroupStore
+from mitosis.store.groups.definition import create_group
 from mitosis.store.pg.database import Database
 from mitosis.store.store import Store, StoreOptions
 from mitosis.store.tasks.tasks import TaskStore
@@ -41,10 +41,6 @@ class Stores:
         return self.store.database
 
     @property
-    def groups(self) -> TaskGroupStore:
-        return TaskGroupStore(self.store)
-
-    @property
     def tasks(self) -> TaskStore:
         return TaskStore(self.store)
 
@@ -55,7 +51,7 @@ class Stores:
     async def create_group(self, **spec: Any) -> UUID:
         """A new task group of the admin."""
         spec.setdefault("name", f"campaign-{uuid.uuid4().hex[:8]}")
-        info = await self.groups.create(TaskGroupSpec.model_validate(spec), self.admin)
+        info = await create_group(self.store, TaskGroupSpec.model_validate(spec), self.admin)
         return info.task_group_id
 
     async def submit_one(self, task_group_id: UUID) -> None:
@@ -64,7 +60,7 @@ class Stores:
         await self.tasks.submit(task_group_id, SubmitTasks(tasks=[task]))
 
     async def observe(self, task_group_id: UUID) -> GroupView:
-        return await self.groups.observe(task_group_id)
+        return await self.control.observe_task_group(task_group_id)
 
     async def outbox_is_empty(self) -> bool:
         async with self.database.connection() as connection:

@@ -14,13 +14,13 @@ from mitosis.store.leases.reasons import (
     task_reason,
     why,
 )
+from mitosis.store.missing import require_task_group
 from mitosis.store.pg.rows import fetch_one
 from mitosis.store.pg.statements import load
 from mitosis.store.store import Store
 from mitosis.store.tasks import task_views
 
 SQL = load("groups/explain.sql")
-GROUPS = load("groups/task_groups.sql")
 
 
 async def explain_group(store: Store, task_group_id: UUID) -> Explanation:
@@ -30,11 +30,9 @@ async def explain_group(store: Store, task_group_id: UUID) -> Explanation:
         NotFound: there is no such group.
     """
     async with store.database.connection() as connection:
-        cursor = await connection.execute(GROUPS["number"], {"group": task_group_id})
-        row = await cursor.fetchone()
-        facts = None if row is None else await read_waiting(connection, store, row["id"])
-    if facts is None:
-        raise NotFound("no such task group", task_group_id=str(task_group_id))
+        number = await task_views.group_number(connection, task_group_id)
+        facts = await read_waiting(connection, store, number)
+    facts = require_task_group(facts, task_group_id)
     return _explanation(facts, why(facts), facts.group.state, _hosts(facts))
 
 

@@ -18,7 +18,6 @@ from mitosis.store.pg.wake import Topic, Wake
 from mitosis.store.tasks.task_views import MAX_PAGE, some
 
 SQL = load("tasks/task_views.sql")
-GROUPS = load("groups/task_groups.sql")
 
 
 async def results_after(
@@ -53,7 +52,7 @@ def _worth_answering(page: ResultsPage) -> bool:
 async def watch_group(database: Database, group_number: int) -> None:
     """Ask that the next change of this group be told; look at it afterwards."""
     async with database.connection() as connection:
-        await connection.execute(GROUPS["watch"], {"group_number": group_number})
+        await connection.execute(SQL["watch"], {"group_number": group_number})
 
 
 async def read_results(
@@ -65,7 +64,7 @@ async def read_results(
         NotFound: no such group.
     """
     async with database.connection() as connection:
-        cursor = await connection.execute(GROUPS["followed"], {"group": task_group_id})
+        cursor = await connection.execute(SQL["followed"], {"group": task_group_id})
         group = await cursor.fetchone()
         if group is None:
             raise NotFound("no such task group", task_group_id=str(task_group_id))

@@ -11,13 +11,13 @@ from mitosis.contracts.errors import NotFound
 from mitosis.contracts.http import Page, TaskFailureInfo, TaskInfo
 from mitosis.contracts.ids import parse_task_uuid, task_uuid
 from mitosis.contracts.lifecycle import TASK, TaskState
+from mitosis.store.missing import require_task_group
 from mitosis.store.pg.arrays import number_array
 from mitosis.store.pg.database import Connection, Database
 from mitosis.store.pg.paging import decode_cursor, encode_cursor, page_limit
 from mitosis.store.pg.statements import load
 
 SQL = load("tasks/task_views.sql")
-GROUPS = load("groups/task_groups.sql")
 MAX_PAGE = 1000
 
 
@@ -33,17 +33,25 @@ async def page(
     this = f"tasks of {task_group_id}"
     (last,) = decode_cursor(this, after, int) if after else (0,)
     async with database.connection() as connection:
-        cursor = await connection.execute(GROUPS["number"], {"group": task_group_id})
-        group = await cursor.fetchone()
-        if group is None:
-            raise NotFound("no such task group", task_group_id=str(task_group_id))
-        key = {"group_number": group["id"], "after": last, "limit": size + 1}
+        number = await group_number(connection, task_group_id)
+        key = {"group_number": number, "after": last, "limit": size + 1}
         if state is not None:
             key["state"] = state.value
         found = await (await connection.execute(SQL[_ids_of(state)], key)).fetchall()
         ids = [row["id"] for row in found[:size]]
-        tasks = await some(connection, group["id"], ids)
+        tasks = await some(connection, number, ids)
     return Page(items=tasks, next=encode_cursor(this, ids[-1]) if len(found) > size else None)
+
+
+async def group_number(connection: Connection, task_group_id: UUID) -> int:
+    """Return the number of a task group, by which its rows refer to it.
+
+    Raises:
+        NotFound: there is no such group.
+    """
+    cursor = await connection.execute(SQL["number"], {"group": task_group_id})
+    row = require_task_group(await cursor.fetchone(), task_group_id)
+    return int(row["id"])
 
 
 async def some(connection: Connection, group_number: int, ids: Sequence[int]) -> list[TaskInfo]:

@@ -37,6 +37,7 @@ from mitosis.contracts.wire import (
     TaskAttempt,
     TaskReport,
 )
+from mitosis.store.control import ControlStore
 from mitosis.store.leases.scheduler import assign_round
 from tests.support.http_api import Api, hello, in_process_api, problem, said_hello
 from tests.support.manager_api import ManagerApi
@@ -181,7 +182,7 @@ async def test_a_cancel_says_why_and_what_becomes_of_what_runs(api: Api, *, kill
         order = (await manager.renew(renewal)).order
         assert order is not None
         assert (order.kill, order.reason) == (kills, "Task group cancelled")
-        await api.app_state.task_groups.discard(group.task_group_id)
+        await ControlStore(api.app_state.store).discard(group.task_group_id)
         end = TaskReport(
             task_id=runs.task_id,
             attempt=runs.attempt,

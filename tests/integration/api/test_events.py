@@ -22,6 +22,7 @@ from mitosis.contracts.http import EnvironmentChange, RegisterManager, TaskGroup
 from mitosis.contracts.lifecycle import TaskGroupState
 from mitosis.contracts.wire import ClaimTasks, Outcome, ReportTasks, TaskReport
 from mitosis.embedded.data_folder import ed25519_private_key
+from mitosis.store.control import ControlStore
 from mitosis.store.leases.scheduler import assign_round
 from mitosis.store.store import StoreOptions
 from tests.support.http_api import NoTemporal, hello
@@ -78,11 +79,11 @@ class Served:
         """What the workflows do at the end of a closed group."""
         group = await self.client.close_group("work")
         stores, key = self.api.app_state, group.task_group_id
-        await stores.task_groups.finalize(key)
+        await ControlStore(stores.store).finalize(key)
         await self.manager.goodbye(self.epoch)
         await self.manager.change_environment(key, EnvironmentChange(event="tear_down"))
         await self.manager.change_environment(key, EnvironmentChange(event="cleaned"))
-        assert (await stores.task_groups.settle(key)).settled
+        assert (await ControlStore(stores.store).settle(key)).settled
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ from mitosis.contracts.errors import AlreadyExists, Conflict, InvalidTransition
 from mitosis.contracts.hook import HookSpec
 from mitosis.contracts.http import TaskGroupSpec, TaskGroupUpdate
 from mitosis.contracts.lifecycle import TaskGroupState
+from mitosis.store.control import ControlStore
 from tests.support.http_api import Api, in_process_api, problem
 
 
@@ -261,7 +262,7 @@ async def test_only_a_settled_group_is_deleted(api: Api) -> None:
         with pytest.raises(Conflict):
             await client.delete_group("work")
         await client.cancel("work")
-        await api.app_state.task_groups.settle(group.task_group_id)
+        await ControlStore(api.app_state.store).settle(group.task_group_id)
         assert (await client.group("work")).settled
         await client.delete_group("work")
         with problem(await api.call("GET", "/task-groups/work"), 404, "not_found"):

@@ -11,6 +11,7 @@ from mitosis.contracts.http import TaskGroupSpec
 from mitosis.contracts.lifecycle import TaskGroupState
 from mitosis.contracts.wire import Outcome
 from mitosis.embedded.data_folder import ed25519_private_key, free_port
+from mitosis.store.groups.definition import find_group
 from tests.support.cli_stack import CliStack, cli_stack
 from tests.support.program import MITOSIS
 from tests.support.servers import LoopThread
@@ -48,7 +49,7 @@ def test_a_command_that_follows_says_that_it_waits_and_goes_on(
             server_loop, database, tmp_path / "data", port=port, signing_key=key
         ) as back:
             back.run_tasks([Outcome.SUCCEEDED])
-            back.end(back.loop.run(back.app_state.task_groups.resolve("admin/work")))
+            back.end(back.loop.run(find_group(back.app_state.store, "admin/work")))
             assert following.wait(30) == 0, said.read_text()
         assert said.read_text().count(AWAY) == 1
     finally:

@@ -33,6 +33,7 @@ from mitosis.contracts.http import RegisterManager, TaskGroupInfo, TaskGroupSpec
 from mitosis.contracts.lifecycle import EnvironmentState, LeaseState, TaskGroupResult
 from mitosis.contracts.task import RetryPolicy, TaskSubmission
 from mitosis.embedded.data_folder import ed25519_private_key
+from mitosis.store.control import ControlStore
 from mitosis.store.leases.scheduler import assign_round
 from mitosis.store.managers.release import release_lease
 from mitosis.store.managers.views import observe_manager
@@ -153,7 +154,7 @@ async def test_a_campaign_from_offer_to_settlement(database: str, tmp_path: Path
         watch = await it.start(group)
         info = await it.finished(group, 100)
         assert info.tasks_succeeded == 100
-        groups = api.app_state.task_groups
+        groups = ControlStore(api.app_state.store)
         await groups.apply(VerbRequest(task_group_id=group, verb=Close()))
         await groups.finalize(group)
         assert (await watch).end is LeaseEnd.ENDING
@@ -223,9 +224,11 @@ async def test_a_cancelled_group_kills_what_runs(database: str, tmp_path: Path) 
             return session is not None and session.state.running == 2
 
         await until(both_run)
-        await api.app_state.task_groups.apply(VerbRequest(task_group_id=group, verb=Cancel()))
+        await ControlStore(api.app_state.store).apply(
+            VerbRequest(task_group_id=group, verb=Cancel())
+        )
         assert (await watch).end is LeaseEnd.ENDING
-        while (await api.app_state.task_groups.discard(group)).remaining:
+        while (await ControlStore(api.app_state.store).discard(group)).remaining:
             pass
         info = await it.finished(group, 5)
         assert info.tasks_cancelled == 5
@@ -233,7 +236,9 @@ async def test_a_cancelled_group_kills_what_runs(database: str, tmp_path: Path) 
         assert (
             await it.command(it.agent.host.clean_environment, group, None)
         ).verdict is HookVerdict.CLEANED
-        assert (await api.app_state.task_groups.settle(group)).result is TaskGroupResult.CANCELLED
+        assert (
+            await ControlStore(api.app_state.store).settle(group)
+        ).result is TaskGroupResult.CANCELLED
 
 
 async def test_goodbye_gives_the_lease_back(database: str, tmp_path: Path) -> None:

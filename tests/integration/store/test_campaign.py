@@ -3,6 +3,7 @@
 import pytest
 
 from mitosis.contracts.control import ReleaseReason, ReleaseRequest
+from mitosis.store.groups.views import read_group
 from mitosis.store.managers.release import release_lease
 from mitosis.store.managers.views import observe_manager
 from tests.support.campaigns import world
@@ -19,11 +20,11 @@ async def test_a_campaign_from_registration_to_settlement(database: str) -> None
         assert [task.task_id for task in claimed.tasks] == submitted.task_ids
 
         await host.renew(started=claimed.tasks[:2])
-        info = await w.groups.get(group)
+        info = await read_group(w.store, group)
         assert (info.tasks_total, info.tasks_running, info.waiting_for) == (5, 2, None)
         assert (await host.finish(claimed.tasks)).statuses == ["committed"] * 5
         assert (await w.close(group)).state == "closed"
-        view = await w.groups.finalize(group)
+        view = await w.control.finalize(group)
         assert (view.state, view.settled) == ("complete", False)
 
         assert (await host.claim()).standing == "ending"
@@ -34,10 +35,10 @@ async def test_a_campaign_from_registration_to_settlement(database: str) -> None
         assert (await release_lease(w.store, request)).status == "released"
         assert (await release_lease(w.store, request)).status == "already_ended"
         assert (await observe_manager(w.store, host.manager_id)).environments[0].cleanable
-        assert not (await w.groups.settle(group)).settled
+        assert not (await w.control.settle(group)).settled
         await host.clean(group)
-        view = await w.groups.settle(group)
+        view = await w.control.settle(group)
         assert (view.settled, view.result) == (True, "success")
-        info = await w.groups.get(group)
+        info = await read_group(w.store, group)
         assert (info.tasks_completed, info.tasks_total, info.settled) == (5, 5, True)
         await w.check()

@@ -85,14 +85,14 @@ async def test_completers_submitters_and_a_closer(database: str, seed: int) -> N
         accepted, *_ = await asyncio.gather(submit(w, group, chance, 40), toggle(w, group, 15))
         await w.close(group)
         async with asyncio.timeout(60):
-            while (await w.groups.observe(group)).unfinished:
+            while (await w.control.observe_task_group(group)).unfinished:
                 await asyncio.gather(*(host.renew(held=[]) for host in hosts))
         stop.set()
         await asyncio.gather(*workers)
-        view = await w.groups.observe(group)
+        view = await w.control.observe_task_group(group)
         assert view.total == 50 + accepted
         await w.check()
-        assert (await w.groups.finalize(group)).state == "complete"
+        assert (await w.control.finalize(group)).state == "complete"
         twice = await w.rows("SELECT task_id FROM task_result GROUP BY task_id HAVING count(*) > 1")
         assert twice == []
 
@@ -116,7 +116,7 @@ async def test_every_edge_writes_one_poke(database: str) -> None:
             await asyncio.gather(hosts[0].finish(one), hosts[1].finish(two))
             pokes = await w.rows("SELECT subject FROM outbox WHERE kind = 'task_group'")
             assert [row["subject"] for row in pokes] == [group]
-            assert (await w.groups.observe(group)).drain_seq == number
+            assert (await w.control.observe_task_group(group)).drain_seq == number
 
 
 async def test_reapers_claimers_and_reporters_do_not_deadlock(database: str) -> None:
@@ -149,7 +149,7 @@ async def test_reapers_claimers_and_reporters_do_not_deadlock(database: str) -> 
         workers = [asyncio.create_task(work(host, chance, stop)) for host in hosts]
         reapers = [asyncio.create_task(die(host)) for host in hosts]
         async with asyncio.timeout(60):
-            while (await w.groups.observe(group)).unfinished:
+            while (await w.control.observe_task_group(group)).unfinished:
                 assert [task.exception() for task in workers + reapers if task.done()] == []
                 await asyncio.gather(*(host.renew(held=[]) for host in hosts))
         stop.set()

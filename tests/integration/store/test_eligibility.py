@@ -11,6 +11,7 @@ from uuid import UUID
 import pytest
 
 from mitosis.contracts.explain import Explanation
+from mitosis.store.groups.assignment import add_manager
 from mitosis.store.groups.explain import explain_group
 from mitosis.store.leases import eligibility
 from mitosis.store.leases.eligibility import CONDITIONS, Condition, GroupFacts, HostFacts
@@ -134,7 +135,7 @@ async def one_host_and_one_task(w: World) -> UUID:
     await w.rows(
         "UPDATE managers SET draining = true, name = 'second' WHERE uuid = %s", second.manager_id
     )
-    await w.groups.add_manager(group, host.manager_id, w.user_id)
+    await add_manager(w.store, group, host.manager_id, w.user_id)
     return group
 
 

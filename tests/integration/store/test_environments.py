@@ -5,6 +5,7 @@ import pytest
 from mitosis.contracts.control import ReleaseReason, ReleaseRequest
 from mitosis.contracts.errors import InvalidRequest, InvalidTransition, LeaseLost, NotFound
 from mitosis.contracts.lifecycle import ENVIRONMENT, EnvironmentEvent, EnvironmentState
+from mitosis.store.groups.views import read_group
 from mitosis.store.leases.granting import take_lease
 from mitosis.store.leases.scheduler import assign_round
 from mitosis.store.managers.environments import get_environment
@@ -140,7 +141,7 @@ async def test_a_failed_setup_is_told_kept_and_not_tried_again_there(database: s
         await host.environment(group, "setup_failed", epoch=host.epoch, hook=ended)
         await host.environment(group, "setup_failed", epoch=host.epoch, hook=ended)
         await released(host, ReleaseReason.SETUP_FAILED)
-        info = await w.groups.get(group)
+        info = await read_group(w.store, group)
         assert [(run.state, run.exit_code) for run in info.hook_runs] == [("failed", 3)]
         assert info.waiting_for == "setup failed on host: no GPU"
         assert (await assign_round(w.store)).offered == 0
@@ -183,7 +184,7 @@ async def test_a_manager_goes_from_idle_through_its_group_and_back(database: str
         assert await state() == "executing"
         await host.finish((await host.claim()).tasks)
         await w.close(group)
-        await w.groups.finalize(group)
+        await w.control.finalize(group)
         await released(host, ReleaseReason.GROUP_ENDED)
         await host.environment(group, "tear_down")
         assert await state() == "cleanup"

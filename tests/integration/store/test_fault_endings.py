@@ -60,7 +60,7 @@ async def cancel(w: World, host: Host, group: UUID) -> object:
 
 
 async def auto_close(w: World, host: Host, group: UUID) -> object:
-    return await w.groups.close_if_inactive(group)
+    return await w.control.close_if_inactive(group)
 
 
 async def reopen(w: World, host: Host, group: UUID) -> object:
@@ -68,7 +68,7 @@ async def reopen(w: World, host: Host, group: UUID) -> object:
 
 
 async def finalize(w: World, host: Host, group: UUID) -> object:
-    return await w.groups.finalize(group)
+    return await w.control.finalize(group)
 
 
 async def release(w: World, host: Host, group: UUID) -> object:
@@ -182,7 +182,7 @@ async def _bring_to_an_end(w: World, group: UUID) -> None:
     """Whatever happened, the group can be ended, and then every task has exactly one result."""
     for verb in (w.close, w.cancel):
         await _tried(verb(group))
-    while (await w.groups.discard(group)).remaining:
+    while (await w.control.discard(group)).remaining:
         pass
     for row in await w.rows("SELECT epoch, manager_id FROM leases WHERE state <> 'ended'"):
         manager = await w.value("SELECT uuid FROM managers WHERE id = %s", row["manager_id"])
@@ -190,12 +190,12 @@ async def _bring_to_an_end(w: World, group: UUID) -> None:
             w.store,
             ReleaseRequest(manager_id=manager, epoch=row["epoch"], reason=ReleaseReason.MOVED),
         )
-    while (await w.groups.discard(group)).remaining:
+    while (await w.control.discard(group)).remaining:
         pass
     total, ended = (
         await w.value("SELECT total FROM group_live"),
         await w.value("SELECT count(*) FROM task_result"),
     )
     assert ended == total
-    assert (await w.groups.observe(group)).unfinished == 0
+    assert (await w.control.observe_task_group(group)).unfinished == 0
     await w.check()

@@ -16,7 +16,15 @@ from mitosis.contracts.errors import (
 from mitosis.contracts.http import RegisterManager, TaskGroupUpdate
 from mitosis.contracts.ids import task_uuid
 from mitosis.contracts.lifecycle import TaskGroupState, TaskState
-from mitosis.store.groups.task_groups import GroupFilter
+from mitosis.store.groups.assignment import (
+    add_manager,
+    listed_managers,
+    refresh_managers,
+    remove_manager,
+)
+from mitosis.store.groups.definition import delete_group, find_group, update_group
+from mitosis.store.groups.events import wait_for_group
+from mitosis.store.groups.views import GroupFilter, list_groups, read_group
 from mitosis.store.leases.scheduler import assign_round
 from mitosis.store.managers.registration import register_manager
 from tests.support.campaigns import failed, hook, succeeded, world
@@ -40,7 +48,7 @@ async def test_a_group_keeps_what_it_was_given_and_its_name(database: str) -> No
             max_managers=3,
         )
         assert ("task_group", group) in await w.pokes(), "its workflow starts by the outbox"
-        info = await w.groups.get(group)
+        info = await read_group(w.store, group)
         assert (info.name, info.group_name, info.state, info.priority) == ("a", "alice", "open", -5)
         assert (info.tags, info.labels, info.max_managers) == (["big", "gpu"], ["x"], 3)
         assert info.worker_allocation_plan == plan
@@ -48,11 +56,11 @@ async def test_a_group_keeps_what_it_was_given_and_its_name(database: str) -> No
         assert info.environment_setup_hook.timeout == timedelta(minutes=1)
         assert info.auto_close_timeout == timedelta(minutes=30)
         assert info.workflow_id == f"task-group/{group}"
-        assert await w.groups.resolve("alice/a") == group
-        assert await w.groups.resolve(str(group)) == group
+        assert await find_group(w.store, "alice/a") == group
+        assert await find_group(w.store, str(group)) == group
         for bad in ("alice/b", "nonsense", "bob/a"):
             with pytest.raises(NotFound):
-                await w.groups.resolve(bad)
+                await find_group(w.store, bad)
         with pytest.raises(AlreadyExists):
             await w.group("a")
         with pytest.raises(NotFound):
@@ -69,19 +77,19 @@ async def test_lists_are_pages_of_what_one_may_read(database: str) -> None:
         admin = await w.users.ensure_admin("admin")
         await w.close(groups[0])
         await w.close(groups[1])
-        await w.groups.finalize(groups[1])
-        await w.groups.settle(groups[1])
-        page = await w.groups.list(w.user_id, limit=2)
+        await w.control.finalize(groups[1])
+        await w.control.settle(groups[1])
+        page = await list_groups(w.store, w.user_id, limit=2)
         assert [item.task_group_id for item in page.items] == groups[:2:-1]
-        rest = await w.groups.list(w.user_id, after=page.next, limit=10)
+        rest = await list_groups(w.store, w.user_id, after=page.next, limit=10)
         assert ([item.task_group_id for item in rest.items], rest.next) == (groups[2::-1], None)
-        assert (await w.groups.list(bob.user_id)).items == []
-        assert len((await w.groups.list(admin.user_id)).items) == 5
+        assert (await list_groups(w.store, bob.user_id)).items == []
+        assert len((await list_groups(w.store, admin.user_id)).items) == 5
         await w.users.add_member("alice", "bob", "read")
-        assert len((await w.groups.list(bob.user_id)).items) == 5
+        assert len((await list_groups(w.store, bob.user_id)).items) == 5
 
         async def found(**which: object) -> list[str]:
-            shown = await w.groups.list(w.user_id, GroupFilter(**which))  # type: ignore[arg-type]
+            shown = await list_groups(w.store, w.user_id, GroupFilter(**which))  # type: ignore[arg-type]
             return [item.name for item in shown.items]
 
         assert await found(states=[TaskGroupState.CLOSED]) == ["g-0"]
@@ -92,31 +100,34 @@ async def test_lists_are_pages_of_what_one_may_read(database: str) -> None:
         assert await found(name="g_*") == []
         for after in ("x", "W10", page.next and page.next[:-2]):
             with pytest.raises(InvalidRequest):
-                await w.groups.list(w.user_id, after=after)
+                await list_groups(w.store, w.user_id, after=after)
         with pytest.raises(InvalidRequest):
-            await w.groups.list(w.user_id, limit=501)
+            await list_groups(w.store, w.user_id, limit=501)
 
 
 @pytest.mark.spec("S000-138")
 async def test_a_change_is_refused_when_somebody_else_was_quicker(database: str) -> None:
     async with world(database) as w:
         group = await w.group()
-        first = await w.groups.get(group)
-        changed = await w.groups.update(
-            group, TaskGroupUpdate(priority=7, expected_updated_at=first.updated_at)
+        first = await read_group(w.store, group)
+        changed = await update_group(
+            w.store, group, TaskGroupUpdate(priority=7, expected_updated_at=first.updated_at)
         )
         assert (changed.priority, changed.tags) == (7, [])
         with pytest.raises(Conflict):
-            await w.groups.update(
+            await update_group(
+                w.store,
                 group,
                 TaskGroupUpdate(tags=frozenset({"x"}), expected_updated_at=first.updated_at),
             )
-        assert (await w.groups.update(group, TaskGroupUpdate(tags=frozenset({"x"})))).tags == ["x"]
+        assert (
+            await update_group(w.store, group, TaskGroupUpdate(tags=frozenset({"x"})))
+        ).tags == ["x"]
         await w.cancel(group)
         with pytest.raises(Conflict):
-            await w.groups.update(group, TaskGroupUpdate(priority=1))
+            await update_group(w.store, group, TaskGroupUpdate(priority=1))
         with pytest.raises(NotFound):
-            await w.groups.update(w.user_id, TaskGroupUpdate(priority=1))
+            await update_group(w.store, w.user_id, TaskGroupUpdate(priority=1))
 
 
 async def test_only_a_settled_group_is_deleted_and_then_wholly(database: str) -> None:
@@ -124,11 +135,11 @@ async def test_only_a_settled_group_is_deleted_and_then_wholly(database: str) ->
         group = await w.group()
         await w.submit(group, 3, idempotency_key="k")
         with pytest.raises(Conflict):
-            await w.groups.delete(group)
+            await delete_group(w.store, group)
         await w.cancel(group)
-        await w.groups.discard(group)
-        assert (await w.groups.settle(group)).settled
-        await w.groups.delete(group)
+        await w.control.discard(group)
+        assert (await w.control.settle(group)).settled
+        await delete_group(w.store, group)
         rows = await w.value(
             "SELECT (SELECT count(*) FROM task) + (SELECT count(*) FROM open_task)"
             " + (SELECT count(*) FROM task_result) + (SELECT count(*) FROM submission)"
@@ -136,7 +147,7 @@ async def test_only_a_settled_group_is_deleted_and_then_wholly(database: str) ->
         )
         assert rows == 0
         with pytest.raises(NotFound):
-            await w.groups.delete(group)
+            await delete_group(w.store, group)
 
 
 @pytest.mark.spec("S000-115", "S000-117")
@@ -145,19 +156,19 @@ async def test_progress_rate_and_estimate(database: str) -> None:
         group = await w.group()
         await w.submit(group, 20)
         host = await w.leased_host(group)
-        info = await w.groups.get(group)
+        info = await read_group(w.store, group)
         assert (info.tasks_completed, info.tasks_total) == (0, 20)
         assert (info.tasks_per_second, info.estimated_completion_at) == (None, None)
         tasks = (await host.claim()).tasks
         await host.report(succeeded(tasks[0]), failed(tasks[1], exit_code=1))
         await host.finish(tasks[2:5])
-        info = await w.groups.get(group)
+        info = await read_group(w.store, group)
         assert (info.tasks_completed, info.tasks_succeeded, info.tasks_failed) == (5, 4, 1)
         assert (info.tasks_per_second or 0) > 0
         assert info.estimated_completion_at is not None
         assert info.estimated_completion_at > info.created_at
         await host.finish(tasks[5:])
-        assert (await w.groups.get(group)).estimated_completion_at is None
+        assert (await read_group(w.store, group)).estimated_completion_at is None
 
 
 async def test_tasks_are_listed_by_id_and_state(database: str) -> None:
@@ -210,24 +221,24 @@ async def test_managers_named_by_a_user(database: str) -> None:
         foreign, _ = await register_manager(w.store, RegisterManager(name="bobs"), bob.user_id)
         group = await w.group(assignment_method="user_specified")
         await w.submit(group, 1)
-        assert "none is named" in str((await w.groups.get(group)).waiting_for)
+        assert "none is named" in str((await read_group(w.store, group)).waiting_for)
         assert (await assign_round(w.store)).offered == 0
-        await w.groups.add_manager(group, other.manager_id, w.user_id)
-        await w.groups.add_manager(group, other.manager_id, w.user_id)
+        await add_manager(w.store, group, other.manager_id, w.user_id)
+        await add_manager(w.store, group, other.manager_id, w.user_id)
         with pytest.raises(PermissionDenied):
-            await w.groups.add_manager(group, foreign, w.user_id)
+            await add_manager(w.store, group, foreign, w.user_id)
         with pytest.raises(NotFound):
-            await w.groups.add_manager(group, group, w.user_id)
-        listed = await w.groups.managers(group)
+            await add_manager(w.store, group, group, w.user_id)
+        listed = await listed_managers(w.store, group)
         assert [item.manager_id for item in listed] == [other.manager_id]
         assert (await assign_round(w.store)).offered == 1
         await other.take(group)
         await w.pokes()
-        await w.groups.remove_manager(group, other.manager_id)
+        await remove_manager(w.store, group, other.manager_id)
         assert (await other.claim()).standing == "ending"
         assert ("manager", other.manager_id) in await w.pokes()
         with pytest.raises(NotFound):
-            await w.groups.remove_manager(group, host.manager_id)
+            await remove_manager(w.store, group, host.manager_id)
 
 
 COLUMNS = """
@@ -272,8 +283,8 @@ async def test_the_table_of_managers_of_a_group(database: str) -> None:
         )
         matched, named = await w.host(tags=["a"]), await w.host()
         group = await w.group(tags={"a"})
-        await w.groups.refresh_managers(group)
-        await w.groups.add_manager(group, named.manager_id, w.user_id)
+        await refresh_managers(w.store, group)
+        await add_manager(w.store, group, named.manager_id, w.user_id)
         rows = await w.rows(
             "SELECT m.uuid AS host, t.assignment_method AS how, u.uuid AS by, t.added_at <= now() AS past"
             " FROM task_group_managers AS t JOIN managers AS m ON m.id = t.manager_id"
@@ -290,20 +301,20 @@ async def test_refresh_lists_the_managers_whose_tags_fit(database: str) -> None:
     async with world(database) as w:
         fits, no, named = await w.host(tags=["a", "b", "c"]), await w.host(), await w.host()
         group = await w.group(tags={"a", "b"})
-        await w.groups.add_manager(group, named.manager_id, w.user_id)
-        done = await w.groups.refresh_managers(group)
+        await add_manager(w.store, group, named.manager_id, w.user_id)
+        done = await refresh_managers(w.store, group)
         assert (done.added_managers, done.removed_managers) == ([fits.manager_id], [])
         assert done.user_specified_kept == [named.manager_id]
-        assert (await w.groups.refresh_managers(group)).added_managers == []
-        listed = {item.manager_id for item in await w.groups.managers(group)}
+        assert (await refresh_managers(w.store, group)).added_managers == []
+        listed = {item.manager_id for item in await listed_managers(w.store, group)}
         assert listed == {fits.manager_id, named.manager_id}
         matched = await w.rows("SELECT matched_tags FROM task_group_managers ORDER BY id")
         assert [row["matched_tags"] for row in matched] == [None, ["a", "b"]]
-        await w.groups.update(group, TaskGroupUpdate(tags=frozenset({"z"})))
-        assert len(await w.groups.managers(group)) == 2, "new tags alone change no list"
-        done = await w.groups.refresh_managers(group)
+        await update_group(w.store, group, TaskGroupUpdate(tags=frozenset({"z"})))
+        assert len(await listed_managers(w.store, group)) == 2, "new tags alone change no list"
+        done = await refresh_managers(w.store, group)
         assert (done.added_managers, done.removed_managers) == ([], [fits.manager_id])
-        listed = {item.manager_id for item in await w.groups.managers(group)}
+        listed = {item.manager_id for item in await listed_managers(w.store, group)}
         assert listed == {named.manager_id}, "what a user named stays"
         assert no.manager_id not in listed
 
@@ -324,7 +335,7 @@ async def test_a_refresh_asks_for_all_tags_or_any_and_for_a_role(database: str) 
             ("any", [both, one], [["a", "b"], ["b"]]),
         ):
             group = await w.group(name=match, tags={"a", "b"}, tag_match=match)
-            done = await w.groups.refresh_managers(group)
+            done = await refresh_managers(w.store, group)
             assert done.added_managers == [host.manager_id for host in fitting]
             assert done.removed_managers == []
             stored = await w.rows(
@@ -332,10 +343,10 @@ async def test_a_refresh_asks_for_all_tags_or_any_and_for_a_role(database: str) 
                 " WHERE task_group_id = (SELECT max(id) FROM task_groups) ORDER BY manager_id"
             )
             assert [sorted(row["tags"]) for row in stored] == tags
-        group = await w.groups.resolve("alice/any")
-        await w.groups.add_manager(group, one.manager_id, w.user_id)  # matched, then named
-        await w.groups.update(group, TaskGroupUpdate(tags=frozenset({"nothing"})))
-        done = await w.groups.refresh_managers(group)
+        group = await find_group(w.store, "alice/any")
+        await add_manager(w.store, group, one.manager_id, w.user_id)  # matched, then named
+        await update_group(w.store, group, TaskGroupUpdate(tags=frozenset({"nothing"})))
+        done = await refresh_managers(w.store, group)
         assert done.removed_managers == [both.manager_id]
         assert done.user_specified_kept == [one.manager_id], "named: not removed, whatever its tags"
 
@@ -345,8 +356,8 @@ async def test_waiting_says_why_nothing_happens(database: str) -> None:
         group = await w.group(tags={"gpu"})
 
         async def why() -> str | None:
-            shown = (await w.groups.get(group)).waiting_for
-            assert (await w.groups.observe(group)).waiting_for == shown
+            shown = (await read_group(w.store, group)).waiting_for
+            assert (await w.control.observe_task_group(group)).waiting_for == shown
             return shown
 
         assert await why() == "no task has been submitted yet"
@@ -372,24 +383,30 @@ async def test_waiting_says_why_nothing_happens(database: str) -> None:
         assert await why() == "all tasks have ended; waiting for more tasks or for close"
         await w.close(group)
         assert await why() == "all tasks have ended; being completed"
-        await w.groups.finalize(group)
+        await w.control.finalize(group)
         assert await why() == "cleanup on host"
 
 
 async def test_a_watcher_is_woken_by_changes_and_by_the_end(database: str) -> None:
     async with world(database, pool_size=3) as w:
         group = await w.group()
-        first = await w.groups.wait(group, "changed", timedelta(0))
+        first = await wait_for_group(w.store, group, "changed", timedelta(0))
         assert first.tasks_total == 0
-        changed = asyncio.create_task(w.groups.wait(group, "changed", timedelta(seconds=20)))
-        settled = asyncio.create_task(w.groups.wait(group, "settled", timedelta(seconds=20)))
-        complete = asyncio.create_task(w.groups.wait(group, "complete", timedelta(seconds=20)))
+        changed = asyncio.create_task(
+            wait_for_group(w.store, group, "changed", timedelta(seconds=20))
+        )
+        settled = asyncio.create_task(
+            wait_for_group(w.store, group, "settled", timedelta(seconds=20))
+        )
+        complete = asyncio.create_task(
+            wait_for_group(w.store, group, "complete", timedelta(seconds=20))
+        )
         await wait_until_async(lambda: w.value("SELECT watched FROM group_live"))
         await w.submit(group, 1)
         assert (await changed).tasks_total == 1
         await w.cancel(group)
         assert (await complete).state == "cancelled"
-        await w.groups.discard(group)
+        await w.control.discard(group)
         assert not settled.done()
-        await w.groups.settle(group)
+        await w.control.settle(group)
         assert (await settled).settled

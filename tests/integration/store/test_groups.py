@@ -9,6 +9,7 @@ from mitosis.contracts.control import Cancel, Close, Complete, ReleaseReason, Re
 from mitosis.contracts.errors import InvalidTransition, NotFound
 from mitosis.contracts.lifecycle import TASK_GROUP, TaskGroupEvent, TaskGroupState
 from mitosis.store.groups.endings import DISCARD_CHUNK
+from mitosis.store.groups.views import read_group
 from mitosis.store.leases.scheduler import assign_round
 from mitosis.store.managers.release import release_lease
 from tests.support.campaigns import Host, World, failed, hook, succeeded, world
@@ -36,7 +37,7 @@ async def bring_to(w: World, group: UUID, state: TaskGroupState) -> None:
     elif state is not S.OPEN:
         await w.close(group)
         if state is S.COMPLETE:
-            await w.groups.finalize(group)
+            await w.control.finalize(group)
 
 
 async def release(w: World, host: Host) -> None:
@@ -64,22 +65,22 @@ async def test_the_table_decides_every_verb(
         else:
             with pytest.raises(InvalidTransition):
                 await w.apply(group, VERBS[event])
-            assert (await w.groups.observe(group)).state == state
+            assert (await w.control.observe_task_group(group)).state == state
 
 
 async def test_a_group_that_does_not_exist(database: str) -> None:
     async with world(database) as w:
         nobody = w.user_id
-        assert not (await w.groups.observe(nobody)).exists
-        assert not (await w.groups.finalize(nobody)).exists
-        assert not (await w.groups.settle(nobody)).exists
-        assert not (await w.groups.close_if_inactive(nobody)).exists
-        assert (await w.groups.discard(nobody)).remaining is False
+        assert not (await w.control.observe_task_group(nobody)).exists
+        assert not (await w.control.finalize(nobody)).exists
+        assert not (await w.control.settle(nobody)).exists
+        assert not (await w.control.close_if_inactive(nobody)).exists
+        assert (await w.control.discard(nobody)).remaining is False
         for verb in VERBS.values():
             with pytest.raises(NotFound):
                 await w.apply(nobody, verb)
         with pytest.raises(NotFound):
-            await w.groups.get(nobody)
+            await read_group(w.store, nobody)
 
 
 @pytest.mark.spec("S002-122", "S002-104")
@@ -93,15 +94,15 @@ async def test_the_drain_edge_is_seen_by_whoever_makes_it(database: str) -> None
         await host.report(succeeded(one))
         await w.close(group)
         await w.pokes()
-        assert (await w.groups.finalize(group)).state == "closed"
+        assert (await w.control.finalize(group)).state == "closed"
         await host.report(succeeded(two))
         assert ("task_group", group) in await w.pokes()
-        assert (await w.groups.observe(group)).drain_seq == 1
+        assert (await w.control.observe_task_group(group)).drain_seq == 1
         await w.reopen(group)
         await w.close(group)
-        assert (await w.groups.observe(group)).drain_seq == 2
+        assert (await w.control.observe_task_group(group)).drain_seq == 2
         assert ("task_group", group) in await w.pokes()
-        assert (await w.groups.finalize(group)).state == "complete"
+        assert (await w.control.finalize(group)).state == "complete"
         assert {("task_group", group), ("manager", host.manager_id)} <= await w.pokes()
 
 
@@ -113,38 +114,40 @@ async def test_an_open_group_drains_without_an_edge(database: str) -> None:
         await w.pokes()
         await host.finish((await host.claim()).tasks)
         assert await w.pokes() == set()
-        assert (await w.groups.observe(group)).drain_seq == 0
+        assert (await w.control.observe_task_group(group)).drain_seq == 0
 
 
 @pytest.mark.spec("S002-31", "S002-119", "S002-131")
 async def test_auto_close_counts_from_the_last_submission(database: str) -> None:
     async with world(database) as w:
         group = await w.group(auto_close_timeout=timedelta(seconds=60))
-        view = await w.groups.close_if_inactive(group)
+        view = await w.control.close_if_inactive(group)
         assert view.state == "open"
         assert 50 < (view.auto_close_in_seconds or 0) <= 60
         await w.rows("UPDATE group_live SET opened_at = now() - interval '61 seconds'")
         await w.submit(group, 1)
-        assert (await w.groups.close_if_inactive(group)).state == "open", "a submission moved it"
+        assert (await w.control.close_if_inactive(group)).state == "open", "a submission moved it"
         await w.rows("UPDATE group_live SET last_task_submitted_at = opened_at")
-        assert ((await w.groups.observe(group)).auto_close_in_seconds or 0) < 0
+        assert ((await w.control.observe_task_group(group)).auto_close_in_seconds or 0) < 0
         await w.pokes()
-        assert (await w.groups.close_if_inactive(group)).state == "closed"
+        assert (await w.control.close_if_inactive(group)).state == "closed"
         assert ("task_group", group) in await w.pokes()
         await w.reopen(group)
-        assert (await w.groups.close_if_inactive(group)).state == "open", "reopening starts it anew"
+        assert (await w.control.close_if_inactive(group)).state == "open", (
+            "reopening starts it anew"
+        )
 
 
 async def test_a_close_deadline_and_no_clock_at_all(database: str) -> None:
     async with world(database) as w:
         never = await w.group("never")
-        view = await w.groups.close_if_inactive(never)
+        view = await w.control.close_if_inactive(never)
         assert (view.state, view.auto_close_in_seconds) == ("open", None)
         assert view.close_deadline_in_seconds is None
         soon = await w.group("soon", close_deadline=datetime.now(UTC) + timedelta(hours=1))
-        assert (await w.groups.close_if_inactive(soon)).state == "open"
+        assert (await w.control.close_if_inactive(soon)).state == "open"
         past = await w.group("past", close_deadline=datetime.now(UTC) - timedelta(hours=1))
-        assert (await w.groups.close_if_inactive(past)).state == "complete", (
+        assert (await w.control.close_if_inactive(past)).state == "complete", (
             "nothing was unfinished"
         )
 
@@ -161,12 +164,12 @@ async def test_what_is_unfinished_at_the_close_deadline_is_cancelled_with_grace(
         host = await w.leased_host(group)
         (one,) = (await host.claim(1)).tasks
         await bring_to(w, group, state)
-        view = await w.groups.close_if_inactive(group)
+        view = await w.control.close_if_inactive(group)
         assert (view.state, view.discarding) == (state, False)
         assert 3500 < (view.close_deadline_in_seconds or 0) <= 3600
         await w.rows("UPDATE task_groups SET close_deadline = now()")
         await w.pokes()
-        view = await w.groups.close_if_inactive(group)
+        view = await w.control.close_if_inactive(group)
         assert (view.state, view.discardable) == ("closed", True)
         assert view.close_deadline_in_seconds is None, "over, and not to be waited for again"
         assert {("task_group", group), ("manager", host.manager_id)} <= await w.pokes()
@@ -174,9 +177,9 @@ async def test_what_is_unfinished_at_the_close_deadline_is_cancelled_with_grace(
         assert order is not None
         assert (order.kill, order.grace_seconds) == (True, 7)
         assert order.reason == "its close deadline has passed"
-        await w.groups.discard(group)
+        await w.control.discard(group)
         await host.report(failed(one, "cancelled"))
-        assert (await w.groups.finalize(group)).state == "complete"
+        assert (await w.control.finalize(group)).state == "complete"
 
 
 @pytest.mark.spec("S000-136", "S000-39")
@@ -195,12 +198,12 @@ async def test_cancel_ends_leases_and_discards_what_nobody_has_claimed(database:
             5,
         )
         assert {("task_group", group), ("manager", host.manager_id)} <= await w.pokes()
-        info = await w.groups.get(group)
+        info = await read_group(w.store, group)
         assert (info.counting, info.reason) == (True, "enough")
-        answer = await w.groups.discard(group)
+        answer = await w.control.discard(group)
         assert (answer.cancelled, answer.remaining) == (3, False)
         await host.report(succeeded(one), failed(two, "cancelled"))
-        view = await w.groups.observe(group)
+        view = await w.control.observe_task_group(group)
         assert (view.succeeded, view.failed, view.cancelled) == (1, 1, 3)
         assert ("task_group", group) in await w.pokes(), "the last one is gone"
         states = {item.task_id: item.state.value for item in (await w.tasks.list(group)).items}
@@ -224,7 +227,7 @@ async def test_cancel_leaves_alone_what_has_ended(database: str) -> None:
         await host.report(succeeded(one), failed(two, exit_code=3), failed(three, exit_code=4))
         ended = await w.rows("SELECT * FROM task_result ORDER BY seq")
         await w.cancel(group)
-        await w.groups.discard(group)
+        await w.control.discard(group)
         after = await w.rows("SELECT * FROM task_result ORDER BY seq")
         assert (after[:3], [row["state"] for row in after[3:]]) == (ended, ["cancelled"])
         await w.check()
@@ -251,15 +254,15 @@ async def test_discard_goes_by_chunks_and_can_be_repeated(database: str) -> None
         group = await w.group()
         await w.submit(group, DISCARD_CHUNK)
         await w.submit(group, 100)
-        assert (await w.groups.discard(group)).cancelled == 0, "not discarding"
+        assert (await w.control.discard(group)).cancelled == 0, "not discarding"
         await w.cancel(group)
-        first = await w.groups.discard(group)
+        first = await w.control.discard(group)
         assert (first.cancelled, first.remaining) == (DISCARD_CHUNK, True)
         await w.pokes()
-        second = await w.groups.discard(group)
+        second = await w.control.discard(group)
         assert (second.cancelled, second.remaining) == (100, False)
         assert ("task_group", group) in await w.pokes()
-        assert (await w.groups.discard(group)).cancelled == 0
+        assert (await w.control.discard(group)).cancelled == 0
         await w.check()
 
 
@@ -278,12 +281,12 @@ async def test_complete_by_force_cancels_what_is_unfinished(database: str) -> No
         order = (await host.renew()).order
         assert order is not None
         assert (order.kill, order.grace_seconds) == (True, 4)
-        await w.groups.discard(group)
+        await w.control.discard(group)
         await host.report(failed(one, "cancelled"))
-        await w.groups.finalize(group)
+        await w.control.finalize(group)
         await release(w, host)
         await host.clean(group)
-        view = await w.groups.settle(group)
+        view = await w.control.settle(group)
         assert (view.state, view.settled, view.result) == ("complete", True, "tasks_failed")
 
 
@@ -302,7 +305,7 @@ async def test_a_group_settles_only_when_nothing_is_left(database: str, missing:
             await w.cancel(group)
         elif missing != "terminal":
             await w.close(group)
-            await w.groups.finalize(group)
+            await w.control.finalize(group)
         if missing not in ("lease", "terminal"):
             await release(w, host)
         if missing == "unfinished":
@@ -313,7 +316,7 @@ async def test_a_group_settles_only_when_nothing_is_left(database: str, missing:
             )
         if missing not in ("environment", "terminal"):
             await host.clean(group)
-        view = await w.groups.settle(group)
+        view = await w.control.settle(group)
         assert view.settled is (missing == "none")
         assert view.settleable is False
 
@@ -325,7 +328,7 @@ async def test_settlement_does_not_wait_for_a_host_that_is_lost(database: str) -
         host = await w.leased_host(group)
         await host.finish((await host.claim()).tasks)
         await w.close(group)
-        await w.groups.finalize(group)
+        await w.control.finalize(group)
         await w.pokes()
         await w.rows("UPDATE leases SET alive_until = now()")
         request = ReleaseRequest(
@@ -333,7 +336,7 @@ async def test_settlement_does_not_wait_for_a_host_that_is_lost(database: str) -
         )
         await release_lease(w.store, request)
         assert ("task_group", group) in await w.pokes()
-        view = await w.groups.settle(group)
+        view = await w.control.settle(group)
         assert (view.settled, view.result) == (True, "teardown_degraded")
         assert (await host.hello()).owed == (group,)
         await host.clean(group)
@@ -363,13 +366,13 @@ async def test_the_result_is_the_first_rule_that_holds(
             await w.cancel(group)
         else:
             await w.close(group)
-            await w.groups.finalize(group)
+            await w.control.finalize(group)
         await release(w, host)
         await host.clean(group, degraded="degraded" in how)
-        view = await w.groups.settle(group)
+        view = await w.control.settle(group)
         assert (view.settled, view.result) == (True, result)
         assert view.settled_after_seconds is not None
-        assert (await w.groups.settle(group)).result == result, "again is success"
+        assert (await w.control.settle(group)).result == result, "again is success"
 
 
 async def test_setup_failed_is_the_result_of_tasks_that_never_ran(database: str) -> None:
@@ -384,6 +387,6 @@ async def test_setup_failed_is_the_result_of_tasks_that_never_ran(database: str)
         await host.environment(group, "setup_failed", epoch=host.epoch, hook=bad)
         await release(w, host)
         await w.complete(group, force=True)
-        await w.groups.discard(group)
-        await w.groups.finalize(group)
-        assert (await w.groups.settle(group)).result == "setup_failed"
+        await w.control.discard(group)
+        await w.control.finalize(group)
+        assert (await w.control.settle(group)).result == "setup_failed"

@@ -4,6 +4,7 @@ import pytest
 
 from mitosis.contracts.allocation import CpuBinding, CpuBindingStrategy, WorkerAllocationPlan
 from mitosis.contracts.errors import InvalidRequest
+from mitosis.store.groups.views import read_group
 from mitosis.store.leases.scheduler import assign_round
 from tests.support.campaigns import world
 
@@ -36,7 +37,7 @@ async def test_a_plan_that_no_registered_host_can_hold_is_refused(
 
         await w.submit(early)
         assert (await assign_round(w.store)).offered == 0
-        assert words in str((await w.groups.get(early)).waiting_for)
+        assert words in str((await read_group(w.store, early)).waiting_for)
 
         await w.host()  # of the same size: one that fits is enough
         await w.rows(

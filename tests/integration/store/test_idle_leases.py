@@ -7,6 +7,7 @@ import pytest
 
 from mitosis.contracts.control import ReleaseReason, ReleaseRequest
 from mitosis.contracts.task import RetryPolicy, TaskSubmission
+from mitosis.store.groups.views import read_group
 from mitosis.store.leases.scheduler import LOOK_SECONDS, assign_round
 from mitosis.store.managers.release import release_lease
 from mitosis.store.managers.views import observe_manager
@@ -157,7 +158,7 @@ async def test_a_group_that_is_reopened_goes_on_under_the_lease_it_has(database:
         await w.submit(group)
         (task,) = (await host.claim()).tasks  # same epoch, and no setup in between
         await host.finish([*before, task])
-        assert (await w.groups.get(group)).tasks_succeeded == 2
+        assert (await read_group(w.store, group)).tasks_succeeded == 2
         assert await w.value("SELECT count(*) FROM leases") == 1
 
 

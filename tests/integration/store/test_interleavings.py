@@ -16,7 +16,7 @@ from mitosis.contracts.errors import TaskGroupClosed
 from mitosis.contracts.http import EnvironmentChange, Hello
 from mitosis.contracts.task import RetryPolicy, TaskSubmission
 from mitosis.contracts.wire import LeaseStanding, ReportStatus
-from mitosis.store.groups.task_groups import TaskGroupStore
+from mitosis.store.control import ControlStore
 from mitosis.store.leases.ending import end_lease, lock_lease
 from mitosis.store.leases.scheduler import assign_round
 from mitosis.store.managers.contact import record_contact
@@ -210,10 +210,10 @@ async def test_an_ending_waits_for_a_submit_and_counts_it(database: str, ending:
         await until_blocked(w)
         await submitting.commit()
         await task
-        assert (await w.groups.observe(group)).unfinished == 9
-        while (await w.groups.discard(group)).remaining:
+        assert (await w.control.observe_task_group(group)).unfinished == 9
+        while (await w.control.discard(group)).remaining:
             pass
-        assert (await w.groups.observe(group)).unfinished == 0
+        assert (await w.control.observe_task_group(group)).unfinished == 0
         await w.check()
 
 
@@ -235,7 +235,7 @@ async def test_a_finalize_waits_for_a_reopen_and_does_nothing(database: str) -> 
         group = await w.group()
         await w.close(group)
         await w.on(reopening).reopen(group)
-        finalize = asyncio.create_task(w.groups.finalize(group))
+        finalize = asyncio.create_task(w.control.finalize(group))
         await until_blocked(w)
         await reopening.commit()
         assert (await finalize).state == "open"
@@ -245,13 +245,13 @@ async def test_a_reopen_waits_for_a_finalize_and_is_refused(database: str) -> No
     async with world(database) as w, held(database) as finalizing:
         group = await w.group()
         await w.close(group)
-        await TaskGroupStore(Store(database=finalizing)).finalize(group)
+        await ControlStore(Store(database=finalizing)).finalize(group)
         reopen = asyncio.create_task(w.reopen(group))
         await until_blocked(w)
         await finalizing.commit()
         with pytest.raises(Exception, match="complete"):
             await reopen
-        assert (await w.groups.finalize(group)).state == "complete", "again is success"
+        assert (await w.control.finalize(group)).state == "complete", "again is success"
 
 
 async def test_an_offer_comes_before_or_after_an_ending_never_between(database: str) -> None:
@@ -295,7 +295,7 @@ async def test_the_ending_of_a_group_takes_its_leases_first(database: str, endin
         assert await end_lease(releasing.held, lease, ReleaseReason.MOVED) == 4
         await releasing.commit()
         await task
-        assert (await w.groups.observe(group)).live_leases == 0
+        assert (await w.control.observe_task_group(group)).live_leases == 0
         assert await stranded(w) == 0
         await w.check()
 
@@ -315,7 +315,7 @@ async def test_an_environment_that_goes_while_its_group_ends_tells_the_group(dat
             Store(database=change), host.manager_id, group, EnvironmentChange(event="cleaned")
         )
         await w.cancel(group)
-        assert (await w.groups.observe(group)).busy_environments == 1
+        assert (await w.control.observe_task_group(group)).busy_environments == 1
         await w.pokes()
         await change.commit()
         assert ("task_group", group) in await w.pokes()

@@ -7,6 +7,7 @@ import psycopg
 import pytest
 
 from mitosis.contracts.errors import DatabaseUnavailable
+from mitosis.store.groups.events import wait_for_group
 from mitosis.store.leases.scheduler import assign_round
 from mitosis.store.managers.hello import say_goodbye
 from mitosis.store.pg.database import Database
@@ -80,7 +81,7 @@ async def test_expected_names_who_must_have_a_workflow(database: str) -> None:
         assert (await w.control.expected()).task_groups == ()
         group, done = await w.group(), await w.group("done")
         await w.cancel(done)
-        await w.groups.settle(done)
+        await w.control.settle(done)
         idle, busy = await w.host(), await w.host()
         await w.submit(group, 1)
         await assign_round(w.store)
@@ -168,5 +169,5 @@ async def test_a_server_that_is_not_there(database: str) -> None:
 async def test_a_watch_without_a_listener_only_looks(database: str) -> None:
     async with world(database) as w:
         group = await w.group()
-        info = await w.on(w.database).groups.wait(group, "settled", timedelta(seconds=60))
+        info = await wait_for_group(w.on(w.database).store, group, "settled", timedelta(seconds=60))
         assert not info.settled

@@ -279,7 +279,7 @@ async def test_an_end_changes_the_counters_a_start_does_not_and_no_trigger_does(
 
         async def unfinished() -> int:
             await w.check()
-            return (await w.groups.observe(group)).unfinished
+            return (await w.control.observe_task_group(group)).unfinished
 
         assert await unfinished() == 4, "running is not finished"
         await host.report(succeeded(tasks[0]))
@@ -287,7 +287,7 @@ async def test_an_end_changes_the_counters_a_start_does_not_and_no_trigger_does(
         await host.report(failed(tasks[1], exit_code=1))
         assert await unfinished() == 2
         await w.cancel(group)
-        await w.groups.discard(group)
+        await w.control.discard(group)
         assert await unfinished() == 1
         cancelled = TaskReport(
             task_id=tasks[2].task_id, attempt=tasks[2].attempt, outcome=Outcome.CANCELLED
@@ -325,7 +325,7 @@ async def test_many_tasks_change_state_in_as_many_statements_as_one(
         _, for_one = await statements(host.finish(one.tasks))
         _, for_many = await statements(host.finish(many.tasks))
         assert for_many == for_one > 0
-        assert (await w.groups.observe(group)).succeeded == 301
+        assert (await w.control.observe_task_group(group)).succeeded == 301
 
 
 async def test_delays_double_and_crashes_have_none(database: str) -> None:
@@ -352,7 +352,7 @@ async def test_nothing_is_tried_again_in_a_group_that_was_cancelled(database: st
         await w.cancel(group)
         answer = await host.report(failed(task, exit_code=1))
         assert (answer.standing, answer.statuses) == (LeaseStanding.ENDING, [COMMITTED])
-        assert (await w.groups.observe(group)).unfinished == 0
+        assert (await w.control.observe_task_group(group)).unfinished == 0
         await w.check()
 
 
@@ -411,5 +411,5 @@ async def test_a_lost_host_is_charged_for_started_tasks_only(database: str) -> N
         assert set(row.values()) == {0}
         view = await observe_manager(w.store, lost)
         assert (view.online, view.lease, view.environments[0].state) == (False, None, "owed")
-        assert (await w.groups.observe(group)).unfinished == 1
+        assert (await w.control.observe_task_group(group)).unfinished == 1
         await w.check()

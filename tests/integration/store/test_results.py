@@ -58,7 +58,7 @@ async def test_a_waiting_follower_is_told_at_the_next_result_and_at_the_end(data
         page = await w.tasks.results(group, after=page.after, timeout=NOW)
         assert ([task.task_id for task in page.items], page.finished) == ([second.task_id], False)
         waiting = asyncio.create_task(w.tasks.results(group, after=page.after, timeout=SOON))
-        await w.groups.finalize(group)
+        await w.control.finalize(group)
         assert (await waiting).finished
 
 
@@ -77,7 +77,7 @@ async def test_cancelled_and_lost_tasks_are_numbered_like_all_others(database: s
             ReleaseRequest(manager_id=host.manager_id, epoch=host.epoch, reason=ReleaseReason.LOST),
         )
         await w.cancel(group)
-        await w.groups.discard(group)
+        await w.control.discard(group)
         page = await w.tasks.results(group)
         assert [task.seq for task in page.items] == [1, 2, 3, 4]
         assert [str(task.state) for task in page.items] == [

@@ -8,6 +8,8 @@ import pytest
 from mitosis.contracts.control import ReleaseReason, ReleaseRequest
 from mitosis.contracts.http import RegisterManager
 from mitosis.contracts.task import RetryPolicy, TaskSubmission
+from mitosis.store.groups.assignment import add_manager
+from mitosis.store.groups.views import read_group
 from mitosis.store.leases.scheduler import assign_round
 from mitosis.store.managers.hello import say_goodbye
 from mitosis.store.managers.registration import register_manager
@@ -47,7 +49,7 @@ async def test_each_host_gets_the_best_of_the_groups_that_it_may_run(database: s
         named = await w.group("named", priority=9, assignment_method="user_specified")
         await w.submit(named)
         cpu, gpu = await w.host(tags=["cpu"]), await w.host(tags=["gpu"])
-        await w.groups.add_manager(named, gpu.manager_id, w.user_id)
+        await add_manager(w.store, named, gpu.manager_id, w.user_id)
 
         async def given(host: Host) -> str:
             lease = (await observe_manager(w.store, host.manager_id)).lease
@@ -77,7 +79,7 @@ async def test_without_a_limit_a_group_has_every_host_it_can_use_and_a_host_one_
         first = await w.group("first")
         await w.submit(first, 100)
         hosts = [await w.host() for _ in range(7)]
-        assert (await w.groups.get(first)).max_managers is None
+        assert (await read_group(w.store, first)).max_managers is None
         assert (await assign_round(w.store)).offered == len(hosts)
         second = await w.group("second", priority=9)
         await w.submit(second, 100)
@@ -161,7 +163,7 @@ async def test_a_delayed_task_is_waited_for_by_the_clock(database: str) -> None:
             manager_id=host.manager_id, epoch=host.epoch, reason=ReleaseReason.MOVED
         )
         await release_lease(w.store, request)
-        assert "next attempt" in str((await w.groups.get(group)).waiting_for)
+        assert "next attempt" in str((await read_group(w.store, group)).waiting_for)
         answer = await assign_round(w.store)
         assert answer.offered == 0
         assert 90 < (answer.next_round_in_seconds or 0) <= 100
@@ -217,7 +219,7 @@ async def test_after_a_group_the_host_goes_to_the_next_by_priority(database: str
         host = await w.leased_host(first)
         await host.finish((await host.claim()).tasks)
         await w.close(first)
-        await w.groups.finalize(first)
+        await w.control.finalize(first)
         assert (await host.claim()).standing == "ending", "closed, and nothing is left to do"
         request = ReleaseRequest(
             manager_id=host.manager_id, epoch=host.epoch, reason=ReleaseReason.GROUP_ENDED

@@ -14,6 +14,7 @@ from mitosis.contracts.errors import (
     TooLarge,
 )
 from mitosis.contracts.task import RetryPolicy, SubmittedTask, TaskSubmission
+from mitosis.store.groups.views import read_group
 from mitosis.store.tasks.submits import ONE_STATEMENT
 from tests.support.campaigns import held, spec_of, until_blocked, world
 
@@ -58,7 +59,7 @@ async def test_a_repeated_idempotency_key_gives_the_first_answer_and_creates_not
         assert not other.replayed
         await w.close(group)
         assert (await w.submit(group, count, idempotency_key="k")).replayed, "also when closed"
-        assert (await w.groups.get(group)).tasks_total == 2 * count
+        assert (await read_group(w.store, group)).tasks_total == 2 * count
         await w.check()
 
 
@@ -71,7 +72,7 @@ async def test_eight_racing_submits_with_one_key_create_once(database: str, coun
         )
         assert sorted(answer.replayed for answer in answers) == [False] + [True] * 7
         assert len({tuple(answer.task_ids) for answer in answers}) == 1
-        assert (await w.groups.get(group)).tasks_total == count
+        assert (await read_group(w.store, group)).tasks_total == count
         await w.check()
 
 
@@ -97,7 +98,7 @@ async def test_reopen_on_submit(database: str, count: int) -> None:
         await w.close(group)
         await w.pokes()
         assert (await w.submit(group, count)).created == count
-        view = await w.groups.observe(group)
+        view = await w.control.observe_task_group(group)
         assert (view.state, view.unfinished) == ("open", count)
         assert ("task_group", group) in await w.pokes()
         await w.cancel(group)

@@ -3,6 +3,7 @@
 import pytest
 
 from mitosis.contracts.allocation import WorkerAllocationPlan
+from mitosis.store.groups.views import read_group
 from mitosis.store.managers.views import get_manager
 from tests.support.campaigns import World, world
 
@@ -75,7 +76,7 @@ async def test_state_and_times_of_a_task_group(database: str) -> None:
             " FROM group_live JOIN task_groups ON id = group_id"
         )
         assert row == {"state": "open", "timeout": None, "last": None}
-        assert (await w.groups.close_if_inactive(group)).auto_close_in_seconds is None, "never"
+        assert (await w.control.close_if_inactive(group)).auto_close_in_seconds is None, "never"
         await w.submit(group)
         assert await w.value("SELECT last_task_submitted_at IS NOT NULL FROM group_live")
         states = await rules(w, "group_live")
@@ -83,9 +84,9 @@ async def test_state_and_times_of_a_task_group(database: str) -> None:
         words = ("open", "closed", "complete", "cancelled")
         assert allowed.count("::text") == len(words)
         assert all(f"'{word}'" in allowed for word in words)
-        assert (await w.groups.get(group)).completed_at is None
+        assert (await read_group(w.store, group)).completed_at is None
         await w.cancel(group)
-        assert (await w.groups.get(group)).completed_at is not None
+        assert (await read_group(w.store, group)).completed_at is not None
 
 
 @pytest.mark.spec("S002-72", "S002-73", "S002-255")

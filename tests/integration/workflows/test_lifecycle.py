@@ -20,6 +20,7 @@ from mitosis.contracts.lifecycle import EnvironmentState, TaskGroupResult, TaskG
 from mitosis.contracts.temporal_names import manager_workflow_id, task_group_workflow_id
 from mitosis.embedded.data_folder import DataFolder
 from mitosis.embedded.temporal import EmbeddedTemporal
+from mitosis.store.groups.definition import update_group
 from mitosis.store.managers.views import observe_manager
 from tests.support.control_plane import ControlPlane, control_plane
 from tests.support.simulated_agent import Reached, SimulatedAgent, nothing
@@ -96,7 +97,7 @@ async def test_a_changed_auto_close_arms_the_timer_again(plane: ControlPlane) ->
 
     await wait_until_async(armed, timeout=30)
     sooner = TaskGroupUpdate(auto_close_timeout=timedelta(seconds=1))
-    await plane.stores.groups.update(group, sooner)
+    await update_group(plane.stores.store, group, sooner)
     summary = await asyncio.wait_for(settled(plane, group), timeout=30)
     assert summary.state is TaskGroupState.COMPLETE
 

@@ -1,0 +1,204 @@
+"""What a task group is: creating one, changing it, finding it by name, deleting it."""
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+from psycopg.errors import UniqueViolation
+
+from mitosis.contracts.allocation import worker_cpus
+from mitosis.contracts.errors import AlreadyExists, Conflict, InvalidRequest, NotFound
+from mitosis.contracts.http import TaskGroupInfo, TaskGroupSpec, TaskGroupUpdate
+from mitosis.contracts.lifecycle import TASK_GROUP
+from mitosis.store.groups.assignment import list_manager
+from mitosis.store.groups.endings import lock_live, notify_group
+from mitosis.store.groups.views import read_group
+from mitosis.store.leases.eligibility import plan_mismatch
+from mitosis.store.pg.database import Connection
+from mitosis.store.pg.rows import fetch_all, fetch_one
+from mitosis.store.pg.statements import load
+from mitosis.store.store import Store
+
+SQL = load("groups/definition.sql")
+DELETE_CHUNK = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class _Created:
+    id: int
+    uuid: UUID
+
+
+@dataclass(frozen=True, slots=True)
+class _HostCores:
+    name: str
+    cores: list[int]
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    uuid: UUID
+
+
+async def create_group(store: Store, spec: TaskGroupSpec, user_id: UUID) -> TaskGroupInfo:
+    """Create an OPEN group with its pokes: the outbox starts its workflow.
+
+    The caller has checked that the user may write to ``spec.group_name``.
+
+    Raises:
+        NotFound: there is no such user group or manager.
+        AlreadyExists: the name is taken in that user group.
+        InvalidRequest: the plan cannot hold on any host (more exclusive workers than cores listed),
+            or on none of those that work for the user group now.
+    """
+    _check_plan(spec)
+    try:
+        async with store.database.transaction() as connection:
+            created = await fetch_one(
+                connection, _Created, SQL["create"], _create_parameters(spec, user_id)
+            )
+            if created is None:
+                raise NotFound("no such user group", field="group_name")
+            await _check_hosts(connection, created.id, spec)
+            for manager_id in spec.manager_ids:
+                await list_manager(connection, created.uuid, manager_id, user_id)
+    except UniqueViolation as error:
+        raise AlreadyExists(
+            f"the user group has a task group called {spec.name}", field="name"
+        ) from error
+    return await read_group(store, created.uuid)
+
+
+async def find_group(store: Store, reference: str) -> UUID:
+    """Return the id behind a UUID or ``USERGROUP/NAME``.
+
+    Raises:
+        NotFound: there is no such group.
+    """
+    group_name, slash, name = reference.partition("/")
+    if not slash:
+        try:
+            return UUID(reference)
+        except ValueError:
+            raise NotFound(
+                f"{reference!r} is neither an id nor USERGROUP/NAME of a task group"
+            ) from None
+    async with store.database.connection() as connection:
+        parameters = {"group_name": group_name, "name": name}
+        found = await fetch_one(connection, _Found, SQL["find"], parameters)
+    if found is None:
+        raise NotFound(f"no such task group: {reference}")
+    return found.uuid
+
+
+async def update_group(
+    store: Store, task_group_id: UUID, changes: TaskGroupUpdate
+) -> TaskGroupInfo:
+    """Change the fields that are given; a limit given as None is removed. The workflow resets its timer.
+
+    Raises:
+        NotFound: there is no such group.
+        Conflict: it was changed since ``expected_updated_at``, or it is terminal.
+    """
+    async with store.database.transaction() as connection:
+        live = await lock_live(connection, task_group_id)
+        if live.state in TASK_GROUP.terminal:
+            raise Conflict(f"the task group is {live.state}", state=live.state.value)
+        parameters = _update_parameters(changes, live.number)
+        updated = await connection.execute(SQL["update"], parameters)
+        if updated.rowcount == 0:
+            raise Conflict("another request has changed the task group since")
+        await notify_group(connection, live.number, scheduler=True)
+    return await read_group(store, task_group_id)
+
+
+async def delete_group(store: Store, task_group_id: UUID) -> None:
+    """Remove a settled group and all its tasks.
+
+    Raises:
+        NotFound: there is no such group.
+        Conflict: it is not settled.
+    """
+    group = await read_group(store, task_group_id)
+    if not group.settled:
+        raise Conflict("only a settled task group can be deleted", state=group.state.value)
+    parameters = {"group_number": group.number, "limit": DELETE_CHUNK}
+    async with store.database.connection() as connection:
+        while (await connection.execute(SQL["delete_tasks"], parameters)).rowcount:
+            pass
+        await connection.execute(SQL["delete_group"], parameters)
+
+
+def _check_plan(spec: TaskGroupSpec) -> None:
+    """Refuse a plan that contradicts itself on every host.
+
+    Raises:
+        InvalidRequest: more exclusive workers than listed cores.
+    """
+    plan = spec.worker_allocation_plan
+    if plan.cpu_binding is not None and plan.cpu_binding.cores is not None:
+        worker_cpus(plan, plan.cpu_binding.cores)
+
+
+async def _check_hosts(connection: Connection, group_number: int, spec: TaskGroupSpec) -> None:
+    """Refuse a plan that no known host can hold. Without known hosts any plan passes.
+
+    Raises:
+        InvalidRequest: with the reason of the first host.
+    """
+    parameters = {"group_number": group_number}
+    hosts = await fetch_all(connection, _HostCores, SQL["hosts_of_group"], parameters)
+    reasons = [plan_mismatch(spec.worker_allocation_plan, host.cores) for host in hosts]
+    if reasons and all(reason is not None for reason in reasons):
+        raise InvalidRequest(
+            f"{hosts[0].name} cannot serve it: {reasons[0]}",
+            field="worker_allocation_plan",
+            hosts=len(hosts),
+        )
+
+
+def _create_parameters(spec: TaskGroupSpec, user_id: UUID) -> dict[str, Any]:
+    setup, teardown = spec.environment_setup_hook, spec.environment_teardown_hook
+    return {
+        "name": spec.name,
+        "group_name": spec.group_name,
+        "user": user_id,
+        "tags": sorted(spec.tags),
+        "labels": sorted(spec.labels),
+        "tag_match": spec.tag_match,
+        "priority": spec.priority,
+        "plan": spec.worker_allocation_plan.model_dump_json(),
+        "setup": setup and setup.model_dump_json(),
+        "teardown": teardown and teardown.model_dump_json(),
+        "auto_close": _seconds(spec.auto_close_timeout),
+        "close_deadline": spec.close_deadline,
+        "max_managers": spec.max_managers,
+        "assignment_method": spec.assignment_method,
+        "reopen_on_submit": spec.reopen_on_submit,
+        "cancel_grace": spec.cancel_grace_seconds,
+        "host_lost_after": _seconds(spec.host_lost_after),
+        "fence": spec.fence,
+    }
+
+
+def _update_parameters(changes: TaskGroupUpdate, group_number: int) -> dict[str, Any]:
+    """Return the parameters of ``update``: None leaves a column as it is, where NULL is not a value of it.
+
+    Auto-close and max_managers can be removed, so for them it counts whether they were given.
+    """
+    return {
+        "group_number": group_number,
+        "tags": None if changes.tags is None else sorted(changes.tags),
+        "labels": None if changes.labels is None else sorted(changes.labels),
+        "priority": changes.priority,
+        "sets_auto_close": "auto_close_timeout" in changes.model_fields_set,
+        "auto_close": _seconds(changes.auto_close_timeout),
+        "sets_max_managers": "max_managers" in changes.model_fields_set,
+        "max_managers": changes.max_managers,
+        "expected": changes.expected_updated_at,
+    }
+
+
+def _seconds(duration: timedelta | None) -> float | None:
+    return None if duration is None else duration.total_seconds()

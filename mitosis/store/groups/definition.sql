@@ -1,0 +1,63 @@
+-- Task groups: creation, changes, deletion.
+
+-- name: create
+WITH created AS (
+    INSERT INTO task_groups (name, user_group_id, creator_id, tags, labels, tag_match, priority,
+           worker_allocation_plan, environment_setup_hook, environment_teardown_hook,
+           auto_close_timeout_seconds, close_deadline, max_managers, assignment_method, reopen_on_submit,
+           cancel_grace_seconds, host_lost_after_seconds, fence)
+    SELECT %(name)s, o.id, u.id, %(tags)s::text[], %(labels)s::text[], %(tag_match)s, %(priority)s,
+           %(plan)s::jsonb, %(setup)s::jsonb, %(teardown)s::jsonb, %(auto_close)s, %(close_deadline)s,
+           %(max_managers)s, %(assignment_method)s, %(reopen_on_submit)s, %(cancel_grace)s,
+           %(host_lost_after)s, %(fence)s
+      FROM users AS u JOIN user_groups AS o ON o.name = coalesce(%(group_name)s::text, u.username)
+     WHERE u.uuid = %(user)s AND o.state = 'active'
+    RETURNING id, uuid, creator_id
+), live AS (
+    INSERT INTO group_live (group_id) SELECT id FROM created
+), pokes AS (
+    INSERT INTO outbox (kind, subject) SELECT 'task_group', uuid FROM created
+    RETURNING 1
+)
+SELECT c.id, c.uuid,
+       CASE WHEN EXISTS (SELECT FROM pokes) THEN pg_notify('mitosis_outbox', '') END AS relay_notified
+  FROM created AS c
+
+-- name: hosts_of_group
+-- Hosts whose cores are known and that may work for the group's user group.
+SELECT m.name, m.cores
+  FROM task_groups AS g
+  JOIN user_group_managers AS r ON r.user_group_id = g.user_group_id AND r.role IN ('write', 'admin')
+  JOIN managers AS m ON m.id = r.manager_id AND m.cores <> '{}'
+ WHERE g.id = %(group_number)s
+ ORDER BY m.id LIMIT 1000
+
+-- name: find
+SELECT g.uuid FROM task_groups AS g JOIN user_groups AS u ON u.id = g.user_group_id
+ WHERE u.name = %(group_name)s AND g.name = %(name)s
+
+-- name: update
+UPDATE task_groups AS g
+   SET tags = coalesce(%(tags)s::text[], g.tags), labels = coalesce(%(labels)s::text[], g.labels),
+       priority = coalesce(%(priority)s::int, g.priority),
+       auto_close_timeout_seconds = CASE WHEN %(sets_auto_close)s THEN %(auto_close)s::float8
+                                         ELSE g.auto_close_timeout_seconds END,
+       max_managers = CASE WHEN %(sets_max_managers)s THEN %(max_managers)s::int ELSE g.max_managers END,
+       updated_at = clock_timestamp()
+ WHERE g.id = %(group_number)s
+   AND (%(expected)s::timestamptz IS NULL OR g.updated_at = %(expected)s)
+
+-- name: delete_tasks
+-- One chunk of the rows of a settled group; nothing refers to them.
+WITH results AS (
+    DELETE FROM task_result WHERE task_id IN (
+        SELECT id FROM task WHERE group_id = %(group_number)s ORDER BY id LIMIT %(limit)s)
+), failures AS (
+    DELETE FROM task_failures WHERE group_id = %(group_number)s AND task_id IN (
+        SELECT id FROM task WHERE group_id = %(group_number)s ORDER BY id LIMIT %(limit)s)
+)
+DELETE FROM task WHERE id IN (SELECT id FROM task WHERE group_id = %(group_number)s ORDER BY id LIMIT %(limit)s)
+
+-- name: delete_group
+DELETE FROM task_groups AS g USING group_live AS v
+ WHERE g.id = %(group_number)s AND v.group_id = g.id AND v.settled_at IS NOT NULL

@@ -1,0 +1,115 @@
+-- Verbs and endings of task groups. They lock first and look in a later statement (protocol P1).
+
+-- name: lock_live
+SELECT g.id AS number, g.uuid, v.state, v.discarding, v.unfinished,
+       v.state = 'open' AND greatest(v.opened_at, v.last_task_submitted_at)
+         + make_interval(secs => g.auto_close_timeout_seconds) <= clock_timestamp() AS inactive,
+       v.state IN ('open', 'closed') AND NOT v.discarding AND g.close_deadline <= clock_timestamp() AS overdue
+  FROM group_live AS v JOIN task_groups AS g ON g.id = v.group_id
+ WHERE g.uuid = %(group)s
+   FOR UPDATE OF v
+
+-- name: close
+-- The caller holds the row. A group that is closed with nothing unfinished has drained by this.
+UPDATE group_live
+   SET state = 'closed', closed_at = now(), reason = coalesce(%(reason)s, reason), watched = false,
+       drain_seq = drain_seq + (unfinished = 0)::int
+ WHERE group_id = %(group_number)s AND state = 'open'
+
+-- name: reopen
+UPDATE group_live
+   SET state = 'open', closed_at = NULL, opened_at = now(), reason = coalesce(%(reason)s, reason),
+       watched = false
+ WHERE group_id = %(group_number)s AND state = 'closed'
+
+-- name: complete
+UPDATE group_live
+   SET state = 'complete', terminal_at = now(), closed_at = coalesce(closed_at, now()),
+       reason = coalesce(%(reason)s, reason), watched = false
+ WHERE group_id = %(group_number)s AND state = 'closed' AND unfinished = 0
+
+-- name: cancel
+UPDATE group_live
+   SET state = 'cancelled', terminal_at = now(), discarding = unfinished > 0, kill_running = %(kill)s,
+       grace_seconds = %(grace)s, reason = coalesce(%(reason)s, reason), watched = false, hungry = false
+ WHERE group_id = %(group_number)s AND state IN ('open', 'closed')
+
+-- name: kill_running
+-- A second cancel may end what the first left running.
+UPDATE group_live SET kill_running = true, grace_seconds = %(grace)s
+ WHERE group_id = %(group_number)s AND state = 'cancelled' AND NOT kill_running
+
+-- name: force
+UPDATE group_live
+   SET discarding = true, kill_running = true, grace_seconds = %(grace)s,
+       reason = coalesce(%(reason)s, reason), watched = false, hungry = false
+ WHERE group_id = %(group_number)s AND state = 'closed' AND unfinished > 0
+
+-- name: notify_group
+-- The lifecycle moved: poke the workflow, wake the claims and long polls that wait for this group.
+WITH pokes AS (
+    INSERT INTO outbox (kind, subject) SELECT 'task_group', uuid FROM task_groups WHERE id = %(group_number)s
+    UNION ALL SELECT 'scheduler', NULL WHERE %(scheduler)s::boolean
+)
+SELECT pg_notify('mitosis_outbox', ''), pg_notify('mitosis_wake', %(group_number)s::bigint::text),
+       pg_notify('mitosis_wake', %(group_number)s::bigint || '!')
+
+-- name: discard
+-- The caller holds group_live. Cancels one chunk of unclaimed tasks; rows that are being reported are
+-- left to their report.
+WITH picked AS MATERIALIZED (
+    SELECT o.id, o.attempt FROM open_task AS o
+     WHERE o.group_id = %(group_number)s AND o.state IN (0, 4)
+     ORDER BY o.id LIMIT %(limit)s
+       FOR UPDATE OF o SKIP LOCKED
+), gone AS (
+    DELETE FROM open_task AS o
+     WHERE o.group_id = %(group_number)s AND o.id = ANY(ARRAY(SELECT id FROM picked))
+    RETURNING o.id, o.attempt
+), results AS (
+    INSERT INTO task_result (task_id, group_id, seq, state, attempt, kind, finished_at)
+    SELECT g.id, v.group_id, v.total - v.unfinished + row_number() OVER (), 'cancelled', g.attempt, 'cancelled', now()
+      FROM gone AS g, group_live AS v WHERE v.group_id = %(group_number)s
+), sums AS MATERIALIZED (
+    SELECT count(*) AS n FROM gone
+), before AS MATERIALIZED (
+    SELECT v.group_id, v.state, v.unfinished, v.watched, g.uuid
+      FROM group_live AS v JOIN task_groups AS g ON g.id = v.group_id WHERE v.group_id = %(group_number)s
+), counted AS (
+    UPDATE group_live AS v
+       SET unfinished = v.unfinished - s.n, cancelled = v.cancelled + s.n, watched = false,
+           drain_seq = v.drain_seq + (v.state <> 'open' AND s.n > 0 AND v.unfinished = s.n)::int
+      FROM sums AS s WHERE v.group_id = %(group_number)s AND s.n > 0
+), pokes AS (
+    INSERT INTO outbox (kind, subject)
+    SELECT 'task_group', b.uuid FROM before AS b, sums AS s WHERE s.n > 0 AND b.unfinished = s.n
+    RETURNING 1
+)
+SELECT s.n AS cancelled,
+       CASE WHEN EXISTS (SELECT FROM pokes) THEN pg_notify('mitosis_outbox', '') END AS relay_notified,
+       CASE WHEN b.watched THEN pg_notify('mitosis_wake', b.group_id || '!') END AS watchers_notified
+  FROM sums AS s, before AS b
+
+-- name: unclaimed_left
+SELECT EXISTS (SELECT FROM open_task AS o WHERE o.group_id = %(group_number)s AND o.state IN (0, 4)) AS left_over
+
+-- name: settle_facts
+-- The caller holds all leases of the group and its live row.
+SELECT v.state, v.settled_at IS NOT NULL AS settled, v.unfinished, v.failed, v.cancelled, v.succeeded,
+       (SELECT count(*) FROM leases AS l WHERE l.group_id = v.group_id AND l.state <> 'ended') AS live_leases,
+       (SELECT count(*) FROM environments AS e WHERE e.group_id = v.group_id AND e.state NOT IN ('gone', 'owed'))
+           AS busy_environments,
+       EXISTS (SELECT FROM environments AS e
+                WHERE e.group_id = v.group_id AND (e.degraded OR e.state = 'owed')) AS degraded,
+       v.cancelled > 0
+       AND EXISTS (SELECT FROM hook_runs AS h
+                    WHERE h.group_id = v.group_id AND h.kind = 'setup' AND h.state = 'failed')
+       AND NOT EXISTS (SELECT FROM hook_runs AS h
+                        WHERE h.group_id = v.group_id AND h.kind = 'setup' AND h.state = 'succeeded')
+       AND EXISTS (SELECT FROM task_result AS r
+                    WHERE r.group_id = v.group_id AND r.state = 'cancelled' AND r.attempt = 0) AS setup_failed
+  FROM group_live AS v WHERE v.group_id = %(group_number)s
+
+-- name: settle
+UPDATE group_live SET settled_at = now(), result = %(result)s, watched = false
+ WHERE group_id = %(group_number)s AND settled_at IS NULL

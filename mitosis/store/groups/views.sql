@@ -1,0 +1,92 @@
+-- What is shown of task groups, to users and to their workflows.
+
+-- name: show
+-- The columns that every view of a group shares, newest group first.
+SELECT g.id AS number, g.uuid AS task_group_id, g.name, u.name AS group_name, v.state,
+       v.settled_at IS NOT NULL AS settled, v.result, v.reason, g.tags, g.labels, g.priority,
+       g.worker_allocation_plan, g.environment_setup_hook, g.environment_teardown_hook,
+       g.auto_close_timeout_seconds AS auto_close_timeout, g.close_deadline, g.max_managers, g.tag_match,
+       g.assignment_method, g.reopen_on_submit, g.cancel_grace_seconds,
+       g.host_lost_after_seconds AS host_lost_after, g.fence,
+       v.total AS tasks_total, v.unfinished AS tasks_unfinished,
+       v.succeeded + v.failed + v.cancelled AS tasks_completed, v.succeeded AS tasks_succeeded,
+       v.failed AS tasks_failed, v.cancelled AS tasks_cancelled, g.created_at, g.updated_at,
+       v.last_task_submitted_at, v.closed_at, v.terminal_at AS completed_at, v.settled_at,
+       v.discarding AND v.unfinished > 0 AS counting
+  FROM task_groups AS g
+  JOIN group_live AS v ON v.group_id = g.id
+  JOIN user_groups AS u ON u.id = g.user_group_id
+ WHERE g.kind = 'managed'
+   AND (%(group)s::uuid IS NULL OR g.uuid = %(group)s)
+   AND (%(viewer)s::uuid IS NULL
+        OR EXISTS (SELECT FROM users AS p WHERE p.uuid = %(viewer)s AND p.is_admin)
+        OR EXISTS (SELECT FROM user_group_members AS r JOIN users AS p ON p.id = r.user_id
+                    WHERE r.user_group_id = g.user_group_id AND p.uuid = %(viewer)s))
+   AND (%(states)s::text[] = '{}' OR v.state = ANY(%(states)s::text[]))
+   AND (%(settled)s::boolean IS NULL OR (v.settled_at IS NOT NULL) = %(settled)s)
+   AND g.tags @> %(tags)s::text[] AND g.labels @> %(labels)s::text[]
+   AND (%(name)s::text IS NULL OR g.name LIKE %(name)s)
+   AND (%(after)s::bigint IS NULL OR g.id < %(after)s)
+ ORDER BY g.id DESC
+ LIMIT %(limit)s
+
+-- name: details
+-- What only the view of one group shows: its hosts, its rate, its hook runs. Bounded.
+SELECT (SELECT count(*) FROM (SELECT FROM open_task AS o WHERE o.group_id = %(group_number)s AND o.state = 1
+                                 AND o.started_at IS NOT NULL LIMIT 10000) AS r) AS tasks_running,
+       (SELECT CASE WHEN count(*) > 1 THEN count(*) / greatest(0.001, extract(epoch FROM
+                    CASE WHEN %(unfinished)s > 0 THEN now() ELSE max(r.recorded_at) END
+                    - min(coalesce(r.started_at, r.recorded_at))))::float8 END
+          FROM (SELECT started_at, recorded_at FROM task_result
+                 WHERE group_id = %(group_number)s AND state <> 'cancelled'
+                 ORDER BY seq DESC LIMIT 500) AS r) AS tasks_per_second,
+       coalesce((SELECT json_agg(json_build_object('epoch', l.epoch, 'state', l.state,
+                   'task_group_id', g.uuid, 'task_group_name', g.name, 'manager_id', m.uuid,
+                   'manager_name', m.name, 'offered_at', l.offered_at, 'taken_at', l.taken_at,
+                   'alive_until', l.alive_until) ORDER BY l.epoch)
+          FROM leases AS l JOIN managers AS m ON m.id = l.manager_id JOIN task_groups AS g ON g.id = l.group_id
+         WHERE l.group_id = %(group_number)s AND l.state <> 'ended'), '[]') AS leases,
+       coalesce((SELECT json_agg(r ORDER BY r.started_at) FROM (
+         SELECT h.kind, h.state, m.name AS manager_name, h.exit_code, h.signal, h.message, h.stdout_tail,
+                h.stderr_tail, h.started_at, h.finished_at
+           FROM hook_runs AS h JOIN managers AS m ON m.id = h.manager_id
+          WHERE h.group_id = %(group_number)s ORDER BY h.started_at DESC LIMIT 100) AS r), '[]') AS hook_runs
+
+-- name: observe
+-- One consistent read of everything TaskGroupWorkflow decides by.
+SELECT g.id AS number, g.uuid AS task_group_id, g.name, u.name AS group_name, g.priority, g.tags, v.state,
+       v.settled_at IS NOT NULL AS settled, v.result, v.total, v.unfinished,
+       extract(epoch FROM v.settled_at - g.created_at)::float8 AS settled_after_seconds, v.succeeded, v.failed,
+       v.cancelled, v.drain_seq, v.discarding,
+       CASE WHEN v.state = 'open' AND g.auto_close_timeout_seconds IS NOT NULL
+            THEN extract(epoch FROM greatest(v.opened_at, v.last_task_submitted_at) - now())::float8
+                 + g.auto_close_timeout_seconds END AS auto_close_in_seconds,
+       CASE WHEN v.state IN ('open', 'closed') AND NOT v.discarding
+            THEN extract(epoch FROM g.close_deadline - now())::float8 END AS close_deadline_in_seconds,
+       v.discarding AND EXISTS (SELECT FROM open_task AS o WHERE o.group_id = g.id AND o.state IN (0, 4))
+           AS discardable,
+       (SELECT count(*) FROM leases AS l WHERE l.group_id = g.id AND l.state <> 'ended') AS live_leases,
+       (SELECT count(*) FROM environments AS e WHERE e.group_id = g.id AND e.state NOT IN ('gone', 'owed'))
+           AS busy_environments
+  FROM task_groups AS g
+  JOIN group_live AS v ON v.group_id = g.id
+  JOIN user_groups AS u ON u.id = g.user_group_id
+ WHERE g.uuid = %(group)s
+
+-- name: cancel_stats
+-- Of a cancelled group. A claimed task that is not known to run counts as ready, as everywhere; a task that runs
+-- and may finish (kill_running is false) is in no number.
+SELECT (SELECT count(*) FROM open_task AS o
+         WHERE o.group_id = g.id AND (o.state <> 1 OR o.started_at IS NULL)) + r.unclaimed AS ready_cancelled,
+       CASE WHEN v.kill_running THEN o.managed ELSE 0 END + r.managed AS running_cancelled,
+       o.independent AS running_not_cancellable
+  FROM task_groups AS g
+  JOIN group_live AS v ON v.group_id = g.id
+ CROSS JOIN LATERAL (SELECT count(*) FILTER (WHERE l.kind = 'manager') AS managed,
+                            count(*) FILTER (WHERE l.kind = 'worker') AS independent
+                       FROM open_task AS c JOIN leases AS l ON l.epoch = c.epoch
+                      WHERE c.group_id = g.id AND c.state = 1 AND c.started_at IS NOT NULL) AS o
+ CROSS JOIN LATERAL (SELECT count(*) FILTER (WHERE e.manager_id IS NULL) AS unclaimed,
+                            count(*) FILTER (WHERE e.manager_id IS NOT NULL) AS managed
+                       FROM task_result AS e WHERE e.group_id = g.id AND e.state = 'cancelled') AS r
+ WHERE g.uuid = %(group)s
