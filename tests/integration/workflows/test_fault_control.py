@@ -15,6 +15,7 @@ from uuid import UUID
 
 import pytest
 
+from activities import heartbeats
 from mitosis.contracts.control import Cancel, Close, GroupSummary
 from mitosis.contracts.errors import DatabaseUnavailable
 from mitosis.contracts.lifecycle import TaskGroupResult, TaskGroupState
@@ -23,7 +24,7 @@ from mitosis.store.managers.hello import say_goodbye
 from tests.support.control_plane import ControlPlane, control_plane
 from tests.support.simulated_agent import SimulatedAgent
 from tests.support.waiting import wait_until_async
-from workflows import heartbeat, options
+from workflows import options
 from workflows.control import ControlService
 from workflows.worker import ControlPorts
 
@@ -87,7 +88,7 @@ async def test_a_worker_that_dies_is_noticed_soon_and_one_that_is_slow_is_waited
 ) -> None:
     """Its heartbeats tell them apart; a verb has none, so that two attempts never overlap."""
     monkeypatch.setattr(options, "CONTROL_HEARTBEAT_WITHIN", SOON)
-    monkeypatch.setattr(heartbeat, "EVERY_SECONDS", 0.1)
+    monkeypatch.setattr(heartbeats, "EVERY_SECONDS", 0.1)
     async with control_plane(database, temporal_server) as plane:
         store = plane.stores.control
         slow = Slow(store)
