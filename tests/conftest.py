@@ -81,7 +81,8 @@ def server_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DataFold
 @pytest.fixture(scope="session")
 def postgres(server_loop: LoopThread, server_folder: DataFolder) -> Iterator[EmbeddedPostgres]:
     """A PostgreSQL server. It survives the kill of a process, not a power cut: fsync is off."""
-    server = EmbeddedPostgres(server_folder, options={"fsync": "off", "max_connections": "200"})
+    options = {"fsync": "off", "full_page_writes": "off", "max_connections": "200"}
+    server = EmbeddedPostgres(server_folder, options=options)
     server_loop.run(server.start())
     yield server
     server_loop.run(server.stop())
@@ -124,7 +125,8 @@ def data_dir(tmp_path: Path) -> Path:
 
 def _fresh_database(postgres: EmbeddedPostgres, template: str) -> Iterator[str]:
     name = f"test_{uuid.uuid4().hex[:12]}"
-    words = sql.SQL("CREATE DATABASE {} TEMPLATE {}")
+    # Copying files takes a seventh of the CPU time of the default strategy, which logs every page.
+    words = sql.SQL("CREATE DATABASE {} TEMPLATE {} STRATEGY FILE_COPY")
     _admin(postgres, words.format(sql.Identifier(name), sql.Identifier(template)))
     yield postgres.url(name)
     _admin(postgres, sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))

@@ -57,3 +57,11 @@ def test_the_worker_loads_msgspec_and_zmq_only(package: str) -> None:
 @pytest.mark.parametrize("module", ["mitosis", *LIGHT_CONTRACTS])
 def test_the_vocabulary_loads_the_standard_library_and_msgspec_only(module: str) -> None:
     assert foreign(loaded_by(module)) == set()
+
+
+def test_a_program_that_imports_handler_stays_light() -> None:
+    program = "import sys; from mitosis import handler; print(*sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert not {"pydantic", "httpx2", "asyncio", "mitosis.client"} & set(done.stdout.split())

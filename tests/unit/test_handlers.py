@@ -3,8 +3,6 @@
 import asyncio
 import functools
 import inspect
-import subprocess
-import sys
 from typing import Any
 
 import pytest
@@ -75,11 +73,3 @@ def test_what_workers_cannot_find_is_refused(function: Any, why: str) -> None:
         handler(function)
     assert why in str(refused.value)
     assert "at the top of a module" in str(refused.value)
-
-
-def test_a_worker_that_imports_it_stays_light() -> None:
-    program = "import sys; from mitosis import handler; print(*sys.modules)"
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True
-    )
-    assert not {"pydantic", "httpx2", "asyncio", "mitosis.client"} & set(done.stdout.split())

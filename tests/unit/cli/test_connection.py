@@ -119,16 +119,6 @@ def test_a_damaged_connection_file_says_what_to_do(data_dir: Path) -> None:
         read_connection(data_dir)
 
 
-def test_a_stack_that_was_killed_is_reported_as_such(
-    stack: StackConnection, data_dir: Path
-) -> None:
-    ran = mitosis("whoami", "--data-dir", str(data_dir))
-    assert ran.status == 69
-    assert ran.out == ""
-    assert f"the API at {HERE} cannot be reached" in ran.err
-    assert "connection.json; start everything on this machine with: mitosis up" in ran.err
-
-
 def test_tokens_are_stars_in_the_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MITOSIS_TOKEN", "very-secret")
     for form in ((), ("--json",), ("--quiet",)):

@@ -2,8 +2,6 @@
 
 import io
 import os
-import subprocess
-import sys
 import threading
 
 import pytest
@@ -145,18 +143,6 @@ def test_batches_take_so_many_and_the_last_one_the_rest() -> None:
         in_batches(from_values([]), 0)
     with pytest.raises(InvalidRequest, match="one to a task"):
         in_batches(from_lists([(":::", ["a"]), (":::", ["b"])]), 2)
-
-
-def test_a_silent_pipe_is_input_for_a_command_that_wants_some() -> None:
-    program = (
-        "from mitosis.cli.run.sources import stdin_is_given as given\n"
-        "print(given(wanted=True), given(wanted=False))"
-    )
-    with subprocess.Popen(
-        [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as asking:
-        assert asking.stdout is not None
-        assert asking.stdout.read() == "True False\n"  # while its input is open and empty
 
 
 class NamedFile(io.BytesIO):

@@ -1,7 +1,6 @@
 """Reading tasks from a file: the words that a shell would see."""
 
 import shlex
-import subprocess
 from pathlib import Path
 
 import msgspec
@@ -26,33 +25,6 @@ def test_words_are_those_of_shlex(line: str) -> None:
             words_of(line)
     else:
         assert words_of(line) == expected
-
-
-SHELL = """
-show() { for word in "$@"; do printf '%s\\0' "$word"; done; }
-set -f
-show """
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        "curl http://host/#part",
-        "echo 'x'#y #z",
-        r"echo a\ #b",
-        r"echo \#b # it's a comment with one quote",
-        """echo '#' "# \\" #" ' # '""",
-        "echo a#'b c'd # e",
-        "#echo",
-        "  # echo 'x",
-        """echo '' "" ''''""",
-    ],
-)
-def test_quotes_and_comments_are_those_of_a_shell(line: str) -> None:
-    ran = subprocess.run(
-        ["sh", "-c", f"{SHELL}{line}\n"], capture_output=True, text=True, check=True
-    )
-    assert words_of(line) == ran.stdout.split("\0")[:-1]
 
 
 def read(path: Path, content: str) -> list[list[str] | None]:

@@ -21,7 +21,7 @@ from mitosis.cli.run.feeding import Numbers
 from mitosis.contracts.errors import InvalidRequest
 from mitosis.worker.output import end_of
 from tests.support.command import mitosis
-from tests.unit.cli.run.test_failures import failed
+from tests.unit.cli.follow.test_failures import failed
 
 
 def test_a_task_is_found_by_its_number_whoever_submits_beside() -> None:
