@@ -34,7 +34,8 @@ sys.addaudithook(_watch)
 def only_pure_code() -> Iterator[None]:
     """Fail a test that starts a process, opens a socket or sleeps, also in a thread."""
     global _seen  # noqa: PLW0603 - an audit hook cannot be removed, only switched off
-    _seen = seen = []
+    seen: list[str] = []
+    _seen = seen
     yield
     _seen = None
     assert seen == [], f"a unit test {FORBIDDEN[seen[0]]}: it belongs in tests/integration"

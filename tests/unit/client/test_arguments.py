@@ -25,7 +25,11 @@ SCALARS = (
     | st.floats(allow_nan=False, allow_infinity=False)
     | TEXT
 )
-JSON = st.recursive(SCALARS, lambda inner: st.lists(inner) | st.dictionaries(TEXT, inner))
+JSON = st.recursive(
+    SCALARS,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(TEXT, inner, max_size=4),
+    max_leaves=12,
+)
 
 
 def function(first: Any, second: Any = 2, *, third: Any = 3) -> None: ...

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from manager_agent.run_folder import LOCK, HostFolders
+from manager_agent.run_folder import LOCK, HostFolders, make_private
 from mitosis.contracts.errors import ConfigurationError, ManagerIdInUse
 
 MANAGER = "00000000-0000-0000-0000-000000000001"
@@ -57,3 +57,36 @@ def test_what_is_not_a_folder_of_ours_is_refused(tmp_path: Path, what: str) -> N
         (tmp_path / "state").touch()
     with pytest.raises(ConfigurationError, match="must be a folder of this user"):
         locked(tmp_path)
+
+
+@pytest.mark.spec("S002-156")
+def test_one_process_owns_the_folders_of_a_manager(tmp_path: Path) -> None:
+    with HostFolders.lock("manager-1", tmp_path / "state", tmp_path) as folders:
+        assert folders.run_dir.stat().st_mode & 0o777 == 0o700
+        assert folders.endpoint.startswith(f"ipc://{folders.run_dir}/")
+        with pytest.raises(ManagerIdInUse):
+            HostFolders.lock("manager-1", tmp_path / "another", tmp_path)
+        with pytest.raises(ManagerIdInUse):
+            HostFolders.lock("manager-2", tmp_path / "state", tmp_path)
+        with HostFolders.lock("manager-2", tmp_path / "another", tmp_path):
+            pass
+    with HostFolders.lock("manager-1", tmp_path / "state", tmp_path):
+        pass
+
+
+def test_a_path_too_long_for_a_socket_is_refused(tmp_path: Path) -> None:
+    deep = tmp_path / ("x" * 100)
+    with pytest.raises(ConfigurationError, match="longer than 107 bytes"):
+        HostFolders.lock("manager-1", tmp_path / "state", deep)
+    assert not deep.exists()
+
+
+def test_a_folder_is_made_private_or_refused(tmp_path: Path) -> None:
+    open_one = tmp_path / "open"
+    open_one.mkdir(mode=0o755)
+    make_private(open_one)
+    assert open_one.stat().st_mode & 0o777 == 0o700
+    link = tmp_path / "link"
+    link.symlink_to(open_one)
+    with pytest.raises(ConfigurationError, match="must be a folder of this user"):
+        make_private(link)

@@ -1,12 +1,8 @@
-"""Bytes of live output come once and gaps are said: on the host, in the API and in the client."""
+"""Bytes of live output are passed on once; gaps are reported."""
 
 import base64
 
-from manager_agent.following import BATCH_BYTES, PIECE_BYTES, Pieces
-from mitosis.client.following import OutputSeen
-from mitosis.contracts.attempt import AttemptKey
 from mitosis.contracts.following import OutputEvent
-from mitosis.ipc.messages import TaskOutput
 from mitosis.store.output.output_events import Positions, rest_of
 
 
@@ -49,32 +45,3 @@ def test_what_a_result_has_of_output_that_is_no_utf8_is_told_byte_by_byte() -> N
     assert (rest.offset, rest.skipped, rest.data) == (7, None, b"END \xff")
     (cut,) = rest_of(positions, 8, 1, detail)
     assert (cut.offset, cut.skipped, cut.data) == (1, 1, kept)
-
-
-def test_a_client_that_reconnects_sees_nothing_twice() -> None:
-    seen = OutputSeen()
-    came = [(0, b"abc"), (0, b"abcd"), (0, b"a"), (9, b"x")]
-    fresh = [seen.fresh(event(*chunk)) for chunk in came]
-    assert [(e.offset, e.skipped, e.data) for e in fresh if e] == [
-        (0, None, b"abc"),
-        (3, None, b"d"),
-        (9, 5, b"x"),
-    ]
-    end = OutputEvent(kind="end")
-    assert seen.fresh(end) is end
-
-
-def test_the_host_keeps_the_newest_of_each_stream_and_no_more() -> None:
-    pieces = Pieces()
-    pieces.add(TaskOutput(AttemptKey(7, 1), "stdout", 0, b"a" * PIECE_BYTES))
-    pieces.add(TaskOutput(AttemptKey(7, 1), "stdout", PIECE_BYTES, b"b" * 10))
-    pieces.add(TaskOutput(AttemptKey(7, 1), "stderr", 5, b"late"))
-    pieces.add(TaskOutput(AttemptKey(7, 1), "stderr", 20, b"later"))
-    out, err = pieces.take()
-    assert (out.offset, len(out.data), out.data[-10:]) == (10, PIECE_BYTES, b"b" * 10)
-    assert (err.offset, err.data) == (20, b"later")
-    assert not pieces
-    for number in range(40):
-        pieces.add(TaskOutput(AttemptKey(number, 1), "stdout", 0, b"x" * PIECE_BYTES))
-    assert sum(len(chunk.data) for chunk in pieces.take()) <= BATCH_BYTES
-    assert pieces

@@ -1,0 +1,39 @@
+"""Checkpoints: which setup is done on this host."""
+
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+
+from manager_agent.checkpoint import Checkpoints, fingerprint
+from mitosis.contracts.hook import HookSpec
+
+GROUP = UUID(int=5)
+
+
+SETUP = HookSpec(command=("make", "ready"))
+
+
+@pytest.mark.spec("S000-143", "S000-93")
+def test_a_checkpoint_holds_for_the_same_setup_on_the_same_boot_only(tmp_path: Path) -> None:
+    here = Checkpoints(tmp_path / "c", "machine", "boot")
+    mark = fingerprint(GROUP, SETUP)
+    assert not here.holds(GROUP, mark)
+    here.write(GROUP, mark)
+    assert here.holds(GROUP, mark)
+    assert here.prepared() == [str(GROUP)]
+    assert not here.holds(GROUP, fingerprint(GROUP, HookSpec(command=("make", "other"))))
+    assert not here.holds(UUID(int=6), mark)
+    for other in (("machine", "next boot"), ("clone", "boot")):
+        elsewhere = Checkpoints(tmp_path / "c", *other)
+        assert not elsewhere.holds(GROUP, mark)
+        assert elsewhere.prepared() == []
+    here.forget(GROUP)
+    assert not here.holds(GROUP, mark)
+
+
+def test_a_broken_checkpoint_counts_as_none(tmp_path: Path) -> None:
+    here = Checkpoints(tmp_path, "machine", "boot")
+    (tmp_path / f"{GROUP}.json").write_bytes(b"{")
+    assert not here.holds(GROUP, fingerprint(GROUP, None))
+    assert here.prepared() == []

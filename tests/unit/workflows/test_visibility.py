@@ -1,0 +1,90 @@
+"""What people see of groups and hosts in Temporal."""
+
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from mitosis.contracts.control import (
+    EnvironmentView,
+    GroupView,
+    LeaseView,
+    ManagerView,
+)
+from mitosis.contracts.lifecycle import (
+    EnvironmentState,
+    LeaseState,
+    ManagerState,
+    TaskGroupResult,
+    TaskGroupState,
+)
+from workflows.visibility import (
+    changes,
+    group_attributes,
+    group_details,
+    manager_attributes,
+    manager_details,
+)
+
+GROUP, OTHER, HOST = UUID(int=1), UUID(int=2), UUID(int=3)
+
+
+def test_search_attributes_are_upserted_only_when_they_change() -> None:
+    before = group_attributes(GroupView(task_group_id=GROUP, group_name="team", tags=("gpu",)))
+    after = group_attributes(
+        GroupView(
+            task_group_id=GROUP,
+            group_name="team",
+            state=TaskGroupState.COMPLETE,
+            result=TaskGroupResult.SUCCESS,
+        )
+    )
+    assert not changes(before, before)
+    told = {update.key.name: update.value for update in changes(before, after)}
+    assert told == {"MitosisState": "complete", "MitosisResult": "success", "MitosisTags": None}
+
+
+def test_details_of_a_group_name_it_its_state_and_what_is_next() -> None:
+    view = GroupView(task_group_id=GROUP, name="c", group_name="team", total=5, unfinished=2)
+    text = group_details(view, "2 unfinished tasks")
+    assert "**team/c** is **open**" in text
+    assert "3 of 5 done" in text
+    assert text.endswith("* next: 2 unfinished tasks")
+    assert "no longer exists" in group_details(GroupView(task_group_id=GROUP, exists=False), "")
+
+
+def lease(state: LeaseState) -> LeaseView:
+    return LeaseView(epoch=7, state=state, task_group_id=GROUP, group_state=TaskGroupState.OPEN)
+
+
+def environment(group: UUID, state: EnvironmentState) -> EnvironmentView:
+    return EnvironmentView(task_group_id=group, state=state)
+
+
+READY = environment(GROUP, EnvironmentState.READY)
+
+
+TEARING = environment(OTHER, EnvironmentState.TEARING_DOWN)
+
+
+HOSTS: dict[ManagerState, dict[str, Any]] = {
+    ManagerState.PREPARING: {"lease": lease(LeaseState.OFFERED), "environments": (TEARING,)},
+    ManagerState.EXECUTING: {"lease": lease(LeaseState.ACTIVE), "environments": (READY,)},
+    ManagerState.CLEANUP: {"online": True, "environments": (READY, TEARING)},
+    ManagerState.IDLE: {"online": True, "environments": (READY,)},
+    ManagerState.OFFLINE: {"lease": lease(LeaseState.ENDED)},
+}
+
+
+@pytest.mark.parametrize("state", ManagerState)
+def test_state_of_a_host_for_people(state: ManagerState) -> None:
+    view = ManagerView(manager_id=HOST, name="host-1", state=state)
+    assert manager_attributes(view)["MitosisState"] == state
+    assert f"**host-1** is **{state}**" in manager_details(view, "nothing")
+
+
+@pytest.mark.parametrize("state", HOSTS)
+def test_a_view_recorded_without_a_state_is_replayed_as_it_was_shown(state: ManagerState) -> None:
+    view = ManagerView(manager_id=HOST, name="host-1", **HOSTS[state])
+    assert manager_attributes(view)["MitosisState"] == state
+    assert f"**host-1** is **{state}**" in manager_details(view, "nothing")
