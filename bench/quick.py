@@ -195,8 +195,8 @@ async def timed(call: Callable[[], Awaitable[object]]) -> float:
 
 
 async def submits(report: Report, stack: WholeStack, api: Client) -> None:
-    """To a group that no host serves, so that nothing else happens meanwhile."""
-    spec = TaskGroupSpec(name="submits", tags=frozenset({"nobody"}))
+    """Submit to a group that no host serves, so that nothing else runs."""
+    spec = TaskGroupSpec(name="submits", tags=frozenset({"no-such-host"}))
     group = (await api.create_group(spec)).task_group_id
     seconds = [await timed(lambda: api.submit(group, [TRUE] * SUBMITTED)) for _ in range(RUNS)]
     report.row(f"submit {SUBMITTED} tasks", "mitosis", "time", "s", seconds)

@@ -32,8 +32,8 @@ def page() -> str:
 
 def _blocks(one: Lifecycle[Any, Any]) -> Iterator[str]:
     yield f"## {one.name.capitalize()}\n"
-    if told := markdown(inspect.getdoc(type(one.initial))):
-        yield f"{told}\n"
+    if meaning := markdown(inspect.getdoc(type(one.initial))):
+        yield f"{meaning}\n"
     yield f"```mermaid\n{one.mermaid()}\n```\n"
     texts = member_texts(type(one.initial))
     rows = [(f"`{state}`", _after(one, state), texts.get(state.name, "")) for state in one.states]

@@ -88,7 +88,7 @@ part away for 60 s under tasks of 120 s and checks that none of them ran twice.
 
 ## When the disk is full
 
-| Disk of | What is said | Meanwhile | When there is space |
+| Disk of | Error or log event | While it is full | When there is space |
 |---|---|---|---|
 | PostgreSQL | 507 `storage_full` with the folder (embedded: also when PostgreSQL has stopped, below \
 {FULL_BELOW_BYTES // 1_000_000} MB free) | submits are refused whole, results wait on their hosts \
@@ -174,13 +174,13 @@ def _queues() -> Rows:
         (
             "unfinished tasks of the groups of one user",
             _setting("api.max_open_tasks_per_user"),
-            f"the same; counted anew every {QUEUE_COUNT_SECONDS:g} s, so a little more may get in",
+            f"the same; counted again every {QUEUE_COUNT_SECONDS:g} s, so a little more may get in",
         ),
         ("unfinished tasks in all", _setting("api.max_open_tasks"), "the same"),
         (
             "open task groups",
             "none",
-            "1,000 are tested; a claim reads one index, whatever is queued",
+            "1,000 are tested; a claim reads one index, however many are queued",
         ),
     ]
 

@@ -1,4 +1,4 @@
-"""Report how long files and functions are, and fail on those that nobody has given a reason for.
+"""Report how long files and functions are, and fail on long ones without a reason.
 
 The report is a habit, not a limit: it fails only above 500 lines a file or 60 a function, and
 not there either when :data:`REASONS` says why.

@@ -9,7 +9,7 @@ LONG = frozenset(
     {
         "chaos/test_campaign.py",
         "chaos/test_in_parts.py",
-        "integration/cli/test_run.py",
+        "integration/cli/run/test_command.py",
         "integration/product/test_everyday.py",
         "integration/product/test_examples.py",
         "integration/product/test_fault_hosts.py",

@@ -83,10 +83,10 @@ async def test_nothing_waits_for_a_temporal_that_is_away(database: str) -> None:
         )
 
 
-async def test_an_api_that_is_not_there(database: str) -> None:
-    nobody = f"http://127.0.0.1:{free_port()}"
-    async with Client(nobody, "t", give_up_after=timedelta(seconds=0.5)) as client:
-        with pytest.raises(ApiUnavailable, match=nobody):
+async def test_an_unreachable_api_is_named_by_its_address(database: str) -> None:
+    address = f"http://127.0.0.1:{free_port()}"
+    async with Client(address, "t", give_up_after=timedelta(seconds=0.5)) as client:
+        with pytest.raises(ApiUnavailable, match=address):
             await client.me()
 
 

@@ -2,25 +2,18 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from datetime import timedelta
 
 import pytest
 
-from api.service import ApiOptions, admin_token, running_api
 from mitosis.client.client import Client
 from mitosis.contracts.errors import NotFound, TaskGroupClosed
-from mitosis.contracts.http import RegisterManager, RetryBody, TaskGroupSpec
+from mitosis.contracts.http import RetryBody, TaskGroupSpec
 from mitosis.contracts.outcome import FailureKind
 from mitosis.contracts.wire import ClaimTasks, Outcome, ReportTasks, TaskReport
-from mitosis.embedded.data_folder import ed25519_private_key
-from mitosis.store.store import StoreOptions
-from tests.integration.api.test_events import Served
-from tests.support.http_api import NoTemporal
-from tests.support.manager_api import ManagerApi
+from tests.support.served_group import Served, served_group
 from tests.support.waiting import wait_until_async
 
 pytestmark = pytest.mark.timeout(60)
-KEY = ed25519_private_key()
 FAILED = 12
 TIMED_OUT = 3
 
@@ -28,22 +21,13 @@ TIMED_OUT = 3
 @pytest.fixture
 async def served(database: str) -> AsyncIterator[Served]:
     """The group ``work`` with tasks that have failed in two ways, one that has not, one unfinished."""
-    options = ApiOptions(
-        store=StoreOptions(database_url=database), signing_key=KEY, temporal_namespace="mitosis"
-    )
-    async with running_api(options, NoTemporal()) as api:
-        token = (await admin_token(api.app_state)).token
-        async with Client(api.url, token, give_up_after=timedelta(seconds=5)) as client:
-            registered = await client.register_manager(RegisterManager(name="host-1"))
-            await client.create_group(TaskGroupSpec(name="work"))
-            count = FAILED + TIMED_OUT + 2
-            tasks = [{"command": ["say", str(n)], "labels": ["mine"]} for n in range(count)]
-            await client.submit("work", tasks)
-            async with ManagerApi(api.url, registered.token) as manager:
-                it = Served(api, token, client, manager)
-                await it.lease()
-                await fail(it, count - 1)
-                yield it
+    async with served_group(database, Served) as it:
+        count = FAILED + TIMED_OUT + 2
+        tasks = [{"command": ["say", str(n)], "labels": ["mine"]} for n in range(count)]
+        await it.client.submit("work", tasks)
+        await it.lease()
+        await fail(it, count - 1)
+        yield it
 
 
 async def fail(it: Served, count: int) -> None:

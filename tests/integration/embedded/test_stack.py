@@ -186,7 +186,7 @@ async def test_a_taken_port_stops_what_was_started(data_dir: Path) -> None:
         """The folder is free again."""
 
 
-async def test_addresses_replace_servers(data_dir: Path) -> None:
+async def test_servers_at_given_addresses_are_not_started(data_dir: Path) -> None:
     before = set(descendants(os.getpid()))
     async with EmbeddedStack(_no_servers(data_dir)) as stack:
         assert stack.database_url == "postgresql://elsewhere/x"

@@ -217,5 +217,7 @@ def test_what_programs_make(name: str, make: Callable[[], object]) -> None:
 
 @pytest.mark.parametrize(("name", "options"), CONNECTIONS)
 @pytest.mark.parametrize("kind", [Client, SyncClient])
-def test_the_clients_themselves(kind: Any, name: str, options: dict[str, Any]) -> None:
+def test_a_wrong_option_of_a_client_is_refused_by_name(
+    kind: Any, name: str, options: dict[str, Any]
+) -> None:
     assert refused(lambda: kind(**{"url": URL, **options})) == name

@@ -96,7 +96,7 @@ def test_a_database_newer_than_the_code_is_left_alone(database: str) -> None:
     assert revisions(database) == ["zzzz"]
 
 
-def test_what_is_wrong_is_said() -> None:
+def test_a_wrong_or_unreachable_database_url_is_refused() -> None:
     with pytest.raises(ConfigurationError):
         migrate("mysql://somewhere/db")
     with pytest.raises(DatabaseUnavailable):

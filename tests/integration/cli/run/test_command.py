@@ -127,7 +127,7 @@ def test_failures_are_grouped_by_reason_and_the_status_is_one(env: Mapping[str, 
     ],
     ids=lambda value: "" if isinstance(value, str | int) else " ".join(value)[:30],
 )
-def test_what_is_wrong_is_said_and_has_its_status(
+def test_a_refused_command_line_names_the_error_and_exits_with_its_status(
     env: Mapping[str, str], words: list[str], status: int, said: str
 ) -> None:
     done = run(env, *words)

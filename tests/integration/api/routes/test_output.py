@@ -3,17 +3,16 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import aclosing
-from datetime import timedelta
 from uuid import UUID
 
 import httpx2
 import msgspec
 import pytest
 
-from api.service import ApiOptions, admin_token, running_api
+from api.service import ApiOptions, running_api
 from mitosis.client.client import Client
 from mitosis.contracts.following import OutputEvent
-from mitosis.contracts.http import RegisterManager, TaskGroupSpec
+from mitosis.contracts.http import RegisterManager
 from mitosis.contracts.ids import task_uuid
 from mitosis.contracts.task import TaskSubmission
 from mitosis.contracts.task_output import exact_form
@@ -27,24 +26,20 @@ from mitosis.contracts.wire import (
     TaskReport,
     WriteOutput,
 )
-from mitosis.embedded.data_folder import ed25519_private_key
 from mitosis.store.managers.hello import say_goodbye
 from mitosis.store.output.output import ROWS_KEPT, OutputStore
 from mitosis.store.store import StoreOptions
 from mitosis.worker.output import readable
-from tests.integration.api.test_events import Served
 from tests.support.http_api import NoTemporal
-from tests.support.manager_api import ManagerApi
+from tests.support.served_group import KEY, Served, served_group
 
 pytestmark = pytest.mark.timeout(60)
-KEY = ed25519_private_key()
 
 
 class Running(Served):
     """A host that runs one task of the group ``work``."""
 
     task_id = 0
-    manager_id = UUID(int=0)
 
     async def start(self) -> None:
         task = TaskSubmission(command=["true"])
@@ -84,19 +79,9 @@ class Running(Served):
 
 @pytest.fixture
 async def running(database: str) -> AsyncIterator[Running]:
-    options = ApiOptions(
-        store=StoreOptions(database_url=database), signing_key=KEY, temporal_namespace="mitosis"
-    )
-    async with running_api(options, NoTemporal()) as api:
-        token = (await admin_token(api.app_state)).token
-        async with Client(api.url, token, give_up_after=timedelta(seconds=5)) as client:
-            registered = await client.register_manager(RegisterManager(name="host-1"))
-            await client.create_group(TaskGroupSpec(name="work"))
-            async with ManagerApi(api.url, registered.token) as manager:
-                it = Running(api, token, client, manager)
-                it.manager_id = registered.manager_id
-                await it.start()
-                yield it
+    async with served_group(database, Running) as it:
+        await it.start()
+        yield it
 
 
 async def test_an_agent_is_told_at_once_who_follows_and_who_has_left(running: Running) -> None:

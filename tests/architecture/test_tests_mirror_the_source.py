@@ -1,0 +1,118 @@
+"""Every module of weight has a test file of its own name in the mirrored folder, or a reason here.
+
+`mitosis/store/pg/wake.py` is tested by `tests/unit/store/pg/test_wake.py` or
+`tests/integration/store/pg/test_wake.py`; the folder `mitosis` itself is left out.
+"""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.support.checkout import ROOT
+
+PACKAGES = ("mitosis", "workflows", "activities", "manager_agent", "api")
+KINDS = ("unit", "integration")
+WEIGHT = 100
+"""Lines from which a module has to have a test file of its own."""
+
+TESTED_ELSEWHERE = {
+    # the command line: commands run whole, against a real API
+    "mitosis/__init__.py": "public names only: architecture/test_packaging.py pins them",
+    "mitosis/cli/__init__.py": "the map of commands: integration/cli/test_startup.py",
+    "mitosis/cli/context.py": "runs under every command: unit/cli/test_bad_input.py",
+    "mitosis/cli/doctor/servers.py": "integration/cli/doctor/test_host.py runs the whole doctor",
+    "mitosis/cli/follow/follower.py": "needs a group that runs: integration/cli/run/test_command.py",
+    "mitosis/cli/follow/interrupt.py": "needs signals: integration/cli/run/test_command.py",
+    "mitosis/cli/group/create.py": "integration/cli/test_groups.py",
+    "mitosis/cli/group/options.py": "declarations of options: unit/cli/test_numbers.py",
+    "mitosis/cli/group/submit.py": "integration/cli/test_groups.py",
+    "mitosis/cli/group/verbs.py": "integration/cli/test_groups.py",
+    "mitosis/cli/logs/command.py": "integration/product/test_everyday.py",
+    "mitosis/cli/manager/commands.py": "integration/cli/test_groups.py",
+    "mitosis/cli/retry.py": "integration/product/test_everyday.py",
+    "mitosis/cli/run/feeding.py": "integration/cli/run/test_command.py",
+    "mitosis/cli/run/options.py": "declarations of options: unit/cli/test_numbers.py",
+    "mitosis/cli/run/runner.py": "integration/cli/run/test_command.py",
+    "mitosis/cli/stack/demo.py": "`.ci/run` runs it whole; unit/cli/test_numbers.py has its options",
+    "mitosis/cli/stack/services.py": "the entry points: integration/product/test_parts.py",
+    "mitosis/cli/stack/whole_stack.py": "the whole of `mitosis up`: integration/product/test_up.py",
+    "mitosis/cli/task/commands.py": "integration/cli/test_task_references.py",
+    "mitosis/cli/task/options.py": "declarations of options: unit/cli/test_numbers.py",
+    "mitosis/cli/validation.py": "unit/cli/test_bad_input.py",
+    # the SDK
+    "mitosis/client/client.py": "one method per route: integration/api/routes/test_task_groups.py",
+    "mitosis/client/connection.py": "integration/client/test_bad_network.py",
+    "mitosis/client/creating.py": "integration/client/test_task_group.py",
+    "mitosis/client/finding.py": "integration/client/test_task_group.py, unit/cli/test_connection.py",
+    "mitosis/client/sync_task_group.py": "integration/client/test_task_group.py",
+    # models without behaviour of their own
+    "mitosis/contracts/checking.py": "unit/client/test_parameters.py, unit/contracts/test_task.py",
+    "mitosis/contracts/control.py": "models: unit/workflows/test_decisions.py reads them all",
+    "mitosis/contracts/http.py": "models: unit/api/test_openapi.py, integration/api/test_refusals.py",
+    "mitosis/contracts/wire.py": "models: unit/api/test_bodies.py, unit/contracts/test_strict_numbers.py",
+    "mitosis/ipc/messages.py": "models: unit/ipc/test_codec.py sends each of them",
+    # the store: operations tested by the stories that they are part of
+    "mitosis/store/groups/events.py": "integration/api/routes/test_events.py",
+    "mitosis/store/groups/group_views.py": "integration/store/groups/test_task_groups.py",
+    "mitosis/store/leases/ending.py": "integration/store/test_interleavings.py",
+    "mitosis/store/managers/contact.py": "integration/store/managers/test_hello.py",
+    "mitosis/store/managers/registration.py": "integration/store/managers/test_hello.py",
+    "mitosis/store/output/output.py": "integration/api/routes/test_output.py",
+    "mitosis/store/pg/wake.py": "integration/store/pg/test_outbox.py",
+    "mitosis/store/store.py": "opens what all of integration/store/test_campaign.py uses",
+    "mitosis/store/tasks/task_views.py": "integration/api/routes/test_tasks.py",
+    # processes and workflows: tested in the process that they make
+    "mitosis/embedded/privileges.py": "integration/embedded/test_postgres.py",
+    "mitosis/worker/report.py": "integration/worker/test_command.py, unit/worker/test_output.py",
+    "workflows/control.py": "integration/workflows/test_lifecycle.py",
+    "workflows/manager.py": "workflow/test_manager_timers.py, workflow/test_histories.py",
+    "workflows/namespace.py": "integration/workflows/test_relay.py",
+    "workflows/task_group.py": "workflow/test_task_group_timers.py, workflow/test_histories.py",
+    "manager_agent/contact.py": "integration/manager_agent/test_faults.py",
+    "manager_agent/endings.py": "a part of the reactor: unit/manager_agent/test_reactor.py",
+    "manager_agent/events.py": "models: unit/manager_agent/test_reactor.py uses them all",
+    "manager_agent/hooks.py": "integration/manager_agent/test_environments.py",
+    "manager_agent/host.py": "integration/manager_agent/test_lease.py",
+    "manager_agent/leftovers.py": "integration/manager_agent/test_agent.py",
+    "manager_agent/state.py": "the reactor's state: unit/manager_agent/test_reactor.py",
+    # the API
+    "api/bounded_protocol.py": "integration/api/test_pressure.py",
+    "api/deps.py": "integration/api/test_access.py",
+    "api/errors.py": "unit/client/test_problems.py, integration/api/test_refusals.py",
+    "api/json_text.py": "unit/api/test_bodies.py",
+}
+"""Module → why there is no file of its name, and the files of tests/ that test it."""
+
+NAMED = re.compile(r"[\w/]+\.py")
+
+
+def weighty() -> list[str]:
+    paths = [path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"))]
+    return [
+        str(path.relative_to(ROOT))
+        for path in paths
+        if len(path.read_text().splitlines()) >= WEIGHT
+    ]
+
+
+def has_its_own(module: str) -> bool:
+    path = Path(module.removeprefix("mitosis/"))
+    return any((ROOT / "tests" / k / path.with_name(f"test_{path.name}")).is_file() for k in KINDS)
+
+
+def test_every_module_of_weight_has_a_test_file_or_a_reason() -> None:
+    missing = [m for m in weighty() if not has_its_own(m) and m not in TESTED_ELSEWHERE]
+    assert missing == [], "add tests/{unit,integration}/<folder>/test_<module>.py, or a reason here"
+
+
+def test_no_reason_is_out_of_date() -> None:
+    needed = {module for module in weighty() if not has_its_own(module)}
+    assert TESTED_ELSEWHERE.keys() - needed == set(), "gone, shorter now, or tested by its own file"
+
+
+@pytest.mark.parametrize("module", TESTED_ELSEWHERE)
+def test_every_reason_names_tests_that_exist(module: str) -> None:
+    named = NAMED.findall(TESTED_ELSEWHERE[module])
+    assert named
+    assert [name for name in named if not (ROOT / "tests" / name).is_file()] == []
