@@ -31,7 +31,6 @@ TESTED_ELSEWHERE = {
     "mitosis/cli/logs/command.py": "integration/product/test_everyday.py",
     "mitosis/cli/manager/commands.py": "integration/cli/test_groups.py",
     "mitosis/cli/retry.py": "integration/product/test_everyday.py",
-    "mitosis/cli/run/feeding.py": "integration/cli/run/test_command.py",
     "mitosis/cli/run/options.py": "declarations of options: unit/cli/test_numbers.py",
     "mitosis/cli/run/runner.py": "integration/cli/run/test_command.py",
     "mitosis/cli/stack/demo.py": "`.ci/run` runs it whole; unit/cli/test_numbers.py has its options",
@@ -48,6 +47,7 @@ TESTED_ELSEWHERE = {
     "mitosis/client/sync_task_group.py": "integration/client/test_task_group.py",
     # models without behaviour of their own
     "mitosis/contracts/checking.py": "unit/client/test_parameters.py, unit/contracts/test_task.py",
+    "mitosis/contracts/checked_model.py": "unit/client/test_parameters.py",
     "mitosis/contracts/control.py": "models: unit/workflows/test_decisions.py reads them all",
     "mitosis/contracts/http.py": "models: unit/api/test_openapi.py, integration/api/test_refusals.py",
     "mitosis/contracts/wire.py": "models: unit/api/test_bodies.py, unit/contracts/test_strict_numbers.py",
@@ -80,7 +80,6 @@ TESTED_ELSEWHERE = {
     "api/bounded_protocol.py": "integration/api/test_pressure.py",
     "api/deps.py": "integration/api/test_access.py",
     "api/errors.py": "unit/client/test_problems.py, integration/api/test_refusals.py",
-    "api/json_text.py": "unit/api/test_bodies.py",
 }
 """Module → why there is no file of its name, and the files of tests/ that test it."""
 
