@@ -47,7 +47,7 @@ TESTED_ELSEWHERE = {
     "mitosis/client/sync_task_group.py": "integration/client/test_task_group.py",
     # models without behaviour of their own
     "mitosis/contracts/checking.py": "unit/client/test_parameters.py, unit/contracts/test_task.py",
-    "mitosis/contracts/checked_model.py": "unit/client/test_parameters.py",
+    "mitosis/contracts/checked_model.py": "unit/contracts/test_mismatch.py",
     "mitosis/contracts/control.py": "models: unit/workflows/test_decisions.py reads them all",
     "mitosis/contracts/http.py": "models: unit/api/test_openapi.py, integration/api/test_refusals.py",
     "mitosis/contracts/wire.py": "models: unit/api/test_bodies.py, unit/contracts/test_strict_numbers.py",
