@@ -14,7 +14,7 @@ demo: setup ## run the example campaign on a temporary embedded stack
 	@$(BIN)/mitosis demo
 
 test: setup ## run the test suite, three files at a time (ARGS="-k name" for a part of it)
-	@$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder $(ARGS)
+	@PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 check: setup ## format, lint, types, imports and size report, side by side (under 45 s)
 	@$(MAKE) --no-print-directory --output-sync --jobs 2 types fmt lint imports sizes
