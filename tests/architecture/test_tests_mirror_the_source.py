@@ -53,8 +53,9 @@ TESTED_ELSEWHERE = {
     "mitosis/contracts/wire.py": "models: unit/api/test_bodies.py, unit/contracts/test_strict_numbers.py",
     "mitosis/ipc/messages.py": "models: unit/ipc/test_codec.py sends each of them",
     # the store: operations tested by the stories that they are part of
-    "mitosis/store/groups/events.py": "integration/api/routes/test_events.py",
-    "mitosis/store/groups/group_views.py": "integration/store/groups/test_task_groups.py",
+    "mitosis/store/groups/assignment.py": "integration/store/groups/test_task_groups.py",
+    "mitosis/store/groups/definition.py": "integration/store/groups/test_task_groups.py",
+    "mitosis/store/groups/views.py": "integration/store/groups/test_task_groups.py",
     "mitosis/store/leases/ending.py": "integration/store/test_interleavings.py",
     "mitosis/store/managers/contact.py": "integration/store/managers/test_hello.py",
     "mitosis/store/managers/registration.py": "integration/store/managers/test_hello.py",
