@@ -1,6 +1,7 @@
 # Every target is a line or two that calls a tool; `make` alone prints them.
 .DEFAULT_GOAL := help
 BIN := .venv/bin
+WORKERS := 3
 
 .PHONY: help setup demo test check fmt lint types imports sizes fix bench bench-quick chaos pressure up docs spec model ci clean
 
@@ -13,8 +14,8 @@ setup: ## create .venv and install the locked dependencies (nothing to do when r
 demo: setup ## run the example campaign on a temporary embedded stack
 	@$(BIN)/mitosis demo
 
-test: setup ## run the test suite, three files at a time (ARGS="-k name" for a part of it)
-	@PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder $(ARGS)
+test: setup ## run the test suite, WORKERS files at a time (ARGS="-k name": a part of it; WORKERS=4)
+	@PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
 check: setup ## format, lint, types, imports and size report, side by side (under 45 s)
 	@$(MAKE) --no-print-directory --output-sync --jobs 2 types fmt lint imports sizes

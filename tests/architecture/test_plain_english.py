@@ -20,7 +20,7 @@ WORDS = ("nobody", "somebody", "whoever", "anew", "told", "tell", "tells", "mean
 FOUND = re.compile(rf"(?<![a-z])(?:{'|'.join(WORDS)})(?![a-z])", re.IGNORECASE)
 OF_PYTHON = re.compile(r"\.tell\(\)")
 
-ALLOWED_YET = 432
+ALLOWED_YET = 218
 """How many are left to rewrite. It only ever shrinks."""
 
 
