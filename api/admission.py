@@ -67,7 +67,7 @@ class Admitted:
 
 
 def grow(request: Request, size: int) -> None:
-    """The body of ``request`` has so many more bytes.
+    """Count more bytes of the body of ``request``.
 
     Raises:
         Overloaded: all bodies together are too large.

@@ -54,7 +54,7 @@ def create_app(state: AppState | None) -> FastAPI:
 
 
 def _authenticated() -> APIRouter:
-    """The agents' paths come first: ``/managers/tasks/claim`` is no manager of that name."""
+    """Include every router; the agents' first: ``/managers/tasks/claim`` is not a manager's name."""
     router = APIRouter(dependencies=[Depends(authenticate)])
     for part in (
         agents,

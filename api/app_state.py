@@ -1,4 +1,4 @@
-"""What the routes are made of: stores, tokens, the way to Temporal. Built once by the entry point."""
+"""What the routes work with: the store, tokens, the connection to Temporal. Built once by the entry point."""
 
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -21,19 +21,19 @@ Verb: TypeAlias = Close | Reopen | Cancel | Complete
 
 
 class ControlPlane(Protocol):
-    """What the API wants of Temporal: :class:`workflows.client.ControlClient`."""
+    """The calls to Temporal that the API makes: :class:`workflows.client.ControlClient`."""
 
     async def execute_verb(self, task_group_id: UUID, verb: Verb) -> GroupView:
-        """Have the group's workflow apply a verb, and give the group after it.
+        """Let the group's workflow apply a verb; return the group after it.
 
         Raises:
-            TemporalUnavailable: nobody answered in time; it may have been applied or not.
+            TemporalUnavailable: there was no answer in time; the verb may have been applied or not.
             InvalidTransition, NotFound: as the store's ``apply``.
         """
         ...
 
     async def check(self) -> None:
-        """One round trip.
+        """Make one round trip.
 
         Raises:
             TemporalUnavailable: no answer.
@@ -53,12 +53,10 @@ class AppState:
     """Of the tokens that ``POST /login`` gives."""
     admission: Admission = field(default_factory=Admission)
     storage: Storage = field(default_factory=Storage)
-    long_polls: LongPolls = field(default_factory=LongPolls)
-    streams: Streams = field(init=False)
+    long_polls: LongPolls
+    streams: Streams
+    """Of the same long polls, so that one stop ends both."""
     logins: LoginLimit = field(default_factory=LoginLimit)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "streams", Streams(self.long_polls))
 
     @property
     def tasks(self) -> TaskStore:

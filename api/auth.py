@@ -62,7 +62,7 @@ class TokenSigner:
         self._good: dict[bytes, tuple[Subject, float]] = {}
 
     def issue(self, subject: Subject, lifetime: timedelta) -> Token:
-        """A new token, good until ``lifetime`` from now."""
+        """Return a new token, valid for ``lifetime``."""
         now = datetime.now(UTC).replace(microsecond=0)
         claims = {
             "iss": ISSUER,
@@ -110,7 +110,7 @@ class TokenSigner:
 
 
 def invalid_token() -> Unauthenticated:
-    """The one error for every token that is not good, whatever the cause."""
+    """Return the error for an invalid token; it is the same for every cause."""
     return Unauthenticated("the token is not valid here", reason="token_invalid")
 
 

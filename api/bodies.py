@@ -28,15 +28,15 @@ _JSON_TYPE = re.compile(r"application/(?:[\w.!#$&^-]+\+)?json", re.IGNORECASE)
 
 
 async def read_body(request: Request, limit: int) -> bytes:
-    """The whole body.
+    """Return the whole body.
 
     Raises:
-        UnsupportedMediaType: it is not said to be JSON.
+        UnsupportedMediaType: its media type is not JSON.
         TooLarge: it is longer than ``limit`` bytes; read no further than that.
-        Overloaded: it and all others at this moment are together too large.
+        Overloaded: all bodies that are being read are together too large.
     """
-    told = request.headers.get("content-length", "")
-    announced = int(told) if told.isdigit() else 0
+    length = request.headers.get("content-length", "")
+    announced = int(length) if length.isdigit() else 0
     if announced:
         check_type(request)
     if announced > limit:
@@ -56,16 +56,16 @@ async def read_body(request: Request, limit: int) -> bytes:
 
 
 def check_type(request: Request) -> None:
-    """Check what a body that is not empty is said to be (RFC 9110, 8.3; RFC 6839, 3.1).
+    """Check the media type of a body that is not empty (RFC 9110, 8.3; RFC 6839, 3.1).
 
     Parameters are not looked at: JSON is UTF-8 (RFC 8259, 8.1).
 
     Raises:
-        UnsupportedMediaType: it is not JSON, or nothing is said, which may be anything.
+        UnsupportedMediaType: it is not JSON, or missing.
     """
-    told = request.headers.get("content-type", "")
-    if not _JSON_TYPE.fullmatch(told.partition(";")[0].strip()):
-        given = f"not {told[:100]}" if told else "and this body has no type"
+    media_type = request.headers.get("content-type", "")
+    if not _JSON_TYPE.fullmatch(media_type.partition(";")[0].strip()):
+        given = f"not {media_type[:100]}" if media_type else "and this body has no type"
         raise UnsupportedMediaType(
             f"send JSON as Content-Type: application/json, {given}", allowed=["application/json"]
         )
@@ -76,7 +76,7 @@ def too_large(limit: int) -> TooLarge:
 
 
 def decode(raw: bytes, decoder: msgspec.json.Decoder[T]) -> T:
-    """Decode a body. No text in it may have a NUL character, for which PostgreSQL has no place.
+    """Decode a body. No text in it may have a NUL character, which PostgreSQL cannot store.
 
     Raises:
         InvalidRequest: naming the field, as ``tasks[3].priority``.
@@ -130,7 +130,7 @@ def check_utf8(raw: bytes) -> None:
 
 
 def _not_utf8(raw: bytes) -> str:
-    """The item of the body's list that is not UTF-8, as ``tasks[3]``; else ``body``."""
+    """Return the item of a list in the body that is not UTF-8, as ``tasks[3]``; else ``body``."""
     try:
         document = msgspec.json.decode(raw, type=dict[str, msgspec.Raw])
         lists = {

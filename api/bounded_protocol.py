@@ -1,7 +1,7 @@
-"""Connections that are slow or too many: each is bounded in time, all of them in number.
+"""Bounds for connections: how long a request may take to arrive, and how many may be open.
 
-A request is read within a time, and without long pauses; a peer that is gone without a word is noticed.
-What a request then takes is bounded elsewhere (``api/limits.py``, ``api/long_polls.py``).
+Peers that vanish without closing the connection are detected by TCP keep-alive. What a request takes once it
+has arrived is bounded elsewhere (``api/limits.py``, ``api/long_polls.py``).
 """
 
 import asyncio
@@ -22,7 +22,7 @@ REQUEST_SECONDS = 120.0
 """From the first byte of a request to its last: 64 MB at 0.5 MB/s."""
 LOOK_SECONDS = 1.0
 GONE_AFTER_SECONDS = 60
-"""A peer that acknowledges nothing for so long is gone. Source: tcp(7), TCP_USER_TIMEOUT, TCP_KEEPIDLE."""
+"""A peer that acknowledges nothing for this long is gone. Source: tcp(7), TCP_USER_TIMEOUT, TCP_KEEPIDLE."""
 KEPT_DESCRIPTORS = 256
 """For everything of the process that is not a connection of a client."""
 
@@ -39,7 +39,7 @@ class BoundedProtocol(HttpToolsProtocol):
     def __init__(self, *args: Any, **how: Any) -> None:
         super().__init__(*args, **how)
         self._look: asyncio.TimerHandle | None = None
-        self._began = self._heard = self.loop.time()
+        self._began = self._last_byte_at = self.loop.time()
         self._in_head, self._whole = True, False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -55,7 +55,7 @@ class BoundedProtocol(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        self._heard = self.loop.time()
+        self._last_byte_at = self.loop.time()
         super().data_received(data)
         if self._whole:
             self._disarm()
@@ -63,7 +63,7 @@ class BoundedProtocol(HttpToolsProtocol):
             self._arm()
 
     def on_message_begin(self) -> None:
-        self._began, self._in_head, self._whole = self._heard, True, False
+        self._began, self._in_head, self._whole = self._last_byte_at, True, False
         super().on_message_begin()
 
     def on_headers_complete(self) -> None:
@@ -87,7 +87,7 @@ class BoundedProtocol(HttpToolsProtocol):
         if self._in_head:
             late = now - self._began >= self.head_seconds
         else:
-            paused = now - self._heard >= self.pause_seconds and not self.flow.read_paused
+            paused = now - self._last_byte_at >= self.pause_seconds and not self.flow.read_paused
             late = paused or now - self._began >= self.request_seconds
         if not late:
             self._arm()
@@ -98,7 +98,7 @@ class BoundedProtocol(HttpToolsProtocol):
 
 
 def notice_gone_peers(listener: socket.socket) -> None:
-    """Accepted sockets inherit this: half-open connections end by themselves."""
+    """Set options that accepted sockets inherit: half-open connections time out."""
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, GONE_AFTER_SECONDS // 2)
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, GONE_AFTER_SECONDS // 4)
@@ -107,7 +107,10 @@ def notice_gone_peers(listener: socket.socket) -> None:
 
 
 def most_connections() -> int:
-    """What the limit of open files leaves, lifted to its hard one. Source: setrlimit(2)."""
+    """Raise the limit of open files to its hard limit; return how many of them connections may use.
+
+    Source: setrlimit(2).
+    """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

@@ -32,7 +32,7 @@ _bearer = HTTPBearer(auto_error=False, scheme_name="token", bearerFormat="JWT")
 
 
 def app_state_of(request: HTTPConnection) -> AppState:
-    """What the application is made of."""
+    """Return the state of the application."""
     return cast("AppState", request.app.state.app_state)
 
 
@@ -73,7 +73,7 @@ def check_address(request: HTTPConnection) -> None:
 
 
 async def get_user(request: HTTPConnection) -> User:
-    """The active user who calls.
+    """Return the active user who calls.
 
     Raises:
         PermissionDenied: the token is a manager's.
@@ -89,7 +89,7 @@ async def get_user(request: HTTPConnection) -> User:
 
 
 async def get_manager_id(request: Request) -> UUID:
-    """The manager whose agent calls.
+    """Return the manager whose agent calls.
 
     Raises:
         PermissionDenied: the token is a user's.
@@ -108,7 +108,7 @@ ManagerDep = Annotated[UUID, Depends(get_manager_id)]
 
 
 async def readable_group(request: HTTPConnection, reference: str) -> UUID:
-    """The task group of the path, for those who may read it.
+    """Return the task group of the path, for users who may read it.
 
     Raises:
         NotFound: there is none, or the user has no role in its user group.
@@ -117,7 +117,7 @@ async def readable_group(request: HTTPConnection, reference: str) -> UUID:
 
 
 async def writable_group(request: HTTPConnection, reference: str) -> UUID:
-    """As :func:`readable_group`, for those who may change it.
+    """As :func:`readable_group`, for users who may change it.
 
     Raises:
         PermissionDenied: the user may only read it.
@@ -130,7 +130,7 @@ WritableGroup = Annotated[UUID, Depends(writable_group)]
 
 
 async def readable_task(request: HTTPConnection, task_uuid: UUID) -> UUID:
-    """The task of the path, for those who may read its group.
+    """Return the task of the path, for users who may read its group.
 
     Raises:
         NotFound: there is none, or the user may not read it.
@@ -141,7 +141,7 @@ async def readable_task(request: HTTPConnection, task_uuid: UUID) -> UUID:
 
 
 async def stream_place(connection: HTTPConnection) -> AsyncIterator[None]:
-    """A place among the open streams, for as long as the answer goes on.
+    """Count the answer as an open stream while it is sent.
 
     Raises:
         Unavailable: there are as many as may be.

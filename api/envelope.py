@@ -1,4 +1,4 @@
-"""What surrounds every request: its id, and an answer also for errors that nobody expected."""
+"""The frame of every request: its id, and an answer for unexpected errors too."""
 
 import asyncio
 import logging
@@ -62,7 +62,7 @@ class RequestEnvelope:
         except asyncio.CancelledError:
             log.warning("request.cut_short", extra=facts)
             return _STOPPING
-        except Exception:  # the last place that can answer; whatever it is must not leave
+        except Exception:  # the last place that can answer; no exception may leave
             log.exception("request.crashed", extra=facts)
             return internal_error(request_id)
         return None
@@ -77,5 +77,5 @@ class RequestEnvelope:
 
 
 def _request_id(scope: Scope) -> str:
-    told = Headers(scope=scope).get(REQUEST_ID, "")
-    return told if _ACCEPTABLE.fullmatch(told) else uuid.uuid4().hex
+    given = Headers(scope=scope).get(REQUEST_ID, "")
+    return given if _ACCEPTABLE.fullmatch(given) else uuid.uuid4().hex

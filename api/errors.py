@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 
 MEDIA_TYPE = "application/problem+json"
 RETRY_AFTER_SECONDS = 1.0
-"""Asked of clients when the error itself names no time."""
+"""Sent to clients when the error itself names no time."""
 
 _STANDARD = frozenset({"type", "title", "status", "detail", "code"})
 _LOCATIONS = frozenset({"body", "query", "path", "header", "cookie"})
@@ -41,7 +41,7 @@ def install_error_handlers(app: FastAPI) -> None:
 
 
 def problem_response(error: MitosisError, *, headers: Mapping[str, str] | None = None) -> Response:
-    """The answer for one error."""
+    """Return the answer for one error."""
     status = type(error).http_status
     headers = dict(headers or {})
     if status in _RETRYABLE:
@@ -54,7 +54,7 @@ def problem_response(error: MitosisError, *, headers: Mapping[str, str] | None =
 
 
 def problem_document(code: str, status: int, detail: str, facts: dict[str, Any]) -> dict[str, Any]:
-    """The members of RFC 9457, section 3.1, our code, and the facts."""
+    """Return the members of RFC 9457, section 3.1, our code, and the facts."""
     return {
         "type": f"urn:mitosis:error:{code}",
         "title": HTTPStatus(status).phrase,
@@ -66,7 +66,7 @@ def problem_document(code: str, status: int, detail: str, facts: dict[str, Any])
 
 
 def internal_error(request_id: str) -> Response:
-    """For what nobody expected: the log has the rest."""
+    """Return the answer for an unexpected error; the log has the details."""
     detail = "this is an error of Mitosis; the log of the API has more under this request id"
     return _response(problem_document("internal", 500, detail, {"request_id": request_id}), {})
 
@@ -91,7 +91,7 @@ async def _on_validation_error(_: Request, error: Exception) -> Response:
 
 
 def invalid_request(problems: Sequence[Any]) -> InvalidRequest:
-    """What pydantic found, as one error: the first problem in full, all of them as facts."""
+    """Return what pydantic found as one error: the first problem in full, all of them as facts."""
     found = [
         {"field": _field(item), "message": describe_validation_error(item, "json")}
         for item in problems
@@ -110,9 +110,7 @@ def _field(item: dict[str, Any]) -> str:
 
 
 async def _on_http_exception(_: Request, error: Exception) -> Response:
-    """What routing itself refuses: no such path, a method that the path does not have; and a body that even
-    FastAPI's decoder finds too deep.
-    """
+    """Answer what Starlette and FastAPI refuse: unknown paths and methods, bodies nested too deeply."""
     assert isinstance(error, HTTPException)  # noqa: S101 - registered for this class only
     found: MitosisError
     match error.status_code:

@@ -1,6 +1,6 @@
-"""Where JSON text holds what nothing here can keep: exact and slow, so asked only of text that looks like it.
+"""Find values in JSON text that cannot be stored. Exact and slow, so used only for suspicious text.
 
-What it looks like is cheap to tell: a decoder has refused it, or an escaped NUL character is in it.
+Text is suspicious when a decoder has refused it or when it contains an escaped NUL character.
 """
 
 import json
@@ -26,17 +26,17 @@ class _Unfit:
 
 
 def holds_nul(raw: bytes) -> bool:
-    """Does this JSON text hold a NUL character, which PostgreSQL cannot keep?"""
+    """Return whether this JSON text holds a NUL character, which PostgreSQL cannot store."""
     return b"\\u0000" in raw and _NUL_ESCAPE.search(raw) is not None
 
 
 def without_nul(raw: bytes) -> bytes:
-    """The JSON text with U+FFFD for every NUL character."""
+    """Return the JSON text with U+FFFD for every NUL character."""
     return _NUL_ESCAPE.sub(rb"\1\\ufffd", raw) if holds_nul(raw) else raw
 
 
 def nul_field(raw: bytes) -> str | None:
-    """The path of the first text with a NUL character, as ``tags[2]``; an object's when a key has it.
+    """Return the path of the first text with a NUL character, as ``tags[2]``; for a key, that of its object.
 
     ``raw`` has been decoded before, so it is JSON.
     """
@@ -47,7 +47,7 @@ def nul_field(raw: bytes) -> str | None:
 
 
 def unfit(raw: bytes) -> tuple[str, str] | None:
-    """Path and reason of the first value that JSON has and nobody can keep; None: it is something else."""
+    """Return path and reason of the first value that cannot be stored; None if there is none."""
     try:
         document = json.loads(raw, parse_int=_integer, parse_float=_float, parse_constant=_constant)
     except (ValueError, RecursionError):
@@ -62,7 +62,7 @@ def unfit(raw: bytes) -> tuple[str, str] | None:
 
 
 def _values(value: Any, path: str) -> Iterator[tuple[str, Any]]:
-    """Every text and number with its path; keys are texts at the path of their object.
+    """Iterate over texts and numbers with their paths; a key has the path of its object.
 
     Goes no deeper than a decoder has gone before.
     """

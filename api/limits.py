@@ -1,6 +1,6 @@
-"""What every body that FastAPI decodes must be: JSON by name and in fact, small enough, fit to be kept.
+"""Checks of the bodies that FastAPI decodes: media type, size, valid JSON, values that can be stored.
 
-Checked before it is decoded, by the decoder of the hot routes, so that what is refused is the same.
+The decoder of the hot routes checks them first, so the same text is refused everywhere.
 """
 
 from collections.abc import Callable, Coroutine
@@ -35,7 +35,7 @@ class LimitedRoute(APIRoute):
         return limited
 
     def acceptable(self, raw: bytes) -> bytes:
-        """The body as it may be decoded.
+        """Return the body as it may be decoded.
 
         Raises:
             InvalidRequest: it is not JSON, or has what cannot be kept; naming the field.
@@ -54,7 +54,7 @@ class AgentRoute(LimitedRoute):
 
 
 def _replaying(raw: bytes, receive: Receive) -> Receive:
-    """A receive that gives the body at once, and then whatever comes."""
+    """Return a ``receive`` that gives the body at once, and then the messages that follow."""
     given = False
 
     async def replay() -> Message:

@@ -1,9 +1,9 @@
-"""How often a login may fail: so that passwords cannot be guessed, nor cores kept busy by guessing.
+"""Limits on failed logins, so that passwords cannot be guessed and guessing cannot occupy the cores.
 
-Failures are counted for a user name together with an address, so that nobody can lock somebody else
-out from afar, and for the address alone, whatever names it tries. In the memory of one API process,
-bounded; a restart forgets. Behind a proxy all clients have the proxy's address. No rate limiting
-library, because two things matter here: a bounded number of keys, and giving back what did not fail.
+Failures are counted for a user name together with an address, so that one address cannot lock out a user
+elsewhere, and for the address alone over all names. The counters live in the memory of one API process; they
+are bounded, and a restart clears them. Behind a proxy all clients share the proxy's address. No library
+for rate limits: it would have to bound the number of keys and return what did not fail.
 """
 
 import ipaddress
@@ -18,7 +18,7 @@ from mitosis.contracts.errors import RateLimited, Unavailable
 NAME_BURST, NAME_EVERY = 5, timedelta(seconds=12)
 """Failures of one user name from one address: at once, and then one more every so often."""
 ADDRESS_BURST, ADDRESS_EVERY = 30, timedelta(seconds=2)
-"""Failures of one address, whatever the names."""
+"""Failures of one address, for all names together."""
 KEYS = 10_000
 LONGEST_NAME = 100
 """No user name is longer; what is longer is cut, so that keys are small."""
@@ -99,7 +99,7 @@ class LoginLimit:
 
 
 def _network(address: str) -> str:
-    """What one client can use: an IPv4 address, or the /64 of an IPv6 one (RFC 6177)."""
+    """Return the network of one client: an IPv4 address, or the /64 of an IPv6 address (RFC 6177)."""
     try:
         parsed = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:

@@ -54,7 +54,7 @@ def hot_answer(answer: type[msgspec.Struct]) -> dict[str, Any]:
 
 
 def install_openapi(app: FastAPI) -> None:
-    """Make ``app.openapi()`` give the whole document; it is made once, when first asked for."""
+    """Let ``app.openapi()`` return the whole document, made on the first call."""
 
     def document() -> dict[str, Any]:
         if app.openapi_schema is None:
@@ -65,7 +65,7 @@ def install_openapi(app: FastAPI) -> None:
 
 
 def openapi_document(app: FastAPI) -> dict[str, Any]:
-    """The document of all routes of ``app``."""
+    """Return the document of all routes of ``app``."""
     document = get_openapi(
         title=app.title, version=__version__, description=app.description, routes=app.routes
     )

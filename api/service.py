@@ -12,8 +12,10 @@ from pathlib import Path
 from api.app import create_app
 from api.app_state import AppState, ControlPlane
 from api.auth import Subject, TokenSigner
+from api.long_polls import LongPolls
 from api.server import serving
 from api.storage import Storage
+from api.streams import Streams
 from mitosis.contracts.http import Token
 from mitosis.store.managers.api_liveness import recording_api_heartbeat
 from mitosis.store.store import Store, StoreOptions
@@ -24,7 +26,7 @@ ADMIN_TOKEN_LIFETIME = timedelta(days=365)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiOptions:
-    """What the API is told by its entry point."""
+    """What the entry point sets."""
 
     store: StoreOptions
     signing_key: bytes
@@ -35,7 +37,7 @@ class ApiOptions:
     """0 = a free one."""
     stop_after: timedelta = timedelta(seconds=5)
     database_folder: Path | None = None
-    """Where the embedded database keeps its data; None: somebody else runs it."""
+    """Folder of the embedded database; None if the database is not ours."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,19 +76,21 @@ async def running_api(options: ApiOptions, control: ControlPlane) -> AsyncIterat
 
 @asynccontextmanager
 async def open_app_state(options: ApiOptions, control: ControlPlane) -> AsyncIterator[AppState]:
-    """The state of an application over one store."""
-    signer = TokenSigner(options.signing_key)
+    """Open a store and yield the state of an application over it."""
+    signer, long_polls = TokenSigner(options.signing_key), LongPolls()
     async with Store.open(options.store) as store:
         yield AppState(
             store=store,
             signer=signer,
             control=control,
+            long_polls=long_polls,
+            streams=Streams(long_polls),
             temporal_namespace=options.temporal_namespace,
             storage=Storage(options.database_folder),
         )
 
 
 async def admin_token(state: AppState, lifetime: timedelta = ADMIN_TOKEN_LIFETIME) -> Token:
-    """A token of the admin account, for the entry point to keep in a 0600 file."""
+    """Return a token of the admin account; the entry point keeps it in a file of mode 0600."""
     user = await state.users.ensure_admin(ADMIN)
     return state.signer.issue(Subject("user", user.user_id, user.token_version), lifetime)

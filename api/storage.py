@@ -12,12 +12,12 @@ FULL_BELOW_BYTES = 20_000_000
 
 @dataclass(frozen=True, slots=True)
 class Storage:
-    """The folder of the embedded database; None where somebody else runs the database."""
+    """Folder of the embedded database; None if the database is not ours."""
 
     folder: Path | None = None
 
     def explain(self, error: MitosisError) -> MitosisError:
-        """The error, or what is behind it: the disk on which PostgreSQL writes is full."""
+        """Return the error, or its cause: the disk on which PostgreSQL writes is full."""
         if self.folder is None or not isinstance(error, DatabaseUnavailable | StorageFull):
             return error
         try:

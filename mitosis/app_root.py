@@ -12,7 +12,7 @@ from pathlib import Path
 
 
 def app_root() -> Path:
-    """The folder with the application packages: ``mitosis/_app`` in a wheel, else the checkout."""
+    """Return the folder with the application packages: ``mitosis/_app`` in a wheel, else the checkout."""
     package = Path(__file__).resolve().parent
     shipped = package / "_app"
     return shipped if shipped.is_dir() else package.parent

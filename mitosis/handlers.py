@@ -71,7 +71,7 @@ class CheckedOptions(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def checked_options(options: TaskOptions) -> CheckedOptions:
-    """The options with their defaults.
+    """Return the options with their defaults, checked.
 
     Raises:
         InvalidRequest: naming the option and what would be right.
@@ -118,7 +118,7 @@ class Handler(Generic[P, R]):
         return self.function(*args, **kwargs)
 
     def options(self, **options: Unpack[TaskOptions]) -> "Handler[P, R]":
-        """The same function with other options: ``group.submit(render.options(priority=5), frame)``."""
+        """Return it with other options: ``group.submit(render.options(priority=5), frame)``."""
         return Handler(self.function, {**self.task_options, **options})
 
     def __repr__(self) -> str:

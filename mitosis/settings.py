@@ -100,7 +100,9 @@ class ApiSettings(Group):
         None, description="File with the token of clients; wins over the token itself"
     )
     max_open_tasks_per_group: int = Field(
-        5_000_000, ge=1, description="Unfinished tasks a group may have; more are told to wait"
+        5_000_000,
+        ge=1,
+        description="Unfinished tasks a group may have; more are refused with a time to wait",
     )
     max_open_tasks_per_user: int = Field(
         10_000_000, ge=1, description="The same in all groups that a user has created"
@@ -265,7 +267,7 @@ def load_settings(
 
 
 def flatten(nested: Mapping[str, Any], above: str = "") -> dict[str, Any]:
-    """``{"a": {"b": 1}}`` as ``{"a.b": 1}``."""
+    """Return ``{"a": {"b": 1}}`` as ``{"a.b": 1}``."""
     flat: dict[str, Any] = {}
     for key, value in nested.items():
         name = f"{above}{key}"
@@ -298,8 +300,8 @@ def _groups() -> list[str]:
 
 
 def _config_file() -> Path | None:
-    if told := os.environ.get(CONFIG_FILE_VARIABLE):
-        return Path(told)
+    if path := os.environ.get(CONFIG_FILE_VARIABLE):
+        return Path(path)
     home = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
     usual = [folder / "mitosis/config.toml" for folder in (home, Path("/etc"))]
     return next((path for path in usual if path.is_file()), None)

@@ -13,7 +13,7 @@ router = APIRouter(tags=["account"], route_class=LimitedRoute)
 
 @login_router.post("/login")
 async def login(request: Request, state: AppStateDep, body: Login) -> Token:
-    """A token for a user name and password. Earlier tokens stay good.
+    """Return a token for a user name and password. Earlier tokens stay valid.
 
     429 with `Retry-After` when too many logins of this name and address, or of this address, have failed.
     """
@@ -27,7 +27,7 @@ async def login(request: Request, state: AppStateDep, body: Login) -> Token:
 
 @router.get("/me")
 async def me(user: UserDep) -> Me:
-    """The user behind the token, with their roles."""
+    """Return the user of the token, with their roles."""
     return Me(
         user_id=user.user_id,
         username=user.username,

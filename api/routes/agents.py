@@ -92,7 +92,7 @@ async def heartbeat(request: Request, manager_id: ManagerDep) -> Response:
 
 @router.post("/hello")
 async def hello(state: AppStateDep, manager_id: ManagerDep, body: Hello) -> HelloAnswer:
-    """A process of the agent begins (P5)."""
+    """Register a new process of the agent (P5)."""
     return await say_hello(state.store, manager_id, body, namespace=state.temporal_namespace)
 
 
@@ -100,7 +100,7 @@ async def hello(state: AppStateDep, manager_id: ManagerDep, body: Hello) -> Hell
 async def goodbye(
     state: AppStateDep, manager_id: ManagerDep, body: Goodbye, incarnation: Incarnation = None
 ) -> None:
-    """The agent ends in order: its lease is released, its tasks are ready again."""
+    """End the agent's process in order: its lease is released, its tasks are ready again."""
     await say_goodbye(state.store, manager_id, body.epoch, incarnation)
 
 
@@ -117,7 +117,7 @@ async def take(
 async def grant(
     state: AppStateDep, manager_id: ManagerDep, epoch: Epoch, incarnation: Incarnation = None
 ) -> LeaseGrant:
-    """What the agent needs to run a lease that it has taken."""
+    """Return what the agent needs to run a lease that it has taken."""
     await record_contact(state.store, manager_id, incarnation)
     return await get_grant(state.store, manager_id, epoch)
 
@@ -139,6 +139,6 @@ async def change_environment(
 async def environment(
     state: AppStateDep, manager_id: ManagerDep, task_group_id: UUID, incarnation: Incarnation = None
 ) -> EnvironmentGrant:
-    """What the agent needs to clean up after a group."""
+    """Return what the agent needs to clean up after a group."""
     await record_contact(state.store, manager_id, incarnation)
     return await environments.get_environment(state.store, manager_id, task_group_id)

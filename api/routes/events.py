@@ -1,6 +1,6 @@
 """EventsQuery a task group live: Server-Sent Events, and the same over a WebSocket.
 
-Both are for whoever may read the group, with the token of every other call and never one in a URL:
+Both need a token that may read the group, sent as in every other call and never in a URL:
 Server-Sent Events take the ``Authorization`` header (in a browser: ``fetch`` with a streamed body, since
 ``EventSource`` sends no headers); a WebSocket takes the header or, as browsers can, the subprotocols
 ``mitosis.v1`` and ``mitosis.token.<token>``, of which the answer chooses the first.
@@ -59,7 +59,7 @@ async def events(
 ) -> AsyncIterator[ServerSentEvent]:
     """Follow a group: `group` snapshots, `state`, `lease`, `hook`, each `result` once, `end`.
 
-    The id of an event is the number of the last result told, so a reader that reconnects with
+    The id of an event is the number of the last result sent, so a reader that reconnects with
     `Last-Event-ID` misses none. A comment every 15 s keeps the connection. The stream ends after
     `end`; one that ends without it (the server stops, the database is away) may be opened again.
 
@@ -79,7 +79,7 @@ async def events(
 
 @socket_router.websocket(PATH + "/events")
 async def events_socket(websocket: WebSocket, reference: str) -> None:
-    """The same events, one JSON text message each; closed with 1000 after ``end``, with 1012 by a stop."""
+    """Send the same events as JSON text messages; close with 1000 after ``end``, with 1012 at a stop."""
     state = app_state_of(websocket)
     try:
         with state.streams.place():
@@ -109,7 +109,7 @@ async def _send_all(websocket: WebSocket, events: AsyncIterator[GroupEvent]) -> 
 
 
 async def _until_left(websocket: WebSocket) -> None:
-    """Whatever a client says is not for us."""
+    """Read messages of the client and ignore them, until it leaves."""
     while (await websocket.receive())["type"] != "websocket.disconnect":
         pass
 
@@ -139,10 +139,10 @@ def _query(websocket: WebSocket) -> EventsQuery:
         query = EventsQuery.model_validate(dict(websocket.query_params))
     except ValidationError as error:
         raise invalid_request(error.errors()) from None
-    if (told := websocket.headers.get("last-event-id")) is None:
+    if (number := websocket.headers.get("last-event-id")) is None:
         return query
     try:
-        return query.model_copy(update={"after": _NUMBER.validate_python(told)})
+        return query.model_copy(update={"after": _NUMBER.validate_python(number)})
     except ValidationError as error:
         found = {**error.errors()[0], "loc": ("Last-Event-ID",)}
         raise invalid_request([found]) from None

@@ -1,4 +1,4 @@
-"""Why something waits: one line, computed here so that everybody who asks reads the same."""
+"""Why something waits: one line, computed by the API so that all clients show the same."""
 
 from typing import Annotated
 from uuid import UUID

@@ -1,4 +1,4 @@
-"""Is the process up, and can it do its work? Open to everybody, and telling nothing else."""
+"""Liveness and readiness. Both need no token and disclose nothing else."""
 
 import asyncio
 from email.utils import formatdate
@@ -29,7 +29,7 @@ class Readiness(BaseModel):
 
 @router.get("/health")
 async def health(response: Response) -> Health:
-    """The process answers. The header `Date` tells what time it is here (RFC 9110, 6.6.1)."""
+    """Return 200 while the process runs. The header `Date` has its clock (RFC 9110, 6.6.1)."""
     response.headers["Date"] = formatdate(usegmt=True)
     return Health()
 

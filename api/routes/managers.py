@@ -47,7 +47,7 @@ async def register(state: AppStateDep, user: UserDep, body: RegisterManager) -> 
 async def list_managers(
     state: AppStateDep, user: UserDep, query: Annotated[ManagersQuery, Query()]
 ) -> Page[ManagerInfo]:
-    """The hosts of the caller's user groups, by name."""
+    """List the hosts of the caller's user groups, by name."""
     return await views.list_managers(
         state.store, user.user_id, after=query.after, limit=query.limit
     )
@@ -64,7 +64,7 @@ async def show(state: AppStateDep, user: UserDep, manager_id: UUID) -> ManagerIn
 
 @router.get(PATH + "/managers")
 async def list_of_group(state: AppStateDep, group: ReadableGroup) -> list[ManagerInfo]:
-    """The managers listed for a group: matched by tags, or named by a user."""
+    """List the managers of a group: matched by tags, or named by a user."""
     return list(await listed_managers(state.store, group))
 
 

@@ -65,7 +65,7 @@ async def output_of_group(
 ) -> AsyncIterator[ServerSentEvent]:
     """Follow the output of all tasks of a group, each `result` once; `end` when there is no more.
 
-    The id of an event is the number of the last result told.
+    The id of an event is the number of the last result sent.
     """
     after = query.after if last_event_id is None else last_event_id
     source = group_output(state.output, group, after=after)
@@ -75,7 +75,7 @@ async def output_of_group(
 
 @agent_router.post("/followed", openapi_extra=hot_route(Followed, FollowedAnswer))
 async def followed(request: Request, manager_id: ManagerDep) -> Response:
-    """Which tasks of the lease's group somebody follows; held while the agent knows it (P7)."""
+    """Return which tasks of the lease's group have followers; held until that changes (P7)."""
     body = decode(await read_body(request, BODY_LIMIT), _FOLLOWED)
     state = app_state_of(request)
     await record_contact(state.store, manager_id)

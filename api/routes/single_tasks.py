@@ -59,7 +59,7 @@ class SingleReport(BaseModel):
     responses={204: {"description": "No lease is held or offered"}},
 )
 async def task_group(state: AppStateDep, manager_id: ManagerDep) -> ManagerTaskGroup | Response:
-    """The group of the lease that this manager holds or is offered; 204 when there is none."""
+    """Return the group of the lease that this manager holds or is offered; 204 when there is none."""
     await record_contact(state.store, manager_id)
     return await task_group_of_manager(state.store, manager_id) or Response(status_code=204)
 

@@ -42,7 +42,7 @@ async def create(state: AppStateDep, user: UserDep, spec: TaskGroupSpec) -> Task
 async def list_groups(
     state: AppStateDep, user: UserDep, query: Annotated[GroupsQuery, Query()]
 ) -> Page[TaskGroupInfo]:
-    """The groups that the caller may read, newest first."""
+    """List the groups that the caller may read, newest first."""
     which = GroupFilter(
         states=query.state,
         settled=query.settled,
@@ -106,7 +106,7 @@ async def show(
     group: ReadableGroup,
     query: Annotated[GroupQuery, Query()],
 ) -> TaskGroupInfo:
-    """The group as it is now, or as soon as it changed, ended or settled."""
+    """Return the group now, or as soon as it has changed, ended or settled."""
     if query.wait_seconds == 0:
         return await read_group(state.store, group)
     waiting = wait_for_group(state.store, group, query.until, timedelta(seconds=query.wait_seconds))

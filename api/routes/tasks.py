@@ -59,7 +59,7 @@ async def retry(
 async def list_tasks(
     state: AppStateDep, group: ReadableGroup, query: Annotated[TasksQuery, Query()]
 ) -> Page[TaskInfo]:
-    """The tasks of a group with their results, by id; of failed attempts all but what they wrote."""
+    """List the tasks of a group with their results, by id; failed attempts come without their output."""
     return await state.tasks.list(group, state=query.state, after=query.after, limit=query.limit)
 
 
@@ -70,7 +70,7 @@ async def results(
     group: ReadableGroup,
     query: Annotated[ResultsQuery, Query()],
 ) -> ResultsPage:
-    """The results recorded after number ``after``, in that order; may wait for the next one."""
+    """Return the results recorded after number ``after``, in that order; may wait for the next one."""
     following = state.tasks.results(
         group,
         after=query.after,

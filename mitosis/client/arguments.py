@@ -12,7 +12,7 @@ from mitosis.contracts.errors import InvalidRequest
 ALLOWED = "None, bool, int, float, str, list, tuple (arrives as a list) and dict with str keys"
 MAX_DEPTH = 200
 _DIGITS = sys.int_info.default_max_str_digits
-"""That Python, and so every part of the way, reads as one number; whatever is set for this process."""
+"""Most digits of an integer that Python reads by default, and so every part of the system."""
 _TOO_LONG: int = 10**_DIGITS
 _ONLY_POSITIONAL = (Parameter.POSITIONAL_ONLY, Parameter.VAR_POSITIONAL)
 
@@ -22,7 +22,7 @@ Arguments = list[Any] | dict[str, Any]
 def json_arguments(
     function: str, signature: Signature | None, args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> Arguments:
-    """What a task carries for ``function(*args, **kwargs)``: a list, or a dict if keywords are used.
+    """Return what a task carries for ``function(*args, **kwargs)``: a list, or a dict if keywords are used.
 
     Args:
         function: its name, for errors.
@@ -51,7 +51,7 @@ def json_arguments(
 def _fitting(
     function: str, signature: Signature | None, args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> list[str]:
-    """The names of the positional parameters that can be said by name, up to the first that cannot."""
+    """Return the names of the positional parameters, up to the first that is positional only."""
     if signature is None:
         return []
     try:
@@ -71,7 +71,7 @@ def _named(names: list[str], index: int) -> str:
 
 
 def _plain(value: Any, where: str, depth: int) -> Any:
-    """The value with nothing but what JSON has; subclasses become what they are in JSON."""
+    """Return the value in plain JSON types; instances of subclasses are reduced to them."""
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, str):

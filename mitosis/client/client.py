@@ -118,7 +118,7 @@ class Client:
 
     @classmethod
     def connect(cls, **options: Any) -> Self:
-        """A client of the API that the command line would use, with its token.
+        """Return a client of the API that the command line would use, with its token.
 
         That is ``MITOSIS_API_URL`` with ``MITOSIS_TOKEN`` (or ``MITOSIS_TOKEN_FILE``, or what `mitosis login`
         has stored), else what the configuration file says, else the stack that `mitosis up` runs on this
@@ -139,7 +139,7 @@ class Client:
         on_error: OnError = "cancel",
         patience: timedelta = timedelta(minutes=10),
     ) -> TaskGroup:
-        """A task group as an async context: created at its start, closed at its end, cancelled on error.
+        """Return a task group as an async context: created on entry, closed at the end, cancelled on error.
 
         Args:
             group: a spec, or only a name, or nothing for a new name; the info of a group uses that one.
@@ -157,7 +157,7 @@ class Client:
         return TaskGroup(patient, planned(group, workers), on_exit=on_exit, on_error=on_error)
 
     async def me(self) -> Me:
-        """The user behind the token."""
+        """Return the user of the token."""
         return await self._get(Me, "/me")
 
     # --- task groups
@@ -172,7 +172,7 @@ class Client:
         return await self._api.model(TaskGroupInfo, "POST", "/task-groups", body)
 
     async def group(self, group: Group) -> TaskGroupInfo:
-        """The group as it is now.
+        """Return the group as it is now.
 
         Raises:
             NotFound: it does not exist, or the caller may not see it.
@@ -399,7 +399,7 @@ class Client:
             body = body.model_copy(update={"after": part.next})
 
     async def explain(self, group: Group) -> Explanation:
-        """Why the group stands where it stands, in one line, and each host that may serve it."""
+        """Return why the group is where it is, in one line, and each host that may serve it."""
         return await self._get(Explanation, path_of(group) + "/explain")
 
     async def explain_task(self, task_uuid: UUID) -> Explanation:
@@ -439,7 +439,7 @@ class Client:
                     yield new
 
     async def task(self, task_uuid: UUID) -> TaskInfo:
-        """One task with everything that is known of it."""
+        """Return one task with all its facts."""
         return await self._get(TaskInfo, _task_path(task_uuid))
 
     # --- managers
@@ -457,7 +457,7 @@ class Client:
         return await self._get(ManagerInfo, f"/managers/{identifier(manager_id, 'manager_id')}")
 
     async def group_managers(self, group: Group) -> list[ManagerInfo]:
-        """The managers listed for a group: matched by tags, or named by a user."""
+        """Return the managers of a group: matched by tags, or named by a user."""
         path = path_of(group) + "/managers"
         answer = await self._repeat(lambda: self._api.call("GET", path))
         return _MANAGERS.validate_json(answer)
@@ -495,11 +495,11 @@ class Client:
         )
 
     async def _post(self, answer: type[M], path: str, body: BaseModel) -> M:
-        """A call under an idempotency key: it may be repeated."""
+        """Make a call with an idempotency key, which may be repeated."""
         return await self._repeat(lambda: self._api.model(answer, "POST", path, body))
 
     async def _verb(self, method: str, group: Group, verb: str, body: VerbBody) -> TaskGroupInfo:
-        """Verbs ensure a state, so they may be repeated."""
+        """Apply a verb. Verbs ensure a state, so they may be repeated."""
         path = f"{path_of(group)}/{verb}"
         return await self._repeat(lambda: self._api.model(TaskGroupInfo, method, path, body))
 

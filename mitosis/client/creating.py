@@ -1,4 +1,4 @@
-"""The task group that a program wants: by its spec, by a name, by nothing at all, or one that exists."""
+"""Make the task group of a program: from a spec, a name, or nothing; or use an existing one."""
 
 import re
 import secrets
@@ -28,7 +28,7 @@ class Planned:
 
     group: TaskGroupSpec | TaskGroupInfo
     is_ours: bool = False
-    """Nobody else can have meant this name."""
+    """The name was generated, so no other program uses it."""
 
 
 def planned(wanted: GroupArgument, workers: int | None) -> Planned:
@@ -69,7 +69,7 @@ def _named(wanted: object) -> TaskGroupSpec:
 
 
 async def created(client: GroupCalls, plan: Planned) -> TaskGroupInfo:
-    """The group as the API has it. Creating is repeated while the API is away.
+    """Create the group, or get it if it exists. Creating is repeated while the API is away.
 
     Raises:
         AlreadyExists: the name is taken.

@@ -34,7 +34,7 @@ class RemoteFunction:
     """A task of it without arguments."""
 
     def task(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> msgspec.Raw:
-        """The JSON of the task that calls it.
+        """Return the JSON of the task that calls it.
 
         Raises:
             InvalidRequest: the call does not fit, or JSON cannot carry an argument.
@@ -44,7 +44,7 @@ class RemoteFunction:
         return msgspec.Raw(msgspec.json.encode(task))
 
     def result(self, task: TaskInfo) -> Any:
-        """What the call has returned, as its annotation says: a tuple is one again, keys are ints again.
+        """Return the result as its annotation says: a tuple is one again, keys are ints again.
 
         Raises:
             TaskFailed: it has not returned.
@@ -101,7 +101,7 @@ def _module_of(
 
 
 def _check_found(function: Callable[..., Any], name: str) -> None:
-    """The name must lead to this function, bare or as a handler, and not to what replaced it."""
+    """Check that the name leads to this function, bare or as a handler."""
     found: Any = sys.modules.get(function.__module__)
     for part in name.split("."):
         found = getattr(found, part, None)

@@ -33,7 +33,7 @@ def check_mapping(inputs: object, buffer_size: object, kinds: tuple[type, ...]) 
 
 
 def arguments_of(item: object) -> tuple[Any, ...]:
-    """The arguments of one call of a ``starmap``.
+    """Return the arguments of one call of a ``starmap``.
 
     Raises:
         InvalidRequest: the input is no tuple or the like.
@@ -48,7 +48,7 @@ def arguments_of(item: object) -> tuple[Any, ...]:
 
 
 async def each(inputs: Inputs[A]) -> AsyncIterator[A]:
-    """The inputs, whichever kind they are; others get their turn between those of a plain iterable."""
+    """Iterate over the inputs of either kind; between those of a plain iterable the event loop runs."""
     if isinstance(inputs, AsyncIterable):
         async for item in inputs:
             yield item
@@ -68,13 +68,13 @@ async def mapped(
     buffer_size: int,
     on_feeding: Callable[["asyncio.Task[None]"], None] = lambda _: None,
 ) -> AsyncIterator[R | TaskFailed]:
-    """The results of ``submit`` for every input, in their order or as they come.
+    """Iterate over the results of ``submit`` for every input, in their order or as they come.
 
-    ``on_feeding`` is told of the task that reads the inputs; whoever ends the group ends it, too.
+    ``on_feeding`` gets the asyncio task that reads the inputs; the end of the group cancels it.
 
     Raises:
         TaskFailed: of a result, unless these are to be given like results.
-        TaskNotRun: the group was left meanwhile.
+        TaskNotRun: the ``with`` block of the group has ended.
         Exception: what reading the inputs has raised, after the results of those before.
     """
     feed = _Feed(submit, ordered, buffer_size)

@@ -64,7 +64,7 @@ class TaskNotRun(MitosisError):
 
 
 def result_of(task: TaskInfo) -> Any:
-    """What a handler has returned.
+    """Return what a handler has returned.
 
     Raises:
         TaskFailed: it has not.

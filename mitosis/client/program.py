@@ -29,7 +29,7 @@ class Importable:
 
 
 def search_path() -> tuple[str, ...]:
-    """The absolute folders from which this program imports, without those of the interpreter itself."""
+    """Return the absolute folders from which this program imports, without those of the interpreter."""
     own = [os.path.realpath(folder) for folder in _interpreter_folders()]
     found = [os.path.abspath(entry or os.getcwd()) for entry in sys.path]  # noqa: PTH100, PTH109
     kept = [
@@ -52,7 +52,7 @@ def _inside(path: str, folder: str) -> bool:
 
 
 def main_as_module(function: str) -> Importable:
-    """The module by which workers import what this program has defined in its own script.
+    """Return the module by which workers import what this program defines in its own script.
 
     Args:
         function: the name of what they need, for errors.
@@ -111,7 +111,7 @@ def _asks_for_main(test: ast.expr) -> bool:
 
 
 def _running_line(main: ModuleType) -> int | None:
-    """The line of the script itself that is being executed; None in another thread."""
+    """Return the line of the script that is being executed; None in another thread."""
     frame: FrameType | None = sys._getframe()  # noqa: SLF001 - the one way to look at one's callers
     while frame is not None:
         if frame.f_globals is vars(main) and frame.f_code.co_name == "<module>":

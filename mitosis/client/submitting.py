@@ -85,7 +85,7 @@ def encoded_task(task: Task, field: str) -> msgspec.Raw:
 
 
 async def parts_of(tasks: Tasks, key: str, *, prompt: bool = False) -> AsyncIterator[Part]:
-    """The tasks in order, cut into parts numbered from 0. Reads no further than it was asked for.
+    """Cut the tasks into parts numbered from 0, in order; read no further than needed.
 
     ``prompt``: what comes slowly is not held back until a part is full. The cuts then depend on time, so
     the same tasks under the same key might not be the same parts again.
@@ -141,7 +141,7 @@ async def _each(tasks: Tasks) -> AsyncIterator[Task]:
 
 
 def _with_offset(error: InvalidRequest, offset: int) -> InvalidRequest:
-    """The error with the index of the task in the whole submission instead of its part."""
+    """Return the error with the index of the task in the whole submission instead of its part."""
     field = str(error.facts.get("field", ""))
     if (item := _ITEM.match(field)) and offset:
         error.facts["field"] = f"tasks[{int(item[1]) + offset}]{field[item.end() :]}"

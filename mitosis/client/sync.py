@@ -1,10 +1,10 @@
 """The SDK without async: :class:`SyncClient` runs the calls of :class:`~mitosis.client.client.Client`.
 
 The calls run in an event loop in a thread of their own. So a client may be used from any thread, also from
-one whose own event loop is running, as in a notebook (which stands still meanwhile).
+one whose own event loop is running, as in a notebook (the call blocks it).
 """
 
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from datetime import timedelta
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -84,16 +84,16 @@ class SyncClient:
         return SyncTaskGroup(self._loop, made)
 
     def login(self, username: str, password: str) -> Token:
-        return self._run(self._client.login(username, password))
+        return self._loop.run(self._client.login(username, password))
 
     def me(self) -> Me:
-        return self._run(self._client.me())
+        return self._loop.run(self._client.me())
 
     def create_group(self, spec: TaskGroupSpec) -> TaskGroupInfo:
-        return self._run(self._client.create_group(spec))
+        return self._loop.run(self._client.create_group(spec))
 
     def group(self, group: Group) -> TaskGroupInfo:
-        return self._run(self._client.group(group))
+        return self._loop.run(self._client.group(group))
 
     def groups(
         self,
@@ -109,16 +109,16 @@ class SyncClient:
         )
 
     def update_group(self, group: Group, update: TaskGroupUpdate) -> TaskGroupInfo:
-        return self._run(self._client.update_group(group, update))
+        return self._loop.run(self._client.update_group(group, update))
 
     def delete_group(self, group: Group) -> None:
-        self._run(self._client.delete_group(group))
+        self._loop.run(self._client.delete_group(group))
 
     def close_group(self, group: Group, *, reason: str | None = None) -> TaskGroupInfo:
-        return self._run(self._client.close_group(group, reason=reason))
+        return self._loop.run(self._client.close_group(group, reason=reason))
 
     def reopen(self, group: Group, *, reason: str | None = None) -> TaskGroupInfo:
-        return self._run(self._client.reopen(group, reason=reason))
+        return self._loop.run(self._client.reopen(group, reason=reason))
 
     def cancel(
         self,
@@ -128,7 +128,7 @@ class SyncClient:
         cancel_running_tasks: bool = True,
         grace: timedelta | None = None,
     ) -> TaskGroupInfo:
-        return self._run(
+        return self._loop.run(
             self._client.cancel(
                 group, reason=reason, cancel_running_tasks=cancel_running_tasks, grace=grace
             )
@@ -142,21 +142,21 @@ class SyncClient:
         reason: str | None = None,
         grace: timedelta | None = None,
     ) -> TaskGroupInfo:
-        return self._run(self._client.complete(group, force=force, reason=reason, grace=grace))
+        return self._loop.run(self._client.complete(group, force=force, reason=reason, grace=grace))
 
     def wait(
         self, group: Group, *, until: Until = "settled", timeout: timedelta | None = None
     ) -> TaskGroupInfo:
-        return self._run(self._client.wait(group, until=until, timeout=timeout))
+        return self._loop.run(self._client.wait(group, until=until, timeout=timeout))
 
     def submit(
         self, group: Group, tasks: Tasks, *, idempotency_key: str | None = None
     ) -> list[int]:
-        """The tasks are read here, in the thread that calls."""
+        """Submit tasks; they are read in the thread that calls."""
         return submit_from_here(self._loop, self._client, group, tasks, idempotency_key)
 
     def submit_part(self, group: Group, part: Part) -> SubmitAnswer:
-        return self._run(self._client.submit_part(group, part))
+        return self._loop.run(self._client.submit_part(group, part))
 
     def tasks(self, group: Group, *, state: TaskState | None = None) -> Iterator[TaskInfo]:
         return self._each(self._client.tasks(group, state=state))
@@ -167,7 +167,7 @@ class SyncClient:
     def results_page(
         self, group: Group, *, after: int = 0, wait: timedelta = timedelta()
     ) -> ResultsPage:
-        return self._run(self._client.results_page(group, after=after, wait=wait))
+        return self._loop.run(self._client.results_page(group, after=after, wait=wait))
 
     def events(
         self,
@@ -191,17 +191,17 @@ class SyncClient:
         cancelled: bool = False,
         dry_run: bool = False,
     ) -> RetriedTasks:
-        return self._run(
+        return self._loop.run(
             self._client.retry(
                 group, into=into, reasons=reasons, cancelled=cancelled, dry_run=dry_run
             )
         )
 
     def explain(self, group: Group) -> Explanation:
-        return self._run(self._client.explain(group))
+        return self._loop.run(self._client.explain(group))
 
     def explain_task(self, task_uuid: UUID) -> Explanation:
-        return self._run(self._client.explain_task(task_uuid))
+        return self._loop.run(self._client.explain_task(task_uuid))
 
     def task_output(
         self, task_uuid: UUID, *, patience: timedelta | None = None
@@ -214,36 +214,33 @@ class SyncClient:
         return self._each(self._client.group_output(group, after=after, patience=patience))
 
     def task(self, task_uuid: UUID) -> TaskInfo:
-        return self._run(self._client.task(task_uuid))
+        return self._loop.run(self._client.task(task_uuid))
 
     def register_manager(self, manager: RegisterManager) -> RegisteredManager:
-        return self._run(self._client.register_manager(manager))
+        return self._loop.run(self._client.register_manager(manager))
 
     def managers(self) -> Iterator[ManagerInfo]:
         return self._each(self._client.managers())
 
     def manager(self, manager_id: UUID) -> ManagerInfo:
-        return self._run(self._client.manager(manager_id))
+        return self._loop.run(self._client.manager(manager_id))
 
     def group_managers(self, group: Group) -> list[ManagerInfo]:
-        return self._run(self._client.group_managers(group))
+        return self._loop.run(self._client.group_managers(group))
 
     def add_managers(self, group: Group, manager_ids: Sequence[UUID]) -> None:
-        self._run(self._client.add_managers(group, manager_ids))
+        self._loop.run(self._client.add_managers(group, manager_ids))
 
     def remove_managers(self, group: Group, manager_ids: Sequence[UUID]) -> None:
-        self._run(self._client.remove_managers(group, manager_ids))
+        self._loop.run(self._client.remove_managers(group, manager_ids))
 
     def refresh_managers(self, group: Group) -> RefreshedManagers:
-        return self._run(self._client.refresh_managers(group))
+        return self._loop.run(self._client.refresh_managers(group))
 
     def close(self) -> None:
         """Release the sockets; the client is of no use afterwards."""
-        self._run(self._client.aclose())
+        self._loop.run(self._client.aclose())
         self._loop.close()
-
-    def _run(self, call: Coroutine[Any, Any, T]) -> T:
-        return self._loop.run(call)
 
     def _each(self, items: AsyncIterator[T]) -> Iterator[T]:
         return each_of(self._loop, items)

@@ -45,7 +45,7 @@ class SyncTaskFuture(Future[R]):
     """
 
     task: TaskInfo | None = None
-    """All that is known of the task, once it has ended."""
+    """The task with all its facts, once it has ended."""
 
 
 class SyncTaskGroup:
@@ -57,11 +57,11 @@ class SyncTaskGroup:
 
     @property
     def info(self) -> TaskGroupInfo:
-        """The group as it was when this was last asked or told; :meth:`refresh` looks again."""
+        """The group as of the last answer of the API; :meth:`refresh` gets it again."""
         return self._group.info
 
     def refresh(self) -> TaskGroupInfo:
-        """The group as it is now."""
+        """Return the group as it is now."""
         return self._loop.run(self._group.refresh())
 
     # --- functions
@@ -252,7 +252,7 @@ class SyncTaskGroup:
 
 
 def each_of(loop: LoopThread, items: AsyncIterator[T]) -> Iterator[T]:
-    """The items of an async iterator that lives in ``loop``."""
+    """Iterate over an async iterator that lives in ``loop``."""
 
     async def following() -> tuple[T] | None:
         try:
@@ -272,7 +272,7 @@ def submit_from_here(
     async def use(items: Tasks) -> list[int]:
         if isinstance(to, TaskGroup):
             return await to.submit_tasks(items, idempotency_key=key)
-        assert group is not None  # noqa: S101 - a client needs to be told
+        assert group is not None  # noqa: S101 - a client needs the group
         return await to.submit(group, items, idempotency_key=key)
 
     check_tasks(tasks)
@@ -288,7 +288,7 @@ def submit_from_here(
 def in_order(
     submit: Callable[[A], Future[R]], inputs: Iterable[A], buffer_size: int
 ) -> Iterator[Future[R]]:
-    """A future for each input in their order; those that are done are given before more is read."""
+    """Yield a future for each input, in their order; those that are done come before more is read."""
     waiting: deque[Future[R]] = deque()
     for item in inputs:
         waiting.append(submit(item))
@@ -300,7 +300,7 @@ def in_order(
 def as_completed(
     submit: Callable[[A], Future[R]], inputs: Iterable[A], buffer_size: int
 ) -> Iterator[Future[R]]:
-    """The futures as they are done."""
+    """Yield the futures as they are done."""
     done: queue.SimpleQueue[Future[R]] = queue.SimpleQueue()
     running = 0
     for item in inputs:
@@ -314,7 +314,7 @@ def as_completed(
 
 
 def results_of(futures: Iterable[Future[R]], return_exceptions: bool) -> Iterator[R | TaskFailed]:
-    """What the tasks have returned.
+    """Yield what the tasks have returned.
 
     Raises:
         TaskFailed: of the first that has not, unless these are to be given like results.

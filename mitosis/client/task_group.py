@@ -54,17 +54,17 @@ LONG_POLL = timedelta(seconds=30)
 FIRST_LOOK = timedelta(seconds=1)
 """As long as nothing has ended, the group itself is looked at, too."""
 CANCEL_SECONDS = 10.0
-"""How long an exception is held up by telling the API to cancel."""
+"""How long an exception is delayed by the call to cancel."""
 
 
 class TaskFuture(asyncio.Future[R]):
     """The result of one task: awaitable, and all that :mod:`asyncio` does with futures.
 
-    A task cannot be taken back: cancelling the future only means that nobody waits any more.
+    A task cannot be withdrawn: cancelling the future only stops the waiting.
     """
 
     task: TaskInfo | None = None
-    """All that is known of the task, once it has ended."""
+    """The task with all its facts, once it has ended."""
 
 
 class TaskGroup:
@@ -85,7 +85,7 @@ class TaskGroup:
 
     @property
     def info(self) -> TaskGroupInfo:
-        """The group as it was when this was last asked or told; :meth:`refresh` looks again."""
+        """The group as of the last answer of the API; :meth:`refresh` gets it again."""
         return self._begun(self._info)
 
     @property
@@ -94,7 +94,7 @@ class TaskGroup:
         return self._begun(self._dispatcher)
 
     async def refresh(self) -> TaskGroupInfo:
-        """The group as it is now."""
+        """Return the group as it is now."""
         self._info = await self._client.group(self.info.task_group_id)
         return self._info
 
@@ -326,10 +326,10 @@ class TaskGroup:
         future: TaskFuture[Any] = TaskFuture()
 
         def deliver(ended: TaskInfo | Exception) -> None:
-            if future.done():  # nobody waits any more
+            if future.done():  # it was cancelled
                 return
             resolve_future(future, ended, convert)
-            future.exception()  # a future that nobody looks at is no reason to write to stderr
+            future.exception()  # retrieved, so asyncio logs nothing when the program ignores the future
 
         self.dispatcher.add(Call(task, deliver))
         return future
@@ -393,7 +393,7 @@ class TaskGroup:
                 self._info = await self._client.wait(self.info.task_group_id, timeout=wait)
 
     async def _end_after(self, error: BaseException) -> None:
-        """End the group because of ``error``, which goes on to whoever is to have it."""
+        """Cancel or close the group; the caller re-raises the exception."""
         if self._on_error == "leave":
             return
         reason = _reason(error)
@@ -416,7 +416,7 @@ class TaskGroup:
 
 
 def _reason(error: BaseException) -> str:
-    """For everybody who may see the group: not what the error says, which may be secret."""
+    """Return a reason that all readers of the group may see: the text of the error may be secret."""
     if isinstance(error, SetupFailed):
         return error.message
     if isinstance(error, KeyboardInterrupt | asyncio.CancelledError):
@@ -440,7 +440,7 @@ def resolve_future(
     future.task = ended
     try:
         future.set_result(convert(ended))
-    except Exception as error:  # noqa: BLE001 - it belongs to whoever waits for the result
+    except Exception as error:  # noqa: BLE001 - awaiting the future raises it
         future.set_exception(error)
 
 

@@ -25,7 +25,7 @@ class CheckedModel(BaseModel):
     """
 
     def __init__(self, **values: Any) -> None:
-        """The fields by name.
+        """Make the model of the fields by name.
 
         Raises:
             InvalidRequest: naming the field and what would be right.

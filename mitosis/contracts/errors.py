@@ -62,7 +62,7 @@ class InvalidRequest(MitosisError):
         super().__init__(message, field=field, **facts)
 
     def __str__(self) -> str:
-        """The message, with the field unless it begins with its name."""
+        """Return the message, with the field unless the message begins with its name."""
         field = str(self.facts.get("field", ""))
         name = field.rpartition(".")[2]
         if name in self.message.split()[:2]:
@@ -125,7 +125,7 @@ class InvalidTransition(Conflict):
         allowed: Sequence[str],
         message: str | None = None,
     ) -> None:
-        """``allowed`` lists the events that the state does allow."""
+        """Describe the transition; ``allowed`` lists the events that the state allows."""
         may = ", ".join(allowed) if allowed else "nothing: it is final"
         super().__init__(
             message or f"a {subject} that is {state} does not allow {event}; it allows {may}",

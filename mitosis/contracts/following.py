@@ -1,4 +1,4 @@
-"""What followers are told: events of a task group, and the output of running tasks.
+"""What followers receive: events of a task group, and the output of running tasks.
 
 The same documents go over Server-Sent Events and WebSockets, and come out of the SDK's iterators.
 """
@@ -18,7 +18,7 @@ class StateChange(AnswerBody):
     """An edge of a group's life, as far as it was seen: two edges close together may show as one."""
 
     before: TaskGroupState | None = None
-    """None: the first that is told."""
+    """None: the first one sent."""
     state: TaskGroupState
     settled: bool
     result: TaskGroupResult | None = None
@@ -39,13 +39,13 @@ class LeaseChange(AnswerBody):
 class GroupEvent(AnswerBody):
     """One event of a group; exactly the member that ``kind`` names is there (``group`` for ``end``).
 
-    Every result is told once, in the order of ``seq``, without gaps. A snapshot of the group replaces
+    Every result is sent once, in the order of ``seq``, without gaps. A snapshot of the group replaces
     the one before it: who reads slowly gets fewer of them, never older ones.
     """
 
     kind: EventKind
     cursor: int
-    """``seq`` of the last result that was told; following goes on behind it."""
+    """``seq`` of the last result that was sent; following resumes after it."""
     at: datetime
     """Clock of the API."""
     group: TaskGroupInfo | None = None
@@ -70,13 +70,13 @@ class OutputEvent(AnswerBody):
     """One event of the output of one task, or of all tasks of a group.
 
     ``attempt`` says where an attempt stands, ``output`` brings bytes of it, ``result`` how the task
-    ended, ``end`` that nothing more comes. Who reconnects is told again what is still known: bytes
-    before the ``offset`` that one has reached have been told already.
+    ended, ``end`` that nothing more comes. After a reconnect the kept output is sent again:
+    skip bytes before the ``offset`` that was reached.
     """
 
     kind: OutputKind
     cursor: int = 0
-    """Of a group: ``seq`` of the last result that was told; following goes on behind it."""
+    """Of a group: ``seq`` of the last result that was sent; following resumes after it."""
     task_id: int | None = None
     attempt: int | None = None
     state: str | None = None
@@ -88,7 +88,7 @@ class OutputEvent(AnswerBody):
     offset: int | None = None
     """Of the first byte, in all that the attempt has written to this stream."""
     skipped: int | None = None
-    """Bytes before ``offset`` that are not told: written before following began, or too fast for it."""
+    """Bytes before ``offset`` that are not sent: written before following began, or too fast for it."""
     data: Base64Bytes | None = None
     result: TaskInfo | None = None
 

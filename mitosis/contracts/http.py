@@ -183,11 +183,11 @@ class CancelStats(AnswerBody):
     """What becomes of the tasks that were unfinished when their group was cancelled, as known so far."""
 
     ready_cancelled: int
-    """Nobody had started them."""
+    """They had not started."""
     running_cancelled: int
-    """Their hosts are told to end them, or have done so."""
+    """Their hosts have been asked to end them."""
     running_not_cancellable: int
-    """Run by independent workers, whom nobody can tell."""
+    """Run by independent workers, which cannot be reached."""
 
 
 class TaskGroupInfo(AnswerBody):
@@ -326,7 +326,7 @@ class ResultsPage(AnswerBody):
 
 class RegisterManager(RequestBody):
     name: NewName | None = None
-    """Need not be the only one of this name, since a host that has lost its folder registers anew; left out:
+    """Need not be the only one of this name, since a host that has lost its folder registers again; left out:
     made up.
     """
     tags: frozenset[Tag] = frozenset()

@@ -19,7 +19,7 @@ _GROUP_BITS = 48
 
 
 def as_uuid(text: str) -> UUID | None:
-    """The id that a text is, in any way of writing one; None: it is none, so it may be a name.
+    """Parse an id in any notation; None if the text is not one and so may be a name.
 
     The one rule wherever an id or a name may stand.
     """
@@ -30,7 +30,7 @@ def as_uuid(text: str) -> UUID | None:
 
 
 def task_uuid(group_number: int, task_id: int) -> UUID:
-    """The public id of a task: a version 8 UUID that carries both numbers, so no table is needed.
+    """Return the public id of a task: a version 8 UUID that carries both numbers, so no table is needed.
 
     Bits 0-47 hold the group, the 74 free bits below them the task.
     Source: RFC 9562, section 5.8 (UUID version 8).
@@ -42,7 +42,7 @@ def task_uuid(group_number: int, task_id: int) -> UUID:
 
 
 def parse_task_uuid(public_id: UUID) -> tuple[GroupNumber, TaskId]:
-    """The inverse of :func:`task_uuid`.
+    """Return group and task number of a :func:`task_uuid`.
 
     Raises:
         ValueError: the UUID is not one that :func:`task_uuid` makes.

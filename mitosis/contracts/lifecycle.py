@@ -144,7 +144,7 @@ TASK: Lifecycle[TaskState, TaskEvent] = Lifecycle(
     {
         (TaskState.READY, TaskEvent.CLAIM): TaskState.RUNNING,
         (TaskState.READY, TaskEvent.CANCEL): TaskState.CANCELLED,
-        # A late report counts as long as nobody has claimed the task again (protocol P2).
+        # A late report counts until the task is claimed again (protocol P2).
         (TaskState.READY, TaskEvent.SUCCEED): TaskState.SUCCEEDED,
         (TaskState.READY, TaskEvent.FAIL): TaskState.FAILED,
         (TaskState.DELAYED, TaskEvent.DUE): TaskState.READY,

@@ -168,7 +168,7 @@ def _check_what_to_run(task: SubmittedTask, field: str) -> None:
 
 
 def command_argv(spec: TaskSpec) -> list[str]:
-    """Argv as ``os.fsdecode`` gives it: any byte survives the way to ``execve``.
+    """Return the argv as ``os.fsdecode`` gives it, so that any byte reaches ``execve``.
 
     Raises:
         ValueError: an element is not base64 where it should be.
@@ -180,7 +180,7 @@ def command_argv(spec: TaskSpec) -> list[str]:
 
 
 def command_fields(argv: Sequence[str]) -> dict[str, Any]:
-    """The fields of a spec for an argv as ``os.fsdecode`` gives it: the inverse of :func:`command_argv`."""
+    """Return the fields of a spec for an argv as ``os.fsdecode`` gives it; inverts :func:`command_argv`."""
     if all(word.isascii() or _is_text(word) for word in argv):
         return {"command": list(argv)}
     words = [base64.b64encode(os.fsencode(word)).decode() for word in argv]
@@ -219,7 +219,7 @@ def _check_handler(handler: str, field: str) -> None:
 
 
 def check_working_directory(folder: str | None, field: str) -> None:
-    """A host knows no folder that a relative path could start from.
+    """Check that the path is absolute: a host has no folder that a relative one could start from.
 
     Raises:
         InvalidRequest: it is not absolute.
@@ -229,17 +229,17 @@ def check_working_directory(folder: str | None, field: str) -> None:
 
 
 def below(field: str, path: str) -> str:
-    """The path of a field within another, which may be the whole."""
+    """Return the path of a field within another, which may be the whole ("")."""
     return f"{field}.{path}" if field else path
 
 
 def is_variable(name: str, value: str) -> bool:
-    """Can this stand in an environment? Source: environ(7)."""
+    """Return whether this can stand in an environment. Source: environ(7)."""
     return bool(name) and "=" not in name and "\0" not in name + value
 
 
 def check_environment(environment: dict[str, str], field: str) -> None:
-    """Names must be usable in an environ and must not pretend to come from us.
+    """Check that the names are usable in an environ and not reserved for Mitosis.
 
     Raises:
         InvalidRequest: naming the variable.

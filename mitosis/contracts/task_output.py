@@ -14,7 +14,7 @@ def exact_form(data: bytes, text: str) -> str | None:
 
 
 def kept_bytes(detail: Mapping[str, object] | None, stream: str) -> bytes:
-    """What is kept of ``stdout`` or ``stderr``, byte by byte."""
+    """Return the kept part of ``stdout`` or ``stderr``, byte by byte."""
     found = detail or {}
     exact = found.get(f"{stream}_base64")
     if isinstance(exact, str):

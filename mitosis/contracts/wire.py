@@ -84,13 +84,13 @@ class ClaimedTask(Answer):
 
 
 class LeaseStanding(StrEnum):
-    """What a manager learns about its lease from every answer."""
+    """State of the manager's lease, in every answer."""
 
     ACTIVE = "active"
     ENDING = "ending"
     """Claim nothing more, return what has not started, let the rest finish (or kill it), report."""
     GONE = "gone"
-    """Not yours any more: drop what has not started, replay the journal, say hello again."""
+    """The manager no longer holds it: drop what has not started, replay the journal, say hello again."""
 
 
 class ClaimAnswer(Answer):
@@ -178,9 +178,9 @@ class Followed(Request):
 class FollowedAnswer(Answer):
     standing: LeaseStanding
     tasks: list[int] = []
-    """Tasks of the group, wherever they run, that somebody follows one by one."""
+    """Tasks of the group, on any host, that are followed one by one."""
     everything: bool = False
-    """Somebody follows the whole group."""
+    """The whole group is followed."""
 
 
 class OutputChunk(Request):
@@ -195,7 +195,7 @@ class OutputChunk(Request):
 
 
 class WriteOutput(Request):
-    """For whoever follows; what nobody follows, or is not this manager's attempt, is dropped."""
+    """Output for followers; chunks without a follower, or of another manager's attempt, are dropped."""
 
     epoch: BigInt
     chunks: Annotated[list[OutputChunk], Meta(max_length=MAX_CHUNKS)]
