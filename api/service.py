@@ -59,9 +59,7 @@ async def running_api(options: ApiOptions, control: ControlPlane) -> AsyncIterat
     async with AsyncExitStack() as exits:
         state = await exits.enter_async_context(open_app_state(options, control))
         await state.users.ensure_admin(ADMIN)
-        await exits.enter_async_context(
-            recording_api_heartbeat(state.store.database, options.store.host_lost_after)
-        )
+        await exits.enter_async_context(recording_api_heartbeat(state.store))
         url = await exits.enter_async_context(
             serving(
                 create_app(state),

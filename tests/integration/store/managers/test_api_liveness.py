@@ -9,14 +9,12 @@ from api.service import ApiOptions, running_api
 from mitosis.contracts.control import ReleaseReason, ReleaseRequest, ReleaseStatus
 from mitosis.contracts.temporal_names import NAMESPACE
 from mitosis.embedded.data_folder import ed25519_private_key
-from mitosis.store.managers.api_liveness import beat
+from mitosis.store.managers.api_liveness import record_api_heartbeat
 from mitosis.store.managers.release import release_lease
 from mitosis.store.managers.views import observe_manager
 from mitosis.store.store import StoreOptions
 from tests.support.campaigns import Host, World, world
 from tests.support.http_api import NoTemporal
-
-LOST_AFTER = timedelta(seconds=90)
 
 
 async def release_lost(w: World, host: Host, epoch: int | None) -> ReleaseStatus:
@@ -46,18 +44,18 @@ async def test_nobody_is_lost_while_nobody_listens_and_then_the_clocks_start_ane
 ) -> None:
     async with world(database) as w:
         working, idle, _ = await working_and_idle(w)
-        assert not await beat(w.database, LOST_AFTER)
+        assert not await record_api_heartbeat(w.store)
         await nobody_listened_for(w, 300)
         assert await release_lost(w, working, working.epoch) == "alive"
         assert await release_lost(w, idle, None) == "alive"
-        assert await beat(w.database, LOST_AFTER)
+        assert await record_api_heartbeat(w.store)
         assert await release_lost(w, working, working.epoch) == "alive"
         view = await observe_manager(w.store, working.manager_id)
         assert view.lease is not None
         assert (view.lease.alive_in_seconds or 0) > 80
         view = await observe_manager(w.store, idle.manager_id)
         assert (view.lost_in_seconds or 0) > 80
-        assert not await beat(w.database, LOST_AFTER), "only the first one"
+        assert not await record_api_heartbeat(w.store), "only the first one"
         await w.rows("UPDATE leases SET alive_until = now()")
         assert await release_lost(w, working, working.epoch) == "released"
 
@@ -67,11 +65,11 @@ async def test_a_host_that_was_silent_for_long_before_the_outage_is_not_heard_by
 ) -> None:
     async with world(database) as w:
         working, idle, _ = await working_and_idle(w)
-        await beat(w.database, LOST_AFTER)
+        await record_api_heartbeat(w.store)
         await w.rows("UPDATE leases SET alive_until = now() - interval '1 second'")
         await w.rows("UPDATE manager_live SET last_contact_at = now() - interval '91 seconds'")
         await nobody_listened_for(w, 60)
-        assert await beat(w.database, LOST_AFTER)
+        assert await record_api_heartbeat(w.store)
         assert await release_lost(w, working, working.epoch) == "released"
         assert await release_lost(w, idle, None) == "released"
 
