@@ -10,7 +10,6 @@ CODE = ("mitosis", "api", "manager_agent", "activities", "workflows")
 
 REASONS = {
     "activities/host.py:HostActivities.*": "Temporal registers activities as methods of a class",
-    "mitosis/store/control.py:ControlStore.*": "implements the ports of the activities",
     "workflows/heartbeat.py:*.intercept_activity": "the hook that Temporal calls",
     "mitosis/client/http_link.py:HttpLink.on_body": "the hook that httptools calls",
     "mitosis/handlers.py:Handler.__call__": "makes the object callable",
