@@ -3,6 +3,7 @@
 from uuid import UUID
 
 from mitosis.contracts.http import AnswerBody
+from mitosis.contracts.lifecycle import ManagerState
 
 
 class HostReason(AnswerBody):
@@ -11,6 +12,8 @@ class HostReason(AnswerBody):
     manager_id: UUID
     manager_name: str
     """Several hosts may have it."""
+    state: ManagerState | None = None
+    """What the host is doing. None: the server is of a version before this field."""
     code: str
     line: str
 

@@ -14,7 +14,9 @@ from mitosis.store.leases.reasons import (
     task_reason,
     why,
 )
+from mitosis.store.managers.views import manager_states
 from mitosis.store.missing import require_task_group
+from mitosis.store.pg.database import Connection
 from mitosis.store.pg.rows import fetch_one
 from mitosis.store.pg.statements import load
 from mitosis.store.store import Store
@@ -31,9 +33,10 @@ async def explain_group(store: Store, task_group_id: UUID) -> Explanation:
     """
     async with store.database.connection() as connection:
         number = await task_views.group_number(connection, task_group_id)
-        facts = await read_waiting(connection, store, number)
-    facts = require_task_group(facts, task_group_id)
-    return _explanation(facts, why(facts), facts.group.state, _hosts(facts))
+        found = await read_waiting(connection, store, number)
+        facts = require_task_group(found, task_group_id)
+        hosts = await _hosts(connection, store, facts)
+    return _explanation(facts, why(facts), facts.group.state, hosts)
 
 
 async def explain_task(store: Store, public_id: UUID) -> Explanation:
@@ -52,18 +55,21 @@ async def explain_task(store: Store, public_id: UUID) -> Explanation:
     async with store.database.connection() as connection:
         task = await fetch_one(connection, WaitingTask, SQL["waiting_task"], parameters)
         facts = None if task is None else await read_waiting(connection, store, number)
-    if task is None or facts is None:
-        raise NotFound("no such task", task_id=str(public_id))
-    hosts = () if task.result is not None else _hosts(facts)
+        if task is None or facts is None:
+            raise NotFound("no such task", task_id=str(public_id))
+        hosts = () if task.result is not None else await _hosts(connection, store, facts)
     return _explanation(facts, task_reason(task, why(facts)), shown.state, hosts, task_id)
 
 
-def _hosts(facts: Waiting) -> tuple[HostReason, ...]:
+async def _hosts(connection: Connection, store: Store, facts: Waiting) -> tuple[HostReason, ...]:
+    ids = [host.manager_id for host in facts.hosts]
+    states = await manager_states(connection, store, ids) if ids else {}
     reasons = [(host, host_reason(host, facts.group)) for host in facts.hosts]
     return tuple(
         HostReason(
             manager_id=host.manager_id,
             manager_name=host.name,
+            state=states.get(host.manager_id),
             code=reason.code,
             line=reason.line,
         )

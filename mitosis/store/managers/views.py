@@ -7,6 +7,7 @@ from uuid import UUID
 from mitosis.contracts.control import ManagerView
 from mitosis.contracts.errors import NotFound
 from mitosis.contracts.http import ManagerInfo, Page
+from mitosis.contracts.lifecycle import ManagerState
 from mitosis.store.managers.state_facts import state_of, with_state_facts
 from mitosis.store.pg.database import Connection
 from mitosis.store.pg.paging import decode_cursor, encode_cursor, page_limit
@@ -16,6 +17,7 @@ from mitosis.store.store import Store
 SQL = load("managers/views.sql")
 SHOW = with_state_facts(SQL["show"])
 OBSERVE = with_state_facts(SQL["observe"])
+STATES = with_state_facts(SQL["states"])
 MAX_PAGE = 500
 
 
@@ -71,6 +73,16 @@ async def observe_manager(store: Store, manager_id: UUID) -> ManagerView:
     if row is None:
         return ManagerView(manager_id=manager_id, exists=False)
     return control_view(row)
+
+
+async def manager_states(
+    connection: Connection, store: Store, manager_ids: Sequence[UUID]
+) -> Mapping[UUID, ManagerState]:
+    """Return the derived state of each of these managers that exists."""
+    rows = await (
+        await connection.execute(STATES, _parameters(store, ids=list(manager_ids)))
+    ).fetchall()
+    return {row["manager_id"]: state_of(row["facts"]) for row in rows}
 
 
 def control_view(row: Mapping[str, Any]) -> ManagerView:

@@ -16,6 +16,11 @@
    LEFT JOIN leases AS l
      ON l.manager_id = one.manager_id AND l.kind = 'manager' AND l.state <> 'ended')
 
+-- name: states
+SELECT m.uuid AS manager_id, $state_facts$ AS facts
+  FROM managers AS m JOIN manager_live AS c ON c.manager_id = m.id
+ WHERE m.uuid = ANY(%(ids)s::uuid[])
+
 -- name: show
 -- Managers with the facts of their state; ids NULL = every manager that the viewer may see.
 SELECT m.id AS number, m.uuid AS manager_id, m.name, m.tags, m.labels, m.host_name, m.cores, m.created_at,
