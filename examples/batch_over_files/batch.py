@@ -1,7 +1,7 @@
 """Run a command over every file below a folder, and collect what the commands print.
 
-Writes a list of checksums that `sha256sum --check` understands. The folder is walked while the first files
-are being worked on already.
+Write a list of checksums that `sha256sum --check` reads. The first files are processed while the folder is
+still being walked.
 
     python examples/batch_over_files/batch.py FOLDER SUMS
 
@@ -21,13 +21,13 @@ from mitosis import Client, TaskSubmission
 
 
 def files_below(folder: Path) -> Iterator[Path]:
-    """Every file, found while they are being worked on; the order is that of the file system."""
+    """Yield every file below the folder, in the order of the file system."""
     for place, _, names in os.walk(folder):
         yield from (Path(place, name) for name in names)
 
 
 def checksum_of(file: Path) -> TaskSubmission:
-    """A task that prints one line. The name is an argument, so it may hold anything but a line's end."""
+    """Return a task that prints one line. The name is an argument: only newlines are a problem."""
     return TaskSubmission(command=["sha256sum", "--", str(file)], timeout_seconds=600)
 
 
@@ -49,7 +49,7 @@ async def main(folder: Path, sums: TextIO) -> int:
 
 
 def folder_of(text: str) -> Path:
-    """The folder that an argument names."""
+    """Return the folder that an argument names."""
     folder = Path(text).resolve()
     if not folder.is_dir():
         raise argparse.ArgumentTypeError(f"there is no folder {folder}")

@@ -1,13 +1,12 @@
-"""A small continuous integration: prepare a copy of a project, run its jobs side by side, clean up.
+"""A small CI pipeline: copies a project, runs its jobs in parallel, and cleans up.
 
-Each host copies the project once (the setup hook), runs jobs in the copy, and removes it (the teardown
-hook), whatever happens in between. The exit status is that of a CI: 0 all jobs passed, 1 a job failed,
-2 the copy could not be made.
+Each host copies the project once (setup hook), runs jobs in the copy, and always removes it (teardown
+hook). Exit status: 0 all jobs passed, 1 a job failed, 2 the copy could not be made.
 
     python examples/ci_pipeline/pipeline.py [PROJECT]
 
 Needs a running stack (`mitosis up`), or MITOSIS_API_URL and MITOSIS_TOKEN. The hosts must see PROJECT
-under the same name; without it, the small one beside this file is tested.
+under the same name; the default is the small project beside this file.
 """
 
 import secrets
@@ -30,7 +29,7 @@ ALL_PASSED, JOB_FAILED, SETUP_FAILED = range(3)
 
 
 def jobs_of(project: Path, workspace: str) -> dict[str, TaskSubmission]:
-    """What is to be run, by name: one job compiles everything, and one runs each file of tests."""
+    """Return the jobs by name: one compiles everything, and one runs each test file."""
     python = sys.executable
     commands = {"compile": [python, "-m", "compileall", "-q", "."]}
     for file in sorted(project.glob("test_*.py")):
@@ -59,23 +58,23 @@ def main(project: Path) -> int:
     with SyncClient.connect() as client:
         try:
             with client.task_group(spec(project, name, workspace)) as group:
-                print(f"{len(jobs)} jobs in group {name}")
+                print(f"{len(jobs)} jobs in task group {name}")
                 running: dict[Future[TaskInfo], str] = {
                     group.submit_task(task): job for job, task in jobs.items()
                 }
                 for future in as_completed(running):
                     failed += not passed(running[future], future.result())
         except SetupFailed as error:
-            print(f"nothing was run: {error}", file=sys.stderr)
+            print(f"no job was run: {error}", file=sys.stderr)
             return SETUP_FAILED
         print(
-            f"{len(jobs) - failed} passed, {failed} failed; the group's result: {group.info.result}"
+            f"{len(jobs) - failed} passed, {failed} failed; result of the task group: {group.info.result}"
         )
     return JOB_FAILED if failed else ALL_PASSED
 
 
 def passed(job: str, task: TaskInfo) -> bool:
-    """Say how a job went; if it did not go well, with the end of what it printed."""
+    """Print how a job ended, with the tail of its output if it failed."""
     seconds = 0.0
     if task.started_at and task.finished_at:
         seconds = (task.finished_at - task.started_at).total_seconds()

@@ -1,7 +1,7 @@
 """Run one Python function over a grid of parameters and print a table of its results.
 
-How many people are ill at once in the worst moment of an epidemic, for every combination of how easily
-it passes on and how long people stay ill? (The SIR model; shares of the population, in percent.)
+The function computes the peak of an epidemic in the SIR model, as a share of the population, for every
+combination of how contagious it is and how long people are ill.
 
     python examples/parameter_sweep/sweep.py
 
@@ -14,13 +14,13 @@ import sys
 from mitosis import SyncClient, handler
 
 CONTAGION = (0.15, 0.2, 0.3, 0.5, 0.8)
-"""People that somebody who is ill infects in a day."""
+"""New infections per ill person and day."""
 DAYS_ILL = (3, 5, 8, 13)
 
 
 @handler(timeout=60, retries=1)
-def worst_moment(contagion: float, days_ill: int) -> tuple[float, float]:
-    """The largest share of people that are ill at once, and the day when that is."""
+def peak(contagion: float, days_ill: int) -> tuple[float, float]:
+    """Return the largest share of people who are ill at the same time, and the day of this peak."""
     step = 0.01
     healthy, ill, day = 0.999, 0.001, 0.0
     worst = (ill, day)
@@ -34,14 +34,14 @@ def worst_moment(contagion: float, days_ill: int) -> tuple[float, float]:
 def main() -> int:
     grid = list(itertools.product(CONTAGION, DAYS_ILL))
     with SyncClient.connect() as client, client.task_group(workers=2) as group:
-        print(f"{len(grid)} tasks in group {group.info.name}")
-        worst = dict(zip(grid, group.starmap(worst_moment, grid), strict=True))
+        print(f"{len(grid)} tasks in task group {group.info.name}")
+        worst = dict(zip(grid, group.starmap(peak, grid), strict=True))
     show(worst)
     return 0
 
 
 def show(worst: dict[tuple[float, int], tuple[float, float]]) -> None:
-    print("\nmost ill at once, and on which day")
+    print("\npeak of the epidemic, and its day")
     print("contagion " + "".join(f"{f'{days} days':>16}" for days in DAYS_ILL))
     for contagion in CONTAGION:
         cells = (worst[contagion, days] for days in DAYS_ILL)

@@ -1,8 +1,8 @@
-"""The workflow of another team: it makes a task group a step of its own, and goes on with the summary.
+"""A workflow of another team that runs a task group as one of its steps and uses the summary.
 
-Two ways of doing that, and both need a group that exists. It is made over HTTP in an activity, with the
-token of *this* team: who may start a group is decided there, by that token, never by who can reach
-Temporal. The token stays in the process; nothing in Temporal's history shows it.
+There are two ways to run it, and both need an existing task group. An activity creates it over HTTP with
+the token of *this* team: the token decides who may start a task group, not access to Temporal. The token
+stays in the process and is never part of Temporal's history.
 """
 
 from dataclasses import dataclass
@@ -24,17 +24,17 @@ TASK_QUEUE = "release-team"
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What the workflow is asked for."""
+    """The input of the workflow."""
 
     version: str
     packages: int = 5
     user_group: str | None = None
-    """Whose hosts do the work; none: those of the team itself."""
+    """User group whose hosts run the tasks; None for the team's own."""
 
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """What it answers."""
+    """The result of the workflow."""
 
     version: str
     result: str
@@ -43,12 +43,12 @@ class Release:
 
 @activity.defn
 async def start_builds(order: Order) -> str:
-    """Create the group, submit one task for each package, close it; the group's id.
+    """Create the task group, submit one task for each package, close it, and return its id.
 
-    May be repeated: the group has the name of the workflow that wants it, and the tasks have a key.
+    A retry is safe: the group has the name of the workflow, and the tasks have an idempotency key.
     """
     name = activity.info().workflow_id or order.version
-    with as_application_errors():  # a refusal is final; an API that is away is tried again
+    with as_application_errors():  # a refusal is final; an outage of the API is retried
         async with Client.connect() as client:
             group = await _group(client, TaskGroupSpec(name=name, group_name=order.user_group))
             if group.state == "open":
@@ -86,7 +86,7 @@ class ReleaseWorkflow:
 
 @workflow.defn
 class ReleaseByName:
-    """By name and in plain JSON, as a worker in any language can do it."""
+    """Run the child workflow by name and with plain JSON, as a worker in any language can."""
 
     @workflow.run
     async def run(self, order: Order) -> Release:

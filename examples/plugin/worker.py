@@ -1,9 +1,9 @@
-"""A Temporal worker of another team, with the Mitosis plugin. Runs until Ctrl-C.
+"""A Temporal worker of another team with the Mitosis plugin. It runs until Ctrl-C.
 
     python examples/plugin/worker.py
 
-Finds Temporal by TEMPORAL_ADDRESS and TEMPORAL_NAMESPACE, else beside the `mitosis up` of this machine, and
-the API as every program does: that `mitosis up`, or MITOSIS_API_URL with MITOSIS_TOKEN_FILE.
+TEMPORAL_ADDRESS and TEMPORAL_NAMESPACE name Temporal; MITOSIS_API_URL and MITOSIS_TOKEN_FILE name the API.
+The default for both is the `mitosis up` of this host.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from temporalio.worker import Worker
 
 from mitosis.app_root import enter_app
 
-enter_app()  # finds the packages that come with Mitosis, wherever it is installed
+enter_app()  # makes the packages of Mitosis importable
 
 from examples.plugin.release import (  # noqa: E402
     TASK_QUEUE,
@@ -31,7 +31,7 @@ from workflows.plugin import MitosisPlugin  # noqa: E402
 
 
 def temporal() -> tuple[str, str]:
-    """Address and namespace of Temporal."""
+    """Return address and namespace of Temporal."""
     if address := os.environ.get("TEMPORAL_ADDRESS"):
         return address, os.environ.get("TEMPORAL_NAMESPACE", "mitosis")
     stack = read_connection(data_dir_of(load_settings().settings))
@@ -41,21 +41,21 @@ def temporal() -> tuple[str, str]:
 
 
 def leave(status: int) -> NoReturn:
-    """End at once: Temporal's threads sometimes abort the interpreter's teardown (sdk-python#300)."""
+    """End the process at once: threads of Temporal can abort the teardown (sdk-python#300)."""
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(status)
 
 
 async def connected() -> Client:
-    """A client with the plugin, or one line that says why there is none."""
+    """Return a client with the plugin; on failure, print the reason and end the process."""
     address, namespace = temporal()
     try:
         return await Client.connect(address, namespace=namespace, plugins=[MitosisPlugin()])
     except RuntimeError:
         sys.stderr.write(
             f"error: Temporal cannot be reached at {address}; "
-            "is mitosis up running, and TEMPORAL_ADDRESS what it has printed?\n"
+            "is mitosis up running, and is TEMPORAL_ADDRESS the one it printed?\n"
         )
         leave(1)
 

@@ -1,4 +1,4 @@
-"""``python -m examples.stdlib_campaign``: run the example on the stack that the CLI would use."""
+"""``python -m examples.stdlib_campaign``: runs the example on the stack that the CLI would use."""
 
 import asyncio
 import sys

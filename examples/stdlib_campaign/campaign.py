@@ -1,12 +1,12 @@
-"""What the campaign runs: one setup hook, one command per file, one teardown hook; and the check of it.
+"""The commands of the campaign (a setup hook, one command per file, a teardown hook) and its verification.
 
 The setup hook copies every non-empty module of the interpreter's standard library into a scratch folder
 of the host. Each task compresses one staged file and writes the SHA-256 of its content, both into the
 results folder. The teardown hook removes the scratch folder; the results stay.
 
-:func:`verify` afterwards trusts nothing that Mitosis stored: it reads the interpreter's own files,
-decompresses every result and recomputes every checksum. The file is its own setup hook (standard
-library only), so it runs on a host as ``python -I campaign.py SCRATCH RESULTS``.
+:func:`verify` does not rely on anything that Mitosis stored: it reads the interpreter's own files,
+decompresses every result and recomputes every checksum. This file is also the setup hook (standard
+library only) and runs on a host as ``python -I campaign.py SCRATCH RESULTS``.
 """
 
 import gzip
@@ -30,29 +30,29 @@ class Campaign:
 
     @property
     def scratch(self) -> Path:
-        """Where the setup hook stages the files; removed by the teardown hook."""
+        """The folder for staged files; the teardown hook removes it."""
         return self.workspace / "scratch"
 
     @property
     def results(self) -> Path:
-        """Where the tasks write; stays."""
+        """The folder that the tasks write to; it is kept."""
         return self.workspace / "results"
 
     def setup_command(self) -> list[str]:
-        """Argv of the setup hook."""
+        """Return the argv of the setup hook."""
         return [sys.executable, "-I", __file__, str(self.scratch), str(self.results)]
 
     def teardown_command(self) -> list[str]:
-        """Argv of the teardown hook."""
+        """Return the argv of the teardown hook."""
         return ["rm", "-rf", "--", str(self.scratch)]
 
     def command(self, name: str) -> list[str]:
-        """Argv of the task for the file staged as ``name``."""
+        """Return the argv of the task for the file staged as ``name``."""
         return ["sh", "-c", COMPRESS, "sh", str(self.scratch / name), str(self.results / name)]
 
 
 def modules() -> Iterator[tuple[str, Path]]:
-    """Every non-empty module of the standard library: ``(flat name, source file)``, sorted."""
+    """Yield every non-empty module of the standard library as ``(flat name, source file)``, sorted."""
     root = Path(sysconfig.get_path("stdlib")).resolve()
     skipped = {"site-packages", "dist-packages", "__pycache__"}
     for path in sorted(root.rglob("*.py")):
@@ -62,7 +62,7 @@ def modules() -> Iterator[tuple[str, Path]]:
 
 
 def stage(scratch: Path, results: Path) -> int:
-    """The setup hook: copy the modules into a new scratch folder; gives their number."""
+    """Copy the modules into a new scratch folder, as the setup hook; return their number."""
     scratch.mkdir(parents=True)
     results.mkdir(parents=True, exist_ok=True)
     staged = [shutil.copyfile(source, scratch / name) for name, source in modules()]
@@ -71,7 +71,7 @@ def stage(scratch: Path, results: Path) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """What :func:`verify` found; ``problems`` is empty when every file is right."""
+    """The findings of :func:`verify`; ``problems`` is empty if every file is correct."""
 
     files: int
     source_bytes: int
@@ -95,11 +95,11 @@ def verify(campaign: Campaign) -> Verification:
             continue
         compressed_bytes += packed.stat().st_size
         if gzip.decompress(packed.read_bytes()) != content:
-            problems.append(f"{name}: decompresses to something else")
+            problems.append(f"{name}: decompresses to other content")
         if checksum.read_text().split()[0] != hashlib.sha256(content).hexdigest():
             problems.append(f"{name}: wrong checksum")
     strays = {path.name for path in campaign.results.iterdir()} - expected
-    problems += [f"{name}: not asked for" for name in sorted(strays)]
+    problems += [f"{name}: unexpected file" for name in sorted(strays)]
     if campaign.scratch.exists():
         problems.append(f"{campaign.scratch} was not removed by the teardown hook")
     return Verification(files, source_bytes, compressed_bytes, tuple(problems))

@@ -1,7 +1,7 @@
-"""Run the campaign against any running stack with the SDK, and report what happened.
+"""Runs the campaign on a running stack with the SDK and reports the results.
 
-The host must be able to read this interpreter's standard library and to write the workspace, so the
-stack is on this machine or shares its file system.
+The hosts must be able to read this interpreter's standard library and to write the workspace, so the stack
+must be on this host or share its file system.
 """
 
 from collections import defaultdict
@@ -23,14 +23,14 @@ LOOK_AGAIN = timedelta(seconds=1)
 
 
 class CampaignFailed(MitosisError):
-    """The campaign did not end as it should."""
+    """The campaign did not end as expected."""
 
     code = "campaign_failed"
 
 
 @dataclass(slots=True)
 class Worker:
-    """What one worker did. ``cpus`` are the cores that the kernel confirmed."""
+    """The work of one worker. ``cpus`` are the cores that the kernel confirmed."""
 
     tasks: int = 0
     cpus: tuple[int, ...] = ()

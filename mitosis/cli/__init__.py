@@ -1,8 +1,8 @@
-"""The ``mitosis`` command. This module finds the subcommand and owns how the program ends.
+"""The ``mitosis`` command: finds the subcommand and ends the process.
 
-A subcommand's module is imported when the subcommand is named, so that ``mitosis --version`` costs
-what a Python interpreter and typer cost. Each row of :data:`COMMANDS` names a function or a typer
-application; the modules keep heavy imports inside their functions.
+The module of a subcommand is imported only when that subcommand runs, so ``mitosis --version`` imports
+nothing but typer. Each row of :data:`COMMANDS` names a function or a typer application; these modules
+import heavy packages inside their functions.
 """
 
 import logging
@@ -18,7 +18,7 @@ import typer
 from typer.core import TyperGroup
 
 from mitosis.app_root import enter_app
-from mitosis.cli.streams import StandardOutputLost, flush, stand_up
+from mitosis.cli.streams import StandardOutputLost, flush, open_standard_streams
 from mitosis.version import __version__
 
 COMMANDS = {
@@ -45,23 +45,23 @@ COMMANDS = {
 }
 """Subcommand -> ``module:attribute``, in the order of the help."""
 PASS_THROUGH = "temporal"  # noqa: S105 - not a password
-"""Every word after this subcommand belongs to another program, `--help` and `--` too."""
+"""Every word after this subcommand is passed to another program, including `--help` and `--`."""
 
 
 def main() -> None:
-    """Entry point of the ``mitosis`` program: never returns, never shows a traceback for a known error."""
-    stand_up()
+    """Run the ``mitosis`` program and end the process; known errors show no traceback."""
+    open_standard_streams()
     enter_app()
     _exit(execute(sys.argv[1:]))
 
 
 def _exit(status: int) -> NoReturn:
-    """End the process; without the interpreter's teardown when threads could abort it.
+    """End the process; skip the interpreter's teardown when threads could abort it.
 
-    Those of Temporal's SDK sometimes do (temporalio/sdk-python#300); one that waits for standard input
-    holds a lock that the teardown needs (it ends with SIGABRT then).
+    Threads of Temporal's SDK can abort it (temporalio/sdk-python#300). A thread that waits for standard
+    input holds a lock that the teardown needs, and the process would end with SIGABRT.
     """
-    with suppress(StandardOutputLost):  # an error of the command is told already
+    with suppress(StandardOutputLost):  # the command has reported its error
         flush()
     if "temporalio" in sys.modules or threading.active_count() > 1:
         logging.shutdown()
@@ -70,7 +70,7 @@ def _exit(status: int) -> NoReturn:
 
 
 def execute(arguments: Sequence[str]) -> int:
-    """Run one command line and give its exit status (``mitosis.cli.exit.ExitStatus``)."""
+    """Run one command line and return its exit status (``mitosis.cli.exit.ExitStatus``)."""
     from mitosis.cli.exit import ExitStatus, report, report_usage
     from mitosis.contracts.errors import MitosisError
 
@@ -91,13 +91,13 @@ def execute(arguments: Sequence[str]) -> int:
     except SystemExit:
         if sys.stdout is streams[0]:
             raise
-        sys.stdout, sys.stderr = streams  # typer took them away: nobody reads, which is no error
+        sys.stdout, sys.stderr = streams  # typer replaced them on EPIPE: a closed pipe is no error
         return ExitStatus.OK
     return int(status or 0)
 
 
 class LazyGroup(TyperGroup):
-    """A group whose subcommands are imported when they are asked for."""
+    """A command group that imports a subcommand when it runs."""
 
     def list_commands(self, ctx: typer.Context) -> list[str]:  # type: ignore[override]
         return list(COMMANDS)
@@ -121,7 +121,7 @@ def _load(name: str) -> Any:
 
 
 def plain_app(**options: Any) -> typer.Typer:
-    """A typer application in our manner: plain help texts, no completion options of its own."""
+    """Return a typer application with plain help texts and no completion options."""
     return typer.Typer(
         add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False, **options
     )
@@ -152,7 +152,7 @@ def mitosis(
 ) -> None:
     """Durable execution of task groups on fleets of machines.
 
-    Start everything on this machine with `mitosis up`; `mitosis doctor` says what is missing.
+    Start everything on this host with `mitosis up`; `mitosis doctor` reports what is missing.
     """
     if context.invoked_subcommand is None:
         typer.echo(context.get_help(), err=True)

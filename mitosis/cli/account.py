@@ -1,4 +1,4 @@
-"""`mitosis login`, `logout` and `whoami`: who the API thinks is asking."""
+"""`mitosis login`, `logout` and `whoami`: the user that the API sees."""
 
 import sys
 from pathlib import Path
@@ -14,19 +14,19 @@ from mitosis.cli.rendering import Item, time_text
 @typer_function
 def login(
     cli: Cli,
-    username: Annotated[str, typer.Argument(metavar="USERNAME", help="User of the API.")],
+    username: Annotated[str, typer.Argument(metavar="USERNAME", help="Name of the user.")],
     password_file: Annotated[
         Path | None,
         typer.Option(
             "--password-file",
             metavar="FILE",
-            help="File with the password, - for standard input; asked for when left out.",
+            help="File with the password, - for standard input. [default: ask for it]",
         ),
     ] = None,
 ) -> None:
     """Get a token with a password.
 
-    It is kept for this API address in a file that only you can read.
+    The token is stored for this API address in a file that only you can read.
     """
     from mitosis.cli.connection import store_token
 
@@ -42,27 +42,27 @@ def login(
     fields = [
         ("user", username),
         ("valid until", time_text(answer.expires_at)),
-        ("kept in", str(kept_in)),
+        ("stored in", str(kept_in)),
     ]
     cli.output.item(Item(data, fields, username))
 
 
 @typer_function
 def logout(cli: Cli) -> None:
-    """Forget the token that a login kept.
+    """Delete the token that a login stored for this API address.
 
-    The one for this API address; the token itself stays good until it expires.
+    The token itself remains valid until it expires.
     """
     from mitosis.cli.connection import store_token
 
     store_token(cli.target.api_url, None)
     url = cli.target.api_url
-    cli.output.item(Item({"api_url": url}, [("forgotten", f"the login for {url}")], url))
+    cli.output.item(Item({"api_url": url}, [("deleted", f"the login for {url}")], url))
 
 
 @typer_function
 def whoami(cli: Cli) -> None:
-    """Show the user behind the token."""
+    """Show the user of the token."""
     with cli.client() as client:
         me = client.me()
     groups = ", ".join(f"{name} ({role})" for name, role in sorted(me.groups.items()))
@@ -70,7 +70,7 @@ def whoami(cli: Cli) -> None:
         ("user", me.username),
         ("id", str(me.user_id)),
         ("administrator", "yes" if me.is_admin else "no"),
-        ("groups", groups or "none"),
+        ("user groups", groups or "none"),
     ]
     cli.output.item(Item(me.model_dump(mode="json"), fields, me.username))
 
@@ -84,7 +84,7 @@ def _password(file: Path | None) -> str:
         from mitosis.contracts.errors import InvalidRequest
 
         raise InvalidRequest(
-            "there is no terminal to ask for the password on: name a file, or - for standard input",
+            "there is no terminal to ask for the password: name a file, or - for standard input",
             option="--password-file",
         )
     return str(typer.prompt("Password", hide_input=True, err=True))

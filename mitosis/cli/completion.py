@@ -1,4 +1,4 @@
-"""What the shell offers after Tab where only the API knows: groups and tasks. No errors, no waiting."""
+"""Shell completion of task groups and tasks, from the API. It reports no errors and waits for one second."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -21,7 +21,7 @@ LOOKED_AT = 500
 
 
 def group_names(context: typer.Context, incomplete: str) -> list[str]:
-    """The newest groups that begin so; none when nothing answers within a second."""
+    """Return the newest task groups with this prefix; none if the API does not answer within a second."""
     with suppress(MitosisError, OSError), _client(context) as client:
         newest = islice(client.groups(), LOOKED_AT)
         names = (group.name for group in newest if group.name.startswith(incomplete))
@@ -30,7 +30,7 @@ def group_names(context: typer.Context, incomplete: str) -> list[str]:
 
 
 def groups_and_tasks(context: typer.Context, incomplete: str) -> list[str]:
-    """``render``, and behind a slash the first tasks of the group: ``render/17``."""
+    """Return groups as in ``render``, and after a slash the first tasks of the group: ``render/17``."""
     group, slash, number = incomplete.rpartition("/")
     if not slash:
         return group_names(context, incomplete)

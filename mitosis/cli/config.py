@@ -1,4 +1,4 @@
-"""`mitosis config`: the settings in force, and where each came from."""
+"""`mitosis config`: the settings in force, and the origin of each."""
 
 from typing import Annotated
 
@@ -14,17 +14,17 @@ app = plain_app()
 
 @app.callback()
 def config() -> None:
-    """The settings of this machine."""
+    """Show the settings of this host."""
 
 
 @register(app, "show")
 def show(
     cli: Cli,
     everything: Annotated[
-        bool, typer.Option("--all", "-a", help="Also settings that have their default.")
+        bool, typer.Option("--all", "-a", help="Include settings that have their default.")
     ] = False,
 ) -> None:
-    """Show the settings and where each came from; secrets are stars."""
+    """Show the settings and the origin of each; secrets are masked."""
     lines = [line for line in cli.loaded.lines() if everything or line[2] != "default"]
     cli.output.table(
         Table(
@@ -32,6 +32,6 @@ def show(
             columns=("setting", "value", "origin"),
             rows=lines,
             ids=[key for key, _, _ in lines],
-            empty="every setting has its default (see them with --all)",
+            empty="every setting has its default (show them with --all)",
         )
     )

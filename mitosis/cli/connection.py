@@ -1,6 +1,6 @@
-"""The files by which programs find a running stack and a login, where they are written.
+"""Writes the files that lead programs to a running stack and to a login.
 
-They are read in :mod:`mitosis.client.finding`, whose names can be had from here too.
+They are read in :mod:`mitosis.client.finding`, whose names this module exports too.
 """
 
 import json
@@ -40,19 +40,19 @@ __all__ = [
 
 
 def write_connection(data_dir: Path, connection: StackConnection) -> None:
-    """Say that a stack serves this data folder; the caller holds its lock."""
+    """Record that a stack serves this data folder; the caller holds its lock."""
     from mitosis.embedded.data_folder import write_private
 
     write_private(data_dir / FILE_NAME, connection.model_dump_json(indent=1).encode())
 
 
 def remove_connection(data_dir: Path) -> None:
-    """Say that no stack serves this data folder any more. Idempotent."""
+    """Record that no stack serves this data folder. Idempotent."""
     (data_dir / FILE_NAME).unlink(missing_ok=True)
 
 
 def store_token(api_url: str, token: str | None) -> Path:
-    """Keep (or with None forget) the token for this address in a 0600 file; gives the file."""
+    """Store the token for this address in a 0600 file, or delete it with None; return the file."""
     from mitosis.embedded.data_folder import own_folder, write_private
 
     path, key = tokens_path(), api_url.rstrip("/")

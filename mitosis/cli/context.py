@@ -1,4 +1,4 @@
-"""What a command has at hand: :class:`Cli` with the settings, the output and the API."""
+"""The context of a running command: settings, output and the API."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,7 +13,7 @@ from mitosis.cli.common_options import CommonOptions
 from mitosis.cli.rendering import Output, choose_output
 from mitosis.contracts.errors import ApiUnavailable, Unauthenticated
 
-if TYPE_CHECKING:  # heavy: imported when a command needs them, so that --help and errors are quick
+if TYPE_CHECKING:  # heavy: imported by the commands that need them, so that --help is quick
     from mitosis.cli.connection import Target
     from mitosis.client.sync import SyncClient
     from mitosis.settings import Loaded, Settings
@@ -26,7 +26,7 @@ GIVE_UP_AFTER = timedelta(seconds=2)
 
 
 class Cli:
-    """What a command has at hand: settings, output, and the API when it asks for it."""
+    """The context of one command line: settings, output, and the API when the command uses it."""
 
     def __init__(self, options: CommonOptions) -> None:
         self._options = options
@@ -35,10 +35,10 @@ class Cli:
 
     @cached_property
     def loaded(self) -> "Loaded":
-        """The settings, command line first.
+        """The settings; the command line overrides the others.
 
         Raises:
-            SettingsError: a setting is unknown or not valid.
+            SettingsError: a setting is unknown or invalid.
         """
         from mitosis.settings import load_settings
 
@@ -48,19 +48,19 @@ class Cli:
     def settings(self) -> "Settings":
         return self.loaded.settings
 
-    def some(self, items: Iterator[T], limit: int | None) -> list[T]:
-        """The first ``limit`` of a list; None is everything, but a screenful for a table."""
+    def take(self, items: Iterator[T], limit: int | None) -> list[T]:
+        """Return the first ``limit`` items; None means all, or a screenful for a table."""
         if limit is None:
             limit = 0 if self.as_json or self._options.quiet else SCREENFUL
         if limit == 0:
             return list(items)
         found = list(islice(items, limit + 1))
         if len(found) > limit:
-            self.hint(f"the first {limit}; there are more: --limit N, or --limit 0 for all")
+            self.hint(f"only the first {limit} are shown; use --limit N, or --limit 0 for all")
         return found[:limit]
 
     def hint(self, text: str) -> None:
-        """Tell people something beside the output; programs that read JSON are spared."""
+        """Print a remark on standard error, unless the output is JSON."""
         if not self.as_json:
             typer.echo(text, err=True)
 
@@ -74,7 +74,7 @@ class Cli:
         """The API that the settings or the running stack name.
 
         Raises:
-            ApiUnavailable: there is none; says what to do.
+            ApiUnavailable: there is none; the hint names the command to run.
         """
         from mitosis.cli.connection import find_api
 
@@ -82,11 +82,11 @@ class Cli:
 
     @contextmanager
     def client(self) -> Iterator["SyncClient"]:
-        """The API, as the user of the token.
+        """Open a client of the API, as the user of the token.
 
         Raises:
-            ApiUnavailable: nothing runs, or nothing answers at the address; says what to do.
-            Unauthenticated: says how to log in.
+            ApiUnavailable: nothing runs, or nothing answers at the address; with a hint.
+            Unauthenticated: with a hint how to log in.
         """
         from mitosis.cli.connection import START
         from mitosis.client.sync import SyncClient

@@ -1,4 +1,4 @@
-"""How a command ends: every exit status with its name, and errors as people or programs read them.
+"""How a command ends: the exit statuses, and errors as text or JSON.
 
 The one place that maps errors to exit statuses. Numbers from 64 on are those of sysexits.h.
 """
@@ -17,7 +17,7 @@ from mitosis.contracts.lifecycle import TaskGroupResult
 
 class ExitStatus(IntEnum):
     OK = 0
-    """Done; for `wait`: every task succeeded and every host was cleaned."""
+    """Success; for `wait`: every task succeeded and every host was cleaned."""
     PROBLEM_FOUND = 1
     """`mitosis doctor` found something that fails."""
     USAGE = 2
@@ -27,29 +27,29 @@ class ExitStatus(IntEnum):
     CANCELLED = 11
     """`wait`: the group was cancelled."""
     SETUP_FAILED = 12
-    """`wait`: tasks never ran because the setup hook failed."""
+    """`wait`: no task ran because the setup hook failed."""
     TEARDOWN_DEGRADED = 13
     """`wait`: all tasks succeeded, but a host could not be cleaned."""
     INVALID = 65
-    """A value is not valid or too large (EX_DATAERR)."""
+    """A value is invalid or too large (EX_DATAERR)."""
     NOT_FOUND = 66
-    """There is no such thing, or a file cannot be read (EX_NOINPUT)."""
+    """What was named does not exist, or a file cannot be read (EX_NOINPUT)."""
     UNAVAILABLE = 69
     """The API or something behind it cannot be reached (EX_UNAVAILABLE)."""
     INTERNAL = 70
-    """Something went wrong in Mitosis (EX_SOFTWARE)."""
+    """An internal error of Mitosis (EX_SOFTWARE)."""
     CONFLICT = 73
-    """Not possible in the present state: the name is taken, the group is closed (EX_CANTCREAT)."""
+    """Not possible in the present state: the name is taken, the task group is closed (EX_CANTCREAT)."""
     OUTPUT_LOST = 74
     """Standard output cannot be written, as on a full disk (EX_IOERR)."""
     TRY_LATER = 75
-    """Too many requests; trying again can help (EX_TEMPFAIL)."""
+    """Too many requests; a retry can succeed (EX_TEMPFAIL)."""
     NOT_ALLOWED = 77
     """No valid token, or the token does not allow it (EX_NOPERM)."""
     CONFIGURATION = 78
-    """Settings, data folder, ports or programs of this machine (EX_CONFIG)."""
+    """Settings, data folder, ports or programs of this host (EX_CONFIG)."""
     TIMED_OUT = 124
-    """`wait --timeout`: the time was over first. As timeout(1)."""
+    """`wait --timeout`: the time ran out first. As timeout(1)."""
     INTERRUPTED = 130
     """Ctrl-C. 128 + SIGINT."""
 
@@ -65,7 +65,7 @@ OF_ERROR: Mapping[type[errors.MitosisError], ExitStatus] = {
     errors.Unavailable: ExitStatus.UNAVAILABLE,
     errors.ConfigurationError: ExitStatus.CONFIGURATION,
     StandardOutputLost: ExitStatus.OUTPUT_LOST,
-    errors.MethodNotAllowed: ExitStatus.CONFIGURATION,  # another version, or another server
+    errors.MethodNotAllowed: ExitStatus.CONFIGURATION,  # another version, or another server answers
     errors.UnsupportedMediaType: ExitStatus.CONFIGURATION,
     errors.MitosisError: ExitStatus.INTERNAL,
 }
@@ -86,20 +86,20 @@ FILE_OPTIONS = frozenset({"--spec", "--setup-file", "--teardown-file"})
 
 
 def status_of(error: errors.MitosisError) -> ExitStatus:
-    """The status of the nearest class of the error that has one."""
+    """Return the status of the nearest class of the error that has one."""
     return next(OF_ERROR[cls] for cls in type(error).__mro__ if cls in OF_ERROR)
 
 
 def report(error: errors.MitosisError, *, as_json: bool, status: int | None = None) -> int:
-    """Write the error to standard error, and give the exit status that goes with it.
+    """Write the error to standard error and return its exit status.
 
-    ``status``: that of a command which has numbers of its own.
+    ``status`` replaces it, for commands with exit statuses of their own.
     """
     status = status_of(error) if status is None else status
     if as_json:
-        _write(json.dumps(problem(error, status), default=str))
+        _write(json.dumps(problem_document(error, status), default=str))
     else:
-        for line in explain(error):
+        for line in text_lines(error):
             _write(line)
     return status
 
@@ -115,7 +115,7 @@ def _in_our_words(cause: BaseException) -> str | None:
 
 
 def report_usage(error: typer.TyperException, *, as_json: bool) -> ExitStatus:
-    """As :func:`report`, for a command line that typer could not make sense of."""
+    """Report a command line that typer refused, as :func:`report` does."""
     context = getattr(error, "ctx", None)
     if error.__cause__ is not None:  # typer lets pydantic read the values
         error.message = _in_our_words(error.__cause__) or error.message
@@ -129,8 +129,8 @@ def report_usage(error: typer.TyperException, *, as_json: bool) -> ExitStatus:
     return ExitStatus.USAGE
 
 
-def problem(error: errors.MitosisError, status: int) -> dict[str, object]:
-    """The error as the API's problem documents show it (RFC 9457), with the exit status."""
+def problem_document(error: errors.MitosisError, status: int) -> dict[str, object]:
+    """Return the error as a problem document of the API (RFC 9457), with the exit status."""
     return {
         "type": f"urn:mitosis:error:{error.code}",
         "title": (type(error).__doc__ or type(error).__name__).strip().splitlines()[0],
@@ -141,8 +141,8 @@ def problem(error: errors.MitosisError, status: int) -> dict[str, object]:
     }
 
 
-def explain(error: errors.MitosisError) -> list[str]:
-    """The error in lines for people: what is wrong and where, then what would be right."""
+def text_lines(error: errors.MitosisError) -> list[str]:
+    """Return the error as lines of text: what is wrong and where, then what would be right."""
     option, field = error.facts.get("option"), error.facts.get("field")
     where = str(option or field or "")
     if option in FILE_OPTIONS and field:

@@ -1,16 +1,14 @@
-"""`mitosis explain`: why a group or a task waits, in one line; the line comes from the server."""
+"""`mitosis explain`: why a task group or a task waits, in one line from the server."""
 
 from collections import Counter
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from mitosis.cli import plain_app
-from mitosis.cli.completion import groups_and_tasks
+from mitosis.cli.arguments import TargetArgument
 from mitosis.cli.context import Cli
 from mitosis.cli.registration import register
 from mitosis.cli.rendering import Item
-from mitosis.cli.task.commands import split_target, task_of_group
+from mitosis.cli.task.find import split_target, task_of_group
 
 if TYPE_CHECKING:
     from mitosis.contracts.explain import Explanation, HostReason
@@ -21,18 +19,11 @@ app = plain_app()
 @register(app, "explain")
 def explain(
     cli: Cli,
-    target: Annotated[
-        str,
-        typer.Argument(
-            metavar="GROUP[/TASK]",
-            help="A group, or one of its tasks by number or UUID, as in render/17.",
-            autocompletion=groups_and_tasks,
-        ),
-    ],
+    target: TargetArgument,
 ) -> None:
-    """Say why a group or a task waits, or that it runs or has ended, and what each host has to do with it.
+    """Explain why a task group or a task waits, runs or has ended, and the part of each host in it.
 
-    With --json `code` is a stable word for programs; --quiet prints that word alone.
+    With --json, `code` is a stable word for programs; --quiet prints only that word.
     """
     group, number = split_target(target)
     with cli.client() as client:
@@ -44,7 +35,7 @@ def explain(
 
 
 def explanation_item(explanation: "Explanation") -> Item:
-    """The line first, then a line for each host."""
+    """Return the explanation first, then one line for each host."""
     name = explanation.task_group_name
     subject = name if explanation.task_id is None else f"{name}/{explanation.task_id}"
     named = Counter(host.manager_name for host in explanation.hosts)
@@ -57,5 +48,5 @@ def explanation_item(explanation: "Explanation") -> Item:
 
 
 def _which(host: "HostReason", named: Counter[str]) -> str:
-    """The id of a host that shares its name with another."""
+    """Return the id of a host that shares its name with another, in brackets."""
     return f" ({host.manager_id})" if named[host.manager_name] > 1 else ""

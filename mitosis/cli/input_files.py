@@ -1,4 +1,4 @@
-"""Files that options name: their text, their JSON, and errors that name the option."""
+"""Reads the files that options name; errors name the option."""
 
 import json
 import sys
@@ -11,10 +11,10 @@ STANDARD_INPUT = Path("-")
 
 
 def read_bytes(path: Path, option: str) -> bytes:
-    """The content of a file, of standard input for ``-``.
+    """Return the content of a file, or of standard input for ``-``.
 
     Raises:
-        InvalidRequest: it cannot be read; names the option.
+        InvalidRequest: it cannot be read.
     """
     if path == STANDARD_INPUT:
         return sys.stdin.buffer.read()
@@ -25,7 +25,7 @@ def read_bytes(path: Path, option: str) -> bytes:
 
 
 def read_text(path: Path, option: str) -> str:
-    """As :func:`read_bytes`, UTF-8."""
+    """Return the content of a file as text in UTF-8; see :func:`read_bytes`."""
     try:
         return read_bytes(path, option).decode()
     except UnicodeDecodeError as error:
@@ -36,10 +36,10 @@ def read_text(path: Path, option: str) -> str:
 
 
 def read_json_object(path: Path, option: str) -> dict[str, Any]:
-    """The JSON object in a file.
+    """Return the JSON object in a file.
 
     Raises:
-        InvalidRequest: it is not JSON, or not an object; names the option, line and column.
+        InvalidRequest: it is not JSON, or not an object; names the line and column.
     """
     try:
         value = json.loads(read_text(path, option))
@@ -49,5 +49,5 @@ def read_json_object(path: Path, option: str) -> dict[str, Any]:
             option=option,
         ) from None
     if not isinstance(value, dict):
-        raise InvalidRequest(f"{path} must hold a JSON object", option=option)
+        raise InvalidRequest(f"{path} must contain a JSON object", option=option)
     return value

@@ -1,4 +1,4 @@
-"""What a command says while the API, or what it needs, is away: one line per outage, then it goes on."""
+"""Reports an outage of the API, or of a server behind it, with one line; the command goes on waiting."""
 
 import logging
 import time
@@ -6,15 +6,15 @@ from collections.abc import Callable, Collection
 from datetime import timedelta
 
 GIVE_UP_AFTER = timedelta(days=30)
-"""Of commands that follow a group: it goes on without them, so they wait as long as it takes."""
-PATIENCE_SECONDS = 1.0
-"""A call that is answered at its second or third try is not worth a line."""
+"""For commands that follow a task group: the tasks run on during an outage, so the command waits."""
+REPORT_AFTER_SECONDS = 1.0
+"""Outages that the first retries bridge are not reported."""
 NEW_AFTER_SECONDS = 30.0
-"""A failure so long after the last one belongs to another outage. Longer than any pause between tries."""
+"""A failure this long after the last one begins a new outage. Longer than any pause between retries."""
 
 
 class Outages:
-    """Told of every failed try; says when waiting begins."""
+    """Counts failed calls; reports each outage once."""
 
     def __init__(
         self, say: Callable[[str], None], clock: Callable[[], float] = time.monotonic
@@ -23,23 +23,23 @@ class Outages:
         self._clock = clock
         self._last = float("-inf")
         self._began = 0.0
-        self._told = False
+        self._reported = False
 
     def failed(self, reason: str) -> None:
-        """A try has failed for this reason, and there will be another one."""
+        """Record a failed call that will be retried."""
         now = self._clock()
         if now - self._last > NEW_AFTER_SECONDS:
-            self._began, self._told = now, False
+            self._began, self._reported = now, False
         self._last = now
-        if not self._told and now - self._began >= PATIENCE_SECONDS:
-            self._told = True
-            self._say(f"{reason}; waiting, tasks go on meanwhile")
+        if not self._reported and now - self._began >= REPORT_AFTER_SECONDS:
+            self._reported = True
+            self._say(f"{reason}; waiting, tasks keep running")
 
 
 def announce_outages(say: Callable[[str], None], but: Collection[str] = ()) -> None:
-    """Have every call of the SDK in this process that is repeated tell ``say`` of an outage, once.
+    """Report outages that retried calls of the SDK meet in this process, each once, through ``say``.
 
-    ``but``: codes of errors that somebody else speaks of.
+    ``but``: codes of errors that the command reports elsewhere.
     """
     calls = logging.getLogger("mitosis.client.repeating")
     calls.setLevel(logging.INFO)
@@ -48,7 +48,7 @@ def announce_outages(say: Callable[[str], None], but: Collection[str] = ()) -> N
 
 
 class _Repeated(logging.Handler):
-    """The SDK logs every repetition, with the error as a fact."""
+    """Reads the log records of the SDK: one per retry, with the error as a fact."""
 
     def __init__(self, outages: Outages, but: Collection[str]) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Names of task groups as typed: ``NAME``, ``USERGROUP/NAME`` or an id."""
+"""References to task groups on the command line: ``NAME``, ``USERGROUP/NAME`` or an id."""
 
 import re
 
@@ -8,10 +8,10 @@ REFERENCE = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?", re.ASCII)
 
 
 def check_reference(text: str) -> str:
-    """A task group as people name it; anything else must not become part of a URL.
+    """Return the reference if it is well-formed; anything else must not become part of a URL.
 
     Raises:
-        InvalidRequest: says what would be right.
+        InvalidRequest: it is neither a name nor an id.
     """
     if not REFERENCE.fullmatch(text):
         raise InvalidRequest(

@@ -1,8 +1,8 @@
-"""What commands print on standard output: a table for people, JSON for programs, or ids alone.
+"""Renders the results of commands: tables as text, JSON for programs, or ids only.
 
-A command builds an :class:`Item` or a :class:`Table` and hands it over; it does not know which form
-was asked for. rich is imported only when standard output is a terminal (it honours ``NO_COLOR``);
-elsewhere the same table is plain text.
+A command builds an :class:`Item` or a :class:`Table`; the :class:`Output` decides the form. rich is
+imported only when standard output is a terminal (it honours ``NO_COLOR``); elsewhere the same table is
+plain text.
 """
 
 import sys
@@ -15,14 +15,14 @@ from typing import Any, Protocol, TextIO
 import msgspec
 
 PROSE_WIDTH = 30
-"""A column of sentences is broken between words, down to this width; no other column ever is."""
+"""A column of sentences wraps between words, down to this width; other columns never wrap."""
 GAP = "  "
-"""Between columns, and before what stands below a row."""
+"""Separates columns, and indents lines below a row."""
 
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One thing: ``data`` for JSON, ``fields`` (label, text) for people, ``id`` for scripts."""
+    """One object: ``data`` for JSON, ``fields`` (label, text) for text, ``id`` for --quiet."""
 
     data: object
     fields: Sequence[tuple[str, str]]
@@ -31,16 +31,16 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Many things: ``data`` for JSON, ``rows`` below ``columns`` for people, ``ids`` for scripts."""
+    """Many objects: ``data`` for JSON, ``rows`` below ``columns`` for text, ``ids`` for --quiet."""
 
     data: object
     columns: Sequence[str]
     rows: Sequence[Sequence[str]]
     ids: Sequence[str]
     empty: str
-    """What people read when there is no row."""
+    """The text shown when there is no row."""
     prose: str | None = None
-    """The column that holds sentences. Of the others the most important ones come first."""
+    """The column that has sentences. The most important of the other columns come first."""
 
 
 class Output(Protocol):
@@ -49,12 +49,12 @@ class Output(Protocol):
     def table(self, table: Table) -> None: ...
 
     def note(self, text: str) -> None:
-        """Something for people only: what was done, what to do next."""
+        """Print a remark in text output only: what was done, what to do next."""
         ...
 
 
 class JsonOutput:
-    """One JSON document on standard output, nothing else."""
+    """One JSON document on standard output."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -66,7 +66,7 @@ class JsonOutput:
         self._write(table.data)
 
     def note(self, text: str) -> None:
-        """Not JSON, so not here."""
+        """Omit the remark: it is not JSON."""
 
     def _write(self, data: object) -> None:
         text = msgspec.json.format(msgspec.json.encode(data), indent=2)
@@ -74,7 +74,7 @@ class JsonOutput:
 
 
 class QuietOutput:
-    """One id a line."""
+    """One id per line."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -86,11 +86,11 @@ class QuietOutput:
         self._stream.writelines(f"{one}\n" for one in table.ids)
 
     def note(self, text: str) -> None:
-        """Not an id, so not here."""
+        """Omit the remark: it is not an id."""
 
 
 class TextOutput:
-    """Aligned plain text: a pipe, a file, a log."""
+    """Aligned plain text, for a pipe or a file."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -121,10 +121,10 @@ class TextOutput:
 
 
 class TerminalOutput(TextOutput):
-    """As plain text, in the width and with the colours of a terminal."""
+    """Text in the width and with the colours of a terminal."""
 
     def item(self, item: Item) -> None:
-        """Labels beside their texts; one with a word that has no room there stands below its label."""
+        """Print labels beside their texts; a text with a word wider than that column goes below its label."""
         from rich.cells import cell_len
 
         console = self._console()
@@ -143,7 +143,7 @@ class TerminalOutput(TextOutput):
                 console.print(line, soft_wrap=True)
 
     def table(self, table: Table) -> None:
-        """In columns as far as they fit, the others below each row: no word and no id is broken."""
+        """Print the columns that fit side by side and the others below each row; no word is broken."""
         from rich.cells import cell_len
 
         if not table.rows:
@@ -192,13 +192,13 @@ class TerminalOutput(TextOutput):
 
 
 def columns_that_fit(widths: Sequence[int], room: int) -> int:
-    """How many of the first columns stand side by side in so many cells; the first always does."""
+    """Return how many of the first columns fit into ``room`` cells; at least one."""
     ends = accumulate(widths, lambda end, width: end + len(GAP) + width)
     return max(1, sum(end <= room for end in ends))
 
 
 def packed(parts: Sequence[str], room: int) -> list[str]:
-    """The parts in lines of at most ``room`` characters; one that is longer has its own line."""
+    """Return the parts joined into lines of at most ``room`` characters; a longer part has its own line."""
     lines: list[str] = []
     for part in parts:
         if lines and len(lines[-1]) + len(GAP) + len(part) <= room:
@@ -221,7 +221,7 @@ def _aligned(row: Sequence[str], widths: Sequence[int]) -> str:
 
 
 def choose_output(*, as_json: bool, quiet: bool, stream: TextIO | None = None) -> Output:
-    """The output that the options and the stream (standard output) ask for."""
+    """Return the output for these options and this stream (default: standard output)."""
     out = stream or sys.stdout
     if as_json:
         return JsonOutput(out)
@@ -231,23 +231,24 @@ def choose_output(*, as_json: bool, quiet: bool, stream: TextIO | None = None) -
 
 
 def printable(text: str) -> str:
-    """Text of strangers without control characters: output of a task must not steer a terminal."""
+    """Return text with control characters escaped, so that output of a task cannot control a terminal."""
     return "".join(
         char if char in "\n\t" or char.isprintable() else f"\\x{ord(char):02x}" for char in text
     )
 
 
 def one_line(text: str) -> str:
+    """Return text on one line, with control characters escaped."""
     return printable(text).replace("\n", "⏎").replace("\t", " ")
 
 
 def time_text(moment: datetime | None) -> str:
-    """Local time to the second; empty for None."""
+    """Return the local time to the second; empty for None."""
     return "" if moment is None else moment.astimezone().strftime("%Y-%m-%d %H:%M:%S")
 
 
 def span_text(span: timedelta | float | None) -> str:
-    """``1d2h``, ``3m20s``, ``12.3s``; empty for None."""
+    """Return a duration as in ``1d2h``, ``3m20s`` or ``12.3s``; empty for None."""
     if span is None:
         return ""
     seconds = span.total_seconds() if isinstance(span, timedelta) else span
@@ -263,7 +264,7 @@ def span_text(span: timedelta | float | None) -> str:
 
 
 def elapsed_text(start: datetime | None, end: datetime | None) -> str:
-    """The time between; empty while there is none."""
+    """Return the time between the two moments; empty while one is missing."""
     return span_text(end - start) if start and end else ""
 
 

@@ -1,6 +1,6 @@
-"""`mitosis retry`: submit again what failed, into the group itself while it takes tasks, else into a new one.
+"""`mitosis retry`: submits failed tasks again, into the same group if it accepts tasks, else into a new one.
 
-The API does it, part by part (``mitosis/store/tasks/retries.py``); here is decided where the tasks go.
+The API copies the tasks (``mitosis/store/tasks/retries.py``); this module chooses the task group.
 """
 
 import re
@@ -30,8 +30,8 @@ _NUMBERED = re.compile(r"(.*)-retry-(\d+)")
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
-    """Where the tasks went."""
+class Retried:
+    """Where the tasks were submitted."""
 
     group: "TaskGroupInfo"
     new: bool
@@ -39,8 +39,8 @@ class Done:
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
-    """Which tasks."""
+class Selection:
+    """Which tasks to retry."""
 
     reasons: tuple[FailureKind, ...]
     cancelled: bool
@@ -52,45 +52,49 @@ def retry(
     group: GroupArgument,
     name: Annotated[
         str | None,
-        typer.Option("--name", metavar="NEW", help="Make a new group of this name in any case."),
+        typer.Option(
+            "--name", metavar="NEW", help="Always create a new task group, with this name."
+        ),
     ] = None,
     reason: Annotated[
         list[FailureKind] | None,
-        typer.Option(help="Only tasks that failed in this way; may be repeated."),
+        typer.Option(help="Only tasks that failed for this reason; repeatable."),
     ] = None,
     cancelled: Annotated[
-        bool, typer.Option("--cancelled", help="The cancelled tasks as well.")
+        bool, typer.Option("--cancelled", help="Include cancelled tasks.")
     ] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show what would be submitted, and do nothing.")
+        bool, typer.Option("--dry-run", help="Show what would be submitted and stop.")
     ] = False,
 ) -> None:
-    """Submit the failed tasks of a group again.
+    """Submit the failed tasks of a task group again.
 
-    They go into the group itself while it is open; a closed one is opened for them and closed again.
-    A group that has ended, or --name, makes a new group with the same plan, hooks, tags and priority,
-    which is closed when they are in it. What an earlier retry has submitted is left out.
+    They are added to the same task group while it is open; a closed one is reopened for them and closed
+    again. If it has ended, or with --name, a new task group with the same plan, hooks, tags and priority
+    is created for them and closed. Tasks that an earlier retry has submitted are left out.
 
-    Exit status: 0 done, or nothing to do; else that of the error.
+    Exit status: 0 when all tasks were submitted or there were none, otherwise the status of the error.
     """
     with cli.client() as client:
         old = client.group(group)
-        wish = Wish(tuple(reason or ()), cancelled)
+        selection = Selection(tuple(reason or ()), cancelled)
         itself = name is None and not _ended(old)
         if dry_run:
-            chosen = client.retry(group, reasons=wish.reasons, cancelled=cancelled, dry_run=True)
-            _show(cli, client, old, set(chosen.retry_of), wish)
-            cli.output.note(f"\n{_count(chosen)} would go into {_destination(old, name)}")
+            chosen = client.retry(
+                group, reasons=selection.reasons, cancelled=cancelled, dry_run=True
+            )
+            _show(cli, client, old, set(chosen.retry_of), selection)
+            cli.output.note(f"\n{_count(chosen)} would be submitted to {_destination(old, name)}")
             return
-        done = _into_itself(client, old, wish) if itself else None
-        done = done or _into_new(client, old, name, wish)
-    cli.output.item(_item(done, wish))
+        done = _into_itself(client, old, selection) if itself else None
+        done = done or _into_new(client, old, name, selection)
+    cli.output.item(_item(done, selection))
 
 
 def _show(
-    cli: Cli, client: "SyncClient", group: "TaskGroupInfo", ids: set[int], wish: Wish
+    cli: Cli, client: "SyncClient", group: "TaskGroupInfo", ids: set[int], selection: Selection
 ) -> None:
-    states = [TaskState.FAILED, TaskState.CANCELLED] if wish.cancelled else [TaskState.FAILED]
+    states = [TaskState.FAILED, TaskState.CANCELLED] if selection.cancelled else [TaskState.FAILED]
     tasks = [
         task
         for state in states
@@ -101,7 +105,7 @@ def _show(
 
 
 def following_name(name: str) -> str:
-    """``nightly`` → ``nightly-retry-1`` → ``nightly-retry-2``; never longer than a name may be."""
+    """Return the next name: ``nightly`` → ``nightly-retry-1`` → ``nightly-retry-2``, cut to fit."""
     found = _NUMBERED.fullmatch(name)
     stem, number = (found[1], int(found[2]) + 1) if found else (name, 1)
     ending = f"-retry-{number}"
@@ -112,51 +116,63 @@ def _ended(group: "TaskGroupInfo") -> bool:
     return group.state in (TaskGroupState.COMPLETE, TaskGroupState.CANCELLED)
 
 
-def _into_itself(client: "SyncClient", group: "TaskGroupInfo", wish: Wish) -> Done | None:
-    """None: the group has ended meanwhile."""
+def _into_itself(
+    client: "SyncClient", group: "TaskGroupInfo", selection: Selection
+) -> Retried | None:
+    """Retry into the same group; return None if it has ended since it was read."""
     key = group.task_group_id
     if group.state is TaskGroupState.OPEN:
-        return Done(group, False, _retry(client, group, key, wish))
-    chosen = client.retry(key, reasons=wish.reasons, cancelled=wish.cancelled, dry_run=True)
+        return Retried(group, False, _retry(client, group, key, selection))
+    chosen = client.retry(
+        key, reasons=selection.reasons, cancelled=selection.cancelled, dry_run=True
+    )
     if not chosen.retry_of:
-        return Done(group, False, chosen)
+        return Retried(group, False, chosen)
     try:
-        client.reopen(key, reason="failed tasks are submitted again")
+        client.reopen(key, reason="retrying failed tasks")
     except InvalidTransition:
         return None
     try:
-        tasks = _retry(client, group, key, wish)
+        tasks = _retry(client, group, key, selection)
     finally:
-        closed = client.close_group(key, reason="failed tasks have been submitted again")
-    return Done(closed, False, tasks)
+        closed = client.close_group(key, reason="failed tasks were submitted again")
+    return Retried(closed, False, tasks)
 
 
-def _into_new(client: "SyncClient", old: "TaskGroupInfo", name: str | None, wish: Wish) -> Done:
+def _into_new(
+    client: "SyncClient", old: "TaskGroupInfo", name: str | None, selection: Selection
+) -> Retried:
     source = old.task_group_id
-    chosen = client.retry(source, reasons=wish.reasons, cancelled=wish.cancelled, dry_run=True)
+    chosen = client.retry(
+        source, reasons=selection.reasons, cancelled=selection.cancelled, dry_run=True
+    )
     if not chosen.retry_of:
-        return Done(old, False, chosen)
+        return Retried(old, False, chosen)
     group = _create(client, old, name)
     key = group.task_group_id
     try:
-        tasks = _retry(client, old, key, wish)
+        tasks = _retry(client, old, key, selection)
     except BaseException:
         client.cancel(key, reason="the tasks to retry could not be submitted")
         raise
     if not tasks.retry_of:
-        client.cancel(key, reason="another retry was faster")
-        return Done(old, False, tasks)
-    return Done(client.close_group(key, reason=f"has the failed tasks of {old.name}"), True, tasks)
+        client.cancel(key, reason="another retry submitted the tasks first")
+        return Retried(old, False, tasks)
+    return Retried(
+        client.close_group(key, reason=f"contains the failed tasks of {old.name}"), True, tasks
+    )
 
 
-def _retry(client: "SyncClient", old: "TaskGroupInfo", into: UUID, wish: Wish) -> "RetriedTasks":
+def _retry(
+    client: "SyncClient", old: "TaskGroupInfo", into: UUID, selection: Selection
+) -> "RetriedTasks":
     return client.retry(
-        old.task_group_id, into=into, reasons=wish.reasons, cancelled=wish.cancelled
+        old.task_group_id, into=into, reasons=selection.reasons, cancelled=selection.cancelled
     )
 
 
 def _create(client: "SyncClient", old: "TaskGroupInfo", name: str | None) -> "TaskGroupInfo":
-    """A group like the old one, under the given name or the first free one."""
+    """Create a group like the old one, under the given name or the first free one."""
     from mitosis.cli.validation import validated
     from mitosis.contracts.http import TaskGroupSpec
 
@@ -178,27 +194,32 @@ def _create(client: "SyncClient", old: "TaskGroupInfo", name: str | None) -> "Ta
 
 
 def spec_of(group: "TaskGroupInfo") -> dict[str, Any]:
-    """What was said when the group was made, without its name, its hosts and times that have passed."""
+    """Return the spec of the group without its name, its hosts and its deadline."""
     from mitosis.contracts.http import TaskGroupSpec
 
-    said = TaskGroupSpec.model_fields.keys() - {"name", "manager_ids", "close_deadline"}
-    return group.model_dump(include=said)
+    kept = TaskGroupSpec.model_fields.keys() - {"name", "manager_ids", "close_deadline"}
+    return group.model_dump(include=kept)
 
 
 def _destination(old: "TaskGroupInfo", name: str | None) -> str:
     if name is None and not _ended(old):
         return f"{old.name} ({old.state})"
     if name is not None:
-        return f"a new group: {name}"
-    return f"a new group: {following_name(old.name)}, or the next free name"
+        return f"a new task group: {name}"
+    return f"a new task group: {following_name(old.name)}, or the next free name"
 
 
-def _item(done: Done, wish: Wish) -> Item:
+def _item(done: Retried, selection: Selection) -> Item:
     tasks = done.tasks
     if not tasks.retry_of:
         fields = [("retried", "nothing to retry")]
-        if done.group.tasks_cancelled and not wish.cancelled:
-            fields.append(("left out", f"{done.group.tasks_cancelled} cancelled (see --cancelled)"))
+        if done.group.tasks_cancelled and not selection.cancelled:
+            fields.append(
+                (
+                    "left out",
+                    f"{done.group.tasks_cancelled} cancelled (include them with --cancelled)",
+                )
+            )
         return Item({"task_ids": [], "retry_of": []}, fields, "")
     ids = sorted(set(tasks.task_ids))
     data = {
@@ -210,12 +231,12 @@ def _item(done: Done, wish: Wish) -> Item:
     }
     fields = [
         ("retried", _count(tasks)),
-        ("in", f"{done.group.name}, {'a new group' if done.new else 'the group itself'}"),
+        ("in", f"{done.group.name}, {'a new task group' if done.new else 'the same task group'}"),
         ("state", str(done.group.state)),
-        ("follow it", f"mitosis watch {done.group.name}"),
+        ("follow with", f"mitosis watch {done.group.name}"),
     ]
     if len(ids) < len(tasks.retry_of):
-        fields.append(("as", f"{len(ids)} tasks: some have one deduplication key"))
+        fields.append(("as", f"{len(ids)} tasks: some share a deduplication key"))
     return Item(data, fields, "\n".join(map(str, ids)))
 
 

@@ -1,7 +1,7 @@
-"""Tells people who wrote a shell line where a program and its words are expected. Pure functions.
+"""Hints for a shell line where a program and its arguments are expected. Pure functions.
 
 Source of the words: POSIX, Shell Command Language, 2.4 Reserved Words, 2.14 Special Built-In Utilities,
-and the built-ins of bash that are no programs.
+and built-ins of bash that are not programs.
 """
 
 import re
@@ -63,7 +63,7 @@ _OPERATOR = re.compile(r"[|&;<>()`]|\$[\w({]")
 
 
 def is_shell_line(words: Sequence[str]) -> bool:
-    """Only a shell would understand the words: a built-in, an assignment in front, operators, variables."""
+    """Return whether the words need a shell: a built-in, a leading assignment, operators or variables."""
     first = words[0] if words else ""
     return (
         first in BUILTINS
@@ -73,18 +73,18 @@ def is_shell_line(words: Sequence[str]) -> bool:
 
 
 def hook_hint(kind: str, words: Sequence[str], message: str | None) -> str | None:
-    """What to write instead, when the program of a hook was not found and the line is one of a shell.
+    """Return what to write instead, if the program of a hook was not found and its words need a shell.
 
-    ``kind`` is setup or teardown; ``message`` is why it failed, as the agent says it.
+    ``kind`` is setup or teardown; ``message`` is the agent's reason for the failure.
     """
     if "No such file or directory" not in (message or "") or not is_shell_line(words):
         return None
     script = " ".join(word if _OPERATOR.fullmatch(word) else _plain(word) for word in words)
     line = f"sh -c {shlex.quote(script)}"
     quoted = shlex.quote(line) if re.search(r"[\"$`\\!]", line) else f'"{line}"'
-    return f"a hook is a program and its words, not a shell line; write: --{kind} {quoted}"
+    return f"a hook is a program and its arguments, not a shell line; write: --{kind} {quoted}"
 
 
 def _plain(word: str) -> str:
-    """As it was probably typed: quoted only where blanks need it."""
+    """Return the word as it was probably typed: quoted only where blanks need it."""
     return shlex.quote(word) if re.search(r"\s", word) or not word else word

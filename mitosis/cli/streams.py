@@ -1,9 +1,8 @@
-"""The three standard streams of a `mitosis` process, closed or full ones too. Not what is written to them.
+"""Makes the three standard streams usable, even if they are closed or full.
 
-A descriptor that is closed is opened on /dev/null before anything else opens a file: that file would get
-its number, and whatever is printed would end in it. A disk that is full is an error that the command
-reports where its results are lost (standard output), and no reason to stop where only words to people
-are (standard error).
+A closed descriptor is opened on /dev/null before any other file is opened: that file would get its
+number, and printed text would be written into it. A full disk is an error on standard output, where
+results would be lost; on standard error it is ignored.
 """
 
 import io
@@ -23,16 +22,16 @@ class StandardOutputLost(MitosisError):
 
 
 class _Descriptor(io.FileIO):
-    """Descriptor 1 or 2. Who does not read any more (EPIPE) is not its business."""
+    """Descriptor 1 or 2. It does not handle a closed pipe (EPIPE)."""
 
     def write(self, data: Any, /) -> int:
-        """As FileIO's; after a failure all that is written later goes nowhere, so it is told once.
+        """Write as FileIO does; after a failure, later writes go to /dev/null, so it is reported once.
 
-        No bytes are no write: typer tries streams with them, and swallows what that raises.
+        Empty writes do nothing: typer probes streams with them and ignores the error.
 
         Raises:
             StandardOutputLost: the descriptor is 1.
-            BrokenPipeError: nobody reads.
+            BrokenPipeError: the reader has closed the pipe.
         """
         size = memoryview(data).nbytes
         if size == 0:
@@ -42,7 +41,7 @@ class _Descriptor(io.FileIO):
         except (BrokenPipeError, BlockingIOError):
             raise
         except OSError as error:
-            send_nowhere(self.fileno())
+            redirect_to_null(self.fileno())
             if self.fileno() == 1:
                 raise StandardOutputLost(
                     f"standard output cannot be written: {error.strerror}"
@@ -50,21 +49,21 @@ class _Descriptor(io.FileIO):
             return size
 
 
-def stand_up() -> None:
-    """Make ``sys.stdin``, ``sys.stdout`` and ``sys.stderr`` usable, whatever the process was given."""
+def open_standard_streams() -> None:
+    """Make ``sys.stdin``, ``sys.stdout`` and ``sys.stderr`` usable, even where a descriptor is closed."""
     for descriptor in (0, 1, 2):
         try:
             os.fstat(descriptor)
         except OSError:
-            send_nowhere(descriptor)
+            redirect_to_null(descriptor)
     if sys.stdin is None:
-        sys.stdin = open(0, closefd=False)  # noqa: SIM115 - for as long as the process lives
+        sys.stdin = open(0, closefd=False)  # noqa: SIM115 - open until the process ends
     sys.stdout = _text(1, sys.stdout)
     sys.stderr = _text(2, sys.stderr)
 
 
-def send_nowhere(descriptor: int) -> None:
-    """Let it be /dev/null, in child processes too."""
+def redirect_to_null(descriptor: int) -> None:
+    """Open /dev/null as this descriptor, for child processes too."""
     nowhere = os.open(os.devnull, os.O_RDONLY if descriptor == 0 else os.O_WRONLY)
     if nowhere == descriptor:
         os.set_inheritable(nowhere, True)
@@ -74,22 +73,22 @@ def send_nowhere(descriptor: int) -> None:
 
 
 def flush() -> None:
-    """Write what is left; a reader that has gone away, as in `mitosis doctor | head -1`, is no error.
+    """Flush both streams; a closed pipe, as in `mitosis doctor | head -1`, is no error.
 
     Raises:
-        StandardOutputLost: the disk is full, say.
+        StandardOutputLost: standard output cannot be written, as on a full disk.
     """
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
         except BrokenPipeError:
-            send_nowhere(stream.fileno())
+            redirect_to_null(stream.fileno())
 
 
 def _text(descriptor: int, was: TextIO | None) -> TextIO:
-    """A stream over the descriptor, with the encoding and buffering of the one that Python made.
+    """Return a stream over the descriptor, with the encoding and buffering of Python's own.
 
-    Python makes none (None) for a descriptor that was closed.
+    Python has none (None) for a descriptor that was closed.
     """
     raw = _Descriptor(descriptor, "w", closefd=False)
     unbuffered = was is not None and isinstance(was.buffer, io.RawIOBase)

@@ -1,4 +1,4 @@
-"""`mitosis temporal`: the bundled Temporal CLI, pointed at our server and namespace."""
+"""`mitosis temporal`: runs the bundled Temporal CLI with the server and namespace of the stack."""
 
 import os
 from typing import Annotated
@@ -13,12 +13,12 @@ app = plain_app()
 @app.command("temporal")
 def temporal(
     arguments: Annotated[
-        list[str] | None, typer.Argument(help="Arguments of the Temporal CLI, --help too.")
+        list[str] | None, typer.Argument(help="Arguments of the Temporal CLI, including --help.")
     ] = None,
 ) -> None:
     """Run the bundled Temporal CLI.
 
-    TEMPORAL_ADDRESS and TEMPORAL_NAMESPACE are those of the running stack or of the settings.
+    TEMPORAL_ADDRESS and TEMPORAL_NAMESPACE are set from the running stack or the settings.
     """
     from mitosis.embedded.temporal import find_temporal_binary
 
@@ -28,23 +28,26 @@ def temporal(
 
 
 def temporal_environment() -> dict[str, str]:
-    """TEMPORAL_ADDRESS and TEMPORAL_NAMESPACE, of the settings or of the running stack.
+    """Return TEMPORAL_ADDRESS and TEMPORAL_NAMESPACE from the settings or the running stack.
 
     Raises:
-        TemporalUnavailable: no address is given and nothing runs; says what to type.
+        TemporalUnavailable: no address is set and no stack runs.
     """
     from mitosis.cli.connection import START, data_dir_of, read_connection
     from mitosis.contracts.errors import TemporalUnavailable
     from mitosis.settings import load_settings
 
     loaded = load_settings()
-    told = loaded.settings.temporal
-    if told.address is not None:
-        environment = {"TEMPORAL_ADDRESS": told.address, "TEMPORAL_NAMESPACE": told.namespace}
-        if told.tls:
+    configured = loaded.settings.temporal
+    if configured.address is not None:
+        environment = {
+            "TEMPORAL_ADDRESS": configured.address,
+            "TEMPORAL_NAMESPACE": configured.namespace,
+        }
+        if configured.tls:
             environment["TEMPORAL_TLS"] = "true"
-        if told.api_key is not None:
-            environment["TEMPORAL_API_KEY"] = told.api_key.get_secret_value()
+        if configured.api_key is not None:
+            environment["TEMPORAL_API_KEY"] = configured.api_key.get_secret_value()
         return environment
     data_dir = data_dir_of(loaded.settings)
     stack = read_connection(data_dir)

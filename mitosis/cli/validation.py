@@ -1,4 +1,4 @@
-"""Turns what pydantic and msgspec refuse into errors that name the option and what would be right."""
+"""Turns validation errors of pydantic into errors that name the option and what would be right."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -16,12 +16,12 @@ M = TypeVar("M", bound=BaseModel)
 
 
 def validated(model: type[M], values: Mapping[str, Any], options: Mapping[str, str]) -> M:
-    """The model of ``values``.
+    """Return the model of ``values``.
 
-    ``options`` tells for a field path which option sets it.
+    ``options`` maps a field path to the option that sets it; the path "" stands for all others.
 
     Raises:
-        InvalidRequest: names the first bad field, its option, and what would be right.
+        InvalidRequest: names the first invalid field, its option, and what would be right.
     """
     try:
         return model.model_validate(values)
@@ -30,7 +30,7 @@ def validated(model: type[M], values: Mapping[str, Any], options: Mapping[str, s
         field = path_of_error(first["loc"])
         message = describe_validation_error(first, "python")
         if first["type"] == "extra_forbidden":
-            message = f"there is no such field; known here: {_known(model, first['loc'])}"
+            message = f"there is no such field; the fields here are: {_known(model, first['loc'])}"
         elif not isinstance(first["input"], dict) and repr(first["input"]) not in message:
             message += f", not {first['input']!r}"
         raise InvalidRequest(message, field=field, option=option_of(field, options)) from None
@@ -38,7 +38,7 @@ def validated(model: type[M], values: Mapping[str, Any], options: Mapping[str, s
 
 @contextmanager
 def named(options: Mapping[str, str]) -> Iterator[None]:
-    """Add the option to errors of the API that name a field."""
+    """Add the option to an error of the API that names a field."""
     try:
         yield
     except MitosisError as error:
@@ -50,7 +50,7 @@ def named(options: Mapping[str, str]) -> Iterator[None]:
 
 
 def option_of(field: str, options: Mapping[str, str]) -> str | None:
-    """The option of a field, or of the nearest field above it that has one."""
+    """Return the option of a field, or of the nearest field above it that has one."""
     path = field.replace("[", ".").split(".")
     for end in range(len(path), 0, -1):
         if option := options.get(".".join(path[:end])):
@@ -59,7 +59,7 @@ def option_of(field: str, options: Mapping[str, str]) -> str | None:
 
 
 def duration(text: str | None, option: str) -> timedelta | None:
-    """A duration that people write, as in ``10m``; None stays None.
+    """Parse a duration such as ``10m``; None stays None.
 
     Raises:
         InvalidRequest: names the option and what would be right.
@@ -73,7 +73,7 @@ def duration(text: str | None, option: str) -> timedelta | None:
 
 
 def positive_duration(text: str | None, option: str) -> timedelta | None:
-    """As :func:`duration`, and longer than nothing."""
+    """Parse a duration and require that it is positive."""
     span = duration(text, option)
     if span is not None:
         value_of(PositiveDuration, span, option)
@@ -81,7 +81,7 @@ def positive_duration(text: str | None, option: str) -> timedelta | None:
 
 
 def value_of(kind: Any, value: object, option: str) -> Any:
-    """One value as a type of the contracts has it.
+    """Return a value as a type of the contracts; the error names the option.
 
     Raises:
         InvalidRequest: names the option and what would be right.
@@ -94,13 +94,13 @@ def value_of(kind: Any, value: object, option: str) -> Any:
 
 
 def seconds(text: str | None, option: str) -> float | None:
-    """As :func:`duration`, in seconds."""
+    """Parse a duration and return it in seconds."""
     span = duration(text, option)
     return None if span is None else span.total_seconds()
 
 
 def _known(model: type[BaseModel], location: Sequence[int | str]) -> str:
-    """The fields that the object at ``location`` does have."""
+    """Return the names of the fields of the object at ``location``."""
     for step in location[:-1]:
         inner = _model_in(model.model_fields[step].annotation) if isinstance(step, str) else None
         if inner is None:
@@ -110,7 +110,7 @@ def _known(model: type[BaseModel], location: Sequence[int | str]) -> str:
 
 
 def _model_in(annotation: Any) -> type[BaseModel] | None:
-    """The model in ``Model`` or ``Model | None``."""
+    """Return the model in ``Model`` or ``Model | None``."""
     candidates = [annotation, *getattr(annotation, "__args__", ())]
     return next(
         (one for one in candidates if isinstance(one, type) and issubclass(one, BaseModel)), None

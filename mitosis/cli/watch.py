@@ -1,4 +1,4 @@
-"""`mitosis watch`: follow a group live from any terminal; shows and ends as `mitosis run` does."""
+"""`mitosis watch`: follows a task group live, with the display and exit statuses of `mitosis run`."""
 
 import asyncio
 import sys
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from mitosis.cli import plain_app
 from mitosis.cli.arguments import GroupArgument, ProgressOption
 from mitosis.cli.context import Cli
-from mitosis.cli.follow.display import Display, choose_display, span_text
+from mitosis.cli.follow.display import Display, choose_display, short_span
 from mitosis.cli.follow.exit_statuses import RunExit, RunExits
 from mitosis.cli.registration import register
 from mitosis.contracts.lifecycle import TaskGroupState, TaskState
@@ -21,10 +21,10 @@ app = plain_app()
 
 @register(app, "watch", exits=RunExits(never=(RunExit.DEADLINE, RunExit.CONFLICT)))
 def watch(cli: Cli, group: GroupArgument, progress: ProgressOption = "auto") -> int:
-    """Follow a group until it is settled; then its failures by reason, as `mitosis run` shows them.
+    """Follow a task group until it is settled, then show its failures by reason, as `mitosis run` does.
 
-    Ctrl-C stops watching and nothing else. With --json every event is one line of JSON on standard output:
-    `kind` is group, state, lease, hook, result or end, and the member of that name has the rest.
+    Ctrl-C only stops watching. With --json, every event is one line of JSON on standard output: `kind` is
+    group, state, lease, hook, result or end, and the member of that name has the details.
     """
     display = choose_display(progress)
     with cli.client() as client:
@@ -33,20 +33,20 @@ def watch(cli: Cli, group: GroupArgument, progress: ProgressOption = "auto") -> 
         return asyncio.run(_follow(cli, found, display))
     except KeyboardInterrupt:
         display.clear()
-        display.say(f"no longer watching; {found.name} goes on. Again: mitosis watch {group}")
+        display.say(f"stopped watching; {found.name} continues. Watch again: mitosis watch {group}")
         return RunExit.INTERRUPTED
 
 
 async def _follow(cli: Cli, group: "TaskGroupInfo", display: Display) -> RunExit:
     from mitosis.cli.follow.failures import Failures
-    from mitosis.cli.follow.follower import Follower, verdict
+    from mitosis.cli.follow.follower import Follower, run_exit_of
     from mitosis.cli.outages import GIVE_UP_AFTER
     from mitosis.client.client import Client
 
     failures = Failures()
     async with Client(cli.target.api_url, cli.target.token, give_up_after=GIVE_UP_AFTER) as client:
         if cli.as_json:
-            return verdict(await _print_events(client, group))
+            return run_exit_of(await _print_events(client, group))
         follower = Follower(client, display)
         if group.state is TaskGroupState.OPEN:
             display.say(_open_text(group))
@@ -58,16 +58,18 @@ async def _follow(cli: Cli, group: "TaskGroupInfo", display: Display) -> RunExit
 
 
 def _open_text(group: "TaskGroupInfo") -> str:
-    """Why this may never end by itself, and what ends it."""
+    """Return the note that an open group may never end, and the command that ends it."""
     after = group.auto_close_timeout
     alone = (
-        f", or {span_text(round(after.total_seconds()))} after the last submission" if after else ""
+        f", or {short_span(round(after.total_seconds()))} after the last submission"
+        if after
+        else ""
     )
     return f"{group.name} is open for more tasks. It ends after: mitosis group close {group.name}{alone}"
 
 
 async def _print_events(client: "Client", group: "TaskGroupInfo") -> "TaskGroupInfo":
-    """One line each; gives the group as it ended."""
+    """Print one line per event; return the task group as it ended."""
     async for event in client.events(group.task_group_id):
         sys.stdout.write(event.text() + "\n")
         sys.stdout.flush()

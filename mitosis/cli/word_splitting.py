@@ -1,6 +1,6 @@
-"""One line of a command file as words: quoting and comments of a shell, and nothing else of it.
+"""Splits one line of a command file into words, with the quoting and comments of a shell.
 
-No variable, pattern, pipe or redirection is interpreted. Source: POSIX, Shell Command Language, 2.2
+Variables, patterns, pipes and redirections are not interpreted. Source: POSIX, Shell Command Language, 2.2
 Quoting and 2.3 Token Recognition (a comment begins with ``#`` where a word could begin).
 """
 
@@ -16,10 +16,12 @@ _TOKEN = re.compile(
 
 
 def words_of(line: str) -> list[str]:
-    """The words of a line; empty for a blank or a comment. Plain lines take a fifth of the time.
+    """Return the words of a line; none for a blank line or a comment.
+
+    Lines without quotes take a shortcut, in a fifth of the time.
 
     Raises:
-        ValueError: a quotation that is not closed.
+        ValueError: a quotation is not closed.
     """
     if _SPECIAL.search(line):
         return shlex.split(_without_comment(line))
@@ -27,7 +29,7 @@ def words_of(line: str) -> list[str]:
 
 
 def _without_comment(line: str) -> str:
-    """``shlex`` would end a line at any ``#``, and so cut ``http://host/#part`` in two."""
+    """Remove the comment of a line; ``shlex`` would also cut ``http://host/#part`` at its ``#``."""
     between_words = True
     for token in _TOKEN.finditer(line):
         if between_words and token[0] == "#":

@@ -1,1 +1,1 @@
-"""`mitosis doctor`: checks of this host and of the servers."""
+"""`mitosis doctor`: checks this host and the servers."""

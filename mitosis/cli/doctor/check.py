@@ -1,4 +1,4 @@
-"""One line of `mitosis doctor`: what was looked at, what was found, what to do about it."""
+"""One line of `mitosis doctor`: what was checked, what was found, and advice."""
 
 from dataclasses import asdict, dataclass
 from typing import Literal
@@ -6,7 +6,7 @@ from typing import Literal
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """``advice`` is empty when the state is ok."""
+    """The result of one check; ``advice`` is empty if the state is ok."""
 
     name: str
     state: Literal["ok", "warn", "fail"]

@@ -1,4 +1,4 @@
-"""`mitosis doctor`: runs the checks, shows each as ok, warn or fail, and what to do about it."""
+"""`mitosis doctor`: runs the checks and shows each as ok, warn or fail, with advice."""
 
 from mitosis.cli.context import Cli
 from mitosis.cli.exit import ExitStatus
@@ -8,14 +8,14 @@ from mitosis.cli.rendering import Table
 
 @typer_function
 def doctor(cli: Cli) -> int:
-    """Check this machine and the servers.
+    """Check this host and the servers.
 
-    Exit status: 0 when nothing fails (warnings may be shown), 1 otherwise.
+    Exit status: 0 if no check fails (there may be warnings), 1 otherwise.
     """
-    from mitosis.cli.doctor.host import machine_checks
+    from mitosis.cli.doctor.host import host_checks
     from mitosis.cli.doctor.servers import server_checks
 
-    checks = [*machine_checks(cli.settings), *server_checks(cli.settings)]
+    checks = [*host_checks(cli.settings), *server_checks(cli.settings)]
     failed = sum(check.state == "fail" for check in checks)
     cli.output.table(
         Table(

@@ -1,4 +1,4 @@
-"""Checks of this machine: programs, kernel, limits, cores, folders, ports. Changes nothing, makes nothing."""
+"""Checks of this host: programs, kernel, limits, cores, folders, ports. They change and create nothing."""
 
 import os
 import resource
@@ -16,12 +16,13 @@ from mitosis.contracts.errors import ConfigurationError, MitosisError
 from mitosis.settings import Settings
 
 WANTED_FILES = 4096
-"""A thousand workers of an agent need 3 each, and it 100 for itself."""
+"""1,000 workers of an agent need 3 files each, and the agent needs 100."""
 WANTED_FREE_BYTES = 1 << 30
 CGROUPS = Path("/sys/fs/cgroup")
 
 
-def machine_checks(settings: Settings) -> Iterator[Check]:
+def host_checks(settings: Settings) -> Iterator[Check]:
+    """Run the checks of this host, one after the other."""
     yield ok("python", f"{sys.version.split()[0]} at {sys.executable}")
     yield from _programs(settings)
     yield _process_handles()
@@ -40,7 +41,7 @@ def machine_checks(settings: Settings) -> Iterator[Check]:
 
 
 def stack_here(data_dir: Path) -> StackConnection | None:
-    """The stack that runs on this data folder; None also when the folder does not let us look."""
+    """Return the stack that runs on this data folder; None also if the folder cannot be read."""
     try:
         return read_connection(data_dir)
     except ConfigurationError:
@@ -64,7 +65,7 @@ def _programs(settings: Settings) -> Iterator[Check]:
 
 
 def _try(name: str, find: Callable[[], str]) -> Check:
-    """What ``find`` found; its error says what is wrong, and after a colon what to do."""
+    """Return what ``find`` finds; an error gives the problem, and after a colon the advice."""
     try:
         return ok(name, find())
     except MitosisError as error:
@@ -73,22 +74,20 @@ def _try(name: str, find: Callable[[], str]) -> Check:
 
 
 def _process_handles() -> Check:
-    """Agent and workers watch processes by handles. Source: pidfd_open(2), Linux 5.3."""
+    """Check the process handles that agent and workers use. Source: pidfd_open(2), Linux 5.3."""
     try:
         os.close(os.pidfd_open(os.getpid()))
     except OSError as error:
         found = f"Linux {os.uname().release}: pidfd_open: {error.strerror}"
-        return fail(
-            "kernel", found, "use Linux 5.3 or newer, and a sandbox that lets pidfd_open through"
-        )
+        return fail("kernel", found, "use Linux 5.3 or newer, and a sandbox that allows pidfd_open")
     return ok("kernel", f"Linux {os.uname().release}")
 
 
 def _memory_events(root: Path = CGROUPS) -> Check:
-    """Without them a task that the kernel killed for lack of memory is told from no other SIGKILL."""
+    """Check the memory events that distinguish an out-of-memory kill from any other SIGKILL."""
     name = "cgroups"
     advice = (
-        "out of memory will be shown as SIGKILL; mount cgroup2 at /sys/fs/cgroup to tell them apart"
+        "out of memory is shown as SIGKILL; mount cgroup2 at /sys/fs/cgroup to distinguish them"
     )
     try:
         lines = Path("/proc/self/cgroup").read_text().splitlines()
@@ -107,24 +106,26 @@ def _memory_events(root: Path = CGROUPS) -> Check:
 
 
 def _user_namespaces(limit: Path = Path("/proc/sys/user/max_user_namespaces")) -> Check:
-    """As root PostgreSQL runs in one, or as a system user. Source: namespaces(7)."""
+    """Check user namespaces: for root, PostgreSQL runs in one, or as a system user. Source: namespaces(7)."""
     try:
         allowed = int(limit.read_text())
     except (OSError, ValueError):
         allowed = 0
     if allowed:
         return ok("namespaces", f"{allowed} user namespaces allowed")
-    advice = "PostgreSQL then runs as a system user; to have it ours: sysctl user.max_user_namespaces=10000"
+    advice = (
+        "PostgreSQL then runs as a system user; allow them: sysctl user.max_user_namespaces=10000"
+    )
     return warn("namespaces", "user namespaces are off", advice)
 
 
 def _file_limit() -> Check:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    found = f"{soft} open files, may be raised to {hard}"
+    found = f"{soft} open files, can be raised to {hard}"
     needed = DESCRIPTORS_OF_AGENT + DESCRIPTORS_PER_WORKER * len(os.sched_getaffinity(0))
     if hard != resource.RLIM_INFINITY and hard < needed:
         advice = f"raise the hard limit to {WANTED_FILES} (ulimit -Hn, LimitNOFILE of the service)"
-        return fail("file limit", f"{found}; one worker a core needs {needed}", advice)
+        return fail("file limit", f"{found}; one worker per core needs {needed}", advice)
     if hard != resource.RLIM_INFINITY and hard < WANTED_FILES:
         return warn("file limit", found, f"raise the hard limit to {WANTED_FILES} (ulimit -Hn)")
     return ok("file limit", found)
@@ -134,7 +135,7 @@ def _cores() -> Check:
     mine, all_cores = sorted(os.sched_getaffinity(0)), os.cpu_count() or 0
     found = f"{len(mine)} of {all_cores}: {', '.join(map(str, mine))}"
     if len(mine) < all_cores:
-        return warn("cores", found, "tasks can use these only (taskset, cpuset or container)")
+        return warn("cores", found, "tasks can only use these cores (taskset, cpuset or container)")
     return ok("cores", found)
 
 
@@ -161,14 +162,14 @@ def _rights(name: str, path: Path, found: os.stat_result) -> Check:
     if not os.access(path, os.R_OK | os.W_OK | os.X_OK):
         return fail(name, f"{path} cannot be read or written", f"chmod 700 {path}")
     if mode := stat.S_IMODE(found.st_mode) & 0o077:
-        return warn(name, f"{path} is open to others ({mode:03o})", f"chmod 700 {path}")
+        return warn(name, f"{path} is accessible to others ({mode:03o})", f"chmod 700 {path}")
     return ok(name, str(path))
 
 
 def _new_folder(name: str, path: Path) -> Check:
     above = next(folder for folder in path.parents if folder.exists())
     if os.access(above, os.W_OK | os.X_OK):
-        return ok(name, f"{path}, made at the first start")
+        return ok(name, f"{path}, created at the first start")
     return fail(name, f"{above} is not writable", "choose another with MITOSIS_DATA_DIR")
 
 
@@ -176,7 +177,7 @@ def _free_space(data_dir: Path, needed: int) -> Check:
     folder = next(one for one in (data_dir, *data_dir.parents) if one.exists())
     free = shutil.disk_usage(folder).free
     found = f"{free / 1e9:.1f} GB at {folder}"
-    advice = "make room, or set MITOSIS_DATA_DIR to another disk"
+    advice = "free some space, or set MITOSIS_DATA_DIR to another disk"
     if free < needed:
         more = f"{found}; the agent claims no task below {needed / 1e9:.1f} GB"
         return fail("free space", more, f"{advice} (the limit is MITOSIS_AGENT__MIN_FREE_BYTES)")
@@ -190,7 +191,7 @@ def _temporary_folder() -> Check:
     try:
         folder = tempfile.gettempdir()
     except FileNotFoundError as error:
-        return fail(name, str(error), "set TMPDIR to a folder that you may write to")
+        return fail(name, str(error), "set TMPDIR to a writable folder")
     return ok(name, folder)
 
 
@@ -203,7 +204,7 @@ def _socket_folder(settings: Settings, data_dir: Path) -> Check:
 
 
 def _ports(settings: Settings) -> Iterator[Check]:
-    """Ports that are set, while no stack of ours may hold them."""
+    """Check the configured ports; only while no stack runs on the data folder."""
     from mitosis.embedded.data_folder import port_is_free
 
     wanted = {

@@ -1,4 +1,4 @@
-"""Checks of the servers: does what the settings or the running stack name answer, and to us?"""
+"""Checks of the servers that the settings or the running stack name."""
 
 import asyncio
 import time
@@ -18,6 +18,7 @@ CLOCK_BAD_SECONDS = 60.0
 
 
 def server_checks(settings: Settings) -> Iterator[Check]:
+    """Run the checks of the servers, one after the other."""
     yield from _api(settings)
     stack = stack_here(data_dir_of(settings))
     address = settings.temporal.address or (stack.temporal_address if stack else None)
@@ -26,8 +27,8 @@ def server_checks(settings: Settings) -> Iterator[Check]:
     if stack is not None and settings.temporal.address is None:
         yield warn(
             "temporal access",
-            "everybody with a login on this machine can reach the embedded server",
-            "on a shared machine use a cluster of your own: MITOSIS_TEMPORAL_ADDRESS",
+            "every user of this host can reach the embedded server",
+            "on a shared host, use a Temporal cluster with access control: MITOSIS_TEMPORAL_ADDRESS",
         )
     database = settings.database
     if database.url is not None:
@@ -62,13 +63,15 @@ def _access(target: Target) -> Check:
         return fail("api", error.message, "log in with: mitosis login USERNAME")
     except MitosisError as error:
         return fail(
-            "api", error.message, f"is {target.api_url} a Mitosis API? {target.origin} says so"
+            "api",
+            error.message,
+            f"is {target.api_url} a Mitosis API? The address is from {target.origin}",
         )
     return ok("api", f"{target.api_url}, as {me.username}")
 
 
 def _state_of(url: str) -> Iterator[Check]:
-    """What the API says of its own servers, and its clock; nothing when it does not answer."""
+    """Check the servers behind the API and its clock; nothing if it does not answer."""
     import httpx2
 
     loopback = "://127.0.0.1" in url or "://localhost" in url
@@ -83,46 +86,48 @@ def _state_of(url: str) -> Iterator[Check]:
     if ready.status_code == 503:
         yield fail("api ready", "the API does not reach PostgreSQL", "is PostgreSQL running?")
     elif ready.status_code == 200 and ready.json().get("status") == "degraded":
-        advice = "tasks go on, but groups do not begin or end; is Temporal running?"
+        advice = "tasks keep running, but task groups do not start or end; is Temporal running?"
         yield warn("api ready", "the API does not reach Temporal", advice)
     elif ready.status_code == 200:
         yield ok("api ready", "it reaches PostgreSQL and Temporal")
     if date is not None:
-        server = parsedate_to_datetime(date).timestamp() + 0.5  # it names whole seconds
+        server = parsedate_to_datetime(date).timestamp() + 0.5  # the header has whole seconds
         yield clock_check("the API", server - (before + after) / 2)
 
 
 def clock_check(whose: str, ahead_seconds: float) -> Check:
-    """How far a server's clock is ahead of ours. Differences of a second or two do no harm."""
+    """Check how far the clock of a server is ahead; a difference of one or two seconds is harmless."""
     name = f"clock of {whose.removeprefix('the ')}"
     off = abs(ahead_seconds)
-    found = f"{off:.0f} s {'ahead of' if ahead_seconds > 0 else 'behind'} this machine"
-    advice = "set both clocks by NTP (timedatectl set-ntp true): tokens and times of tasks depend on them"
+    found = f"{off:.0f} s {'ahead of' if ahead_seconds > 0 else 'behind'} this host"
+    advice = (
+        "set both clocks by NTP (timedatectl set-ntp true): tokens and task times depend on them"
+    )
     if off > CLOCK_BAD_SECONDS:
         return fail(name, found, advice)
     if off > CLOCK_ODD_SECONDS:
         return warn(name, found, advice)
-    return ok(name, f"within {CLOCK_ODD_SECONDS:g} s of this machine")
+    return ok(name, f"within {CLOCK_ODD_SECONDS:g} s of this host")
 
 
 async def _temporal(settings: Settings, address: str) -> Check:
     from temporalio.client import Client
     from temporalio.service import RPCError
 
-    told = settings.temporal
+    temporal = settings.temporal
     try:
         async with asyncio.timeout(TIMEOUT.total_seconds()):
             client = await Client.connect(
                 address,
-                namespace=told.namespace,
-                tls=told.tls,
-                api_key=told.api_key.get_secret_value() if told.api_key else None,
+                namespace=temporal.namespace,
+                tls=temporal.tls,
+                api_key=temporal.api_key.get_secret_value() if temporal.api_key else None,
             )
             await client.count_workflows()
     except (RPCError, RuntimeError, TimeoutError) as error:
         reason = str(error) or "no answer"
         return fail("temporal server", f"{address}: {reason}", "is it running, and reachable?")
-    return ok("temporal server", f"{address}, namespace {told.namespace}")
+    return ok("temporal server", f"{address}, namespace {temporal.namespace}")
 
 
 def _postgres(name: str, url: str, variable: str) -> list[Check]:

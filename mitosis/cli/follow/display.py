@@ -1,7 +1,7 @@
-"""What is shown of a group while it goes on: a few live lines on a terminal, else a plain line now and then.
+"""Shows the progress of a task group: live lines on a terminal, otherwise a plain line every ten seconds.
 
-Progress goes to standard error only; standard output belongs to the tasks. No control characters where
-standard error is no terminal, with NO_COLOR or TERM=dumb, or in CI.
+Progress is printed on standard error; standard output is for the output of tasks. There are no control
+characters if standard error is not a terminal, with NO_COLOR or TERM=dumb, or in CI.
 """
 
 import os
@@ -21,22 +21,22 @@ Style = Literal["auto", "rich", "plain", "none"]
 PLAIN_EVERY_SECONDS = 10.0
 LIVE_EVERY_SECONDS = 0.25
 WIDE = 119
-"""Columns from which on there is room for more."""
+"""From this number of columns on, more is shown."""
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """What is known at one moment."""
+    """The state of a task group at one moment."""
 
     group: TaskGroupInfo
     now: datetime
     hint: str = ""
     failed: str = ""
-    """Why tasks have failed so far, in one line."""
+    """The reasons of the failures so far, in one line."""
 
     @property
     def input_open(self) -> bool:
-        """More tasks may come, so the total is not known."""
+        """Whether more tasks may come, so that the total is unknown."""
         return self.group.state is TaskGroupState.OPEN
 
     @property
@@ -56,7 +56,7 @@ class Progress:
         return self.done / self.group.tasks_total if self.group.tasks_total else 0.0
 
     def percent_text(self) -> str:
-        """Of *finished* tasks; while inputs may come, of those known so far."""
+        """Return the share of *finished* tasks; while inputs may come, of those known so far."""
         if self.input_open:
             return f"{self.done} of {self.group.tasks_total} or more"
         return f"{100 * self.fraction:.1f} %"
@@ -66,16 +66,17 @@ class Progress:
         return f"{rate:.3g}/s" if rate else ""
 
     def left_text(self) -> str:
-        """A duration; with the clock time when it is more than an hour."""
+        """Return the time left; with the clock time if it is more than an hour."""
         at = self.group.estimated_completion_at
         if at is None or self.input_open or self.group.tasks_unfinished == 0:
             return ""
         left = max(0, round((at - self.now).total_seconds()))
-        text = span_text(left)
+        text = short_span(left)
         return f"{text} (at {at.astimezone():%H:%M})" if left > 3600 else text
 
 
-def span_text(seconds: int) -> str:
+def short_span(seconds: int) -> str:
+    """Return a duration of fixed width units, as in ``1h05m``, ``3m09s`` or ``7s``."""
     minutes, seconds = divmod(seconds, 60)
     hours, minutes = divmod(minutes, 60)
     if hours:
@@ -84,7 +85,7 @@ def span_text(seconds: int) -> str:
 
 
 def plain_line(progress: Progress) -> str:
-    """``22:04:10 name 60.9% ok=6074 fail=14 run=192 ready=3720 31.4/s eta=1m50s``"""
+    """Return a line as ``22:04:10 name 60.9% ok=6074 fail=14 run=192 ready=3720 31.4/s eta=1m50s``."""
     group = progress.group
     percent = (
         f">={progress.done}/{group.tasks_total}"
@@ -107,7 +108,7 @@ def plain_line(progress: Progress) -> str:
 
 
 def live_lines(progress: Progress, width: int) -> list[str]:
-    """Three to five lines that fit into ``width`` columns."""
+    """Return three to five lines that fit into ``width`` columns."""
     group = progress.group
     hosts = ", ".join(sorted({lease.manager_name for lease in group.leases})) or "no host yet"
     wide = width >= WIDE
@@ -121,9 +122,9 @@ def live_lines(progress: Progress, width: int) -> list[str]:
         f"   running {progress.running}   ready {progress.ready}"
     )
     if wide:
-        elapsed = span_text(max(0, round((progress.now - group.created_at).total_seconds())))
+        elapsed = short_span(max(0, round((progress.now - group.created_at).total_seconds())))
         workers = group.worker_allocation_plan.worker_count
-        counts += f"   elapsed {elapsed}   workers {workers} a host   priority {group.priority}"
+        counts += f"   elapsed {elapsed}   workers {workers} per host   priority {group.priority}"
     lines = [f"{group.name}  on {hosts}", f" {bar(progress, width - len(tail) - 2)}{tail}", counts]
     if group.waiting_for:
         lines.append(f" {group.waiting_for}")
@@ -135,7 +136,7 @@ def live_lines(progress: Progress, width: int) -> list[str]:
 
 
 def bar(progress: Progress, width: int) -> str:
-    """Finished, failed, running, rest; the parts add up to ``width``."""
+    """Return a bar of finished, failed, running and waiting tasks, ``width`` cells long."""
     width = max(10, min(width, 72))
     total = max(1, progress.group.tasks_total)
     failed = _share(progress.group.tasks_failed, total, width)
@@ -146,7 +147,7 @@ def bar(progress: Progress, width: int) -> str:
 
 
 def _share(part: int, total: int, width: int) -> int:
-    """At least one cell for what is not nothing."""
+    """Return the number of cells for ``part``; at least one unless it is zero."""
     return max(1, width * part // total) if part else 0
 
 
@@ -154,34 +155,34 @@ class Display(Protocol):
     def show(self, progress: Progress) -> None: ...
 
     def say(self, text: str) -> None:
-        """A line that stays."""
+        """Print a line that stays."""
         ...
 
     def clear(self) -> None:
-        """Make room for other output."""
+        """Erase the live lines before other output."""
         ...
 
 
 class NoDisplay:
-    """Lines that stay only."""
+    """No progress, only lines that stay."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
 
     def show(self, progress: Progress) -> None:
-        """Nothing."""
+        """Show nothing."""
 
     def say(self, text: str) -> None:
-        with suppress(OSError):  # nobody looks, or the terminal is gone
+        with suppress(OSError):  # the terminal or the reader is gone
             self._stream.write(f"{text}\n")
             self._stream.flush()
 
     def clear(self) -> None:
-        """Nothing to clear."""
+        """Clear nothing: there are no live lines."""
 
 
 class PlainDisplay(NoDisplay):
-    """One line at every change of state, and at most every ten seconds."""
+    """One line at each change of state, otherwise at most one every ten seconds."""
 
     def __init__(self, stream: TextIO, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__(stream)
@@ -192,7 +193,8 @@ class PlainDisplay(NoDisplay):
     def show(self, progress: Progress) -> None:
         group = progress.group
         over = group.tasks_unfinished == 0 and not progress.input_open
-        state = (group.state, None if over else group.waiting_for)  # ending up is not news
+        # no extra line just because the last task ended
+        state = (group.state, None if over else group.waiting_for)
         if state == self._state and self._clock() - self._last < PLAIN_EVERY_SECONDS:
             return
         self._state, self._last = state, self._clock()
@@ -200,7 +202,7 @@ class PlainDisplay(NoDisplay):
 
 
 class LiveDisplay(NoDisplay):
-    """A block of lines that is drawn over."""
+    """A block of lines that each update overwrites."""
 
     def __init__(self, stream: TextIO, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__(stream)
@@ -236,7 +238,7 @@ class LiveDisplay(NoDisplay):
 def choose_display(
     style: Style, stream: TextIO = sys.stderr, environment: Mapping[str, str] = os.environ
 ) -> Display:
-    """The display for this stream and environment; ``auto`` is live on a capable terminal only."""
+    """Return the display for this stream and environment; ``auto`` is live only on a capable terminal."""
     capable = (
         stream.isatty()
         and environment.get("TERM") != "dumb"

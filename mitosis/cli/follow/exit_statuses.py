@@ -1,7 +1,7 @@
-"""How `mitosis run` and `mitosis watch` end. A number never counts failures.
+"""The exit statuses of `mitosis run` and `mitosis watch`. A number never counts failures.
 
-The one list of their exit statuses: what they say at their end, their help and the reference page are
-made of it. Numbers from 64 on mean what they mean for every command (``mitosis/cli/exit.py``).
+Their last line, their help and the reference page are made from this list. Numbers from 64 on have the
+meaning that they have for every command (``mitosis/cli/exit.py``).
 """
 
 from collections.abc import Collection, Mapping
@@ -35,24 +35,24 @@ class RunExit(IntEnum):
 MEANING: Mapping[RunExit, str] = {
     RunExit.OK: "all tasks succeeded, or --detach",
     RunExit.TASKS_FAILED: "some tasks failed",
-    RunExit.USAGE: "the command line or an input is not right",
+    RunExit.USAGE: "the command line or an input is invalid",
     RunExit.COULD_NOT_RUN: "setup failed on every host, a host could not be cleaned, or --max-fail",
     RunExit.UNREACHABLE: "the API cannot be reached",
-    RunExit.CANCELLED: "somebody else cancelled the group",
-    RunExit.NOT_FOUND: "there is no such group or token file",
-    RunExit.INTERNAL: "something went wrong in Mitosis",
+    RunExit.CANCELLED: "the task group was cancelled from elsewhere",
+    RunExit.NOT_FOUND: "no such task group or token file",
+    RunExit.INTERNAL: "an internal error of Mitosis",
     RunExit.CONFLICT: "the name is taken",
     RunExit.OUTPUT_LOST: "the output cannot be written",
     RunExit.TRY_LATER: "too many requests",
-    RunExit.NOT_ALLOWED: "no valid token, or it does not allow this",
-    RunExit.CONFIGURATION: "settings or programs of this machine",
+    RunExit.NOT_ALLOWED: "no valid token, or a token that does not allow this",
+    RunExit.CONFIGURATION: "settings or programs of this host",
     RunExit.DEADLINE: "--deadline passed",
-    RunExit.INTERRUPTED: "Ctrl-C, SIGTERM or SIGHUP, or nobody reads the output",
+    RunExit.INTERRUPTED: "Ctrl-C, SIGTERM or SIGHUP, or the reader of the output is gone",
 }
 
 
 def status_of_error(error: MitosisError) -> RunExit:
-    """Of a run, wrong input is wrong usage, and whatever is away is the API to its user."""
+    """Return the status of an error: invalid input is wrong usage, any outage counts as the API's."""
     if isinstance(error, InvalidRequest | TooLarge):
         return RunExit.USAGE
     if isinstance(error, Unavailable):
@@ -62,7 +62,7 @@ def status_of_error(error: MitosisError) -> RunExit:
 
 @dataclass(frozen=True, slots=True)
 class RunExits:
-    """The exit statuses above as the rules of a command; it never ends with those in ``never``."""
+    """The exit statuses above as rules of a command, which never ends with those in ``never``."""
 
     never: Collection[RunExit] = ()
 

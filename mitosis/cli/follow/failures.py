@@ -1,7 +1,7 @@
-"""Why tasks failed, grouped: one row a reason, the most frequent first. Pure functions.
+"""Groups failed tasks by reason: one row per reason, the most frequent first. Pure functions.
 
-Two failures have one reason when they ended in the same way and the last line of their stderr is the
-same once numbers, addresses and paths are taken out of it.
+Two failures have the same reason if they ended in the same way and the last lines of their stderr are
+equal after numbers, addresses and paths are masked.
 """
 
 import re
@@ -23,19 +23,19 @@ TASKS_SHOWN = 3
 LINE_SHOWN = 40
 REASONS_SHOWN = 12
 WIDE = 120
-"""Columns of a terminal that has room for the hosts."""
+"""Hosts are shown from this number of columns on."""
 
 
 @dataclass(slots=True)
 class Reason:
-    """One row: how these tasks ended, an example of their last line, which ones, on which hosts."""
+    """One row: how the tasks ended, an example of their last line, their numbers and hosts."""
 
     ending: str
     line: str
     tasks: list[int] = field(default_factory=list)
-    """As `mitosis logs` takes them."""
+    """Numbers of the tasks, as `mitosis logs` takes them."""
     inputs: list[int] = field(default_factory=list)
-    """The numbers of their inputs, where they are known: as in ``{#}`` and the files of -o."""
+    """Numbers of their inputs where known, as in ``{#}`` and the files of -o."""
     hosts: dict[str, int] = field(default_factory=dict)
 
     def hosts_text(self) -> str:
@@ -43,13 +43,13 @@ class Reason:
 
 
 class Failures:
-    """Collects failed tasks as they come; memory grows with the number of reasons and of task ids."""
+    """Collects failed tasks; memory grows with the number of reasons and task ids."""
 
     def __init__(self) -> None:
         self._reasons: dict[tuple[str, str], Reason] = {}
 
     def add(self, task: TaskInfo, number: int | None = None) -> None:
-        """One task, and the number of its input where it is known."""
+        """Add a task if it failed, with the number of its input where known."""
         if task.state is not TaskState.FAILED:
             return
         ending, line = ending_of(task), last_line(task)
@@ -61,7 +61,7 @@ class Failures:
             reason.hosts[task.manager_name] = reason.hosts.get(task.manager_name, 0) + 1
 
     def in_one_line(self) -> str:
-        """``9x exit 1: cannot read …   1x timeout``, the most frequent first; empty without failures."""
+        """Return ``9x exit 1: cannot read …   1x timeout``, the most frequent first; or nothing."""
         parts: list[str] = []
         for reason in self.rows():
             line = f": {reason.line}" if reason.line and not parts else ""
@@ -73,7 +73,7 @@ class Failures:
 
 
 def ending_of(task: TaskInfo) -> str:
-    """``exit 1``, ``SIGSEGV``, ``timeout``, ``out of memory`` …"""
+    """Return how a task ended, as in ``exit 1``, ``SIGSEGV``, ``timeout`` or ``out of memory``."""
     if task.kind == FailureKind.EXIT_CODE and task.exit_code is not None:
         return f"exit {task.exit_code}"
     if task.kind == FailureKind.SIGNAL and task.signal is not None:
@@ -82,7 +82,7 @@ def ending_of(task: TaskInfo) -> str:
 
 
 def last_line(task: TaskInfo) -> str:
-    """The last line of stderr; else the message that we have for it, where it says more than the ending."""
+    """Return the last line of stderr; without one, the message of the failure, except for exit codes."""
     detail = task.detail or {}
     lines = [line.strip() for line in str(detail.get("stderr") or "").splitlines()]
     text = next((line for line in reversed(lines) if line), "")
@@ -98,9 +98,9 @@ def masked(line: str) -> str:
 
 
 def table(reasons: Iterable[Reason], width: int) -> list[str]:
-    """The rows as text of at most ``width`` columns; hosts where there is room, inputs where they are known.
+    """Return the rows as lines of at most ``width`` columns, with hosts if they fit and inputs if known.
 
-    After :data:`REASONS_SHOWN` rows one line says how many more there are.
+    After :data:`REASONS_SHOWN` rows, one line counts the rest.
     """
     reasons = list(reasons)
     shown = reasons[:REASONS_SHOWN]
@@ -146,7 +146,7 @@ def _padded(text: str, size: int) -> str:
 
 
 def _cut(text: str, size: int) -> str:
-    """At most ``size`` columns of a terminal, without anything that would steer it."""
+    """Cut text to ``size`` columns of a terminal and escape control characters."""
     text = one_line(text)
     if columns(text) <= size:
         return text
@@ -156,5 +156,5 @@ def _cut(text: str, size: int) -> str:
 
 
 def columns(text: str) -> int:
-    """How many columns a terminal needs: two for wide characters (Unicode annex 11)."""
+    """Return the width on a terminal: two columns for wide characters (Unicode annex 11)."""
     return sum(2 if east_asian_width(char) in "WF" else 1 for char in text)

@@ -1,13 +1,13 @@
-"""Following a group to its end: its progress, then one line, its failures by reason, and a status.
+"""Follows a task group to its end: progress, then a summary, failures by reason, and an exit status.
 
-What `mitosis run` and `mitosis watch` share. Nothing here changes the group.
+`mitosis run` and `mitosis watch` share this. Nothing here changes the group.
 """
 
 import shutil
 from collections.abc import AsyncIterator
 from uuid import UUID
 
-from mitosis.cli.follow.display import Display, Progress, now, span_text
+from mitosis.cli.follow.display import Display, Progress, now, short_span
 from mitosis.cli.follow.exit_statuses import MEANING, RunExit
 from mitosis.cli.follow.failures import Failures, table
 from mitosis.cli.group.view import hint_of_hook
@@ -18,11 +18,11 @@ from mitosis.contracts.lifecycle import TaskGroupResult
 
 DETACH_HINT = "Ctrl-C: stop watching (tasks keep running)"
 TOO_MANY_FAILED = "too many tasks failed"
-"""Why a run cancels its own group, as kept with the group."""
+"""The reason, stored with the group, for which a run cancels its own group."""
 
 
 class Follower:
-    """Shows one group on one display."""
+    """Shows one task group on one display."""
 
     def __init__(
         self,
@@ -31,18 +31,18 @@ class Follower:
         hint: str = DETACH_HINT,
         failures: Failures | None = None,
     ) -> None:
-        """``failures`` are shown while the group goes on; who collects them goes on adding."""
+        """``failures`` are shown while the group runs; the caller keeps adding to them."""
         self._client = client
         self._display = display
         self._failures = failures
         self._away = False
         self.hint = hint
-        """What the last of the live lines says."""
+        """The last of the live lines."""
         self.ends_as: RunExit | None = None
-        """The status of a run that we end ourselves, whatever the group says then."""
+        """The status of a run that ends its group itself; it replaces the group's."""
 
     async def until_settled(self, group: UUID) -> AsyncIterator[TaskGroupInfo]:
-        """The group now and after each change, shown each time, until it is settled."""
+        """Yield and show the group now and after each change, until it is settled."""
         async for event in self._client.events(group, results=False, on_outage=self._outage):
             self._away = False
             if event.group is not None and event.kind == "group":
@@ -53,20 +53,22 @@ class Follower:
     def _outage(self, _: MitosisError) -> None:
         if not self._away:
             self._away = True
-            self._display.say("the API is away; the tasks go on, and so does this when it is back")
+            self._display.say(
+                "the API cannot be reached; tasks keep running, and so does the wait for it"
+            )
 
     def conclude(self, group: TaskGroupInfo, failures: Failures) -> RunExit:
-        """Say how the settled group ended."""
+        """Print how the settled group ended and return the exit status."""
         self._display.clear()
         self._display.say(_summary(group))
-        status = verdict(group) if self.ends_as is None else self.ends_as
+        status = run_exit_of(group) if self.ends_as is None else self.ends_as
         if rows := failures.rows():
             for line in ["", *table(rows, shutil.get_terminal_size((100, 24)).columns), ""]:
                 self._display.say(line)
             self._display.say(
-                f" output of one: mitosis logs {group.name}/{rows[0].tasks[0]} --stderr"
+                f" show the output of one: mitosis logs {group.name}/{rows[0].tasks[0]} --stderr"
             )
-            self._display.say(f" all of them again: mitosis retry {group.name}")
+            self._display.say(f" run all of them again: mitosis retry {group.name}")
         if status is not RunExit.OK:
             self._display.say(f" exit status {status:d} ({reason_of(status, group)})")
         if status is RunExit.COULD_NOT_RUN:
@@ -85,18 +87,18 @@ class Follower:
 
 
 def reason_of(status: RunExit, group: TaskGroupInfo) -> str:
-    """Why it is this status, as exactly as the group tells."""
+    """Return the reason of an exit status, with the detail that the group gives."""
     if status is not RunExit.COULD_NOT_RUN:
         return MEANING[status]
     if group.result is TaskGroupResult.TEARDOWN_DEGRADED:
         return "all tasks succeeded, but a host could not be cleaned"
     if (group.reason or "").startswith(TOO_MANY_FAILED):
-        return "--max-fail: so many tasks failed that the rest was cancelled"
+        return "--max-fail: too many tasks failed, the rest was cancelled"
     return "the setup hook failed on every host that may run it"
 
 
-def verdict(group: TaskGroupInfo) -> RunExit:
-    """The exit status of a settled group."""
+def run_exit_of(group: TaskGroupInfo) -> RunExit:
+    """Return the exit status of a settled group."""
     match group.result:
         case TaskGroupResult.SUCCESS:
             return RunExit.OK
@@ -112,7 +114,7 @@ def verdict(group: TaskGroupInfo) -> RunExit:
 def _summary(group: TaskGroupInfo) -> str:
     took = (group.settled_at or now()) - group.created_at
     return (
-        f"{group.name} finished in {span_text(round(took.total_seconds()))}:"
+        f"{group.name} finished in {short_span(round(took.total_seconds()))}:"
         f" {group.tasks_succeeded} ok, {group.tasks_failed} failed,"
         f" {group.tasks_cancelled} cancelled"
     )

@@ -1,6 +1,6 @@
-"""Ctrl-C in three steps: detach, cancel, stop waiting. The first one never harms.
+"""Ctrl-C in three steps: detach, cancel, stop waiting. The first one never stops tasks.
 
-Signals arrive here as events of the loop; what they mean depends on how often and how soon.
+Signals arrive as events of the loop; their meaning depends on their number and their distance.
 """
 
 import asyncio
@@ -16,31 +16,35 @@ OnInterrupt = Literal["detach", "cancel"]
 SECOND_CHANCE_SECONDS = 2.0
 
 
-class Wish(Enum):
+class StopRequest(Enum):
+    """What the user asks for."""
+
     DETACH = "detach"
     CANCEL = "cancel"
     LEAVE = "leave"
-    """Cancelled already; do not wait for the end."""
+    """Cancelled already: stop waiting for the end."""
 
 
 class Interrupts:
-    """Listens while the context is open."""
+    """Receives signals while the context is open."""
 
     def __init__(self, on_interrupt: OnInterrupt, own_stack: StopSignals | None = None) -> None:
-        """``own_stack``: hears the signals for a stack that ends with this run; no detaching then."""
-        self._first = Wish.CANCEL if on_interrupt == "cancel" or own_stack else Wish.DETACH
-        self._hung_up = Wish.CANCEL if own_stack else Wish.DETACH
+        """``own_stack``: receives the signals for a stack that ends with this run, which cannot detach."""
+        self._first = (
+            StopRequest.CANCEL if on_interrupt == "cancel" or own_stack else StopRequest.DETACH
+        )
+        self._hung_up = StopRequest.CANCEL if own_stack else StopRequest.DETACH
         self._own_stack = own_stack
         self._exits = ExitStack()
         self._asked = asyncio.Event()
-        self.wish: Wish | None = None
+        self.request: StopRequest | None = None
         self.second_chance = True
-        """Somebody is there who may press Ctrl-C again."""
+        """A second Ctrl-C may follow."""
         self.reason = "Ctrl-C"
-        """What the group is told when it is cancelled."""
+        """The reason to store with a cancelled group."""
 
-    def hear(self, number: signal.Signals) -> None:
-        """One more signal."""
+    def receive(self, number: signal.Signals) -> None:
+        """Handle a signal."""
         self.reason = "Ctrl-C" if number is signal.SIGINT else number.name
         match number:
             case signal.SIGINT:
@@ -51,25 +55,29 @@ class Interrupts:
                 self.terminate()
 
     def interrupt(self) -> None:
-        """One more Ctrl-C."""
-        following = {None: self._first, Wish.DETACH: Wish.CANCEL, Wish.CANCEL: Wish.LEAVE}
-        self.wish = following.get(self.wish, Wish.LEAVE)
+        """Advance by one step, for Ctrl-C."""
+        next_step = {
+            None: self._first,
+            StopRequest.DETACH: StopRequest.CANCEL,
+            StopRequest.CANCEL: StopRequest.LEAVE,
+        }
+        self.request = next_step.get(self.request, StopRequest.LEAVE)
         self._asked.set()
 
     def lose_output(self) -> None:
-        """Nobody can have what the tasks print: as SIGTERM."""
+        """Stop as for SIGTERM, because the output of tasks cannot be written."""
         self.reason = "its output could not be written"
         self.terminate()
 
     def terminate(self) -> None:
-        """SIGTERM: as one Ctrl-C, but there is no second chance to wait for."""
-        self.wish = self.wish or self._first
+        """Advance as for Ctrl-C, without waiting for a second one (SIGTERM)."""
+        self.request = self.request or self._first
         self.second_chance = False
         self._asked.set()
 
     def hang_up(self) -> None:
-        """The terminal is gone: detach, if the stack stays."""
-        self.wish = self.wish or self._hung_up
+        """Detach, or cancel if the stack ends with this run (SIGHUP)."""
+        self.request = self.request or self._hung_up
         self.second_chance = False
         self._asked.set()
 
@@ -79,7 +87,7 @@ class Interrupts:
         self._asked.clear()
 
     async def again_soon(self) -> bool:
-        """Whether another signal comes within two seconds."""
+        """Return whether another signal comes within two seconds."""
         if not self.second_chance:
             return False
         if not await wait_event(self._asked, SECOND_CHANCE_SECONDS):
@@ -89,11 +97,11 @@ class Interrupts:
 
     def __enter__(self) -> "Interrupts":
         if self._own_stack is not None:
-            self._exits.enter_context(self._own_stack.given_to(self.hear))
+            self._exits.enter_context(self._own_stack.given_to(self.receive))
             return self
         loop = asyncio.get_running_loop()
         for number in heard_signals((signal.SIGINT, signal.SIGTERM, signal.SIGHUP)):
-            loop.add_signal_handler(number, self.hear, number)
+            loop.add_signal_handler(number, self.receive, number)
             self._exits.callback(loop.remove_signal_handler, number)
         return self
 

@@ -1,7 +1,7 @@
-"""Where the output of tasks goes: to our own standard output as they end, and into files if asked for.
+"""Writes the output of ended tasks to standard output, and to files if requested.
 
-Bounded like the results themselves: of a task that writes more than is kept, the end is there, and the
-last words of the run say so.
+Only the output stored with a result is written: for a task that wrote more, this is its tail, and the
+end of the run reports how many tasks that were.
 """
 
 import heapq
@@ -32,14 +32,14 @@ _JOBLOG = "Seq\tHost\tStarttime\tJobRuntime\tSend\tReceive\tExitval\tSignal\tCom
 
 
 class OutputLost(Exception):
-    """The output of tasks cannot be written: nobody reads it, or the disk is full."""
+    """The output of tasks cannot be written: the pipe is closed, or the disk is full."""
 
     def __init__(self, error: OSError) -> None:
         where = f"{error.filename}: " if error.filename is not None else ""
         super().__init__(f"{where}{error.strerror}")
-        nobody = isinstance(error, BrokenPipeError)
-        self.status = RunExit.INTERRUPTED if nobody else RunExit.OUTPUT_LOST
-        """How the run ends for it."""
+        closed = isinstance(error, BrokenPipeError)
+        self.status = RunExit.INTERRUPTED if closed else RunExit.OUTPUT_LOST
+        """The exit status of the run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,11 +75,11 @@ class OutputOptions:
 
 
 def check_output(options: OutputOptions) -> None:
-    """Look at the folder, without making it.
+    """Check the folder without creating it.
 
     Raises:
-        InvalidRequest: it cannot be read, is none, or has the outputs of another run, of which some
-            would stay beside ours.
+        InvalidRequest: it cannot be read, is not a folder, or has outputs of another run, of which some
+            would remain beside the new ones.
     """
     if options.folder is not None:
         with _named("--keep-output", options.folder):
@@ -88,10 +88,10 @@ def check_output(options: OutputOptions) -> None:
 
 
 def make_output(options: OutputOptions) -> None:
-    """Make folder and file now, so that a wrong name is found before anything runs.
+    """Create folder and file, so that a wrong name is found before any task runs.
 
     Raises:
-        InvalidRequest: one of them cannot be made.
+        InvalidRequest: one of them cannot be created.
     """
     if options.folder is not None:
         with _named("--keep-output", options.folder):
@@ -103,7 +103,7 @@ def make_output(options: OutputOptions) -> None:
 
 @contextmanager
 def _named(option: str, path: Path) -> Iterator[None]:
-    """An error without a name of its own is of ``path``: write(2) knows none."""
+    """Turn an OSError into InvalidRequest; one without a file name, as of write(2), gets ``path``."""
     try:
         yield
     except OSError as error:
@@ -116,14 +116,14 @@ def _check_no_outputs(folder: Path) -> None:
     for path in folder.iterdir():
         if re.fullmatch(r"\d+\.(out|err)", path.name, re.ASCII):
             raise InvalidRequest(
-                f"{folder} has outputs of another run already, as {path.name}",
+                f"{folder} already has outputs of another run, such as {path.name}",
                 option="--keep-output",
-                hint="give a folder of its own to each run, or remove them first",
+                hint="use one folder per run, or remove them first",
             )
 
 
 class TaskOutput:
-    """Writes the output of one task after the other; whole tasks, never mixed lines."""
+    """Writes the output of tasks one after the other; lines of two tasks are never mixed."""
 
     def __init__(self, display: Display, options: OutputOptions, *, as_json: bool = False) -> None:
         """``as_json``: standard output gets one line of JSON per result, and no task output."""
@@ -132,12 +132,12 @@ class TaskOutput:
         self._as_json = as_json
         self._log = options.joblog.open("ab", buffering=0) if options.joblog is not None else None
         self._later: list[tuple[int, int, TaskInfo]] = []
-        """With ``in_order``: a heap of those that have ended before an earlier one."""
+        """With ``in_order``: a heap of tasks that ended before a task with a lower number."""
         self._next = 1
         self._cut = 0
 
     def add(self, number: int, task: TaskInfo) -> None:
-        """One task that has ended, and the number of its input.
+        """Write one ended task, with the number of its input.
 
         Raises:
             OutputLost: it cannot be written.
@@ -155,7 +155,7 @@ class TaskOutput:
             raise OutputLost(error) from None
 
     def finish(self) -> None:
-        """Everything that is left, and what is to be said at the end.
+        """Write the tasks that are left, and report outputs that were cut.
 
         Raises:
             OutputLost: it cannot be written.
@@ -166,9 +166,10 @@ class TaskOutput:
         except OSError as error:
             raise OutputLost(error) from None
         if self._cut:
+            count = "1 task" if self._cut == 1 else f"{self._cut} tasks"
             self._display.say(
-                f"of {self._cut} tasks only the end of the output is kept;"
-                " let a task that writes much write into a file"
+                f"{count} wrote more output than is stored: only the tail is here;"
+                " write large outputs into files"
             )
 
     def close(self) -> None:
@@ -212,7 +213,7 @@ class TaskOutput:
 
 
 def print_json_line(document: dict[str, object]) -> None:
-    """One line on standard output.
+    """Write one line of JSON to standard output.
 
     Raises:
         OSError: it cannot be written.
@@ -221,7 +222,7 @@ def print_json_line(document: dict[str, object]) -> None:
 
 
 def _write_file(path: Path, data: bytes) -> None:
-    """The whole file, or none.
+    """Write a whole file; remove it if that fails.
 
     Raises:
         OSError: names the file.
@@ -229,13 +230,13 @@ def _write_file(path: Path, data: bytes) -> None:
     try:
         path.write_bytes(data)
     except OSError as error:
-        if error.filename is None and path.is_file():  # it could be opened, and is no device
+        if error.filename is None and path.is_file():  # it was created, and is not a device
             path.unlink()
         raise OSError(error.errno, error.strerror, str(path)) from None
 
 
 def _append_all_or_nothing(log: FileIO, line: bytes) -> None:
-    """The whole line, or nothing of it.
+    """Append a whole line; truncate what was written of it if that fails.
 
     Raises:
         OSError: names the file.
@@ -253,22 +254,22 @@ def _append_all_or_nothing(log: FileIO, line: bytes) -> None:
 
 
 def _write(stream: TextIO, data: bytes) -> None:
-    """All of it, past Python's buffer, so that a failure is seen here."""
+    """Write all data past Python's buffer, so that a failure is raised here."""
     while data:
         data = data[os.write(stream.fileno(), data) :]
 
 
 _ticket = count()
-"""Keeps the heap from comparing tasks."""
+"""A unique number, so that the heap never compares tasks."""
 
 
 def _lines(data: bytes) -> Iterator[bytes]:
-    """Lines that end with a newline and nothing else (a form feed is no end)."""
+    """Split at newlines only; a form feed does not end a line."""
     return (line + b"\n" for line in data.removesuffix(b"\n").split(b"\n"))
 
 
 def joblog_line(number: int, task: TaskInfo) -> str:
-    """One line in the format of GNU parallel's --joblog; bytes received are those of standard output."""
+    """Return a line in the format of GNU parallel's --joblog; Receive counts bytes of standard output."""
     started, finished = task.started_at, task.finished_at
     took = (finished - started).total_seconds() if started and finished else 0.0
     argv = command_argv(msgspec.convert(task.spec, TaskSpec))

@@ -1,4 +1,4 @@
-"""`mitosis group …`: puts the commands of its modules together, and has the short ones itself."""
+"""`mitosis group …`: registers the commands of this folder, and defines the short ones."""
 
 from typing import Annotated
 
@@ -18,7 +18,7 @@ app = plain_app()
 
 @app.callback()
 def group() -> None:
-    """Task groups: create, fill, watch and end them."""
+    """Create, fill, watch and end task groups."""
 
 
 register(app, "create")(create.create)
@@ -27,7 +27,7 @@ register(app, "submit")(submit.submit)
 
 @register(app, "show")
 def show(cli: Cli, group: GroupArgument) -> None:
-    """Show one task group: state, counts, hosts, and why it waits if it does."""
+    """Show one task group: state, counts, hosts, and why it waits."""
     with cli.client() as client:
         cli.output.item(group_item(client.group(group)))
 
@@ -35,12 +35,17 @@ def show(cli: Cli, group: GroupArgument) -> None:
 @register(app, "list")
 def list_groups(
     cli: Cli,
-    state: Annotated[TaskGroupState | None, typer.Option(help="Only groups in this state.")] = None,
-    tag: Annotated[str | None, typer.Option(help="Only groups with this tag.")] = None,
-    label: Annotated[str | None, typer.Option(help="Only groups with this label.")] = None,
-    name: Annotated[str | None, typer.Option(help="Only groups with exactly this name.")] = None,
+    state: Annotated[
+        TaskGroupState | None, typer.Option(help="Only task groups in this state.")
+    ] = None,
+    tag: Annotated[str | None, typer.Option(help="Only task groups with this tag.")] = None,
+    label: Annotated[str | None, typer.Option(help="Only task groups with this label.")] = None,
+    name: Annotated[
+        str | None, typer.Option(help="Only task groups with exactly this name.")
+    ] = None,
     settled: Annotated[
-        bool | None, typer.Option("--settled/--unsettled", help="Only (not) settled groups.")
+        bool | None,
+        typer.Option("--settled/--unsettled", help="Only task groups that are (not) settled."),
     ] = None,
     limit: LimitOption = None,
 ) -> None:
@@ -57,7 +62,7 @@ def list_groups(
             value_of(kind, value, option)
     with cli.client() as client:
         found = client.groups(state=state, tag=tag, label=label, name=name, settled=settled)
-        cli.output.table(groups_table(cli.some(found, limit)))
+        cli.output.table(groups_table(cli.take(found, limit)))
 
 
 @register(app, "tasks")
@@ -67,12 +72,12 @@ def tasks(
     state: Annotated[TaskState | None, typer.Option(help="Only tasks in this state.")] = None,
     limit: LimitOption = None,
 ) -> None:
-    """List tasks of a group with their results, in the order of submission."""
+    """List the tasks of a task group with their results, in the order of submission."""
     with cli.client() as client:
-        found = cli.some(client.tasks(group, state=state), limit)
+        found = cli.take(client.tasks(group, state=state), limit)
     cli.output.table(tasks_table(found))
     if found:
-        cli.output.note(f"\nall about one: mitosis task show {found[0].task_id} --group {group}")
+        cli.output.note(f"\ndetails of one: mitosis task show {found[0].task_id} --group {group}")
 
 
 register(app, "managers")(managers.managers)

@@ -1,4 +1,4 @@
-"""`mitosis group create`: options and a JSON file put together into one :class:`TaskGroupSpec`."""
+"""`mitosis group create`: merges options and a JSON file into one :class:`TaskGroupSpec`."""
 
 import re
 import shlex
@@ -37,7 +37,7 @@ OPTION_OF_FIELD = {
     "cancel_grace_seconds": "--cancel-grace",
     "host_lost_after": "--host-lost-after",
 }
-"""Field of the API -> option of this command, to name the option when the API refuses a field."""
+"""Field of the API -> option, to name the option when a field is refused."""
 
 _RANGE = re.compile(r"(\d+)(?:-(\d+))?")
 _MAX_CORE = 100_000
@@ -133,7 +133,7 @@ def _paths(values: dict[str, Any], above: str = "") -> Iterator[str]:
 
 
 def merged(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
-    """``above`` laid over ``below``, objects field by field."""
+    """Return ``below`` with the values of ``above``; objects are merged field by field."""
     result = dict(below)
     for key, value in above.items():
         old = result.get(key)
@@ -143,10 +143,10 @@ def merged(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
 
 
 def parse_cores(text: str) -> list[int]:
-    """``0,2-5`` as ``[0, 2, 3, 4, 5]``.
+    """Parse ``0,2-5`` as ``[0, 2, 3, 4, 5]``.
 
     Raises:
-        InvalidRequest: naming --cores and what would be right.
+        InvalidRequest: names --cores and what would be right.
     """
     cores: list[int] = []
     for part in text.split(","):
@@ -164,6 +164,7 @@ def parse_cores(text: str) -> list[int]:
 def cpu_binding(
     pin: str | None, cores: str | None, cores_per_worker: int | None
 ) -> dict[str, Any] | None:
+    """Return the fields of the CPU binding that the options set; None without any."""
     return present(
         {
             "strategy": pin.replace("-", "_") if pin else None,
@@ -174,8 +175,13 @@ def cpu_binding(
 
 
 def hook(command: str | None, file: Path | None, option: str) -> dict[str, Any] | None:
+    """Return the fields of a hook, from a command line or a JSON file; None without either.
+
+    Raises:
+        InvalidRequest: both are given, or one is not a hook; names the option.
+    """
     if command is not None and file is not None:
-        raise InvalidRequest(f"give either {option} or {option}-file, not both", option=option)
+        raise InvalidRequest(f"give {option} or {option}-file, not both", option=option)
     if file is not None:
         return read_json_object(file, f"{option}-file")
     if command is None:
@@ -192,5 +198,5 @@ def hook(command: str | None, file: Path | None, option: str) -> dict[str, Any] 
 
 
 def present(values: dict[str, Any]) -> dict[str, Any] | None:
-    """The values that were given; None when there is none."""
+    """Return the values that are not empty; None if all are."""
     return {key: value for key, value in values.items() if value not in (None, [])} or None

@@ -1,4 +1,4 @@
-"""`mitosis group managers`: the list of hosts of a task group, and the ways to change it."""
+"""`mitosis group managers`: lists and changes the hosts that may serve a task group."""
 
 from typing import TYPE_CHECKING, Annotated
 from uuid import UUID
@@ -20,20 +20,20 @@ def managers(
     group: GroupArgument,
     add: Annotated[
         list[str] | None,
-        typer.Option(metavar="MANAGER", help="Name this manager for it; may be repeated."),
+        typer.Option(metavar="HOST", help="Add this host to the list; repeatable."),
     ] = None,
     remove: Annotated[
         list[str] | None,
-        typer.Option(metavar="MANAGER", help="Take this one off the list; may be repeated."),
+        typer.Option(metavar="HOST", help="Remove this host from the list; repeatable."),
     ] = None,
     refresh: Annotated[
-        bool, typer.Option("--refresh", help="Match managers to the tags again; say what changed.")
+        bool, typer.Option("--refresh", help="Match hosts to the tags again and show what changed.")
     ] = False,
 ) -> None:
-    """List the managers of a group: those its tags matched, and those that somebody named.
+    """List the hosts of a task group: those that its tags matched, and those added by name.
 
-    The tags are matched by --refresh only; new tags alone change no list. First --add, then
-    --remove, then --refresh.
+    Only --refresh matches the tags; a change of tags does not change the list. The order is --add,
+    --remove, --refresh.
     """
     with cli.client() as client:
         added = [find_manager(client, text).manager_id for text in add or ()]
@@ -49,11 +49,11 @@ def managers(
 
 
 def refreshed_item(done: "RefreshedManagers") -> Item:
-    """What a refresh changed; quiet: the ids of the managers that came."""
+    """Return what a refresh changed; for --quiet, the ids of the hosts that were added."""
     fields = [
         ("added", _ids(done.added_managers)),
         ("removed", _ids(done.removed_managers)),
-        ("named, kept", _ids(done.user_specified_kept)),
+        ("added by name, kept", _ids(done.user_specified_kept)),
     ]
     return Item(done.model_dump(mode="json"), fields, "\n".join(map(str, done.added_managers)))
 

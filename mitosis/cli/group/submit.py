@@ -1,7 +1,7 @@
-"""`mitosis group submit`: tasks from the command line, a file of commands, or JSON.
+"""`mitosis group submit`: submits tasks from the command line, a file of commands, or JSON.
 
-Everything is read and checked before the first task is sent, so a mistake in line 9,000 of a file
-submits nothing.
+All tasks are read and checked before the first one is sent, so an error in line 9,000 of a file submits
+nothing.
 """
 
 import json
@@ -74,10 +74,10 @@ def _send(cli: Cli, group: str, tasks: list[msgspec.Raw], key: str | None) -> No
 
 
 def tasks_from(sources: TaskSources, options: dict[str, Any]) -> list[msgspec.Raw]:
-    """The tasks of the one source that is given, checked.
+    """Return the tasks of the one source that is given, checked and encoded.
 
     Raises:
-        InvalidRequest: no source or two, or a task that is not valid; says which and where.
+        InvalidRequest: there is no source or more than one, or a task is invalid; names the place.
     """
     given = [
         name
@@ -92,10 +92,10 @@ def tasks_from(sources: TaskSources, options: dict[str, Any]) -> list[msgspec.Ra
     if len(given) != 1:
         raise InvalidRequest(
             "give one of: -- COMMAND …, --handler, --command-file, --json-file"
-            + (f"; here are {' and '.join(given)}" if given else "")
+            + (f"; given are {' and '.join(given)}" if given else "")
         )
     if sources.arguments is not None and sources.handler is None:
-        raise InvalidRequest("belongs to --handler", option="--arguments")
+        raise InvalidRequest("needs --handler", option="--arguments")
     if sources.json_file is not None:
         return _from_json_file(sources.json_file, options)
     if sources.command_file is not None:
@@ -121,14 +121,16 @@ def _from_command_file(path: Path, options: dict[str, Any]) -> list[msgspec.Raw]
             where = f"line {number} of {path}: "
             tasks.append(checked_task({"command": words, **options}, where))
     if not tasks:
-        raise InvalidRequest(f"{path} has no command", option="--command-file")
+        raise InvalidRequest(f"{path} contains no command", option="--command-file")
     return tasks
 
 
 def _from_json_file(path: Path, options: dict[str, Any]) -> list[msgspec.Raw]:
     if options:
         names = ", ".join(sorted(OPTION_OF_FIELD[field] for field in options))
-        raise InvalidRequest(f"not together with --json-file: {names}; write it into the file")
+        raise InvalidRequest(
+            f"{names} cannot be combined with --json-file; write the values into the file"
+        )
     content = read_bytes(path, "--json-file").strip()
     try:
         tasks = _decoded(content, SubmittedTask)
@@ -137,11 +139,11 @@ def _from_json_file(path: Path, options: dict[str, Any]) -> list[msgspec.Raw]:
         raise InvalidRequest(f"{path}: {wrong}", option="--json-file") from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise InvalidRequest(
-            f"{path} is neither a JSON array nor one JSON object a line: {error}",
+            f"{path} is neither a JSON array nor one JSON object per line: {error}",
             option="--json-file",
         ) from None
     if not tasks:
-        raise InvalidRequest(f"{path} has no task", option="--json-file")
+        raise InvalidRequest(f"{path} contains no task", option="--json-file")
     for index, task in enumerate(tasks):
         check_submission(task, f"tasks[{index}]")
     return [
@@ -150,7 +152,7 @@ def _from_json_file(path: Path, options: dict[str, Any]) -> list[msgspec.Raw]:
 
 
 def _decoded(content: bytes, kind: type[T]) -> list[T]:
-    """Decode a JSON array, or one JSON object a line."""
+    """Decode a JSON array, or one JSON object per line."""
     if content.startswith(b"["):
         return msgspec.json.decode(content, type=list[kind])  # type: ignore[valid-type]
     return msgspec.json.Decoder(kind).decode_lines(content)
@@ -163,7 +165,7 @@ def _arguments(text: str | None) -> Any:
         value = json.loads(text)
     except json.JSONDecodeError as error:
         raise InvalidRequest(
-            f"is not JSON at character {error.pos + 1}: {error.msg}", option="--arguments"
+            f"is invalid JSON at character {error.pos + 1}: {error.msg}", option="--arguments"
         ) from None
     if not isinstance(value, dict | list):
         raise InvalidRequest(

@@ -1,4 +1,4 @@
-"""What can be asked of a task group that exists: change, close, reopen, cancel, complete, delete."""
+"""Commands on an existing task group: change, close, reopen, cancel, complete, delete."""
 
 from collections.abc import Callable
 from datetime import timedelta
@@ -19,16 +19,18 @@ from mitosis.cli.registration import FormerNames
 from mitosis.cli.rendering import Item
 from mitosis.contracts.errors import InvalidRequest
 
-ReasonOption = Annotated[str | None, typer.Option(metavar="TEXT", help="Why; kept with the group.")]
+ReasonOption = Annotated[
+    str | None, typer.Option(metavar="TEXT", help="Reason, stored with the task group.")
+]
 GraceOption = Annotated[
     str | None,
-    typer.Option(metavar="TIME", help="From SIGTERM to SIGKILL; the group's own when left out."),
+    typer.Option(metavar="TIME", help="Time from SIGTERM to SIGKILL. [default: the task group's]"),
 ]
 ChangedAutoCloseOption = Annotated[
     str | None,
     typer.Option(
         metavar="TIME|never",
-        help="Close after this long without a submission, as in 30m; or never.",
+        help="Close after this long without a submission, as in 30m, or never.",
     ),
 ]
 ChangedMaxHostsOption = Annotated[
@@ -36,8 +38,8 @@ ChangedMaxHostsOption = Annotated[
     typer.Option(metavar="N|unlimited", help="Most hosts at the same time, or unlimited."),
     FormerNames(("--max-managers",)),
 ]
-TAKEN_AWAY = {"auto_close_timeout": "never", "max_managers": "unlimited"}
-"""The word that takes a limit away, by its field."""
+NO_LIMIT = {"auto_close_timeout": "never", "max_managers": "unlimited"}
+"""The word that removes a limit, by its field."""
 
 
 def change(
@@ -49,9 +51,9 @@ def change(
     auto_close: ChangedAutoCloseOption = None,
     max_hosts: ChangedMaxHostsOption = None,
 ) -> None:
-    """Change a group that has not ended; what is not named stays as it is.
+    """Change a task group that has not ended; options that are left out change nothing.
 
-    Tags and labels that are given replace those that the group has.
+    New tags and labels replace the present ones.
     """
     from mitosis.cli.validation import named, validated
     from mitosis.contracts.http import TaskGroupUpdate
@@ -64,13 +66,13 @@ def change(
         "max_managers": _number(max_hosts),
     }
     values = {
-        key: None if value == TAKEN_AWAY.get(key) else value
+        key: None if value == NO_LIMIT.get(key) else value
         for key, value in given.items()
         if value is not None and value != []
     }
     if not values:
         raise InvalidRequest(
-            "say what to change: " + ", ".join(OPTION_OF_FIELD[key] for key in given)
+            "give at least one change: " + ", ".join(OPTION_OF_FIELD[key] for key in given)
         )
     update = validated(TaskGroupUpdate, values, OPTION_OF_FIELD)
     with named(OPTION_OF_FIELD), cli.client() as client:
@@ -78,7 +80,7 @@ def change(
 
 
 def _number(text: str | None) -> int | str | None:
-    """The number that a word is, since a body takes no text for it; other words are for who checks them."""
+    """Convert to a number where possible; validation reports other words."""
     try:
         return None if text is None else int(text)
     except ValueError:
@@ -86,13 +88,13 @@ def _number(text: str | None) -> int | str | None:
 
 
 def close(cli: Cli, group: GroupArgument, reason: ReasonOption = None) -> None:
-    """Accept no more tasks; the group completes when its last task ends."""
+    """Accept no more tasks; the task group completes when its last task ends."""
     with cli.client() as client:
         cli.output.item(group_item(client.close_group(group, reason=reason)))
 
 
 def reopen(cli: Cli, group: GroupArgument, reason: ReasonOption = None) -> None:
-    """Accept tasks again: a closed group is open once more."""
+    """Open a closed task group, so that it accepts tasks again."""
     with cli.client() as client:
         cli.output.item(group_item(client.reopen(group, reason=reason)))
 
@@ -102,18 +104,18 @@ def cancel(
     group: GroupArgument,
     reason: ReasonOption = None,
     let_running_finish: Annotated[
-        bool, typer.Option("--let-running-finish", help="Do not kill tasks that run now.")
+        bool, typer.Option("--let-running-finish", help="Let tasks that run now finish.")
     ] = False,
     grace: GraceOption = None,
 ) -> None:
-    """End the group: nothing more is started, and running tasks are ended with grace."""
-    patience = _grace(grace)
+    """Cancel a task group: no more tasks start, and running tasks are ended with grace."""
+    grace_period = _grace(grace)
     with cli.client() as client:
         cancelled = client.cancel(
             group,
             reason=reason,
             cancel_running_tasks=not let_running_finish,
-            grace=patience,
+            grace=grace_period,
         )
     cli.output.item(group_item(cancelled))
 
@@ -127,18 +129,18 @@ def complete(
     ] = False,
     grace: GraceOption = None,
 ) -> None:
-    """Close the group, so that it completes; with --force at once."""
-    patience = _grace(grace)
+    """Close a task group so that it completes; with --force it completes at once."""
+    grace_period = _grace(grace)
     with cli.client() as client:
-        completed = client.complete(group, reason=reason, force=force, grace=patience)
+        completed = client.complete(group, reason=reason, force=force, grace=grace_period)
     cli.output.item(group_item(completed))
 
 
 def _grace(text: str | None) -> timedelta | None:
-    """How long tasks have from SIGTERM to SIGKILL.
+    """Parse the time from SIGTERM to SIGKILL.
 
     Raises:
-        InvalidRequest: it is not a duration, or longer than a grace may be.
+        InvalidRequest: it is not a duration, or too long.
     """
     from mitosis.cli.validation import duration, validated
     from mitosis.contracts.http import CancelBody
@@ -151,7 +153,7 @@ def _grace(text: str | None) -> timedelta | None:
 
 
 def delete(cli: Cli, group: GroupArgument) -> None:
-    """Delete a settled group with its tasks and results."""
+    """Delete a settled task group with its tasks and results."""
     with cli.client() as client:
         client.delete_group(group)
     cli.output.item(Item(data={"deleted": group}, fields=[("deleted", group)], id=group))

@@ -1,4 +1,4 @@
-"""How task groups look to people. Pure functions of what the API answered."""
+"""Tables and details of task groups. Pure functions of the API's answers."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def group_item(group: "TaskGroupInfo") -> Item:
-    """Everything that has something to say about a group, in the order of interest."""
+    """Return the fields of a task group that have a value, the most important ones first."""
     fields = [
         ("group", f"{group.group_name}/{group.name}"),
         ("id", str(group.task_group_id)),
@@ -42,7 +42,7 @@ def group_item(group: "TaskGroupInfo") -> Item:
 
 
 def state_text(group: "TaskGroupInfo") -> str:
-    """``closed``; ``complete, cleaning up``; ``complete, settled: success``."""
+    """Return a state as in ``closed``, ``complete, cleaning up`` or ``complete, settled: success``."""
     if group.settled:
         return f"{group.state}, settled: {group.result}"
     if group.state in ("complete", "cancelled"):
@@ -51,7 +51,7 @@ def state_text(group: "TaskGroupInfo") -> str:
 
 
 def counts_text(group: "TaskGroupInfo") -> str:
-    """``5 of 8 completed (4 succeeded, 1 failed), 2 running``."""
+    """Return counts as in ``5 of 8 completed (4 succeeded, 1 failed), 2 running``."""
     parts = [
         f"{count} {word}"
         for word, count in (
@@ -67,13 +67,13 @@ def counts_text(group: "TaskGroupInfo") -> str:
 
 
 def _cancelled_text(group: "TaskGroupInfo") -> str:
-    """``5 that waited, 2 that ran``: what a cancel has answered."""
+    """Return what a cancel did, as in ``5 waiting, 2 running``."""
     stats = group.cancel_stats
     if stats is None:
         return ""
-    text = f"{stats.ready_cancelled} that waited, {stats.running_cancelled} that ran"
+    text = f"{stats.ready_cancelled} waiting, {stats.running_cancelled} running"
     left = stats.running_not_cancellable
-    return text + (f"; {left} cannot be reached" if left else "")
+    return text + (f"; {left} unreachable" if left else "")
 
 
 def groups_table(groups: "Sequence[TaskGroupInfo]") -> Table:
@@ -93,13 +93,13 @@ def groups_table(groups: "Sequence[TaskGroupInfo]") -> Table:
         columns=("group", "state", "completed", "failed", "created", "id"),
         rows=rows,
         ids=[str(group.task_group_id) for group in groups],
-        empty="no task groups (make one with: mitosis group create NAME)",
+        empty="no task groups (create one with: mitosis group create NAME)",
     )
 
 
 def _workers_text(group: "TaskGroupInfo") -> str:
     plan = group.worker_allocation_plan
-    text = f"{plan.worker_count} a host"
+    text = f"{plan.worker_count} per host"
     if plan.cpu_binding is None:
         return text
     cores = plan.cpu_binding.cores
@@ -123,7 +123,7 @@ def _hook_fields(group: "TaskGroupInfo") -> list[tuple[str, str]]:
 
 
 def hint_of_hook(group: "TaskGroupInfo", run: "HookRunInfo") -> str | None:
-    """What to write instead of a shell line, if that is why this hook could not start."""
+    """Return what to write instead of a shell line, if this hook failed to start for that reason."""
     setup = run.kind == "setup"
     hook = group.environment_setup_hook if setup else group.environment_teardown_hook
     if hook is None or run.state != "failed":

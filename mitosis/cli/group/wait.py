@@ -1,7 +1,7 @@
-"""`mitosis group wait`: wait for the end of a group, with one live line on a terminal.
+"""`mitosis group wait`: waits for the end of a task group, with one live line on a terminal.
 
-The API holds each request until something changes, so waiting polls nothing. The first request
-must succeed; a later outage of the API is waited out, because the group itself goes on.
+Each request is a long poll. The first request must succeed; during a later outage of the API the
+command keeps waiting, because the tasks keep running.
 """
 
 import sys
@@ -27,12 +27,12 @@ Until = Literal["changed", "complete", "settled"]
 
 LONGEST_REQUEST_SECONDS = 30.0
 STALE_AFTER_SECONDS = 2.0
-"""On a terminal the line is never older than this, also when a change fell between two requests."""
+"""Maximum age of the live line, even if a change falls between two requests."""
 RETRY_SECONDS = 1.0
 
 
 class ProgressLine:
-    """One line of standard error that is written over; nothing when it is not a terminal."""
+    """A line that each update overwrites; no output unless the stream is a terminal."""
 
     def __init__(self, stream: TextIO, *, enabled: bool) -> None:
         self._stream = stream
@@ -55,16 +55,16 @@ def wait(
     ] = None,
     until: Annotated[
         Literal["settled", "complete"],
-        typer.Option(help="complete: every task ended; settled: hosts are cleaned up as well."),
+        typer.Option(help="complete: every task has ended; settled: the hosts are cleaned up too."),
     ] = "settled",
 ) -> int:
-    """Wait until a group has ended.
+    """Wait until a task group has ended.
 
-    A group whose setup hook failed on every host goes on waiting for another host: `mitosis group
-    show` says so, and `mitosis group cancel` ends it.
+    A task group whose setup hook failed on every host keeps waiting for another host: `mitosis group
+    show` shows this, and `mitosis group cancel` ends it.
 
     Exit status: 0 success, 10 tasks failed, 11 cancelled, 12 setup failed, 13 a host could not be
-    cleaned, 124 --timeout came first, 130 Ctrl-C. Ctrl-C ends the waiting only.
+    cleaned, 124 --timeout ran out, 130 Ctrl-C. Ctrl-C only stops waiting.
     """
     from mitosis.cli.validation import seconds
 
@@ -76,22 +76,25 @@ def wait(
             last = _wait(Waiting(client, group, until, line), deadline, cli.hint)
         except KeyboardInterrupt:
             line.clear()
-            cli.hint(f"no longer waiting; the group goes on. Again: mitosis group wait {group}")
+            cli.hint(
+                f"stopped waiting; the task group continues. Wait again: mitosis group wait {group}"
+            )
             return ExitStatus.INTERRUPTED
     line.clear()
     cli.output.item(group_item(last))
     if not ended(last, until):
-        cli.hint(f"not {until} after {timeout}; the group goes on")
+        cli.hint(f"not {until} after {timeout}; the task group continues")
         return ExitStatus.TIMED_OUT
-    return verdict(last)
+    return wait_exit_of(last)
 
 
 def ended(group: "TaskGroupInfo", until: str) -> bool:
+    """Return whether the wait is over."""
     return group.settled or (until == "complete" and group.state in ("complete", "cancelled"))
 
 
-def verdict(group: "TaskGroupInfo") -> ExitStatus:
-    """The exit status for a group that has ended; before it is settled, by its counts."""
+def wait_exit_of(group: "TaskGroupInfo") -> ExitStatus:
+    """Return the exit status for a group that has ended; from its counts if it is not settled."""
     if group.result is not None:
         return OF_RESULT[group.result]
     if group.state == "cancelled":
@@ -100,7 +103,7 @@ def verdict(group: "TaskGroupInfo") -> ExitStatus:
 
 
 def progress_text(group: "TaskGroupInfo", now: float) -> str:
-    """One line: name, state, counts, rate, time left; why it waits when it does."""
+    """Return one line: name, state, counts, rate, time left, and why it waits."""
     parts = [f"{group.name}: {state_text(group)}", counts_text(group)]
     if group.tasks_per_second:
         parts.append(f"{group.tasks_per_second:.3g}/s")
@@ -113,7 +116,7 @@ def progress_text(group: "TaskGroupInfo", now: float) -> str:
 
 
 class Waiting:
-    """The requests of one wait."""
+    """The requests of one `group wait`."""
 
     def __init__(self, client: "SyncClient", group: str, until: Until, line: ProgressLine) -> None:
         self._client = client
@@ -125,7 +128,7 @@ class Waiting:
         return self._client.group(self._group)
 
     def longer(self, seconds: float) -> "TaskGroupInfo":
-        """The group after at most ``seconds``, or as soon as there is something to tell."""
+        """Return the group after ``seconds``, or sooner when it changes as awaited."""
         until = self.until
         if self.line.enabled:
             until, seconds = "changed", min(seconds, STALE_AFTER_SECONDS)
@@ -136,7 +139,7 @@ def _wait(waiting: Waiting, deadline: float | None, hint: Callable[[str], None])
     group = waiting.now()
     outages = Outages(lambda text: None if waiting.line.enabled else hint(text))
     if group.state == "open" and group.auto_close_timeout is None and not waiting.line.enabled:
-        hint(f"the group is open, it ends after: mitosis group close {group.name}")
+        hint(f"the task group is open; it can end after: mitosis group close {group.name}")
     while not ended(group, waiting.until):
         waiting.line.show(progress_text(group, time.time()))
         left = LONGEST_REQUEST_SECONDS if deadline is None else deadline - time.monotonic()
@@ -145,7 +148,7 @@ def _wait(waiting: Waiting, deadline: float | None, hint: Callable[[str], None])
         try:
             group = waiting.longer(min(left, LONGEST_REQUEST_SECONDS))
         except Unavailable as error:
-            waiting.line.show(f"{error.message}; trying again")
+            waiting.line.show(f"{error.message}; retrying")
             outages.failed(error.message)
             time.sleep(min(left, RETRY_SECONDS))
     return group

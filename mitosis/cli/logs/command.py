@@ -1,6 +1,6 @@
-"""`mitosis logs`: the output of tasks and of hooks, as it is kept: the end of each stream; -f as it comes.
+"""`mitosis logs`: prints the stored output of tasks and hooks, the tail of each stream; live with -f.
 
-What a running task writes is fetched from its host while somebody follows it, and not kept otherwise.
+Live output is fetched from the host while a client follows it; it is not stored.
 """
 
 import sys
@@ -13,12 +13,12 @@ from uuid import UUID
 import typer
 
 from mitosis.cli import plain_app
-from mitosis.cli.completion import groups_and_tasks
+from mitosis.cli.arguments import TargetArgument
 from mitosis.cli.context import Cli
 from mitosis.cli.exit import ExitStatus
 from mitosis.cli.registration import register
 from mitosis.cli.rendering import Table, printable
-from mitosis.cli.task.commands import split_target, task_of_group
+from mitosis.cli.task.find import split_target, task_of_group
 from mitosis.cli.task.view import ending_text
 from mitosis.contracts.errors import InvalidRequest
 from mitosis.contracts.lifecycle import TASK, TaskState
@@ -29,20 +29,20 @@ if TYPE_CHECKING:
     from mitosis.contracts.http import HookRunInfo, TaskGroupInfo, TaskInfo
 
 app = plain_app()
-OUTAGE = timedelta(minutes=10)
-"""How long the API may be away once we follow; the tasks go on without it."""
+GIVE_UP_AFTER = timedelta(minutes=10)
+"""The longest outage of the API that following bridges; tasks keep running."""
 Stream = Literal["stdout", "stderr"]
 
 
 @dataclass(frozen=True, slots=True)
 class Log:
-    """The end of one stream of one task or hook."""
+    """The stored tail of one stream of one task or hook."""
 
     source: str
     stream: Stream
     data: bytes
     total_bytes: int | None
-    """What was written in all; None where the text itself says what is missing."""
+    """Number of bytes written; None where the text itself marks what is missing."""
 
     @property
     def cut(self) -> bool:
@@ -50,7 +50,7 @@ class Log:
 
     @property
     def text(self) -> str:
-        """For JSON and terminals: U+FFFD for what is no UTF-8."""
+        """The data as text, for JSON and terminals; U+FFFD replaces what is not UTF-8."""
         return self.data.decode(errors="replace")
 
     def as_json(self) -> dict[str, object]:
@@ -63,13 +63,13 @@ class Log:
         }
 
     def heading(self) -> str:
-        """``==> task 7, failed, exit 3: stderr (the last 65536 of 70000 bytes) <==``"""
+        """Return ``==> task 7, failed, exit 3: stderr (the last 65536 of 70000 bytes) <==``."""
         note = f" (the last {len(self.data)} of {self.total_bytes} bytes)" if self.cut else ""
         return f"==> {self.source}: {self.stream}{note} <=="
 
 
 class _Printer:
-    """Output of tasks on standard output as it is, headings on standard error; or one JSON list."""
+    """Prints output unchanged on standard output and headings on standard error; or one JSON list."""
 
     def __init__(self, cli: Cli) -> None:
         self._cli = cli
@@ -95,40 +95,39 @@ class _Printer:
 @register(app, "logs")
 def logs(
     cli: Cli,
-    target: Annotated[
-        str,
-        typer.Argument(
-            metavar="GROUP[/TASK]",
-            help="A group, or one of its tasks by number or UUID, as in render/17.",
-            autocompletion=groups_and_tasks,
-        ),
-    ],
+    target: TargetArgument,
     stdout: Annotated[bool, typer.Option("--stdout", help="Only standard output.")] = False,
     stderr: Annotated[bool, typer.Option("--stderr", help="Only standard error.")] = False,
     failed: Annotated[bool, typer.Option("--failed", help="Only tasks that failed.")] = False,
     hook: Annotated[
-        Literal["setup", "teardown"] | None, typer.Option(help="Of this hook, on every host.")
+        Literal["setup", "teardown"] | None,
+        typer.Option(help="The output of this hook on every host."),
     ] = None,
     follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Follow tasks as they run, until all have ended.")
+        bool,
+        typer.Option(
+            "--follow", "-f", help="Follow the output of running tasks until all have ended."
+        ),
     ] = False,
 ) -> int:
-    """Print what tasks have written, one after the other; with -f what they write, until they end.
+    """Print the output of tasks, one after the other; with -f, print it live until they end.
 
-    Kept is the end of each stream; the heading, which goes to standard error, says where that is not
-    all. Following one task prints its bytes as they are, beginning with the end of what it has written
-    so far; following a group prints whole lines behind the task's number (`17| out`, `17! err`). What
-    a task writes faster than it can be followed is left out with a mark, [… N bytes skipped]. With
-    --json, -f prints one event a line, `data` in base64.
+    The tail of each stream is stored; a heading on standard error says when it is not the whole output.
+    Following one task prints its bytes unchanged, beginning with the tail of its output so far. Following
+    a task group prints whole lines after the number of the task (`17| out`, `17! err`). If a task writes
+    faster than it can be followed, the gap is marked [… N bytes skipped]. With --json, -f prints one event
+    per line, `data` in base64.
     """
     streams: tuple[Stream, ...] = ("stdout", "stderr")
     if stdout != stderr:
         streams = ("stdout",) if stdout else ("stderr",)
     group, number = split_target(target)
     if hook is not None and (number is not None or failed or follow):
-        raise InvalidRequest("goes with a group alone", option="--hook")
+        raise InvalidRequest(
+            "needs a task group without a task, and no other selection", option="--hook"
+        )
     if number is not None and failed:
-        raise InvalidRequest("one task has no others to choose from", option="TASK")
+        raise InvalidRequest("needs a task group without a task", option="--failed")
     printer = _Printer(cli)
     try:
         with cli.client() as client:
@@ -148,7 +147,7 @@ def logs(
 
 
 def of_task(task: "TaskInfo", streams: Iterable[Stream]) -> Iterator[Log]:
-    """What one task has left, streams that are empty left out."""
+    """Yield the stored output of one task, without empty streams."""
     detail = task.detail or {}
     how = ", ".join(filter(None, [str(task.state), ending_text(task)]))
     for stream in streams:
@@ -163,7 +162,7 @@ def of_task(task: "TaskInfo", streams: Iterable[Stream]) -> Iterator[Log]:
 
 
 def of_hooks(group: "TaskGroupInfo", kind: str, streams: Iterable[Stream]) -> Iterator[Log]:
-    """What the runs of one hook have left. One that is cut says so in its first line."""
+    """Yield the stored output of the runs of one hook; its first line says if it was cut."""
     for run in group.hook_runs:
         if run.kind != kind:
             continue
@@ -180,7 +179,7 @@ def _tail(run: "HookRunInfo", stream: Stream) -> str:
 def _one_task(cli: Cli, task: "TaskInfo", streams: tuple[Stream, ...], printer: "_Printer") -> None:
     if task.state not in TASK.terminal:
         cli.hint(
-            f"task {task.task_id} is {task.state}: -f shows what it writes; it is kept at the end"
+            f"task {task.task_id} is {task.state}: follow its output with -f; it is stored when the task ends"
         )
     printer.print(of_task(task, streams))
 
@@ -199,7 +198,7 @@ def _all_tasks(
         if not failed or task.state is TaskState.FAILED:
             printer.print(of_task(task, streams))
     if info.tasks_unfinished:
-        cli.hint(f"{info.tasks_unfinished} tasks have not ended: -f shows what they write")
+        cli.hint(f"{info.tasks_unfinished} tasks have not ended: follow their output with -f")
 
 
 def _follow(
@@ -211,15 +210,15 @@ def _follow(
     *,
     only_failed: bool,
 ) -> None:
-    """Live, until the task or the group has ended."""
+    """Print live output until the task or the group has ended."""
     from mitosis.cli.logs.live_output import ManyTasks, OneTask, StandardOutput
 
     if number is None:
-        events = client.group_output(group, patience=OUTAGE)
+        events = client.group_output(group, patience=GIVE_UP_AFTER)
         show = ManyTasks(StandardOutput(), streams, only_failed=only_failed).show
     else:
         task = task_of_group(client, group, number)
-        events = client.task_output(task.task_uuid, patience=OUTAGE)
+        events = client.task_output(task.task_uuid, patience=GIVE_UP_AFTER)
         show = OneTask(StandardOutput(), streams).show
     for event in events:
         if cli.as_json:

@@ -1,7 +1,7 @@
-"""`mitosis logs -f`: the output of running tasks as it comes, one task as it is, many line by line.
+"""Prints live output for `mitosis logs -f`: of one task unchanged, of many tasks line by line.
 
-Standard output has the bytes of the tasks and nothing else; what is said about them goes to standard
-error. On a terminal they cannot steer it.
+Standard output has only the bytes of the tasks; headings go to standard error. On a terminal, control
+characters of tasks are escaped.
 """
 
 import codecs
@@ -20,18 +20,18 @@ if TYPE_CHECKING:
     from mitosis.contracts.http import TaskInfo
 
 LONGEST_LINE_BYTES = 65_536
-"""A line that is longer is printed in pieces."""
+"""Longer lines are printed in pieces."""
 
 
 class Sink(Protocol):
     def write(self, data: bytes, stream: str = ...) -> None:
-        """Bytes of one stream of a task: a character may be cut between two calls for the same stream."""
+        """Write bytes of one stream; a character may be split between two calls for the same stream."""
 
     def flush(self) -> None: ...
 
 
 class StandardOutput:
-    """Bytes as they are; on a terminal as text without control characters."""
+    """Writes bytes unchanged; on a terminal, text with control characters escaped."""
 
     def __init__(self) -> None:
         self._terminal = sys.stdout.isatty()
@@ -51,7 +51,7 @@ class StandardOutput:
 
 
 class OneTask:
-    """The output of one task, unchanged; a heading where the stream or the attempt changes."""
+    """Prints the output of one task unchanged, with a heading where the stream or the attempt changes."""
 
     def __init__(self, sink: Sink, streams: Iterable[str]) -> None:
         self._sink = sink
@@ -86,7 +86,7 @@ class OneTask:
 
 
 class ManyTasks:
-    """Whole lines with the number of their task in front; those of standard error with ``!`` after it."""
+    """Prints whole lines after the number of the task; ``!`` follows it for standard error."""
 
     def __init__(self, sink: Sink, streams: Iterable[str], *, only_failed: bool) -> None:
         self._sink = sink
@@ -107,7 +107,7 @@ class ManyTasks:
                 self._end(task_id, event.result)
 
     def _begin(self, task_id: int, attempt: int) -> None:
-        """What an attempt left without an end of line belongs to it, not to the first line of the next."""
+        """Begin an attempt: print the unfinished line of the one before, then a heading."""
         before = self._attempts.get(task_id, attempt)
         self._attempts[task_id] = attempt
         if attempt == before:
@@ -121,9 +121,7 @@ class ManyTasks:
         *lines, rest = (self._partial.pop(key, b"") + data).split(b"\n")
         if len(rest) > LONGEST_LINE_BYTES and not self._only_failed:
             lines, rest = [*lines, rest], b""
-        if (
-            self._only_failed
-        ):  # known at the end only: kept, and bounded as the tails of results are
+        if self._only_failed:  # known only at the end: keep a tail of bounded size
             self._partial[key] = b"\n".join([*lines, rest])[-LONGEST_LINE_BYTES:]
             return
         self._print(task_id, stream, lines)
@@ -151,7 +149,7 @@ class ManyTasks:
 
 
 def attempt_text(event: "OutputEvent") -> str:
-    """``==> task 7, attempt 2: running on host-1 <==``"""
+    """Return ``==> task 7, attempt 2: running on host-1 <==``."""
     claimed = event.state == "ready" and event.manager_name
     where = f" on {event.manager_name}" if event.manager_name else ""
     why = f", {event.reason}" if event.reason else ""
@@ -164,6 +162,6 @@ def skipped_text(event: "OutputEvent") -> str:
 
 
 def result_text(task: "TaskInfo") -> str:
-    """``==> task 7: failed, exit 3 <==``"""
+    """Return ``==> task 7: failed, exit 3 <==``."""
     how = ", ".join(filter(None, [str(task.state), ending_text(task)]))
     return f"==> task {task.task_id}: {how} <=="

@@ -1,4 +1,4 @@
-"""Finds the host that a command line names."""
+"""Finds the host that the command line names."""
 
 from typing import TYPE_CHECKING
 
@@ -11,13 +11,17 @@ if TYPE_CHECKING:
 
 
 def find_manager(client: "SyncClient", text: str) -> "ManagerInfo":
-    """The manager with this id, or the only one with this name."""
+    """Return the host with this id, or the only one with this name.
+
+    Raises:
+        NotFound, InvalidRequest: no host or several hosts have the name.
+    """
     if (manager_id := as_uuid(text)) is not None:
         return client.manager(manager_id)
     found = [one for one in client.managers() if one.name == text]
     if not found:
-        raise NotFound(f"no manager is called {text!r}", hint="see: mitosis manager list")
+        raise NotFound(f"no host is called {text!r}", hint="list them with: mitosis manager list")
     if len(found) > 1:
         ids = ", ".join(str(one.manager_id) for one in found)
-        raise InvalidRequest(f"{len(found)} managers are called {text!r}; give the id: {ids}")
+        raise InvalidRequest(f"{len(found)} hosts are called {text!r}; give the id: {ids}")
     return found[0]

@@ -1,4 +1,4 @@
-"""How hosts look to people. Pure functions of what the API answered."""
+"""Tables and details of hosts. Pure functions of the API's answers."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -24,20 +24,20 @@ def managers_table(managers: "Sequence[ManagerInfo]") -> Table:
     ]
     return Table(
         data=[one.model_dump(mode="json") for one in managers],
-        columns=("manager", "state", "works for", "cores", "tags", "last contact", "id"),
+        columns=("host", "state", "works for", "cores", "tags", "last contact", "id"),
         rows=rows,
         ids=[str(one.manager_id) for one in managers],
-        empty="no managers (start one with: mitosis agent)",
+        empty="no hosts (start one with: mitosis agent)",
     )
 
 
 def manager_item(one: "ManagerInfo") -> Item:
     lease = one.lease
     fields = [
-        ("manager", one.name),
+        ("host", one.name),
         ("id", str(one.manager_id)),
         ("state", str(one.state)),
-        ("host", one.host_name or ""),
+        ("host name", one.host_name or ""),
         ("cores", ", ".join(map(str, one.cores))),
         ("tags", ", ".join(one.tags)),
         ("labels", ", ".join(one.labels)),

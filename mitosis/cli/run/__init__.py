@@ -1,1 +1,1 @@
-"""`mitosis run`: a command over many inputs, as handy as xargs, on hosts that are prepared and cleaned."""
+"""`mitosis run`: runs a command over many inputs, as xargs does, on hosts that hooks prepare and clean."""

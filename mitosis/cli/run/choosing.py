@@ -1,4 +1,4 @@
-"""Which command and which inputs a command line of `mitosis run` means, and whether they fit together."""
+"""Finds the command and the inputs in a command line of `mitosis run`, and checks that they fit together."""
 
 import sys
 from collections.abc import Sequence
@@ -22,26 +22,26 @@ from mitosis.cli.run.sources import (
     split_columns,
     stdin_is_given,
 )
-from mitosis.cli.run.template import Template, corrected, typed
+from mitosis.cli.run.template import Template, shell_quoted, with_placeholder
 from mitosis.contracts.errors import InvalidRequest
 
 FILES = "::::"
 
 
 def choose(inputs: RunInputs) -> tuple[Template, Source]:
-    """The command and its inputs.
+    """Return the command and its inputs.
 
     Raises:
-        InvalidRequest: more than one source, one that cannot be read, or one that does not fit the command.
+        InvalidRequest: there is more than one source, it cannot be read, or it does not fit the command.
     """
     command = inputs.command
     _check_words(inputs)
-    wanted = Template.parse(
+    needs_inputs = Template.parse(
         command, through_shell=inputs.shell, placeholder=inputs.replace
     ).has_placeholders
     if inputs.batch is not None and inputs.batch < 1:
         raise InvalidRequest("must be 1 or more", option="--batch")
-    source = _source(inputs, wanted=wanted)
+    source = _source(inputs, needs_inputs=needs_inputs)
     if source is not None and inputs.colsep is not None:
         source = split_columns(source, inputs.colsep)
     if source is not None and inputs.batch is not None:
@@ -58,28 +58,28 @@ def choose(inputs: RunInputs) -> tuple[Template, Source]:
 
 
 def _check_words(inputs: RunInputs) -> None:
-    """What people are used to from elsewhere, and what it is called here."""
+    """Refuse spellings of GNU parallel and shells, with a hint how to write them here."""
     command = inputs.command
     if FILES in command:
         at = command.index(FILES)
-        file = typed(command[at + 1]) if command[at + 1 :] else "FILE"
-        line = " ".join(map(typed, command[:at]))
+        file = shell_quoted(command[at + 1]) if command[at + 1 :] else "FILE"
+        line = " ".join(map(shell_quoted, command[:at]))
         raise InvalidRequest(
-            f"{FILES} is not understood", hint=f"write: mitosis run --file {file} {line}"
+            f"{FILES} is not supported", hint=f"write: mitosis run --file {file} {line}"
         )
     if len(command) == 1 and not inputs.shell and not command[0].startswith("/"):
         words = command[0].split()
         if len(words) > 1:
-            tail = "".join(f" {typed(word)}" for word in inputs.value_words)
+            tail = "".join(f" {shell_quoted(word)}" for word in inputs.value_words)
             raise InvalidRequest(
-                f"{command[0]!r} is one word, and no program has this name",
+                f"{command[0]!r} is one word, and not the name of a program",
                 hint=f"without quotes: mitosis run {command[0]}{tail}\n"
-                f"  as a shell line: mitosis run --shell {typed(command[0])}{tail}",
+                f"  as a shell line: mitosis run --shell {shell_quoted(command[0])}{tail}",
             )
 
 
-def _source(inputs: RunInputs, *, wanted: bool) -> Source | None:
-    """The source, or None when there is none."""
+def _source(inputs: RunInputs, *, needs_inputs: bool) -> Source | None:
+    """Return the source of inputs, or None without one."""
     named: dict[str, Any] = {
         VALUES: inputs.value_words or None,
         "--file": inputs.file,
@@ -89,12 +89,16 @@ def _source(inputs: RunInputs, *, wanted: bool) -> Source | None:
     }
     present = {option: value for option, value in named.items() if value is not None}
     if len(present) > 1:
-        raise InvalidRequest(f"give one source of inputs, not {' and '.join(present)}")
+        raise InvalidRequest(f"give only one source of inputs, not {' and '.join(present)}")
     for option, value in present.items():
         return _opened(option, value, nul=inputs.null)
     if inputs.colsep is not None or inputs.batch is not None or inputs.null:
-        wanted = True
-    return from_lines(sys.stdin.buffer, nul=inputs.null) if stdin_is_given(wanted=wanted) else None
+        needs_inputs = True
+    return (
+        from_lines(sys.stdin.buffer, nul=inputs.null)
+        if stdin_is_given(needed=needs_inputs)
+        else None
+    )
 
 
 def _opened(option: str, value: Any, *, nul: bool) -> Source:
@@ -116,7 +120,7 @@ def _opened(option: str, value: Any, *, nul: bool) -> Source:
 
 
 def _lists(tail: Sequence[str]) -> list[tuple[str, list[str]]]:
-    """``::: a b ::: c`` as the lists and what stands before each."""
+    """Split ``::: a b ::: c`` into lists, each with the word before it."""
     lists: list[tuple[str, list[str]]] = []
     for opening, words in groupby(tail, key=lambda word: word in LIST_OPENINGS):
         found = list(words)
@@ -128,45 +132,51 @@ def _lists(tail: Sequence[str]) -> list[tuple[str, list[str]]]:
 
 
 def _fitting(template: Template, source: Source | None, inputs: RunInputs) -> Source:
-    """Inputs need a place in the command, and a place needs inputs.
+    """Check that the command has placeholders exactly if there are inputs; return the source.
 
     Raises:
-        InvalidRequest: shows the line as it should be.
+        InvalidRequest: with the with_placeholder command line as a hint.
     """
     if source is None:
         if template.has_placeholders:
             raise InvalidRequest(
                 "the command has a placeholder, but there are no inputs",
-                hint="add them: ::: VALUE..., --file FILE, --range 1-10, or a pipe",
+                hint="add inputs: ::: VALUE..., --file FILE, --range 1-10, or a pipe",
             )
         return no_source()
     if not template.has_placeholders:
         _check_unfilled(template, source, inputs)
         right = (
-            corrected(inputs.command, inputs.value_words)
+            with_placeholder(inputs.command, inputs.value_words)
             if len(source.columns) < 2 or not inputs.value_words
-            else " ".join([*map(typed, inputs.command), "{1} {2}", *map(typed, inputs.value_words)])
+            else " ".join(
+                [
+                    *map(shell_quoted, inputs.command),
+                    "{1} {2}",
+                    *map(shell_quoted, inputs.value_words),
+                ]
+            )
         )
         shell = "--shell " if inputs.shell else ""
         raise InvalidRequest(
             "there are inputs, but the command has no placeholder for them",
-            hint=f"put it where it belongs: mitosis run {shell}{right}",
+            hint=f"add the placeholder: mitosis run {shell}{right}",
         )
     return source
 
 
 def _check_unfilled(template: Template, source: Source, inputs: RunInputs) -> None:
-    """A placeholder that is meant, but for which these inputs have no columns.
+    """Refuse placeholders of columns if the inputs have no columns.
 
     Raises:
-        InvalidRequest: says what there is.
+        InvalidRequest: names the placeholder.
     """
     if source.columns:
         return
     for text, name in template.unfilled():
         if name.isdigit():
             raise InvalidRequest(
-                f"{text} names no list: there is only one, and it is {{}}",
+                f"{text} names no list: the only list is {{}}",
                 hint="several lists (::: a b ::: 1 2) and the columns of --colsep have numbers, from 1",
             )
         if inputs.json_file is not None and source.count:

@@ -1,6 +1,6 @@
-"""`mitosis run`: the command line becomes a :class:`RunPlan`; nothing is created before all of it is right.
+"""`mitosis run`: turns the command line into a checked :class:`RunPlan` before anything is created.
 
-Options end at the first word of the command, so its own flags are its own.
+Options end at the first word of the command, so the flags of the command need no escape.
 """
 
 import asyncio
@@ -44,15 +44,16 @@ def run(
 ) -> int:
     """Run a command over many inputs: ::: values, a file, a pipe, a range, JSON or CSV.
 
-    {} is the input, {.} without its ending, {/} its name, {//} its folder, {/.} the name without
-    ending, {#} its number, {name} a column, {1} that of several lists; other braces stay as they are,
-    and {{}} is a plain {}. Each stays one argument: there is no shell unless --shell.
+    {} is the input, {.} the input without its extension, {/} its base name, {//} its folder, {/.} the
+    base name without extension, {#} its number, {name} a column, {1} the value of the first list. Other
+    braces are not replaced, and {{}} is a literal {}. Each value remains one argument: no shell is used
+    without --shell.
 
-    With --json each result is one line of JSON on standard output, and the group the last one.
+    With --json, each result is one line of JSON on standard output, and the last line is the task group.
 
-    Everything that the command line says, and the first inputs, are checked before a group is made. An
-    input that turns out not to be right later (from a slow pipe, or thousands of inputs away) ends the
-    run with status 2 and cancels its group; what the tasks before it have done stays done.
+    The command line and the first inputs are checked before a task group is created. An invalid input
+    that is read later, from a slow pipe or after thousands of inputs, ends the run with status 2 and
+    cancels its task group; tasks that have already run are not undone.
     """
     from mitosis.cli.follow.task_output import check_output, make_output
 
@@ -78,7 +79,7 @@ def _plan(
     """Check the whole command line and return the run that it describes.
 
     Raises:
-        MitosisError: names the option that is wrong.
+        MitosisError: an option is invalid; names it.
     """
     from mitosis.cli.run.runner import MaxFail, RunPlan
     from mitosis.cli.validation import positive_duration
@@ -131,62 +132,62 @@ def _task_fields(tasks: RunTaskOptions) -> dict[str, Any]:
 
 
 def _check_own_stack(cli: Cli, control: RunControl) -> None:
-    """A stack for this run alone ends with it, and is in no place that was named.
+    """Refuse options that contradict --up: its stack is new, and ends with the run.
 
     Raises:
-        InvalidRequest: names the option that does not go with --up, and what would be right.
+        InvalidRequest: names the option, with a hint.
     """
-    stays = "start a stack that stays, `mitosis up`, and leave out --up"
+    instead = "start a permanent stack with `mitosis up` and leave out --up"
     for option, given in (
         ("--detach", control.detach),
         ("--on-interrupt detach", control.on_interrupt == "detach"),
     ):
         if given:
             raise InvalidRequest(
-                "the stack of --up ends with this run, and no task outlives it",
+                "the stack of --up ends with this run, and so do its tasks",
                 option=f"--up and {option}",
-                hint=f"{stays}; or leave out {option}",
+                hint=f"{instead}; or leave out {option}",
             )
     if named := cli.api_option:
         raise InvalidRequest(
-            "--up starts a stack of its own, in a temporary folder",
+            "--up starts a new stack in a temporary folder",
             option=f"--up and {named}",
             hint=f"leave out --up to use the stack that {named} names; or leave out {named}",
         )
 
 
 def _in_this_folder(spec: dict[str, Any] | None) -> dict[str, Any] | None:
-    """A hook runs in this folder too."""
+    """Return the hook with this folder as its working directory."""
     return None if spec is None else {"working_directory": str(Path.cwd()), **spec}
 
 
 def _generated_name(program: str) -> str:
-    """A name that tells what it is and is not taken."""
+    """Return a new name, made of the program and random digits."""
     name = Path(next(iter(program.split()), "")).name
     letters = "".join(c for c in name if c.isascii() and (c.isalnum() or c in "._-"))
     return f"{letters.lstrip('._-')[:40] or 'run'}-{secrets.token_hex(3)}"
 
 
 def _dry_run(plan: "RunPlan", *, everything: bool) -> int:
-    """Print what would run, made by the code that makes it."""
+    """Print the argv of tasks, built by the code that the run uses."""
     import json
 
     import msgspec
 
-    from mitosis.cli.run.template import shown
+    from mitosis.cli.run.template import format_argv
     from mitosis.contracts.task import TaskSpec, command_argv, command_fields
 
     items = iter(plan.source.items)
     for item in items if everything else islice(items, SHOWN):
         argv = command_argv(msgspec.json.decode(plan.build_task(item), type=TaskSpec))
         if plan.as_json:
-            told = {"kind": "task", "number": item.number, **command_fields(argv)}
-            typer.echo(json.dumps(told))
+            line = {"kind": "task", "number": item.number, **command_fields(argv)}
+            typer.echo(json.dumps(line))
         else:
-            typer.echo(shown(argv))
+            typer.echo(format_argv(argv))
     if not everything and next(items, None) is not None:
         count = "" if plan.source.count is None else f" of {plan.source.count}"
-        typer.echo(f"the first {SHOWN}{count}; --all shows every one", err=True)
+        typer.echo(f"only the first {SHOWN}{count} are shown; use --all for all", err=True)
     return RunExit.OK
 
 
@@ -198,7 +199,7 @@ def _run(cli: Cli, plan: "RunPlan", display: Display, *, up: bool) -> int:
     from mitosis.client.client import Client
     from mitosis.embedded.stop_signals import StopSignals
 
-    # What follows the events of the group says by itself that the API is away.
+    # The follower of the group reports outages of the API itself.
     announce_outages(display.say, but=() if plan.detach else ("api_unavailable",))
 
     async def against(url: str, token: str | None, own: StopSignals | None = None) -> int:
@@ -218,12 +219,12 @@ def _run(cli: Cli, plan: "RunPlan", display: Display, *, up: bool) -> int:
         try:
             return asyncio.run(on_own_stack())
         except KeyboardInterrupt:
-            display.say("interrupted; the stack of this run is gone, and what ran on it has ended")
+            display.say("interrupted; the stack of this run and its tasks have ended")
             return RunExit.INTERRUPTED
     try:
         return asyncio.run(against(cli.target.api_url, cli.target.token))
     except ApiUnavailable as error:
         where = [f"the address is from {cli.target.origin}", START] if "target" in vars(cli) else []
-        hints = [error.facts.get("hint"), *where, "or give this run its own stack: --up"]
+        hints = [error.facts.get("hint"), *where, "or start a stack for this run: --up"]
         error.facts["hint"] = "\n  ".join(hint for hint in hints if hint)
         raise

@@ -1,7 +1,7 @@
-"""Reads the inputs in a thread and submits them as they come: an open pipe starts running at once.
+"""Reads the inputs in a thread and submits them as they arrive, so tasks of an open pipe start at once.
 
-The reader is held back when it is far ahead of the API. Parts are numbered under one key, so a part
-that is sent again creates nothing twice.
+The reader stops while it is far ahead of the API. Parts are numbered under one idempotency key, so a
+part that is sent again creates no task twice.
 """
 
 import asyncio
@@ -21,22 +21,22 @@ from mitosis.client.client import Client
 PART = 5_000
 AHEAD = 20_000
 GATHER_SECONDS = 0.02
-"""How long to gather inputs for one submission once the first has come."""
+"""How long to collect inputs for one submission after the first has arrived."""
 
 
 FIRST_SECONDS = 0.1
-"""The same before there is a group: what a pipe brings by then is checked before one is made."""
+"""How long to collect the inputs of a pipe that are checked before the group is created."""
 
 
 def _now() -> float:
-    """A clock that nobody sets and that goes on while the machine sleeps."""
+    """Return the seconds since boot: never adjusted, and counting while the host sleeps."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
-class Numbers:
-    """Which input a task came from: tasks have numbers of their own, shared with other groups.
+class InputNumbers:
+    """Maps task ids to numbers of inputs; task ids are shared with other groups.
 
-    Tasks of one part mostly follow each other, so a few ranges hold any number of them.
+    Task ids of one part are mostly consecutive, so a few ranges cover any number of tasks.
     """
 
     def __init__(self) -> None:
@@ -44,10 +44,10 @@ class Numbers:
         self._ranges: list[tuple[int, int]] = []
         """First input and length of the range that starts at the task of the same index."""
         self._count = 0
-        self._news = asyncio.Event()
+        self._arrived = asyncio.Event()
 
     def add(self, task_ids: Sequence[int]) -> None:
-        """The tasks of the next inputs, in the order of these."""
+        """Add the tasks of the next inputs, in order."""
         for task_id in task_ids:
             self._count += 1
             if self._firsts and task_id == self._firsts[-1] + self._ranges[-1][1]:
@@ -57,13 +57,13 @@ class Numbers:
                 at = bisect(self._firsts, task_id)
                 self._firsts.insert(at, task_id)
                 self._ranges.insert(at, (self._count, 1))
-        self._news.set()
+        self._arrived.set()
 
-    async def of(self, task_id: int) -> int:
-        """The number of its input; waits until the answer to its submission is here."""
+    async def wait_for(self, task_id: int) -> int:
+        """Return the number of the input of a task, once its submission has been answered."""
         while (number := self._find(task_id)) is None:
-            self._news.clear()
-            await self._news.wait()
+            self._arrived.clear()
+            await self._arrived.wait()
         return number
 
     def _find(self, task_id: int) -> int | None:
@@ -77,7 +77,7 @@ class Numbers:
 class Feeder:
     """Reads and checks every input, and submits them to one group.
 
-    :meth:`first` comes before there is a group, :meth:`run` after.
+    Call :meth:`read_first` before the group is created, and :meth:`run` afterwards.
     """
 
     def __init__(self, client: Client, source: Source, make: Callable[[Item], msgspec.Raw]) -> None:
@@ -88,29 +88,29 @@ class Feeder:
         self._parts = 0
         self._read: deque[msgspec.Raw] = deque()
         self._room = threading.Semaphore(AHEAD)
-        self._news = asyncio.Event()
+        self._arrived = asyncio.Event()
         self._end = False
         self._error: Exception | None = None
-        self.numbers = Numbers()
+        self.numbers = InputNumbers()
         self.submitted = 0
         self.last_submitted = _now()
-        """When something was submitted last, in seconds since this machine has booted."""
+        """Time of the last submission, in seconds since boot."""
 
-    async def first(self) -> None:
-        """Wait for the first part: what a pipe brings at once, or so many inputs of a file or list.
+    async def read_first(self) -> None:
+        """Wait for the first part: what a pipe brings at once, or the first inputs of a file or list.
 
         Raises:
-            MitosisError: one of them is not right.
+            MitosisError: one of them is invalid.
         """
         loop = asyncio.get_running_loop()
         threading.Thread(target=self._reader, args=[loop], daemon=True, name="inputs").start()
-        await self._news.wait()
+        await self._arrived.wait()
         if self._source.pauses:
             await asyncio.sleep(FIRST_SECONDS)
         while not (self._end or self._source.pauses or len(self._read) >= PART):
-            self._news.clear()
-            await self._news.wait()
-        self._news.set()
+            self._arrived.clear()
+            await self._arrived.wait()
+        self._arrived.set()
         if self._error is not None and len(self._read) < PART:
             raise self._error
 
@@ -118,13 +118,13 @@ class Feeder:
         """Submit until the source ends.
 
         Raises:
-            MitosisError: an input is not right, or the API refuses it; what was submitted stays.
+            MitosisError: an input is invalid, or the API refuses it; submitted tasks remain.
         """
         while True:
-            await self._news.wait()
+            await self._arrived.wait()
             if not self._end:
                 await asyncio.sleep(GATHER_SECONDS)
-            self._news.clear()
+            self._arrived.clear()
             while self._read:
                 part = [self._read.popleft() for _ in range(min(PART, len(self._read)))]
                 await self._submit(group, part)
@@ -147,11 +147,11 @@ class Feeder:
                 task = self._make(item)
                 self._room.acquire()
                 self._read.append(task)
-                loop.call_soon_threadsafe(self._news.set)
-        except Exception as error:  # noqa: BLE001 - handed to the caller of run()
+                loop.call_soon_threadsafe(self._arrived.set)
+        except Exception as error:  # noqa: BLE001 - raised by run()
             self._error = error
         self._end = True
         try:
-            loop.call_soon_threadsafe(self._news.set)
+            loop.call_soon_threadsafe(self._arrived.set)
         except RuntimeError:
             return  # detached: the loop is gone

@@ -1,4 +1,4 @@
-"""The stack that `mitosis run --up` starts for itself: a temporary folder, gone with the run."""
+"""The stack of `mitosis run --up`, in a temporary folder that is removed at the end of the run."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -13,11 +13,11 @@ PREFIX = "mitosis-run-"
 
 @asynccontextmanager
 async def own_stack() -> AsyncIterator[tuple[WholeStack, StopSignals]]:
-    """A stack while the context is open, and who hears the signals until all of it is gone.
+    """Run a stack while the context is open; yield it with the receiver of its signals.
 
     Raises:
         MitosisError: it cannot be started.
-        KeyboardInterrupt: a signal came that nobody had taken over.
+        KeyboardInterrupt: a signal arrived that the run had not taken over.
     """
     with StopSignals() as signals, temporary_folder(PREFIX) as folder:
         settings = Settings(data_dir=data_folder(folder))

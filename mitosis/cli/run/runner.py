@@ -1,4 +1,4 @@
-"""One run: create the group, feed it, follow its results, and end as the user wishes."""
+"""Carries out one run: creates the task group, submits the tasks, follows the results, handles interrupts."""
 
 import asyncio
 import contextlib
@@ -15,10 +15,10 @@ from mitosis.cli.follow.display import Display
 from mitosis.cli.follow.exit_statuses import RunExit
 from mitosis.cli.follow.failures import Failures
 from mitosis.cli.follow.follower import DETACH_HINT, TOO_MANY_FAILED, Follower
-from mitosis.cli.follow.interrupt import Interrupts, OnInterrupt, Wish
+from mitosis.cli.follow.interrupt import Interrupts, OnInterrupt, StopRequest
 from mitosis.cli.follow.task_output import OutputLost, OutputOptions, TaskOutput, print_json_line
 from mitosis.cli.run.feeding import Feeder
-from mitosis.cli.run.keeping import closing_by_itself, keep_open
+from mitosis.cli.run.keeping import keep_open, with_auto_close
 from mitosis.cli.run.sources import Source
 from mitosis.cli.run.template import Item, Template
 from mitosis.client.client import Client
@@ -40,28 +40,28 @@ CANCELLABLE = (TaskGroupState.OPEN, TaskGroupState.CLOSED)
 
 @dataclass(frozen=True, slots=True)
 class MaxFail:
-    """How many tasks may fail before the rest is cancelled."""
+    """How many tasks may fail before the others are cancelled."""
 
     limit: float
     percent: bool = False
 
     @classmethod
     def parse(cls, text: str) -> "MaxFail":
-        """``5`` or ``10%``; with ``0`` the first failure is one too many.
+        """Parse ``5`` or ``10%``; ``0`` cancels at the first failure.
 
         Raises:
-            InvalidRequest: it is something else, or a share of more than all.
+            InvalidRequest: it is neither, or more than 100 percent.
         """
         match = re.fullmatch(r"(\d+)(%?)", text, re.ASCII)
         if match is None or (match[2] and float(match[1]) > ALL_PERCENT):
             raise InvalidRequest(
-                f"write a number from 0, or a share of 0% to {ALL_PERCENT}%, not {text!r}",
+                f"write a number from 0, or a share from 0% to {ALL_PERCENT}%, not {text!r}",
                 option="--max-fail",
             )
         return cls(float(match[1]), bool(match[2]))
 
     def exceeded(self, group: TaskGroupInfo) -> bool:
-        """A share counts once all inputs are known."""
+        """Return whether too many tasks have failed; a share applies once all inputs are known."""
         if not self.percent:
             return group.tasks_failed > self.limit
         known = group.state is not TaskGroupState.OPEN
@@ -73,7 +73,7 @@ class MaxFail:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunPlan:
-    """Everything a run is told."""
+    """Everything that defines a run."""
 
     spec: TaskGroupSpec
     template: Template
@@ -89,15 +89,15 @@ class RunPlan:
     """Print each result and the group as one line of JSON."""
 
     def build_task(self, item: Item) -> msgspec.Raw:
-        """Return the task for one input as it is sent; the dry run and the run both come through here.
+        """Return the encoded task for one input, for the run and for the dry run.
 
         Raises:
-            InvalidRequest, TooLarge: the filled command is not one; names the input.
+            InvalidRequest, TooLarge: the filled command is invalid; names the input.
         """
         fields = command_fields(self.template.argv(item)) | self.task_fields
         try:
             return msgspec.Raw(encode_submission(submission(fields), ""))
-        except (InvalidRequest, TooLarge) as error:  # of the command: the rest is checked already
+        except (InvalidRequest, TooLarge) as error:  # only the command can be wrong here
             raise type(error)(f"input {item.number}: {error.message}", input=item.number) from None
 
 
@@ -111,7 +111,7 @@ class Runner:
         display: Display,
         own_stack: StopSignals | None = None,
     ) -> None:
-        """``own_stack``: who hears the signals for a stack that ends with this run."""
+        """``own_stack``: the receiver of signals for a stack that ends with this run."""
         self._client = client
         self._plan = plan
         self._own_stack = own_stack
@@ -123,20 +123,20 @@ class Runner:
         self._follower = Follower(client, display, hint, self._failures)
 
     async def run(self) -> RunExit:
-        """From the first inputs, which are checked before anything is made, to the exit status.
+        """Run from the first inputs, which are checked before anything is created, to the exit status.
 
         Raises:
-            MitosisError: the group could not be created, or an input is not right.
+            MitosisError: the group could not be created, or an input is invalid.
         """
         limit = self._plan.deadline.total_seconds() if self._plan.deadline else None
         began = asyncio.get_running_loop().time()
         try:
             async with asyncio.timeout(limit):
-                await self._feeder.first()
+                await self._feeder.read_first()
         except TimeoutError:
-            self._display.say("--deadline passed before the first input; nothing was made")
+            self._display.say("--deadline passed before the first input; nothing was created")
             return RunExit.DEADLINE
-        group = await self._client.create_group(closing_by_itself(self._plan.spec))
+        group = await self._client.create_group(with_auto_close(self._plan.spec))
         left = None if limit is None else began + limit - asyncio.get_running_loop().time()
         with Interrupts(self._plan.on_interrupt, self._own_stack) as interrupts:
             status = await self._work(group, interrupts, left)
@@ -162,7 +162,7 @@ class Runner:
         try:
             if (status := await race(whole, *ends)) is not None:
                 return status
-            if interrupts.wish is not None:
+            if interrupts.request is not None:
                 return await self._interrupted(group, interrupts, whole)
             return await self._out_of_time(group)
         except OutputLost as error:
@@ -177,7 +177,7 @@ class Runner:
 
     async def _feed_and_follow(self, group: TaskGroupInfo) -> RunExit:
         key = group.task_group_id
-        async with _together() as start:
+        async with _task_scope() as start:
             feeding = start(self._feed(group))
             if self._plan.detach:
                 await feeding
@@ -193,32 +193,34 @@ class Runner:
 
     async def _feed(self, group: TaskGroupInfo) -> None:
         try:
-            async with _together() as start:
+            async with _task_scope() as start:
                 start(keep_open(self._client, group, self._feeder))
                 await self._feeder.run(group.task_group_id)
         except MitosisError as error:
-            await self._end_group(group, "an input of the run was not right")
+            await self._end_group(group, "an input of the run was invalid")
             error.facts["hint"] = (
-                f"{group.name} is cancelled; what had been submitted: mitosis group tasks {group.name}"
+                f"{group.name} is cancelled; list the submitted tasks with: mitosis group tasks {group.name}"
             )
             raise
         await self._client.close_group(
-            group.task_group_id, reason="the run has submitted everything"
+            group.task_group_id, reason="the run has submitted all tasks"
         )
         if not self._feeder.submitted:
-            self._display.say("there were no inputs (empty lines are none): nothing is run")
+            self._display.say(
+                "there were no inputs (empty lines do not count); no task was submitted"
+            )
 
     async def _results(self, group: TaskGroupInfo) -> None:
         output = TaskOutput(self._display, self._plan.output, as_json=self._plan.as_json)
         with contextlib.closing(output):
             async for task in self._client.results(group.task_group_id):
-                number = await self._feeder.numbers.of(task.task_id)
+                number = await self._feeder.numbers.wait_for(task.task_id)
                 self._failures.add(task, number)
                 output.add(number, task)
             output.finish()
 
     async def _watch(self, group: TaskGroupInfo) -> None:
-        """Show progress until the group is settled; give up where no host can be prepared."""
+        """Show progress until the group is settled; cancel it if no host can be prepared."""
         async for info in self._follower.until_settled(group.task_group_id):
             if (
                 not info.settled
@@ -229,7 +231,7 @@ class Runner:
                 await self._client.cancel(group.task_group_id, reason=info.waiting_for)
             limit = self._plan.max_fail
             if limit is not None and info.state in CANCELLABLE and limit.exceeded(info):
-                self._display.say(f"more than {limit} tasks failed: the rest is cancelled")
+                self._display.say(f"more than {limit} tasks failed; the others are cancelled")
                 with contextlib.suppress(Conflict):
                     await self._client.cancel(group.task_group_id, reason=TOO_MANY_FAILED)
 
@@ -239,11 +241,11 @@ class Runner:
         self, group: TaskGroupInfo, interrupts: Interrupts, whole: "asyncio.Task[RunExit]"
     ) -> RunExit:
         self._follower.ends_as = RunExit.INTERRUPTED
-        if interrupts.wish is Wish.DETACH:
+        if interrupts.request is StopRequest.DETACH:
             how = f"mitosis watch {group.name}, mitosis group cancel {group.name}"
             chance = "; Ctrl-C again within 2 s cancels" if interrupts.second_chance else ""
             self._display.say(f"detaching, tasks keep running ({how}){chance}")
-            if not await interrupts.again_soon() or interrupts.wish is Wish.DETACH:
+            if not await interrupts.again_soon() or interrupts.request is StopRequest.DETACH:
                 await self._close_quietly(group)
                 self._display.say("detached")
                 return RunExit.INTERRUPTED
@@ -256,7 +258,7 @@ class Runner:
         asked = asyncio.create_task(interrupts.asked())
         with contextlib.suppress(MitosisError, OutputLost):
             await race(asked, self._client.wait(group.task_group_id), whole)
-        self._display.say("cancelled; not waiting for its end" if asked.done() else "cancelled")
+        self._display.say("cancelled; not waiting for the end" if asked.done() else "cancelled")
         asked.cancel()
         return RunExit.INTERRUPTED
 
@@ -267,7 +269,7 @@ class Runner:
         return RunExit.DEADLINE
 
     async def _close_quietly(self, group: TaskGroupInfo) -> None:
-        """A group made from an open pipe gets no more inputs."""
+        """Close the group of an open pipe, which gets no more inputs."""
         with contextlib.suppress(MitosisError):
             await self._client.close_group(group.task_group_id, reason="the run detached")
 
@@ -277,8 +279,8 @@ class Runner:
 
 
 @contextlib.asynccontextmanager
-async def _together() -> Any:
-    """Start tasks that do not outlive the context."""
+async def _task_scope() -> Any:
+    """Start tasks that are cancelled at the end of the context."""
     tasks: list[asyncio.Task[Any]] = []
 
     def start(work: Coroutine[Any, Any, T]) -> "asyncio.Task[T]":

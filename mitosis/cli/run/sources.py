@@ -1,7 +1,6 @@
-"""Where the inputs of a run come from. Every source is an iterator, so that an open pipe starts at once.
+"""The sources of inputs of a run. Each is an iterator, so tasks of an open pipe start at once.
 
-Lines are split at newline (or NUL), decoded by ``os.fsdecode`` so that any byte survives. A source
-reports whether its length is known before it is read.
+Lines are split at newline (or NUL) and decoded by ``os.fsdecode``, which preserves every byte.
 """
 
 import csv
@@ -33,35 +32,35 @@ LIST_OPENINGS = (VALUES, LINKED)
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Inputs, with the columns they have and their number if it is known beforehand."""
+    """Inputs, with their columns, and their number if it is known in advance."""
 
     items: Iterable[Item]
     columns: frozenset[str] = frozenset()
     count: int | None = None
     pauses: bool = False
-    """The next input may be long in coming: a pipe, a terminal."""
+    """Whether inputs may arrive slowly, as from a pipe or a terminal."""
 
 
 def no_source() -> Source:
-    """One task without input."""
+    """Return a source for one task without input."""
     return Source((Item("", 1),), count=1)
 
 
 def from_values(values: Sequence[str]) -> Source:
-    """``::: a b c``"""
+    """Return the values of ``::: a b c``."""
     return Source(_numbered(values), count=len(values))
 
 
 def from_lists(lists: Sequence[tuple[str, Sequence[str]]]) -> Source:
-    """``::: a b ::: 1 2``: every combination, as ``{1}`` and ``{2}``.
+    """Return every combination of ``::: a b ::: 1 2``, as ``{1}`` and ``{2}``.
 
-    A list after ``:::+`` goes along with the one before it, value by value.
+    A list after ``:::+`` is paired with the one before it, value by value.
 
     Args:
-        lists: each with the word that stood before it.
+        lists: each list with the word before it.
 
     Raises:
-        InvalidRequest: lists that go one by one have different lengths.
+        InvalidRequest: paired lists have different lengths.
     """
     rows: list[list[tuple[str, ...]]] = []
     for opening, values in lists:
@@ -82,17 +81,17 @@ def _rows(rows: Iterable[Sequence[str]], names: Sequence[str]) -> Iterator[Item]
     for number, row in enumerate(rows, 1):
         if len(row) != len(names):
             raise InvalidRequest(
-                f"line {number} has {len(row)} columns, the first one {len(names)}",
+                f"line {number} has {len(row)} columns, the first line {len(names)}",
                 option="--colsep",
             )
         yield Item(row[0], number, dict(zip(names, row, strict=True)))
 
 
 def split_columns(source: Source, separator: str) -> Source:
-    """Each line split at the separator, as ``{1}``, ``{2}`` …; waits for the first line.
+    """Split each line at the separator, as ``{1}``, ``{2}`` …; waits for the first line.
 
     Raises:
-        InvalidRequest: the separator is empty; later, when a line has another number of columns.
+        InvalidRequest: the separator is empty; while reading, a line has another number of columns.
     """
     separator = separator.replace("\\t", "\t")
     if not separator:
@@ -107,7 +106,7 @@ def split_columns(source: Source, separator: str) -> Source:
 
 
 def in_batches(source: Source, size: int) -> Source:
-    """So many values for each task.
+    """Combine ``size`` values into one input.
 
     Raises:
         InvalidRequest: the size is not positive, or the inputs have columns.
@@ -115,7 +114,7 @@ def in_batches(source: Source, size: int) -> Source:
     if size < 1:
         raise InvalidRequest("must be 1 or more", option="--batch")
     if source.columns:
-        raise InvalidRequest("inputs with columns go one to a task", option="--batch")
+        raise InvalidRequest("inputs with columns cannot be combined", option="--batch")
     count = None if source.count is None else -(-source.count // size)
     return replace(source, items=_batches(iter(source.items), size), count=count)
 
@@ -128,10 +127,10 @@ def _batches(items: Iterator[Item], size: int) -> Iterator[Item]:
 
 
 def from_range(text: str) -> Source:
-    """``A-B`` or ``A-B:STEP``, both ends included; ``001-100`` has zeros before, as of ``seq -w``.
+    """Return the numbers of ``A-B`` or ``A-B:STEP``, both ends included; ``001-100`` keeps its zeros.
 
     Raises:
-        InvalidRequest: it is something else, or empty.
+        InvalidRequest: the text is neither, or the range is empty.
     """
     match = _RANGE.fullmatch(text)
     if match is None:
@@ -141,7 +140,7 @@ def from_range(text: str) -> Source:
         raise InvalidRequest(f"the numbers of {text} are too large", option="--range")
     numbers = range(first, last + 1, step) if step else range(0)
     if not numbers:
-        raise InvalidRequest(f"the range {text} holds no number", option="--range")
+        raise InvalidRequest(f"the range {text} is empty", option="--range")
     ends = (match[1], match[2])
     padded = any(re.match(r"-?0\d", end) for end in ends)
     width = max(map(len, ends)) if padded else 0
@@ -149,16 +148,16 @@ def from_range(text: str) -> Source:
 
 
 def from_lines(stream: BinaryIO, *, nul: bool = False) -> Source:
-    """Lines of a file or pipe, as they arrive; empty ones are left out (not with ``nul``)."""
+    """Return the lines of a file or pipe as they arrive; empty lines are skipped, unless ``nul``."""
     lines = _lines(stream, b"\0" if nul else b"\n")
     return Source(_numbered(lines), pauses=_may_pause(stream))
 
 
 def from_csv(stream: BinaryIO) -> Source:
-    """Rows below a header line; ``{column}`` is a field, ``{}`` the first one.
+    """Return the rows below a header line; ``{column}`` is a field, ``{}`` the first one.
 
     Raises:
-        InvalidRequest: it is empty, has no header, or two columns of one name; names the file.
+        InvalidRequest: the file is empty, has no header, or two columns have the same name.
     """
     name = name_of(stream)
     text = io.TextIOWrapper(stream, "utf-8-sig", "surrogateescape", newline="")
@@ -190,17 +189,17 @@ def _csv_items(rows: Iterator[list[str]], header: list[str], name: str) -> Itera
         number += 1
         if len(row) != len(header):
             raise InvalidRequest(
-                f"row {number} of {name} has {len(row)} fields, the header {len(header)}",
+                f"row {number} of {name} has {len(row)} fields, the header has {len(header)}",
                 option="--from-csv",
             )
         yield Item(row[0], number, dict(zip(header, row, strict=True)))
 
 
 def from_json(stream: BinaryIO) -> Source:
-    """A list, or one value a line; objects give ``{key}``, anything else gives ``{}``.
+    """Return the values of a list, or one value per line; objects fill ``{key}``, other values ``{}``.
 
     Raises:
-        InvalidRequest: not JSON, or objects with different keys; names the file.
+        InvalidRequest: the file is not JSON, or its objects have different keys.
     """
     name, data = name_of(stream), stream.read()
     try:
@@ -215,12 +214,12 @@ def from_json(stream: BinaryIO) -> Source:
 
 
 def _finite_item(value: object, number: int, keys: frozenset[str], name: str) -> Item:
-    """Python reads NaN, Infinity and 1e400, which JSON does not have."""
+    """Return the input; refuse NaN, Infinity and 1e400, which Python reads and JSON does not have."""
     try:
         return _json_item(value, number, keys, name)
     except ValueError:
         raise InvalidRequest(
-            f"entry {number} of {name} has a number that JSON does not have, or one too large",
+            f"entry {number} of {name} has a number that is not JSON, or too large",
             option="--from-json",
         ) from None
 
@@ -243,7 +242,7 @@ def _json_item(value: object, number: int, keys: frozenset[str], name: str) -> I
         return Item(_text(value), number)
     if frozenset(value) != keys:
         raise InvalidRequest(
-            f"entry {number} of {name} has other keys than the first one: {', '.join(sorted(keys))}",
+            f"entry {number} of {name} has other keys than the first entry: {', '.join(sorted(keys))}",
             option="--from-json",
         )
     columns = {key: _text(field) for key, field in value.items()}
@@ -257,7 +256,7 @@ def _text(value: object) -> str:
 
 
 def name_of(stream: BinaryIO) -> str:
-    """How messages call it: the path that was opened."""
+    """Return the name of a stream for messages: the path that was opened."""
     return (
         "standard input" if stream is sys.stdin.buffer else str(getattr(stream, "name", "the file"))
     )
@@ -266,12 +265,12 @@ def name_of(stream: BinaryIO) -> str:
 def _may_pause(stream: BinaryIO) -> bool:
     try:
         return not stat.S_ISREG(os.fstat(stream.fileno()).st_mode)
-    except OSError:  # not a file at all: it is in memory
+    except OSError:  # a stream in memory
         return False
 
 
 def open_file(path: Path, option: str) -> BinaryIO:
-    """A file to read from, ``-`` is standard input.
+    """Open a file for reading; ``-`` is standard input.
 
     Raises:
         InvalidRequest: it cannot be opened.
@@ -284,19 +283,19 @@ def open_file(path: Path, option: str) -> BinaryIO:
         raise InvalidRequest(f"cannot read {path}: {error.strerror}", option=option) from None
 
 
-def stdin_is_given(*, wanted: bool) -> bool:
-    """Whether inputs come from standard input; never from a terminal, where nobody has redirected it.
+def stdin_is_given(*, needed: bool) -> bool:
+    """Return whether inputs come from standard input; never from a terminal.
 
     Args:
-        wanted: the command has a place for them. Then everything else counts, as for xargs: an open pipe
-            is waited for, and an empty one or /dev/null (which a closed one becomes) is no input. Else only
-            what has something to say: many programs are started with a silent pipe or /dev/null.
+        needed: the command has a placeholder. Then, as for xargs, an open pipe is waited for, and an empty
+            pipe or /dev/null (which replaces a closed descriptor) gives no inputs. Without a placeholder,
+            only a file or a pipe with data counts: many programs are started with a silent pipe.
     """
     try:
         mode = os.fstat(0).st_mode
     except OSError:
         return False
-    if wanted:
+    if needed:
         return not os.isatty(0)
     if stat.S_ISREG(mode):
         return True
@@ -310,7 +309,7 @@ def _numbered(values: Iterable[str]) -> Iterator[Item]:
 
 
 def _lines(stream: BinaryIO, end: bytes) -> Iterator[str]:
-    """Whole records as soon as they are there; read1 gives what a pipe has without waiting for more."""
+    """Yield whole records as soon as they arrive; read1 returns what a pipe has without waiting for more."""
     read = getattr(stream, "read1", stream.read)
     rest = b""
     while chunk := read(_CHUNK):

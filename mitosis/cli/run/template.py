@@ -1,7 +1,7 @@
-"""Placeholders: from the words of a command and one input to the argv of one task.
+"""Placeholders: builds the argv of one task from the words of a command and one input.
 
-Each placeholder stays inside its own argv element; there is no shell unless asked for, so no value can
-change what runs. Bytes that are no UTF-8 travel as the lone surrogates of ``os.fsdecode`` (PEP 383).
+A value never leaves its argv element, and no shell is used unless requested, so no value can change what
+runs. Bytes that are not UTF-8 are kept as the lone surrogates of ``os.fsdecode`` (PEP 383).
 Source of the names: GNU parallel(1), "replacement strings".
 """
 
@@ -21,18 +21,18 @@ _TOKEN = re.compile(
 
 
 _QUOTED = re.compile(r"\\.|'[^']*'|\"(?:\\.|[^\"\\])*\"", re.DOTALL)
-"""What a shell has finished reading: an escaped sign, a closed quotation."""
+"""What a shell has read completely: an escaped character, a closed quotation."""
 
 _HERE_DOCUMENT = re.compile(r"(?<!<)<<(?!<)[^\n]*\n")
 _ARITHMETIC = re.compile(r"\(\([^\n]*?\)\)")
-"""There ``<<`` is a shift."""
+"""In arithmetic, ``<<`` is a shift."""
 
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One task's input: its line (or only value), its number from 1, and columns where the source has some.
+    """The input of one task: its line (or only value), its number from 1, and its columns, if any.
 
-    ``batch`` holds all values of a task that takes several; ``value`` is the first of them then.
+    ``batch`` has all values of a task that takes several; ``value`` is then the first of them.
     """
 
     value: str
@@ -58,9 +58,9 @@ _PARTS: Mapping[str, Callable[[str], str]] = {
 class Template:
     """The words of a command.
 
-    ``columns`` are the names that ``{name}`` may use. With ``through_shell`` the words are one shell line,
-    which gets every value as a positional parameter, so that no value is ever read as code. Braces that are
-    no placeholder stay as they are; ``{{}}`` is a plain ``{}``.
+    ``columns`` are the names allowed in ``{name}``. With ``through_shell`` the words are one shell line,
+    which gets every value as a positional parameter, so no value is ever read as code. Braces that are not
+    a placeholder are not replaced; ``{{}}`` is a literal ``{}``.
     """
 
     words: tuple[str, ...]
@@ -80,11 +80,11 @@ class Template:
         """Check the placeholders.
 
         Raises:
-            InvalidRequest: no command, or a placeholder for which there is no value.
+            InvalidRequest: there is no command, or no value for a placeholder.
         """
         if not words or not words[0]:
-            raise InvalidRequest("a command is needed, as in: mitosis run gzip {} ::: a b")
-        token = _TOKEN if placeholder is None else only(placeholder)
+            raise InvalidRequest("give a command, as in: mitosis run gzip {} ::: a b")
+        token = _TOKEN if placeholder is None else literal_placeholder(placeholder)
         kept = (" ".join(words),) if through_shell else tuple(words)
         template = cls(kept, frozenset(columns), through_shell, token)
         for match in template._tokens():
@@ -94,7 +94,7 @@ class Template:
         return template
 
     def _tokens(self) -> Iterator[re.Match[str]]:
-        """What looks like a placeholder and is not escaped."""
+        """Yield everything that looks like a placeholder and is not escaped."""
         for word in self.words:
             yield from (match for match in self.token.finditer(word) if match["plain"] is None)
 
@@ -102,17 +102,17 @@ class Template:
         name = match["name"]
         if name == "%":
             raise InvalidRequest(
-                "{%}, the slot of the worker, is known only where the task runs",
-                hint="there it is in MITOSIS_WORKER_ID: sh -c '… $MITOSIS_WORKER_ID'",
+                "{%}, the slot of the worker, is only known where the task runs",
+                hint="read it from MITOSIS_WORKER_ID: sh -c '… $MITOSIS_WORKER_ID'",
             )
         if self._is_missing(name):
             raise InvalidRequest(
-                f"{match[0]} names no column; there are {', '.join(sorted(self.columns))}"
-                f" (write {{{match[0]}}} for the plain text)"
+                f"{match[0]} names no column; the columns are {', '.join(sorted(self.columns))}"
+                f" (write {{{match[0]}}} for the literal text)"
             )
 
     def _is_missing(self, name: str) -> bool:
-        """It looks like one of our columns and is none of them."""
+        """Return whether the name looks like one of the columns but is not one."""
         if not self.columns or not name or name in self.columns:
             return False
         numbered = any(column.isdigit() for column in self.columns)
@@ -123,7 +123,7 @@ class Template:
         return any(self._is_placeholder(match["name"]) for match in self._tokens())
 
     def unfilled(self) -> Iterator[tuple[str, str]]:
-        """What names a column and is none, as it is written, and the name."""
+        """Yield each token that names no column: its text and the name."""
         for match in self._tokens():
             name = match["name"]
             if name not in ("", "%") and not self._is_placeholder(name):
@@ -133,7 +133,7 @@ class Template:
         return name in ("", "#") or name in self.columns
 
     def check_batches(self) -> None:
-        """Every placeholder of a value must be a word of its own: it becomes several.
+        """Check that every placeholder of a value is a whole word, since a batch replaces it by several.
 
         Raises:
             InvalidRequest: one is inside a longer word.
@@ -142,12 +142,12 @@ class Template:
             match = self.token.search(word)
             if match and match["name"] == "" and match[0] != word and not self.through_shell:
                 raise InvalidRequest(
-                    f"with --batch {match[0]} becomes several words, so it cannot be inside {word!r}",
+                    f"with --batch, {match[0]} becomes several words, so it cannot be inside {word!r}",
                     option="--batch",
                 )
 
     def argv(self, item: Item) -> list[str]:
-        """The command for one input."""
+        """Return the argv for one input."""
         if self.through_shell:
             return self._shell_line(item)
         return [filled for word in self.words for filled in self._filled(word, item)]
@@ -174,7 +174,7 @@ class Template:
         return ["sh", "-c", self._replaced(self.words[0], parameters), "sh", *values]
 
     def text(self, word: str, item: Item) -> str:
-        """One word with its placeholders replaced; the values of a batch with blanks between them."""
+        """Return a word with its placeholders replaced; the values of a batch are joined by blanks."""
         return self._replaced(
             word, lambda match: " ".join(self._values(match["name"], match["part"], item))
         )
@@ -188,7 +188,7 @@ class Template:
         return self.token.sub(replace, word)
 
     def _needs_escape(self, plain: str) -> bool:
-        """Would ``{plain}`` be replaced or refused? Only then are double braces ours."""
+        """Return whether ``{plain}`` would be replaced or refused; only then double braces are an escape."""
         name = plain.rstrip("./")
         return self._is_placeholder(name) or self._is_missing(name) or name == "%"
 
@@ -200,23 +200,24 @@ class Template:
 
 
 def _quoting(match: re.Match[str]) -> str:
-    """The quote in which a placeholder of a shell line stands, or nothing."""
+    """Return the quote character around a placeholder of a shell line, or an empty text."""
     before = _QUOTED.sub("", match.string[: match.start()])
     return next((sign for sign in before if sign in "'\""), "")
 
 
 def _check_quotes(match: re.Match[str]) -> None:
-    """In single quotes a shell replaces nothing; a command inside double quotes would split the value.
+    """Refuse placeholders where a shell would not insert the value as one word.
 
-    In a here-document the quotes that we put around a value would be part of the text.
+    Single quotes prevent the replacement, a command substitution inside double quotes splits the value, and
+    in a here-document the added quotes would become part of the text.
 
     Raises:
-        InvalidRequest: the placeholder stands in one of them.
+        InvalidRequest: the placeholder is in one of these places.
     """
     before = match.string[: match.start()]
     if _HERE_DOCUMENT.search(_ARITHMETIC.sub("", _QUOTED.sub("", before))):
         raise InvalidRequest(
-            f"with --shell {match[0]} cannot stand in a here-document or after one; set a variable first",
+            f"with --shell, {match[0]} cannot be in a here-document or after one; set a variable first",
             hint=f"as in: x={match[0]}; cat <<END, and then $x in the text",
         )
     quotations = [*_QUOTED.findall(before), _QUOTED.sub("", before).partition('"')[2]]
@@ -225,13 +226,13 @@ def _check_quotes(match: re.Match[str]) -> None:
     )
     if _quoting(match) == "'" or inside_command:
         raise InvalidRequest(
-            f"with --shell {match[0]} cannot stand in quotes here; write it without them: it is one word",
+            f"with --shell, {match[0]} cannot be in quotes here; without quotes it is still one word",
             hint=f"""mitosis run --shell 'x={match[0]}; echo "it is $x"'""",
         )
 
 
-def only(placeholder: str) -> re.Pattern[str]:
-    """The pattern of a template in which this text means ``{}`` and braces mean nothing (xargs -I).
+def literal_placeholder(placeholder: str) -> re.Pattern[str]:
+    """Return a pattern that matches this text as ``{}`` and no braces (xargs -I).
 
     Raises:
         InvalidRequest: the placeholder is empty.
@@ -241,8 +242,8 @@ def only(placeholder: str) -> re.Pattern[str]:
     return re.compile(rf"(?P<plain>(?!))|{re.escape(placeholder)}(?P<name>)(?P<part>)")
 
 
-def shown(argv: Sequence[str]) -> str:
-    """An argv for people to read; a word that is no UTF-8 as ``$'…'`` of bash, which a shell can take."""
+def format_argv(argv: Sequence[str]) -> str:
+    """Return a readable argv; a word that is not UTF-8 is written as ``$'…'``, which bash reads."""
     return f"[{', '.join(map(_shown_word, argv))}]"
 
 
@@ -259,11 +260,11 @@ def _shown_byte(byte: int) -> str:
     return sign if sign.isascii() and sign.isprintable() and sign not in "'\\" else f"\\x{byte:02x}"
 
 
-def corrected(words: Sequence[str], tail: Sequence[str] = ()) -> str:
-    """The command line with ``{}`` put at the end of the command, as a person would type it."""
-    return " ".join([*map(typed, words), "{}", *map(typed, tail)])
+def with_placeholder(words: Sequence[str], tail: Sequence[str] = ()) -> str:
+    """Return the command line with ``{}`` at the end of the command, as it would be typed."""
+    return " ".join([*map(shell_quoted, words), "{}", *map(shell_quoted, tail)])
 
 
-def typed(word: str) -> str:
-    """One word, quoted for a shell if it must be."""
+def shell_quoted(word: str) -> str:
+    """Return a word, quoted for a shell where necessary."""
     return word if re.fullmatch(r"[\w@%+=:,./{}#-]+", word) else shlex.quote(word)

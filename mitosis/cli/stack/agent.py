@@ -1,6 +1,7 @@
-"""`mitosis agent`: the manager agent of this host.
+"""`mitosis agent`: runs the manager agent of this host.
 
-At its first start it registers with a user's token and keeps its own id and token in its state folder.
+At its first start the agent registers with a user's token; it stores its own id and token in its state
+folder.
 """
 
 import asyncio
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from mitosis.cli.stack.options import DataDirOption
 from mitosis.contracts.errors import ConfigurationError
 from mitosis.contracts.ids import as_uuid
 
@@ -21,14 +23,12 @@ if TYPE_CHECKING:
 
 
 def agent(
-    data_dir: Annotated[
-        Path | None, typer.Option("--data-dir", metavar="DIR", help="Data folder of the stack.")
-    ] = None,
+    data_dir: DataDirOption = None,
     take_over: Annotated[
-        bool, typer.Option(help="Take the manager id from a machine that is still in contact.")
+        bool, typer.Option(help="Take over the id of a host that is still in contact.")
     ] = False,
 ) -> None:
-    """Run the manager agent of this host until SIGTERM; the API is found as by every command."""
+    """Run the agent of this host until SIGTERM; it finds the API as every command does."""
     from manager_agent.agent import AgentConfig, serve
     from mitosis.cli.connection import data_dir_of, find_api
     from mitosis.settings import load_settings
@@ -73,7 +73,7 @@ async def _credentials(settings: "Settings", target: "Target", state_dir: Path) 
 
 
 def host_name() -> str:
-    """As this machine calls itself; some are called by a UUID, which is no name of a manager."""
+    """Return the name of this host; a UUID gets a prefix, since a name must not read as one."""
     name = socket.gethostname()
     return name if as_uuid(name) is None else f"host-{name}"
 

@@ -1,4 +1,4 @@
-"""`mitosis demo`: the example campaign on a stack of its own, checked, with nothing left behind."""
+"""`mitosis demo`: runs and verifies the example campaign on a temporary stack."""
 
 import asyncio
 import sys
@@ -30,9 +30,10 @@ def demo(
         typer.Option(help="Keep data folder, logs and results in this new folder.", metavar="DIR"),
     ] = None,
 ) -> int:
-    """Start everything in a temporary folder, compress and checksum the standard library, verify.
+    """Start a temporary stack, compress and checksum the standard library on it, and verify the results.
 
-    Real PostgreSQL, Temporal, agent and workers; live progress; a summary; then all of it is stopped.
+    It uses real PostgreSQL, Temporal, agent and workers, shows live progress and a summary, and stops
+    everything at the end.
     """
     from mitosis.cli.stack.temporary_folder import temporary_folder
     from mitosis.cli.validation import validated
@@ -53,7 +54,7 @@ def _make(folder: Path) -> None:
         folder.mkdir(parents=True)
     except OSError as error:
         raise InvalidRequest(
-            f"name a new folder; {folder} cannot be made: {error.strerror}", option="--keep"
+            f"name a new folder; {folder} cannot be created: {error.strerror}", option="--keep"
         ) from None
 
 
@@ -63,24 +64,24 @@ async def _demo(folder: Path, workers: int) -> int:
     from mitosis.cli.stack.whole_stack import whole_stack
     from mitosis.settings import Settings
 
-    story = _Story()
+    timeline = _Timeline()
     campaign = Campaign(folder / "campaign")
-    async with whole_stack(Settings(data_dir=folder / "data"), story.say) as stack:
-        story.say(f"API {stack.connection.api_url}, Temporal Web UI {stack.connection.ui_url}")
+    async with whole_stack(Settings(data_dir=folder / "data"), timeline.say) as stack:
+        timeline.say(f"API {stack.connection.api_url}, Temporal Web UI {stack.connection.ui_url}")
         async with stack.client() as client:
-            report = await run(client, campaign, "stdlib", workers, story.progress)
-        story.say(f"group is {report.group.state}, settled, result {report.group.result}")
-    story.say("everything is stopped")
+            report = await run(client, campaign, "stdlib", workers, timeline.progress)
+        timeline.say(f"group is {report.group.state}, settled, result {report.group.result}")
+    timeline.say("everything has stopped")
     checked = await asyncio.to_thread(verify, campaign)
-    story.say("every result is recomputed from the files")
-    _print_table(_summary(report, checked, story.seconds))
+    timeline.say("every result was recomputed from the files")
+    _print_table(_summary(report, checked, timeline.seconds))
     for problem in checked.problems:
         sys.stderr.write(f"error: {problem}\n")
     return ExitStatus.PROBLEM_FOUND if checked.problems else ExitStatus.OK
 
 
-class _Story:
-    """What happens, line by line with its time; progress is one live line on a terminal."""
+class _Timeline:
+    """Prints events with their time; progress is one live line on a terminal."""
 
     def __init__(self) -> None:
         self._began = time.monotonic()
@@ -107,7 +108,7 @@ class _Story:
 def _summary(report: "Report", checked: "Verification", seconds: float) -> list[tuple[str, str]]:
     megabytes = checked.source_bytes / 1e6
     rows = [
-        ("tasks", f"{report.submitted} submitted, {report.results} results, each exactly one"),
+        ("tasks", f"{report.submitted} submitted, {report.results} results, one each"),
         (
             "files",
             f"{checked.files} verified, {megabytes:.1f} MB down to {checked.compressed_bytes / 1e6:.1f} MB",
@@ -129,7 +130,7 @@ def _summary(report: "Report", checked: "Verification", seconds: float) -> list[
             f"teardown {report.teardown_seconds:.2f} s; campaign {report.total_seconds:.2f} s, "
             f"all {seconds:.1f} s",
         ),
-        ("result", "every checksum is right" if not checked.problems else "PROBLEMS, see below"),
+        ("result", "every checksum is correct" if not checked.problems else "PROBLEMS, see below"),
     ]
     return rows
 

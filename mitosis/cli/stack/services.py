@@ -1,7 +1,7 @@
-"""The long-running commands: the whole stack (`up`), or its parts one by one.
+"""The commands that run servers: the whole stack (`up`), or its parts one by one.
 
-`mitosis api | worker | agent | migrate` are the parts for systemd, containers and Kubernetes; each reads
-the settings, configures logging and hands plain values down.
+`mitosis api | worker | agent | migrate` are the parts for systemd, containers and Kubernetes. Each reads
+the settings, configures logging and passes plain values on.
 """
 
 import asyncio
@@ -9,26 +9,23 @@ import signal
 from collections.abc import Coroutine
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from mitosis.cli.exit import ExitStatus
+from mitosis.cli.stack.options import DataDirOption
 from mitosis.contracts.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from mitosis.cli.connection import StackConnection
     from mitosis.settings import Settings
 
-DataDir = Annotated[
-    Path | None, typer.Option("--data-dir", metavar="DIR", help="Data folder of the stack.")
-]
 
+def up(data_dir: DataDirOption = None) -> int:
+    """Run everything on this host until Ctrl-C: PostgreSQL, Temporal, API, control worker, agent.
 
-def up(data_dir: DataDir = None) -> int:
-    """Run everything on this machine until Ctrl-C: PostgreSQL, Temporal, API, control worker, agent.
-
-    The data folder is kept; started again it goes on where it was.
+    The data folder is kept; the next start continues from it.
     """
     from mitosis.cli.connection import data_dir_of
     from mitosis.embedded.data_folder import DataFolder
@@ -49,36 +46,36 @@ async def _up(settings: "Settings") -> int:
         for line in banner(stack.connection, stack.embedded.folder.path):
             typer.echo(line)
         await stack.embedded.until_stopped()
-        with suppress(OSError):  # the terminal is gone, which may be why
+        with suppress(OSError):  # the terminal is gone, possibly the cause of the stop
             typer.echo(stopping(settings.agent.drain_seconds))
     return ExitStatus.OK
 
 
 def stopping(drain_seconds: float) -> str:
-    """What it may wait for, and how not to."""
+    """Return the text about what the stop waits for, and how to skip the wait."""
     return (
-        f"stopping: what runs has {drain_seconds:g} s to end (Ctrl-C again ends it now; it runs again"
-        " at the next start). The data folder is kept."
+        f"stopping: running tasks have {drain_seconds:g} s to end (Ctrl-C again stops them now; they run"
+        " again at the next start). The data folder is kept."
     )
 
 
 def banner(connection: "StackConnection", data_dir: Path) -> list[str]:
-    """What people need to know of a running stack."""
+    """Return the addresses and commands to print for a running stack."""
     return [
         "Mitosis is up.",
         f"  API              {connection.api_url}",
-        f"  Temporal Web UI  {connection.ui_url or 'of the Temporal server'}",
+        f"  Temporal Web UI  {connection.ui_url or 'see your Temporal server'}",
         f"  data folder      {data_dir} (logs in logs/)",
         "",
         f"  export TEMPORAL_ADDRESS={connection.temporal_address}"
         f" TEMPORAL_NAMESPACE={connection.temporal_namespace}",
         "",
-        "Every local user can reach Temporal and its Web UI; the API wants a token.",
+        "Every local user can reach Temporal and its Web UI; the API requires a token.",
         "In another terminal: mitosis group create NAME    (Ctrl-C here stops everything)",
     ]
 
 
-def migrate(data_dir: DataDir = None) -> int:
+def migrate(data_dir: DataDirOption = None) -> int:
     """Bring the database of MITOSIS_DATABASE_URL to the schema of this version."""
     from mitosis.cli.stack.whole_stack import direct_url
     from mitosis.store.pg.migrate import head_revision
@@ -91,10 +88,10 @@ def migrate(data_dir: DataDir = None) -> int:
     return ExitStatus.OK
 
 
-def api(data_dir: DataDir = None) -> int:
-    """Run the HTTP API alone; PostgreSQL and Temporal are found by the settings.
+def api(data_dir: DataDirOption = None) -> int:
+    """Run only the HTTP API; the settings name PostgreSQL and Temporal.
 
-    The data folder holds its signing key and the admin's token, secrets/admin-token.
+    The data folder contains its signing key and the token of the admin, secrets/admin-token.
     """
     settings = _start(data_dir)
     return asyncio.run(_until_signal(_api(settings)))
@@ -122,8 +119,8 @@ async def _api(settings: "Settings") -> None:
         await asyncio.Event().wait()
 
 
-def worker(data_dir: DataDir = None) -> int:
-    """Run a control worker alone: workflows, database activities, outbox relay, reconcile."""
+def worker(data_dir: DataDirOption = None) -> int:
+    """Run only a control worker: workflows, database activities, outbox relay, reconcile."""
     settings = _start(data_dir)
     return asyncio.run(_until_signal(_worker(settings)))
 
@@ -140,7 +137,7 @@ async def _worker(settings: "Settings") -> None:
 
 
 async def _until_signal(work: Coroutine[Any, Any, None]) -> int:
-    """Run ``work`` until it ends or SIGINT or SIGTERM comes; it is then cancelled and cleans up."""
+    """Run ``work`` until it ends; SIGINT or SIGTERM cancels it, and it cleans up."""
     task = asyncio.ensure_future(work)
     loop = asyncio.get_running_loop()
     stopped = False

@@ -1,7 +1,7 @@
 """The temporary folder of a stack that ends with its command: `mitosis run --up` and `mitosis demo`.
 
-A command that is killed leaves its folder; the next one of its kind removes it. A file in the folder, locked
-by the command as long as it lives, tells which are in use.
+A killed command leaves its folder; the next command with the same prefix removes it. Each command locks a
+file in its folder while it lives, so folders in use are recognised.
 """
 
 import fcntl
@@ -22,10 +22,10 @@ OWNER = "owner"
 
 @contextmanager
 def temporary_folder(prefix: str) -> Iterator[Path]:
-    """A new folder while the context is open; others may pass through it, as PostgreSQL's user for root.
+    """Create a folder that exists while the context is open.
 
-    Those with the prefix that killed commands left are removed first. The stack is to use
-    :func:`data_folder` of it.
+    Other users may traverse it: for root, PostgreSQL runs as another user. Folders with the prefix that
+    killed commands left are removed first. The stack uses :func:`data_folder` of it.
     """
     sweep(prefix)
     folder = Path(tempfile.mkdtemp(prefix=prefix))
@@ -39,12 +39,12 @@ def temporary_folder(prefix: str) -> Iterator[Path]:
 
 
 def data_folder(folder: Path) -> Path:
-    """Where the stack has its data."""
+    """Return the data folder of the stack."""
     return folder / "data"
 
 
 def sweep(prefix: str) -> None:
-    """Remove what commands of this user left whose processes are all gone."""
+    """Remove folders that commands of this user left, if all their processes have ended."""
     for folder in Path(tempfile.gettempdir()).glob(f"{prefix}*"):
         if is_own_folder(folder) and (lock := try_lock(folder / OWNER)) is not None:
             if not running_on(data_folder(folder) / "postgres" / "data"):
@@ -53,7 +53,7 @@ def sweep(prefix: str) -> None:
 
 
 def _take(folder: Path) -> int:
-    """Make the owner's file, which is locked from the first moment at which it can be seen."""
+    """Create the owner file; it is locked before it appears under its name."""
     scratch = folder / f".{OWNER}"
     descriptor = os.open(scratch, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -63,7 +63,7 @@ def _take(folder: Path) -> int:
 
 
 def _remove(folder: Path) -> None:
-    """Everything, the owner's file last: what cannot be removed now is found again."""
+    """Remove the folder, the owner file last, so that the next command can find what is left."""
     owner = folder / OWNER
     with suppress(OSError):
         run = Path(os.fsdecode(owner.read_bytes()))

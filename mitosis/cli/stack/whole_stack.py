@@ -1,7 +1,7 @@
-"""The whole product in one data folder: what `mitosis up` and `mitosis demo` run.
+"""Runs the whole product in one data folder, for `mitosis up` and `mitosis demo`.
 
 Order: PostgreSQL and Temporal (unless the settings name addresses), migrations, then API and control
-worker in this process and one agent beside it. Says in ``connection.json`` where everything is.
+worker in this process and one agent beside it. ``connection.json`` lists their addresses.
 """
 
 import asyncio
@@ -31,10 +31,10 @@ from workflows.worker import ControlPorts, WorkerLimits
 
 Say = Callable[[str], None]
 AGENT_ENDS_WITHIN_SECONDS = 30.0
-"""After its drain the agent ends what still runs, with its grace, and reports."""
+"""After its drain the agent stops the running tasks, with their grace, and reports."""
 CONTROL_READY_SECONDS = 60.0
 ONE_HOST_IDLE_THRESHOLD = timedelta(seconds=5)
-"""With one host an idle group would keep everybody else waiting; its environment stays ready anyway."""
+"""With one host, an idle group would block all others; its environment stays ready in any case."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class WholeStack:
     token: str
 
     def client(self) -> Client:
-        """A new client of the API, as the admin."""
+        """Return a new client of the API, as the admin."""
         return Client(self.connection.api_url, self.token)
 
 
@@ -54,12 +54,12 @@ class WholeStack:
 async def whole_stack(
     settings: Settings, say: Say = lambda _: None, signals: StopSignals | None = None
 ) -> AsyncIterator[WholeStack]:
-    """Everything up while the context is open; ``say`` is told of each step.
+    """Run everything while the context is open; ``say`` is called for each step.
 
-    ``signals``: as of :class:`EmbeddedStack`.
+    ``signals``: as for :class:`EmbeddedStack`.
 
     Raises:
-        DataFolderInUse, PortInUse, StartFailed, ConfigurationError: nothing is left running.
+        DataFolderInUse, PortInUse, StartFailed, ConfigurationError: no process is left running.
     """
     async with EmbeddedStack(settings, signals) as stack:
         say("servers are up")
@@ -86,19 +86,19 @@ async def whole_stack(
 
 
 async def keep_admin_token(folder: DataFolder, running: RunningApi) -> str:
-    """Put a fresh token of the admin account into a 0600 file of the data folder; gives the token."""
+    """Write a new token of the admin to a 0600 file of the data folder; return the token."""
     token = (await admin_token(running.app_state)).token
     write_private(admin_token_file(folder), token.encode())
     return token
 
 
 def admin_token_file(folder: DataFolder) -> Path:
-    """What opens the API to the owner of the data folder."""
+    """Return the file with the token of the admin."""
     return folder.secret_path("admin-token")
 
 
 def temporal_address(settings: Settings, address: str) -> TemporalAddress:
-    """The Temporal server at ``address``, with what the settings say of it."""
+    """Return the address of the Temporal server with its namespace and credentials."""
     key = settings.temporal.api_key
     return TemporalAddress(
         address,
@@ -163,7 +163,7 @@ def store_options(
 
 
 def api_options(settings: Settings, store: StoreOptions, folder: DataFolder) -> ApiOptions:
-    """What the API is told; the signing key is the settings' or the data folder's."""
+    """Return the options of the API; the signing key is from the settings or the data folder."""
     return ApiOptions(
         store=store,
         signing_key=_signing_key(settings, folder),
@@ -175,7 +175,7 @@ def api_options(settings: Settings, store: StoreOptions, folder: DataFolder) -> 
 
 
 def direct_url(settings: Settings) -> str | None:
-    """Of the PostgreSQL server behind a pooler; None: there is no pooler."""
+    """Return the URL of the PostgreSQL server behind a pooler; None without a pooler."""
     url = settings.database.direct_url
     return url.get_secret_value() if url is not None else None
 
@@ -193,7 +193,7 @@ def _signing_key(settings: Settings, folder: DataFolder) -> bytes:
 
 
 async def _add_agent(stack: EmbeddedStack, connection: StackConnection, token: str) -> None:
-    """The agent of this machine; it registers itself with the admin token and keeps its own."""
+    """Start the agent of this host; it registers with the admin token and stores its own."""
     client = await stack.add_service("client", Client(connection.api_url, token))
 
     async def in_contact() -> bool:

@@ -1,6 +1,6 @@
-"""`mitosis task …`: single tasks."""
+"""`mitosis task …`: shows single tasks."""
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 from uuid import UUID
 
 import typer
@@ -10,20 +10,16 @@ from mitosis.cli.completion import group_names, groups_and_tasks
 from mitosis.cli.context import Cli
 from mitosis.cli.references import check_reference
 from mitosis.cli.registration import register
+from mitosis.cli.task.find import split_target, task_of_group
 from mitosis.cli.task.view import task_item
-from mitosis.contracts.errors import InvalidRequest, NotFound
-from mitosis.contracts.ids import parse_task_uuid, task_uuid
-
-if TYPE_CHECKING:
-    from mitosis.client.sync import SyncClient
-    from mitosis.contracts.http import TaskInfo
+from mitosis.contracts.errors import InvalidRequest
 
 app = plain_app()
 
 
 @app.callback()
 def task() -> None:
-    """Single tasks."""
+    """Look at single tasks."""
 
 
 @register(app, "show")
@@ -33,7 +29,7 @@ def show(
         str,
         typer.Argument(
             metavar="TASK",
-            help="GROUP/NUMBER or a UUID; with --group the number alone.",
+            help="GROUP/NUMBER or a UUID; with --group only the number.",
             autocompletion=groups_and_tasks,
         ),
     ],
@@ -41,16 +37,16 @@ def show(
         str | None,
         typer.Option(
             metavar="GROUP",
-            help="The group that the number belongs to.",
+            help="The task group that the number belongs to.",
             autocompletion=group_names,
         ),
     ] = None,
 ) -> None:
-    """Show one task: what it runs, how it ended, its output, its earlier failures."""
+    """Show one task: its command, how it ended, its output, its earlier failures."""
     if task.isascii() and task.isdigit():
         if group is None:
             raise InvalidRequest(
-                f"say whose task {task} it is, as in: mitosis task show NAME/{task}",
+                f"name the task group of task {task}, as in: mitosis task show NAME/{task}",
                 option="--group",
             )
         check_reference(group)
@@ -60,52 +56,6 @@ def show(
     named, wanted = _parse(task)
     with cli.client() as client:
         cli.output.item(task_item(task_of_group(client, named or group or "", wanted)))
-
-
-def split_target(text: str) -> tuple[str, int | UUID | None]:
-    """``render/17`` is a task of a group; ``team/render`` and ``team/render/17`` work as well.
-
-    The UUID of a task, as `mitosis group tasks --quiet` prints it, may stand for its number, and alone
-    (the group is "" then).
-
-    Raises:
-        InvalidRequest: it names no group.
-    """
-    group, slash, last = text.rpartition("/")
-    if slash and last.isascii() and last.isdigit():
-        return check_reference(group), int(last)
-    if (public_id := _task_uuid(last)) is not None:
-        return check_reference(group) if slash else "", public_id
-    return check_reference(text), None
-
-
-def _task_uuid(text: str) -> UUID | None:
-    """The id of a task; groups and managers have other kinds of UUIDs."""
-    try:
-        public_id = UUID(text)
-        parse_task_uuid(public_id)
-    except ValueError:
-        return None
-    return public_id
-
-
-def task_of_group(client: "SyncClient", group: str, number: int | UUID) -> "TaskInfo":
-    """A task by its number: the id of any task of the group names the group, the number does the rest.
-
-    By its id it is found without a group (""); with one it must be a task of it.
-
-    Raises:
-        NotFound: the group has no such task.
-    """
-    if isinstance(number, UUID):
-        task = client.task(number)
-        if group and client.group(group).task_group_id != task.task_group_id:
-            raise NotFound(f"{number} is no task of {group}")
-        return task
-    some = next(client.tasks(group), None)
-    if some is None:
-        raise NotFound(f"the task group {group} has no tasks")
-    return client.task(task_uuid(parse_task_uuid(some.task_uuid)[0], number))
 
 
 def _parse(text: str) -> tuple[str, int | UUID]:

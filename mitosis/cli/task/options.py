@@ -1,7 +1,7 @@
-"""The options about tasks that `run` and `group submit` share: made into fields of a task, and checked.
+"""Converts the options about tasks that `run` and `group submit` share into checked fields of a task.
 
-Every bound is read from the contract (:class:`SubmittedTask`), so what the API would refuse is refused
-here, before anything is made, under the name of the option.
+The bounds come from the contract (:class:`SubmittedTask`), so a value that the API would refuse is
+refused here first, under the name of its option.
 """
 
 import os
@@ -39,12 +39,12 @@ _ANY = ("true",)
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Between which numbers a field of a contract may be."""
+    """The bounds of a numeric field of a contract."""
 
     least: float
     most: float
     above_least: bool
-    """``least`` itself is too small."""
+    """``least`` itself is refused."""
 
     def hold(self, value: float) -> bool:
         return (self.least < value if self.above_least else self.least <= value) and (
@@ -58,7 +58,7 @@ class Bounds:
 
 
 def bounds_of(struct: type[msgspec.Struct]) -> dict[str, Bounds]:
-    """The bounds of every numeric field that has some."""
+    """Return the bounds of every numeric field that has bounds."""
     fields = msgspec.structs.fields(struct)
     found = {field.name: _bounds(inspect.type_info(field.type)) for field in fields}
     return {name: bounds for name, bounds in found.items() if bounds is not None}
@@ -73,7 +73,7 @@ def _bounds(kind: inspect.Type) -> Bounds | None:
 
 
 def checked_fields(**fields: Any) -> dict[str, Any]:
-    """Those that were given, in the shape of :class:`SubmittedTask`; every one of them is right.
+    """Return the fields of :class:`SubmittedTask` that are not None, each checked.
 
     Raises:
         InvalidRequest, TooLarge: names the option and what would be right.
@@ -94,12 +94,12 @@ def checked_fields(**fields: Any) -> dict[str, Any]:
 
 
 def checked_task(fields: Mapping[str, Any], where: str, option: str | None = None) -> msgspec.Raw:
-    """Return the task of these fields as it is sent, checked as the API does.
+    """Return the encoded task of these fields, checked as the API does.
 
-    ``where`` begins the message of an error, as ``line 3 of FILE: ``.
+    ``where`` is the prefix of an error message, as in ``line 3 of FILE: ``.
 
     Raises:
-        InvalidRequest, TooLarge: names the option of the field, or ``option`` where there is no field.
+        InvalidRequest, TooLarge: names the option of the field, or ``option`` if no field is wrong.
     """
     from mitosis.cli.validation import option_of
 
@@ -116,10 +116,10 @@ def checked_task(fields: Mapping[str, Any], where: str, option: str | None = Non
 
 
 def retry_policy(retries: int | None) -> RetryPolicy | None:
-    """``--retries N``: so many times again.
+    """Convert ``--retries N`` into a policy of N + 1 attempts.
 
     Raises:
-        InvalidRequest: says how many may be.
+        InvalidRequest: the number is out of bounds.
     """
     if retries is None:
         return None
@@ -131,10 +131,10 @@ def retry_policy(retries: int | None) -> RetryPolicy | None:
 
 
 def variables(pairs: Iterable[str], here: Mapping[str, str] | None = None) -> dict[str, str] | None:
-    """``NAME=VALUE`` each; where there is a ``here``, NAME alone is taken from it. None without any.
+    """Parse ``NAME=VALUE`` pairs; None without any. NAME alone takes its value from ``here`` if given.
 
     Raises:
-        InvalidRequest: names what is wrong.
+        InvalidRequest: a pair has no name or no value, or is not UTF-8.
     """
     lookup: Callable[[str], str | None] = here.get if here is not None else lambda _: None
     environment: dict[str, str] = {}
@@ -151,14 +151,14 @@ def variables(pairs: Iterable[str], here: Mapping[str, str] | None = None) -> di
 
 
 def _check_text(name: str, value: str) -> None:
-    """A command may have any bytes, a variable only text: it travels as JSON."""
+    """Check that a variable is UTF-8 text, since it is sent as JSON; commands can have any bytes."""
     for what, text in (("the name", name), ("its value", value)):
         try:
             text.encode()
         except UnicodeEncodeError:
             shown = os.fsencode(name).decode(errors="backslashreplace")
             raise InvalidRequest(
-                f"{shown}: {what} is not UTF-8 text, and a variable can only be that",
+                f"{shown}: {what} is not UTF-8 text, which a variable must be",
                 option="--env",
-                hint="a command can have any bytes: give them as an input, or in a file",
+                hint="a command can have any bytes: pass them as an input, or in a file",
             ) from None

@@ -1,4 +1,4 @@
-"""How tasks look to people. Pure functions of what the API answered."""
+"""Tables and details of tasks. Pure functions of the API's answers."""
 
 import json
 import shlex
@@ -43,11 +43,11 @@ def tasks_table(tasks: "Sequence[TaskInfo]") -> Table:
 
 
 def task_item(task: "TaskInfo") -> Item:
-    """One task, its result, the ends of its output, and its earlier failures."""
+    """Return one task with its result, the tail of its output, and its earlier failures."""
     fields = [
         ("task", str(task.task_id)),
         ("id", str(task.task_uuid)),
-        ("group id", str(task.task_group_id)),
+        ("task group id", str(task.task_group_id)),
         ("what", what_text(task)),
         ("state", str(task.state)),
         ("ended", ending_text(task)),
@@ -65,7 +65,7 @@ def task_item(task: "TaskInfo") -> Item:
 
 
 def ending_text(task: "TaskInfo") -> str:
-    """``exit 0``, ``SIGKILL``, ``timeout``; empty while it has not ended."""
+    """Return how a task ended, as in ``exit 0``, ``SIGKILL`` or ``timeout``; empty until it has."""
     if task.signal is not None:
         return _with_kind(signal_name(task.signal), task.kind, plain="signal")
     if task.exit_code is not None:
@@ -74,7 +74,7 @@ def ending_text(task: "TaskInfo") -> str:
 
 
 def what_text(task: "TaskInfo") -> str:
-    """The command as a shell would read it, or ``module:function(arguments)``."""
+    """Return the command, quoted for a shell, or ``module:function(arguments)``."""
     command, handler = task.spec.get("command"), task.spec.get("handler")
     if isinstance(command, list):
         words = command_argv(msgspec.convert(task.spec, TaskSpec))
@@ -83,7 +83,7 @@ def what_text(task: "TaskInfo") -> str:
 
 
 def output_text(task: "TaskInfo") -> str:
-    """The one line that tells most: the result of a handler, else the last line that was written."""
+    """Return the most useful line: the result of a handler, or the last line of output."""
     detail = task.detail or {}
     if detail.get("result") is not None:
         return _text(detail["result"])
@@ -95,7 +95,7 @@ def output_text(task: "TaskInfo") -> str:
 
 
 def _detail_fields(detail: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """``detail`` of a report (see ``wire.TaskReport``), what people look for first in front."""
+    """Yield the ``detail`` of a report (see ``wire.TaskReport``), the most important fields first."""
     for key in ("result", "message", "traceback"):
         yield key, _text(detail.get(key))
     for key in ("stdout", "stderr"):

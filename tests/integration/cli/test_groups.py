@@ -53,7 +53,7 @@ def refusing_stack(
 
 
 def use(stack: CliStack, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have commands of this process find the stack, and no settings or logins of this machine."""
+    """Have commands of this process find the stack, and no settings or logins of this host."""
     for name in [name for name in os.environ if name.startswith("MITOSIS_")]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("MITOSIS_DATA_DIR", str(stack.data_dir))
@@ -240,7 +240,7 @@ def test_a_table_shows_a_screenful_and_says_so(stack: CliStack) -> None:
     done(mitosis("group", "submit", "many", "--command-file", "-", stdin="true\n" * 60))
     table = done(mitosis("group", "tasks", "many"))
     assert len(table.out.splitlines()) == 53
-    assert "all about one: mitosis task show" in table.out
+    assert "details of one: mitosis task show" in table.out
     assert "there are more" in table.err
     assert len(done(mitosis("group", "tasks", "many", "--limit", "0")).out.splitlines()) == 63
     assert len(done(mitosis("group", "tasks", "many", "--json")).json) == 60
@@ -355,9 +355,9 @@ def test_managers_are_registered_and_listed(stack: CliStack, tmp_path: Path) -> 
     shown = done(mitosis("manager", "show", registered["manager_id"])).out
     assert "host-1" in shown
     assert done(mitosis("manager", "show", "host-1")).out == shown
-    assert "no manager is called 'host-2'" in mitosis("manager", "show", "host-2").err
+    assert "no host is called 'host-2'" in mitosis("manager", "show", "host-2").err
     again = mitosis(*words, "--save-token", str(file))
-    assert f"{file} exists: name a new file" in again.err
+    assert f"{file} exists; name a new file" in again.err
     assert len(done(mitosis("manager", "list", "--json")).json) == 1
 
 

@@ -14,8 +14,8 @@ from tests.support.program import MITOSIS, clean_environment
 SUBSETS = [*chain.from_iterable(combinations((0, 1, 2), n) for n in (1, 2, 3))]
 OPENS_A_FILE = """
 import os, sys
-from mitosis.cli.streams import stand_up
-stand_up()
+from mitosis.cli.streams import open_standard_streams
+open_standard_streams()
 assert os.open(sys.argv[1], os.O_RDONLY) > 2
 assert sys.stdin.read() == ""
 print("to nowhere", flush=True)

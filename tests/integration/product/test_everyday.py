@@ -150,7 +150,7 @@ def test_what_is_retried_can_be_chosen_and_seen_before(
     assert len(ask("retry", "chosen", "--reason", "exit_code")["task_ids"]) == 1
     again = mitosis("retry", "chosen", "--reason", "exit_code", env=env)
     assert "nothing to retry" in again
-    assert "1 cancelled (see --cancelled)" in again
+    assert "1 cancelled (include them with --cancelled)" in again
 
 
 # --- watch ------------------------------------------------------------------------------------------
@@ -253,7 +253,10 @@ def test_logs_follow_tasks_as_they_end_and_do_not_show_what_is_not_kept(
     completed(ask, "trailed", 1)
     now = logs(env, "trailed")
     assert (now.stdout, "1 tasks have not ended" in now.stderr) == ("quick\n", True)
-    assert "-f shows what it writes; it is kept at the end" in logs(env, f"trailed/{slow}").stderr
+    assert (
+        "follow its output with -f; it is stored when the task ends"
+        in logs(env, f"trailed/{slow}").stderr
+    )
     with subprocess.Popen(
         [*MITOSIS, "logs", "trailed", "-f"], env=env, stdout=subprocess.PIPE, text=True
     ) as process:

@@ -64,7 +64,7 @@ def test_the_sweep_prints_what_the_function_gives_here(env: Mapping[str, str]) -
     assert "20 tasks in group sweep-" in done.stdout
     lines = done.stdout.splitlines()[-len(sweep.CONTAGION) :]
     for contagion, line in zip(sweep.CONTAGION, lines, strict=True):
-        ill, day = sweep.worst_moment(contagion, sweep.DAYS_ILL[-1])
+        ill, day = sweep.peak(contagion, sweep.DAYS_ILL[-1])
         assert line.split()[0] == f"{contagion:.2f}"
         assert line.endswith(f"{ill:8.1%} day{day:4.0f}")
 

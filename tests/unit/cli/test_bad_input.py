@@ -48,10 +48,10 @@ def test_a_refused_value_is_said_once() -> None:
 
 SUBMIT = [
     ([], "error: ", "give one of: -- COMMAND"),
-    (["--handler", "m:f", "--", "true"], "error: ", "here are -- COMMAND and --handler"),
-    (["--arguments", "{}", "--", "true"], "--arguments", "belongs to --handler"),
+    (["--handler", "m:f", "--", "true"], "error: ", "given are -- COMMAND and --handler"),
+    (["--arguments", "{}", "--", "true"], "--arguments", "needs --handler"),
     (["--handler", "no_colon"], "--handler: ", "module:function"),
-    (["--handler", "m:f", "--arguments", "{"], "--arguments", "not JSON at character 2"),
+    (["--handler", "m:f", "--arguments", "{"], "--arguments", "invalid JSON at character 2"),
     (["--handler", "m:f", "--arguments", "3"], "--arguments", '{"x": 1} or [1, 2]'),
     (["--", ""], "COMMAND: ", "must name a program"),
     (["--env", "A", "--", "true"], "--env", "NAME=VALUE"),
@@ -73,13 +73,13 @@ def test_submit_names_the_option(words: list[str], where: str, right: str) -> No
 
 
 FILES = [
-    ("--command-file", "", "has no command"),
-    ("--command-file", "# only a comment\n", "has no command"),
+    ("--command-file", "", "contains no command"),
+    ("--command-file", "# only a comment\n", "contains no command"),
     ("--command-file", "true\nsh -c 'x\n", "line 2 of -: No closing quotation"),
     ("--command-file", "true\n''\n", "COMMAND: line 2 of -: must name a program"),
     ("--command-file", b"true\n\xff\n", "byte 5 is 0xff"),
-    ("--json-file", "", "has no task"),
-    ("--json-file", "[]", "has no task"),
+    ("--json-file", "", "contains no task"),
+    ("--json-file", "[]", "contains no task"),
     ("--json-file", "[{]", "neither a JSON array nor one JSON object a line"),
     ("--json-file", '[{"command": ["true"], "nice": 3}]', "tasks[0].nice: unknown field"),
     (
@@ -103,11 +103,11 @@ def test_a_mistake_in_a_file_is_found_before_anything_is_sent(
 
 def test_options_of_tasks_do_not_silently_lose_against_the_json_file() -> None:
     ran = mitosis("group", "submit", "g", "--json-file", "-", "--priority", "3", stdin="[]")
-    assert "not together with --json-file: --priority" in ran.err
+    assert "--priority cannot be combined with --json-file" in ran.err
 
 
 SPECS = [
-    ('{"nome": "x"}', "nome", "there is no such field; known here: name, group_name"),
+    ('{"nome": "x"}', "nome", "there is no such field; the fields here are: name, group_name"),
     ('{"worker_allocation_plan": {"count": 2}}', "worker_allocation_plan.count", "worker_count"),
     (
         '{"environment_setup_hook": {"command": []}}',
@@ -117,9 +117,9 @@ SPECS = [
     (
         '{"environment_setup_hook": {"command": ["a"], "cmd": 1}}',
         "--spec (environment_setup_hook.cmd)",
-        "known here: command, environment",
+        "the fields here are: command, environment",
     ),
-    ("[]", "--spec", "must hold a JSON object"),
+    ("[]", "--spec", "must contain a JSON object"),
     ("{", "--spec", "is not JSON: line 1, column 2"),
 ]
 
@@ -159,7 +159,7 @@ def test_usage_errors_are_two_lines(words: list[str], right: str) -> None:
 @pytest.mark.parametrize(
     ("words", "right"),
     [
-        (["17"], "error: --group: say whose task 17 it is"),
+        (["17"], "error: --group: name the task group of task 17"),
         (["x"], "error: TASK: 'x' is neither the number of a task nor a UUID"),
         (["17", "--group", "a?b"], "write NAME, USERGROUP/NAME or an id"),
     ],
@@ -212,7 +212,10 @@ def test_an_unknown_setting_in_the_settings_file_is_named(
 @pytest.mark.parametrize(
     ("words", "right"),
     [
-        ([], "error: say what to change: --tag, --label, --priority, --auto-close, --max-hosts"),
+        (
+            [],
+            "error: give at least one change: --tag, --label, --priority, --auto-close, --max-hosts",
+        ),
         (["--max-hosts", "0"], "error: --max-hosts: "),
         (["--auto-close", "x"], "error: --auto-close: 'x' is not a duration"),
     ],

@@ -3,7 +3,7 @@
 import pytest
 import typer
 
-from mitosis.cli.exit import OF_RESULT, ExitStatus, explain, problem, report, status_of
+from mitosis.cli.exit import OF_RESULT, ExitStatus, problem_document, report, status_of, text_lines
 from mitosis.contracts import errors
 from mitosis.contracts.lifecycle import TaskGroupResult
 
@@ -57,19 +57,19 @@ def test_what_the_api_refused_is_explained_with_what_it_allows(
     assert shown.err == (
         "error: a task group that is open does not allow reopen; it allows close, cancel\n"
     )
-    document = problem(refused, ExitStatus.CONFLICT)
+    document = problem_document(refused, ExitStatus.CONFLICT)
     assert document["allowed"] == ["close", "cancel"]
     assert document["code"] == "invalid_transition"
 
 
 def test_a_field_without_an_option_is_named_all_the_same() -> None:
     error = errors.InvalidRequest("must be even", field="tasks[3].priority")
-    assert explain(error) == ["error: tasks[3].priority: must be even"]
+    assert text_lines(error) == ["error: tasks[3].priority: must be even"]
 
 
 def test_a_hint_stands_on_a_line_of_its_own() -> None:
     error = errors.ApiUnavailable("nothing answers", hint="mitosis up")
-    assert explain(error) == ["error: nothing answers", "  mitosis up"]
+    assert text_lines(error) == ["error: nothing answers", "  mitosis up"]
 
 
 def test_usage_errors_are_of_typers_public_class() -> None:

@@ -1,6 +1,6 @@
 """One line per outage, and only of one that lasts."""
 
-from mitosis.cli.outages import NEW_AFTER_SECONDS, PATIENCE_SECONDS, Outages
+from mitosis.cli.outages import NEW_AFTER_SECONDS, REPORT_AFTER_SECONDS, Outages
 
 
 class Clock:
@@ -22,7 +22,7 @@ def failing(outages: Outages, clock: Clock, seconds: float, every: float = 0.5) 
 def test_a_try_or_two_that_fail_are_no_outage() -> None:
     said: list[str] = []
     clock = Clock()
-    failing(Outages(said.append, clock), clock, PATIENCE_SECONDS / 2)
+    failing(Outages(said.append, clock), clock, REPORT_AFTER_SECONDS / 2)
     assert said == []
 
 
@@ -30,7 +30,7 @@ def test_an_outage_is_told_once_however_long_it_lasts() -> None:
     said: list[str] = []
     clock = Clock()
     failing(Outages(said.append, clock), clock, 600, every=NEW_AFTER_SECONDS - 1)
-    assert said == ["the API is away; waiting, tasks go on meanwhile"]
+    assert said == ["the API is away; waiting, tasks keep running"]
 
 
 def test_the_next_outage_is_told_again() -> None:
@@ -38,6 +38,6 @@ def test_the_next_outage_is_told_again() -> None:
     clock = Clock()
     outages = Outages(said.append, clock)
     for _ in range(2):
-        failing(outages, clock, PATIENCE_SECONDS * 3)
+        failing(outages, clock, REPORT_AFTER_SECONDS * 3)
         clock.now += NEW_AFTER_SECONDS + 1
     assert len(said) == 2

@@ -196,7 +196,7 @@ def test_an_input_without_anything_is_no_work_wherever_it_comes_from(
     argv = ["sh", "-c", line.replace("{}", command)]
     done = subprocess.run(argv, env=env, capture_output=True, check=False, timeout=60)
     assert (done.returncode, done.stdout) == (0, b""), done.stderr
-    assert b"there were no inputs (empty lines are none): nothing is run" in done.stderr
+    assert b"there were no inputs (empty lines do not count); no task was submitted" in done.stderr
 
 
 def test_a_terminal_is_no_input(env: Mapping[str, str], tmp_path: Path) -> None:
@@ -246,7 +246,7 @@ def test_too_many_failures_cancel_the_rest(env: Mapping[str, str]) -> None:
         done = run(env, "--max-fail", limit, "--range", "1-60", "sh", "-c", "sleep 0.1; exit {}")
         said = done.stderr.decode()
         assert done.returncode == 3, said
-        assert re.search(r"more than 1( %)? tasks failed: the rest is cancelled", said)
+        assert re.search(r"more than 1( %)? tasks failed; the others are cancelled", said)
         assert "exit status 3 (--max-fail: so many tasks failed that" in said
         assert not said.rstrip().endswith("0 cancelled")
 
@@ -305,7 +305,7 @@ def test_an_input_that_is_found_wrong_later_ends_the_run_and_its_group(
         said = process.communicate(b"\0\n", timeout=60)[1].decode()
     assert process.returncode == 2, said
     assert "error: input 2: must not contain a NUL byte" in said
-    assert "wrong-later is cancelled; what had been submitted: mitosis group tasks" in said
+    assert "wrong-later is cancelled; list the submitted tasks with: mitosis group tasks" in said
     group = mitosis_json(stack, "group", "show", "wrong-later")
     assert (group["state"], group["tasks_succeeded"]) == ("cancelled", 1)
 
@@ -317,7 +317,7 @@ def test_nothing_is_made_before_the_first_input(env: Mapping[str, str], stack: P
         assert process.wait(60) == 124
         assert process.stderr is not None
         said = process.stderr.read()
-    assert said == b"--deadline passed before the first input; nothing was made\n"
+    assert said == b"--deadline passed before the first input; nothing was created\n"
     assert mitosis_json(stack, "group", "list") == before
 
 

@@ -17,7 +17,7 @@ from mitosis.cli.follow.task_output import (
     joblog_line,
     make_output,
 )
-from mitosis.cli.run.feeding import Numbers
+from mitosis.cli.run.feeding import InputNumbers
 from mitosis.contracts.errors import InvalidRequest
 from mitosis.worker.output import end_of
 from tests.support.command import mitosis
@@ -26,19 +26,19 @@ from tests.unit.cli.follow.test_failures import failed
 
 def test_a_task_is_found_by_its_number_whoever_submits_beside() -> None:
     async def numbers() -> list[int]:
-        known = Numbers()
-        late = asyncio.create_task(known.of(30))
+        known = InputNumbers()
+        late = asyncio.create_task(known.wait_for(30))
         known.add([10, 11, 12])
         assert not await _is_known(known, 13)
         known.add([20, 21])
         known.add([15, 30])  # an answer that came late, and a task of somebody else between
-        return [await known.of(task) for task in (10, 12, 21, 15)] + [await late]
+        return [await known.wait_for(task) for task in (10, 12, 21, 15)] + [await late]
 
     assert asyncio.run(numbers()) == [1, 3, 5, 6, 7]
 
 
-async def _is_known(known: Numbers, task_id: int) -> bool:
-    asking = asyncio.create_task(known.of(task_id))
+async def _is_known(known: InputNumbers, task_id: int) -> bool:
+    asking = asyncio.create_task(known.wait_for(task_id))
     await asyncio.sleep(0)  # it has looked
     found = asking.done()
     asking.cancel()
@@ -56,7 +56,9 @@ def test_output_in_order_waits_for_the_earlier_and_loses_nothing(
     assert capfd.readouterr().out == "1\n"
     output.finish()
     assert capfd.readouterr().out == "3\n5\n"
-    assert said.getvalue().startswith("of 1 tasks only the end of the output is kept")
+    assert said.getvalue().startswith(
+        "1 task wrote more output than is stored: only the tail is here;"
+    )
 
 
 def test_output_that_is_no_text_comes_out_byte_by_byte(
@@ -102,7 +104,7 @@ def test_a_folder_with_the_outputs_of_another_run_is_refused(tmp_path: Path) -> 
     (tmp_path / "notes.out").touch()
     check_output(OutputOptions(folder=tmp_path))
     (tmp_path / "2.err").touch()
-    with pytest.raises(InvalidRequest, match=r"has outputs of another run already, as 2\.err"):
+    with pytest.raises(InvalidRequest, match=r"already has outputs of another run, such as 2\.err"):
         check_output(OutputOptions(folder=tmp_path))
 
 

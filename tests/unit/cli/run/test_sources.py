@@ -130,7 +130,7 @@ def test_several_lists_are_combined_or_go_along() -> None:
 def test_lines_are_split_into_columns() -> None:
     source = split_columns(from_lines(io.BytesIO(b"a b\t1\nc\t2\nd\n")), "\\t")
     assert source.columns == {"1", "2"}
-    with pytest.raises(InvalidRequest, match="line 3 has 1 columns, the first one 2"):
+    with pytest.raises(InvalidRequest, match="line 3 has 1 columns, the first line 2"):
         rows(source)
     assert list(split_columns(from_lines(io.BytesIO(b"")), ",").items) == []
 

@@ -45,7 +45,9 @@ def test_a_value_stays_one_element_and_is_not_looked_into(value: str) -> None:
 
 def test_columns_are_filled_by_name_and_unknown_ones_are_refused() -> None:
     assert argv("tool", "{host}:{port}", host="h", port="80") == ["tool", "h:80"]
-    with pytest.raises(InvalidRequest, match=r"\{hots\} names no column; there are host, port"):
+    with pytest.raises(
+        InvalidRequest, match=r"\{hots\} names no column; the columns are host, port"
+    ):
         argv("tool", "{hots}", host="h", port="80")
     assert argv("tool", "{{hots}}", host="h") == ["tool", "{hots}"]
 
@@ -86,8 +88,8 @@ def test_placeholders_are_noticed() -> None:
 
 
 def test_the_correction_can_be_typed() -> None:
-    assert corrected(["echo", "a b"]) == "echo 'a b' {}"
-    assert corrected(["echo"], [":::", "a", "b c"]) == "echo {} ::: a 'b c'"
+    assert with_placeholder(["echo", "a b"]) == "echo 'a b' {}"
+    assert with_placeholder(["echo"], [":::", "a", "b c"]) == "echo {} ::: a 'b c'"
 
 
 @pytest.mark.parametrize(
@@ -104,7 +106,7 @@ def test_columns_have_parts_too_and_numbers_may_name_them() -> None:
     template = Template.parse(["tool", "{2}-{1/}", "{print}"], columns)
     assert template.argv(Item("d/a.b", 1, columns)) == ["tool", "x-a.b", "{print}"]
     with pytest.raises(
-        InvalidRequest, match=r"\{3\} names no column; there are 1, 2 \(write \{\{3\}\}"
+        InvalidRequest, match=r"\{3\} names no column; the columns are 1, 2 \(write \{\{3\}\}"
     ):
         Template.parse(["tool", "{3}"], columns)
 
