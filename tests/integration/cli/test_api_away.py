@@ -17,7 +17,7 @@ from tests.support.program import MITOSIS
 from tests.support.servers import LoopThread
 from tests.support.waiting import wait_until
 
-AWAY = "tasks go on"
+AWAY = "tasks keep running"
 FOLLOW, WATCH = ("group", "wait", "work"), ("watch", "work")
 RUN = ("run", "--name", "work", "echo", "{}", ":::", "1")
 

@@ -56,7 +56,7 @@ def test_a_task_of_another_group_is_not_found(stack: CliStack, command: list[str
     _, uuid = task_of("second")
     ran = mitosis(*command, f"first/{uuid}")
     assert ran.status == ExitStatus.NOT_FOUND
-    assert f"{uuid} is no task of first" in ran.err
+    assert f"{uuid} is not a task of first" in ran.err
 
 
 def test_the_name_of_a_list_is_exact_and_checked(stack: CliStack) -> None:

@@ -145,7 +145,7 @@ def test_what_is_retried_can_be_chosen_and_seen_before(
     shown = ask("retry", "chosen", "--dry-run", "--reason", "timeout", "--reason", "not_started")
     assert [task["task_id"] for task in shown] == [ids[0], ids[2]]
     said = mitosis("retry", "chosen", "--dry-run", "--cancelled", env=env)
-    assert "4 tasks would go into a new group: chosen-retry-1" in said
+    assert "4 tasks would be submitted to a new task group: chosen-retry-1" in said
     assert ask("group", "list", "--name", "chosen-retry-1") == []  # nothing was made
     assert len(ask("retry", "chosen", "--reason", "exit_code")["task_ids"]) == 1
     again = mitosis("retry", "chosen", "--reason", "exit_code", env=env)
@@ -182,7 +182,7 @@ def test_ctrl_c_only_stops_watching(ask: Any, env: Mapping[str, str], tmp_path: 
         terminal.read_until("running 1")
         terminal.press("\x03")
         assert terminal.end() == 130
-    assert "left goes on" in terminal.text
+    assert "left continues" in terminal.text
     group = ask("group", "show", "left")
     assert (group["state"], group["tasks_running"], group["tasks_cancelled"]) == ("open", 1, 0)
     ask("group", "cancel", "left")

@@ -61,7 +61,7 @@ def run(env: Mapping[str, str], script: str, *arguments: str) -> "subprocess.Com
 def test_the_sweep_prints_what_the_function_gives_here(env: Mapping[str, str]) -> None:
     done = run(env, "parameter_sweep/sweep.py")
     assert done.returncode == 0, done.stderr
-    assert "20 tasks in group sweep-" in done.stdout
+    assert "20 tasks in task group sweep-" in done.stdout
     lines = done.stdout.splitlines()[-len(sweep.CONTAGION) :]
     for contagion, line in zip(sweep.CONTAGION, lines, strict=True):
         ill, day = sweep.peak(contagion, sweep.DAYS_ILL[-1])
@@ -117,7 +117,7 @@ def test_wrong_arguments_of_an_example_are_answered_with_its_usage(
 def test_a_pipeline_that_passes_leaves_nothing(env: Mapping[str, str], tmp_path: Path) -> None:
     done = run(env, "ci_pipeline/pipeline.py")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "3 passed, 0 failed; the group's result: success" in done.stdout
+    assert "3 passed, 0 failed; result of the task group: success" in done.stdout
     assert list(tmp_path.iterdir()) == []
 
 
@@ -140,7 +140,7 @@ def test_a_pipeline_whose_setup_fails_runs_nothing(env: Mapping[str, str], tmp_p
     inside = {**env, "TMPDIR": str(tmp_path)}
     done = run(inside, "ci_pipeline/pipeline.py", str(tmp_path))
     assert done.returncode == 2, done.stdout + done.stderr
-    assert "nothing was run: setup failed on " in done.stderr
+    assert "no job was run: setup failed on " in done.stderr
 
 
 # --- the worker of another team

@@ -100,7 +100,7 @@ def test_a_stop_says_what_it_waits_for_and_a_second_one_does_not_wait(data_dir: 
         wait_until(lambda: len(list(marks.iterdir())) >= TASKS // 2 + WORKERS, 60)
         below = descendants(up.pid)
         up.send_signal(signal.SIGINT)
-        wait_until(lambda: "what runs has 30 s to end" in said.read_text(), 30, said.read_text)
+        wait_until(lambda: "running tasks have 30 s to end" in said.read_text(), 30, said.read_text)
         assert living(below), "it waits for the tasks that wait"
         up.send_signal(signal.SIGINT)
         assert up.wait(25) == 130

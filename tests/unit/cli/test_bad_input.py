@@ -80,7 +80,7 @@ FILES = [
     ("--command-file", b"true\n\xff\n", "byte 5 is 0xff"),
     ("--json-file", "", "contains no task"),
     ("--json-file", "[]", "contains no task"),
-    ("--json-file", "[{]", "neither a JSON array nor one JSON object a line"),
+    ("--json-file", "[{]", "neither a JSON array nor one JSON object per line"),
     ("--json-file", '[{"command": ["true"], "nice": 3}]', "tasks[0].nice: unknown field"),
     (
         "--json-file",

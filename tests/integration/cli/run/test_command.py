@@ -114,8 +114,8 @@ def test_failures_are_grouped_by_reason_and_the_status_is_one(env: Mapping[str, 
         (["echo", "{}", "::::", "in"], 2, "mitosis run --file in echo {}"),
         (["-o", "/dev/null/x", "true"], 2, "--keep-output: cannot write /dev/null/x"),
         (["--max-fail", "few", "true"], 2, "--max-fail: write a number"),
-        ([], 2, "a command is needed"),
-        (["--range", "1-2", "--file", "x", "echo", "{}"], 2, "give one source"),
+        ([], 2, "give a command"),
+        (["--range", "1-2", "--file", "x", "echo", "{}"], 2, "give only one source"),
         (["--file", "/no/such", "echo", "{}"], 2, "cannot read /no/such"),
         (["--env", "NOT_SET_HERE_1", "true"], 2, "--env: NOT_SET_HERE_1 is not set here"),
         (["--pin", "exclusive", "-w", "5000", "true"], 2, "cores"),
@@ -247,7 +247,7 @@ def test_too_many_failures_cancel_the_rest(env: Mapping[str, str]) -> None:
         said = done.stderr.decode()
         assert done.returncode == 3, said
         assert re.search(r"more than 1( %)? tasks failed; the others are cancelled", said)
-        assert "exit status 3 (--max-fail: so many tasks failed that" in said
+        assert "exit status 3 (--max-fail: too many tasks failed" in said
         assert not said.rstrip().endswith("0 cancelled")
 
 

@@ -97,7 +97,7 @@ def test_a_signal_during_the_start_leaves_nothing(folder: Path, number: signal.S
         below = descendants(run.process.pid)
         run.process.send_signal(number)
         assert run.process.wait(60) == 130, run.said
-    assert "interrupted; the stack of this run is gone" in run.said
+    assert "interrupted; the stack of this run and its tasks have ended" in run.said
     assert "Traceback" not in run.said
     assert (run.left, living(below)) == ([], [])
     assert not (folder / "on").exists()
@@ -124,7 +124,7 @@ def test_a_closed_terminal_cancels_and_the_next_run_removes_what_a_killed_one_le
         run.process.send_signal(signal.SIGHUP)
         wait_until(lambda: "cancelling" in run.said, 30, lambda: run.said)
         run.process.send_signal(signal.SIGTERM)
-        wait_until(lambda: "not waiting for its end" in run.said, 30, lambda: run.said)
+        wait_until(lambda: "not waiting for the end" in run.said, 30, lambda: run.said)
         run.process.send_signal(signal.SIGTERM)  # while the stack stops
         assert run.process.wait(60) == 130, run.said
         assert "; the stack of this run ends with them" in run.said

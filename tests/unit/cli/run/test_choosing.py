@@ -13,7 +13,7 @@ from mitosis.contracts.errors import InvalidRequest
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["echo", "{2}", ":::", "a", "b"], r"\{2\} names no list: there is only one"),
+        (["echo", "{2}", ":::", "a", "b"], r"\{2\} names no list: the only list is"),
         (["echo", "{0}", ":::", "a"], r"\{0\} names no list"),
         (["echo", "{}", ":::"], "no values after :::$"),
         (["echo", "{}", ":::", "a", ":::+"], r"no values after :::\+"),
