@@ -56,7 +56,7 @@ async def test_each_task_is_encoded_once(monkeypatch: pytest.MonkeyPatch) -> Non
     )
     async with Client("http://127.0.0.1:9", transport=httpx2.MockTransport(answer)) as client:
         feeder = Feeder(client, plan.source, plan.build_task)
-        await feeder.first()
+        await feeder.read_first()
         await feeder.run(uuid4())
     sent = [task for body in bodies for task in body["tasks"]]
     assert [task["command"] for task in sent] == [["echo", f"input {n}"] for n in range(COUNT)]
