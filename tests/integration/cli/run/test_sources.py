@@ -7,7 +7,7 @@ import sys
 def test_a_silent_pipe_is_input_for_a_command_that_wants_some() -> None:
     program = (
         "from mitosis.cli.run.sources import stdin_is_given as given\n"
-        "print(given(wanted=True), given(wanted=False))"
+        "print(given(needed=True), given(needed=False))"
     )
     with subprocess.Popen(
         [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True

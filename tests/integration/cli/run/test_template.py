@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 
-from mitosis.cli.run.template import Item, Template, shown
+from mitosis.cli.run.template import Item, Template, format_argv
 from mitosis.contracts.errors import InvalidRequest
 
 NASTY = ["a b", "it's", '"', "$(rm -rf /)", "a\nb", "\udcff\udcfe", "-n", "{}", "*", "", "\\"]
@@ -25,7 +25,7 @@ NASTY = ["a b", "it's", '"', "$(rm -rf /)", "a\nb", "\udcff\udcfe", "-n", "{}", 
 )
 def test_a_real_shell_gives_the_value_back(script: str, value: str) -> None:
     if "$(" in script:
-        with pytest.raises(InvalidRequest, match="cannot stand in quotes"):
+        with pytest.raises(InvalidRequest, match="cannot be in quotes"):
             Template.parse([script], through_shell=True)
         return
     line = Template.parse([script], through_shell=True).argv(Item(value, 1))
@@ -48,7 +48,7 @@ def test_no_shell_reads_a_value_as_code(script: str, value: str) -> None:
 
 def test_a_word_that_is_no_text_is_shown_as_a_shell_takes_it() -> None:
     word = os.fsdecode(b"a\xff b'\\\n")
-    said = shown(["x", "é 'b", word])
+    said = format_argv(["x", "é 'b", word])
     assert said == r"""['x', "é 'b", $'a\xff b\x27\x5c\x0a']"""
     literal = said.rpartition(", ")[2].removesuffix("]")
     ran = subprocess.run(["bash", "-c", f"printf %s {literal}"], capture_output=True, check=True)

@@ -49,7 +49,7 @@ def test_a_group_shows_its_host_its_hooks_and_why_it_waits() -> None:
     assert shown["setup"] == "failed on host-1 in 2s: exit code 1\ndisk full"
     assert shown["host"] == "host-1: lease active"
     assert shown["waits for"] == "a host"
-    assert shown["workers"] == "2 a host, exclusive on cores 0,1"
+    assert shown["workers"] == "2 per host, exclusive on cores 0,1"
     assert "labels" not in shown
 
 

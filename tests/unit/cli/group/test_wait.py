@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from mitosis.cli.exit import ExitStatus
-from mitosis.cli.group.wait import ended, progress_text, verdict
+from mitosis.cli.group.wait import ended, progress_text, wait_exit_of
 from tests.support.infos import NOON, group
 
 
@@ -24,7 +24,7 @@ from tests.support.infos import NOON, group
     ],
 )
 def test_the_exit_status_of_wait_is_the_result(changes: dict[str, Any], status: ExitStatus) -> None:
-    assert verdict(group(**changes)) is status
+    assert wait_exit_of(group(**changes)) is status
 
 
 def test_complete_comes_before_settled() -> None:

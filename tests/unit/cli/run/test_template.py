@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mitosis.cli.run.template import Item, Template, corrected
+from mitosis.cli.run.template import Item, Template, with_placeholder
 from mitosis.contracts.errors import InvalidRequest
 
 NASTY = ["a b", "it's", '"', "$(rm -rf /)", "a\nb", "\udcff\udcfe", "-n", "{}", "*", "", "\\"]
