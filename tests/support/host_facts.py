@@ -4,7 +4,7 @@ import uuid
 from typing import Any
 
 from mitosis.contracts.allocation import WorkerAllocationPlan
-from mitosis.contracts.lifecycle import EnvironmentState, LeaseState, TaskGroupState
+from mitosis.contracts.lifecycle import EnvironmentState, HookState, LeaseState, TaskGroupState
 from mitosis.store.leases.eligibility import GroupFacts, HostFacts, HostLease, SetupFailure
 from mitosis.store.leases.reasons import SetupRun, Waiting, WaitingGroup, WaitingHost
 
@@ -96,7 +96,7 @@ def failure(group_number: int = GROUP, **how: Any) -> SetupFailure:
 
 
 def setup_run(state: Any, message: str | None = None) -> SetupRun:
-    return SetupRun(state=state, message=message, exit_code=None, signal=None)
+    return SetupRun(state=HookState(state), message=message, exit_code=None, signal=None)
 
 
 def waiting_host(name: str = "a", **facts: Any) -> WaitingHost:

@@ -14,6 +14,7 @@ from mitosis.contracts.http import WAITING_SETUP_FAILED
 from mitosis.contracts.lifecycle import (
     TASK_GROUP,
     EnvironmentState,
+    HookState,
     LeaseState,
     TaskGroupResult,
     TaskGroupState,
@@ -74,7 +75,7 @@ class Reason:
 class SetupRun:
     """The last run of a setup hook on a host."""
 
-    state: Literal["waiting", "running", "succeeded", "failed"]
+    state: HookState
     message: str | None
     exit_code: int | None
     signal: int | None
@@ -301,7 +302,7 @@ def _held(holders: Sequence[WaitingHost], group: WaitingGroup) -> Reason | None:
         return Reason("suspect", _silent_host(ready[0]))
     current = [host for host in holders if _own_lease(host, group) is not LeaseState.ENDING]
     for host in current:
-        if host.setup is not None and host.setup.state == "waiting":
+        if host.setup is not None and host.setup.state is HookState.WAITING:
             line = f"{host.name} waits for infrastructure: {_end_of(host.setup)}"
             return Reason("infrastructure", line)
     if current:

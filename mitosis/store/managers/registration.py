@@ -1,7 +1,7 @@
 """Registering a manager: its row, its roles in user groups, and the version of its tokens."""
 
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 from uuid import UUID
@@ -46,11 +46,6 @@ class _Created:
 @dataclass(frozen=True, slots=True)
 class _Version:
     token_version: int
-
-
-@dataclass(frozen=True, slots=True)
-class _Membership:
-    uuid: UUID | None
 
 
 async def register_manager(store: Store, spec: RegisterManager, user_id: UUID) -> Registered:
@@ -107,19 +102,6 @@ async def token_version(store: Store, manager_id: UUID) -> int | None:
         return None if row is None else row.token_version
 
     return await store.manager_token_versions.get(manager_id, read)
-
-
-async def user_groups_of_manager(store: Store, manager_id: UUID) -> Sequence[UUID]:
-    """Return the user groups that the manager belongs to; their readers may see it.
-
-    Raises:
-        NotFound: there is no such manager.
-    """
-    async with store.database.connection() as connection:
-        rows = await fetch_all(connection, _Membership, SQL["group_ids"], {"manager": manager_id})
-    if not rows:
-        raise NotFound("no such manager", manager_id=str(manager_id))
-    return [row.uuid for row in rows if row.uuid is not None]
 
 
 def generated_name() -> str:

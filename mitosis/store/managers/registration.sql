@@ -16,9 +16,3 @@ SELECT uuid, token_version FROM created
 
 -- name: token_version
 SELECT token_version FROM managers WHERE uuid = %(manager)s
-
--- name: group_ids
-SELECT u.uuid FROM managers AS m
-  LEFT JOIN user_group_managers AS r ON r.manager_id = m.id
-  LEFT JOIN user_groups AS u ON u.id = r.user_group_id
- WHERE m.uuid = %(manager)s
