@@ -102,7 +102,7 @@ _TYPES: dict[str, str] = {
     "datetime_type": "a date and time as in ISO 8601",
     "datetime_parsing": "a date and time as in ISO 8601",
     "datetime_from_date_parsing": "a date and time as in ISO 8601",
-    "timezone_aware": "a time with its offset from UTC",
+    "timezone_aware": "a time with its timezone, as in 2026-11-28T12:00:00Z",
 }
 """What a value must be, by the type of pydantic's error; in braces what its context has."""
 
