@@ -1,7 +1,8 @@
 """The activities of a host, on its own task queue. Typed for workflows; implemented by the agent.
 
 This module never imports the store or the agent: the agent implements :class:`HostPort` and passes
-itself in. Everything a command names is confirmed with the API before anything happens (protocol P6).
+itself in. The methods of :class:`HostActivities` only forward, because Temporal binds activities to methods
+of an object. The agent confirms everything that a command names with the API before it acts (protocol P6).
 """
 
 from typing import Protocol
@@ -12,7 +13,7 @@ from mitosis.contracts.control import HookOutcome, HostCommand, LeaseOutcome
 
 
 class HostPort(Protocol):
-    """What a manager agent can be told by Temporal. All three are idempotent and heartbeat themselves."""
+    """The commands of Temporal to a manager agent. All three are idempotent and send heartbeats."""
 
     async def prepare_environment(self, command: HostCommand) -> HookOutcome:
         """Take the offered lease and run the setup hook, unless a checkpoint shows it is done."""

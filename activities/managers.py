@@ -1,4 +1,8 @@
-"""Database activities of managers and of the scheduler: thin adapters over ports of the store."""
+"""Database activities of managers and of the scheduler: adapters over ports of the store.
+
+Each method only forwards: Temporal binds activities to methods of an object, and workflows name them through
+these classes without importing the store.
+"""
 
 from typing import Protocol
 from uuid import UUID
@@ -10,10 +14,10 @@ from mitosis.contracts.control import AssignAnswer, ManagerView, ReleaseAnswer, 
 
 
 class ManagerPort(Protocol):
-    """What the control plane needs of PostgreSQL for one manager."""
+    """What the control plane needs from PostgreSQL for one manager."""
 
     async def observe_manager(self, manager_id: UUID) -> ManagerView:
-        """The manager, its live lease and its environments as they are now."""
+        """Return the manager, its live lease and its environments as they are now."""
         ...
 
     async def release(self, request: ReleaseRequest) -> ReleaseAnswer:
@@ -27,7 +31,7 @@ class ManagerPort(Protocol):
 
 
 class SchedulerPort(Protocol):
-    """What the scheduler needs of PostgreSQL."""
+    """What the scheduler needs from PostgreSQL."""
 
     async def assign_round(self) -> AssignAnswer:
         """Match idle managers to groups in one transaction and write OFFERED leases with their pokes."""

@@ -1,6 +1,8 @@
-"""Database activities of a task group: thin adapters over a port that the store implements.
+"""Database activities of a task group: adapters over a port that the store implements.
 
-Every one *ensures* a goal and returns the state after it, so a retry after a commit answers the same.
+Each method only forwards: Temporal binds activities to methods of an object, and workflows name them through
+this class without importing the store. Every activity *ensures* a goal and returns the state after it, so a
+retry after a commit answers the same.
 """
 
 from datetime import UTC, datetime
@@ -16,14 +18,14 @@ from mitosis.contracts.errors import TemporalUnavailable
 
 
 class TaskGroupPort(Protocol):
-    """What the control plane needs of PostgreSQL for one group."""
+    """What the control plane needs from PostgreSQL for one group."""
 
     async def observe_task_group(self, task_group_id: UUID) -> GroupView:
-        """The group as it is now; ``exists=False`` when it was deleted."""
+        """Return the group as it is now; ``exists=False`` when it was deleted."""
         ...
 
     async def apply(self, request: VerbRequest) -> GroupView:
-        """Close, reopen, cancel or complete. Ensures: a group already there is success.
+        """Close, reopen, cancel or complete the group. A group that is already there is success.
 
         Raises:
             NotFound: no such group.
@@ -42,7 +44,7 @@ class TaskGroupPort(Protocol):
         ...
 
     async def finalize(self, task_group_id: UUID) -> GroupView:
-        """CLOSED with nothing unfinished → COMPLETE; any other state is left as it is."""
+        """Complete a CLOSED group with nothing unfinished; leave any other as it is."""
         ...
 
     async def settle(self, task_group_id: UUID) -> GroupView:
@@ -63,11 +65,11 @@ class TaskGroupActivities:
 
     @activity.defn(name="apply_verb")
     async def apply(self, request: VerbRequest) -> GroupView:
-        """As the port, unless whoever asked has given up waiting by now (each attempt looks again)."""
+        """Apply the verb unless its sender has timed out by now; each attempt checks again."""
         valid_until = request.verb.valid_until
         if valid_until is not None and datetime.now(UTC) > valid_until:
             raise ApplicationError(
-                f"{request.verb.kind} came too late and was not carried out",
+                f"{request.verb.kind} came too late and was not executed",
                 type=TemporalUnavailable.code,
                 non_retryable=True,
             )

@@ -1,4 +1,4 @@
-"""The data folder: one owner at a time, secrets made once, a short run folder for sockets.
+"""The data folder: one owner at a time, secrets created once, a short run folder for sockets.
 
 Layout below it (everything 0700 or 0600)::
 
@@ -29,11 +29,11 @@ from mitosis.embedded.leftovers import remove_agents
 SOCKET_PATH_LIMIT_BYTES = 107
 """``sizeof(sun_path)`` less the final NUL. Source: unix(7)."""
 PRIVATE_UMASK = 0o077
-"""Of the servers. Not of the agent: what tasks write is as open as its starter's umask says."""
+"""Of the servers. The agent keeps the umask of the user who starts it, for the files of tasks."""
 
 
 def default_run_dir(data_dir: Path) -> Path:
-    """A short folder for the sockets of this data folder, the same in every process of a user."""
+    """Return a short folder for the sockets of this data folder, the same in every process of a user."""
     digest = hashlib.sha256(str(data_dir.resolve()).encode()).hexdigest()[:10]
     runtime = os.environ.get("XDG_RUNTIME_DIR")
     if runtime and Path(runtime).is_dir() and os.access(runtime, os.W_OK):
@@ -42,13 +42,13 @@ def default_run_dir(data_dir: Path) -> Path:
 
 
 def own_folder(path: Path, owner: int | None = None) -> Path:
-    """Make ``path`` if it is missing, and verify that it is a real folder of ours, mode 0700.
+    """Create ``path`` if it is missing, and verify that it is a folder of this user with mode 0700.
 
     Others may at most enter it (0711), which a server of another user needs. As root, it may belong
-    to ``owner``, whom we gave it to.
+    to ``owner``, the user that it was given to.
 
     Raises:
-        UnsafeFolder: it is a link, not a folder, belongs to somebody else, or cannot be made.
+        UnsafeFolder: it is a link, not a folder, belongs to another user, or cannot be created.
     """
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -68,10 +68,10 @@ def own_folder(path: Path, owner: int | None = None) -> Path:
 
 
 def socket_path(folder: Path, name: str) -> Path:
-    """``folder/name``, checked against the limit of the kernel.
+    """Return ``folder/name``, checked against the limit of the kernel.
 
     Raises:
-        SocketPathTooLong: says how many bytes there are and how many there may be.
+        SocketPathTooLong: names the length and the limit.
     """
     path = folder / name
     size = len(os.fsencode(path))
@@ -84,10 +84,10 @@ def socket_path(folder: Path, name: str) -> Path:
 
 
 def free_port(host: str = "127.0.0.1", but: Collection[int] = ()) -> int:
-    """A TCP port that nobody listens on at this moment, and that no outgoing connection is given.
+    """Return a free TCP port outside the range of outgoing connections.
 
-    A port of the kernel's own range would be lost to any client that happens to be given it, now or
-    before the next start. Source: ip(7), ip_local_port_range.
+    The kernel could give a port of that range to any client, now or before the next start.
+    Source: ip(7), ip_local_port_range.
     """
     first, last = map(int, Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split())
     own = [port for port in range(10_000, 32_768) if not first <= port <= last]
@@ -107,7 +107,7 @@ def port_is_free(port: int, host: str = "127.0.0.1") -> bool:
 
 
 def write_private(path: Path, content: bytes) -> None:
-    """Write a 0600 file so that a reader sees all of it or the one before."""
+    """Write a 0600 file atomically: a reader sees the old or the new content."""
     scratch = path.with_name(f".{path.name}.{os.getpid()}")
     descriptor = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     with os.fdopen(descriptor, "wb") as file:
@@ -118,7 +118,7 @@ def write_private(path: Path, content: bytes) -> None:
 
 
 class DataFolder:
-    """A data folder and its run folder. Reading needs no lock; :meth:`lock` is for the stack."""
+    """A data folder and its run folder. Only the stack needs :meth:`lock`; reading does not."""
 
     def __init__(self, path: Path, run_dir: Path | None = None) -> None:
         self.path = own_folder(path)
@@ -126,7 +126,7 @@ class DataFolder:
         self._lock: int | None = None
 
     def lock(self) -> None:
-        """Take the folder for this process until :meth:`release` or its death.
+        """Lock the folder for this process until :meth:`release` or its death.
 
         Raises:
             DataFolderInUse: another process has it; names its pid.
@@ -145,7 +145,7 @@ class DataFolder:
         own_folder(self.run)
 
     def release(self) -> None:
-        """Give the folder up. The run folder goes when nobody uses what is in it. Idempotent."""
+        """Unlock the folder; remove the run folder if no process uses it. Idempotent."""
         if self._lock is not None:
             remove_agents(self.run)
             with suppress(OSError):
@@ -154,20 +154,20 @@ class DataFolder:
             self._lock = None
 
     def part(self, name: str) -> Path:
-        """The folder of one part, made when it is missing."""
+        """Return the folder of one part; create it if it is missing."""
         return own_folder(self.path / name)
 
     def log(self, name: str) -> Path:
-        """The log file of one part: there, and 0600."""
+        """Return the log file of one part; create it with mode 0600."""
         path = self.part("logs") / f"{name}.log"
         path.touch(mode=0o600)
         path.chmod(0o600)
         return path
 
     def secret(self, name: str, make: Callable[[], bytes]) -> bytes:
-        """The secret ``name``, made on first use and kept in a 0600 file.
+        """Return the secret ``name``; create it on first use in a 0600 file.
 
-        Who may be the first holds the lock.
+        The caller holds the lock if it may be the first.
         """
         path = self.secret_path(name)
         if not path.exists():
@@ -178,10 +178,10 @@ class DataFolder:
         return self.part("secrets") / name
 
     def port(self, name: str, wanted: int | None, setting: str) -> int:
-        """The port of ``name``: the setting, else the one of last time, else a free one; kept.
+        """Return the port of ``name``: the setting, else the one of the last start, else a free one; save it.
 
         Raises:
-            PortInUse: the setting or the port of last time is taken; names the setting.
+            PortInUse: the setting or the port of the last start is taken; names the setting.
         """
         path = self.path / "ports.json"
         known: dict[str, int] = json.loads(path.read_bytes()) if path.exists() else {}
@@ -205,12 +205,12 @@ def _in_use(folder: Path, holder: str) -> DataFolderInUse:
 
 
 def random_password() -> bytes:
-    """192 random bits in the alphabet of URLs."""
+    """Return 192 random bits in the alphabet of URLs."""
     return secrets.token_urlsafe(24).encode()
 
 
 def ed25519_private_key() -> bytes:
-    """A new Ed25519 signing key as PKCS #8 PEM (what EdDSA tokens are signed with)."""
+    """Return a new Ed25519 key as PKCS #8 PEM, for signing EdDSA tokens."""
     from cryptography.hazmat.primitives import serialization
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 

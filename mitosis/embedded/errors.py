@@ -1,4 +1,4 @@
-"""What can go wrong on this machine before anything of ours runs.
+"""Errors of this machine that prevent the stack from starting.
 
 ::
 
@@ -6,7 +6,7 @@
     ├── DataFolderInUse         (mitosis.contracts.errors) another process holds the data folder
     ├── UnsafeFolder            a folder that must be ours alone is not
     ├── SocketPathTooLong       a unix socket path above the limit of the kernel
-    ├── PortInUse               a TCP port we were told, or had before, is taken
+    ├── PortInUse               the chosen port, or the one of the last start, is taken
     ├── ProgramMissing          a bundled program or a system tool is not there
     └── StartFailed             a part did not become ready; carries the end of its log
 """
@@ -44,7 +44,7 @@ class PortInUse(ConfigurationError):
     code = "port_in_use"
 
     def __init__(self, what: str, port: int, setting: str) -> None:
-        """``setting`` is the environment variable that chooses another port."""
+        """Name the port; ``setting`` is the environment variable that chooses another one."""
         message = (
             f"port {port} for {what} is taken on 127.0.0.1: "
             f"stop the program that uses it, or set {setting} to a free port"
@@ -64,6 +64,6 @@ class StartFailed(ConfigurationError):
     code = "start_failed"
 
     def __init__(self, part: str, reason: str, log: Path, tail: str) -> None:
-        """``tail`` is the end of the part's log."""
+        """Show the reason and ``tail``, the end of the part's log."""
         message = f"{part} did not start: {reason}; its log {log} ends with:\n{tail}"
         super().__init__(message, part=part, reason=reason, log=str(log))

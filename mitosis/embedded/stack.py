@@ -1,7 +1,7 @@
-"""The whole stack of one data folder: what the settings do not replace by an address is started.
+"""The whole stack of one data folder: starts every server for which the settings give no address.
 
-Owns order, addresses and the end of all parts. What the further parts do (API, control worker,
-agent) is for the caller, who hands them in::
+Owns order, addresses and the end of all parts. The caller adds the other parts (API, control worker,
+agent)::
 
     async with EmbeddedStack(settings) as stack:
         await migrate(stack.database_url)
@@ -41,9 +41,10 @@ class EmbeddedStack:
     """PostgreSQL, Temporal and the caller's parts, up while the context is open."""
 
     def __init__(self, settings: Settings, signals: StopSignals | None = None) -> None:
-        """Make or open the data folder; nothing is started or locked yet.
+        """Create or open the data folder without starting or locking anything.
 
-        ``signals`` are those of a caller who has to clean up after us; else we hear for ourselves.
+        ``signals`` belong to a caller that cleans up after the stack; without them the stack handles
+        signals itself.
 
         Raises:
             UnsafeFolder: the data folder is not ours.
@@ -61,7 +62,7 @@ class EmbeddedStack:
         self._signals: StopSignals
 
     async def __aenter__(self) -> Self:
-        """Bring the servers up, PostgreSQL and Temporal side by side.
+        """Start PostgreSQL and Temporal at the same time.
 
         Raises:
             DataFolderInUse, PortInUse, StartFailed, ProgramMissing, SocketPathTooLong,
@@ -94,7 +95,7 @@ class EmbeddedStack:
         """Stop everything, last started first.
 
         Raises:
-            KeyboardInterrupt: a signal cancelled what was done with the stack, or cut its end short.
+            KeyboardInterrupt: a signal cancelled the work on the stack, or its stop.
         """
         try:
             await self._exits.__aexit__(kind, error, trace)
@@ -105,11 +106,11 @@ class EmbeddedStack:
             self._raise_interrupt()
 
     def _raise_interrupt(self) -> None:
-        if self._signals.heard:
+        if self._signals.received:
             raise KeyboardInterrupt
 
     async def add_service(self, name: str, service: AbstractAsyncContextManager[T]) -> T:
-        """Enter a part that runs in this process; it is left when the stack stops."""
+        """Enter a part that runs in this process; the stack exits it when it stops."""
         value = await self._exits.enter_async_context(service)
         log.info("part.ready", extra={"part": name})
         return value
@@ -143,7 +144,7 @@ class EmbeddedStack:
         return process
 
     async def until_stopped(self) -> signal.Signals:
-        """Wait for SIGINT, SIGTERM or SIGHUP and give it."""
+        """Wait for SIGINT, SIGTERM or SIGHUP and return it."""
         return await self._signals.wait()
 
     async def _start_postgres(self, exits: AsyncExitStack) -> None:

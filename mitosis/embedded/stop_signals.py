@@ -1,4 +1,4 @@
-"""The signals that stop a program: who gets them, and what they cancel."""
+"""The signals that stop a program: which code receives them, and what they cancel."""
 
 import asyncio
 import signal
@@ -10,26 +10,25 @@ from typing import Self
 Taker = Callable[[signal.Signals], None]
 
 
-def heard_signals(numbers: Sequence[signal.Signals]) -> list[signal.Signals]:
-    """Those of them that are to be heard: SIGHUP not where it is ignored, as under nohup(1)."""
-    deaf = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
-    return [number for number in numbers if not (deaf and number is signal.SIGHUP)]
+def handled_signals(numbers: Sequence[signal.Signals]) -> list[signal.Signals]:
+    """Return the signals to handle: without SIGHUP where it is ignored, as under nohup(1)."""
+    ignored = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    return [number for number in numbers if not (ignored and number is signal.SIGHUP)]
 
 
 class StopSignals:
-    """Hears every SIGINT, SIGTERM and SIGHUP of this process; the last not where it is ignored (nohup).
+    """Handles SIGINT, SIGTERM and SIGHUP of this process; SIGHUP not where it is ignored (nohup).
 
-    Who waits for the first gets it; otherwise the task that entered the context is cancelled, so that
-    a start, or work on the stack, ends at once and in order. Each later one cancels what that task
-    waits for: the part that is being stopped is killed. Outside of the main thread, where Python
-    delivers no signals, nothing is ever heard. Work that has an end of its own takes them over with
-    :meth:`given_to`.
+    The first signal goes to the caller of :meth:`wait`. Without one it cancels the task that entered the
+    context, so that a start, or work on the stack, ends at once and in order. Each later signal cancels
+    what that task waits for: the part that is being stopped is killed. Outside of the main thread Python
+    delivers no signals. Work with an end of its own takes the signals over with :meth:`given_to`.
     """
 
     _numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
     def __init__(self) -> None:
-        self.heard = False
+        self.received = False
         self._loop = asyncio.get_running_loop()
         self._task = asyncio.current_task()
         self._waiter: asyncio.Future[signal.Signals] | None = None
@@ -38,9 +37,9 @@ class StopSignals:
 
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():
-            self._listening = heard_signals(self._numbers)
+            self._listening = handled_signals(self._numbers)
             for number in self._listening:
-                self._loop.add_signal_handler(number, self._hear, number)
+                self._loop.add_signal_handler(number, self._handle, number)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -60,11 +59,11 @@ class StopSignals:
         self._waiter = self._loop.create_future()
         return await self._waiter
 
-    def _hear(self, number: signal.Signals) -> None:
+    def _handle(self, number: signal.Signals) -> None:
         if self._taker is not None:
             self._taker(number)
             return
-        self.heard = True
+        self.received = True
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(number)
         elif self._task is not None:

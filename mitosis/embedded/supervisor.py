@@ -1,10 +1,10 @@
 """One supervised child process: start, ready by real use, restart after a crash, clean stop.
 
-Owns the life of *one* process and its log file; knows nothing about what runs in it. No threads:
+Owns the life of *one* process and its log file, whichever program runs in it. No threads:
 the exit of a child arrives as a readable pidfd on the event loop, and the child is reaped there and
 then, so it never stays a zombie (PostgreSQL refuses to start while its predecessor is one).
 
-A child must not outlive its supervisor, however that one dies. ``setpriv --pdeathsig`` has the
+A child must not outlive its supervisor, also when the supervisor is killed. ``setpriv --pdeathsig`` has the
 kernel signal the child when the *thread* that started it ends; a shell between checks that the
 supervisor was still there once that was set, and replaces itself by the program. Start a supervisor
 on a thread that lives as long as the process should.
@@ -39,13 +39,13 @@ Probe = Callable[[], Awaitable[bool]]
 
 
 async def always_ready() -> bool:
-    """The probe of a process that is of use as soon as it runs."""
+    """Return True: the probe of a process that is ready as soon as it runs."""
     return True
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessSpec:
-    """What to run and how to tell that it works.
+    """What to run and how to check that it works.
 
     Attributes:
         ready: one try of real use; False or an exception of the client means "not yet".
@@ -56,7 +56,7 @@ class ProcessSpec:
         ready_timeout: seconds from start to ready. ``still_starting`` extends it.
         still_starting: True while a slow start is in order (crash recovery of a database).
         before_start: called before every start, also before a restart.
-        umask: of the process; None leaves it ours. Servers make files for nobody but themselves.
+        umask: of the process; None keeps ours. Files of servers are for themselves alone.
     """
 
     name: str
@@ -82,7 +82,7 @@ def pause_before_restart(backoff: Backoff, lived: float) -> float:
 
 
 def bound_to_us(spec: ProcessSpec) -> list[str]:
-    """The argument vector that runs ``spec`` so that it dies with this process."""
+    """Return the argument vector that runs ``spec`` so that it dies with this process."""
     death = ["setpriv", "--pdeathsig", spec.death_signal.name.removeprefix("SIG")]
     guard = ["/bin/sh", "-c", _EXEC_IF_PARENT_LIVES, spec.name, str(os.getpid())]
     return [*spec.privileges, *death, *guard, *spec.argv]
@@ -114,7 +114,7 @@ def spawn(spec: ProcessSpec) -> subprocess.Popen[bytes]:
 
 
 async def exited(process: subprocess.Popen[bytes]) -> int:
-    """Wait for the end of a child, reap it, give its return code. Cancelling leaves it running."""
+    """Wait for the end of a child, reap it and return its status. Cancelling leaves it running."""
     if process.poll() is not None:
         return process.returncode
     loop = asyncio.get_running_loop()
@@ -132,7 +132,7 @@ async def exited(process: subprocess.Popen[bytes]) -> int:
 async def stop_process(
     process: subprocess.Popen[bytes], steps: Sequence[tuple[signal.Signals, float]]
 ) -> int:
-    """Signal after signal until the process is gone, SIGKILL at last; gives its return code."""
+    """Send the signals in order until the process ends, SIGKILL last; return its status."""
     for number, seconds in steps:
         if process.poll() is None:
             process.send_signal(number)
@@ -145,7 +145,7 @@ async def stop_process(
 
 
 async def run_to_end(spec: ProcessSpec) -> None:
-    """Run a command that ends by itself, under the same rules as a supervised one.
+    """Run a command to its end, under the same rules as a supervised process.
 
     Raises:
         StartFailed: it did not end with status 0.
@@ -188,7 +188,7 @@ class SupervisedProcess:
         """Start and wait until it is ready.
 
         Raises:
-            StartFailed: it ended or stayed silent in every one of the allowed attempts.
+            StartFailed: it ended or did not become ready in any of the allowed attempts.
             ProgramMissing: it cannot be executed at all.
         """
         self._task = asyncio.create_task(self._supervise(), name=f"supervise {self.spec.name}")
@@ -203,7 +203,7 @@ class SupervisedProcess:
         await self._ready.wait()
 
     async def stop(self) -> None:
-        """Stop for good. Idempotent; never raises for a process that is gone already.
+        """Stop the process and its supervision. Idempotent; never raises for a process that has ended.
 
         Cancelled, it kills the process instead of waiting for it.
         """
@@ -237,7 +237,7 @@ class SupervisedProcess:
             await asyncio.sleep(pause)
 
     async def _live_safely(self) -> str:
-        """As :meth:`_live`; a failure of ours ends that life, never the supervision."""
+        """Run the process once; an error of the supervisor ends that run, not the supervision."""
         try:
             return await self._live()
         except Exception as error:
@@ -249,7 +249,7 @@ class SupervisedProcess:
             return str(error)
 
     async def _live(self) -> str:
-        """One life of the process; gives the reason why it is over."""
+        """Run the process once and return why it ended."""
         self.spec.before_start()
         self._process = process = spawn(self.spec)
         end = asyncio.create_task(exited(process))

@@ -1,8 +1,8 @@
 """The embedded Temporal server: the bundled CLI's development server on a file, tuned for us.
 
-Owns the folder ``temporal/`` of the data folder and the server's flags. Retention of the namespace belongs
-to the control worker's bootstrap. So do search attributes, which the bootstrap makes on a server of somebody
-else; here the server brings them, because a workflow that starts before they are there is put off for long.
+Owns the folder ``temporal/`` of the data folder and the server's flags. The bootstrap of the control worker
+sets the retention of the namespace, and creates the search attributes on external servers. Here the server
+creates them at its start, because a workflow that starts before them is delayed for long.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ DYNAMIC_CONFIG: Mapping[str, str] = {
     "history.timerProcessorMaxPollRPS": "1000",
     "history.visibilityProcessorMaxPollRPS": "1000",
     "history.outboundProcessorMaxPollRPS": "1000",
-    # A cancelled activity learns of it in about 10 ms instead of with its next heartbeat.
+    # An activity receives its cancellation in about 10 ms instead of with its next heartbeat.
     "system.enableCancelActivityWorkerCommand": "true",
     "frontend.WorkerCommandsEnabled": "true",
     # One partition makes priority and fairness exact.
@@ -49,18 +49,18 @@ PORT_WAIT_SECONDS = 5.0
 
 
 def find_temporal_binary() -> Path:
-    """The ``temporal`` program: ``$MITOSIS_TEMPORAL_BIN``, beside this interpreter, or on PATH.
+    """Return the ``temporal`` program: ``$MITOSIS_TEMPORAL_BIN``, beside this interpreter, or on PATH.
 
     Raises:
         ProgramMissing: there is none.
     """
     beside = str(Path(sys.executable).parent / "temporal")
-    told = os.environ.get("MITOSIS_TEMPORAL_BIN")
-    for candidate in (told,) if told else (beside, shutil.which("temporal")):
+    chosen = os.environ.get("MITOSIS_TEMPORAL_BIN")
+    for candidate in (chosen,) if chosen else (beside, shutil.which("temporal")):
         if candidate and os.access(candidate, os.X_OK):
             return Path(candidate)
     raise ProgramMissing(
-        f"no temporal program at {told or f'{beside} or on PATH'}: install temporal-bin, or set "
+        f"no temporal program at {chosen or f'{beside} or on PATH'}: install temporal-bin, or set "
         "MITOSIS_TEMPORAL_ADDRESS to a running server"
     )
 
@@ -124,7 +124,7 @@ class EmbeddedTemporal:
             await self.process.stop()
 
     async def _port(self, name: str, setting: str) -> int:
-        """As :meth:`DataFolder.port`, patient with a server that was killed a moment ago."""
+        """Return :meth:`DataFolder.port`; wait a moment for a server that was just killed."""
         deadline = time.monotonic() + PORT_WAIT_SECONDS
         while True:
             try:
@@ -161,7 +161,7 @@ class EmbeddedTemporal:
         ]
 
     def _close_files(self) -> None:
-        """Files that an earlier version left readable for others are so no longer."""
+        """Remove the read permission for others that an earlier version left on files."""
         for file in self._folder.part("temporal").glob("temporal.db*"):
             file.chmod(0o600)
 
@@ -177,5 +177,5 @@ class EmbeddedTemporal:
 
 
 def _environment() -> dict[str, str]:
-    """Ours without the settings of other Temporal clients, and of ours."""
+    """Return our environment without the settings of Temporal clients and of Mitosis."""
     return without_settings(os.environ, "TEMPORAL_")

@@ -10,7 +10,7 @@ from enum import Enum
 from typing import Literal
 
 from mitosis.concurrency import wait_event
-from mitosis.embedded.stop_signals import StopSignals, heard_signals
+from mitosis.embedded.stop_signals import StopSignals, handled_signals
 
 OnInterrupt = Literal["detach", "cancel"]
 SECOND_CHANCE_SECONDS = 2.0
@@ -100,7 +100,7 @@ class Interrupts:
             self._exits.enter_context(self._own_stack.given_to(self.receive))
             return self
         loop = asyncio.get_running_loop()
-        for number in heard_signals((signal.SIGINT, signal.SIGTERM, signal.SIGHUP)):
+        for number in handled_signals((signal.SIGINT, signal.SIGTERM, signal.SIGHUP)):
             loop.add_signal_handler(number, self.receive, number)
             self._exits.callback(loop.remove_signal_handler, number)
         return self

@@ -251,7 +251,7 @@ async def _complete(store: Store, task_group_id: UUID, verb: Complete) -> None:
 async def _finalize(
     connection: Connection, group_number: int, state: TaskGroupState, unfinished: int
 ) -> bool:
-    """CLOSED with nothing unfinished → COMPLETE; the caller holds leases and group."""
+    """Complete a CLOSED group with nothing unfinished; the caller holds leases and group."""
     if state is not TaskGroupState.CLOSED or unfinished:
         return False
     await _change(connection, SQL["complete"], group_number, reason=None)

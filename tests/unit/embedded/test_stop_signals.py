@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from mitosis.embedded.stop_signals import StopSignals, heard_signals
+from mitosis.embedded.stop_signals import StopSignals, handled_signals
 
 ALL = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -21,12 +21,12 @@ def hang_up_is_ignored() -> Iterator[None]:
 
 
 def test_a_closed_terminal_stops_what_does_not_ignore_it() -> None:
-    assert heard_signals(ALL) == list(ALL)
+    assert handled_signals(ALL) == list(ALL)
 
 
 @pytest.mark.usefixtures("hang_up_is_ignored")
 def test_nohup_is_respected() -> None:
-    assert heard_signals(ALL) == [signal.SIGINT, signal.SIGTERM]
+    assert handled_signals(ALL) == [signal.SIGINT, signal.SIGTERM]
 
 
 def test_who_takes_the_signals_over_gets_them_and_gives_them_back() -> None:
@@ -42,13 +42,13 @@ def test_who_takes_the_signals_over_gets_them_and_gives_them_back() -> None:
             with signals.given_to(take):
                 os.kill(os.getpid(), signal.SIGHUP)
                 await came.wait()
-            assert not signals.heard
+            assert not signals.received
             os.kill(os.getpid(), signal.SIGTERM)
             try:
                 async with asyncio.timeout(10):
                     await asyncio.Event().wait()
             except asyncio.CancelledError:
-                return taken, signals.heard
+                return taken, signals.received
         return taken, False
 
     assert asyncio.run(work()) == ([signal.SIGHUP], True)
