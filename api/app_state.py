@@ -12,10 +12,7 @@ from api.long_polls import LongPolls
 from api.storage import Storage
 from api.streams import Streams
 from mitosis.contracts.control import Cancel, Close, Complete, GroupView, Reopen
-from mitosis.store.output.output import OutputStore
 from mitosis.store.store import Store
-from mitosis.store.tasks.tasks import TaskStore
-from mitosis.store.users.users import UserStore
 
 Verb: TypeAlias = Close | Reopen | Cancel | Complete
 
@@ -57,15 +54,3 @@ class AppState:
     streams: Streams
     """Of the same long polls, so that one stop ends both."""
     logins: LoginLimit = field(default_factory=LoginLimit)
-
-    @property
-    def tasks(self) -> TaskStore:
-        return TaskStore(self.store)
-
-    @property
-    def users(self) -> UserStore:
-        return UserStore(self.store)
-
-    @property
-    def output(self) -> OutputStore:
-        return OutputStore(self.store)

@@ -25,6 +25,8 @@ from mitosis.contracts.errors import (
 from mitosis.contracts.ids import as_uuid
 from mitosis.store.groups.definition import find_group
 from mitosis.store.managers.registration import token_version
+from mitosis.store.tasks.views import read_task
+from mitosis.store.users.accounts import find_user, role_in_group, role_in_task_group
 
 # Every dependency is async, since FastAPI sends plain functions to a thread, and there are few of them
 # and none below another on the hot routes: each costs more than what it does.
@@ -82,7 +84,7 @@ async def get_user(request: HTTPConnection) -> User:
     subject = _subject(request)
     if subject.kind != "user":
         raise PermissionDenied("this call needs the token of a user, not of a manager")
-    user = await app_state_of(request).users.get(subject.id)
+    user = await find_user(app_state_of(request).store, subject.id)
     if user is None or user.token_version != subject.token_version:
         raise invalid_token()
     return user
@@ -135,7 +137,7 @@ async def readable_task(request: HTTPConnection, task_uuid: UUID) -> UUID:
     Raises:
         NotFound: there is none, or the user may not read it.
     """
-    task = await app_state_of(request).tasks.get(task_uuid)
+    task = await read_task(app_state_of(request).store, task_uuid)
     await readable_group(request, str(task.task_group_id))
     return task_uuid
 
@@ -157,7 +159,7 @@ async def require_role_in_group(state: AppState, user: User, group_name: str, ne
         NotFound: there is no such group, or the user has no role in it.
         PermissionDenied: the role is too small.
     """
-    role = await state.users.role_in_group(user.user_id, group_name)
+    role = await role_in_group(state.store, user.user_id, group_name)
     _require(role, needed, NotFound("there is no such user group", group_name=group_name))
 
 
@@ -172,7 +174,7 @@ async def _task_group(request: HTTPConnection, reference: str, needed: Role) -> 
     if task_group_id is None:
         named = reference if "/" in reference else f"{user.username}/{reference}"
         task_group_id = await find_group(state.store, named)
-    _require(await state.users.role_in_task_group(user.user_id, task_group_id), needed, missing)
+    _require(await role_in_task_group(state.store, user.user_id, task_group_id), needed, missing)
     return task_group_id
 
 

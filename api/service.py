@@ -19,6 +19,7 @@ from api.streams import Streams
 from mitosis.contracts.http import Token
 from mitosis.store.managers.api_liveness import recording_api_heartbeat
 from mitosis.store.store import Store, StoreOptions
+from mitosis.store.users.accounts import ensure_admin
 
 ADMIN = "admin"
 ADMIN_TOKEN_LIFETIME = timedelta(days=365)
@@ -58,7 +59,7 @@ async def running_api(options: ApiOptions, control: ControlPlane) -> AsyncIterat
     """
     async with AsyncExitStack() as exits:
         state = await exits.enter_async_context(open_app_state(options, control))
-        await state.users.ensure_admin(ADMIN)
+        await ensure_admin(state.store, ADMIN)
         await exits.enter_async_context(recording_api_heartbeat(state.store))
         url = await exits.enter_async_context(
             serving(
@@ -90,5 +91,5 @@ async def open_app_state(options: ApiOptions, control: ControlPlane) -> AsyncIte
 
 async def admin_token(state: AppState, lifetime: timedelta = ADMIN_TOKEN_LIFETIME) -> Token:
     """Return a token of the admin account; the entry point keeps it in a file of mode 0600."""
-    user = await state.users.ensure_admin(ADMIN)
+    user = await ensure_admin(state.store, ADMIN)
     return state.signer.issue(Subject("user", user.user_id, user.token_version), lifetime)

@@ -6,6 +6,7 @@ from api.auth import Subject
 from api.deps import AppStateDep, UserDep
 from api.limits import LimitedRoute
 from mitosis.contracts.http import Login, Me, Token
+from mitosis.store.users.accounts import verify_password
 
 login_router = APIRouter(tags=["account"], route_class=LimitedRoute)
 router = APIRouter(tags=["account"], route_class=LimitedRoute)
@@ -19,7 +20,7 @@ async def login(request: Request, state: AppStateDep, body: Login) -> Token:
     """
     address = request.client.host if request.client else ""
     with state.logins.attempt(body.username, address):
-        user = await state.users.verify_password(body.username, body.password)
+        user = await verify_password(state.store, body.username, body.password)
     return state.signer.issue(
         Subject("user", user.user_id, user.token_version), state.token_lifetime
     )

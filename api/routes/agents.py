@@ -45,6 +45,8 @@ from mitosis.store.leases.granting import get_grant, take_lease
 from mitosis.store.managers import environments
 from mitosis.store.managers.contact import record_contact, renew
 from mitosis.store.managers.hello import say_goodbye, say_hello
+from mitosis.store.tasks.claim import claim_tasks
+from mitosis.store.tasks.report import report_tasks
 
 Incarnation = Annotated[int | None, Header(alias=INCARNATION_HEADER, ge=1, le=2**63 - 1)]
 """Which process of the agent calls; an earlier one than the last hello is refused. None: not checked."""
@@ -61,7 +63,7 @@ async def claim(request: Request, manager_id: ManagerDep) -> Response:
     """Take tasks under a lease; held up to ``wait_seconds`` when there are none (P3, P7)."""
     body = decode(await read_body(request, BODY_LIMIT), _CLAIM)
     state = app_state_of(request)
-    claiming = state.tasks.claim(manager_id, body)
+    claiming = claim_tasks(state.store, manager_id, body)
     if body.wait_seconds == 0:
         return encode(await claiming)
     return encode(await state.long_polls.hold(request, claiming))
@@ -78,7 +80,7 @@ async def report(request: Request, manager_id: ManagerDep) -> Response:
     body = decode(without_nul(raw), _REPORT)
     if len(body.reports) > MAX_REPORTS:
         raise TooLarge(f"one call takes {MAX_REPORTS} reports", field="reports", limit=MAX_REPORTS)
-    return encode(await app_state_of(request).tasks.report(manager_id, body))
+    return encode(await report_tasks(app_state_of(request).store, manager_id, body))
 
 
 @router.post("/heartbeat", openapi_extra=hot_route(Renewal, RenewalAnswer))

@@ -26,7 +26,8 @@ from mitosis.contracts.following import OutputEvent
 from mitosis.contracts.queries import OutputQuery
 from mitosis.contracts.wire import Followed, FollowedAnswer, WriteOutput, WriteOutputAnswer
 from mitosis.store.managers.contact import record_contact
-from mitosis.store.output.output_events import group_output, task_output
+from mitosis.store.output.events import follow_group_output, follow_task_output
+from mitosis.store.output.writing import wait_for_followers, write_output
 
 router = APIRouter(tags=["following"], route_class=LimitedRoute)
 agent_router = APIRouter(prefix="/managers/tasks", tags=["agents"])
@@ -48,7 +49,7 @@ async def output_of_task(
     Begins with what is kept of what it has written so far. Output is never buffered without bound:
     `skipped` says how many bytes are missing before `offset`. A retry is a new attempt.
     """
-    async for event in state.streams.until_stopped(task_output(state.output, task_uuid)):
+    async for event in state.streams.until_stopped(follow_task_output(state.store, task_uuid)):
         yield _sent(event)
 
 
@@ -68,7 +69,7 @@ async def output_of_group(
     The id of an event is the number of the last result sent.
     """
     after = query.after if last_event_id is None else last_event_id
-    source = group_output(state.output, group, after=after)
+    source = follow_group_output(state.store, group, after=after)
     async for event in state.streams.until_stopped(source):
         yield _sent(event)
 
@@ -79,7 +80,9 @@ async def followed(request: Request, manager_id: ManagerDep) -> Response:
     body = decode(await read_body(request, BODY_LIMIT), _FOLLOWED)
     state = app_state_of(request)
     await record_contact(state.store, manager_id)
-    return encode(await state.long_polls.hold(request, state.output.followed(manager_id, body)))
+    return encode(
+        await state.long_polls.hold(request, wait_for_followers(state.store, manager_id, body))
+    )
 
 
 @agent_router.post("/output", openapi_extra=hot_route(WriteOutput, WriteOutputAnswer))
@@ -88,7 +91,7 @@ async def write(request: Request, manager_id: ManagerDep) -> Response:
     body = decode(await read_body(request, BODY_LIMIT), _WRITE)
     state = app_state_of(request)
     await record_contact(state.store, manager_id)
-    return encode(await state.output.write(manager_id, body))
+    return encode(await write_output(state.store, manager_id, body))
 
 
 def _sent(event: OutputEvent) -> ServerSentEvent:

@@ -29,6 +29,8 @@ from mitosis.contracts.wire import (
 )
 from mitosis.store.leases.granting import task_group_of_manager
 from mitosis.store.managers.contact import record_contact
+from mitosis.store.tasks.claim import claim_tasks
+from mitosis.store.tasks.report import report_tasks
 
 router = APIRouter(prefix="/managers", tags=["agents"], route_class=AgentRoute)
 
@@ -89,7 +91,7 @@ async def claim_one(
         max_tasks=1,
         wait_seconds=query.wait_seconds,
     )
-    answer = await state.long_polls.hold(request, state.tasks.claim(manager_id, claim))
+    answer = await state.long_polls.hold(request, claim_tasks(state.store, manager_id, claim))
     if answer.standing is not LeaseStanding.ACTIVE:
         raise LeaseLost(
             f"the lease is {answer.standing}: nothing more may be claimed under it",
@@ -116,5 +118,5 @@ async def report_one(
     check_utf8(raw)
     body = ReportTasks(epoch=query.epoch, reports=[decode(without_nul(raw), _REPORT)])
     await record_contact(state.store, manager_id)
-    answer = await state.tasks.report(manager_id, body)
+    answer = await report_tasks(state.store, manager_id, body)
     return encode(TaskReportAnswer(standing=answer.standing, status=answer.statuses[0]))

@@ -30,6 +30,10 @@ from mitosis.contracts.http import (
 )
 from mitosis.contracts.queries import ResultsQuery, TasksQuery
 from mitosis.contracts.wire import SubmitAnswer, SubmitTasks
+from mitosis.store.tasks import views
+from mitosis.store.tasks.results import wait_for_results
+from mitosis.store.tasks.retry import retry_tasks
+from mitosis.store.tasks.submit import submit_tasks
 
 router = APIRouter(tags=["tasks"], route_class=LimitedRoute)
 
@@ -40,7 +44,7 @@ _SUBMIT = msgspec.json.Decoder(SubmitTasks)
 async def submit(request: Request, group: WritableGroup) -> Response:
     """Submit up to 10,000 tasks, all or nothing; larger submissions are parts under one key."""
     body = decode(await read_body(request, SUBMIT_LIMIT), _SUBMIT)
-    return encode(await app_state_of(request).tasks.submit(group, body), 201)
+    return encode(await submit_tasks(app_state_of(request).store, group, body), 201)
 
 
 @router.post(PATH + "/retry")
@@ -52,7 +56,7 @@ async def retry(
     Ask for the next part with `after` = `next`, under the same `idempotency_key`, until `next` is null.
     """
     into = group if body.into is None else await writable_group(request, body.into)
-    return await state.tasks.retry(group, into, body)
+    return await retry_tasks(state.store, group, into, body)
 
 
 @router.get(PATH + "/tasks")
@@ -60,7 +64,9 @@ async def list_tasks(
     state: AppStateDep, group: ReadableGroup, query: Annotated[TasksQuery, Query()]
 ) -> Page[TaskInfo]:
     """List the tasks of a group with their results, by id; failed attempts come without their output."""
-    return await state.tasks.list(group, state=query.state, after=query.after, limit=query.limit)
+    return await views.list_tasks(
+        state.store, group, state=query.state, after=query.after, limit=query.limit
+    )
 
 
 @router.get(PATH + "/results")
@@ -71,7 +77,8 @@ async def results(
     query: Annotated[ResultsQuery, Query()],
 ) -> ResultsPage:
     """Return the results recorded after number ``after``, in that order; may wait for the next one."""
-    following = state.tasks.results(
+    following = wait_for_results(
+        state.store,
         group,
         after=query.after,
         limit=query.limit,
@@ -83,6 +90,6 @@ async def results(
 @router.get("/tasks/{task_uuid}")
 async def show(request: Request, state: AppStateDep, _: UserDep, task_uuid: UUID) -> TaskInfo:
     """One task: spec, state, attempts, failures, result."""
-    task = await state.tasks.get(task_uuid)
+    task = await views.read_task(state.store, task_uuid)
     await readable_group(request, str(task.task_group_id))
     return task

@@ -1,6 +1,6 @@
 """`mitosis retry`: submits failed tasks again, into the same group if it accepts tasks, else into a new one.
 
-The API copies the tasks (``mitosis/store/tasks/retries.py``); this module chooses the task group.
+The API copies the tasks (``mitosis/store/tasks/retry.py``); this module chooses the task group.
 """
 
 import re

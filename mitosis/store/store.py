@@ -96,6 +96,13 @@ class Store:
     """By task group."""
     hashing: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(CONCURRENT_HASHES))
 
+    @property
+    def listening(self) -> Wake:
+        """The waiters, for what only a process that listens serves."""
+        if self.wake is None:
+            raise RuntimeError("this store was opened without a LISTEN connection")
+        return self.wake
+
     @classmethod
     @asynccontextmanager
     async def open(cls, options: StoreOptions) -> AsyncIterator[Self]:

@@ -23,7 +23,7 @@ TOUR = ROOT / "docs" / "tour.md"
 
 LINK = re.compile(r"(?<!!)\[[^\]]*\]\((?P<target>[^)\s]+)\)")
 CODE = re.compile(r"^```.*?^```|`[^`\n]+`", re.MULTILINE | re.DOTALL)
-# `mitosis/store/tasks/tasks.py:TaskStore.claim`, `mitosis/store/tasks/claim.sql:claim_tasks`, `docs/x.md`
+# `mitosis/store/tasks/claim.py:claim_tasks`, `mitosis/store/tasks/claim.sql:claim`, `docs/x.md`
 PLACE = re.compile(r"`(?P<path>[\w./-]+\.(?:py|sql|md|toml|yml))(?::(?P<symbol>[\w.]+))?`")
 SQL_NAME = re.compile(r"^-- name: (\w+)", re.MULTILINE)
 

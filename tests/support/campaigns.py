@@ -47,8 +47,10 @@ from mitosis.store.managers.views import observe_manager
 from mitosis.store.pg.database import Connection, Database
 from mitosis.store.pg.wake import Wake
 from mitosis.store.store import Store, StoreOptions
-from mitosis.store.tasks.tasks import TaskStore
-from mitosis.store.users.users import UserStore
+from mitosis.store.tasks.claim import claim_tasks
+from mitosis.store.tasks.report import report_tasks
+from mitosis.store.tasks.submit import submit_tasks
+from mitosis.store.users.accounts import create_user
 from tests.support.waiting import wait_until_async
 
 
@@ -126,7 +128,7 @@ class Host:
             max_tasks=most,
             wait_seconds=wait,
         )
-        answer = await self.world.tasks.claim(self.manager_id, request)
+        answer = await claim_tasks(self.world.store, self.manager_id, request)
         if not lose:
             self.acked_seq = seq
             self.held.update({task.task_id: task for task in answer.tasks})
@@ -134,7 +136,7 @@ class Host:
 
     async def report(self, *reports: TaskReport, epoch: int | None = None) -> ReportAnswer:
         request = ReportTasks(epoch=epoch or self.epoch, reports=list(reports))
-        return await self.world.tasks.report(self.manager_id, request)
+        return await report_tasks(self.world.store, self.manager_id, request)
 
     async def finish(self, tasks: Sequence[ClaimedTask]) -> ReportAnswer:
         """Report success of these."""
@@ -177,14 +179,6 @@ class World:
     def control(self) -> ControlStore:
         return ControlStore(self.store)
 
-    @property
-    def users(self) -> UserStore:
-        return UserStore(self.store)
-
-    @property
-    def tasks(self) -> TaskStore:
-        return TaskStore(self.store)
-
     def on(self, database: Database) -> "World":
         """Return the same world, everything in it done on another database handle."""
         return replace(self, store=Store(database=database))
@@ -215,7 +209,7 @@ class World:
     async def submit_tasks(
         self, group: UUID, tasks: Sequence[SubmittedTask], **request: Any
     ) -> SubmitAnswer:
-        return await self.tasks.submit(group, SubmitTasks(tasks=list(tasks), **request))
+        return await submit_tasks(self.store, group, SubmitTasks(tasks=list(tasks), **request))
 
     async def close(self, group: UUID) -> Any:
         return await self.apply(group, Close())
@@ -270,7 +264,7 @@ async def world(
     """A world in an empty database."""
     options = StoreOptions(database_url=url, pool_size=pool_size, host_lost_after=host_lost_after)
     async with Store.open(options) as store:
-        user = await UserStore(store).create("alice")
+        user = await create_user(store, "alice")
         yield World(store, user.user_id)
 
 

@@ -21,8 +21,8 @@ from mitosis.store.control import ControlStore
 from mitosis.store.groups.definition import create_group
 from mitosis.store.pg.database import Database
 from mitosis.store.store import Store, StoreOptions
-from mitosis.store.tasks.tasks import TaskStore
-from mitosis.store.users.users import UserStore
+from mitosis.store.tasks.submit import submit_tasks
+from mitosis.store.users.accounts import ensure_admin
 from workflows.client import ControlClient, TemporalAddress
 from workflows.control import ControlService
 from workflows.plugin import ControlPlugin
@@ -41,10 +41,6 @@ class Stores:
         return self.store.database
 
     @property
-    def tasks(self) -> TaskStore:
-        return TaskStore(self.store)
-
-    @property
     def control(self) -> ControlStore:
         return ControlStore(self.store)
 
@@ -57,7 +53,7 @@ class Stores:
     async def submit_one(self, task_group_id: UUID) -> None:
         """One command task that nobody will run unless the test does."""
         task = TaskSubmission(command=["true"])
-        await self.tasks.submit(task_group_id, SubmitTasks(tasks=[task]))
+        await submit_tasks(self.store, task_group_id, SubmitTasks(tasks=[task]))
 
     async def observe(self, task_group_id: UUID) -> GroupView:
         return await self.control.observe_task_group(task_group_id)
@@ -71,7 +67,7 @@ class Stores:
 @asynccontextmanager
 async def open_stores(url: str) -> AsyncIterator[Stores]:
     async with Store.open(StoreOptions(database_url=url, listens=False)) as store:
-        admin = await UserStore(store).ensure_admin("admin")
+        admin = await ensure_admin(store, "admin")
         yield Stores(store, admin.user_id)
 
 

@@ -19,6 +19,7 @@ from mitosis.contracts.errors import TemporalUnavailable
 from mitosis.contracts.http import Hello, HelloAnswer, RegisterManager
 from mitosis.embedded.data_folder import ed25519_private_key
 from mitosis.store.store import StoreOptions
+from mitosis.store.users.accounts import create_user
 from tests.support.manager_api import ManagerApi
 
 URL = "http://api.test"
@@ -57,7 +58,7 @@ class Api:
 
     async def user(self, name: str) -> str:
         """A new user's token."""
-        user = await self.app_state.users.create(name, "secret words")
+        user = await create_user(self.app_state.store, name, "secret words")
         subject = Subject("user", user.user_id, user.token_version)
         return self.app_state.signer.issue(subject, timedelta(hours=1)).token
 

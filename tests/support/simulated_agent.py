@@ -38,6 +38,8 @@ from mitosis.store.managers.contact import renew
 from mitosis.store.managers.environments import change_environment
 from mitosis.store.managers.hello import say_hello
 from mitosis.store.managers.registration import register_manager
+from mitosis.store.tasks.claim import claim_tasks
+from mitosis.store.tasks.report import report_tasks
 from tests.support.control_plane import Stores
 
 Reached = Callable[[str], Awaitable[None]]
@@ -132,7 +134,7 @@ class SimulatedAgent:
         while (standing := await self._standing(epoch)) is LeaseStanding.ACTIVE:
             sequence += 1
             claim = ClaimTasks(epoch=epoch, claim_seq=sequence, acked_seq=sequence - 1, max_tasks=2)
-            answer = await self._stores.tasks.claim(self.manager_id, claim)
+            answer = await claim_tasks(self._stores.store, self.manager_id, claim)
             if not answer.tasks:
                 await asyncio.sleep(0.1)
                 continue
@@ -142,8 +144,8 @@ class SimulatedAgent:
                 for t in answer.tasks
             ]
             self.ran += [task.task_id for task in answer.tasks]
-            await self._stores.tasks.report(
-                self.manager_id, ReportTasks(epoch=epoch, reports=reports)
+            await report_tasks(
+                self._stores.store, self.manager_id, ReportTasks(epoch=epoch, reports=reports)
             )
             await self._reached("reported")
         return LeaseEnd.ENDING if standing is LeaseStanding.ENDING else LeaseEnd.GONE

@@ -13,7 +13,7 @@ from mitosis.store.pg.database import Connection
 from mitosis.store.pg.rows import fetch_all, fetch_one
 from mitosis.store.pg.statements import load
 from mitosis.store.store import Store
-from mitosis.store.tasks.task_views import group_number
+from mitosis.store.tasks.group import group_number
 
 SQL = load("groups/assignment.sql")
 

@@ -17,7 +17,8 @@ from mitosis.store.groups.changes import events_between, is_reached
 from mitosis.store.groups.views import read_group
 from mitosis.store.pg.wake import Topic
 from mitosis.store.store import Store
-from mitosis.store.tasks.results import read_results, watch_group
+from mitosis.store.tasks.group import watch_group
+from mitosis.store.tasks.results import read_results
 
 PAGE = 200
 PACE_SECONDS = 0.1

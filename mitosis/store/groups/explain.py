@@ -20,7 +20,8 @@ from mitosis.store.pg.database import Connection
 from mitosis.store.pg.rows import fetch_one
 from mitosis.store.pg.statements import load
 from mitosis.store.store import Store
-from mitosis.store.tasks import task_views
+from mitosis.store.tasks.group import group_number
+from mitosis.store.tasks.views import read_task
 
 SQL = load("groups/explain.sql")
 
@@ -32,7 +33,7 @@ async def explain_group(store: Store, task_group_id: UUID) -> Explanation:
         NotFound: there is no such group.
     """
     async with store.database.connection() as connection:
-        number = await task_views.group_number(connection, task_group_id)
+        number = await group_number(connection, task_group_id)
         found = await read_waiting(connection, store, number)
         facts = require_task_group(found, task_group_id)
         hosts = await _hosts(connection, store, facts)
@@ -45,7 +46,7 @@ async def explain_task(store: Store, public_id: UUID) -> Explanation:
     Raises:
         NotFound: there is no such task.
     """
-    shown = await task_views.one(store.database, public_id)
+    shown = await read_task(store, public_id)
     number, task_id = parse_task_uuid(public_id)
     parameters = {
         "group_number": number,

@@ -11,7 +11,7 @@ from mitosis.store.leases.ending import lock_lease
 from mitosis.store.pg.database import Connection
 from mitosis.store.pg.rows import fetch_one
 from mitosis.store.pg.statements import load
-from mitosis.store.pg.wake import tell_watchers
+from mitosis.store.pg.wake import notify_watchers
 from mitosis.store.store import Store
 
 SQL = load("leases/granting.sql")
@@ -33,7 +33,7 @@ async def take_lease(store: Store, manager_id: UUID, epoch: int) -> LeaseGrant:
         if lease is None or lease.state not in (LeaseState.OFFERED, LeaseState.ACTIVE):
             raise LeaseLost(epoch=epoch)
         await connection.execute(SQL["take"], _parameters(store, manager_id, epoch))
-        await tell_watchers(connection, lease.group_number)
+        await notify_watchers(connection, lease.group_number)
         return await _running_grant(connection, _parameters(store, manager_id, epoch))
 
 

@@ -13,11 +13,10 @@ from mitosis.store.pg.arrays import number_array
 from mitosis.store.pg.database import Connection
 from mitosis.store.pg.rows import fetch_one
 from mitosis.store.pg.statements import load
-from mitosis.store.pg.wake import tell_watchers
+from mitosis.store.pg.wake import notify_watchers
 from mitosis.store.store import Store
 
 SQL = load("managers/contact.sql")
-TASKS = load("tasks/tasks.sql")
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +99,7 @@ async def _standing(store: Store, manager_id: UUID, epoch: int) -> _Standing | N
     """Return what has become of the lease, and record that it is busy if it is."""
     async with store.database.connection() as connection:
         parameters = {"manager": manager_id, "epoch": epoch}
-        lease = await fetch_one(connection, _Standing, TASKS["standing"], parameters)
+        lease = await fetch_one(connection, _Standing, SQL["standing"], parameters)
         if lease is not None and lease.lease_state is LeaseState.ACTIVE:
             await connection.execute(SQL["mark_busy"], parameters)
     return lease
@@ -122,7 +121,7 @@ async def _reconcile(store: Store, manager_id: UUID, epoch: int, renewal: Renewa
                 **_attempts(renewal.started),
             }
             await connection.execute(SQL["started"], values)
-            await tell_watchers(connection, lease.group_id)
+            await notify_watchers(connection, lease.group_id)
 
 
 async def _take_back(

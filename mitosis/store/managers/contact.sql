@@ -68,3 +68,13 @@ WITH before AS MATERIALIZED (
 SELECT CASE WHEN EXISTS (SELECT FROM pokes) THEN pg_notify('mitosis_outbox', '') END AS notified_relay,
        CASE WHEN b.hungry THEN pg_notify('mitosis_wake', b.group_id::text) END AS notified_claims
   FROM before AS b
+
+-- name: standing
+-- What an agent needs to know about its lease.
+SELECT l.state AS lease_state, l.group_id, v.state AS group_state, v.discarding, v.kill_running, v.reason,
+       coalesce(v.grace_seconds, g.cancel_grace_seconds) AS grace_seconds, g.host_lost_after_seconds
+  FROM leases AS l
+  JOIN managers AS m ON m.id = l.manager_id
+  JOIN group_live AS v ON v.group_id = l.group_id
+  JOIN task_groups AS g ON g.id = l.group_id
+ WHERE l.epoch = %(epoch)s AND m.uuid = %(manager)s

@@ -27,7 +27,7 @@ from mitosis.store.pg.database import Connection
 from mitosis.store.pg.outbox import poke
 from mitosis.store.pg.rows import fetch_all, fetch_one
 from mitosis.store.pg.statements import load
-from mitosis.store.pg.wake import tell_watchers
+from mitosis.store.pg.wake import notify_watchers
 from mitosis.store.store import Store
 
 SQL = load("managers/environments.sql")
@@ -113,7 +113,7 @@ async def _change(
         await connection.execute(SQL["save_environment"], _row(values, asked, state))
     if asked.hook is not None:
         await _save_hook_run(connection, values, asked, asked.hook)
-    await tell_watchers(connection, facts.group_number)
+    await notify_watchers(connection, facts.group_number)
     gone = state is EnvironmentState.GONE
     # The group may have ended since its state was read, and wait for this environment to go.
     groups = [task_group_id] if facts.terminal or gone else []

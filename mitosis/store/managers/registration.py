@@ -6,15 +6,15 @@ from dataclasses import dataclass
 from typing import NamedTuple
 from uuid import UUID
 
-from mitosis.contracts.accounts import RANK, Role
+from mitosis.contracts.accounts import RANK, Role, User
 from mitosis.contracts.errors import InvalidRequest, NotFound, PermissionDenied
 from mitosis.contracts.http import RegisterManager
-from mitosis.store.pg.rows import fetch_all, fetch_one
+from mitosis.store.pg.rows import fetch_one
 from mitosis.store.pg.statements import load
 from mitosis.store.store import Store
+from mitosis.store.users.accounts import GroupRole, find_account, roles_in
 
 SQL = load("managers/registration.sql")
-USERS = load("users/users.sql")
 
 
 class Registered(NamedTuple):
@@ -22,19 +22,6 @@ class Registered(NamedTuple):
 
     manager_id: UUID
     token_version: int
-
-
-@dataclass(frozen=True, slots=True)
-class _User:
-    username: str
-    is_admin: bool
-
-
-@dataclass(frozen=True, slots=True)
-class _UserGroup:
-    id: int
-    name: str
-    role: Role | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,17 +44,12 @@ async def register_manager(store: Store, spec: RegisterManager, user_id: UUID) -
         InvalidRequest: ``groups`` names a role that does not exist.
     """
     async with store.database.transaction() as connection:
-        user = await fetch_one(
-            connection, _User, USERS["user"], {"user_id": user_id, "username": None}
-        )
+        user = await find_account(connection, user_id)
         if user is None:
             raise NotFound("no such user")
         own: dict[str, Role] = {user.username: "write"}
         asked = dict(map(_parse, spec.groups)) or own
-        groups = await fetch_all(
-            connection, _UserGroup, USERS["roles_in"], {"user_id": user_id, "names": list(asked)}
-        )
-        known = {group.name: group for group in groups}
+        known = await roles_in(connection, user_id, list(asked))
         for name, role in asked.items():
             _check_role(user, known.get(name), name, role)
         created = await fetch_one(
@@ -109,7 +91,7 @@ def generated_name() -> str:
     return f"host-{secrets.token_hex(3)}"
 
 
-def _check_role(user: _User, group: _UserGroup | None, name: str, role: Role) -> None:
+def _check_role(user: User, group: GroupRole | None, name: str, role: Role) -> None:
     if group is None:
         raise NotFound(f"no such user group: {name}", field="groups")
     held: Role | None = "admin" if user.is_admin else group.role

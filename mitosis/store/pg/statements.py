@@ -1,4 +1,4 @@
-"""Loads the hand-written SQL: ``load("tasks/tasks.sql")["claim"]`` is the statement under ``-- name: claim``.
+"""Loads the hand-written SQL: ``load("tasks/claim.sql")["claim"]`` is the statement under ``-- name: claim``.
 
 A file holds statements one after the other, each under a ``-- name:`` line and a comment that says
 what it does and why it is safe. The comment is kept: it shows in pg_stat_activity.

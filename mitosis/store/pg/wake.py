@@ -1,11 +1,11 @@
-"""Waking those who wait, without polling (protocol P7).
+"""Waking long polls without polling (protocol P7).
 
-One connection of the process LISTENs; waiters stand in memory, by group number, and hold no
-connection. What can be told of a group is a :class:`Topic`: *work* (something became claimable),
-*changed* (counters or state moved), and two for live output. Payload on ``names.WAKE_CHANNEL``: the
-number with the topic's suffix, ``<number>`` for work, ``<number>!`` for changed. A spurious or
-doubled wake is harmless, since whoever is woken looks again; when the connection was lost everybody
-is woken once, since something may have been missed.
+One connection of the process LISTENs. Waiters stand in memory, by group number, and hold no connection.
+A :class:`Topic` says what happened in a group: *work* (a task became claimable), *changed* (counters or
+state moved), and two for live output. The payload on ``temporal_names.WAKE_CHANNEL`` is the number with
+the topic's suffix: ``<number>`` for work, ``<number>!`` for changed. A spurious or doubled wake-up is
+harmless, since a woken poll looks again. After a lost connection every waiter is woken once, since a
+notification may have been missed.
 """
 
 import asyncio
@@ -29,14 +29,14 @@ RECONNECT_SECONDS = 1.0
 
 
 class Topic(Enum):
-    """What a waiter waits for."""
+    """What happened in a group."""
 
     WORK = ""
     CHANGED = "!"
     FOLLOWED = "~"
-    """Who follows the output of its tasks."""
+    """The followers of its output changed."""
     OUTPUT = "#"
-    """Output of its tasks for those who follow."""
+    """Agents wrote output of its tasks."""
 
 
 _SUFFIXES = {topic.value for topic in Topic}
@@ -45,21 +45,24 @@ Key = tuple[int, Topic]
 
 
 class Waiter:
-    """One who waits for one topic of one group. Register it *before* looking, then wait."""
+    """One long poll that waits for topics of one group. Register it *before* looking, then wait."""
 
-    def __init__(self) -> None:
-        self._told = asyncio.Event()
+    def __init__(self, pace_seconds: float = 0.0) -> None:
+        self._woken = asyncio.Event()
+        self._pace_seconds = pace_seconds
 
     async def wait(self, seconds: float) -> bool:
-        """True when woken since the last call (or since it was made), False after ``seconds``."""
-        if not await wait_event(self._told, max(seconds, 0.0)):
+        """Return True when woken since the last call (or since it was made), False after ``seconds``."""
+        if not await wait_event(self._woken, max(seconds, 0.0)):
             return False
-        self._told.clear()
+        if self._pace_seconds:
+            await asyncio.sleep(min(self._pace_seconds, seconds))
+        self._woken.clear()
         return True
 
-    def tell(self) -> None:
+    def wake(self) -> None:
         """Wake it, now or at its next wait."""
-        self._told.set()
+        self._woken.set()
 
 
 class Wake:
@@ -71,7 +74,7 @@ class Wake:
     @classmethod
     @asynccontextmanager
     async def listen(cls, database: Database) -> AsyncIterator[Self]:
-        """Listening while the context is open; reconnects by itself.
+        """Listen while the context is open; reconnect after a lost connection.
 
         Raises:
             DatabaseUnavailable: the first connection cannot be made.
@@ -87,13 +90,18 @@ class Wake:
 
     @property
     def waiting(self) -> int:
-        """How many there are; one that waits for two topics counts twice."""
+        """The number of waiters; one that waits for two topics counts twice."""
         return sum(len(waiters) for waiters in self._waiters.values())
 
     @contextmanager
-    def waiter(self, group_number: int, *topics: Topic) -> Iterator[Waiter]:
-        """A waiter that is registered for these topics; it is forgotten at the end."""
-        waiter, keys = Waiter(), [(group_number, topic) for topic in topics]
+    def waiter(
+        self, group_number: int, *topics: Topic, pace_seconds: float = 0.0
+    ) -> Iterator[Waiter]:
+        """Register a waiter for these topics while the context is open.
+
+        ``pace_seconds`` pass between a wake-up and the next look, however often the group changes.
+        """
+        waiter, keys = Waiter(pace_seconds), [(group_number, topic) for topic in topics]
         for key in keys:
             self._waiters[key].add(waiter)
         try:
@@ -104,37 +112,40 @@ class Wake:
                 if not self._waiters[key]:
                     del self._waiters[key]
 
-    def tell(self, group_number: int, topic: Topic) -> None:
-        """Wake everybody who waits for this."""
+    def wake(self, group_number: int, topic: Topic) -> None:
+        """Wake every waiter for this topic of this group."""
         for waiter in self._waiters.get((group_number, topic), ()):
-            waiter.tell()
+            waiter.wake()
 
-    def tell_all(self) -> None:
-        """Wake everybody: something may have been missed."""
+    def wake_all(self) -> None:
+        """Wake every waiter: a notification may have been missed."""
         for waiters in self._waiters.values():
             for waiter in waiters:
-                waiter.tell()
+                waiter.wake()
 
     async def _run(self, database: Database) -> None:
         while True:
             try:
                 async with database.listen(WAKE_CHANNEL) as connection:
-                    self.tell_all()
-                    await self._hear(connection)
+                    self.wake_all()
+                    await self._receive(connection)
             except DatabaseUnavailable:
                 log.warning("wake.disconnected")
                 await asyncio.sleep(RECONNECT_SECONDS)
 
-    async def _hear(self, connection: Connection) -> None:
+    async def _receive(self, connection: Connection) -> None:
         with as_unavailable():
             async for notify in connection.notifies():
                 raise_if_cancelled()
                 number = notify.payload.rstrip("!~#")
                 suffix = notify.payload.removeprefix(number)
                 if number.isdigit() and suffix in _SUFFIXES:
-                    self.tell(int(number), Topic(suffix))
+                    self.wake(int(number), Topic(suffix))
 
 
-async def tell_watchers(connection: Connection, group_number: int) -> None:
-    """Wake who watches this group when the caller's transaction commits: no counter moved, something else."""
-    await connection.execute(SQL["tell_watchers"], {"group_number": group_number})
+async def notify_watchers(connection: Connection, group_number: int) -> None:
+    """Wake the waiters for changes of this group when the caller's transaction commits.
+
+    For changes that move no counter.
+    """
+    await connection.execute(SQL["notify_watchers"], {"group_number": group_number})

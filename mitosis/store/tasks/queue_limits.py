@@ -6,10 +6,11 @@ A submitter that is faster than the fleet is held back here, before the disk is 
 from uuid import UUID
 
 from mitosis.contracts.errors import QueueFull, TooLarge
+from mitosis.store.pg.rows import fetch_one
 from mitosis.store.pg.statements import load
 from mitosis.store.store import QueueCount, Store
 
-SQL = load("tasks/tasks.sql")
+SQL = load("tasks/queue_limits.sql")
 RETRY_AFTER_SECONDS = 5.0
 
 
@@ -38,9 +39,9 @@ async def check_queue_limits(store: Store, task_group_id: UUID, count: int) -> N
 
 async def _count_queue(store: Store, task_group_id: UUID) -> QueueCount:
     async with store.database.connection() as connection:
-        cursor = await connection.execute(SQL["queued"], {"group": task_group_id})
-        row = await cursor.fetchone()
-    return QueueCount(row["mine"], row["total"]) if row else QueueCount(0, 0)
+        parameters = {"group": task_group_id}
+        counted = await fetch_one(connection, QueueCount, SQL["queued"], parameters)
+    return counted or QueueCount(mine=0, total=0)
 
 
 def queue_full(where: str, unfinished: int, limit: int) -> QueueFull:

@@ -15,6 +15,7 @@ from api.logins import NAME_BURST, NAME_EVERY
 from mitosis.contracts.errors import RateLimited, Unauthenticated
 from mitosis.contracts.http import TaskGroupSpec
 from mitosis.embedded.data_folder import ed25519_private_key
+from mitosis.store.users.accounts import add_member, ensure_admin
 from tests.support.http_api import Api, in_process_api, problem, said_hello
 
 OPEN = {"/health", "/ready", "/openapi.json", "/docs", "/docs/oauth2-redirect", "/api/v1/login"}
@@ -69,7 +70,7 @@ async def test_a_login_gives_a_token(api: Api) -> None:
 @pytest.mark.parametrize("case", ["missing", "garbage", "foreign", "expired", "unknown", "revoked"])
 async def test_bad_tokens(api: Api, case: str) -> None:
     signer, hour = api.app_state.signer, timedelta(hours=1)
-    admin = await api.app_state.users.ensure_admin("admin")
+    admin = await ensure_admin(api.app_state.store, "admin")
     foreign = TokenSigner(ed25519_private_key())
     known = Subject("user", admin.user_id, admin.token_version)
     token = {
@@ -127,7 +128,7 @@ async def test_roles_decide(api: Api) -> None:
     for method, below in (("GET", ""), ("GET", "/tasks"), ("POST", "/close"), ("DELETE", "")):
         with problem(await api.call(method, path + below, token=ben), 404, "not_found"):
             pass
-    await api.app_state.users.add_member("ann", "ben", "read")
+    await add_member(api.app_state.store, "ann", "ben", "read")
     api.app_state.store.users.clear()
     assert (await api.call("GET", path, token=ben)).status_code == 200
     assert (await api.call("GET", "/task-groups/ann/work", token=ben)).status_code == 200
@@ -148,7 +149,7 @@ async def test_roles_decide(api: Api) -> None:
     answer = await api.call("POST", "/task-groups", token=ben, json=foreign)
     with problem(answer, 403, "permission_denied"):
         pass
-    await api.app_state.users.add_member("ann", "ben", "write")
+    await add_member(api.app_state.store, "ann", "ben", "write")
     assert (await api.call("POST", path + "/tasks", token=ben, json=tasks)).status_code == 201
     assert (await api.call("GET", path)).status_code == 200  # the admin sees everything
 

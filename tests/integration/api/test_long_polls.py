@@ -33,12 +33,12 @@ from mitosis.contracts.task import TaskSubmission
 from mitosis.contracts.wire import SubmitTasks
 from mitosis.store.pg.database import Database
 from mitosis.store.store import Store
-from mitosis.store.tasks.tasks import TaskStore
+from mitosis.store.tasks.submit import submit_tasks
 
 async def main(url, group):
     async with Database.open(url) as database:
         task = TaskSubmission(command=["true"])
-        await TaskStore(Store(database=database)).submit(UUID(group), SubmitTasks(tasks=[task]))
+        await submit_tasks(Store(database=database), UUID(group), SubmitTasks(tasks=[task]))
 
 asyncio.run(main(*sys.argv[1:]))
 """

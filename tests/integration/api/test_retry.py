@@ -10,6 +10,8 @@ from mitosis.contracts.errors import NotFound, TaskGroupClosed
 from mitosis.contracts.http import RetryBody, TaskGroupSpec
 from mitosis.contracts.outcome import FailureKind
 from mitosis.contracts.wire import ClaimTasks, Outcome, ReportTasks, TaskReport
+from mitosis.store.tasks.retry import retry_tasks
+from mitosis.store.users.accounts import create_user
 from tests.support.served_group import Served, served_group
 from tests.support.waiting import wait_until_async
 
@@ -49,8 +51,8 @@ async def fail(it: Served, count: int) -> None:
 async def part(it: Served, key: str = "k", after: int = 0, limit: int = 5) -> list[int]:
     group = await it.client.group("work")
     asked = RetryBody(idempotency_key=key, after=after, limit=limit)
-    tasks, uuid = it.api.app_state.tasks, group.task_group_id
-    return (await tasks.retry(uuid, uuid, asked)).task_ids
+    uuid = group.task_group_id
+    return (await retry_tasks(it.api.app_state.store, uuid, uuid, asked)).task_ids
 
 
 async def test_the_same_part_is_answered_again_and_another_retry_leaves_it_out(
@@ -99,8 +101,8 @@ async def test_parts_go_on_behind_the_last_and_reasons_choose(
     group = await served.client.group("work")
     while True:
         asked = RetryBody(idempotency_key="parts", after=after, limit=5)
-        answer = await served.api.app_state.tasks.retry(
-            group.task_group_id, group.task_group_id, asked
+        answer = await retry_tasks(
+            served.api.app_state.store, group.task_group_id, group.task_group_id, asked
         )
         told += answer.retry_of
         if answer.next is None:
@@ -125,7 +127,7 @@ async def test_each_task_is_retried_once_into_whichever_group(served: Served) ->
 
 
 async def test_who_may_not_write_to_either_group_is_refused(served: Served) -> None:
-    await served.api.app_state.users.create("stranger", "secret words")
+    await create_user(served.api.app_state.store, "stranger", "secret words")
     source = (await served.client.group("work")).task_group_id
     async with Client(served.api.url) as other:
         await other.login("stranger", "secret words")

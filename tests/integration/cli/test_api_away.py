@@ -60,7 +60,7 @@ def test_a_command_that_follows_says_that_it_waits_and_goes_on(
 
 def held(stack: CliStack) -> bool:
     """Does the command follow the group? Its first questions have been answered then."""
-    return stack.app_state.output.wake.waiting > 0
+    return stack.app_state.store.listening.waiting > 0
 
 
 def is_closed(stack: CliStack) -> bool:

@@ -18,6 +18,7 @@ import pytest
 from mitosis.cli.exit import ExitStatus
 from mitosis.contracts.wire import Outcome
 from mitosis.embedded.data_folder import ed25519_private_key, free_port
+from mitosis.store.users.accounts import create_user
 from tests.support.cli_stack import COMMAND, CliStack, cli_stack
 from tests.support.command import Ran, mitosis
 from tests.support.servers import LoopThread
@@ -329,7 +330,7 @@ def test_too_many_wrong_passwords_say_when_to_try_again(stack: CliStack) -> None
 
 
 def test_login_whoami_logout(stack: CliStack) -> None:
-    stack.loop.run(stack.app_state.users.create("ann", "secret words"))
+    stack.loop.run(create_user(stack.app_state.store, "ann", "secret words"))
     assert done(mitosis("whoami", "--quiet")).out == "admin\n"
     wrong = mitosis("login", "ann", "--password-file", "-", stdin="wrong")
     assert wrong.status == ExitStatus.NOT_ALLOWED

@@ -11,6 +11,7 @@ import typer
 
 from mitosis.cli import app, execute
 from mitosis.contracts.wire import Outcome
+from mitosis.store.users.accounts import create_user
 from tests.support.cli_stack import CliStack, cli_stack
 from tests.support.servers import LoopThread
 
@@ -83,7 +84,7 @@ def test_every_command_with_json_prints_json(
             return [json.loads(line) for line in out.splitlines()]
 
     (tmp_path / "password").write_text("secret words")
-    stack.loop.run(stack.app_state.users.create("person", "secret words"))
+    stack.loop.run(create_user(stack.app_state.store, "person", "secret words"))
     for name in ("done", "work", "ended", "finished"):
         said("group", "create", name, "--json")
     said("group", "submit", "done", "--json", "--", "false")

@@ -23,7 +23,7 @@ from mitosis.embedded.data_folder import DataFolder
 from mitosis.embedded.postgres import EmbeddedPostgres
 from mitosis.store.pg.database import Database
 from mitosis.store.store import Store
-from mitosis.store.users.users import UserStore
+from mitosis.store.users.accounts import add_member, create_user
 from tests.support.checkout import ROOT
 from tests.support.program import clean_environment, mitosis, refused, running_up
 from tests.support.waiting import wait_until
@@ -194,10 +194,10 @@ def user(stack: Path, name: str, role: Role | None, folder: Path) -> Path:
     async def create() -> None:
         url = EmbeddedPostgres(DataFolder(stack)).url()
         async with Database.open(url) as database:
-            users = UserStore(Store(database=database))
-            await users.create(name, "secret words")
+            store = Store(database=database)
+            await create_user(store, name, "secret words")
             if role is not None:
-                await users.add_member("admin", name, role)
+                await add_member(store, "admin", name, role)
 
     asyncio.run(create())
     with SyncClient(connection.api_url) as client:

@@ -15,7 +15,7 @@ from mitosis.store.control import ControlStore
 from mitosis.store.groups.explain import explain_group, explain_task
 from mitosis.store.managers.views import get_manager
 from mitosis.store.store import Store
-from mitosis.store.users.users import UserStore
+from mitosis.store.users.accounts import create_user
 from tests.support.campaigns import World
 
 
@@ -26,7 +26,7 @@ async def set_world(url: str, *, lost: float = 90.0, suspect: float = 10.0) -> A
         {"hosts": {"lost_after_seconds": lost, "suspect_after_seconds": suspect}}
     )
     async with Store.open(store_options(settings, url)) as store:
-        user = await UserStore(store).create("alice")
+        user = await create_user(store, "alice")
         yield World(store, user.user_id)
 
 

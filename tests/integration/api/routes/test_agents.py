@@ -39,6 +39,7 @@ from mitosis.contracts.wire import (
 )
 from mitosis.store.control import ControlStore
 from mitosis.store.leases.scheduler import assign_round
+from mitosis.store.users.accounts import add_member
 from tests.support.http_api import Api, hello, in_process_api, problem, said_hello
 from tests.support.manager_api import ManagerApi
 
@@ -386,7 +387,7 @@ async def test_new_tags_change_no_list_until_it_is_refreshed(api: Api) -> None:
 
 async def _only_who_may_write_refreshes(api: Api, task_group_id: UUID) -> None:
     ben = await api.user("ben")
-    await api.app_state.users.add_member("admin", "ben", "read")
+    await add_member(api.app_state.store, "admin", "ben", "read")
     path = f"/task-groups/{task_group_id}"
     for method, below, body in (
         ("POST", "/managers/refresh", None),

@@ -22,6 +22,7 @@ from mitosis.contracts.http import RegisterManager, TaskGroupSpec
 from mitosis.contracts.lifecycle import TaskGroupState
 from mitosis.embedded.data_folder import ed25519_private_key
 from mitosis.store.store import StoreOptions
+from mitosis.store.users.accounts import create_user
 from tests.support.http_api import NoTemporal
 from tests.support.manager_api import ManagerApi
 from tests.support.served_group import Served, served_group
@@ -165,7 +166,7 @@ async def test_who_may_not_read_the_group_is_refused_on_both(
 ) -> None:
     headers = {}
     if token == "stranger":
-        await served.api.app_state.users.create("stranger", "secret words")
+        await create_user(served.api.app_state.store, "stranger", "secret words")
         async with Client(served.api.url) as other:
             token = (await other.login("stranger", "secret words")).token
     path = served.url.replace("/work/", f"/{(await served.client.group('work')).task_group_id}/")

@@ -27,8 +27,9 @@ from mitosis.contracts.wire import (
     WriteOutput,
 )
 from mitosis.store.managers.hello import say_goodbye
-from mitosis.store.output.output import ROWS_KEPT, OutputStore
-from mitosis.store.store import StoreOptions
+from mitosis.store.output.writing import ROWS_KEPT, wait_for_followers, write_output
+from mitosis.store.store import Store, StoreOptions
+from mitosis.store.users.accounts import create_user
 from mitosis.worker.output import readable
 from tests.support.http_api import NoTemporal
 from tests.support.served_group import KEY, Served, served_group
@@ -51,8 +52,8 @@ class Running(Served):
         self.task_id = claimed.task_id
 
     @property
-    def output(self) -> OutputStore:
-        return self.api.app_state.output
+    def store(self) -> Store:
+        return self.api.app_state.store
 
     def chunk(self, offset: int, data: bytes, *, attempt: int = 1, task: int = 0) -> OutputChunk:
         return OutputChunk(
@@ -61,7 +62,7 @@ class Running(Served):
 
     async def write(self, *chunks: OutputChunk, epoch: int = 0, manager: UUID | None = None) -> int:
         request = WriteOutput(epoch=epoch or self.epoch, chunks=list(chunks))
-        answer = await self.output.write(manager or self.manager_id, request)
+        answer = await write_output(self.store, manager or self.manager_id, request)
         return answer.written
 
     async def uuid(self) -> UUID:
@@ -86,7 +87,7 @@ async def running(database: str) -> AsyncIterator[Running]:
 
 async def test_an_agent_is_told_at_once_who_follows_and_who_has_left(running: Running) -> None:
     nothing = Followed(epoch=running.epoch, wait_seconds=30)
-    asking = asyncio.create_task(running.output.followed(running.manager_id, nothing))
+    asking = asyncio.create_task(wait_for_followers(running.store, running.manager_id, nothing))
     events = running.client.task_output(await running.uuid())
     first = await anext(events)
     assert (first.kind, first.attempt, first.manager_name) == ("attempt", 1, "host-1")
@@ -94,12 +95,14 @@ async def test_an_agent_is_told_at_once_who_follows_and_who_has_left(running: Ru
         answer = await asking
         assert (answer.tasks, answer.everything) == ([running.task_id], False)
         known = Followed(epoch=running.epoch, tasks=answer.tasks, wait_seconds=30)
-        leaving = asyncio.create_task(running.output.followed(running.manager_id, known))
+        leaving = asyncio.create_task(wait_for_followers(running.store, running.manager_id, known))
         await events.aclose()  # type: ignore[attr-defined]
         assert (await leaving).tasks == []
     assert await running.write(running.chunk(0, b"unheard")) == 0
     gone = Followed(epoch=running.epoch + 1, wait_seconds=30)
-    assert (await running.output.followed(running.manager_id, gone)).standing is LeaseStanding.GONE
+    assert (
+        await wait_for_followers(running.store, running.manager_id, gone)
+    ).standing is LeaseStanding.GONE
 
 
 async def test_only_the_manager_that_runs_the_attempt_can_write_and_no_task_is_touched(
@@ -159,7 +162,7 @@ async def test_the_rest_of_an_ended_attempt_comes_from_its_result(
     following = asyncio.create_task(_all(running.client.task_output(uuid)))
     watching = Followed(epoch=running.epoch, wait_seconds=30)
     async with asyncio.timeout(20):
-        await running.output.followed(running.manager_id, watching)
+        await wait_for_followers(running.store, running.manager_id, watching)
         await running.write(running.chunk(0, written[:3]))
         await running.report(msgspec.json.encode(detail))
         events = await following
@@ -175,7 +178,7 @@ async def test_follower_and_agent_may_be_at_two_apis(running: Running, database:
         store=StoreOptions(database_url=database), signing_key=KEY, temporal_namespace="mitosis"
     )
     uuid, nobody = await running.uuid(), Followed(epoch=running.epoch, wait_seconds=30)
-    asking = asyncio.create_task(running.output.followed(running.manager_id, nobody))
+    asking = asyncio.create_task(wait_for_followers(running.store, running.manager_id, nobody))
     async with (
         running_api(options, NoTemporal()) as other,
         Client(other.url, running.token) as client,
@@ -185,7 +188,7 @@ async def test_follower_and_agent_may_be_at_two_apis(running: Running, database:
         followed = await asking
         assert followed.tasks == [running.task_id]
         known = Followed(epoch=running.epoch, tasks=followed.tasks, wait_seconds=30)
-        leaving = asyncio.create_task(running.output.followed(running.manager_id, known))
+        leaving = asyncio.create_task(wait_for_followers(running.store, running.manager_id, known))
         assert await running.write(running.chunk(0, b"012")) == 1
         await running.report(b'{"stdout": "0123", "stdout_bytes": 4}')
         events = await following
@@ -194,7 +197,7 @@ async def test_follower_and_agent_may_be_at_two_apis(running: Running, database:
 
 
 async def test_strangers_are_refused(running: Running) -> None:
-    await running.api.app_state.users.create("stranger", "secret words")
+    await create_user(running.api.app_state.store, "stranger", "secret words")
     async with Client(running.api.url) as other:
         token = (await other.login("stranger", "secret words")).token
     headers = {"Authorization": f"Bearer {token}"}

@@ -12,6 +12,7 @@ from mitosis.store.groups.endings import DISCARD_CHUNK
 from mitosis.store.groups.views import read_group
 from mitosis.store.leases.scheduler import assign_round
 from mitosis.store.managers.release import release_lease
+from mitosis.store.tasks.views import list_tasks
 from tests.support.campaigns import Host, World, failed, hook, succeeded, world
 
 VERBS: dict[TaskGroupEvent, Close | Reopen | Cancel | Complete] = {
@@ -206,7 +207,9 @@ async def test_cancel_ends_leases_and_discards_what_nobody_has_claimed(database:
         view = await w.control.observe_task_group(group)
         assert (view.succeeded, view.failed, view.cancelled) == (1, 1, 3)
         assert ("task_group", group) in await w.pokes(), "the last one is gone"
-        states = {item.task_id: item.state.value for item in (await w.tasks.list(group)).items}
+        states = {
+            item.task_id: item.state.value for item in (await list_tasks(w.store, group)).items
+        }
         assert list(states.values()) == [
             "succeeded",
             "failed",

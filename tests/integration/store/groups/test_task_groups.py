@@ -27,6 +27,8 @@ from mitosis.store.groups.events import wait_for_group
 from mitosis.store.groups.views import GroupFilter, list_groups, read_group
 from mitosis.store.leases.scheduler import assign_round
 from mitosis.store.managers.registration import register_manager
+from mitosis.store.tasks.views import list_tasks, read_task
+from mitosis.store.users.accounts import add_member, create_user, ensure_admin
 from tests.support.campaigns import failed, hook, succeeded, world
 from tests.support.waiting import wait_until_async
 
@@ -73,8 +75,8 @@ async def test_a_group_keeps_what_it_was_given_and_its_name(database: str) -> No
 async def test_lists_are_pages_of_what_one_may_read(database: str) -> None:
     async with world(database) as w:
         groups = [await w.group(f"g-{i}", tags={"t", str(i % 2)}) for i in range(5)]
-        bob = await w.users.create("bob")
-        admin = await w.users.ensure_admin("admin")
+        bob = await create_user(w.store, "bob")
+        admin = await ensure_admin(w.store, "admin")
         await w.close(groups[0])
         await w.close(groups[1])
         await w.control.finalize(groups[1])
@@ -85,7 +87,7 @@ async def test_lists_are_pages_of_what_one_may_read(database: str) -> None:
         assert ([item.task_group_id for item in rest.items], rest.next) == (groups[2::-1], None)
         assert (await list_groups(w.store, bob.user_id)).items == []
         assert len((await list_groups(w.store, admin.user_id)).items) == 5
-        await w.users.add_member("alice", "bob", "read")
+        await add_member(w.store, "alice", "bob", "read")
         assert len((await list_groups(w.store, bob.user_id)).items) == 5
 
         async def found(**which: object) -> list[str]:
@@ -179,7 +181,7 @@ async def test_tasks_are_listed_by_id_and_state(database: str) -> None:
         tasks = (await host.claim(4)).tasks
         await host.renew(started=tasks[:3])
         await host.report(succeeded(tasks[0], started_at=1e9, finished_at=1e9 + 2))
-        page = await w.tasks.list(group, limit=4)
+        page = await list_tasks(w.store, group, limit=4)
         assert [item.task_id for item in page.items] == ids[:4]
         assert [item.state.value for item in page.items] == [
             "succeeded",
@@ -187,7 +189,7 @@ async def test_tasks_are_listed_by_id_and_state(database: str) -> None:
             "running",
             "ready",
         ]
-        rest = await w.tasks.list(group, after=page.next, limit=4)
+        rest = await list_tasks(w.store, group, after=page.next, limit=4)
         assert ([item.task_id for item in rest.items], rest.next) == (ids[4:], None)
         first = page.items[0]
         assert (first.manager_name, first.attempt, first.spec["command"]) == (
@@ -200,24 +202,24 @@ async def test_tasks_are_listed_by_id_and_state(database: str) -> None:
         assert first.started_at is not None
         assert (first.finished_at - first.started_at).total_seconds() == 2
 
-        assert [i.task_id for i in (await w.tasks.list(group, state=TaskState.READY)).items] == ids[
-            3:
-        ]
-        running = await w.tasks.list(group, state=TaskState.RUNNING)
+        assert [
+            i.task_id for i in (await list_tasks(w.store, group, state=TaskState.READY)).items
+        ] == ids[3:]
+        running = await list_tasks(w.store, group, state=TaskState.RUNNING)
         assert [item.task_id for item in running.items] == ids[1:3]
-        done = await w.tasks.list(group, state=TaskState.SUCCEEDED)
+        done = await list_tasks(w.store, group, state=TaskState.SUCCEEDED)
         assert [item.task_id for item in done.items] == ids[:1]
         with pytest.raises(NotFound):
-            await w.tasks.get(task_uuid(1, 2**62))
+            await read_task(w.store, task_uuid(1, 2**62))
         with pytest.raises(NotFound):
-            await w.tasks.get(group)
+            await read_task(w.store, group)
 
 
 @pytest.mark.spec("S000-01", "S000-03", "S000-07", "S000-11")
 async def test_managers_named_by_a_user(database: str) -> None:
     async with world(database) as w:
         host, other = await w.host(), await w.host()
-        bob = await w.users.create("bob")
+        bob = await create_user(w.store, "bob")
         foreign, _ = await register_manager(w.store, RegisterManager(name="bobs"), bob.user_id)
         group = await w.group(assignment_method="user_specified")
         await w.submit(group, 1)
@@ -324,10 +326,10 @@ async def test_a_refresh_asks_for_all_tags_or_any_and_for_a_role(database: str) 
     async with world(database) as w:
         both, one = await w.host(tags=["a", "b"]), await w.host(tags=["b", "x"])
         await w.host(tags=["x"])
-        bob = await w.users.create("bob")
+        bob = await create_user(w.store, "bob")
         everything = RegisterManager(name="bobs", tags=frozenset({"a", "b"}))
         await register_manager(w.store, everything, bob.user_id)
-        await w.users.add_member("alice", "bob", "admin")
+        await add_member(w.store, "alice", "bob", "admin")
         reader = everything.model_copy(update={"name": "reader", "groups": ("alice:read",)})
         await register_manager(w.store, reader, bob.user_id)
         for match, fitting, tags in (

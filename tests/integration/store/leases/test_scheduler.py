@@ -17,6 +17,7 @@ from mitosis.store.managers.release import release_lease
 from mitosis.store.managers.views import get_manager, observe_manager
 from mitosis.store.pg.database import Database
 from mitosis.store.store import Store
+from mitosis.store.users.accounts import create_user
 from tests.support.campaigns import Host, failed, held, until_blocked, world
 
 
@@ -239,7 +240,7 @@ async def test_after_a_group_the_host_goes_to_the_next_by_priority(database: str
 
 async def test_a_host_of_another_user_group_is_not_used(database: str) -> None:
     async with world(database) as w:
-        bob = await w.users.create("bob")
+        bob = await create_user(w.store, "bob")
         bobs, _ = await register_manager(w.store, RegisterManager(name="bobs"), bob.user_id)
         host = Host(w, bobs)
         await host.hello()

@@ -16,6 +16,8 @@ from mitosis.contracts.wire import ClaimedTask, LeaseStanding, Outcome, ReportSt
 from mitosis.store.managers.hello import say_goodbye
 from mitosis.store.managers.release import release_lease
 from mitosis.store.managers.views import observe_manager
+from mitosis.store.tasks.results import wait_for_results
+from mitosis.store.tasks.views import list_tasks, read_task
 from tests.support.campaigns import Host, World, failed, succeeded, world
 
 COMMITTED, DUPLICATE = ReportStatus.COMMITTED, ReportStatus.DUPLICATE
@@ -67,7 +69,7 @@ async def test_a_zombie_is_superseded(database: str) -> None:
         assert (await host.report(succeeded(task))).statuses == [SUPERSEDED]
         assert (await other.report(failed(again, exit_code=7))).statuses == [COMMITTED]
         assert (await host.report(succeeded(task))).statuses == [SUPERSEDED]
-        info = await w.tasks.get(task_uuid(1, task.task_id))
+        info = await read_task(w.store, task_uuid(1, task.task_id))
         assert (info.state, info.exit_code, info.attempt) == ("failed", 7, 2)
         await w.check()
 
@@ -110,7 +112,7 @@ async def test_a_retried_failure_is_charged_once_and_kept(database: str) -> None
         assert (await host.report(first)).statuses == [DUPLICATE]
         both = await host.report(first, failed(again, exit_code=4))
         assert both.statuses == [DUPLICATE, COMMITTED]
-        info = await w.tasks.get(task_uuid(1, task.task_id))
+        info = await read_task(w.store, task_uuid(1, task.task_id))
         assert (info.state, info.exit_code, info.kind) == ("failed", 4, "exit_code")
         assert [(f.attempt, f.exit_code, f.detail) for f in info.failures] == [
             (1, 3, {"stderr": "no"})
@@ -140,8 +142,8 @@ async def test_lists_and_results_tell_of_failed_attempts_too(database: str) -> N
             bumpy.task_id: [(1, "exit_code", 3, None)],
             open_still.task_id: [(1, "exit_code", 5, None)],
         }
-        listed = (await w.tasks.list(group)).items
-        results = (await w.tasks.results(group)).items
+        listed = (await list_tasks(w.store, group)).items
+        results = (await wait_for_results(w.store, group)).items
         for tasks, expected in ((listed, told), (results, dict(list(told.items())[:2]))):
             assert {
                 task.task_id: [(f.attempt, f.kind, f.exit_code, f.detail) for f in task.failures]
@@ -225,7 +227,7 @@ async def test_a_worker_that_exits_under_its_task_is_a_crash_and_the_third_is_th
             assert await w.value("SELECT count(*) FROM open_task") == left
             if left:
                 (task,) = (await host.claim()).tasks
-        info = await w.tasks.get(task_uuid(1, task.task_id))
+        info = await read_task(w.store, task_uuid(1, task.task_id))
         assert (info.state, info.kind, len(info.failures)) == ("failed", "worker_lost", 3)
 
 
@@ -233,7 +235,7 @@ async def test_a_worker_that_exits_under_its_task_is_a_crash_and_the_third_is_th
 async def test_every_crash_is_logged_and_the_last_says_how_often(
     database: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.INFO, "mitosis.store.tasks.reports")
+    caplog.set_level(logging.INFO, "mitosis.store.tasks.report")
     detail = Raw(b'{"worker":1,"message":"killed by \\"SIGSEGV\\"","stderr":"\\u0000"}')
     message = 'killed by "SIGSEGV"'
     async with world(database) as w:
@@ -242,7 +244,7 @@ async def test_every_crash_is_logged_and_the_last_says_how_often(
         (again,) = (await host.claim()).tasks
         assert again.task_id == task.task_id, "it has stayed in the queue"
         await host.report(failed(again, "worker_lost", signal=11, detail=detail))
-        info = await w.tasks.get(task_uuid(1, task.task_id))
+        info = await read_task(w.store, task_uuid(1, task.task_id))
         said = {"message": f"Worker failed 2 times: {message}", "worker": 1, "stderr": "\0"}
         assert (info.state, info.detail) == ("failed", said)
         assert [(f.detail or {})["message"] for f in info.failures] == [message] * 2
@@ -371,7 +373,7 @@ async def test_a_bad_detail_harms_nobody_else(database: str, detail: bytes) -> N
             succeeded(bad, detail=Raw(detail)),
         )
         assert answer.statuses == [COMMITTED, COMMITTED]
-        page = await w.tasks.list(group)
+        page = await list_tasks(w.store, group)
         assert page.items[0].detail == {"stdout": "\0fine"}
         assert "message" in (page.items[1].detail or {})
 
@@ -405,7 +407,7 @@ async def test_a_lost_host_is_charged_for_started_tasks_only(database: str) -> N
             await w.rows("UPDATE leases SET alive_until = now() WHERE state = 'active'")
             released = await release_lease(w.store, request)
             assert (released.status, released.requeued) == ("released", 2 if loss < 3 else 1)
-        info = await w.tasks.get(task_uuid(1, started))
+        info = await read_task(w.store, task_uuid(1, started))
         assert (info.state, info.kind, len(info.failures)) == ("failed", "host_lost", 3)
         row = (await w.rows("SELECT lost_count, exit_failures, crash_failures FROM open_task"))[0]
         assert set(row.values()) == {0}

@@ -7,6 +7,7 @@ import pytest
 
 from mitosis.contracts.control import ReleaseReason, ReleaseRequest
 from mitosis.store.managers.release import release_lease
+from mitosis.store.tasks.results import wait_for_results
 from tests.support.campaigns import failed, succeeded, world
 
 NOW = timedelta(0)
@@ -30,7 +31,7 @@ async def test_a_follower_sees_every_result_once_whoever_reports_beside(database
             seen: list[tuple[int | None, int]] = []
             after = 0
             while len(seen) < len(submitted):
-                page = await w.tasks.results(group, after=after, limit=9, timeout=SOON)
+                page = await wait_for_results(w.store, group, after=after, limit=9, timeout=SOON)
                 seen += [(task.seq, task.task_id) for task in page.items]
                 after = page.after
             return seen
@@ -48,16 +49,18 @@ async def test_a_waiting_follower_is_told_at_the_next_result_and_at_the_end(data
         await w.submit(group, 2)
         host = await w.leased_host(group)
         first, second = (await host.claim()).tasks
-        waiting = asyncio.create_task(w.tasks.results(group, timeout=SOON))
+        waiting = asyncio.create_task(wait_for_results(w.store, group, timeout=SOON))
         await host.finish([first])
         page = await waiting
         assert ([task.task_id for task in page.items], page.finished) == ([first.task_id], False)
 
         await host.finish([second])
         await w.close(group)
-        page = await w.tasks.results(group, after=page.after, timeout=NOW)
+        page = await wait_for_results(w.store, group, after=page.after, timeout=NOW)
         assert ([task.task_id for task in page.items], page.finished) == ([second.task_id], False)
-        waiting = asyncio.create_task(w.tasks.results(group, after=page.after, timeout=SOON))
+        waiting = asyncio.create_task(
+            wait_for_results(w.store, group, after=page.after, timeout=SOON)
+        )
         await w.control.finalize(group)
         assert (await waiting).finished
 
@@ -78,7 +81,7 @@ async def test_cancelled_and_lost_tasks_are_numbered_like_all_others(database: s
         )
         await w.cancel(group)
         await w.control.discard(group)
-        page = await w.tasks.results(group)
+        page = await wait_for_results(w.store, group)
         assert [task.seq for task in page.items] == [1, 2, 3, 4]
         assert [str(task.state) for task in page.items] == [
             "succeeded",

@@ -1,7 +1,7 @@
 """Submitting: all or nothing, once per idempotency key, once per dedup key (protocol P11)."""
 
 import asyncio
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import msgspec
 import pytest
@@ -15,7 +15,7 @@ from mitosis.contracts.errors import (
 )
 from mitosis.contracts.task import RetryPolicy, SubmittedTask, TaskSubmission
 from mitosis.store.groups.views import read_group
-from mitosis.store.tasks.submits import ONE_STATEMENT
+from mitosis.store.tasks.submit import ONE_STATEMENT
 from tests.support.campaigns import held, spec_of, until_blocked, world
 
 SIZES = pytest.mark.parametrize(
@@ -129,10 +129,10 @@ async def test_a_large_submit_does_not_hold_up_reports_while_it_writes_its_paylo
         host = await w.leased_host(group)
         claimed = await host.claim()
         tasks = [command() for _ in range(ONE_STATEMENT + 1)]
-        from mitosis.store.tasks import submits
+        from mitosis.store.tasks import submit
 
-        parameters = {"group": group, **submits._columns(tasks)}
-        await big.held.execute(submits.SQL["submit_payload"], parameters)
+        parameters = {"group": group, **asdict(submit._columns(tasks))}
+        await big.held.execute(submit.SQL["submit_payload"], parameters)
         assert (await host.finish(claimed.tasks)).statuses == ["committed"] * 2
 
 

@@ -3,7 +3,7 @@
 import base64
 
 from mitosis.contracts.following import OutputEvent
-from mitosis.store.output.output_events import Positions, rest_of
+from mitosis.store.output.events import Positions, rest_of
 
 
 def event(offset: int, data: bytes, attempt: int = 1) -> OutputEvent:

@@ -1,15 +1,9 @@
--- What is shown of single tasks.
+-- Single tasks as the API shows them.
 
 -- name: ended_ids
 SELECT r.task_id AS id FROM task_result AS r
  WHERE r.group_id = %(group_number)s AND r.state = %(state)s AND r.task_id > %(after)s
  ORDER BY r.task_id LIMIT %(limit)s
-
--- name: results_after
--- The next results in the order in which they were recorded.
-SELECT r.task_id AS id, r.seq FROM task_result AS r
- WHERE r.group_id = %(group_number)s AND r.seq > %(after)s
- ORDER BY r.seq LIMIT %(limit)s
 
 -- name: unfinished_ids
 -- Claimed and unstarted counts as ready; delayed and due as well.
@@ -20,7 +14,7 @@ SELECT o.id FROM open_task AS o
                         ELSE 'ready' END
  ORDER BY o.id LIMIT %(limit)s
 
--- name: some
+-- name: tasks
 -- A task is in open_task or in task_result, never in neither: a submit writes both rows or none.
 SELECT t.id AS task_id, t.group_id, g.uuid AS task_group_id, t.spec::text AS spec, t.created_at,
        coalesce(r.state, CASE WHEN o.state = 4 AND o.not_before > now() THEN 'delayed'
@@ -48,7 +42,7 @@ SELECT f.attempt, f.kind, f.exit_code, f.signal, f.detail::text AS detail, f.fai
   FROM task_failures AS f WHERE f.task_id = %(task)s AND f.group_id = %(group_number)s
  ORDER BY f.attempt
 
--- name: failures_of_some
+-- name: failures_of_tasks
 -- Without what they wrote: a page of it could be very large.
 SELECT f.task_id, f.attempt, f.kind, f.exit_code, f.signal, f.failed_at
   FROM task_failures AS f

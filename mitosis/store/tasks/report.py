@@ -6,6 +6,7 @@ parameters from the reports, and its answer into that for the sender.
 
 import logging
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
@@ -13,6 +14,7 @@ import msgspec
 
 from mitosis.contracts.attempt import AttemptKey
 from mitosis.contracts.errors import TooLarge
+from mitosis.contracts.lifecycle import LeaseState
 from mitosis.contracts.outcome import ExitKind, ExitReason, FailureKind, crash_limit
 from mitosis.contracts.wire import (
     MAX_REPORTS,
@@ -25,10 +27,12 @@ from mitosis.contracts.wire import (
 )
 from mitosis.store.leases.ending import STANDING
 from mitosis.store.pg.arrays import number_array
-from mitosis.store.pg.database import Connection, Database
+from mitosis.store.pg.database import Connection
+from mitosis.store.pg.rows import fetch_all, to_record
 from mitosis.store.pg.statements import load
+from mitosis.store.store import Store
 
-SQL = load("tasks/tasks.sql")
+SQL = load("tasks/report.sql")
 log = logging.getLogger(__name__)
 
 CRASHES = frozenset({FailureKind.SIGNAL, FailureKind.OUT_OF_MEMORY, FailureKind.WORKER_LOST})
@@ -41,8 +45,42 @@ MESSAGE = '{"message":"'
 GIVEN_UP = MESSAGE + "Worker failed "
 
 
-async def report(database: Database, manager_id: UUID, request: ReportTasks) -> ReportAnswer:
-    """See :meth:`mitosis.store.tasks.tasks.TaskStore.report`."""
+@dataclass(frozen=True, slots=True)
+class _Crash:
+    """An attempt that ended by a crash, and how many crashes its task has had."""
+
+    key: tuple[int, int]
+    count: int
+    given_up: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Recorded:
+    """The row of ``report``: the attempts whose report counted."""
+
+    lease_state: LeaseState
+    task_ids: list[int] | None
+    attempts: list[int] | None
+    crashes: list[_Crash] | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Refused:
+    """A row of ``why_not``."""
+
+    id: int
+    attempt: int
+    status: ReportStatus
+
+
+async def report_tasks(store: Store, manager_id: UUID, request: ReportTasks) -> ReportAnswer:
+    """Record how attempts ended; answer per task what became of the report (P2, P3).
+
+    A report is accepted by attempt, also under an epoch that has ended.
+
+    Raises:
+        TooLarge: more than ``wire.MAX_REPORTS``.
+    """
     if len(request.reports) > MAX_REPORTS:
         raise TooLarge(f"at most {MAX_REPORTS} reports at once", field="reports", limit=MAX_REPORTS)
     distinct: dict[AttemptKey, TaskReport] = {}
@@ -50,26 +88,25 @@ async def report(database: Database, manager_id: UUID, request: ReportTasks) -> 
         distinct.setdefault(_key(item), item)
     reports = [distinct[key] for key in sorted(distinct)]
     columns = _columns(manager_id, request.epoch, reports)
-    async with database.pipelined_transaction() as connection:
+    async with store.database.pipelined_transaction() as connection:
         await connection.execute(SQL["lock_for_report"], columns)
         cursor = await connection.execute(SQL["report"], columns)
-    row = await cursor.fetchone()
-    if row is None:  # no such lease, or another manager's
+    found = await cursor.fetchone()
+    if found is None:  # no such lease, or another manager's
         statuses = [ReportStatus.UNKNOWN] * len(request.reports)
         return ReportAnswer(standing=LeaseStanding.GONE, statuses=statuses)
-    for crash in row["crashes"] or ():
-        _log_crash(
-            manager_id, distinct[AttemptKey(*crash["key"])], crash["count"], crash["given_up"]
-        )
-    keys = zip(row["task_ids"] or (), row["attempts"] or (), strict=True)
+    row = to_record(found, _Recorded)
+    for crash in row.crashes or ():
+        _log_crash(manager_id, distinct[AttemptKey(*crash.key)], crash.count, crash.given_up)
+    keys = zip(row.task_ids or (), row.attempts or (), strict=True)
     accepted = {AttemptKey(*key) for key in keys}
     fates = dict.fromkeys(accepted, ReportStatus.COMMITTED)
     rest = [item for item in reports if _key(item) not in accepted]
     if rest:
-        async with database.connection() as connection:
+        async with store.database.connection() as connection:
             fates |= await _why_not(connection, request.epoch, rest)
     return ReportAnswer(
-        standing=STANDING[row["lease_state"]], statuses=_in_order(request.reports, fates)
+        standing=STANDING[row.lease_state], statuses=_in_order(request.reports, fates)
     )
 
 
@@ -98,11 +135,11 @@ async def _why_not(
         "attempts": number_array(item.attempt for item in items),
         "outcomes": [item.outcome.value for item in items],
     }
-    rows = await (await connection.execute(SQL["why_not"], parameters)).fetchall()
-    return {AttemptKey(row["id"], row["attempt"]): ReportStatus(row["status"]) for row in rows}
+    rows = await fetch_all(connection, _Refused, SQL["why_not"], parameters)
+    return {AttemptKey(row.id, row.attempt): row.status for row in rows}
 
 
-def _columns(manager_id: UUID, epoch: int, items: Sequence[TaskReport]) -> dict[str, Any]:
+def _columns(manager_id: UUID, epoch: int, items: Sequence[TaskReport]) -> dict[str, object]:
     """Return one array per column of the statement, in the order of ``items``."""
     kinds = [_kind(item) for item in items]
     return {

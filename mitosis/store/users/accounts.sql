@@ -55,7 +55,7 @@ SELECT g.id, u.id, %(role)s
   FROM user_groups g, users u
  WHERE g.name = %(group_name)s AND u.username = %(username)s
 ON CONFLICT (user_group_id, user_id) DO UPDATE SET role = excluded.role
-RETURNING m.user_id;
+RETURNING (SELECT uuid FROM users WHERE id = m.user_id) AS user_id;
 
 -- name: roles_in
 -- User groups by name with the user's role in each (null = none).

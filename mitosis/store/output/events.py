@@ -7,7 +7,7 @@ Knows where every attempt has been told up to, so bytes come once and a gap is s
 import asyncio
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, Iterator, Mapping
-from typing import Any, Literal
+from typing import Any
 from uuid import UUID
 
 from mitosis.contracts.following import OutputEvent
@@ -15,10 +15,12 @@ from mitosis.contracts.http import TaskFailureInfo, TaskInfo
 from mitosis.contracts.ids import parse_task_uuid
 from mitosis.contracts.lifecycle import TASK
 from mitosis.contracts.task_output import kept_bytes
-from mitosis.store.output.output import ROWS_READ, Interest, OutputStore
+from mitosis.store.output.following import ROWS_READ, Interest, Stream, following, read_chunks
 from mitosis.store.pg.wake import Topic
-from mitosis.store.tasks import task_views
-from mitosis.store.tasks.results import read_results, watch_group
+from mitosis.store.store import Store
+from mitosis.store.tasks.group import watch_group
+from mitosis.store.tasks.results import read_results
+from mitosis.store.tasks.views import read_task
 
 PAGE = 100
 PACE_SECONDS = 0.05
@@ -28,7 +30,6 @@ LAST_ROWS_SECONDS = 1.0
 REMEMBERED = 10_000
 """Attempts of which it is known up to where they were told."""
 
-Stream = Literal["stdout", "stderr"]
 STREAMS: tuple[Stream, ...] = ("stdout", "stderr")
 
 
@@ -87,7 +88,7 @@ def _tail(detail: Mapping[str, object] | None, stream: Stream) -> tuple[int, byt
 class OutputFollower:
     """One follower; its generators may be closed at any time."""
 
-    def __init__(self, store: OutputStore, interest: Interest) -> None:
+    def __init__(self, store: Store, interest: Interest) -> None:
         self._store = store
         self._interest = interest
         self._positions = Positions()
@@ -96,11 +97,11 @@ class OutputFollower:
     async def new_rows(self) -> AsyncGenerator[OutputEvent]:
         """Everything that agents have written since the last call."""
         while True:
-            rows = await self._store.rows(self._interest, self._row)
+            rows = await read_chunks(self._store, self._interest, self._row)
             for row in rows:
-                self._row = row["id"]
+                self._row = row.id
                 event = self._positions.told(
-                    row["task_id"], row["attempt"], row["stream"], row["position"], row["data"]
+                    row.task_id, row.attempt, row.stream, row.position, row.data
                 )
                 if event is not None:
                     yield event
@@ -110,7 +111,7 @@ class OutputFollower:
     async def last_rows(self, task: TaskInfo) -> AsyncGenerator[OutputEvent]:
         """The rows that are still on their way from an attempt that was followed, then the kept rest."""
         deadline = asyncio.get_running_loop().time() + LAST_ROWS_SECONDS
-        with self._store.wake.waiter(self._interest.group_number, Topic.OUTPUT) as waiter:
+        with self._store.listening.waiter(self._interest.group_number, Topic.OUTPUT) as waiter:
             while True:
                 async for event in self.new_rows():
                     yield event
@@ -142,23 +143,23 @@ class OutputFollower:
         )
 
 
-async def task_output(store: OutputStore, public_id: UUID) -> AsyncGenerator[OutputEvent]:
+async def follow_task_output(store: Store, public_id: UUID) -> AsyncGenerator[OutputEvent]:
     """What one task has written and writes, attempt by attempt, until its result.
 
     Raises:
         NotFound: no such task.
         DatabaseUnavailable: follow again.
     """
-    task = await task_views.one(store.database, public_id)
+    task = await read_task(store, public_id)
     group_number, task_id = parse_task_uuid(public_id)
     interest = Interest(group_number, task_id)
     follower, standing, failures = OutputFollower(store, interest), None, 0
     topics = (Topic.OUTPUT, Topic.CHANGED)
-    with store.wake.waiter(group_number, *topics) as waiter:
-        async with store.following(interest):
+    with store.listening.waiter(group_number, *topics, pace_seconds=PACE_SECONDS) as waiter:
+        async with following(store, interest):
             while True:
                 await watch_group(store.database, group_number)
-                task = await task_views.one(store.database, public_id)
+                task = await read_task(store, public_id)
                 async for event in follower.new_rows():
                     yield event
                 for failure in task.failures[failures:]:
@@ -170,15 +171,14 @@ async def task_output(store: OutputStore, public_id: UUID) -> AsyncGenerator[Out
                 if standing != (standing := (task.attempt, task.state)):
                     yield _attempt(task)
                 await waiter.wait(LOOK_SECONDS)
-                await asyncio.sleep(PACE_SECONDS)
             async for event in follower.last_rows(task):
                 yield event
     yield OutputEvent(kind="result", task_id=task.task_id, attempt=task.attempt, result=task)
     yield OutputEvent(kind="end")
 
 
-async def group_output(
-    store: OutputStore, task_group_id: UUID, *, after: int = 0
+async def follow_group_output(
+    store: Store, task_group_id: UUID, *, after: int = 0
 ) -> AsyncGenerator[OutputEvent]:
     """What the tasks of a group write while they run, and each result behind number ``after`` once.
 
@@ -189,8 +189,10 @@ async def group_output(
     number, _ = await read_results(store.database, task_group_id, after, 1)
     interest = Interest(number, None)
     follower = OutputFollower(store, interest)
-    with store.wake.waiter(number, Topic.OUTPUT, Topic.CHANGED) as waiter:
-        async with store.following(interest):
+    with store.listening.waiter(
+        number, Topic.OUTPUT, Topic.CHANGED, pace_seconds=PACE_SECONDS
+    ) as waiter:
+        async with following(store, interest):
             while True:
                 await watch_group(store.database, number)
                 _, page = await read_results(store.database, task_group_id, after, PAGE)
@@ -206,7 +208,6 @@ async def group_output(
                     return
                 if len(page.items) < PAGE:
                     await waiter.wait(LOOK_SECONDS)
-                    await asyncio.sleep(PACE_SECONDS)
 
 
 def _attempt(task: TaskInfo) -> OutputEvent:

@@ -1,0 +1,140 @@
+-- Recording reports: two statements for a whole batch (protocol P1-P3).
+-- Lock order: lease, group_live, task rows. A statement that waits for the lock of a lease or of
+-- group_live continues with the row as it is then, and takes task rows only as they are now.
+-- Rows of a batch are always found as (group, id = ANY(array)): a join alone is planned by guesses about
+-- the group's size and may read all of it.
+
+-- name: lock_for_report
+-- First statement of a report: the lease, to be ordered with its ending, then the group. The statement
+-- after it has a snapshot of its own, so it works on the group's row as it is now. (Locked and updated by
+-- one statement whose snapshot is older than the row, the row can deadlock between two reports.)
+WITH lease AS MATERIALIZED (
+    SELECT l.group_id FROM leases AS l JOIN managers AS m ON m.id = l.manager_id
+     WHERE l.epoch = %(epoch)s AND m.uuid = %(manager)s
+       FOR KEY SHARE OF l
+)
+SELECT v.group_id FROM group_live AS v JOIN lease AS l ON l.group_id = v.group_id
+   FOR NO KEY UPDATE OF v
+
+-- name: report
+-- A report counts if the open row has the same attempt and that attempt has not been reported (spent),
+-- under whatever epoch. Per row: another attempt (requeued, now or with a delay that doubles), or the end
+-- (deleted, with a result). The caller holds lease and group (lock_for_report): the lock of group_live
+-- comes before any row and makes the counters, the drain edge and a submit's dedup keys exact. It also
+-- numbers the results: how many tasks of the group had ended before, plus one, plus one more for each; since
+-- the lock is held until the commit, whoever reads up to a number has missed none before it.
+WITH lease AS MATERIALIZED (
+    SELECT l.group_id, l.manager_id, l.state
+      FROM leases AS l JOIN managers AS m ON m.id = l.manager_id
+     WHERE l.epoch = %(epoch)s AND m.uuid = %(manager)s
+), live AS MATERIALIZED (
+    SELECT v.group_id, v.state, v.unfinished, v.total - v.unfinished AS ended_before, v.hungry, v.watched,
+           l.manager_id, v.state IN ('open', 'closed') AND NOT v.discarding AS goes_on
+      FROM group_live AS v JOIN lease AS l ON l.group_id = v.group_id
+), said AS MATERIALIZED (
+    SELECT * FROM unnest(%(ids)s::bigint[], %(attempts)s::int[], %(outcomes)b::text[], %(kinds)b::text[],
+                         %(exit_codes)s::int[], %(signals)s::int[], %(started)s::float8[],
+                         %(finished)s::float8[], %(details)b::text[], %(crash_limits)s::int[])
+           AS s (id, attempt, outcome, kind, exit_code, signal, started, finished, detail, crash_limit)
+), again AS (
+    UPDATE open_task AS o
+       SET state = CASE WHEN s.crash_limit IS NULL AND o.retry_delay_seconds > 0 THEN 4 ELSE 0 END,
+           not_before = CASE WHEN s.crash_limit IS NULL AND o.retry_delay_seconds > 0
+                             THEN now() + make_interval(secs => least(
+                                  o.retry_delay_seconds * power(2, o.exit_failures), 86400 * 365.0)) END,
+           spent = true, epoch = NULL, claim_seq = NULL, started_at = NULL,
+           exit_failures = o.exit_failures + (s.crash_limit IS NULL)::int,
+           crash_failures = least(o.crash_failures + (s.crash_limit IS NOT NULL)::int, 32767)
+      FROM said AS s, live AS v
+     WHERE o.group_id = (SELECT group_id FROM live) AND o.id = ANY(%(ids)s::bigint[])
+       AND o.id = s.id AND o.attempt = s.attempt AND NOT o.spent
+       AND s.outcome = 'failed' AND v.goes_on
+       AND (CASE WHEN s.crash_limit IS NOT NULL
+                 THEN s.crash_limit = 0 OR o.crash_failures + 1 < s.crash_limit
+                 ELSE o.exit_failures + 1 < o.max_attempts
+                      AND (o.retry_exit_codes IS NULL
+                           OR (s.kind = 'exit_code' AND s.exit_code = ANY(o.retry_exit_codes))) END) IS TRUE
+    RETURNING o.id AS task_id, v.manager_id, v.group_id, o.crash_failures AS crashes, s.*
+), ended AS (
+    DELETE FROM open_task AS o
+     USING said AS s, live AS v
+     WHERE o.group_id = (SELECT group_id FROM live) AND o.id = ANY(%(ids)s::bigint[])
+       AND o.id = s.id AND o.attempt = s.attempt AND NOT o.spent
+       AND NOT (s.outcome = 'failed' AND v.goes_on
+       AND (CASE WHEN s.crash_limit IS NOT NULL
+                 THEN s.crash_limit = 0 OR o.crash_failures + 1 < s.crash_limit
+                 ELSE o.exit_failures + 1 < o.max_attempts
+                      AND (o.retry_exit_codes IS NULL
+                           OR (s.kind = 'exit_code' AND s.exit_code = ANY(o.retry_exit_codes))) END) IS TRUE)
+    RETURNING o.id AS task_id, v.manager_id, v.group_id, v.ended_before, o.crash_failures + 1 AS crashes,
+              s.outcome = 'failed' AND s.crash_limit > 0 AND o.crash_failures + 1 >= s.crash_limit AS given_up, s.*
+), results AS (
+    INSERT INTO task_result (task_id, group_id, seq, state, attempt, manager_id, kind, exit_code, signal,
+                             started_at, finished_at, detail)
+    SELECT e.task_id, e.group_id, e.ended_before + row_number() OVER (), e.outcome, e.attempt, e.manager_id, e.kind, e.exit_code, e.signal,
+           to_timestamp(e.started), to_timestamp(e.finished),
+           (CASE WHEN e.given_up AND e.kind <> 'signal'
+                 THEN %(given_up)s || e.crashes || ' times: ' || substr(e.detail, 1 + length(%(message)s))
+                 ELSE e.detail END)::json
+      FROM ended AS e
+), failures AS (
+    INSERT INTO task_failures (task_id, group_id, attempt, manager_id, kind, exit_code, signal, detail)
+    SELECT f.task_id, f.group_id, f.attempt, f.manager_id, coalesce(f.kind, 'exit_code'), f.exit_code, f.signal,
+           f.detail::json
+      FROM (SELECT task_id, group_id, attempt, manager_id, kind, exit_code, signal, detail FROM again
+            UNION ALL
+            SELECT task_id, group_id, attempt, manager_id, kind, exit_code, signal, detail FROM ended
+             WHERE outcome = 'failed' AND crash_limit IS NOT NULL) AS f
+        ON CONFLICT (task_id, attempt) DO UPDATE
+       SET kind = excluded.kind, exit_code = excluded.exit_code, signal = excluded.signal,
+           detail = excluded.detail, manager_id = excluded.manager_id
+), accepted AS MATERIALIZED (
+    SELECT task_id, attempt FROM again UNION ALL SELECT task_id, attempt FROM ended
+), sums AS MATERIALIZED (
+    SELECT (SELECT count(*) FROM again) AS again, count(*) AS ended,
+           count(*) FILTER (WHERE outcome = 'succeeded') AS succeeded,
+           count(*) FILTER (WHERE outcome = 'failed') AS failed,
+           count(*) FILTER (WHERE outcome = 'cancelled') AS cancelled
+      FROM ended
+), counted AS (
+    UPDATE group_live AS v
+       SET unfinished = v.unfinished - n.ended, succeeded = v.succeeded + n.succeeded,
+           failed = v.failed + n.failed, cancelled = v.cancelled + n.cancelled,
+           drain_seq = v.drain_seq + (v.state <> 'open' AND n.ended > 0 AND v.unfinished = n.ended)::int,
+           hungry = v.hungry AND n.again = 0, watched = false
+      FROM sums AS n
+     WHERE v.group_id = (SELECT group_id FROM live) AND (n.ended > 0 OR n.again > 0)
+), pokes AS (
+    INSERT INTO outbox (kind, subject)
+    SELECT 'task_group', g.uuid
+      FROM live AS v JOIN task_groups AS g ON g.id = v.group_id, sums AS n
+     WHERE v.state <> 'open' AND n.ended > 0 AND v.unfinished = n.ended
+    RETURNING 1
+)
+SELECT l.state AS lease_state,
+       (SELECT array_agg(task_id) FROM accepted) AS task_ids,
+       (SELECT array_agg(attempt) FROM accepted) AS attempts,
+       (SELECT json_agg(json_build_object('key', ARRAY[c.task_id, c.attempt], 'count', c.crashes,
+                                          'given_up', c.given_up))
+          FROM (SELECT task_id, attempt, crashes, false AS given_up FROM again WHERE crash_limit IS NOT NULL
+                UNION ALL SELECT task_id, attempt, crashes, true FROM ended WHERE given_up) AS c) AS crashes,
+       CASE WHEN EXISTS (SELECT FROM pokes) THEN pg_notify('mitosis_outbox', '') END AS told_relay,
+       CASE WHEN v.hungry AND n.again > 0 THEN pg_notify('mitosis_wake', v.group_id::text) END AS told_claims,
+       CASE WHEN v.watched AND n.again + n.ended > 0
+            THEN pg_notify('mitosis_wake', v.group_id || '!') END AS told_watchers
+  FROM lease AS l LEFT JOIN live AS v ON v.group_id = l.group_id, sums AS n
+
+-- name: why_not
+-- Why reports did not count, read after the fact. An attempt that is recorded is a duplicate, unless
+-- what stands there was not said by a host (loss, cancellation of what nobody ran).
+SELECT s.id, s.attempt,
+       CASE WHEN (r.attempt = s.attempt AND r.kind IS DISTINCT FROM 'host_lost'
+                  AND (r.state <> 'cancelled' OR s.outcome = 'cancelled'))
+              OR f.kind <> 'host_lost' THEN 'duplicate'
+            WHEN t.id IS NOT NULL THEN 'superseded'
+            ELSE 'unknown' END AS status
+  FROM unnest(%(ids)s::bigint[], %(attempts)s::int[], %(outcomes)b::text[]) AS s (id, attempt, outcome)
+  LEFT JOIN task AS t ON t.id = s.id
+       AND t.group_id = (SELECT group_id FROM leases WHERE epoch = %(epoch)s)
+  LEFT JOIN task_result AS r ON r.task_id = t.id
+  LEFT JOIN task_failures AS f ON f.task_id = t.id AND f.attempt = s.attempt
