@@ -160,5 +160,22 @@ async def lose_manager(connection: Connection, manager_number: int) -> None:
     """Record that a host is lost: the manager is OFFLINE and owes the teardown of its environments."""
     parameters = {"manager_number": manager_number}
     groups = await fetch_all(connection, _Group, SQL["lose_environments"], parameters)
-    await connection.execute(SQL["set_offline"], parameters)
+    await set_offline(connection, manager_number)
+    await poke(connection, groups=[group.uuid for group in groups])
+
+
+async def set_offline(connection: Connection, manager_number: int) -> None:
+    """Record that no agent of this manager runs."""
+    await connection.execute(SQL["set_offline"], {"manager_number": manager_number})
+
+
+async def forget_environments(
+    connection: Connection, manager_number: int, *, degraded: bool
+) -> None:
+    """Record that another machine, or a reboot, left nothing of the manager's environments.
+
+    ``degraded``: the old machine was never cleaned.
+    """
+    parameters = {"manager_number": manager_number, "degraded": degraded}
+    groups = await fetch_all(connection, _Group, SQL["forget_environments"], parameters)
     await poke(connection, groups=[group.uuid for group in groups])

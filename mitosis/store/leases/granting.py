@@ -58,6 +58,26 @@ async def task_group_of_manager(store: Store, manager_id: UUID) -> ManagerTaskGr
     return None if group is None or group.lease_state is LeaseState.ENDED else group
 
 
+async def extend_leases(
+    connection: Connection, manager_number: int, host_lost_after_seconds: float
+) -> None:
+    """Move ``alive_until`` of the manager's leases after a contact; a group's own value comes first."""
+    parameters = {"manager_number": manager_number, "host_lost_after": host_lost_after_seconds}
+    await connection.execute(SQL["stay_alive"], parameters)
+
+
+async def grant_new_epoch(
+    connection: Connection, manager_number: int, group_number: int, host_lost_after_seconds: float
+) -> None:
+    """Give a new process of an agent an ACTIVE lease of the group that the old process worked for."""
+    parameters = {
+        "manager_number": manager_number,
+        "group_number": group_number,
+        "host_lost_after": host_lost_after_seconds,
+    }
+    await connection.execute(SQL["insert_active_lease"], parameters)
+
+
 async def _running_grant(connection: Connection, parameters: dict[str, Any]) -> LeaseGrant:
     grant = await fetch_one(connection, LeaseGrant, SQL["grant"], parameters)
     if grant is None or grant.lease_state not in (LeaseState.ACTIVE, LeaseState.ENDING):

@@ -8,7 +8,7 @@ from mitosis.contracts.errors import NotFound, Superseded
 from mitosis.contracts.lifecycle import LeaseState, TaskGroupState
 from mitosis.contracts.wire import CancelOrder, LeaseStanding, Renewal, RenewalAnswer, TaskAttempt
 from mitosis.store.leases.ending import STANDING, lock_group
-from mitosis.store.leases.granting import SQL as GRANTING
+from mitosis.store.leases.granting import extend_leases
 from mitosis.store.pg.arrays import number_array
 from mitosis.store.pg.database import Connection
 from mitosis.store.pg.rows import fetch_one
@@ -89,9 +89,7 @@ async def _contact(store: Store, manager_id: UUID) -> _Contact:
         manager = await fetch_one(connection, _Contact, SQL["contact"], {"manager": manager_id})
         if manager is None:
             raise NotFound("no such manager", manager_id=str(manager_id))
-        host_lost_after = store.host_lost_after.total_seconds()
-        parameters = {"manager_number": manager.id, "host_lost_after": host_lost_after}
-        await connection.execute(GRANTING["stay_alive"], parameters)
+        await extend_leases(connection, manager.id, store.host_lost_after.total_seconds())
     return manager
 
 

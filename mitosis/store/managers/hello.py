@@ -11,9 +11,15 @@ from mitosis.contracts.errors import ManagerIdInUse, NotFound, Superseded
 from mitosis.contracts.http import HeldLease, Hello, HelloAnswer
 from mitosis.contracts.lifecycle import TASK_GROUP, LeaseState
 from mitosis.contracts.temporal_names import NAMESPACE, host_task_queue
-from mitosis.store.leases.ending import SQL as ENDING
-from mitosis.store.leases.ending import LockedLease, end_lease, lock_group, lock_live_lease
-from mitosis.store.leases.granting import SQL as GRANTING
+from mitosis.store.leases.ending import (
+    LockedLease,
+    end_lease,
+    forget_environments,
+    lock_group,
+    lock_live_lease,
+    set_offline,
+)
+from mitosis.store.leases.granting import extend_leases, grant_new_epoch
 from mitosis.store.pg.database import Connection
 from mitosis.store.pg.outbox import poke
 from mitosis.store.pg.rows import fetch_all, fetch_one
@@ -75,7 +81,7 @@ async def say_hello(
             await _save(connection, manager, hello, incarnation)
         number = {"manager_number": manager.id, "host_lost_after": host_lost_after}
         await connection.execute(SQL["set_online"], number)
-        await connection.execute(GRANTING["stay_alive"], number)
+        await extend_leases(connection, manager.id, host_lost_after)
         await poke(connection, managers=[manager_id], scheduler=True)
         held = await fetch_one(connection, _Held, SQL["held"], number)
         owed = await fetch_all(connection, _Group, SQL["owed"], number)
@@ -112,7 +118,7 @@ async def say_goodbye(
             return  # a late goodbye must not end the epoch of a successor
         if lease is not None:
             await end_lease(connection, lease, ReleaseReason.GOODBYE)
-        await connection.execute(ENDING["set_offline"], {"manager_number": manager.id})
+        await set_offline(connection, manager.id)
         await poke(connection, managers=[manager_id])
 
 
@@ -173,18 +179,10 @@ async def _begin_process(
         group = await lock_group(connection, lease.group_number)
         goes_on = group.state not in TASK_GROUP.terminal and not group.discarding
         if lease.state is LeaseState.ACTIVE and goes_on:
-            await connection.execute(
-                GRANTING["insert_active_lease"],
-                {
-                    "manager_number": manager.id,
-                    "group_number": lease.group_number,
-                    "host_lost_after": host_lost_after,
-                },
-            )
+            await grant_new_epoch(connection, manager.id, lease.group_number, host_lost_after)
     if rebooted or hello.take_over:
-        parameters = {"manager_number": manager.id, "degraded": elsewhere or hello.take_over}
-        groups = await fetch_all(connection, _Group, ENDING["forget_environments"], parameters)
-        await poke(connection, groups=[group.uuid for group in groups])
+        degraded = elsewhere or hello.take_over
+        await forget_environments(connection, manager.id, degraded=degraded)
 
 
 async def _save(

@@ -4,25 +4,35 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cache
 from typing import Any
 from uuid import UUID
 
 import msgspec
+from sqlalchemy import BigInteger, ColumnElement, Integer, and_, bindparam, case, func, select
 
 from mitosis.contracts.http import Page, TaskFailureInfo, TaskInfo
 from mitosis.contracts.ids import parse_task_uuid, task_uuid
 from mitosis.contracts.lifecycle import TASK, TaskState
 from mitosis.store.missing import require_task
 from mitosis.store.pg.arrays import number_array
+from mitosis.store.pg.compose import Composed, compose, fetch_composed
 from mitosis.store.pg.database import Connection
 from mitosis.store.pg.paging import decode_cursor, encode_cursor, page_limit
 from mitosis.store.pg.rows import fetch_all, fetch_one
 from mitosis.store.pg.statements import load
+from mitosis.store.pg.tables import CLAIMED, DELAYED, open_task, task, task_result
 from mitosis.store.store import Store
 from mitosis.store.tasks.group import group_number
 
 SQL = load("tasks/views.sql")
 MAX_PAGE = 1000
+_shown_state: ColumnElement[str] = case(
+    (and_(open_task.c.state == DELAYED, open_task.c.not_before > func.now()), "delayed"),
+    (and_(open_task.c.state == CLAIMED, open_task.c.started_at.is_not(None)), "running"),
+    else_="ready",
+)
+"""State of an unfinished task: claimed and unstarted counts as ready, delayed and due as well."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +98,8 @@ async def list_tasks(
     (last,) = decode_cursor(this, after, int) if after else (0,)
     async with store.database.connection() as connection:
         number = await group_number(connection, task_group_id)
-        key = {"group_number": number, "after": last, "limit": size + 1, "state": state}
-        found = await fetch_all(connection, _Id, SQL[_ids_of(state)], key)
+        key = {"group_number": number, "after": last, "limit": size + 1}
+        found = await fetch_composed(connection, _Id, _ids_of(state), **key)
         ids = [row.id for row in found[:size]]
         tasks = await read_tasks(connection, number, ids)
     return Page(items=tasks, next=encode_cursor(this, ids[-1]) if len(found) > size else None)
@@ -102,13 +112,13 @@ async def read_tasks(
     if not ids:
         return []
     values = {"group_number": group_number, "ids": number_array(ids)}
-    tasks = await fetch_all(connection, _Task, SQL["tasks"], values)
+    found = await fetch_all(connection, _Task, SQL["tasks"], values)
     failures: dict[int, list[_Failure]] = defaultdict(list)
-    if retried := [task.task_id for task in tasks if task.may_have_failures]:
+    if retried := [row.task_id for row in found if row.may_have_failures]:
         values["ids"] = number_array(retried)
         for failure in await fetch_all(connection, _Failure, SQL["failures_of_tasks"], values):
             failures[failure.task_id].append(failure)
-    return [_task_info(task, failures[task.task_id]) for task in tasks]
+    return [_task_info(row, failures[row.task_id]) for row in found]
 
 
 async def read_task(store: Store, public_id: UUID) -> TaskInfo:
@@ -125,36 +135,49 @@ async def read_task(store: Store, public_id: UUID) -> TaskInfo:
         return require_task(None, public_id)
     values = {"group_number": number, "ids": number_array([task_id]), "task": task_id}
     async with store.database.connection() as connection:
-        task = await fetch_one(connection, _Task, SQL["tasks"], values)
-        task = require_task(task, public_id)
+        row = await fetch_one(connection, _Task, SQL["tasks"], values)
+        row = require_task(row, public_id)
         failures = await fetch_all(connection, _Failure, SQL["failures"], values)
-    return _task_info(task, failures)
+    return _task_info(row, failures)
 
 
-def _ids_of(state: TaskState | None) -> str:
+@cache
+def _ids_of(state: TaskState | None) -> Composed:
+    """Select the ids of a page from the table that has the tasks of this state."""
+    group_number = bindparam("group_number", type_=BigInteger)
     if state is None:
-        return "all_ids"
-    return "ended_ids" if state in TASK.terminal else "unfinished_ids"
+        number = task.c.id
+        rows = select(number).where(task.c.group_id == group_number)
+    elif state in TASK.terminal:
+        number = task_result.c.task_id
+        rows = select(number.label("id")).where(task_result.c.group_id == group_number)
+        rows = rows.where(task_result.c.state == state.value)
+    else:
+        number = open_task.c.id
+        rows = select(number).where(open_task.c.group_id == group_number)
+        rows = rows.where(_shown_state == state.value)
+    after, limit = bindparam("after", type_=BigInteger), bindparam("limit", type_=Integer)
+    return compose(rows.where(number > after).order_by(number).limit(limit))
 
 
-def _task_info(task: _Task, failures: Sequence[_Failure]) -> TaskInfo:
+def _task_info(row: _Task, failures: Sequence[_Failure]) -> TaskInfo:
     return TaskInfo(
-        task_id=task.task_id,
-        task_uuid=task_uuid(task.group_id, task.task_id),
-        task_group_id=task.task_group_id,
-        state=task.state,
-        attempt=task.attempt,
-        seq=task.seq,
-        priority=task.priority,
-        spec=_document(task.spec),
-        kind=task.kind,
-        exit_code=task.exit_code,
-        signal=task.signal,
-        manager_name=task.manager_name,
-        created_at=task.created_at,
-        started_at=task.started_at,
-        finished_at=task.finished_at,
-        detail=_document(task.detail),
+        task_id=row.task_id,
+        task_uuid=task_uuid(row.group_id, row.task_id),
+        task_group_id=row.task_group_id,
+        state=row.state,
+        attempt=row.attempt,
+        seq=row.seq,
+        priority=row.priority,
+        spec=_document(row.spec),
+        kind=row.kind,
+        exit_code=row.exit_code,
+        signal=row.signal,
+        manager_name=row.manager_name,
+        created_at=row.created_at,
+        started_at=row.started_at,
+        finished_at=row.finished_at,
+        detail=_document(row.detail),
         failures=[
             TaskFailureInfo(
                 attempt=failure.attempt,

@@ -1,19 +1,5 @@
 -- Single tasks as the API shows them.
 
--- name: ended_ids
-SELECT r.task_id AS id FROM task_result AS r
- WHERE r.group_id = %(group_number)s AND r.state = %(state)s AND r.task_id > %(after)s
- ORDER BY r.task_id LIMIT %(limit)s
-
--- name: unfinished_ids
--- Claimed and unstarted counts as ready; delayed and due as well.
-SELECT o.id FROM open_task AS o
- WHERE o.group_id = %(group_number)s AND o.id > %(after)s
-   AND %(state)s = CASE WHEN o.state = 4 AND o.not_before > now() THEN 'delayed'
-                        WHEN o.state = 1 AND o.started_at IS NOT NULL THEN 'running'
-                        ELSE 'ready' END
- ORDER BY o.id LIMIT %(limit)s
-
 -- name: tasks
 -- A task is in open_task or in task_result, never in neither: a submit writes both rows or none.
 SELECT t.id AS task_id, t.group_id, g.uuid AS task_group_id, t.spec::text AS spec, t.created_at,
@@ -31,11 +17,6 @@ SELECT t.id AS task_id, t.group_id, g.uuid AS task_group_id, t.spec::text AS spe
   LEFT JOIN managers AS m ON m.id = coalesce(r.manager_id, l.manager_id)
  WHERE t.group_id = %(group_number)s AND t.id = ANY(%(ids)s::bigint[])
  ORDER BY t.id
-
--- name: all_ids
-SELECT t.id FROM task AS t
- WHERE t.group_id = %(group_number)s AND t.id > %(after)s
- ORDER BY t.id LIMIT %(limit)s
 
 -- name: failures
 SELECT f.attempt, f.kind, f.exit_code, f.signal, f.detail::text AS detail, f.failed_at

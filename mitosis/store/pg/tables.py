@@ -1,0 +1,500 @@
+"""The tables of the migrations (a test compares both), for statements built from optional filters."""
+
+from sqlalchemy import (
+    ARRAY,
+    JSON,
+    REAL,
+    BigInteger,
+    Boolean,
+    CheckConstraint,
+    Column,
+    DateTime,
+    Double,
+    ForeignKey,
+    Identity,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    PrimaryKeyConstraint,
+    Sequence,
+    SmallInteger,
+    Table,
+    Text,
+    UniqueConstraint,
+    Uuid,
+    text,
+)
+from sqlalchemy.dialects.postgresql import JSONB
+
+METADATA = MetaData()
+Moment = DateTime(timezone=True)
+
+
+CLAIMED, DELAYED = 1, 4
+"""Values of ``open_task.state``; 0 is ready, DELAYED until ``not_before``."""
+
+
+def _part_of(table: str) -> ForeignKey:
+    """Refer to a row whose deletion deletes this one."""
+    return ForeignKey(f"{table}.id", ondelete="CASCADE")
+
+
+Sequence("lease_epoch", metadata=METADATA)
+Sequence("task_id", metadata=METADATA)
+
+users = Table(
+    "users",
+    METADATA,
+    Column("id", BigInteger, Identity(always=True), primary_key=True),
+    Column("uuid", Uuid, nullable=False, unique=True, server_default=text("gen_random_uuid()")),
+    Column("username", Text, nullable=False, unique=True),
+    Column("password_hash", Text),
+    Column("is_admin", Boolean, nullable=False, server_default=text("false")),
+    Column("state", Text, nullable=False, server_default=text("'active'")),
+    CheckConstraint("state IN ('active', 'locked', 'deleted')"),
+    Column("token_version", Integer, nullable=False, server_default=text("1")),
+    Column("created_at", Moment, nullable=False, server_default=text("now()")),
+)
+
+user_groups = Table(
+    "user_groups",
+    METADATA,
+    Column("id", BigInteger, Identity(always=True), primary_key=True),
+    Column("uuid", Uuid, nullable=False, unique=True, server_default=text("gen_random_uuid()")),
+    Column("name", Text, nullable=False, unique=True),
+    Column("creator_id", BigInteger, ForeignKey("users.id"), nullable=False),
+    Column("state", Text, nullable=False, server_default=text("'active'")),
+    CheckConstraint("state IN ('active', 'locked', 'deleted')"),
+    Column("created_at", Moment, nullable=False, server_default=text("now()")),
+)
+
+user_group_members = Table(
+    "user_group_members",
+    METADATA,
+    Column(
+        "user_group_id",
+        BigInteger,
+        _part_of("user_groups"),
+        nullable=False,
+    ),
+    Column("user_id", BigInteger, _part_of("users"), nullable=False),
+    Column("role", Text, nullable=False),
+    CheckConstraint("role IN ('read', 'write', 'admin')"),
+    PrimaryKeyConstraint("user_group_id", "user_id"),
+    Index("user_group_members_user", "user_id"),
+)
+
+managers = Table(
+    "managers",
+    METADATA,
+    Column("id", BigInteger, Identity(always=True), primary_key=True),
+    Column("uuid", Uuid, nullable=False, unique=True, server_default=text("gen_random_uuid()")),
+    Column("name", Text, nullable=False),
+    Column("creator_id", BigInteger, ForeignKey("users.id"), nullable=False),
+    Column("tags", ARRAY(Text), nullable=False, server_default=text("'{}'")),
+    Column("labels", ARRAY(Text), nullable=False, server_default=text("'{}'")),
+    Column("token_version", Integer, nullable=False, server_default=text("1")),
+    Column("draining", Boolean, nullable=False, server_default=text("false")),
+    Column("incarnation", BigInteger, nullable=False, server_default=text("0")),
+    Column("machine_id", Text),
+    Column("boot_id", Text),
+    Column("host_name", Text),
+    Column("cores", ARRAY(Integer), nullable=False, server_default=text("'{}'")),
+    Column("agent_version", Text),
+    Column("created_at", Moment, nullable=False, server_default=text("now()")),
+    Column("updated_at", Moment, nullable=False, server_default=text("now()")),
+    Index("managers_tags", "tags", postgresql_using="gin"),
+)
+
+manager_live = Table(
+    "manager_live",
+    METADATA,
+    Column(
+        "manager_id",
+        BigInteger,
+        _part_of("managers"),
+        primary_key=True,
+        autoincrement=False,
+    ),
+    Column("last_contact_at", Moment),
+    Column("offline", Boolean, nullable=False, server_default=text("true")),
+)
+
+user_group_managers = Table(
+    "user_group_managers",
+    METADATA,
+    Column(
+        "user_group_id",
+        BigInteger,
+        _part_of("user_groups"),
+        nullable=False,
+    ),
+    Column("manager_id", BigInteger, _part_of("managers"), nullable=False),
+    Column("role", Text, nullable=False),
+    CheckConstraint("role IN ('read', 'write', 'admin')"),
+    PrimaryKeyConstraint("user_group_id", "manager_id"),
+    Index("user_group_managers_manager", "manager_id"),
+)
+
+task_groups = Table(
+    "task_groups",
+    METADATA,
+    Column("id", BigInteger, Identity(always=True), primary_key=True),
+    Column("uuid", Uuid, nullable=False, unique=True, server_default=text("gen_random_uuid()")),
+    Column("name", Text, nullable=False),
+    Column("kind", Text, nullable=False, server_default=text("'managed'")),
+    CheckConstraint("kind IN ('managed', 'direct')"),
+    Column("user_group_id", BigInteger, ForeignKey("user_groups.id"), nullable=False),
+    Column("creator_id", BigInteger, ForeignKey("users.id"), nullable=False),
+    Column("tags", ARRAY(Text), nullable=False, server_default=text("'{}'")),
+    Column("labels", ARRAY(Text), nullable=False, server_default=text("'{}'")),
+    Column("tag_match", Text, nullable=False, server_default=text("'all'")),
+    CheckConstraint("tag_match IN ('all', 'any')"),
+    Column("priority", Integer, nullable=False, server_default=text("0")),
+    Column("worker_allocation_plan", JSONB, nullable=False),
+    Column("environment_setup_hook", JSONB),
+    Column("environment_teardown_hook", JSONB),
+    Column("auto_close_timeout_seconds", Double),
+    CheckConstraint("auto_close_timeout_seconds > 0"),
+    Column("close_deadline", Moment),
+    Column("max_managers", Integer),
+    CheckConstraint("max_managers > 0"),
+    Column("assignment_method", Text, nullable=False, server_default=text("'tag_matched'")),
+    CheckConstraint("assignment_method IN ('tag_matched', 'user_specified')"),
+    Column("reopen_on_submit", Boolean, nullable=False, server_default=text("false")),
+    Column("cancel_grace_seconds", Double, nullable=False, server_default=text("30")),
+    Column("host_lost_after_seconds", Double),
+    CheckConstraint("host_lost_after_seconds >= 10"),
+    Column("fence", Text, nullable=False, server_default=text("'finish'")),
+    CheckConstraint("fence IN ('finish', 'kill')"),
+    Column("created_at", Moment, nullable=False, server_default=text("now()")),
+    Column("updated_at", Moment, nullable=False, server_default=text("now()")),
+    UniqueConstraint("user_group_id", "name"),
+    Index("task_groups_tags", "tags", postgresql_using="gin"),
+    Index("task_groups_labels", "labels", postgresql_using="gin"),
+    Index(
+        "task_groups_direct", "user_group_id", unique=True, postgresql_where=text("kind = 'direct'")
+    ),
+)
+
+task_group_managers = Table(
+    "task_group_managers",
+    METADATA,
+    Column("id", BigInteger, Identity(always=True), primary_key=True),
+    Column(
+        "task_group_id",
+        BigInteger,
+        _part_of("task_groups"),
+        nullable=False,
+    ),
+    Column("manager_id", BigInteger, _part_of("managers"), nullable=False),
+    Column("assignment_method", Text, nullable=False),
+    CheckConstraint("assignment_method IN ('tag_matched', 'user_specified')"),
+    Column("matched_tags", ARRAY(Text)),
+    Column("added_at", Moment, nullable=False, server_default=text("now()")),
+    Column("added_by_user_id", BigInteger, ForeignKey("users.id")),
+    UniqueConstraint("task_group_id", "manager_id"),
+    Index("idx_task_group_managers_task_group", "task_group_id"),
+    Index("idx_task_group_managers_manager", "manager_id"),
+)
+
+group_live = Table(
+    "group_live",
+    METADATA,
+    Column(
+        "group_id",
+        BigInteger,
+        _part_of("task_groups"),
+        primary_key=True,
+        autoincrement=False,
+    ),
+    Column("state", Text, nullable=False, server_default=text("'open'")),
+    CheckConstraint("state IN ('open', 'closed', 'complete', 'cancelled')"),
+    Column("discarding", Boolean, nullable=False, server_default=text("false")),
+    Column("kill_running", Boolean, nullable=False, server_default=text("false")),
+    Column("grace_seconds", Double),
+    Column("reason", Text),
+    Column("hungry", Boolean, nullable=False, server_default=text("false")),
+    Column("watched", Boolean, nullable=False, server_default=text("false")),
+    Column("total", BigInteger, nullable=False, server_default=text("0")),
+    Column("unfinished", BigInteger, nullable=False, server_default=text("0")),
+    CheckConstraint("unfinished >= 0"),
+    Column("succeeded", BigInteger, nullable=False, server_default=text("0")),
+    Column("failed", BigInteger, nullable=False, server_default=text("0")),
+    Column("cancelled", BigInteger, nullable=False, server_default=text("0")),
+    Column("drain_seq", BigInteger, nullable=False, server_default=text("0")),
+    Column("last_task_submitted_at", Moment),
+    Column("opened_at", Moment, nullable=False, server_default=text("now()")),
+    Column("closed_at", Moment),
+    Column("terminal_at", Moment),
+    Column("settled_at", Moment),
+    Column("result", Text),
+    CheckConstraint(
+        "result IN ('success', 'tasks_failed', 'setup_failed', 'teardown_degraded', 'cancelled')"
+    ),
+    CheckConstraint("total = unfinished + succeeded + failed + cancelled"),
+    CheckConstraint("(terminal_at IS NOT NULL) = (state IN ('complete', 'cancelled'))"),
+    CheckConstraint("settled_at IS NULL OR state IN ('complete', 'cancelled')"),
+    CheckConstraint("(settled_at IS NULL) = (result IS NULL)"),
+    Index("group_live_unsettled", "group_id", postgresql_where=text("settled_at IS NULL")),
+)
+
+leases = Table(
+    "leases",
+    METADATA,
+    Column(
+        "epoch",
+        BigInteger,
+        primary_key=True,
+        server_default=text("nextval('lease_epoch')"),
+        autoincrement=False,
+    ),
+    Column("kind", Text, nullable=False, server_default=text("'manager'")),
+    CheckConstraint("kind IN ('manager', 'worker')"),
+    Column("group_id", BigInteger, _part_of("task_groups"), nullable=False),
+    Column("manager_id", BigInteger, _part_of("managers")),
+    Column("worker_uuid", Uuid),
+    Column("worker_tags", ARRAY(Text)),
+    Column("state", Text, nullable=False, server_default=text("'offered'")),
+    CheckConstraint("state IN ('offered', 'active', 'ending', 'ended')"),
+    Column("acked_seq", BigInteger, nullable=False, server_default=text("0")),
+    Column("alive_until", Moment),
+    Column("affinity_until", Moment),
+    Column("offered_at", Moment, nullable=False, server_default=text("now()")),
+    Column("taken_at", Moment),
+    Column("last_claim_at", Moment),
+    Column("busy_at", Moment),
+    Column("ended_at", Moment),
+    Column("end_reason", Text),
+    CheckConstraint("(manager_id IS NOT NULL) = (kind = 'manager')"),
+    CheckConstraint("(worker_uuid IS NOT NULL) = (kind = 'worker')"),
+    CheckConstraint("(state = 'ended') = (ended_at IS NOT NULL)"),
+    CheckConstraint("state NOT IN ('active', 'ending') OR alive_until IS NOT NULL"),
+    Index(
+        "leases_one_per_manager",
+        "manager_id",
+        unique=True,
+        postgresql_where=text("kind = 'manager' AND state <> 'ended'"),
+    ),
+    Index(
+        "leases_one_per_worker",
+        "worker_uuid",
+        unique=True,
+        postgresql_where=text("kind = 'worker' AND state <> 'ended'"),
+    ),
+    Index("leases_live_by_group", "group_id", postgresql_where=text("state <> 'ended'")),
+    Index(
+        "leases_alive_until", "alive_until", postgresql_where=text("state IN ('active', 'ending')")
+    ),
+)
+
+environments = Table(
+    "environments",
+    METADATA,
+    Column("manager_id", BigInteger, _part_of("managers"), nullable=False),
+    Column("group_id", BigInteger, _part_of("task_groups"), nullable=False),
+    Column("state", Text, nullable=False),
+    CheckConstraint("state IN ('preparing', 'ready', 'tearing_down', 'gone', 'owed')"),
+    Column("fingerprint", Text, nullable=False),
+    Column("epoch", BigInteger),
+    Column("machine_id", Text),
+    Column("boot_id", Text),
+    Column("degraded", Boolean, nullable=False, server_default=text("false")),
+    Column("created_at", Moment, nullable=False, server_default=text("now()")),
+    Column("changed_at", Moment, nullable=False, server_default=text("now()")),
+    PrimaryKeyConstraint("manager_id", "group_id"),
+    Index("environments_by_group", "group_id", postgresql_where=text("state <> 'gone'")),
+)
+
+hook_runs = Table(
+    "hook_runs",
+    METADATA,
+    Column("id", BigInteger, Identity(always=True), primary_key=True),
+    Column("manager_id", BigInteger, _part_of("managers"), nullable=False),
+    Column("group_id", BigInteger, _part_of("task_groups"), nullable=False),
+    Column("epoch", BigInteger),
+    Column("kind", Text, nullable=False),
+    CheckConstraint("kind IN ('setup', 'teardown')"),
+    Column("state", Text, nullable=False),
+    CheckConstraint("state IN ('waiting', 'running', 'succeeded', 'failed')"),
+    Column("exit_code", Integer),
+    Column("signal", Integer),
+    Column("message", Text),
+    Column("stdout_tail", Text),
+    Column("stderr_tail", Text),
+    Column("retry_count", Integer, nullable=False, server_default=text("0")),
+    Column("started_at", Moment, nullable=False, server_default=text("now()")),
+    Column("finished_at", Moment),
+    Index("hook_runs_by_group", "group_id", "manager_id", "kind"),
+)
+
+task = Table(
+    "task",
+    METADATA,
+    Column(
+        "id",
+        BigInteger,
+        primary_key=True,
+        server_default=text("nextval('task_id')"),
+        autoincrement=False,
+    ),
+    Column("group_id", BigInteger, nullable=False),
+    Column("spec", JSON, nullable=False),
+    Column("created_at", Moment, nullable=False, server_default=text("now()")),
+    Index("task_by_group", "group_id", "id"),
+)
+
+open_task = Table(
+    "open_task",
+    METADATA,
+    Column("group_id", BigInteger, nullable=False),
+    Column("id", BigInteger, nullable=False),
+    Column("priority", Integer, nullable=False),
+    Column("state", SmallInteger, nullable=False, server_default=text("0")),
+    CheckConstraint("state IN (0, 1, 4)"),
+    Column("attempt", Integer, nullable=False, server_default=text("0")),
+    Column("epoch", BigInteger),
+    Column("claim_seq", BigInteger),
+    Column("started_at", Moment),
+    Column("not_before", Moment),
+    Column("exit_failures", SmallInteger, nullable=False, server_default=text("0")),
+    Column("crash_failures", SmallInteger, nullable=False, server_default=text("0")),
+    Column("lost_count", SmallInteger, nullable=False, server_default=text("0")),
+    Column("spent", Boolean, nullable=False, server_default=text("false")),
+    Column("max_attempts", SmallInteger, nullable=False, server_default=text("1")),
+    Column("retry_delay_seconds", REAL, nullable=False, server_default=text("0")),
+    Column("retry_exit_codes", ARRAY(Integer)),
+    Column("dedup_key", Text),
+    PrimaryKeyConstraint("group_id", "id"),
+    CheckConstraint("(state = 1) = (epoch IS NOT NULL)"),
+    CheckConstraint("(state = 1) = (claim_seq IS NOT NULL)"),
+    CheckConstraint("(state = 4) = (not_before IS NOT NULL)"),
+    CheckConstraint("NOT (spent AND state = 1)"),
+    Index(
+        "open_task_ready",
+        "group_id",
+        text("priority DESC"),
+        "id",
+        postgresql_where=text("state = 0"),
+    ),
+    Index("open_task_claimed", "group_id", "epoch", postgresql_where=text("state = 1")),
+    Index("open_task_delayed", "group_id", "not_before", postgresql_where=text("state = 4")),
+    Index(
+        "open_task_dedup",
+        "group_id",
+        "dedup_key",
+        unique=True,
+        postgresql_where=text("dedup_key IS NOT NULL"),
+    ),
+)
+
+task_result = Table(
+    "task_result",
+    METADATA,
+    Column("task_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("group_id", BigInteger, nullable=False),
+    Column("seq", BigInteger, nullable=False),
+    Column("state", Text, nullable=False),
+    CheckConstraint("state IN ('succeeded', 'failed', 'cancelled')"),
+    Column("attempt", Integer, nullable=False),
+    Column("manager_id", BigInteger),
+    Column("kind", Text),
+    Column("exit_code", Integer),
+    Column("signal", Integer),
+    Column("started_at", Moment),
+    Column("finished_at", Moment),
+    Column("recorded_at", Moment, nullable=False, server_default=text("now()")),
+    Column("detail", JSON),
+    Index("task_result_by_group", "group_id", "state", "task_id"),
+    Index("task_result_in_order", "group_id", "seq", unique=True),
+)
+
+task_failures = Table(
+    "task_failures",
+    METADATA,
+    Column("id", BigInteger, Identity(always=True), primary_key=True),
+    Column("task_id", BigInteger, nullable=False),
+    Column("group_id", BigInteger, nullable=False),
+    Column("attempt", Integer, nullable=False),
+    Column("manager_id", BigInteger),
+    Column("kind", Text, nullable=False),
+    Column("exit_code", Integer),
+    Column("signal", Integer),
+    Column("detail", JSON),
+    Column("failed_at", Moment, nullable=False, server_default=text("now()")),
+    UniqueConstraint("task_id", "attempt"),
+    Index("task_failures_by_group", "group_id", "task_id"),
+)
+
+submission = Table(
+    "submission",
+    METADATA,
+    Column("group_id", BigInteger, _part_of("task_groups"), nullable=False),
+    Column("idempotency_key", Text, nullable=False),
+    Column("part", Integer, nullable=False, server_default=text("0")),
+    Column("digest", LargeBinary, nullable=False),
+    Column("task_ids", ARRAY(BigInteger), nullable=False),
+    Column("created", Integer, nullable=False),
+    Column("created_at", Moment, nullable=False, server_default=text("now()")),
+    PrimaryKeyConstraint("group_id", "idempotency_key", "part"),
+)
+
+task_retries = Table(
+    "task_retries",
+    METADATA,
+    Column("group_id", BigInteger, _part_of("task_groups"), nullable=False),
+    Column("task_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("new_task_id", BigInteger, nullable=False),
+    Column("idempotency_key", Text, nullable=False),
+    Index("task_retries_by_group", "group_id"),
+)
+
+outbox = Table(
+    "outbox",
+    METADATA,
+    Column("id", BigInteger, Identity(always=True), primary_key=True),
+    Column("kind", Text, nullable=False),
+    CheckConstraint("kind IN ('task_group', 'manager', 'scheduler')"),
+    Column("subject", Uuid),
+    Column("attempts", Integer, nullable=False, server_default=text("0")),
+    Column("due_at", Moment, nullable=False, server_default=text("now()")),
+    Column("created_at", Moment, nullable=False, server_default=text("now()")),
+    CheckConstraint("(subject IS NULL) = (kind = 'scheduler')"),
+    Index("outbox_due", "due_at", "id"),
+)
+
+output_followers = Table(
+    "output_followers",
+    METADATA,
+    Column("id", Uuid, primary_key=True),
+    Column("group_id", BigInteger, nullable=False),
+    Column("task_id", BigInteger),
+    Column("until", Moment, nullable=False),
+    Index("output_followers_by_group", "group_id"),
+    prefixes=["UNLOGGED"],
+)
+
+task_output = Table(
+    "task_output",
+    METADATA,
+    Column("id", BigInteger, Identity(always=True), primary_key=True),
+    Column("group_id", BigInteger, nullable=False),
+    Column("task_id", BigInteger, nullable=False),
+    Column("attempt", Integer, nullable=False),
+    Column("stream", Text, nullable=False),
+    CheckConstraint("stream IN ('stdout', 'stderr')"),
+    Column("position", BigInteger, nullable=False),
+    Column("data", LargeBinary, nullable=False),
+    Column("written_at", Moment, nullable=False, server_default=text("now()")),
+    Index("task_output_by_group", "group_id", "id"),
+    prefixes=["UNLOGGED"],
+)
+
+api_pulse = Table(
+    "api_pulse",
+    METADATA,
+    Column("only_row", Boolean, primary_key=True, server_default=text("true")),
+    CheckConstraint("only_row"),
+    Column("beat_at", Moment, nullable=False),
+)
