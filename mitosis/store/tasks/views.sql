@@ -29,13 +29,3 @@ SELECT f.task_id, f.attempt, f.kind, f.exit_code, f.signal, f.failed_at
   FROM task_failures AS f
  WHERE f.group_id = %(group_number)s AND f.task_id = ANY(%(ids)s::bigint[])
  ORDER BY f.task_id, f.attempt
-
--- name: number
-SELECT id FROM task_groups WHERE uuid = %(group)s
-
--- name: followed
-SELECT g.id AS number, v.state, v.unfinished, v.total - v.unfinished AS ended
-  FROM task_groups AS g JOIN group_live AS v ON v.group_id = g.id WHERE g.uuid = %(group)s
-
--- name: watch
-UPDATE group_live SET watched = true WHERE group_id = %(group_number)s AND NOT watched
