@@ -58,10 +58,11 @@ TESTED_ELSEWHERE = {
     "mitosis/store/leases/ending.py": "integration/store/test_interleavings.py",
     "mitosis/store/managers/contact.py": "integration/store/managers/test_hello.py",
     "mitosis/store/managers/registration.py": "integration/store/managers/test_hello.py",
-    "mitosis/store/output/output.py": "integration/api/routes/test_output.py",
+    "mitosis/store/output/writing.py": "integration/api/routes/test_output.py",
     "mitosis/store/pg/wake.py": "integration/store/pg/test_outbox.py",
     "mitosis/store/store.py": "opens what all of integration/store/test_campaign.py uses",
-    "mitosis/store/tasks/task_views.py": "integration/api/routes/test_tasks.py",
+    "mitosis/store/tasks/retry.py": "integration/api/test_retry.py",
+    "mitosis/store/tasks/views.py": "integration/api/routes/test_tasks.py",
     # processes and workflows: tested in the process that they make
     "mitosis/embedded/privileges.py": "integration/embedded/test_postgres.py",
     "mitosis/worker/report.py": "integration/worker/test_command.py, unit/worker/test_output.py",
