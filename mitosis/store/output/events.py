@@ -1,7 +1,7 @@
-"""The events of who follows output: rows of the agents in order, then what each result still has.
+"""The events of followed output: chunks of the agents in order, then the rest of the tail in each result.
 
-Knows where every attempt has been told up to, so bytes come once and a gap is said. Reads when woken
-(P7), one row batch after the other; nothing is queued for a slow reader.
+Keeps the position of each stream of each attempt, so bytes come once and a gap is marked. Reads when
+woken (P7), one batch of rows after the other; nothing is queued for a slow reader.
 """
 
 import asyncio
@@ -28,13 +28,13 @@ LOOK_SECONDS = 10.0
 LAST_ROWS_SECONDS = 1.0
 """How long the last output of an attempt may come after its result."""
 REMEMBERED = 10_000
-"""Attempts of which it is known up to where they were told."""
+"""Attempts whose position is kept."""
 
 STREAMS: tuple[Stream, ...] = ("stdout", "stderr")
 
 
 class Positions:
-    """Up to where each stream of each attempt has been told."""
+    """The position up to which each stream of each attempt has been sent."""
 
     def __init__(self) -> None:
         self._at: OrderedDict[tuple[int, int, str], int] = OrderedDict()
@@ -43,10 +43,10 @@ class Positions:
         """None: nothing yet."""
         return self._at.get((task_id, attempt, stream))
 
-    def told(
+    def advance(
         self, task_id: int, attempt: int, stream: Stream, offset: int, data: bytes
     ) -> OutputEvent | None:
-        """The event for these bytes without those that were told; None when that is all."""
+        """Return the event for those bytes that were not sent yet; None if there are none."""
         key = (task_id, attempt, stream)
         known = self._at.get(key, 0)
         fresh = data[max(0, known - offset) :]
@@ -71,10 +71,10 @@ class Positions:
 def rest_of(
     positions: Positions, task_id: int, attempt: int, detail: Mapping[str, object] | None
 ) -> Iterator[OutputEvent]:
-    """What the kept tail of an ended attempt has behind what was told."""
+    """Yield the part of an ended attempt's kept tail that was not sent yet."""
     for stream in STREAMS:
         offset, data = _tail(detail, stream)
-        if event := positions.told(task_id, attempt, stream, offset, data):
+        if event := positions.advance(task_id, attempt, stream, offset, data):
             yield event
 
 
@@ -95,12 +95,12 @@ class OutputFollower:
         self._row = 0
 
     async def new_rows(self) -> AsyncGenerator[OutputEvent]:
-        """Everything that agents have written since the last call."""
+        """Yield everything that agents have written since the last call."""
         while True:
             rows = await read_chunks(self._store, self._interest, self._row)
             for row in rows:
                 self._row = row.id
-                event = self._positions.told(
+                event = self._positions.advance(
                     row.task_id, row.attempt, row.stream, row.position, row.data
                 )
                 if event is not None:
@@ -109,7 +109,7 @@ class OutputFollower:
                 return
 
     async def last_rows(self, task: TaskInfo) -> AsyncGenerator[OutputEvent]:
-        """The rows that are still on their way from an attempt that was followed, then the kept rest."""
+        """Yield the last rows of an attempt that was followed, then the rest of its kept tail."""
         deadline = asyncio.get_running_loop().time() + LAST_ROWS_SECONDS
         with self._store.listening.waiter(self._interest.group_number, Topic.OUTPUT) as waiter:
             while True:
@@ -123,7 +123,7 @@ class OutputFollower:
             yield event
 
     def _misses(self, task: TaskInfo) -> bool:
-        """Something was told of this attempt, and not all."""
+        """Return whether a part of this attempt was sent, and not all."""
         known = [self._positions.of(task.task_id, task.attempt, stream) for stream in STREAMS]
         if not any(at is not None for at in known):
             return False
@@ -131,7 +131,7 @@ class OutputFollower:
         return any((at or 0) < _number(total) for at, total in zip(known, totals, strict=True))
 
     def of_failure(self, task: TaskInfo, failure: TaskFailureInfo) -> Iterator[OutputEvent]:
-        """The end of an attempt after which there was another."""
+        """Yield the end of an attempt that was followed by another."""
         yield from rest_of(self._positions, task.task_id, failure.attempt, failure.detail)
         how = f"exit {failure.exit_code}" if failure.exit_code is not None else failure.kind
         yield OutputEvent(
@@ -144,7 +144,7 @@ class OutputFollower:
 
 
 async def follow_task_output(store: Store, public_id: UUID) -> AsyncGenerator[OutputEvent]:
-    """What one task has written and writes, attempt by attempt, until its result.
+    """Yield the output of one task, attempt by attempt, until its result.
 
     Raises:
         NotFound: no such task.
@@ -180,7 +180,7 @@ async def follow_task_output(store: Store, public_id: UUID) -> AsyncGenerator[Ou
 async def follow_group_output(
     store: Store, task_group_id: UUID, *, after: int = 0
 ) -> AsyncGenerator[OutputEvent]:
-    """What the tasks of a group write while they run, and each result behind number ``after`` once.
+    """Yield the output of the running tasks of a group, and each result after number ``after`` once.
 
     Raises:
         NotFound: no such group.

@@ -14,7 +14,7 @@ WITH gone AS (
         ON CONFLICT (id) DO UPDATE SET until = excluded.until
     RETURNING group_id
 )
-SELECT CASE WHEN NOT EXISTS (SELECT FROM known) THEN pg_notify('mitosis_wake', f.group_id || '~') END AS told_agents
+SELECT CASE WHEN NOT EXISTS (SELECT FROM known) THEN pg_notify('mitosis_wake', f.group_id || '~') END AS notified_agents
   FROM follows AS f
 
 -- name: unfollow

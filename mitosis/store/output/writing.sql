@@ -14,7 +14,7 @@ SELECT l.group_id, l.state AS lease_state,
 
 -- name: write_output
 -- Fenced as a report is, by attempt, and by more: the lease lives, and the attempt is claimed under it or
--- was ended by this manager. What nobody follows is not written.
+-- was ended by this manager. Output without a follower is not written.
 WITH held AS MATERIALIZED (
     SELECT l.group_id, l.epoch, l.manager_id, l.state
       FROM leases AS l JOIN managers AS m ON m.id = l.manager_id
@@ -43,7 +43,7 @@ WITH held AS MATERIALIZED (
     SELECT count(*) AS n FROM written
 )
 SELECT h.group_id, h.state AS lease_state, s.n AS written,
-       CASE WHEN s.n > 0 THEN pg_notify('mitosis_wake', h.group_id || '#') END AS told_followers
+       CASE WHEN s.n > 0 THEN pg_notify('mitosis_wake', h.group_id || '#') END AS notified_followers
   FROM held AS h, sums AS s
 
 -- name: trim_output

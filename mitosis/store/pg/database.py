@@ -66,7 +66,7 @@ class Database:
 
         Raises:
             ConfigurationError: not a URL of PostgreSQL.
-            DatabaseUnavailable: nobody answers there.
+            DatabaseUnavailable: no server answers there.
         """
         plain, pooled = split_url(url)
         kwargs: dict[str, Any] = {
@@ -98,7 +98,7 @@ class Database:
 
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[Connection]:
-        """A connection in autocommit mode: every statement is a transaction.
+        """Yield a connection in autocommit mode: every statement is a transaction.
 
         Raises:
             DatabaseUnavailable: no connection within 5 s, or it broke, or a limit was reached.
@@ -109,7 +109,7 @@ class Database:
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Connection]:
-        """A connection inside a transaction; committed at the end, rolled back by an exception.
+        """Yield a connection inside a transaction; committed at the end, rolled back by an exception.
 
         Raises:
             DatabaseUnavailable: as :meth:`connection`; also when a deadlock was resolved against us.
@@ -119,7 +119,7 @@ class Database:
 
     @asynccontextmanager
     async def pipelined_transaction(self) -> AsyncIterator[Connection]:
-        """A transaction whose statements travel together: fetch from their cursors after the block.
+        """Yield a transaction whose statements travel together: fetch from their cursors after the block.
 
         Raises:
             DatabaseUnavailable: as :meth:`transaction`.
@@ -133,7 +133,7 @@ class Database:
 
     @asynccontextmanager
     async def listen(self, channel: str) -> AsyncIterator[Connection]:
-        """A connection of its own that listens to ``channel`` (a constant of ours).
+        """Yield a connection of its own that listens to ``channel`` (a constant of ours).
 
         Raises:
             DatabaseUnavailable: it cannot be made.
@@ -184,7 +184,7 @@ def as_unavailable() -> Iterator[None]:
 
 
 def split_url(url: str) -> tuple[str, bool]:
-    """The URL without our own parameter, and whether a transaction pooler is in between."""
+    """Return the URL without our own parameter, and whether a transaction pooler is in between."""
     parts = urlsplit(url)
     if parts.scheme not in ("postgresql", "postgres"):
         raise ConfigurationError("MITOSIS_DATABASE_URL must start with postgresql://")

@@ -29,7 +29,7 @@ def migrate(database_url: str, revision: str = "head") -> None:
 
 
 def head_revision() -> str:
-    """The revision that this version of the code expects."""
+    """Return the revision that this version of the code expects."""
     head = ScriptDirectory.from_config(_config()).get_current_head()
     if head is None:
         raise ConfigurationError("this installation carries no migrations")

@@ -1,4 +1,4 @@
-"""The outbox: what PostgreSQL must tell Temporal (protocol P6). Written by the others, sent by the relay."""
+"""The outbox: pokes from PostgreSQL to Temporal (protocol P6), sent by the relay."""
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -19,16 +19,16 @@ class OutboxListener:
         self._connection = connection
 
     async def wait(self, seconds: float) -> bool:
-        """True when told within ``seconds``; several notifications may count as one.
+        """Return True when notified within ``seconds``; several notifications may count as one.
 
         Raises:
             DatabaseUnavailable: the connection is gone; open another listener.
         """
         with as_unavailable():
-            told = False
+            notified = False
             async for _ in self._connection.notifies(timeout=seconds, stop_after=1):
-                told = True
-            return told
+                notified = True
+            return notified
 
 
 async def take_pokes(database: Database, limit: int) -> Sequence[Poke]:

@@ -10,12 +10,12 @@ from mitosis.contracts.errors import InvalidRequest
 
 
 def encode_cursor(of: str, *key: str | int) -> str:
-    """The key of the last row of a page of the list ``of`` as text for ``after``."""
+    """Return the key of the last row of a page of the list ``of`` as text for ``after``."""
     return base64.urlsafe_b64encode(json.dumps((of, *key)).encode()).decode().rstrip("=")
 
 
 def decode_cursor(of: str, text: str, *types: Callable[[Any], Any]) -> tuple[Any, ...]:
-    """The key again, each part of the given type (``str``, ``int``).
+    """Return the key again, each part of the given type (``str``, ``int``).
 
     Raises:
         InvalidRequest: not made by :func:`encode_cursor` for this list.

@@ -64,7 +64,7 @@ SELECT l.group_id, c.id, c.attempt, c.lost_count, t.spec::text AS spec
  ORDER BY c.priority DESC, c.id
 
 -- name: hungry
--- Somebody waits for work of this group: whatever makes a task claimable from now on tells it. The
+-- A claim waits for work of this group: the next statement that makes a task claimable notifies it. The
 -- caller claims once more after this. Gives the seconds until the next delayed task is due.
 WITH marked AS (
     UPDATE group_live SET hungry = true

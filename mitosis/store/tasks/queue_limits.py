@@ -45,7 +45,7 @@ async def _count_queue(store: Store, task_group_id: UUID) -> QueueCount:
 
 
 def queue_full(where: str, unfinished: int, limit: int) -> QueueFull:
-    """The error, with what is there and what may be."""
+    """Return the error, with the number of tasks and the limit."""
     return QueueFull(
         f"{unfinished} tasks are unfinished {where} and the limit is {limit}:"
         " this is taken when some have ended; nothing was stored",

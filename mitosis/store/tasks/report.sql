@@ -18,11 +18,11 @@ SELECT v.group_id FROM group_live AS v JOIN lease AS l ON l.group_id = v.group_i
 
 -- name: report
 -- A report counts if the open row has the same attempt and that attempt has not been reported (spent),
--- under whatever epoch. Per row: another attempt (requeued, now or with a delay that doubles), or the end
+-- under any epoch. Per row: another attempt (requeued, now or with a delay that doubles), or the end
 -- (deleted, with a result). The caller holds lease and group (lock_for_report): the lock of group_live
 -- comes before any row and makes the counters, the drain edge and a submit's dedup keys exact. It also
 -- numbers the results: how many tasks of the group had ended before, plus one, plus one more for each; since
--- the lock is held until the commit, whoever reads up to a number has missed none before it.
+-- the lock is held until the commit, a reader that has seen up to a number has missed none before it.
 WITH lease AS MATERIALIZED (
     SELECT l.group_id, l.manager_id, l.state
       FROM leases AS l JOIN managers AS m ON m.id = l.manager_id
@@ -118,15 +118,15 @@ SELECT l.state AS lease_state,
                                           'given_up', c.given_up))
           FROM (SELECT task_id, attempt, crashes, false AS given_up FROM again WHERE crash_limit IS NOT NULL
                 UNION ALL SELECT task_id, attempt, crashes, true FROM ended WHERE given_up) AS c) AS crashes,
-       CASE WHEN EXISTS (SELECT FROM pokes) THEN pg_notify('mitosis_outbox', '') END AS told_relay,
-       CASE WHEN v.hungry AND n.again > 0 THEN pg_notify('mitosis_wake', v.group_id::text) END AS told_claims,
+       CASE WHEN EXISTS (SELECT FROM pokes) THEN pg_notify('mitosis_outbox', '') END AS notified_relay,
+       CASE WHEN v.hungry AND n.again > 0 THEN pg_notify('mitosis_wake', v.group_id::text) END AS notified_claims,
        CASE WHEN v.watched AND n.again + n.ended > 0
-            THEN pg_notify('mitosis_wake', v.group_id || '!') END AS told_watchers
+            THEN pg_notify('mitosis_wake', v.group_id || '!') END AS notified_watchers
   FROM lease AS l LEFT JOIN live AS v ON v.group_id = l.group_id, sums AS n
 
 -- name: why_not
 -- Why reports did not count, read after the fact. An attempt that is recorded is a duplicate, unless
--- what stands there was not said by a host (loss, cancellation of what nobody ran).
+-- the recorded end did not come from a host (loss, cancellation of a task that never ran).
 SELECT s.id, s.attempt,
        CASE WHEN (r.attempt = s.attempt AND r.kind IS DISTINCT FROM 'host_lost'
                   AND (r.state <> 'cancelled' OR s.outcome = 'cancelled'))

@@ -53,11 +53,11 @@ WITH live AS MATERIALIZED (
 )
 SELECT l.state, l.accepts, l.unfinished, EXISTS (SELECT FROM into_group) AS created,
        (SELECT array_agg(id ORDER BY ord) FROM given) AS task_ids,
-       CASE WHEN EXISTS (SELECT FROM pokes) THEN pg_notify('mitosis_outbox', '') END AS told_relay,
+       CASE WHEN EXISTS (SELECT FROM pokes) THEN pg_notify('mitosis_outbox', '') END AS notified_relay,
        CASE WHEN l.hungry AND EXISTS (SELECT FROM into_group)
-            THEN pg_notify('mitosis_wake', l.group_id::text) END AS told_claims,
+            THEN pg_notify('mitosis_wake', l.group_id::text) END AS notified_claims,
        CASE WHEN l.watched AND EXISTS (SELECT FROM into_group)
-            THEN pg_notify('mitosis_wake', l.group_id || '!') END AS told_watchers
+            THEN pg_notify('mitosis_wake', l.group_id || '!') END AS notified_watchers
   FROM live AS l
 
 -- name: known_submission
@@ -130,7 +130,7 @@ WITH dropped AS (
            < least(b.max_managers, ceil((b.unfinished + %(count)s) / (2.0 * b.worker_count)))
     RETURNING 1
 )
-SELECT CASE WHEN EXISTS (SELECT FROM pokes) THEN pg_notify('mitosis_outbox', '') END AS told_relay,
-       CASE WHEN b.hungry THEN pg_notify('mitosis_wake', %(group_number)s::bigint::text) END AS told_claims,
-       CASE WHEN b.watched THEN pg_notify('mitosis_wake', %(group_number)s::bigint || '!') END AS told_watchers
+SELECT CASE WHEN EXISTS (SELECT FROM pokes) THEN pg_notify('mitosis_outbox', '') END AS notified_relay,
+       CASE WHEN b.hungry THEN pg_notify('mitosis_wake', %(group_number)s::bigint::text) END AS notified_claims,
+       CASE WHEN b.watched THEN pg_notify('mitosis_wake', %(group_number)s::bigint || '!') END AS notified_watchers
   FROM before AS b
