@@ -3,7 +3,6 @@
 import logging
 import os
 import tempfile
-import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from mitosis.embedded.data_folder import DataFolder
 from mitosis.embedded.postgres import EmbeddedPostgres
 from mitosis.embedded.temporal import EmbeddedTemporal
 from mitosis.store.pg.migrate import migrate
+from tests.support.databases import DatabasePool
 from tests.support.servers import LoopThread
 
 pytest_plugins = [
@@ -96,16 +96,23 @@ def template_database(postgres: EmbeddedPostgres) -> str:
     return TEMPLATE
 
 
+@pytest.fixture(scope="session")
+def databases(postgres: EmbeddedPostgres, template_database: str) -> DatabasePool:
+    return DatabasePool(postgres, template_database)
+
+
 @pytest.fixture
-def database(postgres: EmbeddedPostgres, template_database: str) -> Iterator[str]:
-    """The libpq URL of a fresh, migrated database that is dropped after the test."""
-    yield from _fresh_database(postgres, template_database)
+def database(databases: DatabasePool) -> Iterator[str]:
+    """The libpq URL of a migrated database without rows, of this test alone."""
+    with databases.database() as url:
+        yield url
 
 
 @pytest.fixture(scope="module")
-def module_database(postgres: EmbeddedPostgres, template_database: str) -> Iterator[str]:
+def module_database(databases: DatabasePool) -> Iterator[str]:
     """As :func:`database`, one for all tests of a module."""
-    yield from _fresh_database(postgres, template_database)
+    with databases.database() as url:
+        yield url
 
 
 @pytest.fixture(scope="session")
@@ -121,15 +128,6 @@ def temporal_server(server_loop: LoopThread, server_folder: DataFolder) -> Itera
 def data_dir(tmp_path: Path) -> Path:
     """Where a stack of this test may keep its data."""
     return tmp_path / "data"
-
-
-def _fresh_database(postgres: EmbeddedPostgres, template: str) -> Iterator[str]:
-    name = f"test_{uuid.uuid4().hex[:12]}"
-    # Copying files takes a seventh of the CPU time of the default strategy, which logs every page.
-    words = sql.SQL("CREATE DATABASE {} TEMPLATE {} STRATEGY FILE_COPY")
-    _admin(postgres, words.format(sql.Identifier(name), sql.Identifier(template)))
-    yield postgres.url(name)
-    _admin(postgres, sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
 
 
 def _admin(postgres: EmbeddedPostgres, statement: sql.Composed) -> None:

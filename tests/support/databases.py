@@ -1,0 +1,110 @@
+"""Databases of tests: made from a template, emptied after a test and used again.
+
+Making one copies 300 files, a quarter of a second of CPU time on a busy machine; emptying one takes a tenth.
+"""
+
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import psycopg
+from psycopg import sql
+
+from mitosis.embedded.postgres import EmbeddedPostgres
+
+# What a test may have changed besides rows. A database in which this differs is not used again.
+_SHAPE = """
+SELECT md5(string_agg(line, ' ' ORDER BY line)) FROM (
+    SELECT format('%s %s %s', relname, relkind, relpersistence) FROM pg_class
+     WHERE relnamespace = 'public'::regnamespace
+    UNION ALL SELECT format('%s.%s %s %s', attrelid::regclass, attname, atttypid, attnotnull)
+      FROM pg_attribute JOIN pg_class ON pg_class.oid = attrelid
+     WHERE relnamespace = 'public'::regnamespace AND attnum > 0
+    UNION ALL SELECT conname || pg_get_constraintdef(oid) FROM pg_constraint
+     WHERE connamespace = 'public'::regnamespace
+    UNION ALL SELECT proname || md5(prosrc) FROM pg_proc WHERE pronamespace = 'public'::regnamespace
+    UNION ALL SELECT format('%s %s', tgname, tgenabled) FROM pg_trigger
+    UNION ALL SELECT array_to_string(setconfig, ' ') FROM pg_db_role_setting
+    UNION ALL SELECT version_num FROM alembic_version
+) AS shape (line)
+"""
+_TABLES = """
+SELECT tablename FROM pg_tables WHERE schemaname = 'public' AND tablename <> 'alembic_version'
+"""
+_RESTART = """
+SELECT setval(format('%I.%I', schemaname, sequencename)::regclass, start_value, false)
+  FROM pg_sequences WHERE schemaname = 'public'
+"""
+_DISCONNECT = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s"
+
+
+class DatabasePool:
+    """The databases of one server that no test uses now."""
+
+    def __init__(self, postgres: EmbeddedPostgres, template: str) -> None:
+        self._postgres = postgres
+        self._template = template
+        with self._connect(template) as connection:
+            self._shape = self._shape_of(connection)
+            rows = connection.execute(_TABLES).fetchall()
+        self._tables = [sql.Identifier(str(name)) for (name,) in rows]
+        self._idle: list[str] = []
+
+    @contextmanager
+    def database(self) -> Iterator[str]:
+        """The libpq URL of a migrated database without rows, for one test."""
+        name = self._idle.pop() if self._idle else self._make()
+        try:
+            yield self._postgres.url(name)
+        finally:
+            self._give_back(name)
+
+    def _make(self) -> str:
+        name = _new_name()
+        # Copying files takes half of the CPU time of the default strategy, which logs every page.
+        words = sql.SQL("CREATE DATABASE {} TEMPLATE {} STRATEGY FILE_COPY")
+        self._admin(words.format(sql.Identifier(name), sql.Identifier(self._template)))
+        return name
+
+    def _give_back(self, name: str) -> None:
+        """Empty the database under a new name: what still reaches for the old one finds none."""
+        new = _new_name()
+        rename = sql.SQL("ALTER DATABASE {} RENAME TO {}")
+        with self._connect("postgres") as connection:
+            connection.execute(_DISCONNECT, [name])
+            connection.execute(rename.format(sql.Identifier(name), sql.Identifier(new)))
+        with self._connect(new) as connection:
+            same = self._shape_of(connection) == self._shape
+            if same:
+                self._empty(connection)
+        if same:
+            self._idle.append(new)
+        else:
+            self._admin(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(new)))
+
+    def _empty(self, connection: "psycopg.Connection[tuple[object, ...]]") -> None:
+        filled = sql.SQL(" UNION ALL ").join(
+            sql.SQL("(SELECT {} FROM {} LIMIT 1)").format(sql.Literal(table.as_string()), table)
+            for table in self._tables
+        )
+        names = [sql.SQL(str(name)) for (name,) in connection.execute(filled).fetchall()]
+        if names:
+            connection.execute(sql.SQL("TRUNCATE {} CASCADE").format(sql.SQL(", ").join(names)))
+        connection.execute(_RESTART)
+
+    def _admin(self, statement: sql.Composed) -> None:
+        with self._connect("postgres") as connection:
+            connection.execute(statement)
+
+    def _connect(self, name: str) -> "psycopg.Connection[tuple[object, ...]]":
+        return psycopg.connect(self._postgres.url(name), autocommit=True)
+
+    @staticmethod
+    def _shape_of(connection: "psycopg.Connection[tuple[object, ...]]") -> object:
+        row = connection.execute(_SHAPE).fetchone()
+        assert row is not None
+        return row[0]
+
+
+def _new_name() -> str:
+    return f"test_{uuid.uuid4().hex[:12]}"
