@@ -25,6 +25,7 @@ from mitosis.contracts.errors import (
 from mitosis.contracts.ids import as_uuid
 from mitosis.store.groups.definition import find_group
 from mitosis.store.managers.registration import token_version
+from mitosis.store.missing import missing_task_group
 from mitosis.store.tasks.views import read_task
 from mitosis.store.users.accounts import find_user, role_in_group, role_in_task_group
 
@@ -169,12 +170,13 @@ def _subject(request: HTTPConnection) -> Subject:
 
 async def _task_group(request: HTTPConnection, reference: str, needed: Role) -> UUID:
     state, user = app_state_of(request), await get_user(request)
-    missing = NotFound("there is no such task group", task_group=reference)
-    task_group_id = as_uuid(reference)
-    if task_group_id is None:
-        named = reference if "/" in reference else f"{user.username}/{reference}"
-        task_group_id = await find_group(state.store, named)
-    _require(await role_in_task_group(state.store, user.user_id, task_group_id), needed, missing)
+    named: UUID | str = as_uuid(reference) or (
+        reference if "/" in reference else f"{user.username}/{reference}"
+    )
+    task_group_id = named if isinstance(named, UUID) else await find_group(state.store, named)
+    role = await role_in_task_group(state.store, user.user_id, task_group_id)
+    # A group that the user may not see is answered as one that does not exist.
+    _require(role, needed, missing_task_group(named))
     return task_group_id
 
 

@@ -325,7 +325,7 @@ CREATE INDEX task_retries_by_group ON task_retries (group_id);
 """
 
 MESSAGES = """
--- Everything PostgreSQL must tell Temporal, written in the transaction that caused it (protocol P6).
+-- Everything PostgreSQL must send to Temporal, written in the transaction that caused it (protocol P6).
 -- Never unique: a poke that is being sent must not swallow the next one.
 CREATE TABLE outbox (
     id              bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,

@@ -8,15 +8,26 @@ from mitosis.contracts.errors import NotFound
 T = TypeVar("T")
 
 
-def require_task_group(found: T | None, task_group_id: UUID | None = None) -> T:
+def missing_task_group(reference: UUID | str | None = None) -> NotFound:
+    """Return the error for a task group that does not exist, or that the caller may not see.
+
+    ``reference`` is what the caller named it by: an id, or USERGROUP/NAME.
+    """
+    if reference is None:
+        return NotFound("no such task group")
+    if isinstance(reference, UUID):
+        return NotFound("no such task group", task_group_id=str(reference))
+    return NotFound(f"no such task group: {reference}")
+
+
+def require_task_group(found: T | None, reference: UUID | str | None = None) -> T:
     """Return what was found of a task group.
 
     Raises:
         NotFound: it is None.
     """
     if found is None:
-        facts = {} if task_group_id is None else {"task_group_id": str(task_group_id)}
-        raise NotFound("no such task group", **facts)
+        raise missing_task_group(reference)
     return found
 
 

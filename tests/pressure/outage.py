@@ -26,7 +26,7 @@ from mitosis.contracts.http import RegisterManager, TaskGroupSpec
 from mitosis.embedded.data_folder import DataFolder, ed25519_private_key, free_port
 from mitosis.embedded.postgres import EmbeddedPostgres
 from mitosis.embedded.temporal import EmbeddedTemporal
-from mitosis.store.control import ControlStore
+from mitosis.store.control.control_store import ControlStore
 from mitosis.store.pg.migrate import migrate
 from mitosis.store.store import Store, StoreOptions
 from tests.support.waiting import wait_until_async

@@ -35,7 +35,7 @@ from mitosis.contracts.wire import (
     TaskAttempt,
     TaskReport,
 )
-from mitosis.store.control import ControlStore
+from mitosis.store.control.control_store import ControlStore
 from mitosis.store.groups.definition import create_group
 from mitosis.store.leases.granting import take_lease
 from mitosis.store.leases.scheduler import assign_round

@@ -17,7 +17,7 @@ from mitosis.contracts.http import TaskGroupSpec
 from mitosis.contracts.task import TaskSubmission
 from mitosis.contracts.wire import SubmitTasks
 from mitosis.embedded.temporal import find_temporal_binary
-from mitosis.store.control import ControlStore
+from mitosis.store.control.control_store import ControlStore
 from mitosis.store.groups.definition import create_group
 from mitosis.store.pg.database import Database
 from mitosis.store.store import Store, StoreOptions

@@ -32,7 +32,7 @@ from mitosis.contracts.hook import HookSpec
 from mitosis.contracts.http import RegisterManager, TaskGroupInfo, TaskGroupSpec
 from mitosis.contracts.task import TaskSubmission
 from mitosis.embedded.data_folder import ed25519_private_key
-from mitosis.store.control import ControlStore
+from mitosis.store.control.control_store import ControlStore
 from mitosis.store.managers.views import observe_manager
 from mitosis.store.store import StoreOptions
 from tests.support.checkout import ROOT

@@ -11,7 +11,7 @@ from mitosis.client.client import Client
 from mitosis.contracts.http import EnvironmentChange, RegisterManager, TaskGroupSpec
 from mitosis.contracts.wire import ClaimTasks, Outcome, ReportTasks, TaskReport
 from mitosis.embedded.data_folder import ed25519_private_key
-from mitosis.store.control import ControlStore
+from mitosis.store.control.control_store import ControlStore
 from mitosis.store.leases.scheduler import assign_round
 from mitosis.store.store import StoreOptions
 from tests.support.http_api import NoTemporal, hello

@@ -22,7 +22,7 @@ from mitosis.embedded.data_folder import DataFolder, ed25519_private_key, write_
 from mitosis.embedded.stack import EmbeddedStack
 from mitosis.embedded.stop_signals import StopSignals
 from mitosis.settings import Settings
-from mitosis.store.control import ControlStore
+from mitosis.store.control.control_store import ControlStore
 from mitosis.store.pg.migrate import migrate
 from mitosis.store.store import IDLE_THRESHOLD, QueueLimits, Store, StoreOptions
 from workflows.client import ControlClient, TemporalAddress

@@ -15,6 +15,7 @@ from mitosis.store.groups.assignment import list_manager
 from mitosis.store.groups.endings import lock_live, notify_group
 from mitosis.store.groups.views import read_group
 from mitosis.store.leases.eligibility import plan_mismatch
+from mitosis.store.missing import require_task_group
 from mitosis.store.pg.database import Connection
 from mitosis.store.pg.rows import fetch_all, fetch_one
 from mitosis.store.pg.statements import load
@@ -87,9 +88,7 @@ async def find_group(store: Store, reference: str) -> UUID:
     async with store.database.connection() as connection:
         parameters = {"group_name": group_name, "name": name}
         found = await fetch_one(connection, _Found, SQL["find"], parameters)
-    if found is None:
-        raise NotFound(f"no such task group: {reference}")
-    return found.uuid
+    return require_task_group(found, reference).uuid
 
 
 async def update_group(

@@ -14,10 +14,11 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from mitosis.contracts.control import ReleaseReason
-from mitosis.contracts.errors import NotFound, Unavailable
+from mitosis.contracts.errors import Unavailable
 from mitosis.contracts.lifecycle import LeaseState, TaskGroupState
 from mitosis.contracts.outcome import LOST_LIMIT
 from mitosis.contracts.wire import LeaseStanding
+from mitosis.store.missing import require_task_group
 from mitosis.store.pg.database import Connection
 from mitosis.store.pg.outbox import poke
 from mitosis.store.pg.rows import fetch_all, fetch_one
@@ -98,10 +99,9 @@ async def lock_group(connection: Connection, group_number: int) -> LockedGroup:
         NotFound: there is no such group.
     """
     parameters = {"group_number": group_number}
-    group = await fetch_one(connection, LockedGroup, SQL["lock_group"], parameters)
-    if group is None:
-        raise NotFound("no such task group")
-    return group
+    return require_task_group(
+        await fetch_one(connection, LockedGroup, SQL["lock_group"], parameters)
+    )
 
 
 async def lock_group_and_leases(connection: Connection, task_group_id: UUID) -> LockedGroup:
@@ -114,9 +114,10 @@ async def lock_group_and_leases(connection: Connection, task_group_id: UUID) -> 
         NotFound: there is no such group.
         Unavailable: leases kept coming.
     """
-    found = await fetch_one(connection, _Number, SQL["group_number"], {"group": task_group_id})
-    if found is None:
-        raise NotFound("no such task group", task_group_id=str(task_group_id))
+    found = require_task_group(
+        await fetch_one(connection, _Number, SQL["group_number"], {"group": task_group_id}),
+        task_group_id,
+    )
     number = {"group_number": found.id}
     for _ in range(LOCK_ATTEMPTS):
         await connection.execute("SAVEPOINT locks")

@@ -23,6 +23,7 @@ from mitosis.contracts.lifecycle import (
     EnvironmentState,
     LeaseState,
 )
+from mitosis.store.missing import require_task_group
 from mitosis.store.pg.database import Connection
 from mitosis.store.pg.outbox import poke
 from mitosis.store.pg.rows import fetch_all, fetch_one
@@ -97,9 +98,9 @@ async def _change(
     connection: Connection, manager_id: UUID, task_group_id: UUID, asked: EnvironmentChange
 ) -> EnvironmentState:
     ids = {"manager": manager_id, "group": task_group_id}
-    facts = await fetch_one(connection, _Facts, SQL["environment_facts"], ids)
-    if facts is None:
-        raise NotFound("no such task group", task_group_id=str(task_group_id))
+    facts = require_task_group(
+        await fetch_one(connection, _Facts, SQL["environment_facts"], ids), task_group_id
+    )
     values = asdict(facts)
     held = await fetch_all(connection, _Lease, SQL["lock_leases_for_environment"], values)
     leases = {lease.epoch: lease.state for lease in held}

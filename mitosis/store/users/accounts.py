@@ -14,6 +14,7 @@ from psycopg.errors import UniqueViolation
 
 from mitosis.contracts.accounts import Role, User
 from mitosis.contracts.errors import AlreadyExists, InvalidRequest, NotFound, Unauthenticated
+from mitosis.store.missing import require_task_group
 from mitosis.store.pg.database import Connection
 from mitosis.store.pg.rows import fetch_all, fetch_one
 from mitosis.store.pg.statements import load
@@ -152,9 +153,7 @@ async def role_in_task_group(store: Store, user_id: UUID, task_group_id: UUID) -
     async def read() -> Role | None:
         parameters = {"user_id": user_id, "task_group_id": task_group_id}
         row = await _fetch(store, _Role, "role_in_task_group", parameters)
-        if row is None:
-            raise NotFound("there is no such task group", task_group=str(task_group_id))
-        return row.role
+        return require_task_group(row, task_group_id).role
 
     key = (user_id, task_group_id)
     return await store.roles.get(key, read, keep=lambda role: role is not None)

@@ -12,7 +12,7 @@ from temporalio.client import WorkflowHandle
 from mitosis.contracts.errors import InvalidTransition, NotFound
 from mitosis.contracts.http import TaskGroupSpec
 from mitosis.contracts.lifecycle import TaskGroupResult, TaskGroupState
-from mitosis.store.control import ControlStore
+from mitosis.store.control.control_store import ControlStore
 from tests.support.http_api import NAMESPACE, Api, in_process_api, ready
 from tests.support.waiting import wait_until_async
 from workflows.client import ControlClient, TemporalAddress

@@ -16,7 +16,7 @@ from mitosis.contracts.errors import TaskGroupClosed
 from mitosis.contracts.http import EnvironmentChange, Hello
 from mitosis.contracts.task import RetryPolicy, TaskSubmission
 from mitosis.contracts.wire import LeaseStanding, ReportStatus
-from mitosis.store.control import ControlStore
+from mitosis.store.control.control_store import ControlStore
 from mitosis.store.leases.ending import end_lease, lock_lease
 from mitosis.store.leases.scheduler import assign_round
 from mitosis.store.managers.contact import record_contact

@@ -11,7 +11,7 @@ from mitosis.cli.stack.whole_stack import store_options
 from mitosis.contracts.control import ReleaseReason, ReleaseRequest
 from mitosis.contracts.ids import task_uuid
 from mitosis.settings import Settings
-from mitosis.store.control import ControlStore
+from mitosis.store.control.control_store import ControlStore
 from mitosis.store.groups.explain import explain_group, explain_task
 from mitosis.store.managers.views import get_manager
 from mitosis.store.store import Store

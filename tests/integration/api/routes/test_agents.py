@@ -37,7 +37,7 @@ from mitosis.contracts.wire import (
     TaskAttempt,
     TaskReport,
 )
-from mitosis.store.control import ControlStore
+from mitosis.store.control.control_store import ControlStore
 from mitosis.store.leases.scheduler import assign_round
 from mitosis.store.users.accounts import add_member
 from tests.support.http_api import Api, hello, in_process_api, problem, said_hello

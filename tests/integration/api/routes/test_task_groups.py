@@ -11,7 +11,7 @@ from mitosis.contracts.errors import AlreadyExists, Conflict, InvalidTransition
 from mitosis.contracts.hook import HookSpec
 from mitosis.contracts.http import TaskGroupSpec, TaskGroupUpdate
 from mitosis.contracts.lifecycle import TaskGroupState
-from mitosis.store.control import ControlStore
+from mitosis.store.control.control_store import ControlStore
 from tests.support.http_api import Api, in_process_api, problem
 
 
