@@ -1,8 +1,8 @@
 """Database activities of a task group: adapters over a port that the store implements.
 
-Each method only forwards: Temporal binds activities to methods of an object, and workflows name them through
-this class without importing the store. Every activity *ensures* a goal and returns the state after it, so a
-retry after a commit answers the same.
+Each method only forwards: Temporal binds activities to methods of an object, and workflows name them
+through this class without importing the store. Every activity *ensures* a goal and returns the state after
+it, so a retry after a commit returns the same.
 """
 
 from datetime import UTC, datetime
@@ -34,9 +34,7 @@ class TaskGroupPort(Protocol):
         ...
 
     async def close_if_inactive(self, task_group_id: UUID) -> GroupView:
-        """Close an OPEN group whose auto-close time has come; complete one by force whose close
-        deadline has (C-08); else change nothing.
-        """
+        """Close an OPEN group at its auto-close time; complete it by force at its close deadline (C-08)."""
         ...
 
     async def discard(self, task_group_id: UUID) -> DiscardAnswer:

@@ -1,4 +1,4 @@
-"""How much the API takes on at the same time: requests, and bytes of their bodies. More is asked to wait."""
+"""Limits on concurrent requests and on the bytes of their bodies. The API refuses more with a 503."""
 
 from typing import cast
 
@@ -8,15 +8,15 @@ from starlette.types import Scope
 from mitosis.contracts.errors import Overloaded
 
 MAX_REQUESTS = 10_000
-"""Under way at the same time, those that wait for something (one per host, and per watcher) among them."""
+"""Concurrent requests, including long polls (one per host and one per watcher)."""
 MAX_BODY_BYTES = 256_000_000
-"""Of all bodies that are being read or worked on: four of the largest kind."""
+"""Total size of the bodies in memory: four of the largest size."""
 
 _KEY = "mitosis.admission"
 
 
 class Admission:
-    """One server's account of what it has taken on."""
+    """Counts the requests and body bytes of one server."""
 
     def __init__(
         self, max_requests: int = MAX_REQUESTS, max_body_bytes: int = MAX_BODY_BYTES
@@ -25,10 +25,10 @@ class Admission:
         self.requests = self.body_bytes = 0
 
     def begin(self, scope: Scope) -> "Admitted":
-        """Take on a request; its ``end`` must be called.
+        """Admit a request; the caller must call its ``end``.
 
         Raises:
-            Overloaded: there are too many.
+            Overloaded: there are too many requests.
         """
         if self.requests >= self._max_requests:
             raise Overloaded(f"{self.requests} requests are under way; try again in a second")
@@ -37,10 +37,10 @@ class Admission:
         return one
 
     def reserve(self, size: int) -> None:
-        """Room for so many more bytes.
+        """Reserve memory for this many more bytes.
 
         Raises:
-            Overloaded: there is none.
+            Overloaded: the limit would be exceeded.
         """
         if self.body_bytes + size > self._max_bytes:
             raise Overloaded(
@@ -50,7 +50,7 @@ class Admission:
 
 
 class Admitted:
-    """One request that was taken on."""
+    """One admitted request."""
 
     def __init__(self, admission: Admission) -> None:
         self._admission = admission
@@ -70,7 +70,7 @@ def grow(request: Request, size: int) -> None:
     """Count more bytes of the body of ``request``.
 
     Raises:
-        Overloaded: all bodies together are too large.
+        Overloaded: the bodies of all requests are too large together.
     """
     if (one := cast("Admitted | None", request.scope.get(_KEY))) is not None:
         one.grow(size)

@@ -1,4 +1,4 @@
-"""The HTTP application: routes, errors, request ids, OpenAPI. Made of plain objects, reads no settings."""
+"""The HTTP application: routes, errors, request ids, OpenAPI. It reads no settings."""
 
 from fastapi import APIRouter, Depends, FastAPI
 
@@ -28,10 +28,10 @@ DESCRIPTION = (
 
 
 def create_app(state: AppState | None) -> FastAPI:
-    """Make the application. The caller opens ``state`` before it serves and closes it afterwards.
+    """Make the application. The caller opens ``state`` before serving and closes it afterwards.
 
-    Without a state the application can only describe itself. Every route below ``/api/v1`` but health,
-    login and the description of the API itself needs a token; the router demands it.
+    Without a state the application can only describe itself. Every route below ``/api/v1`` except health,
+    login and the OpenAPI document requires a token; the router checks it.
     """
     app = FastAPI(
         title="Mitosis",

@@ -1,4 +1,4 @@
-"""What the routes work with: the store, tokens, the connection to Temporal. Built once by the entry point."""
+"""The state of the application: store, tokens and Temporal client. The entry point builds it once."""
 
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -21,10 +21,10 @@ class ControlPlane(Protocol):
     """The calls to Temporal that the API makes: :class:`workflows.client.ControlClient`."""
 
     async def execute_verb(self, task_group_id: UUID, verb: Verb) -> GroupView:
-        """Let the group's workflow apply a verb; return the group after it.
+        """Apply a verb through the group's workflow; return the group after it.
 
         Raises:
-            TemporalUnavailable: there was no answer in time; the verb may have been applied or not.
+            TemporalUnavailable: no answer in time; the verb may or may not have been applied.
             InvalidTransition, NotFound: as the store's ``apply``.
         """
         ...

@@ -1,6 +1,6 @@
-"""Tokens: signed facts that never change (who, which token version, until when). EdDSA JWTs.
+"""Tokens: EdDSA JWTs with the subject, its token version and the expiry.
 
-What may change (is the user locked, which groups are theirs) is read from PostgreSQL on every call.
+Facts that can change (whether the user is locked, their user groups) are read from PostgreSQL on every call.
 A token is revoked by raising the token version of its subject. Tokens are never logged and never
 part of an error.
 """
@@ -32,7 +32,7 @@ SubjectKind = Literal["user", "manager"]
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """Whom a token names."""
+    """The user or manager that a token names."""
 
     kind: SubjectKind
     id: UUID
@@ -42,15 +42,15 @@ class Subject:
 class TokenSigner:
     """Makes and reads the tokens of one deployment; safe to share within an event loop.
 
-    Signatures that were good are remembered by the digest of their token: checking one costs more
-    than the rest of a claim, and a host sends the same token several times a second.
+    Valid signatures are cached by the digest of their token: checking one costs more than the rest of a
+    claim, and a host sends the same token several times a second.
     """
 
     def __init__(self, private_key_pem: bytes) -> None:
         """Take an Ed25519 private key, PKCS #8 PEM, unencrypted.
 
         Raises:
-            ConfigurationError: it is something else.
+            ConfigurationError: the text is not such a key.
         """
         try:
             key = load_pem_private_key(private_key_pem, password=None)
@@ -78,7 +78,7 @@ class TokenSigner:
         """Whom a token of ours names.
 
         Raises:
-            Unauthenticated: it is expired, or not one of ours. The message does not say more.
+            Unauthenticated: the token has expired or is invalid. The message gives no more detail.
         """
         digest = hashlib.sha256(token.encode(errors="replace")).digest()
         known = self._good.get(digest)

@@ -1,7 +1,7 @@
-"""Bodies: of the right type, read with a limit, decoded by msgspec, every refusal names the field.
+"""Reads and decodes request bodies: media type, size limit, msgspec. Every error names the field.
 
-What hot routes decode here is what they work on. Every other body passes here too before FastAPI decodes
-it (``api/limits.py``), so that the same text is refused everywhere, in the same words.
+Hot routes use the decoded value. Other bodies are checked here before FastAPI decodes them
+(``api/limits.py``), so every route refuses the same text with the same message.
 """
 
 import re
@@ -32,8 +32,8 @@ async def read_body(request: Request, limit: int) -> bytes:
 
     Raises:
         UnsupportedMediaType: its media type is not JSON.
-        TooLarge: it is longer than ``limit`` bytes; read no further than that.
-        Overloaded: all bodies that are being read are together too large.
+        TooLarge: the body is longer than ``limit`` bytes; the rest is not read.
+        Overloaded: the bodies of all requests are too large together.
     """
     length = request.headers.get("content-length", "")
     announced = int(length) if length.isdigit() else 0
@@ -58,10 +58,10 @@ async def read_body(request: Request, limit: int) -> bytes:
 def check_type(request: Request) -> None:
     """Check the media type of a body that is not empty (RFC 9110, 8.3; RFC 6839, 3.1).
 
-    Parameters are not looked at: JSON is UTF-8 (RFC 8259, 8.1).
+    Parameters are ignored: JSON is UTF-8 (RFC 8259, 8.1).
 
     Raises:
-        UnsupportedMediaType: it is not JSON, or missing.
+        UnsupportedMediaType: the media type is not JSON, or is missing.
     """
     media_type = request.headers.get("content-type", "")
     if not _JSON_TYPE.fullmatch(media_type.partition(";")[0].strip()):
@@ -76,10 +76,10 @@ def too_large(limit: int) -> TooLarge:
 
 
 def decode(raw: bytes, decoder: msgspec.json.Decoder[T]) -> T:
-    """Decode a body. No text in it may have a NUL character, which PostgreSQL cannot store.
+    """Decode a body. Refuse NUL characters, which PostgreSQL cannot store.
 
     Raises:
-        InvalidRequest: naming the field, as ``tasks[3].priority``.
+        InvalidRequest: names the field, as in ``tasks[3].priority``.
     """
     try:
         body = decoder.decode(raw)
@@ -102,7 +102,7 @@ def too_deep() -> InvalidRequest:
 
 
 def _refusal(raw: bytes, kind: Any, error: msgspec.ValidationError) -> InvalidRequest:
-    """Return our error for a body that a decoder refused, in words of JSON."""
+    """Return the error for a body that a decoder refused, in JSON's terms."""
     try:
         document = msgspec.json.decode(raw)
     except msgspec.ValidationError:  # a number that has no value here
@@ -118,10 +118,10 @@ def encode(answer: msgspec.Struct, status: int = 200) -> Response:
 
 
 def check_utf8(raw: bytes) -> None:
-    """Check a body of which parts are kept without being decoded.
+    """Check the encoding of a body whose parts are stored without being decoded.
 
     Raises:
-        InvalidRequest: naming the item, as ``reports[3]``.
+        InvalidRequest: names the item, as in ``reports[3]``.
     """
     try:
         raw.decode()
@@ -130,7 +130,7 @@ def check_utf8(raw: bytes) -> None:
 
 
 def _not_utf8(raw: bytes) -> str:
-    """Return the item of a list in the body that is not UTF-8, as ``tasks[3]``; else ``body``."""
+    """Return the list item that is not UTF-8, as in ``tasks[3]``, or ``body``."""
     try:
         document = msgspec.json.decode(raw, type=dict[str, msgspec.Raw])
         lists = {

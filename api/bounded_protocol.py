@@ -1,7 +1,7 @@
 """Bounds for connections: how long a request may take to arrive, and how many may be open.
 
-Peers that vanish without closing the connection are detected by TCP keep-alive. What a request takes once it
-has arrived is bounded elsewhere (``api/limits.py``, ``api/long_polls.py``).
+Peers that vanish without closing the connection are detected by TCP keep-alive. Limits on requests that
+have arrived are in ``api/limits.py`` and ``api/long_polls.py``.
 """
 
 import asyncio

@@ -1,8 +1,8 @@
-"""Who calls, and what they may do: the dependencies of the routes.
+"""The dependencies of the routes: authentication and permissions.
 
-A user sees what belongs to the user groups they are in; roles are read < write < admin, and an
-administrator has every role everywhere. A manager acts only on itself. What a caller may not read
-does not exist for them.
+A user sees the task groups and hosts of their user groups. Roles are read < write < admin; an administrator
+has every role everywhere. A manager acts only on itself. Anything that a caller may not read is answered as
+not found.
 """
 
 from collections.abc import AsyncIterator
@@ -29,8 +29,8 @@ from mitosis.store.missing import missing_task_group
 from mitosis.store.tasks.views import read_task
 from mitosis.store.users.accounts import find_user, role_in_group, role_in_task_group
 
-# Every dependency is async, since FastAPI sends plain functions to a thread, and there are few of them
-# and none below another on the hot routes: each costs more than what it does.
+# Dependencies are async, because FastAPI runs plain functions in a thread. Hot routes have few of them and do
+# not nest them: the overhead of each exceeds its work.
 _bearer = HTTPBearer(auto_error=False, scheme_name="token", bearerFormat="JWT")
 
 
@@ -49,14 +49,14 @@ AppStateDep = Annotated[AppState, Depends(get_app_state)]
 async def authenticate(
     request: Request, credentials: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]
 ) -> None:
-    """Read the token, before everything else; it may have been revoked since.
+    """Read the token before everything else, without checking whether it was revoked.
 
-    The routers of ``api.app`` depend on it; :func:`get_user` and :func:`get_manager_id` go on from
-    what it leaves behind, and fail where it did not run.
+    The routers of ``api.app`` depend on it; :func:`get_user` and :func:`get_manager_id` read the result
+    from the request, and fail if this did not run.
 
     Raises:
-        Unauthenticated: there is no token, or it is not good.
-        InvalidRequest: of :func:`check_address`, which no route is to forget either.
+        Unauthenticated: the token is missing or invalid.
+        InvalidRequest: from :func:`check_address`, which every route needs too.
     """
     if credentials is None:
         raise Unauthenticated("send a token: Authorization: Bearer …", reason="token_missing")
@@ -65,10 +65,10 @@ async def authenticate(
 
 
 def check_address(request: HTTPConnection) -> None:
-    """Check what path and query say; PostgreSQL has no place for NUL characters.
+    """Refuse NUL characters in path and query; PostgreSQL cannot store them.
 
     Raises:
-        InvalidRequest: naming the parameter.
+        InvalidRequest: names the parameter.
     """
     for name, value in (*request.path_params.items(), *request.query_params.multi_items()):
         if "\0" in name or "\0" in str(value):
@@ -76,7 +76,7 @@ def check_address(request: HTTPConnection) -> None:
 
 
 async def get_user(request: HTTPConnection) -> User:
-    """Return the active user who calls.
+    """Return the active user that makes the call.
 
     Raises:
         PermissionDenied: the token is a manager's.
@@ -92,7 +92,7 @@ async def get_user(request: HTTPConnection) -> User:
 
 
 async def get_manager_id(request: Request) -> UUID:
-    """Return the manager whose agent calls.
+    """Return the manager whose agent makes the call.
 
     Raises:
         PermissionDenied: the token is a user's.
@@ -114,15 +114,16 @@ async def readable_group(request: HTTPConnection, reference: str) -> UUID:
     """Return the task group of the path, for users who may read it.
 
     Raises:
-        NotFound: there is none, or the user has no role in its user group.
+        NotFound: there is no such task group, or the user has no role in its user group.
     """
     return await _task_group(request, reference, "read")
 
 
 async def writable_group(request: HTTPConnection, reference: str) -> UUID:
-    """As :func:`readable_group`, for users who may change it.
+    """Return the task group of the path, for users who may change it.
 
     Raises:
+        NotFound: as for :func:`readable_group`.
         PermissionDenied: the user may only read it.
     """
     return await _task_group(request, reference, "write")
@@ -136,7 +137,7 @@ async def readable_task(request: HTTPConnection, task_uuid: UUID) -> UUID:
     """Return the task of the path, for users who may read its group.
 
     Raises:
-        NotFound: there is none, or the user may not read it.
+        NotFound: there is no such task, or the user may not read it.
     """
     task = await read_task(app_state_of(request).store, task_uuid)
     await readable_group(request, str(task.task_group_id))
@@ -147,7 +148,7 @@ async def stream_place(connection: HTTPConnection) -> AsyncIterator[None]:
     """Count the answer as an open stream while it is sent.
 
     Raises:
-        Unavailable: there are as many as may be.
+        Unavailable: the limit on open streams is reached.
     """
     with app_state_of(connection).streams.place():
         yield
@@ -175,7 +176,7 @@ async def _task_group(request: HTTPConnection, reference: str, needed: Role) -> 
     )
     task_group_id = named if isinstance(named, UUID) else await find_group(state.store, named)
     role = await role_in_task_group(state.store, user.user_id, task_group_id)
-    # A group that the user may not see is answered as one that does not exist.
+    # The same answer as for a task group that does not exist.
     _require(role, needed, missing_task_group(named))
     return task_group_id
 

@@ -1,4 +1,4 @@
-"""The frame of every request: its id, and an answer for unexpected errors too."""
+"""Wraps every request: gives it an id, and answers unexpected errors."""
 
 import asyncio
 import logging
@@ -23,7 +23,7 @@ _ACCEPTABLE = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
 
 class RequestEnvelope:
-    """ASGI middleware. A request id that the client sends is kept if it is a plain word."""
+    """ASGI middleware. A client's request id is kept if it is a plain word."""
 
     def __init__(self, app: ASGIApp, admission: Admission | None = None) -> None:
         self._app = app
@@ -50,7 +50,7 @@ class RequestEnvelope:
     async def _run(
         self, scope: Scope, receive: Receive, send: Send, request_id: str
     ) -> Response | None:
-        """Run the request; what to answer where it has ended without an answer."""
+        """Run the request; return the error to send if it ended without an answer."""
         facts = {"request_id": request_id, "method": scope["method"], "path": scope["path"]}
         try:
             await self._admitted(scope, receive, send)
@@ -62,13 +62,13 @@ class RequestEnvelope:
         except asyncio.CancelledError:
             log.warning("request.cut_short", extra=facts)
             return _STOPPING
-        except Exception:  # the last place that can answer; no exception may leave
+        except Exception:  # nothing outside can answer, so no exception may escape
             log.exception("request.crashed", extra=facts)
             return internal_error(request_id)
         return None
 
     async def _admitted(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Run the request if it is not one too many."""
+        """Run the request unless the limit of concurrent requests is reached."""
         one = self._admission.begin(scope)
         try:
             await self._app(scope, receive, send)

@@ -1,7 +1,7 @@
 """Errors as problem documents (RFC 9457): one of the three places where the error tree is mapped.
 
-``type`` is ``urn:mitosis:error:<code>``; the facts of an error stand beside the standard members.
-Nothing internal leaves: an unexpected exception is logged here and answered with its request id.
+``type`` is ``urn:mitosis:error:<code>``; the facts of an error are members beside the standard ones.
+Internal details are not sent: an unexpected exception is logged here and answered with its request id.
 """
 
 import logging
@@ -91,7 +91,7 @@ async def _on_validation_error(_: Request, error: Exception) -> Response:
 
 
 def invalid_request(problems: Sequence[Any]) -> InvalidRequest:
-    """Return what pydantic found as one error: the first problem in full, all of them as facts."""
+    """Return pydantic's errors as one error: the first in the message, all of them in the facts."""
     found = [
         {"field": _field(item), "message": describe_validation_error(item, "json")}
         for item in problems
@@ -101,7 +101,7 @@ def invalid_request(problems: Sequence[Any]) -> InvalidRequest:
 
 
 def _field(item: dict[str, Any]) -> str:
-    """``("body", "plan", "cores", 0)`` as ``plan.cores[0]``; the whole body is ``body``."""
+    """Return ``("body", "plan", "cores", 0)`` as ``plan.cores[0]``; the whole body is ``body``."""
     location: Sequence[int | str] = item["loc"]
     if item["type"] == "json_invalid":
         return "body"
@@ -110,7 +110,7 @@ def _field(item: dict[str, Any]) -> str:
 
 
 async def _on_http_exception(_: Request, error: Exception) -> Response:
-    """Answer what Starlette and FastAPI refuse: unknown paths and methods, bodies nested too deeply."""
+    """Answer the errors of Starlette and FastAPI: unknown paths and methods, bodies nested too deeply."""
     assert isinstance(error, HTTPException)  # noqa: S101 - registered for this class only
     found: MitosisError
     match error.status_code:

@@ -1,4 +1,4 @@
-"""Find values in JSON text that cannot be stored. Exact and slow, so used only for suspicious text.
+"""Find values in JSON text that cannot be stored. This is slow, so it is used only for suspicious text.
 
 Text is suspicious when a decoder has refused it or when it contains an escaped NUL character.
 """
@@ -19,7 +19,7 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class _Unfit:
-    """Stands for a number that has no value here."""
+    """A placeholder for a number that cannot be represented."""
 
     def __init__(self, why: str) -> None:
         self.why = why
@@ -36,9 +36,9 @@ def without_nul(raw: bytes) -> bytes:
 
 
 def nul_field(raw: bytes) -> str | None:
-    """Return the path of the first text with a NUL character, as ``tags[2]``; for a key, that of its object.
+    """Return the path of the first text with NUL, as in ``tags[2]``; for a key, the path of its object.
 
-    ``raw`` has been decoded before, so it is JSON.
+    ``raw`` is known to be JSON.
     """
     for path, value in _values(msgspec.json.decode(raw), ""):
         if isinstance(value, str) and "\0" in value:
@@ -64,7 +64,7 @@ def unfit(raw: bytes) -> tuple[str, str] | None:
 def _values(value: Any, path: str) -> Iterator[tuple[str, Any]]:
     """Iterate over texts and numbers with their paths; a key has the path of its object.
 
-    Goes no deeper than a decoder has gone before.
+    The decoder has limited the depth before.
     """
     if isinstance(value, dict):
         for key, item in value.items():

@@ -21,7 +21,7 @@ Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 
 
 class LimitedRoute(APIRoute):
-    """A route whose body may have 2 MB. Hot routes read theirs by themselves, after the token."""
+    """A route whose body may have 2 MB. Hot routes read their bodies after the token is checked."""
 
     def get_route_handler(self) -> Handler:
         handler = super().get_route_handler()
@@ -35,10 +35,10 @@ class LimitedRoute(APIRoute):
         return limited
 
     def acceptable(self, raw: bytes) -> bytes:
-        """Return the body as it may be decoded.
+        """Return the body in a form that may be decoded.
 
         Raises:
-            InvalidRequest: it is not JSON, or has what cannot be kept; naming the field.
+            InvalidRequest: it is not JSON, or a value in it cannot be stored; names the field.
         """
         check_utf8(raw)
         if raw:
@@ -47,14 +47,14 @@ class LimitedRoute(APIRoute):
 
 
 class AgentRoute(LimitedRoute):
-    """As :class:`LimitedRoute`; NUL characters, as hooks print them, become U+FFFD."""
+    """A :class:`LimitedRoute` that replaces NUL characters (hooks may print them) by U+FFFD."""
 
     def acceptable(self, raw: bytes) -> bytes:
         return super().acceptable(without_nul(raw))
 
 
 def _replaying(raw: bytes, receive: Receive) -> Receive:
-    """Return a ``receive`` that gives the body at once, and then the messages that follow."""
+    """Return a ``receive`` that returns the whole body first, and then the messages that follow."""
     given = False
 
     async def replay() -> Message:

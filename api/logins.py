@@ -1,9 +1,9 @@
 """Limits on failed logins, so that passwords cannot be guessed and guessing cannot occupy the cores.
 
-Failures are counted for a user name together with an address, so that one address cannot lock out a user
-elsewhere, and for the address alone over all names. The counters live in the memory of one API process; they
-are bounded, and a restart clears them. Behind a proxy all clients share the proxy's address. No library
-for rate limits: it would have to bound the number of keys and return what did not fail.
+Failures are counted per user name and address, so that one address cannot lock out a user elsewhere, and
+per address over all names. The counters live in the memory of one API process; they are bounded, and a
+restart clears them. Behind a proxy all clients share the proxy's address. No rate-limit library is used: it
+would have to bound the number of keys and refund attempts that did not fail.
 """
 
 import ipaddress
@@ -27,10 +27,10 @@ Clock = Callable[[], float]
 
 
 class Allowance:
-    """``burst`` uses at once and one more ``every`` so often, for each of :data:`KEYS` keys at most.
+    """A rate limit per key: ``burst`` uses at once, then one per ``every``; at most :data:`KEYS` keys.
 
-    A key is one number: when its allowance will be whole again (the generic cell rate algorithm).
-    When there are too many keys, the one that was used longest ago is forgotten.
+    A key is stored as one number: the time when its allowance is full again (generic cell rate algorithm).
+    If there are too many keys, the least recently used one is dropped.
     """
 
     def __init__(self, burst: int, every: timedelta, clock: Clock) -> None:
@@ -40,7 +40,7 @@ class Allowance:
         self._whole_at: dict[str, float] = {}
 
     def wait_seconds(self, key: str) -> float:
-        """How long until the key may be used; 0 = now."""
+        """Return the seconds until the key may be used; 0 = now."""
         now = self._clock()
         return max(0.0, self._whole_at.get(key, now) - now - self._spread)
 
@@ -70,11 +70,12 @@ class LoginLimit:
 
     @contextmanager
     def attempt(self, username: str, address: str) -> Iterator[None]:
-        """Around one login. It counts from its beginning, since guesses may come side by side; one that
-        succeeds, or that could not be checked, has not counted.
+        """Count one login as failed while it runs, because guesses may run in parallel.
+
+        A login that succeeds, or cannot be checked, no longer counts.
 
         Raises:
-            RateLimited: too many have failed; ``facts["retry_after_seconds"]`` says how long to wait.
+            RateLimited: too many logins have failed; ``facts["retry_after_seconds"]`` says how long to wait.
         """
         network = _network(address)
         uses = ((self.by_name, f"{username[:LONGEST_NAME]} {network}"), (self.by_address, network))

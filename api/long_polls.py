@@ -1,6 +1,6 @@
-"""Ends long polls (protocol P7) when the client leaves or the server stops.
+"""Ends long polls (protocol P7) when the client disconnects or the server stops.
 
-The store waits for the event itself. Without this a waiter would stay behind, or a stop would hang.
+The store waits for the event. Without this module, waiters would leak and a stop would hang.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ class LongPolls:
         self._stopping = asyncio.Event()
 
     def release(self) -> None:
-        """Let every long poll answer now, later ones too."""
+        """Make every long poll answer now, including later ones."""
         self._stopping.set()
 
     async def stopped(self) -> None:
@@ -31,13 +31,13 @@ class LongPolls:
         await self._stopping.wait()
 
     async def hold(self, request: Request, answer: Coroutine[Any, Any, T]) -> T:
-        """Await ``answer``, which is never None; cancel it if the client leaves or the server stops.
+        """Await ``answer``, which is never None; cancel it if the client disconnects or the server stops.
 
         The body of ``request`` must have been read.
 
         Raises:
-            ApiUnavailable: the server stops; the same call may be made again.
-            ClientDisconnect: the client has left.
+            ApiUnavailable: the server stops; the call may be repeated.
+            ClientDisconnect: the client has disconnected.
         """
         answered = await race(answer, self._stopping.wait(), _until_left(request))
         if answered is not None:

@@ -1,4 +1,4 @@
-"""The OpenAPI document: what FastAPI knows, the msgspec bodies and problem documents."""
+"""The OpenAPI document: FastAPI's own, plus the msgspec bodies and the problem documents."""
 
 from typing import Any
 
@@ -41,7 +41,7 @@ _PROBLEM = {
 
 
 def hot_route(body: type[msgspec.Struct], answer: type[msgspec.Struct]) -> dict[str, Any]:
-    """``openapi_extra`` of a route that decodes ``body`` and encodes ``answer`` by itself."""
+    """Return ``openapi_extra`` for a route that decodes ``body`` and encodes ``answer`` itself."""
     return {
         "requestBody": {"required": True, "content": _json(body.__name__)},
         "x-answer": answer.__name__,
@@ -49,12 +49,12 @@ def hot_route(body: type[msgspec.Struct], answer: type[msgspec.Struct]) -> dict[
 
 
 def hot_answer(answer: type[msgspec.Struct]) -> dict[str, Any]:
-    """As :func:`hot_route`, of a route without a body."""
+    """Return ``openapi_extra`` for a route without a body that encodes ``answer`` itself."""
     return {"x-answer": answer.__name__}
 
 
 def install_openapi(app: FastAPI) -> None:
-    """Let ``app.openapi()`` return the whole document, made on the first call."""
+    """Make ``app.openapi()`` return the whole document, built on the first call."""
 
     def document() -> dict[str, Any]:
         if app.openapi_schema is None:
@@ -83,7 +83,7 @@ def openapi_document(app: FastAPI) -> dict[str, Any]:
 
 
 def _complete(operation: dict[str, Any]) -> None:
-    """Answers of one operation: the hot one if it has one, and problems for everything else."""
+    """Add the answers of one operation: the msgspec one if it has one, and problem documents."""
     responses = operation["responses"]
     if answer := operation.pop("x-answer", None):
         success = next(status for status in responses if status.startswith("2"))

@@ -1,6 +1,6 @@
 """Runs uvicorn inside an asyncio process, on a socket that is bound here.
 
-It starts and stops as a context and changes neither signal handlers nor logging. A stop releases long
+It is a context manager, and changes neither signal handlers nor logging. A stop releases long
 polls first and gives other requests a few seconds.
 """
 
@@ -29,7 +29,7 @@ WS_MAX_BYTES = 64 * 1024
 
 
 class EmbeddedServer(uvicorn.Server):
-    """uvicorn without signal handlers and ticks; a stop releases long polls first."""
+    """uvicorn without signal handlers and timer ticks; a stop releases long polls first."""
 
     def __init__(self, config: uvicorn.Config, release: Callable[[], None]) -> None:
         super().__init__(config)
@@ -47,7 +47,7 @@ class EmbeddedServer(uvicorn.Server):
         self.listening.set()
 
     async def main_loop(self) -> None:
-        """Wait for :meth:`stop`. There is no date header to refresh, so nothing has to tick."""
+        """Wait for :meth:`stop`. There is no date header to refresh, so no timer is needed."""
         await self._stop.wait()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:

@@ -27,7 +27,7 @@ ADMIN_TOKEN_LIFETIME = timedelta(days=365)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiOptions:
-    """What the entry point sets."""
+    """The options of the API, set by the entry point."""
 
     store: StoreOptions
     signing_key: bytes
@@ -55,7 +55,7 @@ async def running_api(options: ApiOptions, control: ControlPlane) -> AsyncIterat
 
     Raises:
         DatabaseUnavailable: PostgreSQL does not answer.
-        ConfigurationError: the address cannot be bound, or the key is not one.
+        ConfigurationError: the address cannot be bound, or the signing key is invalid.
     """
     async with AsyncExitStack() as exits:
         state = await exits.enter_async_context(open_app_state(options, control))
@@ -75,7 +75,7 @@ async def running_api(options: ApiOptions, control: ControlPlane) -> AsyncIterat
 
 @asynccontextmanager
 async def open_app_state(options: ApiOptions, control: ControlPlane) -> AsyncIterator[AppState]:
-    """Open a store and yield the state of an application over it."""
+    """Open a store and yield the application state that uses it."""
     signer, long_polls = TokenSigner(options.signing_key), LongPolls()
     async with Store.open(options.store) as store:
         yield AppState(

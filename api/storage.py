@@ -1,4 +1,4 @@
-"""Why PostgreSQL does not answer, where this machine can see it: its disk is full."""
+"""Detects that PostgreSQL does not answer because its disk is full, if the disk is on this machine."""
 
 import shutil
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ class Storage:
     folder: Path | None = None
 
     def explain(self, error: MitosisError) -> MitosisError:
-        """Return the error, or its cause: the disk on which PostgreSQL writes is full."""
+        """Return StorageFull if PostgreSQL's disk is full, otherwise the error."""
         if self.folder is None or not isinstance(error, DatabaseUnavailable | StorageFull):
             return error
         try:

@@ -1,7 +1,7 @@
 """Limits open event streams, and ends them when the server stops.
 
-A stream reads its source only as fast as its reader reads, so a slow reader costs a slot and no memory.
-An error in the middle just ends the stream: the reader connects again behind the last id.
+A stream reads its source only as fast as the client reads, so a slow client costs a slot and no memory. An
+error ends the stream; the client reconnects after the last id.
 """
 
 import asyncio
@@ -49,7 +49,7 @@ class Streams:
             self._open -= 1
 
     async def until_stopped(self, source: AsyncGenerator[T]) -> AsyncIterator[T]:
-        """Yield the items of ``source`` until it ends, fails with an error of ours, or the server stops."""
+        """Yield the items of ``source`` until it ends, raises a MitosisError, or the server stops."""
         stopped = asyncio.create_task(self._long_polls.stopped())
         try:
             while (item := await race(_next(source), stopped)) is not None:
@@ -57,7 +57,7 @@ class Streams:
         except MitosisError as error:
             log.info("stream.ended", extra={"code": error.code, "reason": error.message})
         finally:
-            # In a task of its own, since anyio cancels this one again at every await.
+            # Run in a separate task, because anyio cancels this one again at every await.
             stopped.cancel()
             closing = asyncio.create_task(source.aclose())
             self._closing.add(closing)

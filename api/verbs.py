@@ -1,4 +1,4 @@
-"""Verbs of task groups: through the group's workflow, or straight to PostgreSQL while Temporal is away."""
+"""Applies verbs through the task group's workflow, or in PostgreSQL while Temporal is unavailable."""
 
 import logging
 from uuid import UUID
@@ -14,10 +14,10 @@ log = logging.getLogger(__name__)
 
 
 async def apply_verb(state: AppState, task_group_id: UUID, verb: Verb) -> TaskGroupInfo:
-    """Have a verb applied, and give the group after it.
+    """Apply a verb and return the group after it.
 
-    Both ways end in the same compare-and-set, and a verb ensures a state: one that the workflow has
-    applied before its answer was lost is success here. The workflow learns of it by the outbox.
+    Both use the same compare-and-set. A verb ensures a state, so one that the workflow applied before its
+    answer was lost succeeds again. The outbox notifies the workflow.
 
     Raises:
         InvalidTransition: the state of the group does not allow it.

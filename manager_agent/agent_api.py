@@ -1,4 +1,4 @@
-"""What an agent asks of the API, each call made once; callers own clocks, retries and the journal.
+"""The calls of an agent to the API, each made once; callers own clocks, retries and the journal.
 
 Calls that run at the same time use connections of their own, so a claim that waits for work never
 holds up a report or a renewal.
@@ -80,9 +80,9 @@ class _EncodedReports(msgspec.Struct):
 class AgentApi:
     """The API as one manager sees it; every call is contact (protocol P4).
 
-    Every method raises a :class:`~mitosis.contracts.errors.MitosisError`: ``ApiUnavailable`` without
-    an answer, ``DatabaseUnavailable`` while PostgreSQL is away, ``Unauthenticated`` for a token that
-    is no longer good, and what the method names. After an error without an answer the call may have
+    Every method raises a :class:`~mitosis.contracts.errors.MitosisError`: ``ApiUnavailable`` without an
+    answer, ``DatabaseUnavailable`` while PostgreSQL is away, ``Unauthenticated`` for a token that is no
+    longer valid, and the errors that the method names. After an error without an answer the call may have
     had its effect; all calls may be repeated as they are.
     """
 
@@ -116,7 +116,7 @@ class AgentApi:
     # --- the manager, its leases and environments -----------------------------------------------
 
     async def hello(self, hello: Hello) -> HelloAnswer:
-        """Say who and where this process is (protocol P5).
+        """Send the identity and the place of this process (protocol P5).
 
         Raises:
             Superseded: a newer incarnation has said hello.
@@ -125,7 +125,7 @@ class AgentApi:
         return await self._model(HelloAnswer, "POST", "/managers/hello", hello)
 
     async def goodbye(self, epoch: int | None = None) -> None:
-        """Leave in order: the lease is released, its tasks are ready again, the manager offline."""
+        """Leave in order: the lease is released, its tasks become ready again, the manager goes offline."""
         await self._call("POST", "/managers/goodbye", _json(Goodbye(epoch=epoch)))
 
     async def take(self, epoch: int) -> LeaseGrant:
@@ -145,7 +145,7 @@ class AgentApi:
         return await self._model(LeaseGrant, "GET", f"/managers/leases/{epoch}")
 
     async def environment(self, task_group_id: UUID) -> EnvironmentGrant:
-        """Return what is needed to clean up after a task group.
+        """Return the data for the teardown of a task group.
 
         Raises:
             NotFound: this manager has no environment of the task group.
@@ -185,13 +185,13 @@ class AgentApi:
         return await self._struct(_report_answer, "/managers/tasks/report", request)
 
     async def followed(self, request: Followed) -> FollowedAnswer:
-        """Return who follows the task group; waits up to ``wait_seconds`` for a change."""
+        """Return the followers of the task group; wait up to ``wait_seconds`` for a change."""
         return await self._struct(
             _followed_answer, "/managers/tasks/followed", request, request.wait_seconds
         )
 
     async def output(self, request: WriteOutput) -> None:
-        """Send output of running attempts, for those who follow."""
+        """Send output of running attempts for its followers."""
         await self._call("POST", "/managers/tasks/output", _encode(request))
 
     # --- one call -------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""How an agent tries again: it never gives up, unless the API refuses."""
+"""Retries of an agent: it never gives up, unless the API refuses."""
 
 import logging
 from collections.abc import Awaitable, Callable

@@ -1,8 +1,8 @@
-"""Sends live output of running tasks to the API, while someone follows them.
+"""Sends live output of running tasks to the API while they have followers.
 
-Once a task has run for a second, one long poll (protocol P7) asks the API who follows the task group;
-only then do workers send output. Output that cannot be sent is dropped, its memory is bounded, and no
-task depends on it.
+Once a task has run for a second, one long poll (protocol P7) asks the API for followers of the task group.
+Workers send output only for these. Memory is bounded, output that cannot be sent is dropped, and no task
+depends on it.
 """
 
 import asyncio
@@ -92,7 +92,7 @@ class OutputFollower:
         self._more = asyncio.Event()
 
     def started(self, slot: int, generation: int, key: AttemptKey) -> None:
-        """Take note that an attempt has started."""
+        """Record that an attempt has started."""
         if self._everything or key.task_id in self._tasks:
             self._order(slot, generation, key, on=True)
 
@@ -102,7 +102,7 @@ class OutputFollower:
         self._more.set()
 
     async def ask(self) -> None:
-        """Ask the API who follows, again and again until the lease is gone."""
+        """Ask the API for followers repeatedly until the lease is gone."""
         while True:
             while not (self._tasks or self._everything or self._something_runs_long()):  # noqa: ASYNC110
                 await asyncio.sleep(ASK_AFTER_SECONDS)
@@ -141,7 +141,7 @@ class OutputFollower:
         return bool(self._state.started_before(time.time() - ASK_AFTER_SECONDS))
 
     def _update_workers(self) -> None:
-        """Make the workers send what is followed now, and nothing else."""
+        """Make the workers send the output that is followed now, and no other."""
         running = {
             worker.running: (worker.slot, worker.generation)
             for worker in self._state.workers

@@ -133,7 +133,7 @@ class Host:
         await session.over.wait()
 
     async def _taken(self, command: HostCommand) -> LeaseGrant:
-        """Take the lease, after a session that still ends here.
+        """Take the lease after the previous session has ended.
 
         Raises:
             LeaseLost: PostgreSQL has no such lease of this manager for this group.

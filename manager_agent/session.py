@@ -134,7 +134,7 @@ class LeaseSession:
 
     @property
     def ending(self) -> bool:
-        """Whether it has stopped claiming; it then ends by itself."""
+        """Whether the session has stopped claiming; it ends when its tasks have ended."""
         return not self.state.active
 
     def progress(self) -> LeaseProgress:
@@ -147,7 +147,7 @@ class LeaseSession:
         )
 
     def ask_standing(self) -> None:
-        """Renew at once, to learn the standing of this lease."""
+        """Renew at once to get the standing of this lease."""
         self._parts.renew_now()
 
     def start(self) -> None:

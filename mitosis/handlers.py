@@ -1,6 +1,6 @@
-"""``@handler``: a Python function that is called here as before, and can be run as a task elsewhere.
+"""``@handler``: marks a Python function that can also run as a task.
 
-Workers find it by name, ``module:function``, so it must stand at the top of a module that they can import.
+Workers find it by name, ``module:function``, so it must be at module level in an importable module.
 Standard library, msgspec and contracts only: the modules of a user's handlers import this in every worker.
 """
 
@@ -30,7 +30,7 @@ R = TypeVar("R")
 
 
 class TaskOptions(TypedDict, total=False):
-    """How a call is run as a task; what is left out is as for any task."""
+    """How a call runs as a task; options left out have the defaults of a task."""
 
     timeout: timedelta | float
     """Longest time that one attempt may take; a number is in seconds."""
@@ -47,7 +47,7 @@ class TaskOptions(TypedDict, total=False):
 
 
 class CheckedOptions(msgspec.Struct, forbid_unknown_fields=True):
-    """:class:`TaskOptions` with the bounds of the fields of a task that they become; times in seconds."""
+    """:class:`TaskOptions` with the bounds of the task's fields; times in seconds."""
 
     timeout: Seconds | None = None
     retries: Retries = 0
@@ -58,7 +58,7 @@ class CheckedOptions(msgspec.Struct, forbid_unknown_fields=True):
     labels: list[str] = []
 
     def task(self, handler: str) -> SubmittedTask:
-        """Return a task of a handler, still without arguments; the options have been checked."""
+        """Return a task of a handler without arguments; the options have been checked."""
         return SubmittedTask(
             handler=handler,
             timeout_seconds=self.timeout,
@@ -74,7 +74,7 @@ def checked_options(options: TaskOptions) -> CheckedOptions:
     """Return the options with their defaults, checked.
 
     Raises:
-        InvalidRequest: naming the option and what would be right.
+        InvalidRequest: names the option and what would be right.
     """
     plain = {name: _plain(value) for name, value in options.items()}
     if unknown := sorted(plain.keys() - set(TaskOptions.__annotations__)):
@@ -99,14 +99,14 @@ def _plain(value: object) -> object:
 
 
 class Handler(Generic[P, R]):
-    """A function with the options of its tasks. Calling it calls the function, here and now."""
+    """A function with the options of its tasks. Calling it calls the function directly."""
 
     def __init__(self, function: Callable[P, R], options: TaskOptions) -> None:
         """Use :func:`handler`.
 
         Raises:
-            InvalidRequest: workers could not find the function by its name, or an option is not right;
-                says what would be.
+            InvalidRequest: workers could not import the function by name, or an option is invalid; says
+                what would be right.
         """
         check_findable(function)
         checked_options(options)
@@ -118,7 +118,7 @@ class Handler(Generic[P, R]):
         return self.function(*args, **kwargs)
 
     def options(self, **options: Unpack[TaskOptions]) -> "Handler[P, R]":
-        """Return it with other options: ``group.submit(render.options(priority=5), frame)``."""
+        """Return a copy with other options: ``group.submit(render.options(priority=5), frame)``."""
         return Handler(self.function, {**self.task_options, **options})
 
     def __repr__(self) -> str:
@@ -137,7 +137,7 @@ def handler(
     """Mark a function as one that runs as a task: ``@handler`` or ``@handler(timeout=60, retries=2)``.
 
     Raises:
-        InvalidRequest: workers could not find the function by its name; says what to do.
+        InvalidRequest: workers could not import the function by name; says what to do.
     """
     if function is not None:
         return Handler(function, options)
@@ -145,10 +145,10 @@ def handler(
 
 
 def check_findable(function: Any) -> None:
-    """Whether a name leads to this function: it stands at the top of a module, or of a class in one.
+    """Check that the name leads to this function: it is defined in a module, or in a class of one.
 
     Raises:
-        InvalidRequest: it does not; says what to do instead.
+        InvalidRequest: the name does not; says what to do instead.
     """
     module, name = getattr(function, "__module__", None), getattr(function, "__qualname__", None)
     if isinstance(function, types.MethodType):

@@ -1,4 +1,4 @@
-"""When to try again: how long to pause, which errors are worth it, and the loop that does both.
+"""Retries: the length of pauses, the errors worth a retry, and the loop that uses both.
 
 Every loop outside workflows that tries again uses this (docs/adr/0011). Workflows compute their own
 pauses: they must replay, so nothing may be random. Wait on a timer of Temporal there.
@@ -25,10 +25,10 @@ def is_retryable(error: MitosisError) -> bool:
 
 
 def is_no_refusal(error: MitosisError) -> bool:
-    """Return whether anything but a refusal by the API came back.
+    """Return whether the error is anything but a refusal by the API.
 
     Unlike :func:`is_retryable` this includes internal errors and answers of another server, as of a
-    proxy. An agent goes on through them: ending would end the tasks that run.
+    proxy. An agent continues after them, because its end would end the running tasks.
     """
     return error.retryable or error.http_status >= 500
 
@@ -40,7 +40,7 @@ def always(error: MitosisError) -> bool:
 
 
 def retry_after(error: BaseException | None) -> float:
-    """Return the seconds for which the API asks its callers to stay away (``Retry-After``), or 0."""
+    """Return the seconds that the API asks its callers to wait (``Retry-After``), or 0."""
     asked = error.facts.get("retry_after_seconds") if isinstance(error, MitosisError) else None
     return float(asked) if isinstance(asked, int | float) and 0 < asked < math.inf else 0.0
 
@@ -54,7 +54,7 @@ class RetryPolicy:
         longest_seconds: no pause is longer, unless the API asks for it.
         factor: each pause is this many times the one before.
         jitter: the share of each pause that is random, so that many callers do not return together.
-        worth: whether another try can help after this error.
+        worth: whether a retry can help after this error.
     """
 
     first_seconds: float
@@ -64,7 +64,7 @@ class RetryPolicy:
     worth: Worth = is_retryable
 
     def pause(self, failures: int, error: BaseException | None = None) -> float:
-        """Return the seconds to wait after an error that ``failures`` others came before in a row.
+        """Return the seconds to wait after an error that follows ``failures`` others in a row.
 
         ``Retry-After`` is a lower bound.
         """
@@ -99,7 +99,7 @@ async def retrying(
     waits_out: tuple[type[MitosisError], ...] = (),
     on_failure: OnFailure = lambda *_: None,
 ) -> T:
-    """Make a call until it succeeds, an error is not worth another try, or the time is over.
+    """Make a call until it succeeds, its error is not worth a retry, or the time is over.
 
     Args:
         call: may be made any number of times.

@@ -1,8 +1,8 @@
-"""Every setting of every program, with its default; where a value comes from; nothing else.
+"""Every setting of every program, with its default, and the origin of its value.
 
-Order: command line, then environment, then one TOML file, then the default. Only entry points read
-settings; everything below them is handed plain values. ``Settings()`` alone reads nothing: it is
-the defaults. Secrets are :class:`~pydantic.SecretStr` and are shown as stars.
+Order: command line, then environment, then one TOML file, then the default. Only entry points read settings
+and pass plain values on. ``Settings()`` reads nothing and has the defaults. Secrets are
+:class:`~pydantic.SecretStr` and are shown as stars.
 """
 
 import os
@@ -217,25 +217,25 @@ class Settings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Only what it is given: :func:`load_settings` reads the world, once and visibly."""
+        """Use only the arguments: :func:`load_settings` reads environment and file."""
         return (init_settings,)
 
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """Settings, and for every key that is not a default where it came from."""
+    """Settings, and the origin of every value that is not a default."""
 
     settings: Settings
     origins: Mapping[str, str]
 
     def lines(self) -> Iterator[tuple[str, str, str]]:
-        """``(key, value, origin)`` of every setting, secrets as stars."""
+        """Return ``(key, value, origin)`` of every setting, secrets as stars."""
         for key, value in flatten(self.settings.model_dump()).items():
             yield key, "" if value is None else str(value), self.origins.get(key, "default")
 
 
 def default_data_dir(uid: int | None = None, home: Path | None = None) -> Path:
-    """``/var/lib/mitosis`` for root, else ``~/.local/share/mitosis`` (or ``$XDG_DATA_HOME``)."""
+    """Return ``/var/lib/mitosis`` for root, else ``~/.local/share/mitosis`` (or ``$XDG_DATA_HOME``)."""
     if (os.geteuid() if uid is None else uid) == 0:
         return Path("/var/lib/mitosis")
     base = os.environ.get("XDG_DATA_HOME") if home is None else None
@@ -276,12 +276,12 @@ def flatten(nested: Mapping[str, Any], above: str = "") -> dict[str, Any]:
 
 
 def environment_name(key: str) -> str:
-    """``api.port`` as ``MITOSIS_API__PORT``."""
+    """Return ``api.port`` as ``MITOSIS_API__PORT``."""
     return PREFIX + key.upper().replace(".", "__")
 
 
 def _environment() -> Iterator[tuple[dict[str, Any], str]]:
-    """Our variables only: others with our prefix belong to tasks, and are ignored.
+    """Return our variables only: others with our prefix belong to tasks, and are ignored.
 
     A group is never one variable: ``MITOSIS_WORKER`` is not ours.
     """

@@ -1,6 +1,6 @@
-"""Logging of the programs: one format for our lines and those of every library.
+"""Logging of the programs: one format for our records and those of libraries.
 
-Called once by an entry point. Library code only ever uses :mod:`logging`; the worker process, whose
+Called once by an entry point. Library code uses only :mod:`logging`; the worker process, whose
 output belongs to tasks, never imports this module.
 """
 
@@ -54,7 +54,7 @@ def _console(out: TextIO) -> list[structlog.typing.Processor]:
 
 
 def _json() -> list[structlog.typing.Processor]:
-    """Tracebacks as data, without local variables: those hold secrets."""
+    """Format tracebacks as data, without local variables, which may hold secrets."""
     traceback = structlog.tracebacks.ExceptionDictTransformer(show_locals=False)
     return [
         structlog.processors.ExceptionRenderer(traceback),

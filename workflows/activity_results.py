@@ -16,7 +16,7 @@ WORKER_SHUTDOWN = "WorkerShutdown"
 
 
 def last_activity_result(running: RunningActivity, ended: Ended) -> LastActivityResult:
-    """Return what the next decision may rely on after ``running`` has ended."""
+    """Return the result of ``running``, which has ended, for the next decision."""
     trouble: LeaseEnd | None
     setup_failed = False
     match ended:

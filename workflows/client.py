@@ -109,7 +109,7 @@ def target(kind: Kind, subject: UUID | None = None) -> Target:
 
 
 class ControlClient:
-    """What the rest of Mitosis may request from our workflows. Shares the connection of ``client``."""
+    """The calls of the rest of Mitosis to our workflows. Shares the connection of ``client``."""
 
     def __init__(self, client: Client) -> None:
         self.temporal = client

@@ -1,4 +1,4 @@
-"""Chooses the next step of a workflow: pure functions of what it has just observed.
+"""Chooses the next step of a workflow: pure functions of its last observation.
 
 The workflows own waiting, retries and I/O; this module owns every *choice*. It has no state and no clock:
 times arrive as seconds left. Rules: protocol P4 (two clocks), P8 (endings), P9 (environments).
@@ -173,7 +173,7 @@ class StartHost:
 
 @dataclass(frozen=True, slots=True)
 class RequestLeaseCheck:
-    """Make the activity that watches the lease check it: the fast path of an ending."""
+    """Make the activity that watches the lease check it, so that an ending is noticed at once."""
 
 
 @dataclass(frozen=True, slots=True)

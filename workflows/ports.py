@@ -26,7 +26,7 @@ class OutboxPort(Protocol):
     """The outbox, for relays in any number of processes (protocol P6)."""
 
     async def take_pokes(self, limit: int) -> Sequence[Poke]:
-        """Up to ``limit`` due pokes, oldest first, hidden from other relays for a while.
+        """Return up to ``limit`` due pokes, oldest first, and hide them from other relays for a while.
 
         One statement: ``attempts`` + 1 and ``due_at`` moved by ``min(60, 2 ** attempts)`` seconds
         (FOR UPDATE SKIP LOCKED), so a relay that dies or cannot send needs no second call.
@@ -34,11 +34,11 @@ class OutboxPort(Protocol):
         ...
 
     async def delete_pokes(self, ids: Sequence[int]) -> None:
-        """Forget pokes that have been sent."""
+        """Delete pokes that have been sent."""
         ...
 
     def listen_for_pokes(self) -> AbstractAsyncContextManager[Listener]:
-        """LISTEN first, then take, then wait: so nothing is missed."""
+        """LISTEN first, then take, then wait, so that nothing is missed."""
         ...
 
 
@@ -46,5 +46,5 @@ class ExpectedPort(Protocol):
     """The part of reconcile that PostgreSQL knows."""
 
     async def expected(self) -> Expected:
-        """Every subject whose workflow must be running now."""
+        """Return every subject whose workflow must be running now."""
         ...

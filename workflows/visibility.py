@@ -1,4 +1,4 @@
-"""What Temporal's own tools show of a workflow: search attributes and current details. Pure."""
+"""The search attributes and current details of a workflow, as shown by Temporal's own tools. Pure."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any

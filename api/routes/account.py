@@ -16,7 +16,7 @@ router = APIRouter(tags=["account"], route_class=LimitedRoute)
 async def login(request: Request, state: AppStateDep, body: Login) -> Token:
     """Return a token for a user name and password. Earlier tokens stay valid.
 
-    429 with `Retry-After` when too many logins of this name and address, or of this address, have failed.
+    429 with `Retry-After` after too many failed logins of this name and address, or of this address.
     """
     address = request.client.host if request.client else ""
     with state.logins.attempt(body.username, address):

@@ -1,4 +1,4 @@
-"""The calls of manager agents, with the manager's own token. Every one is contact (protocol P4)."""
+"""The calls of manager agents, with the manager's token. Each call counts as contact (protocol P4)."""
 
 from typing import Annotated
 from uuid import UUID
@@ -60,7 +60,7 @@ _RENEWAL = msgspec.json.Decoder(Renewal)
 
 @router.post("/tasks/claim", openapi_extra=hot_route(ClaimTasks, ClaimAnswer))
 async def claim(request: Request, manager_id: ManagerDep) -> Response:
-    """Take tasks under a lease; held up to ``wait_seconds`` when there are none (P3, P7)."""
+    """Take tasks under a lease; wait up to ``wait_seconds`` while there are none (P3, P7)."""
     body = decode(await read_body(request, BODY_LIMIT), _CLAIM)
     state = app_state_of(request)
     claiming = claim_tasks(state.store, manager_id, body)
@@ -71,9 +71,9 @@ async def claim(request: Request, manager_id: ManagerDep) -> Response:
 
 @router.post("/tasks/report", openapi_extra=hot_route(ReportTasks, ReportAnswer))
 async def report(request: Request, manager_id: ManagerDep) -> Response:
-    """Report how attempts ended; answered one by one.
+    """Report how attempts ended; the answer has one status per report.
 
-    A NUL character in a detail, as programs print them, is kept as U+FFFD.
+    A NUL character in a detail (programs may print one) is stored as U+FFFD.
     """
     raw = await read_body(request, REPORT_LIMIT)
     check_utf8(raw)
@@ -85,7 +85,7 @@ async def report(request: Request, manager_id: ManagerDep) -> Response:
 
 @router.post("/heartbeat", openapi_extra=hot_route(Renewal, RenewalAnswer))
 async def heartbeat(request: Request, manager_id: ManagerDep) -> Response:
-    """Contact every 3 s, with what has started, what is returned and what is held."""
+    """Renew contact, every 3 s; send the started, returned and held attempts."""
     body = decode(await read_body(request, BODY_LIMIT), _RENEWAL)
     if body.held is not None and len(body.held.task_ids) > MAX_HELD:
         raise TooLarge(f"one call takes {MAX_HELD} ids", field="held.task_ids", limit=MAX_HELD)
@@ -102,7 +102,7 @@ async def hello(state: AppStateDep, manager_id: ManagerDep, body: Hello) -> Hell
 async def goodbye(
     state: AppStateDep, manager_id: ManagerDep, body: Goodbye, incarnation: Incarnation = None
 ) -> None:
-    """End the agent's process in order: its lease is released, its tasks are ready again."""
+    """Record that the agent's process ends in order: its lease is released, its tasks become ready again."""
     await say_goodbye(state.store, manager_id, body.epoch, incarnation)
 
 
@@ -132,7 +132,7 @@ async def change_environment(
     body: EnvironmentChange,
     incarnation: Incarnation = None,
 ) -> EnvironmentAnswer:
-    """Say what became of the environment of a group on this host (P9)."""
+    """Change the state of the environment of a task group on this host (P9)."""
     await record_contact(state.store, manager_id, incarnation)
     return await environments.change_environment(state.store, manager_id, task_group_id, body)
 

@@ -1,9 +1,9 @@
-"""EventsQuery a task group live: Server-Sent Events, and the same over a WebSocket.
+"""Follows a task group live: Server-Sent Events, and the same events over a WebSocket.
 
-Both need a token that may read the group, sent as in every other call and never in a URL:
-Server-Sent Events take the ``Authorization`` header (in a browser: ``fetch`` with a streamed body, since
-``EventSource`` sends no headers); a WebSocket takes the header or, as browsers can, the subprotocols
-``mitosis.v1`` and ``mitosis.token.<token>``, of which the answer chooses the first.
+Both need a token that may read the task group, never in a URL: Server-Sent Events take the
+``Authorization`` header (in a browser: ``fetch`` with a streamed body, since ``EventSource`` sends no
+headers); a WebSocket takes the header or, from browsers, the subprotocols ``mitosis.v1`` and
+``mitosis.token.<token>``; the server selects the first.
 """
 
 import contextlib
@@ -60,8 +60,8 @@ async def events(
     """Follow a group: `group` snapshots, `state`, `lease`, `hook`, each `result` once, `end`.
 
     The id of an event is the number of the last result sent, so a reader that reconnects with
-    `Last-Event-ID` misses none. A comment every 15 s keeps the connection. The stream ends after
-    `end`; one that ends without it (the server stops, the database is away) may be opened again.
+    `Last-Event-ID` misses none. A comment every 15 s keeps the connection open. The stream ends after
+    `end`. If it ends without one (the server stops, the database is unavailable), open it again.
 
     The same events come over a WebSocket at this path, one JSON text each. A token goes in the
     `Authorization` header, never in the URL; a browser, which cannot set it on a WebSocket, offers the
@@ -95,7 +95,7 @@ async def events_socket(websocket: WebSocket, reference: str) -> None:
 
 
 async def _serve(websocket: WebSocket, events: AsyncIterator[GroupEvent]) -> None:
-    """Send until the end of the events or of the client."""
+    """Send events until they end or the client disconnects."""
     await race(_send_all(websocket, events), _until_left(websocket))
 
 
@@ -109,7 +109,7 @@ async def _send_all(websocket: WebSocket, events: AsyncIterator[GroupEvent]) -> 
 
 
 async def _until_left(websocket: WebSocket) -> None:
-    """Read messages of the client and ignore them, until it leaves."""
+    """Read and ignore the client's messages until it disconnects."""
     while (await websocket.receive())["type"] != "websocket.disconnect":
         pass
 
@@ -130,7 +130,7 @@ def _token(websocket: WebSocket) -> str:
 
 
 def _query(websocket: WebSocket) -> EventsQuery:
-    """As of the other route, the header included.
+    """Return the query of the other route, header included.
 
     Raises:
         InvalidRequest: names the parameter or the header.

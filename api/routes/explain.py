@@ -1,4 +1,4 @@
-"""Why something waits: one line, computed by the API so that all clients show the same."""
+"""Explains why something waits, in one line; the API computes it, so all clients show the same."""
 
 from typing import Annotated
 from uuid import UUID
@@ -16,7 +16,7 @@ router = APIRouter(tags=["explain"], route_class=LimitedRoute)
 
 @router.get(PATH + "/explain")
 async def of_group(state: AppStateDep, group: ReadableGroup) -> Explanation:
-    """Why the group stands where it stands, and each host that may serve it."""
+    """Explain the state of a task group, and of each host that may serve it."""
     return await explain_group(state.store, group)
 
 
@@ -24,5 +24,5 @@ async def of_group(state: AppStateDep, group: ReadableGroup) -> Explanation:
 async def of_task(
     state: AppStateDep, task_uuid: Annotated[UUID, Depends(readable_task)]
 ) -> Explanation:
-    """Why the task stands where it stands."""
+    """Explain the state of a task."""
     return await explain_task(state.store, task_uuid)

@@ -20,7 +20,7 @@ class Health(BaseModel):
 
 
 class Readiness(BaseModel):
-    """``degraded``: tasks are served, but lifecycle edges wait until Temporal is back."""
+    """``degraded``: tasks are served, but lifecycle changes wait until Temporal is back."""
 
     status: Literal["ok", "degraded"]
     database: Literal["ok"] = "ok"

@@ -1,4 +1,4 @@
-"""Managers as people see them: register, list, show; and the managers of a task group."""
+"""The calls of users about managers: register, list, show, and the managers of a task group."""
 
 from typing import Annotated
 from uuid import UUID
@@ -55,7 +55,7 @@ async def list_managers(
 
 @router.get("/managers/{manager_id}")
 async def show(state: AppStateDep, user: UserDep, manager_id: UUID) -> ManagerInfo:
-    """One host: state, lease, environments."""
+    """Return one host: state, lease, environments."""
     info = await views.get_manager(state.store, manager_id)
     if not (user.is_admin or user.groups.keys() & set(info.groups)):
         raise NotFound("there is no such manager", manager_id=manager_id)
@@ -72,19 +72,19 @@ async def list_of_group(state: AppStateDep, group: ReadableGroup) -> list[Manage
 async def add_to_group(
     state: AppStateDep, user: UserDep, group: WritableGroup, body: NamedManagers
 ) -> None:
-    """Name managers for a group, in order up to the first that cannot be; again is success."""
+    """Name managers for a task group, in order up to the first that is refused. Idempotent."""
     for manager_id in body.manager_ids:
         await add_manager(state.store, group, manager_id, user.user_id)
 
 
 @router.post(PATH + "/managers/refresh")
 async def refresh(state: AppStateDep, group: WritableGroup) -> RefreshedManagers:
-    """Match managers to the group's tags again; those that a user named stay."""
+    """Match managers to the tags of the task group again; managers named by a user stay."""
     return await refresh_managers(state.store, group)
 
 
 @router.delete(PATH + "/managers", status_code=204)
 async def remove_from_group(state: AppStateDep, group: WritableGroup, body: NamedManagers) -> None:
-    """Take managers off the list; a lease that one has for the group begins to end."""
+    """Remove managers from the list; their leases for the task group start to end."""
     for manager_id in body.manager_ids:
         await remove_manager(state.store, group, manager_id)

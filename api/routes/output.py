@@ -1,4 +1,4 @@
-"""Live output of running tasks: for people as Server-Sent Events, and the two calls of agents behind it."""
+"""Live output of running tasks: Server-Sent Events for users, and the two calls of agents."""
 
 from collections.abc import AsyncIterator
 from typing import Annotated
@@ -46,7 +46,7 @@ async def output_of_task(
 ) -> AsyncIterator[ServerSentEvent]:
     """Follow the output of one task: `attempt`, `output` (base64, with its offset), `result`, `end`.
 
-    Begins with what is kept of what it has written so far. Output is never buffered without bound:
+    It begins with the kept tail of the output so far. Buffers are bounded:
     `skipped` says how many bytes are missing before `offset`. A retry is a new attempt.
     """
     async for event in state.streams.until_stopped(follow_task_output(state.store, task_uuid)):
@@ -76,7 +76,7 @@ async def output_of_group(
 
 @agent_router.post("/followed", openapi_extra=hot_route(Followed, FollowedAnswer))
 async def followed(request: Request, manager_id: ManagerDep) -> Response:
-    """Return which tasks of the lease's group have followers; held until that changes (P7)."""
+    """Return which tasks of the lease's task group have followers; wait until that changes (P7)."""
     body = decode(await read_body(request, BODY_LIMIT), _FOLLOWED)
     state = app_state_of(request)
     await record_contact(state.store, manager_id)
@@ -87,7 +87,7 @@ async def followed(request: Request, manager_id: ManagerDep) -> Response:
 
 @agent_router.post("/output", openapi_extra=hot_route(WriteOutput, WriteOutputAnswer))
 async def write(request: Request, manager_id: ManagerDep) -> Response:
-    """Output of running attempts for those who follow. Advisory: no task is changed by it."""
+    """Store output of running attempts for followers. It changes no task."""
     body = decode(await read_body(request, BODY_LIMIT), _WRITE)
     state = app_state_of(request)
     await record_contact(state.store, manager_id)

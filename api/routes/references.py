@@ -1,4 +1,4 @@
-"""How a task group is written in a path: its id, ``group/name``, or ``name`` in the caller's own group."""
+"""Task groups in paths: an id, ``USERGROUP/NAME``, or ``NAME`` in the caller's own user group."""
 
 from starlette.convertors import Convertor, register_url_convertor
 
@@ -6,7 +6,7 @@ PATH = "/task-groups/{reference:task_group}"
 
 
 class TaskGroupConvertor(Convertor[str]):
-    """One path segment or two. The names of sub-resources (``tasks``, ``close`` …) win as a second one."""
+    """Matches one or two path segments; names of sub-resources (``tasks``, ``close`` …) win as the second."""
 
     regex = "[^/]+(?:/[^/]+)?"
 

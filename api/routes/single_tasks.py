@@ -1,8 +1,8 @@
-"""The calls of an agent that does one thing at a time: which group, one task, one report.
+"""The calls of an agent that handles one task at a time: the task group, one claim, one report.
 
-Thin over claim and report, with the same fences: the epoch of a lease that this manager holds, the
-number of the claim, the attempt of the task. An agent that is in a hurry uses the batch forms of
-``agents.py``; both may be mixed, since they share one counter of claims.
+They call claim and report, with the same fences: the epoch of the manager's lease, the number of the claim,
+the attempt of the task. Faster agents use the batch calls of ``agents.py``; both may be mixed, since they
+share one claim counter.
 """
 
 from typing import Annotated
@@ -61,7 +61,7 @@ class SingleReport(BaseModel):
     responses={204: {"description": "No lease is held or offered"}},
 )
 async def task_group(state: AppStateDep, manager_id: ManagerDep) -> ManagerTaskGroup | Response:
-    """Return the group of the lease that this manager holds or is offered; 204 when there is none."""
+    """Return the task group of the lease that this manager holds or is offered; 204 without one."""
     await record_contact(state.store, manager_id)
     return await task_group_of_manager(state.store, manager_id) or Response(status_code=204)
 
@@ -79,9 +79,9 @@ async def claim_one(
 ) -> Response:
     """Take one task under a lease; 204 when there is none, after ``wait_seconds`` at most.
 
-    ``claim_seq`` numbers the claims of a lease from 1 on. The same number again gives the same task
-    again: repeat a call without an answer as it was. The next number says that every earlier answer
-    has arrived. 409 `lease_lost` when the lease is not active (fact `standing`: `ending` or `gone`).
+    ``claim_seq`` numbers the claims of a lease from 1. A repeated number returns the same task, so repeat
+    an unanswered call unchanged. The next number acknowledges every earlier answer. 409 `lease_lost` when
+    the lease is not active (fact `standing`: `ending` or `gone`).
     """
     await record_contact(state.store, manager_id)
     claim = ClaimTasks(
@@ -112,7 +112,8 @@ async def report_one(
 ) -> Response:
     """Report how one attempt ended, under the epoch it was claimed with; `duplicate` is success.
 
-    Recorded by attempt, also when the lease has ended. A NUL character in a detail is kept as U+FFFD.
+    The report is accepted by attempt, even after the lease has ended. A NUL character in a detail is kept
+    as U+FFFD.
     """
     raw = await read_body(request, REPORT_LIMIT)
     check_utf8(raw)

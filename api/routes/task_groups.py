@@ -1,4 +1,4 @@
-"""Task groups: create, list, look and wait, change, delete, and the four verbs."""
+"""Task groups: create, list, show and wait, change, delete, and the four verbs."""
 
 from datetime import timedelta
 from typing import Annotated
@@ -31,7 +31,7 @@ router = APIRouter(tags=["task groups"], route_class=LimitedRoute)
 
 @router.post("/task-groups", status_code=201)
 async def create(state: AppStateDep, user: UserDep, spec: TaskGroupSpec) -> TaskGroupInfo:
-    """Create an OPEN group. Answered when PostgreSQL has it, Temporal up or not."""
+    """Create an OPEN task group. The call returns when PostgreSQL has it, even while Temporal is down."""
     group_name = spec.group_name or user.username
     await require_role_in_group(state, user, group_name, "write")
     owned = spec.model_copy(update={"group_name": group_name})
@@ -67,7 +67,7 @@ async def close(
 async def reopen(
     state: AppStateDep, group: WritableGroup, body: VerbBody | None = None
 ) -> TaskGroupInfo:
-    """Accept tasks again; a CLOSED group only."""
+    """Accept tasks again; only for a CLOSED task group."""
     return await apply_verb(state, group, Reopen(reason=body.reason if body else None))
 
 
@@ -75,9 +75,9 @@ async def reopen(
 async def cancel(
     state: AppStateDep, group: WritableGroup, body: CancelBody | None = None
 ) -> TaskGroupInfo:
-    """End the group: nothing more is claimed. ``counting`` until every task is accounted for.
+    """Cancel the task group: no more tasks are claimed. ``counting`` until every task is counted.
 
-    ``cancel_stats`` says what becomes of the unfinished tasks, as far as it is known now.
+    ``cancel_stats`` counts the unfinished tasks by outcome, as known so far.
     """
     info = await apply_verb(state, group, Cancel(**body.model_dump() if body else {}))
     stats = await cancel_stats(state.store, group)
@@ -88,13 +88,13 @@ async def cancel(
 async def complete(
     state: AppStateDep, group: WritableGroup, body: CompleteBody | None = None
 ) -> TaskGroupInfo:
-    """Close the group and complete it; ``force`` cancels what is unfinished."""
+    """Close and complete the task group; ``force`` cancels its unfinished tasks."""
     return await apply_verb(state, group, Complete(**body.model_dump() if body else {}))
 
 
 @router.put(PATH + "/tags")
 async def set_tags(state: AppStateDep, group: WritableGroup, body: TagsBody) -> TaskGroupInfo:
-    """Replace the tags. Refreshes no list of managers by itself."""
+    """Replace the tags. The list of managers is unchanged until it is refreshed."""
     changes = TaskGroupUpdate(tags=body.tags, expected_updated_at=body.expected_updated_at)
     return await update_group(state.store, group, changes)
 

@@ -1,4 +1,4 @@
-"""Tasks as people submit and see them."""
+"""The calls of users about tasks."""
 
 from datetime import timedelta
 from typing import Annotated
@@ -42,7 +42,7 @@ _SUBMIT = msgspec.json.Decoder(SubmitTasks)
 
 @router.post(PATH + "/tasks", status_code=201, openapi_extra=hot_route(SubmitTasks, SubmitAnswer))
 async def submit(request: Request, group: WritableGroup) -> Response:
-    """Submit up to 10,000 tasks, all or nothing; larger submissions are parts under one key."""
+    """Submit up to 10,000 tasks, all or nothing; split larger submissions into parts under one key."""
     body = decode(await read_body(request, SUBMIT_LIMIT), _SUBMIT)
     return encode(await submit_tasks(app_state_of(request).store, group, body), 201)
 
@@ -51,7 +51,7 @@ async def submit(request: Request, group: WritableGroup) -> Response:
 async def retry(
     request: Request, state: AppStateDep, group: WritableGroup, body: RetryBody
 ) -> RetriedTasks:
-    """Submit failed tasks again, a part at a time, each once: into the group, or into another one.
+    """Submit failed tasks again, each once and in parts, to the same task group or another one.
 
     Ask for the next part with `after` = `next`, under the same `idempotency_key`, until `next` is null.
     """
@@ -89,7 +89,7 @@ async def results(
 
 @router.get("/tasks/{task_uuid}")
 async def show(request: Request, state: AppStateDep, _: UserDep, task_uuid: UUID) -> TaskInfo:
-    """One task: spec, state, attempts, failures, result."""
+    """Return one task: spec, state, attempts, failures, result."""
     task = await views.read_task(state.store, task_uuid)
     await readable_group(request, str(task.task_group_id))
     return task

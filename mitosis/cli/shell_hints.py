@@ -73,7 +73,7 @@ def is_shell_line(words: Sequence[str]) -> bool:
 
 
 def hook_hint(kind: str, words: Sequence[str], message: str | None) -> str | None:
-    """Return what to write instead, if the program of a hook was not found and its words need a shell.
+    """Return a hint if the program of a hook was not found and its words need a shell.
 
     ``kind`` is setup or teardown; ``message`` is the agent's reason for the failure.
     """

@@ -1,4 +1,4 @@
-"""The arguments of a call as JSON, refused here and by name where JSON would change or lose them."""
+"""Converts the arguments of a call to JSON; refuses, by name, those that JSON would change or lose."""
 
 import dataclasses
 import math
@@ -22,7 +22,7 @@ Arguments = list[Any] | dict[str, Any]
 def json_arguments(
     function: str, signature: Signature | None, args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> Arguments:
-    """Return what a task carries for ``function(*args, **kwargs)``: a list, or a dict if keywords are used.
+    """Return the arguments of a call as a task stores them: a list, or a dict if keywords are used.
 
     Args:
         function: its name, for errors.

@@ -1,7 +1,7 @@
-"""The SDK: task groups, tasks and managers over the HTTP API. Async; ``sync.py`` is its plain twin.
+"""The SDK: task groups, tasks and managers over the HTTP API. Async; ``sync.py`` is the synchronous version.
 
-Every method raises the class of :mod:`mitosis.contracts.errors` that the API's answer names. Calls
-that may be repeated are, while the API or what it needs is away, up to ``give_up_after``.
+Every method raises the class of :mod:`mitosis.contracts.errors` that the API's answer names. Calls that may
+be repeated are retried for up to ``give_up_after`` while the API, PostgreSQL or Temporal is unavailable.
 """
 
 import math
@@ -83,7 +83,7 @@ _MANAGERS = TypeAdapter(list[ManagerInfo])
 
 
 class Client:
-    """One user's access to one Mitosis. Usable as an async context; one event loop only."""
+    """A client of one API for one user. An async context manager; for one event loop only."""
 
     def __init__(
         self,
@@ -94,10 +94,10 @@ class Client:
         give_up_after: timedelta = timedelta(seconds=45),
         transport: httpx2.AsyncBaseTransport | None = None,
     ) -> None:
-        """``timeout`` is for one call, ``give_up_after`` for a call with all its repetitions.
+        """``timeout`` limits one call, ``give_up_after`` a call with all its retries.
 
         Raises:
-            InvalidRequest: names the parameter and what would be right; as do all methods.
+            InvalidRequest: names the parameter and what would be right, as in all methods.
         """
         check_connection(url, token)
         timeout = duration(timeout, "timeout", above_zero=True)
@@ -120,12 +120,12 @@ class Client:
     def connect(cls, **options: Any) -> Self:
         """Return a client of the API that the command line would use, with its token.
 
-        That is ``MITOSIS_API_URL`` with ``MITOSIS_TOKEN`` (or ``MITOSIS_TOKEN_FILE``, or what `mitosis login`
-        has stored), else what the configuration file says, else the stack that `mitosis up` runs on this
-        machine. ``options`` are those of :class:`Client`.
+        That is ``MITOSIS_API_URL`` with ``MITOSIS_TOKEN`` (or ``MITOSIS_TOKEN_FILE``, or the token that
+        `mitosis login` stored), else the API of the configuration file, else the stack that `mitosis up`
+        runs on this machine. ``options`` are those of :class:`Client`.
 
         Raises:
-            ApiUnavailable: no address is set and nothing runs; says what to type.
+            ApiUnavailable: no address is set and no stack runs; names the command to run.
         """
         target = find_target()
         return cls(target.api_url, target.token, **options)
@@ -142,13 +142,13 @@ class Client:
         """Return a task group as an async context: created on entry, closed at the end, cancelled on error.
 
         Args:
-            group: a spec, or only a name, or nothing for a new name; the info of a group uses that one.
-            workers: how many a host has; wins over the spec.
+            group: a spec, a name, or None for a generated name; the info of an existing group uses it.
+            workers: workers per host; overrides the spec.
             on_exit: ``wait`` until it is settled, only ``close`` it, or ``leave`` it open.
             on_error: when an exception (Ctrl-C too) leaves the block ``cancel``, ``close`` or ``leave`` it.
-            patience: how long the API may be away before the block fails.
+            patience: how long the API may be unavailable before the block fails.
 
-        Workers look for modules where this program does, unless the plan has a ``python_path``.
+        Workers use the import path of this program, unless the plan has a ``python_path``.
         """
         choice(on_exit, get_args(OnExit), "on_exit")
         choice(on_error, get_args(OnError), "on_error")
@@ -163,7 +163,7 @@ class Client:
     # --- task groups
 
     async def create_group(self, spec: TaskGroupSpec) -> TaskGroupInfo:
-        """Create an OPEN task group. Not repeated: without an answer it may exist or not.
+        """Create an OPEN task group. Not retried: without an answer it may or may not exist.
 
         Raises:
             AlreadyExists: the name is taken in its user group.
@@ -200,10 +200,10 @@ class Client:
         return self._pages(Page[TaskGroupInfo], "/task-groups", chosen)
 
     async def update_group(self, group: Group, update: TaskGroupUpdate) -> TaskGroupInfo:
-        """Change the fields that ``update`` sets; None, said outright, takes a limit away.
+        """Change the fields that ``update`` sets; an explicit None removes a limit.
 
         Raises:
-            Conflict: ``expected_updated_at`` is no longer the last change.
+            Conflict: the group was changed after ``expected_updated_at``.
         """
         body = model(TaskGroupUpdate, update, "update")
         return await self._api.model(TaskGroupInfo, "PUT", path_of(group), body)
@@ -212,7 +212,7 @@ class Client:
         """Delete a settled group with its tasks and results.
 
         Raises:
-            Conflict: it is not settled.
+            Conflict: the group is not settled.
         """
         await self._api.call("DELETE", path_of(group))
 
@@ -236,7 +236,7 @@ class Client:
         cancel_running_tasks: bool = True,
         grace: timedelta | None = None,
     ) -> TaskGroupInfo:
-        """End the group; running tasks are ended with grace, or finish if so asked.
+        """Cancel the group; running tasks are stopped with grace, or may finish if requested.
 
         Raises:
             InvalidTransition: the group is complete.
@@ -256,16 +256,16 @@ class Client:
         reason: str | None = None,
         grace: timedelta | None = None,
     ) -> TaskGroupInfo:
-        """Close the group and complete it; ``force`` cancels what is unfinished."""
+        """Close the group and complete it; ``force`` cancels its unfinished tasks."""
         body = CompleteBody(force=force, reason=reason, grace_seconds=_grace_seconds(grace))
         return await self._verb("POST", group, "complete", body)
 
     async def wait(
         self, group: Group, *, until: Until = "settled", timeout: timedelta | None = None
     ) -> TaskGroupInfo:
-        """Wait until the group is complete (or cancelled), settled, or has changed since now.
+        """Wait until the group is complete (or cancelled), settled, or has changed; return it.
 
-        Gives the group as it is after ``timeout`` in any case; None waits for ever.
+        After ``timeout`` the group is returned as it is; None waits for ever.
         """
         choice(until, get_args(Until), "until")
         left = math.inf if timeout is None else duration(timeout, "timeout").total_seconds()
@@ -289,8 +289,8 @@ class Client:
     ) -> list[int]:
         """Submit any number of tasks; ``ids[i]`` is the task of the i-th one.
 
-        They go in parts of up to 10,000, each all or nothing, a few at a time, as they are read
-        from ``tasks``. The same submission under the same key creates nothing twice.
+        They are sent in parts of up to 10,000, each all or nothing, a few at a time, as they are read from
+        ``tasks``. Repeating a submission under the same key creates no task twice.
 
         Raises:
             TaskGroupClosed: the group accepts no tasks.
@@ -303,19 +303,19 @@ class Client:
         return await submit_parts(parts, lambda part: self.submit_part(group, part))
 
     async def submit_part(self, group: Group, part: Part) -> SubmitAnswer:
-        """Submit up to 10,000 tasks that have been encoded before, all or nothing."""
+        """Submit up to 10,000 encoded tasks, all or nothing."""
         path = path_of(group) + "/tasks"
         return await self._repeat(lambda: self._api.struct(SubmitAnswer, "POST", path, part))
 
     def tasks(self, group: Group, *, state: TaskState | None = None) -> AsyncIterator[TaskInfo]:
-        """Iterate over the tasks of a group with their results, by id; of ``failures`` all but ``detail``."""
+        """Iterate over the tasks of a group by id, with results; ``failures`` have no ``detail``."""
         chosen = query(TasksQuery, state=state)
         return self._pages(Page[TaskInfo], path_of(group) + "/tasks", chosen)
 
     def results(self, group: Group, *, after: int = 0) -> AsyncIterator[TaskInfo]:
         """Iterate over tasks as they end, each once, until the group has ended.
 
-        In the order in which they were recorded; ``seq`` of the last one as ``after`` goes on there.
+        They come in the order in which they were recorded; pass the last ``seq`` as ``after`` to continue.
         """
         query(ResultsQuery, after=after)
         return self._results(group_reference(group), after)
@@ -346,11 +346,11 @@ class Client:
         results: bool = True,
         on_outage: Callable[[MitosisError], None] = lambda _: None,
     ) -> AsyncIterator[GroupEvent]:
-        """Follow a group live, until the event ``end``: it is settled and every result has come.
+        """Follow a group live, until the event ``end``: it is settled and every result was sent.
 
-        Snapshots, edges of its life, leases, hooks and (unless ``results`` is False) each result
-        behind number ``after`` once, in order. Reconnects by itself and goes on where it was; gives up
-        when the API is away for ``give_up_after``. ``on_outage`` is called for each failed connection.
+        Events are snapshots, state changes, leases, hooks and (unless ``results`` is False) each result
+        after number ``after`` once, in order. Reconnects and continues after the last event; gives up when
+        the API is unavailable for ``give_up_after``. ``on_outage`` is called for each failed connection.
         """
         if not callable(on_outage):
             raise InvalidRequest(f"must be callable, not {shown(on_outage)}", field="on_outage")
@@ -376,10 +376,10 @@ class Client:
     ) -> RetriedTasks:
         """Submit the failed tasks of a group again, into itself or another, each once.
 
-        What an earlier retry has put there is left out. The tasks never pass through here.
+        Tasks that an earlier retry submitted are left out. The API copies the tasks.
 
         Raises:
-            TaskGroupClosed: the group that gets them accepts none.
+            TaskGroupClosed: the receiving group accepts no tasks.
         """
         body = RetryBody(
             into=None if into is None else group_reference(into, "into"),
@@ -399,19 +399,19 @@ class Client:
             body = body.model_copy(update={"after": part.next})
 
     async def explain(self, group: Group) -> Explanation:
-        """Return why the group is where it is, in one line, and each host that may serve it."""
+        """Explain the state of the group in one line, and of each host that may serve it."""
         return await self._get(Explanation, path_of(group) + "/explain")
 
     async def explain_task(self, task_uuid: UUID) -> Explanation:
-        """As :meth:`explain`, of one task."""
+        """Explain the state of one task, as :meth:`explain` does."""
         return await self._get(Explanation, _task_path(task_uuid) + "/explain")
 
     def task_output(
         self, task_uuid: UUID, *, patience: timedelta | None = None
     ) -> AsyncIterator[OutputEvent]:
-        """Follow what a task writes, from what is kept of it, attempt by attempt, until its result.
+        """Follow the output of a task from its kept tail, attempt by attempt, until its result.
 
-        Reconnects by itself, and gives no byte twice; ``patience`` is how long the API may be away.
+        Reconnects, and yields no byte twice; ``patience`` is how long the API may be unavailable.
         The last event is ``end``.
         """
         return self._output(_task_path(task_uuid) + "/output", {}, patience)
@@ -419,13 +419,13 @@ class Client:
     def group_output(
         self, group: Group, *, after: int = 0, patience: timedelta | None = None
     ) -> AsyncIterator[OutputEvent]:
-        """As :meth:`task_output`, of all tasks of a group; each result behind number ``after`` once."""
+        """Follow the output of all tasks of a group; each result after number ``after`` comes once."""
         return self._output(path_of(group) + "/output", query(OutputQuery, after=after), patience)
 
     def _output(
         self, path: str, params: Params, patience: timedelta | None
     ) -> AsyncIterator[OutputEvent]:
-        """Check the patience before the output is read for the first time."""
+        """Check ``patience`` before the output is read for the first time."""
         give_up_after = duration(patience or self.give_up_after, "patience")
         return self._output_events(path, params, give_up_after)
 
@@ -439,13 +439,13 @@ class Client:
                     yield new
 
     async def task(self, task_uuid: UUID) -> TaskInfo:
-        """Return one task with all its facts."""
+        """Return one task with all its details."""
         return await self._get(TaskInfo, _task_path(task_uuid))
 
     # --- managers
 
     async def register_manager(self, manager: RegisterManager) -> RegisteredManager:
-        """Register a host; the answer has the token of its agent. Not repeated."""
+        """Register a host; the answer has the token of its agent. Not retried."""
         body = model(RegisterManager, manager, "manager")
         return await self._api.model(RegisteredManager, "POST", "/managers", body)
 
@@ -463,7 +463,7 @@ class Client:
         return _MANAGERS.validate_json(answer)
 
     async def add_managers(self, group: Group, manager_ids: Sequence[UUID]) -> None:
-        """Name managers for a group; those that are named already stay so.
+        """Name managers for a group; naming one again has no effect.
 
         Raises:
             PermissionDenied: a manager has no write role in the group's user group.
@@ -472,16 +472,16 @@ class Client:
         await self._repeat(lambda: self._api.call("POST", path_of(group) + "/managers", body))
 
     async def remove_managers(self, group: Group, manager_ids: Sequence[UUID]) -> None:
-        """Take managers off the list of a group; leases that they have for it begin to end.
+        """Remove managers from the list of a group; their leases for it start to end.
 
         Raises:
-            NotFound: a manager is not listed; those before it are gone.
+            NotFound: a manager is not listed; those before it have been removed.
         """
         body = NamedManagers(manager_ids=list(manager_ids))
         await self._api.call("DELETE", path_of(group) + "/managers", body)
 
     async def refresh_managers(self, group: Group) -> RefreshedManagers:
-        """Match managers to the group's tags again. Not repeated: the answer says what changed now."""
+        """Match managers to the group's tags again. Not retried: the answer lists what this call changed."""
         path = path_of(group) + "/managers/refresh"
         return await self._api.model(RefreshedManagers, "POST", path)
 
@@ -514,7 +514,7 @@ class Client:
             params["after"] = answer.next
 
     async def _repeat(self, call: Callable[[], Awaitable[T]]) -> T:
-        """Make a call, and again as long as trying again can help and ``give_up_after`` has not passed."""
+        """Make a call; retry it while that can help and ``give_up_after`` has not passed."""
         return await repeating(call, self.give_up_after)
 
     async def aclose(self) -> None:

@@ -1,4 +1,4 @@
-"""Makes calls of one API with one token, each exactly once.
+"""Makes calls to one API with one token, each exactly once.
 
 Owns URLs, headers, timeouts and the mapping of answers to errors. Callers repeat calls: they know
 whether that is safe.
@@ -33,7 +33,7 @@ S = TypeVar("S", bound=msgspec.Struct)
 
 
 class Connection:
-    """Calls of one API. Safe to share between tasks of one event loop."""
+    """A connection to one API. Safe to share between tasks of one event loop."""
 
     def __init__(
         self,
@@ -44,7 +44,7 @@ class Connection:
         max_connections: int = 8,
         transport: httpx2.AsyncBaseTransport | None = None,
     ) -> None:
-        """``timeout`` limits one call, apart from the time for which the API is asked to wait."""
+        """``timeout`` limits one call, without the time that the API is asked to wait."""
         self.url = url.rstrip("/")
         self._timeout = timeout.total_seconds()
         self._http = httpx2.AsyncClient(
@@ -61,7 +61,7 @@ class Connection:
         self.set_token(token)
 
     def set_token(self, token: str | None) -> None:
-        """Send this token from now on; None sends none."""
+        """Send this token from now on; None: send no token."""
         self._http.headers.pop("Authorization", None)
         if token:
             self._http.headers["Authorization"] = f"Bearer {token}"
@@ -79,11 +79,12 @@ class Connection:
         params: Params | None = None,
         wait_seconds: float = 0.0,
     ) -> bytes:
-        """Make one call below ``/api/v1`` and give the body of its answer.
+        """Make one call below ``/api/v1`` and return the body of its answer.
 
         Raises:
-            MitosisError: the class that the API's problem document names; plain: the client is closed.
-            ApiUnavailable: there was no answer; whether the call had an effect is not known.
+            MitosisError: the class that the API's problem document names; MitosisError itself: the
+                client is closed.
+            ApiUnavailable: no answer; the call may have had an effect.
         """
         if self._http.is_closed:
             raise MitosisError(CLOSED)
@@ -110,7 +111,7 @@ class Connection:
 
         Raises:
             MitosisError: the class that the API's problem document names.
-            ApiUnavailable: there is no connection, it broke, or no data came for 50 s.
+            ApiUnavailable: the connection failed or broke, or no data came for 50 s.
         """
         headers = {"Authorization": self._http.headers.get("Authorization", "")}
         if last_event_id:
@@ -155,7 +156,7 @@ class Connection:
         return msgspec.json.decode(content, type=answer)
 
     def _streaming(self) -> httpx2.AsyncClient:
-        """Return a client over httpx2's own transport, made when first used; links read whole answers."""
+        """Return a client over httpx2's transport, which can stream; made when first used."""
         if self._streams is None:
             self._streams = httpx2.AsyncClient(
                 base_url=self.url,
@@ -195,7 +196,7 @@ def _encode(body: BaseModel | msgspec.Struct | None) -> bytes | None:
 
 
 def _link_transport(url: str, connections: int) -> LinkTransport | None:
-    """Return a transport for plain HTTP without a proxy; None leaves the rest to httpx2."""
+    """Return a transport for plain HTTP without a proxy; None: use the transport of httpx2."""
     parts = httpx2.URL(url)
     if parts.scheme != "http" or (getproxies() and not _is_loopback(url)):
         return None

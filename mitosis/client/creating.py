@@ -1,4 +1,4 @@
-"""Make the task group of a program: from a spec, a name, or nothing; or use an existing one."""
+"""Creates the task group of a program from a spec, a name or nothing, or uses an existing one."""
 
 import re
 import secrets
@@ -24,7 +24,7 @@ GroupArgument = TaskGroupSpec | TaskGroupInfo | str | None
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """A group to be created, or one to be used."""
+    """A group to create, or an existing one."""
 
     group: TaskGroupSpec | TaskGroupInfo
     is_ours: bool = False
@@ -32,10 +32,10 @@ class Planned:
 
 
 def planned(wanted: GroupArgument, workers: int | None) -> Planned:
-    """Complete what was given: a name, the workers, and where they look for modules: where we do.
+    """Fill in the name, the workers, and their import path (this program's).
 
     Raises:
-        InvalidRequest: naming ``group`` or ``workers`` and what would be right.
+        InvalidRequest: names ``group`` or ``workers`` and what would be right.
     """
     if isinstance(wanted, TaskGroupInfo):
         if workers is not None:
@@ -69,7 +69,7 @@ def _named(wanted: object) -> TaskGroupSpec:
 
 
 async def created(client: GroupCalls, plan: Planned) -> TaskGroupInfo:
-    """Create the group, or get it if it exists. Creating is repeated while the API is away.
+    """Create the group, or get the existing one. Creation is retried while the API is unavailable.
 
     Raises:
         AlreadyExists: the name is taken.
@@ -83,7 +83,7 @@ async def created(client: GroupCalls, plan: Planned) -> TaskGroupInfo:
         try:
             return await client.create_group(spec)
         except AlreadyExists as error:
-            if asked and plan.is_ours:  # by a request whose answer was lost
+            if asked and plan.is_ours:  # created by a request whose answer was lost
                 return await client.group(_path(spec))
             if asked:
                 error.add_note(
@@ -102,7 +102,7 @@ def _path(spec: TaskGroupSpec) -> str:
 
 
 def _new_name() -> str:
-    """Of the program, the time and chance, as ``sweep-1128-0315-3fa2c1``."""
+    """Return a name of program, time and random digits, as in ``sweep-1128-0315-3fa2c1``."""
     stem = re.sub(r"[^A-Za-z0-9._-]+", "-", Path(sys.argv[0] if sys.argv else "").stem).strip("-._")
     now = datetime.now(UTC).strftime("%m%d-%H%M")
     return f"{stem[:60] or 'python'}-{now}-{secrets.token_hex(3)}"

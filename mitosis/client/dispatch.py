@@ -1,7 +1,7 @@
 """Gathers single calls into submissions and delivers their results.
 
-Owns two coroutines that run only while there is something to do: one submits queued calls, one follows
-the results of the task group. Belongs to one event loop. Sees tasks as JSON and callbacks, not as
+Owns two coroutines that run only while there is something to do: one submits queued calls, one follows the
+results of the task group. Belongs to one event loop. It handles tasks as JSON and callbacks, not as
 functions and futures.
 """
 
@@ -41,7 +41,7 @@ class Call:
 
 
 class Dispatcher:
-    """The calls of one task group that are under way."""
+    """The calls in progress of one task group."""
 
     def __init__(self, send: Send, page: Page, after: int = 0) -> None:
         """``after``: number of the last result that no call of this dispatcher waits for."""
@@ -74,7 +74,7 @@ class Dispatcher:
             await asyncio.wait([self._follower])
 
     async def aclose(self) -> None:
-        """Stop, and fail the calls that still wait. Their tasks, if submitted, go on."""
+        """Stop, and fail the waiting calls. Their tasks, if submitted, continue."""
         running = (self._sender, self._follower)
         await cancel_and_wait(*(task for task in running if task is not None))
         self._fail_all(TaskNotRun("the task group was left before this task had ended"))

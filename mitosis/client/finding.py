@@ -50,7 +50,7 @@ def read_connection(data_dir: Path) -> StackConnection | None:
     """Return the stack of a data folder, or None if none runs on it.
 
     Raises:
-        ConfigurationError: the file is there but cannot be read or understood.
+        ConfigurationError: the file exists but cannot be read or parsed.
     """
     path = data_dir / FILE_NAME
     try:
@@ -74,7 +74,7 @@ def find_target() -> Target:
     """Load the settings and return their API, as :func:`find_api` does.
 
     Raises:
-        ApiUnavailable: there is no address and nothing runs; says what to type.
+        ApiUnavailable: no address is set and no stack runs; names the command to run.
         ConfigurationError: a setting is not valid.
     """
     return find_api(load_settings().settings)
@@ -84,8 +84,8 @@ def find_api(settings: Settings) -> Target:
     """Return the API of the settings, else the stack of the data folder.
 
     Raises:
-        ApiUnavailable: there is no address and nothing runs; says what to type.
-        InvalidRequest: the address is not one.
+        ApiUnavailable: no address is set and no stack runs; names the command to run.
+        InvalidRequest: the address is invalid.
     """
     data_dir = data_dir_of(settings)
     stack = read_connection(data_dir)
@@ -103,7 +103,7 @@ def find_api(settings: Settings) -> Target:
 
 
 def check_url(url: str) -> None:
-    """Refuse a text that is not an address of an API.
+    """Check that the text is the address of an API.
 
     Raises:
         InvalidRequest: says what would be right.
@@ -131,7 +131,7 @@ def read_token(path: Path) -> str:
     """Read the token in a file.
 
     Raises:
-        NotFound: there is no such file, or it cannot be read; the message has nothing of its content.
+        NotFound: the file is missing or cannot be read; the message shows none of its content.
     """
     try:
         return path.read_text().strip()

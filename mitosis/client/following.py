@@ -1,4 +1,4 @@
-"""Follows a stream of events until its end; reconnects behind the last event.
+"""Follows a stream of events until its end; reconnects after the last event.
 
 One Server-Sent Events connection at a time. The id of the last event is the position in the stream, so no
 event is lost or repeated, however often the API restarts.
@@ -32,17 +32,17 @@ async def follow(
     give_up_after: timedelta,
     on_outage: Callable[[MitosisError], None] = lambda _: None,
 ) -> AsyncGenerator[ReceivedEvent]:
-    """Yield the events of a stream up to the one called ``end``, which is the last.
+    """Yield the events of a stream, including the last one, ``end``.
 
     Args:
         connection: the API and the token.
         path: of the stream, below ``/api/v1``.
-        params: of every request; later ones also name the last event.
-        give_up_after: how long the stream may be away.
+        params: query of every request; after a reconnect it also names the last event.
+        give_up_after: how long the stream may be unavailable.
         on_outage: called after every failed connection.
 
     Raises:
-        MitosisError: the API refuses, or has been away for ``give_up_after``.
+        MitosisError: the API refuses, or was unavailable for ``give_up_after``.
     """
     last_id = ""
     clock = asyncio.get_running_loop().time
@@ -68,13 +68,13 @@ async def follow(
 
 
 class OutputSeen:
-    """Remembers which bytes of which attempt have come, so that a reconnect repeats none."""
+    """Tracks the bytes received of each attempt, so that a reconnect repeats none."""
 
     def __init__(self) -> None:
         self._at: dict[tuple[int | None, int | None, str | None], int] = {}
 
     def fresh(self, event: OutputEvent) -> OutputEvent | None:
-        """Return the event without bytes that came before, or None if nothing is left of it."""
+        """Return the event without bytes received before, or None if nothing is left."""
         if event.kind == "result":
             self._at = {key: at for key, at in self._at.items() if key[0] != event.task_id}
         if event.kind != "output":

@@ -1,4 +1,4 @@
-"""A Python function as a task: its name, its options, its calls, and its results with their types."""
+"""Python functions as tasks: names, options, calls, and typed results."""
 
 import sys
 from collections.abc import Callable, Mapping
@@ -21,7 +21,7 @@ NOT_GIVEN: Any = object()
 
 @dataclass(frozen=True, slots=True)
 class RemoteFunction:
-    """A function that workers can find, ready to be called with many arguments."""
+    """A function that workers can import, with the options of its tasks."""
 
     name: str
     """``module:function``, as workers import it."""
@@ -34,7 +34,7 @@ class RemoteFunction:
     """A task of it without arguments."""
 
     def task(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> msgspec.Raw:
-        """Return the JSON of the task that calls it.
+        """Return the JSON of a task that calls the function.
 
         Raises:
             InvalidRequest: the call does not fit, or JSON cannot carry an argument.
@@ -44,10 +44,10 @@ class RemoteFunction:
         return msgspec.Raw(msgspec.json.encode(task))
 
     def result(self, task: TaskInfo) -> Any:
-        """Return the result as its annotation says: a tuple is one again, keys are ints again.
+        """Return the result in the annotated type: JSON arrays become tuples, keys become ints.
 
         Raises:
-            TaskFailed: it has not returned.
+            TaskFailed: the task did not succeed.
         """
         value = result_of(task)
         if self.returns is NOT_GIVEN:
@@ -61,15 +61,15 @@ class RemoteFunction:
 def remote_function(
     function: Callable[..., Any], search_path: tuple[str, ...] | None, options: TaskOptions
 ) -> RemoteFunction:
-    """Find out how workers find ``function``; ``options`` win over those of its ``@handler``.
+    """Check that workers can import ``function``; ``options`` override those of its ``@handler``.
 
     Args:
-        function: one at the top of a module, or a :class:`~mitosis.handlers.Handler`.
+        function: a module-level function, or a :class:`~mitosis.handlers.Handler`.
         search_path: ``python_path`` of the group's workers.
         options: see :class:`~mitosis.handlers.TaskOptions`.
 
     Raises:
-        InvalidRequest: workers could not import it, or an option is none; says what to do.
+        InvalidRequest: workers could not import it, or an option is unknown; says what to do.
     """
     given = options
     if isinstance(function, Handler):

@@ -1,8 +1,8 @@
-"""HTTP/1.1 with little in between: whole requests and whole answers over kept-alive connections.
+"""A small HTTP/1.1 client: whole requests and whole answers over kept-alive connections.
 
-Written on an asyncio protocol and the parser of httptools, because a general client costs more than
-the call it carries (``bench/api_hop.py`` shows both). One origin, TLS or not. No proxy, HTTP/2,
-redirect or streamed body, and no retry. Used by the agent, and by the SDK below httpx2.
+It uses an asyncio protocol and the parser of httptools, because a general client costs more than the call
+itself (``bench/api_hop.py`` measures both). It talks to one origin, with or without TLS. It has no proxy,
+HTTP/2, redirects, streamed bodies or retries. The agent uses it directly, the SDK below httpx2.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ Header = tuple[bytes, bytes]
 
 
 class LinkError(Exception):
-    """There is no answer to a call; whether it had an effect is not known."""
+    """There is no answer to a call; the call may have had an effect."""
 
 
 class ConnectFailed(LinkError):
@@ -48,7 +48,7 @@ class AnswerBroken(LinkError):
 
 @dataclass(frozen=True, slots=True)
 class HttpAddress:
-    """Where a server is: host, port, TLS or not, and the path in front of every request."""
+    """The address of a server: host, port, whether TLS is used, and the path prefix of every request."""
 
     host: str
     port: int
@@ -114,12 +114,12 @@ class HttpLink(asyncio.Protocol):
     async def exchange(self, request: bytes, seconds: float | None) -> HttpAnswer:
         """Send a whole request and return its whole answer.
 
-        Without an answer, and when cancelled, the connection is closed: a late answer must not be
-        taken for the next one.
+        Without an answer, and when cancelled, the connection is closed, so that a late answer is not
+        mistaken for the next one.
 
         Raises:
             AnswerTimedOut: the answer was not complete after ``seconds``.
-            AnswerBroken: the connection ended, or what arrived is not HTTP.
+            AnswerBroken: the connection ended, or the data received is not HTTP.
         """
         if self._transport is None:
             raise AnswerBroken("the connection is closed")
@@ -146,8 +146,8 @@ class HttpLink(asyncio.Protocol):
     def usable(self) -> bool:
         """Whether the connection is open.
 
-        The socket is asked, since the event loop of a plain program stands still between its calls:
-        data on an idle connection is its end.
+        This polls the socket, because the event loop of a synchronous program does not run between its
+        calls. Data on an idle connection means that it was closed.
         """
         if self._transport is None:
             return False
@@ -169,7 +169,7 @@ class HttpLink(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         if self._answer is None or self._answer.done():
-            self.abort()  # an answer to nothing
+            self.abort()  # an answer without a request
             return
         try:
             self._parser.feed_data(data)
@@ -190,7 +190,9 @@ class HttpLink(asyncio.Protocol):
         self._headers.append((name, value))
 
     def on_headers_complete(self) -> None:
-        self._keeps_alive = self._parser.should_keep_alive()  # known only now, not at the end
+        self._keeps_alive = (
+            self._parser.should_keep_alive()
+        )  # known only now, not when the answer ends
 
     def on_body(self, body: bytes) -> None:
         self._chunks.append(body)
@@ -205,7 +207,7 @@ class HttpLink(asyncio.Protocol):
 
 
 class HttpLinks:
-    """Up to ``most`` kept-alive connections to one server; each call has one to itself."""
+    """Up to ``most`` kept-alive connections to one server; each call uses its own."""
 
     def __init__(
         self, address: HttpAddress, *, most: int, keep_alive: float = KEEP_ALIVE_SECONDS
@@ -243,7 +245,7 @@ class HttpLinks:
         self._idle.clear()
 
     def _kept(self) -> HttpLink | None:
-        """Return the connection that was used last, if it is still good."""
+        """Return the most recently used connection that is still open."""
         now = time.monotonic()
         while self._idle:
             link = self._idle.pop()

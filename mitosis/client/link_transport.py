@@ -1,4 +1,4 @@
-"""The HTTP link as a transport of httpx2, for calls over plain HTTP that are all latency."""
+"""The HTTP link as a transport of httpx2, for short calls over plain HTTP."""
 
 import httpx2
 

@@ -1,4 +1,4 @@
-"""An event loop in a thread of its own, for programs that have none, or one that is busy (notebooks)."""
+"""An event loop in its own thread, for programs without one, or with a busy one (notebooks)."""
 
 import asyncio
 import contextlib
@@ -21,7 +21,7 @@ _LOOK_SECONDS = 0.5
 
 
 class LoopThread:
-    """Runs coroutines for plain code of any thread but its own. Ends with the program."""
+    """Runs coroutines for synchronous code in any other thread. Ends with the program."""
 
     def __init__(self) -> None:
         self.loop = asyncio.new_event_loop()
@@ -85,7 +85,7 @@ class LoopThread:
         self.loop.call_soon_threadsafe(call, *arguments)
 
     def close(self) -> None:
-        """Stop the loop. Nothing may run in it any more."""
+        """Stop the loop. No coroutine may run in it."""
         self.loop.call_soon_threadsafe(self.loop.stop)
         self._thread.join(_LEAVE_SECONDS)
 
@@ -110,7 +110,7 @@ class LoopThread:
 
 
 class _Running(Generic[T]):
-    """A coroutine in another thread's loop. It is over when the coroutine has really ended.
+    """A coroutine in another thread's loop. It is done only when the coroutine has ended.
 
     Ctrl-C may come at any moment. In a lock that Python code takes (a condition, an event, a
     ``concurrent.futures.Future``) it can leave the lock taken, and the loop would wait for ever. So the
@@ -133,7 +133,7 @@ class _Running(Generic[T]):
         self._loop.call_soon_threadsafe(self._start)
 
     def result(self) -> T:
-        """Wait for the end; return or raise what the coroutine did."""
+        """Wait for the coroutine; return its result or raise its exception."""
         if not self._over:
             _next(self._end)
         if self._task is None or self._task.cancelled():
@@ -154,7 +154,7 @@ class _Running(Generic[T]):
     def _cancel(self) -> None:
         if self._task is not None:
             self._task.cancel()
-        elif not self._over:  # it has not begun, and will not
+        elif not self._over:  # it has not started and never will
             self._work.close()
             self._ended()
 

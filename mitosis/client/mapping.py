@@ -1,4 +1,4 @@
-"""Many calls of one function, read no further ahead than asked, their results in either order."""
+"""Maps a function over inputs, with a bounded read-ahead and ordered or unordered results."""
 
 import asyncio
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Mapping
@@ -20,10 +20,10 @@ _BREATHE_EVERY = 200
 
 
 def check_mapping(inputs: object, buffer_size: object, kinds: tuple[type, ...]) -> None:
-    """Whether the inputs can be read, as one of these kinds of iterable, and the buffer takes any.
+    """Check that the inputs are one of these kinds of iterable, and that the buffer size is positive.
 
     Raises:
-        InvalidRequest: naming the parameter and what would be right.
+        InvalidRequest: names the parameter and what would be right.
     """
     if not isinstance(inputs, kinds):
         other = ", and an async one needs Client" if isinstance(inputs, AsyncIterable) else ""
@@ -36,7 +36,7 @@ def arguments_of(item: object) -> tuple[Any, ...]:
     """Return the arguments of one call of a ``starmap``.
 
     Raises:
-        InvalidRequest: the input is no tuple or the like.
+        InvalidRequest: the input is not a tuple of arguments.
     """
     if not isinstance(item, Iterable) or isinstance(item, str | bytes | Mapping):
         raise InvalidRequest(
@@ -48,7 +48,7 @@ def arguments_of(item: object) -> tuple[Any, ...]:
 
 
 async def each(inputs: Inputs[A]) -> AsyncIterator[A]:
-    """Iterate over the inputs of either kind; between those of a plain iterable the event loop runs."""
+    """Iterate over inputs of either kind; a plain iterable yields to the event loop between items."""
     if isinstance(inputs, AsyncIterable):
         async for item in inputs:
             yield item
@@ -68,14 +68,14 @@ async def mapped(
     buffer_size: int,
     on_feeding: Callable[["asyncio.Task[None]"], None] = lambda _: None,
 ) -> AsyncIterator[R | TaskFailed]:
-    """Iterate over the results of ``submit`` for every input, in their order or as they come.
+    """Iterate over the results of ``submit`` for every input, in input order or as they complete.
 
     ``on_feeding`` gets the asyncio task that reads the inputs; the end of the group cancels it.
 
     Raises:
-        TaskFailed: of a result, unless these are to be given like results.
+        TaskFailed: a task failed, unless failures are returned as results.
         TaskNotRun: the ``with`` block of the group has ended.
-        Exception: what reading the inputs has raised, after the results of those before.
+        Exception: raised by reading the inputs, after the results of the earlier ones.
     """
     feed = _Feed(submit, ordered, buffer_size)
     feeding = background(feed.run(inputs))
@@ -98,7 +98,7 @@ async def mapped(
 
 
 class _Feed(Generic[A, R]):
-    """Submits inputs while there is room, and says which future is to be given next."""
+    """Submits inputs while there is room, and selects the next future to yield."""
 
     def __init__(
         self, submit: Callable[[A], "asyncio.Future[R]"], ordered: bool, buffer_size: int

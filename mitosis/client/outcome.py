@@ -1,4 +1,4 @@
-"""How a task ended, for programs: what it returned, or an exception that says what happened there."""
+"""The outcome of a task for programs: its return value, or an exception that describes the failure."""
 
 from typing import Any
 
@@ -20,12 +20,12 @@ class RemoteTraceback(Exception):
 
 
 class TaskFailed(MitosisError):
-    """A task has not succeeded: it raised, exited with another status than 0, was killed or cancelled."""
+    """A task failed: it raised, exited with a status other than 0, or was killed or cancelled."""
 
     code = "task_failed"
 
     def __init__(self, task: TaskInfo) -> None:
-        """``task`` is all that is known of it."""
+        """``task`` has all details of the failed task."""
         detail = task.detail or {}
         said = detail.get("message")
         what = said if isinstance(said, str) and said else _how(task)
@@ -47,27 +47,27 @@ class TaskFailed(MitosisError):
 
     @property
     def kind(self) -> str | None:
-        """Why, as ``handler_error`` or ``timeout``: see :class:`~mitosis.contracts.outcome.FailureKind`."""
+        """The cause, such as ``timeout``: a :class:`~mitosis.contracts.outcome.FailureKind`."""
         return self.task.kind
 
 
 class SetupFailed(MitosisError):
-    """The setup hook of the task group has failed on every host that may run it: its tasks cannot run."""
+    """The setup hook of the task group failed on every host that may run it, so its tasks cannot run."""
 
     code = "setup_failed"
 
 
 class TaskNotRun(MitosisError):
-    """The task group ended without this task."""
+    """The task group ended without running this task."""
 
     code = "task_not_run"
 
 
 def result_of(task: TaskInfo) -> Any:
-    """Return what a handler has returned.
+    """Return the return value of a handler.
 
     Raises:
-        TaskFailed: it has not.
+        TaskFailed: the task did not succeed.
     """
     if task.state is not TaskState.SUCCEEDED:
         raise TaskFailed(task)

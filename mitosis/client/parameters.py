@@ -1,7 +1,7 @@
-"""Checks of the SDK's parameters that no model of a body makes, because the values never become a field.
+"""Checks the SDK's parameters that are not fields of a body model.
 
-Those are references in a path, durations, choices that stay in the program, and queries. A refusal names the
-parameter as the caller wrote it.
+These are references in paths, durations, local choices and queries. An error names the parameter as the
+caller wrote it.
 """
 
 from collections.abc import AsyncIterable, Iterable, Mapping
@@ -31,10 +31,10 @@ _ID: TypeAdapter[UUID] = TypeAdapter(UUID)
 
 
 def group_reference(group: Group, parameter: str = "group") -> str:
-    """Return a group as it stands in a path; ``group/name`` stays two segments, as names need no escapes.
+    """Return the path form of a task group; ``group/name`` stays two segments, as names need no escapes.
 
     Raises:
-        InvalidRequest: it is neither an id nor one name or two.
+        InvalidRequest: it is neither an id, a name nor ``USERGROUP/NAME``.
     """
     if isinstance(group, UUID):
         return str(group)
@@ -54,7 +54,7 @@ def identifier(value: UUID, parameter: str) -> UUID:
     """Return the id of a task or a host.
 
     Raises:
-        InvalidRequest: it is none.
+        InvalidRequest: it is not an id.
     """
     try:
         return _ID.validate_python(value)
@@ -65,11 +65,11 @@ def identifier(value: UUID, parameter: str) -> UUID:
 def duration(
     value: timedelta, parameter: str, *, most: float | None = None, above_zero: bool = False
 ) -> timedelta:
-    """Return a duration; seconds and text like ``90s`` are taken too, as everywhere else.
+    """Convert to a duration; seconds and text like ``90s`` are accepted too.
 
     Args:
-        value: what the caller gave.
-        parameter: what the caller calls it.
+        value: the value from the caller.
+        parameter: its name for the caller.
         most: the longest that is allowed, in seconds.
         above_zero: 0 is not allowed.
 
@@ -106,7 +106,7 @@ def choice(value: str, choices: tuple[str, ...], parameter: str) -> None:
 
 
 def model(kind: type[M], value: M | Mapping[str, Any], parameter: str) -> M:
-    """Return the value as a model; a mapping of its fields is taken too.
+    """Return the value as a model; a mapping of its fields is accepted too.
 
     Raises:
         InvalidRequest: names the field below ``parameter``.
@@ -132,10 +132,10 @@ def query(kind: type[Query], **values: Any) -> dict[str, Any]:
 
 
 def check_tasks(tasks: Tasks) -> None:
-    """Check that these are many tasks, not one.
+    """Check that this is an iterable of tasks, not one task.
 
     Raises:
-        InvalidRequest: they are not; says what would be right.
+        InvalidRequest: it is not; says what would be right.
     """
     if isinstance(tasks, TaskSubmission | Mapping):
         wrong = "must be an iterable of tasks; put the one into a list"
@@ -147,7 +147,7 @@ def check_tasks(tasks: Tasks) -> None:
 
 
 def check_connection(url: str, token: str | None) -> None:
-    """Check where to connect, and with what.
+    """Check the URL and the token.
 
     Raises:
         InvalidRequest: names the parameter and what would be right.

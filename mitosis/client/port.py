@@ -17,13 +17,13 @@ def path_of(group: Group) -> str:
     """Return the path of a task group. Names need no quoting, and ``group/name`` stays two segments.
 
     Raises:
-        InvalidRequest: this is not a reference to a group.
+        InvalidRequest: the text is not a reference to a task group.
     """
     return f"/task-groups/{group_reference(group)}"
 
 
 def reached(info: TaskGroupInfo, until: Until) -> bool:
-    """Return whether a wait is over; False for ``changed``, which one snapshot does not show."""
+    """Return whether a wait is over; False for ``changed``, which needs two snapshots."""
     ended = info.state in (TaskGroupState.COMPLETE, TaskGroupState.CANCELLED)
     return info.settled if until == "settled" else ended
 

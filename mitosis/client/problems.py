@@ -16,9 +16,9 @@ _GATEWAY = frozenset({429, 502, 503, 504})
 def error_from(status: int, headers: Mapping[str, str], body: bytes) -> MitosisError:
     """Return the error for an answer with this status and body.
 
-    A problem document (RFC 9457) of ours gives its own class, message and facts; ``Retry-After``
-    becomes the fact ``retry_after_seconds``. Anything else, as from a proxy between, gives an
-    :class:`ApiUnavailable` where trying again can help and a plain :class:`MitosisError` otherwise.
+    A Mitosis problem document (RFC 9457) gives the class, message and facts; ``Retry-After`` becomes the
+    fact ``retry_after_seconds``. Any other answer, such as a proxy's, gives an :class:`ApiUnavailable` if a
+    retry can help and a plain :class:`MitosisError` otherwise.
     """
     problem = _problem(headers.get("content-type", ""), body)
     error = _foreign(status) if problem is None else _ours(problem)
@@ -54,7 +54,7 @@ def _problem(content_type: str, body: bytes) -> dict[str, Any] | None:
 
 def _ours(problem: dict[str, Any]) -> MitosisError:
     cls = BY_CODE.get(str(problem.get("code")), MitosisError)
-    error = cls.__new__(cls)  # subclasses make their message from facts; here it is given
+    error = cls.__new__(cls)  # subclasses build their message from facts; here the document has it
     MitosisError.__init__(error, str(problem.get("detail") or problem.get("title") or "") or None)
     error.facts = {key: value for key, value in problem.items() if key not in _NOT_FACTS}
     return error

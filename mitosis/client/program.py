@@ -1,8 +1,8 @@
-"""The program that uses the SDK: from where it imports, and how workers can import its own script.
+"""The program that uses the SDK: its import path, and how workers import its script.
 
-As a spawned process of ``multiprocessing``, a worker gets the folders of ``sys.path`` and imports the
-script as a module, so ``if __name__ == "__main__":`` must stand before what the script *does*. Here that
-is checked beforehand: the running line of the script must be inside of it.
+Like a spawned process of ``multiprocessing``, a worker gets the folders of ``sys.path`` and imports the
+script as a module, so ``if __name__ == "__main__":`` must guard what the script *does*. This module checks
+that the running line of the script is inside that block.
 """
 
 import ast
@@ -52,13 +52,13 @@ def _inside(path: str, folder: str) -> bool:
 
 
 def main_as_module(function: str) -> Importable:
-    """Return the module by which workers import what this program defines in its own script.
+    """Return the module name under which workers import this program's script.
 
     Args:
-        function: the name of what they need, for errors.
+        function: the name of the function, for errors.
 
     Raises:
-        InvalidRequest: they cannot, or it would run the script again; says what to do.
+        InvalidRequest: workers cannot import it, or would run the script again; says what to do.
     """
     main = sys.modules["__main__"]
     file = getattr(main, "__file__", None)
@@ -86,7 +86,7 @@ def _check_guard(main: ModuleType, path: Path, function: str) -> None:
     try:
         guarded = _guarded_lines(ast.parse(path.read_bytes()))
     except (OSError, SyntaxError, ValueError):
-        return  # not the source of what runs: nothing to say about it
+        return  # not the source of the running code, so it cannot be checked
     line = _running_line(main)
     if any(line is None or line in lines for lines in guarded):
         return

@@ -1,4 +1,4 @@
-"""When the SDK makes a call again: only if that can help, and no sooner than the API asks."""
+"""Retries of the SDK: only if a retry can help, and no sooner than the API asks."""
 
 import logging
 from collections.abc import Awaitable, Callable
@@ -16,10 +16,10 @@ _log = logging.getLogger(__name__)
 
 
 async def repeating(call: Callable[[], Awaitable[T]], give_up_after: timedelta) -> T:
-    """Make a call that may be repeated until it is answered or ``give_up_after`` has passed.
+    """Retry a repeatable call until it is answered or ``give_up_after`` has passed.
 
-    A full queue is waited out, however long that takes, since the fleet works on it. Gives up at once
-    when the API asks for more time than is left.
+    A full queue is retried without a limit, because the fleet drains it. Gives up at once when the API asks
+    for more time than is left.
 
     Raises:
         MitosisError: the last error.

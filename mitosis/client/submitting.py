@@ -1,7 +1,7 @@
-"""Cutting any number of tasks into parts that the API takes, and sending a few of them at a time.
+"""Splits any number of tasks into parts that the API accepts, and sends a few of them at a time.
 
-A part is all or nothing; a submission of several parts is not, but it has one idempotency key, so
-the same submission sent again creates only what is missing.
+A part is all or nothing; a submission of several parts is not. Its parts share one idempotency key, so
+repeating the submission creates only the missing tasks.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ _ITEM = re.compile(r"^tasks\[(\d+)\]")
 
 
 class Part(msgspec.Struct, kw_only=True, rename={"number": "part"}):
-    """One body of ``POST …/tasks``: a :class:`~mitosis.contracts.wire.SubmitTasks` encoded before."""
+    """One body of ``POST …/tasks``: an encoded :class:`~mitosis.contracts.wire.SubmitTasks`."""
 
     tasks: list[msgspec.Raw]
     idempotency_key: str
@@ -55,7 +55,7 @@ class _Open:
     """When reading its first task began."""
 
     def is_old(self) -> bool:
-        """Has it taken so long that its tasks should not wait for more?"""
+        """Return whether its tasks have waited long enough to be sent."""
         return time.monotonic() - self.since > PROMPT_SECONDS
 
     def add(self, task: msgspec.Raw) -> bool:
@@ -66,10 +66,10 @@ class _Open:
 
 
 def encoded_task(task: Task, field: str) -> msgspec.Raw:
-    """Return a task as it is sent; it is checked unless that has been done.
+    """Return a task as it is sent; check it unless that has been done.
 
     Raises:
-        InvalidRequest: names the field of the task, which is called ``field``, and what would be right.
+        InvalidRequest: names the field of the task, below ``field``, and what would be right.
     """
     if isinstance(task, msgspec.Raw):
         return task
@@ -79,16 +79,16 @@ def encoded_task(task: Task, field: str) -> msgspec.Raw:
         raise InvalidRequest(
             f"must be a TaskSubmission or a dict with its fields, not {shown(task)}", field=field
         )
-    elif not isinstance(task, TaskSubmission):  # that one was checked when it was made
+    elif not isinstance(task, TaskSubmission):  # a TaskSubmission was checked when it was made
         check_submission(task, field)
     return msgspec.Raw(encoded(task, field))
 
 
 async def parts_of(tasks: Tasks, key: str, *, prompt: bool = False) -> AsyncIterator[Part]:
-    """Cut the tasks into parts numbered from 0, in order; read no further than needed.
+    """Split the tasks into parts numbered from 0, in order; read no further than needed.
 
-    ``prompt``: what comes slowly is not held back until a part is full. The cuts then depend on time, so
-    the same tasks under the same key might not be the same parts again.
+    ``prompt``: do not hold slow tasks back until a part is full. The parts then depend on timing, so a
+        repeated submission under the same key may have different parts.
     """
     number, filling = 0, _Open([])
     at = 0
@@ -103,10 +103,10 @@ async def parts_of(tasks: Tasks, key: str, *, prompt: bool = False) -> AsyncIter
 
 
 async def submit_parts(parts: AsyncIterator[Part], send: Send) -> list[int]:
-    """Send every part, a few at a time; the ids in the order of the tasks.
+    """Send every part, a few at a time; return the ids in the order of the tasks.
 
     Raises:
-        MitosisError: of the first part that failed; those under way are abandoned.
+        MitosisError: the error of the first part that failed; parts in progress are abandoned.
     """
     answers: list[list[int]] = []
     free = asyncio.Semaphore(PARTS_IN_FLIGHT)
@@ -116,7 +116,7 @@ async def submit_parts(parts: AsyncIterator[Part], send: Send) -> list[int]:
             answers[part.number] = (await send(part)).task_ids
         except InvalidRequest as error:
             raise _with_offset(error, offset) from None
-        free.release()  # only now: after an error nothing more is read
+        free.release()  # read late, so that nothing is read after an error
 
     try:
         async with asyncio.TaskGroup() as running:

@@ -1,7 +1,7 @@
 """The SDK without async: :class:`SyncClient` runs the calls of :class:`~mitosis.client.client.Client`.
 
-The calls run in an event loop in a thread of their own. So a client may be used from any thread, also from
-one whose own event loop is running, as in a notebook (the call blocks it).
+The calls run in an event loop in a separate thread. So a client may be used from any thread, even from one
+with a running event loop, as in a notebook (the call blocks it).
 """
 
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
@@ -45,7 +45,7 @@ T = TypeVar("T")
 
 
 class SyncClient:
-    """As :class:`~mitosis.client.client.Client`, with plain methods and iterators."""
+    """A synchronous :class:`~mitosis.client.client.Client`."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class SyncClient:
         give_up_after: timedelta = timedelta(seconds=45),
         transport: httpx2.AsyncBaseTransport | None = None,
     ) -> None:
-        """As :meth:`Client.__init__ <mitosis.client.client.Client.__init__>`."""
+        """See :meth:`Client.__init__ <mitosis.client.client.Client.__init__>`."""
         self._client = Client(
             url, token, timeout=timeout, give_up_after=give_up_after, transport=transport
         )
@@ -64,7 +64,7 @@ class SyncClient:
 
     @classmethod
     def connect(cls, **options: Any) -> Self:
-        """As :meth:`Client.connect <mitosis.client.client.Client.connect>`."""
+        """See :meth:`Client.connect <mitosis.client.client.Client.connect>`."""
         target = find_target()
         return cls(target.api_url, target.token, **options)
 
@@ -77,7 +77,7 @@ class SyncClient:
         on_error: OnError = "cancel",
         patience: timedelta = timedelta(minutes=10),
     ) -> SyncTaskGroup:
-        """As :meth:`Client.task_group <mitosis.client.client.Client.task_group>`, for ``with``."""
+        """See :meth:`Client.task_group <mitosis.client.client.Client.task_group>`; for ``with``."""
         made = self._client.task_group(
             group, workers=workers, on_exit=on_exit, on_error=on_error, patience=patience
         )
@@ -152,7 +152,7 @@ class SyncClient:
     def submit(
         self, group: Group, tasks: Tasks, *, idempotency_key: str | None = None
     ) -> list[int]:
-        """Submit tasks; they are read in the thread that calls."""
+        """Submit tasks; they are read in the calling thread."""
         return submit_from_here(self._loop, self._client, group, tasks, idempotency_key)
 
     def submit_part(self, group: Group, part: Part) -> SubmitAnswer:
@@ -238,7 +238,7 @@ class SyncClient:
         return self._loop.run(self._client.refresh_managers(group))
 
     def close(self) -> None:
-        """Release the sockets; the client is of no use afterwards."""
+        """Close the connections. The client cannot be used afterwards."""
         self._loop.run(self._client.aclose())
         self._loop.close()
 

@@ -1,4 +1,4 @@
-"""The plain twin of :class:`~mitosis.client.task_group.TaskGroup`, for ``with``."""
+"""The synchronous version of :class:`~mitosis.client.task_group.TaskGroup`, for ``with``."""
 
 import queue
 from collections import deque
@@ -39,9 +39,9 @@ As = TypeVarTuple("As")
 
 
 class SyncTaskFuture(Future[R]):
-    """The result of one task, with all that :mod:`concurrent.futures` does with futures.
+    """The result of one task; works with :mod:`concurrent.futures`.
 
-    A task cannot be taken back: :meth:`cancel` answers False, as for a call that is running.
+    A task cannot be withdrawn: :meth:`cancel` returns False, as for a running call.
     """
 
     task: TaskInfo | None = None
@@ -49,7 +49,7 @@ class SyncTaskFuture(Future[R]):
 
 
 class SyncTaskGroup:
-    """As :class:`~mitosis.client.task_group.TaskGroup`, with plain methods and iterators."""
+    """A synchronous :class:`~mitosis.client.task_group.TaskGroup`."""
 
     def __init__(self, loop: LoopThread, group: TaskGroup) -> None:
         """Use :meth:`SyncClient.task_group <mitosis.client.sync.SyncClient.task_group>`."""
@@ -57,7 +57,7 @@ class SyncTaskGroup:
 
     @property
     def info(self) -> TaskGroupInfo:
-        """The group as of the last answer of the API; :meth:`refresh` gets it again."""
+        """The group as last returned by the API; :meth:`refresh` updates it."""
         return self._group.info
 
     def refresh(self) -> TaskGroupInfo:
@@ -77,7 +77,7 @@ class SyncTaskGroup:
     def submit(
         self, function: Callable[..., Any], /, *args: Any, **kwargs: Any
     ) -> SyncTaskFuture[Any]:
-        """Run ``function(*args, **kwargs)`` as a task; ``result()`` of the future is what it returns.
+        """Run ``function(*args, **kwargs)`` as a task; ``future.result()`` returns its return value.
 
         Raises:
             InvalidRequest: workers cannot import the function, or JSON cannot carry an argument.
@@ -138,7 +138,7 @@ class SyncTaskGroup:
         buffer_size: int = BUFFER_SIZE,
         **options: Unpack[TaskOptions],
     ) -> Iterator[Any]:
-        """As :meth:`TaskGroup.map <mitosis.client.task_group.TaskGroup.map>`; begins when it is iterated."""
+        """See :meth:`TaskGroup.map <mitosis.client.task_group.TaskGroup.map>`; starts when iterated."""
         check_mapping(inputs, buffer_size, (Iterable,))
         calls = ((item,) for item in inputs)
         return self.starmap(
@@ -193,7 +193,7 @@ class SyncTaskGroup:
         buffer_size: int = BUFFER_SIZE,
         **options: Unpack[TaskOptions],
     ) -> Iterator[Any]:
-        """As :meth:`map` for functions of several arguments: ``starmap(f, zip(xs, ys))``."""
+        """Map a function of several arguments, as in ``starmap(f, zip(xs, ys))``; see :meth:`map`."""
         check_mapping(inputs, buffer_size, (Iterable,))
         remote = self._group.function(function, **options)
         futures = in_order if ordered else as_completed
@@ -210,15 +210,15 @@ class SyncTaskGroup:
     # --- tasks of any kind
 
     def submit_task(self, task: Task) -> SyncTaskFuture[TaskInfo]:
-        """Run a task; ``result()`` of the future is how it ended, well or not: it raises for neither."""
+        """Run a task; ``future.result()`` returns its outcome and raises for no failure of the task."""
         return self._call(encoded_task(task, "task"), lambda ended: ended)
 
     def submit_tasks(self, tasks: Tasks, *, idempotency_key: str | None = None) -> list[int]:
-        """Submit any number of tasks, lazily, and get their ids. They are read in the calling thread."""
+        """Submit any number of tasks, lazily; return their ids. They are read in the calling thread."""
         return submit_from_here(self._loop, self._group, None, tasks, idempotency_key)
 
     def results(self, *, after: int = 0) -> Iterator[TaskInfo]:
-        """Tasks as they end, each once, until nothing in the group is unfinished."""
+        """Iterate over tasks as they end, each once, until no task of the group is unfinished."""
         return each_of(self._loop, self._group.results(after=after))
 
     def _call(self, task: msgspec.Raw, convert: Callable[[TaskInfo], Any]) -> SyncTaskFuture[Any]:
@@ -231,11 +231,11 @@ class SyncTaskGroup:
     # --- ending
 
     def close(self, *, reason: str | None = None) -> TaskGroupInfo:
-        """Accept no more tasks, after those that were submitted here."""
+        """Close the group after the tasks that were submitted here."""
         return self._loop.run(self._group.close(reason=reason))
 
     def cancel(self, *, reason: str | None = None, grace: timedelta | None = None) -> TaskGroupInfo:
-        """End the group; running tasks are ended with grace."""
+        """Cancel the group; running tasks are stopped with grace."""
         return self._loop.run(self._group.cancel(reason=reason, grace=grace))
 
     def __enter__(self) -> Self:
@@ -267,7 +267,7 @@ def each_of(loop: LoopThread, items: AsyncIterator[T]) -> Iterator[T]:
 def submit_from_here(
     loop: LoopThread, to: GroupCalls | TaskGroup, group: Group | None, tasks: Tasks, key: str | None
 ) -> list[int]:
-    """Submit tasks through the event loop, but read them in this thread, as its generators expect."""
+    """Submit tasks through the event loop, but read them in the calling thread."""
 
     async def use(items: Tasks) -> list[int]:
         if isinstance(to, TaskGroup):
@@ -288,7 +288,7 @@ def submit_from_here(
 def in_order(
     submit: Callable[[A], Future[R]], inputs: Iterable[A], buffer_size: int
 ) -> Iterator[Future[R]]:
-    """Yield a future for each input, in their order; those that are done come before more is read."""
+    """Yield a future for each input, in order; finished ones are yielded before more inputs are read."""
     waiting: deque[Future[R]] = deque()
     for item in inputs:
         waiting.append(submit(item))
@@ -300,7 +300,7 @@ def in_order(
 def as_completed(
     submit: Callable[[A], Future[R]], inputs: Iterable[A], buffer_size: int
 ) -> Iterator[Future[R]]:
-    """Yield the futures as they are done."""
+    """Yield the futures as they complete."""
     done: queue.SimpleQueue[Future[R]] = queue.SimpleQueue()
     running = 0
     for item in inputs:
@@ -314,10 +314,10 @@ def as_completed(
 
 
 def results_of(futures: Iterable[Future[R]], return_exceptions: bool) -> Iterator[R | TaskFailed]:
-    """Yield what the tasks have returned.
+    """Yield the results of the tasks.
 
     Raises:
-        TaskFailed: of the first that has not, unless these are to be given like results.
+        TaskFailed: a task failed, unless failures are returned as results.
     """
     for future in futures:
         try:

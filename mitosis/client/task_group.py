@@ -1,7 +1,7 @@
-"""One task group in a program: an async context that creates, feeds, follows and ends it.
+"""One task group in a program: an async context manager that creates, feeds, follows and ends it.
 
-Meant to be used as ``concurrent.futures`` is: ``submit`` gives a future, ``map`` the results. What a group
-*is* to the API stays in ``client.py``; here is what a program does with one.
+Its use resembles ``concurrent.futures``: ``submit`` returns a future, ``map`` the results. The calls of the
+API are in ``client.py``.
 """
 
 import asyncio
@@ -58,9 +58,9 @@ CANCEL_SECONDS = 10.0
 
 
 class TaskFuture(asyncio.Future[R]):
-    """The result of one task: awaitable, and all that :mod:`asyncio` does with futures.
+    """The result of one task, an :mod:`asyncio` future.
 
-    A task cannot be withdrawn: cancelling the future only stops the waiting.
+    A task cannot be withdrawn: cancelling the future only stops the wait.
     """
 
     task: TaskInfo | None = None
@@ -68,7 +68,7 @@ class TaskFuture(asyncio.Future[R]):
 
 
 class TaskGroup:
-    """A task group, open as long as the ``async with`` block runs. One event loop only."""
+    """A task group that is open while its ``async with`` block runs. For one event loop only."""
 
     def __init__(
         self, client: GroupCalls, planned: Planned, *, on_exit: OnExit, on_error: OnError
@@ -85,12 +85,12 @@ class TaskGroup:
 
     @property
     def info(self) -> TaskGroupInfo:
-        """The group as of the last answer of the API; :meth:`refresh` gets it again."""
+        """The group as last returned by the API; :meth:`refresh` updates it."""
         return self._begun(self._info)
 
     @property
     def dispatcher(self) -> Dispatcher:
-        """What brings calls to the group and results back; for the plain twin."""
+        """The dispatcher of calls and results; the synchronous version uses it."""
         return self._begun(self._dispatcher)
 
     async def refresh(self) -> TaskGroupInfo:
@@ -109,9 +109,9 @@ class TaskGroup:
         self, function: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs
     ) -> TaskFuture[R]: ...
     def submit(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> TaskFuture[Any]:
-        """Run ``function(*args, **kwargs)`` as a task; await the future for what it returns.
+        """Run ``function(*args, **kwargs)`` as a task; await the future for its return value.
 
-        Returns at once; what is submitted before the program next awaits something goes in one request.
+        Returns at once; all calls before the next ``await`` of the program go in one request.
         The future raises :class:`~mitosis.client.outcome.TaskFailed` with the remote traceback.
 
         Raises:
@@ -173,16 +173,16 @@ class TaskGroup:
         buffer_size: int = BUFFER_SIZE,
         **options: Unpack[TaskOptions],
     ) -> AsyncIterator[Any]:
-        """``function(x)`` as a task for every input; the results in the order of the inputs, as they come.
+        """Run ``function(x)`` as a task for every input; iterate over the results in input order.
 
-        Reads the inputs lazily: at most ``buffer_size`` ahead of the results that were taken.
+        Reads the inputs lazily: at most ``buffer_size`` ahead of the consumed results.
 
         Args:
-            function: one at the top of a module, best with ``@handler``; not a lambda.
+            function: a module-level function, preferably with ``@handler``; not a lambda.
             inputs: any iterable, or an async one.
-            return_exceptions: give a task that failed as a :class:`~mitosis.client.outcome.TaskFailed`
+            return_exceptions: return a failed task as a :class:`~mitosis.client.outcome.TaskFailed`
                 among the results, instead of raising it.
-            ordered: False gives each result as soon as there is one.
+            ordered: False returns each result as soon as it is available.
             buffer_size: see above.
             **options: ``timeout``, ``retries``, ``priority``, …: :class:`~mitosis.handlers.TaskOptions`.
 
@@ -244,7 +244,7 @@ class TaskGroup:
         buffer_size: int = BUFFER_SIZE,
         **options: Unpack[TaskOptions],
     ) -> AsyncIterator[Any]:
-        """As :meth:`map` for functions of several arguments: ``starmap(f, zip(xs, ys))``."""
+        """Map a function of several arguments, as in ``starmap(f, zip(xs, ys))``; see :meth:`map`."""
         check_mapping(inputs, buffer_size, (Iterable, AsyncIterable))
         remote = self.function(function, **options)
         return mapped(
@@ -259,10 +259,10 @@ class TaskGroup:
     def function(
         self, function: Callable[..., Any], **options: Unpack[TaskOptions]
     ) -> RemoteFunction:
-        """How the workers of this group find a function; checked once.
+        """Check that the workers of this group can import a function; the result is cached.
 
         Raises:
-            InvalidRequest: they cannot; says what to do.
+            InvalidRequest: they cannot; says what to do instead.
         """
         if not options and (known := self._functions.get(function)) is not None:
             return known
@@ -280,22 +280,22 @@ class TaskGroup:
     # --- tasks of any kind
 
     def submit_task(self, task: Task) -> TaskFuture[TaskInfo]:
-        """Run a task; await the future for how it ended, well or not: it raises for neither.
+        """Run a task; the future returns its outcome and raises for no failure of the task.
 
-        Returns at once, as :meth:`submit`.
+        Returns at once, as :meth:`submit` does.
         """
         return self._call(encoded_task(task, "task"), lambda ended: ended)
 
     async def submit_tasks(self, tasks: Tasks, *, idempotency_key: str | None = None) -> list[int]:
-        """Submit any number of tasks, lazily, and get their ids: :meth:`Client.submit`."""
+        """Submit any number of tasks, lazily; return their ids. See :meth:`Client.submit`."""
         return await self._client.submit(
             self.info.task_group_id, tasks, idempotency_key=idempotency_key
         )
 
     async def results(self, *, after: int = 0) -> AsyncIterator[TaskInfo]:
-        """Tasks as they end, each once, until nothing in the group is unfinished.
+        """Iterate over tasks as they end, each once, until no task of the group is unfinished.
 
-        In the order in which they were recorded; ``seq`` of the last one as ``after`` goes on there.
+        They come in the order in which they were recorded; pass the last ``seq`` as ``after`` to continue.
         """
         await self.dispatcher.submitted()
         wait = timedelta()
@@ -310,12 +310,12 @@ class TaskGroup:
             wait = timedelta() if page.items else LONG_POLL
 
     async def _page(self, after: int, wait: timedelta = LONG_POLL) -> ResultsPage:
-        """Results after the ``after``-th; if there are none, the group has been looked at.
+        """Return the results after the ``after``-th; without any, read the group again.
 
         Raises:
-            SetupFailed: none can come.
+            SetupFailed: no result can come.
         """
-        if not after:  # its setup may have failed
+        if not after:  # no result yet: the setup may have failed
             wait = min(wait, FIRST_LOOK)
         page = await self._client.results_page(self.info.task_group_id, after=after, wait=wait)
         if not page.items:
@@ -326,7 +326,7 @@ class TaskGroup:
         future: TaskFuture[Any] = TaskFuture()
 
         def deliver(ended: TaskInfo | Exception) -> None:
-            if future.done():  # it was cancelled
+            if future.done():  # the future was cancelled
                 return
             resolve_future(future, ended, convert)
             future.exception()  # retrieved, so asyncio logs nothing when the program ignores the future
@@ -337,7 +337,7 @@ class TaskGroup:
     # --- ending
 
     async def close(self, *, reason: str | None = None) -> TaskGroupInfo:
-        """Accept no more tasks, after those that were submitted here."""
+        """Close the group after the tasks that were submitted here."""
         await self.dispatcher.submitted()
         self._info = await self._client.close_group(self.info.task_group_id, reason=reason)
         return self._info
@@ -345,7 +345,7 @@ class TaskGroup:
     async def cancel(
         self, *, reason: str | None = None, grace: timedelta | None = None
     ) -> TaskGroupInfo:
-        """End the group; running tasks are ended with grace."""
+        """Cancel the group; running tasks are stopped with grace."""
         self._info = await self._client.cancel(self.info.task_group_id, reason=reason, grace=grace)
         return self._info
 
@@ -383,7 +383,7 @@ class TaskGroup:
         await self.dispatcher.submitted()
         if self._on_exit == "leave":
             return
-        with suppress(InvalidTransition):  # it has been ended already
+        with suppress(InvalidTransition):  # another caller has ended it
             await self.close()
         if self._on_exit == "wait":
             await self.dispatcher.delivered()
@@ -404,7 +404,7 @@ class TaskGroup:
                 else:
                     await self.cancel(reason=reason)
         except InvalidTransition:
-            return  # it has been ended already
+            return  # another caller has ended it
         except (MitosisError, TimeoutError) as problem:
             why = str(problem) or "the API does not answer"
             error.add_note(f"the task group {self.info.name} goes on: {why}")
@@ -416,7 +416,7 @@ class TaskGroup:
 
 
 def _reason(error: BaseException) -> str:
-    """Return a reason that all readers of the group may see: the text of the error may be secret."""
+    """Return a reason without the text of the error, which readers of the group may not be allowed to see."""
     if isinstance(error, SetupFailed):
         return error.message
     if isinstance(error, KeyboardInterrupt | asyncio.CancelledError):
@@ -433,7 +433,7 @@ def _check_setup(info: TaskGroupInfo) -> None:
 def resolve_future(
     future: Any, ended: TaskInfo | Exception, convert: Callable[[TaskInfo], Any]
 ) -> None:
-    """Give a future (of either kind) its result or exception."""
+    """Set the result or exception of a future of either kind."""
     if isinstance(ended, Exception):
         future.set_exception(ended)
         return

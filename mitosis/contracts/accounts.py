@@ -12,7 +12,7 @@ RANK: Mapping[Role, int] = {"read": 1, "write": 2, "admin": 3}
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """An account, and its role in each of its user groups by name."""
+    """An account with its role in each of its user groups, by name."""
 
     user_id: UUID
     username: str

@@ -1,4 +1,7 @@
-"""How many workers a group gets on a host, on which cores, what each needs. Models and pure functions."""
+"""The worker plan of a task group: workers per host, their cores and requirements.
+
+Models and pure functions.
+"""
 
 from collections.abc import Sequence
 from enum import StrEnum

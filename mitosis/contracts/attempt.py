@@ -1,4 +1,4 @@
-"""The identity of one attempt of one task: what reports, claims and messages are matched by."""
+"""The identity of one attempt of one task; reports, claims and messages are matched by it."""
 
 from typing import NamedTuple
 

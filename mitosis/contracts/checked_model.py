@@ -1,4 +1,4 @@
-"""pydantic models that programs write: made by a call they raise our error, which names the field."""
+"""pydantic models for programs: the constructor raises InvalidRequest, which names the field."""
 
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
@@ -20,34 +20,35 @@ _SECRET = ("environment", "password", "token")
 
 
 class CheckedModel(BaseModel):
-    """A model whose constructor raises :class:`InvalidRequest`; what validates it otherwise, as FastAPI does,
-    has its own way to say what is wrong.
+    """A model whose constructor raises :class:`InvalidRequest`.
+
+    Other validators, such as FastAPI, report errors their own way.
     """
 
     def __init__(self, **values: Any) -> None:
         """Make the model of the fields by name.
 
         Raises:
-            InvalidRequest: naming the field and what would be right.
+            InvalidRequest: names the field and what would be right.
         """
         try:
             super().__init__(**values)
         except ValidationError as error:
             raise refused(error) from None
 
-    # As BaseModel says of its own: validation makes models without calling it.
+    # As in BaseModel: validation makes models without calling this constructor.
     __init__.__pydantic_base_init__ = True  # type: ignore[attr-defined]
 
 
 def refused(
     error: ValidationError, field: str = "", names: Mapping[str, str] | None = None
 ) -> InvalidRequest:
-    """Return our error for the first thing that pydantic refused, in words of Python.
+    """Return an InvalidRequest for pydantic's first error, in Python's terms.
 
     Args:
-        error: of a model or a type.
-        field: what the caller calls the value; the path in it is added.
-        names: what the caller calls fields of it, by path.
+        error: from a model or a type.
+        field: the caller's name of the value; the path in it is appended.
+        names: the caller's names of its fields, by path.
     """
     first = error.errors(include_url=False)[0]
     path = path_of_error(first["loc"], field)
@@ -61,7 +62,7 @@ def refused(
 def path_of_error(location: Sequence[int | str], field: str = "") -> str:
     """Return the path of a location of pydantic, below ``field``.
 
-    pydantic marks a key of an object that is wrong with a last step ``[key]``, after the key itself.
+    For an invalid key of an object, pydantic appends a last step ``[key]`` after the key itself.
     """
     return joined_path(location[:-1] if location and location[-1] == "[key]" else location, field)
 
@@ -116,13 +117,13 @@ _SIZES: dict[str, tuple[str, str, str]] = {
 
 
 def describe_validation_error(error: ErrorDetails, language: Language) -> str:
-    """Say what is wrong and what would be right, by the type and the context of an error of pydantic."""
+    """Say what is wrong and what would be right, from the type and context of a pydantic error."""
     kind, context = error["type"], error.get("ctx", {})
     if kind == "extra_forbidden":
         return "unknown field"
     if kind == "missing":
         return "this field is required"
-    if kind == "value_error":  # raised by a validator of ours
+    if kind == "value_error":  # raised by one of our validators
         return str(context["error"])
     if expected := _TYPES.get(kind):
         return f"must be {type_name(expected, language).format(**context)}"

@@ -1,4 +1,4 @@
-"""Check the values that programs and peers give; every refusal names the field and what would be right.
+"""Checks values from programs and peers; every error names the field and what would be right.
 
 For msgspec types, so workers may import it; ``mitosis.contracts.checked_model`` does the same for pydantic.
 """
@@ -17,7 +17,7 @@ _MOST_SHOWN = 60
 
 
 class _Words(NamedTuple):
-    """How types are called."""
+    """The names of types."""
 
     none: str
     boolean: str
@@ -40,13 +40,13 @@ _WORDS: dict[Language, _Words] = {
 
 
 def shown(value: object) -> str:
-    """Return a value as Python writes it, cut where it gets long."""
+    """Return the repr of a value, shortened if it is long."""
     text = repr(value)
     return text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}…"
 
 
 def type_name(kind: str, language: Language) -> str:
-    """Return what a Python type is called, with its article: ``list`` as ``an array`` or ``a list``."""
+    """Return the name of a Python type with its article: ``list`` as ``an array`` or ``a list``."""
     words = _WORDS[language]
     names = {
         "None": words.none,
@@ -63,7 +63,7 @@ def type_name(kind: str, language: Language) -> str:
 
 
 def describe_mismatch(mismatch: Mismatch, language: Language) -> str:
-    """Say what is wrong and what would be right, as ``must be an integer >= 1, not 0``."""
+    """Say what is wrong and what would be right, as in ``must be an integer >= 1, not 0``."""
     problem, bound, got = mismatch.problem, mismatch.bound, mismatch.got
     if problem == "missing":
         return "this field is required"
@@ -82,12 +82,12 @@ def describe_mismatch(mismatch: Mismatch, language: Language) -> str:
 
 
 def checked(value: object, kind: type[T], field: str = "") -> T:
-    """Return the value as a ``kind``, if JSON can carry it; what a field of type Any holds is not looked at.
+    """Convert the value to ``kind``, if JSON can represent it; fields of type Any are not checked.
 
     Args:
         value: a mapping of fields, a struct, or builtins.
         kind: a struct or another type that msgspec knows.
-        field: what the caller calls the value; the path in it is added.
+        field: the caller's name of the value; the path in it is appended.
 
     Raises:
         InvalidRequest: names the field and what would be right.
@@ -100,7 +100,7 @@ def checked(value: object, kind: type[T], field: str = "") -> T:
 
 
 def _checked_as_json(value: Any, kind: type[T], field: str) -> T:
-    """As :func:`checked`, where values count as what JSON writes for them, as text for an Enum or a UUID."""
+    """Check the value in its JSON form: an Enum or a UUID counts as text."""
     try:
         plain = msgspec.to_builtins(value)
     except _UNENCODABLE as error:
@@ -114,9 +114,9 @@ def _checked_as_json(value: Any, kind: type[T], field: str) -> T:
 def refusal(
     value: object, kind: Any, error: Exception, field: str, language: Language
 ) -> InvalidRequest:
-    """Return our error for a value that msgspec refused as a ``kind``.
+    """Return the InvalidRequest for a value that msgspec refused as a ``kind``.
 
-    ``error`` is given on unread if the walk finds nothing, as for a key that stands twice in an object.
+    Without a mismatch, as for a duplicate key in an object, the message is that of ``error``.
     """
     mismatch = find_mismatch(value, kind)
     if mismatch is None:
@@ -134,7 +134,7 @@ def encoded(value: msgspec.Struct, field: str = "") -> bytes:
     """Return the value as JSON.
 
     Raises:
-        InvalidRequest: JSON cannot carry a field; names it and says why.
+        InvalidRequest: JSON cannot represent a field; names it and says why.
     """
     try:
         return msgspec.json.encode(value)
@@ -143,7 +143,7 @@ def encoded(value: msgspec.Struct, field: str = "") -> bytes:
 
 
 def _unencodable(value: Any, error: Exception, field: str) -> InvalidRequest:
-    """Return our error for the outermost field that JSON cannot carry."""
+    """Return the InvalidRequest for the outermost field that JSON cannot represent."""
     for name, item in value.items() if isinstance(value, dict) else ():
         try:
             msgspec.json.encode(item)

@@ -1,4 +1,6 @@
-"""What passes through Temporal: ids, epochs and verbs in, states and seconds left out. pydantic models.
+"""The payloads of Temporal: ids, epochs and verbs as input, states and seconds left as output.
+
+pydantic models.
 
 Every field of a signal or update has a default, so that users may send no input, ``null``, ``{}`` or an
 object. Times are *seconds left*, computed by PostgreSQL.
@@ -39,7 +41,7 @@ class ManagerInput(Model):
 
 
 class VerbModel(Model):
-    """What every verb may carry."""
+    """The fields that every verb may have."""
 
     reason: str | None = None
     valid_until: AwareDatetime | None = None
@@ -59,7 +61,7 @@ class Reopen(VerbModel):
 
 
 class Cancel(VerbModel):
-    """End the group: nothing more is claimed."""
+    """Cancel the group: no more tasks are claimed."""
 
     kind: Literal["cancel"] = "cancel"
     cancel_running_tasks: bool = Field(default=True, strict=True)
@@ -87,7 +89,7 @@ class VerbRequest(Model):
 
 
 class GroupView(Model):
-    """Everything TaskGroupWorkflow decides by. One consistent read."""
+    """All inputs of TaskGroupWorkflow's decisions, from one consistent read."""
 
     task_group_id: UUID
     exists: bool = True
@@ -123,7 +125,7 @@ class GroupView(Model):
 
     @property
     def settleable(self) -> bool:
-        """Whether it is terminal and nothing of it is left: ``settle`` checks the condition again."""
+        """Whether the group is terminal and nothing of it is left; ``settle`` checks again."""
         terminal = self.state in (TaskGroupState.COMPLETE, TaskGroupState.CANCELLED)
         left = self.unfinished or self.live_leases or self.busy_environments
         return terminal and not self.settled and not left
@@ -158,7 +160,7 @@ class LeaseView(Model):
 
 
 class EnvironmentView(Model):
-    """One environment of a manager that is not gone."""
+    """An environment of a manager that is not GONE."""
 
     task_group_id: UUID
     task_group_name: str = ""
@@ -168,7 +170,7 @@ class EnvironmentView(Model):
 
 
 class ManagerView(Model):
-    """Everything ManagerWorkflow decides by. One consistent read."""
+    """All inputs of ManagerWorkflow's decisions, from one consistent read."""
 
     manager_id: UUID
     exists: bool = True
@@ -265,7 +267,7 @@ class AssignAnswer(Model):
 
 
 class HostCommand(Model):
-    """Argument of every host activity: ids and an epoch. Nothing in it is ever executed.
+    """The argument of every host activity: ids and an epoch. It contains nothing that is executed.
 
     The agent fetches the lease, the plan and the hooks with its own token and refuses a command that
     PostgreSQL does not confirm (``lease_lost``).
@@ -298,8 +300,9 @@ class HookOutcome(Model):
 
 
 class LeaseEnd(StrEnum):
-    """Why a lease session, or a host activity under its lease, ended. An agent answers one of the first
-    four; the others are what a workflow sees instead of an answer.
+    """Why a lease session, or a host activity under its lease, ended.
+
+    An agent answers with one of the first four. A workflow uses the others if there is no answer.
     """
 
     ENDING = "ending"

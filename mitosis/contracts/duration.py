@@ -15,10 +15,10 @@ _PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
 
 
 def parse_duration(value: object) -> timedelta:
-    """Seconds as a number, or text like ``1h30m``.
+    """Convert seconds as a number, or text like ``1h30m``.
 
     Raises:
-        ValueError: saying what would be right.
+        ValueError: says what would be right.
     """
     if isinstance(value, timedelta):
         return value

@@ -1,4 +1,4 @@
-"""The environment variables that a client may give: one type for every pydantic model that takes some."""
+"""Environment variables given by clients, as one type for pydantic models."""
 
 from typing import Annotated
 

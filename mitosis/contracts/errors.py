@@ -58,7 +58,7 @@ class InvalidRequest(MitosisError):
     def __init__(
         self, message: str | None = None, *, field: str | None = None, **facts: Any
     ) -> None:
-        """``field`` is the path of the offending value, as ``worker_allocation_plan.worker_count``."""
+        """``field`` is the path of the invalid value, as in ``worker_allocation_plan.worker_count``."""
         super().__init__(message, field=field, **facts)
 
     def __str__(self) -> str:
@@ -143,13 +143,13 @@ class TaskGroupClosed(Conflict):
 
 
 class IdempotencyKeyReused(Conflict):
-    """The idempotency key stands for another submission."""
+    """The idempotency key belongs to another submission."""
 
     code = "idempotency_key_reused"
 
 
 class LeaseLost(Conflict):
-    """The lease with this epoch is not held by this manager any more."""
+    """This manager no longer holds the lease with this epoch."""
 
     code = "lease_lost"
 
@@ -174,7 +174,7 @@ class TooLarge(MitosisError):
 
 
 class UnsupportedMediaType(MitosisError):
-    """The body is not said to be JSON; send it as Content-Type: application/json."""
+    """The body is not declared as JSON; send it as Content-Type: application/json."""
 
     code = "unsupported_media_type"
     http_status = 415
@@ -189,7 +189,7 @@ class RateLimited(MitosisError):
 
 
 class Unavailable(MitosisError):
-    """Something this needs is not reachable now; trying again can help."""
+    """A service that this needs is not reachable now; trying again can help."""
 
     code = "unavailable"
     http_status = 503
@@ -215,20 +215,20 @@ class ApiUnavailable(Unavailable):
 
 
 class QueueFull(Unavailable):
-    """So many tasks are unfinished that no more are taken; they are when some have ended."""
+    """Too many tasks are unfinished; try again when some have ended."""
 
     code = "queue_full"
     http_status = 429
 
 
 class Overloaded(Unavailable):
-    """The API has more requests under way than it takes on."""
+    """The API has too many concurrent requests."""
 
     code = "overloaded"
 
 
 class StorageFull(Unavailable):
-    """The disk of the database is full; free space on it, everything then goes on by itself."""
+    """The disk of the database is full; free space on it, and work continues automatically."""
 
     code = "storage_full"
     http_status = 507

@@ -1,4 +1,4 @@
-"""Why a task group or a task stands where it stands: what `explain` answers."""
+"""The answer of `explain`: why a task group or a task waits, runs or has ended."""
 
 from uuid import UUID
 
@@ -7,7 +7,7 @@ from mitosis.contracts.lifecycle import ManagerState
 
 
 class HostReason(AnswerBody):
-    """Where one host stands towards a group."""
+    """What one host does for a task group, or why it does not serve it."""
 
     manager_id: UUID
     manager_name: str
@@ -19,7 +19,7 @@ class HostReason(AnswerBody):
 
 
 class Explanation(AnswerBody):
-    """One line for people, one word for programs, and where each host stands that may serve the group."""
+    """One line for users, one code for programs, and the reason of each host that may serve the group."""
 
     task_group_id: UUID
     task_group_name: str

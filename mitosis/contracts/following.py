@@ -1,6 +1,6 @@
-"""What followers receive: events of a task group, and the output of running tasks.
+"""The events that followers receive: changes of a task group, and output of running tasks.
 
-The same documents go over Server-Sent Events and WebSockets, and come out of the SDK's iterators.
+Server-Sent Events, WebSockets and the SDK's iterators use the same documents.
 """
 
 from datetime import datetime
@@ -15,7 +15,7 @@ EventKind = Literal["group", "state", "lease", "hook", "result", "end"]
 
 
 class StateChange(AnswerBody):
-    """An edge of a group's life, as far as it was seen: two edges close together may show as one."""
+    """A change of a group's state. Two changes in quick succession may appear as one."""
 
     before: TaskGroupState | None = None
     """None: the first one sent."""
@@ -26,7 +26,7 @@ class StateChange(AnswerBody):
 
 
 class LeaseChange(AnswerBody):
-    """A host took, began to leave or left the group. ``lease`` is as it was last seen."""
+    """A host took a lease of the group, is leaving, or has left. ``lease`` is the last observed one."""
 
     manager_name: str
     before: str | None = None
@@ -37,10 +37,10 @@ class LeaseChange(AnswerBody):
 
 
 class GroupEvent(AnswerBody):
-    """One event of a group; exactly the member that ``kind`` names is there (``group`` for ``end``).
+    """One event of a group; exactly the member named by ``kind`` is present (``group`` for ``end``).
 
-    Every result is sent once, in the order of ``seq``, without gaps. A snapshot of the group replaces
-    the one before it: who reads slowly gets fewer of them, never older ones.
+    Every result is sent once, in the order of ``seq``, without gaps. A snapshot replaces the one before it:
+    a slow reader gets fewer snapshots, never older ones.
     """
 
     kind: EventKind
@@ -55,7 +55,7 @@ class GroupEvent(AnswerBody):
     result: TaskInfo | None = None
 
     def text(self) -> str:
-        """As JSON, without the members that the kind does not have."""
+        """Return the event as JSON, without the members that its kind does not have."""
         absent = {name for name in _MEMBERS if getattr(self, name) is None}
         return self.model_dump_json(exclude=absent)
 
@@ -69,9 +69,9 @@ OutputKind = Literal["attempt", "output", "result", "end"]
 class OutputEvent(AnswerBody):
     """One event of the output of one task, or of all tasks of a group.
 
-    ``attempt`` says where an attempt stands, ``output`` brings bytes of it, ``result`` how the task
-    ended, ``end`` that nothing more comes. After a reconnect the kept output is sent again:
-    skip bytes before the ``offset`` that was reached.
+    ``attempt`` has the state of an attempt, ``output`` some of its bytes, ``result`` the outcome of the
+    task; ``end`` is the last event. After a reconnect the kept output is sent again: skip the bytes
+    received before, by ``offset``.
     """
 
     kind: OutputKind
@@ -93,5 +93,5 @@ class OutputEvent(AnswerBody):
     result: TaskInfo | None = None
 
     def text(self) -> str:
-        """As JSON, without what the kind does not have."""
+        """Return the event as JSON, without the members that its kind does not have."""
         return self.model_dump_json(exclude_defaults=True)

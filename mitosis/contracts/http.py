@@ -1,4 +1,4 @@
-"""Bodies of the HTTP calls that are not hot: pydantic models, shared by the API, the SDK and the agent."""
+"""Bodies of all HTTP calls but the hot ones: pydantic models, shared by the API, the SDK and the agent."""
 
 from datetime import datetime, timedelta
 from typing import Annotated, Generic, Literal, TypeVar
@@ -127,8 +127,9 @@ class TaskGroupSpec(RequestBody):
 
 
 class TaskGroupUpdate(RequestBody):
-    """Fields to change; those left out stay. ``null`` takes a limit away, and is the same as leaving out
-    a field that every group has.
+    """The fields to change.
+
+    ``null`` removes a limit; for fields that every group has, it is the same as leaving the field out.
     """
 
     tags: frozenset[Tag] | None = None
@@ -143,7 +144,7 @@ class TaskGroupUpdate(RequestBody):
 
 
 class TagsBody(RequestBody):
-    """The tags of a group, all of them. Its list of managers stays until it is refreshed."""
+    """All tags of a task group. The list of managers is unchanged until it is refreshed."""
 
     tags: frozenset[Tag]
     expected_updated_at: AwareDatetime | None = None
@@ -180,7 +181,7 @@ WAITING_SETUP_FAILED = "setup failed on "
 
 
 class CancelStats(AnswerBody):
-    """What becomes of the tasks that were unfinished when their group was cancelled, as known so far."""
+    """Outcomes of the tasks that were unfinished when their group was cancelled, as known so far."""
 
     ready_cancelled: int
     """They had not started."""
@@ -254,7 +255,7 @@ class CompleteBody(VerbBody):
 
 
 class RetryBody(RequestBody):
-    """Submit ended tasks again, a part at a time: ``after`` is ``next`` of the answer before, until None."""
+    """Submit ended tasks again in parts: ``after`` is ``next`` of the previous answer, until None."""
 
     into: str | None = None
     """Reference of the group that gets them; None: the group itself."""
@@ -271,7 +272,7 @@ class RetryBody(RequestBody):
 
 
 class RetriedTasks(AnswerBody):
-    """``task_ids[i]`` is the new task for ``retry_of[i]``; without it where nothing was submitted."""
+    """``task_ids[i]`` is the new task for ``retry_of[i]``; empty if nothing was submitted (dry run)."""
 
     retry_of: list[int]
     task_ids: list[int]
@@ -366,7 +367,7 @@ class NamedManagers(RequestBody):
 
 
 class RefreshedManagers(AnswerBody):
-    """What matching a group's tags again has changed."""
+    """The changes made by a refresh of a group's managers."""
 
     added_managers: list[UUID]
     removed_managers: list[UUID]
@@ -428,7 +429,7 @@ class LeaseGrant(AnswerBody):
 
 
 class ManagerTaskGroup(LeaseGrant):
-    """The group that a manager works for, or may: what a lease grants."""
+    """The task group of the lease that a manager holds or is offered."""
 
 
 class EnvironmentGrant(AnswerBody):

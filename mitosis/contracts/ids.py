@@ -19,9 +19,9 @@ _GROUP_BITS = 48
 
 
 def as_uuid(text: str) -> UUID | None:
-    """Parse an id in any notation; None if the text is not one and so may be a name.
+    """Parse an id in any notation; None if the text is not an id, so it may be a name.
 
-    The one rule wherever an id or a name may stand.
+    Every place that accepts an id or a name uses this rule.
     """
     try:
         return UUID(text)

@@ -51,7 +51,7 @@ class Lifecycle(Generic[S, E]):
 
     @property
     def terminal(self) -> frozenset[S]:
-        """The states with no way out."""
+        """The states without a transition out of them."""
         return frozenset(self.states) - {source for (source, _) in self.table}
 
     def mermaid(self) -> str:
@@ -63,7 +63,7 @@ class Lifecycle(Generic[S, E]):
 
 
 class TaskGroupState(StrEnum):
-    """Where a task group is in its life."""
+    """The state of a task group."""
 
     OPEN = "open"
     """Accepts tasks. Left by ``close``, by the auto-close timer or by ``cancel``."""
@@ -96,7 +96,7 @@ TASK_GROUP: Lifecycle[TaskGroupState, TaskGroupEvent] = Lifecycle(
 
 
 class TaskGroupResult(StrEnum):
-    """How a settled group ended; the first rule that holds, in this order."""
+    """How a settled group ended; the first of these rules that holds."""
 
     CANCELLED = "cancelled"
     """A user cancelled it."""
@@ -111,7 +111,7 @@ class TaskGroupResult(StrEnum):
 
 
 class TaskState(StrEnum):
-    """Where a task is. The first three live in ``open_task``, the others in ``task_result``."""
+    """The state of a task. The first three are in ``open_task``, the others in ``task_result``."""
 
     READY = "ready"
     """May be claimed. A claimed task that has not started is still shown as ready."""

@@ -12,7 +12,7 @@ from mitosis.contracts.lifecycle import EnvironmentState, LeaseState, ManagerSta
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ManagerFacts:
-    """What PostgreSQL knows of one host at one moment. Durations are seconds, reckoned there."""
+    """The facts about one host in PostgreSQL at one moment. Durations are seconds, computed there."""
 
     offline: bool
     """Its agent said goodbye, its loss was recorded, or it has never said hello."""
@@ -32,10 +32,10 @@ class ManagerFacts:
 
 
 def is_lost(facts: ManagerFacts) -> bool:
-    """Return whether the silence of the host is a loss by now (protocol P4).
+    """Return whether the host has been silent for long enough to be lost (protocol P4).
 
-    A lease has its own clock, since a group may set ``host_lost_after``; without one the setting of the
-    deployment counts.
+    A lease has its own clock, because a group may set ``host_lost_after``; without a lease the setting of
+    the deployment applies.
     """
     if facts.alive_in_seconds is not None:
         return facts.alive_in_seconds <= 0
@@ -55,7 +55,7 @@ _RULES: Sequence[tuple[ManagerState, Callable[[ManagerFacts], bool]]] = (
     # A host makes room before it prepares for the group of its next lease (protocol P9).
     (ManagerState.CLEANUP, lambda facts: facts.tearing_down),
     (ManagerState.EXECUTING, _executes),
-    # An offer counts, also where the environment of the group is ready: the host has not taken it yet.
+    # An offered lease counts too, even if the environment is ready: the host has not taken it yet.
     (ManagerState.PREPARING, lambda facts: facts.lease_state is not None),
 )
 

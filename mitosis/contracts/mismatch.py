@@ -1,7 +1,7 @@
 """Find where a value differs from a msgspec type, by walking both.
 
-Runs only after msgspec has refused the value, so it may be slow. It reads no text of msgspec's errors:
-those are for people and may change. msgspec only: workers import this.
+Runs only after msgspec has refused the value, so it may be slow. It does not parse msgspec's messages,
+which may change. Imports only msgspec, because workers import this.
 """
 
 import base64
@@ -18,7 +18,7 @@ _Found: TypeAlias = Iterator["Mismatch"]
 
 @dataclass(frozen=True, slots=True)
 class Mismatch:
-    """One place where a value is not what its type says."""
+    """One place where a value does not match its type."""
 
     path: Path
     """Names of fields and keys, indexes of lists; () = the whole value."""
@@ -36,7 +36,7 @@ def find_mismatch(value: object, kind: Any) -> Mismatch | None:
     """Return the first mismatch, in the order of the value's own fields; None if the value fits.
 
     Args:
-        value: builtins, as a JSON decoder or ``msgspec.to_builtins`` gives them.
+        value: builtins, as a JSON decoder or ``msgspec.to_builtins`` returns them.
         kind: a type that msgspec knows.
     """
     return next(_walk(value, inspect.type_info(kind), ()), None)
@@ -69,8 +69,8 @@ _KINDS: dict[type[inspect.Type], tuple[str, tuple[type, ...]]] = {
 
 
 def _is_a(value: Any, kind: inspect.Type) -> bool:
-    """Return whether a builtin may stand for this kind, leaving its size and contents aside."""
-    if isinstance(value, bool):  # which is an int to Python, but not to JSON
+    """Return whether a builtin may represent this kind, whatever its size and contents."""
+    if isinstance(value, bool):  # bool is an int in Python, but not in JSON
         return isinstance(kind, inspect.BoolType | inspect.AnyType | inspect.RawType)
     return isinstance(value, _KINDS[type(kind)][1])
 
@@ -85,7 +85,7 @@ def _walk(value: Any, kind: inspect.Type, path: Path) -> _Found:
 
 
 def _walk_union(value: Any, kind: inspect.UnionType, path: Path) -> _Found:
-    """Descend into the member of the value's type; a union of msgspec has at most one of each."""
+    """Descend into the union's member for the type of the value; msgspec allows one of each at most."""
     for member in kind.types:
         if _is_a(value, member):
             yield from _walk(value, member, path)
@@ -146,7 +146,7 @@ def _check_base64(value: str, kind: inspect.BytesType, path: Path) -> _Found:
 
 
 def _check_length(value: Sequence[Any], kind: Any, path: Path) -> _Found:
-    """``kind`` has ``min_length`` and ``max_length``."""
+    """Check the length against ``min_length`` and ``max_length`` of ``kind``."""
     length, name = len(value), _KINDS[type(kind)][0]
     if kind.min_length is not None and length < kind.min_length:
         yield Mismatch(path, "length", (name,), f">= {kind.min_length}", length)

@@ -72,7 +72,7 @@ class ExitReason:
 
 
 def signal_name(number: int) -> str:
-    """``SIGKILL`` for 9; ``signal 40`` where the number has no name."""
+    """Return ``SIGKILL`` for 9; ``signal 40`` if the number has no name."""
     try:
         return signal.Signals(number).name
     except ValueError:
@@ -85,7 +85,7 @@ _FATAL_AT_THREE = 3
 
 
 def crash_limit(reason: ExitReason) -> int | None:
-    """At how many crash failures the task is aborted; None = never (requirements S000-60...64)."""
+    """Return the number of crash failures that fails the task; None = never (requirements S000-60...64)."""
     if reason.kind is ExitKind.SUCCESS:
         return None
     if reason.kind is ExitKind.SIGNAL:

@@ -1,6 +1,6 @@
 """Queries of the HTTP calls that list and follow: pydantic models, shared by the API and the SDK.
 
-Values come as text, so numbers and truth values are read from it here, unlike in bodies.
+Values arrive as text, so these models parse numbers and booleans from text, unlike body models.
 """
 
 from typing import Annotated, Literal, TypeAlias
@@ -23,7 +23,7 @@ class Query(BaseModel):
 
 
 class GroupsQuery(Query):
-    """Query of the list of groups; all conditions hold."""
+    """Query of the list of groups; a group must match every condition."""
 
     state: list[TaskGroupState] = []
     tag: list[str] = []
@@ -35,7 +35,7 @@ class GroupsQuery(Query):
 
 
 class GroupQuery(Query):
-    """Query of one group: hold the request until something is so, or answer at once."""
+    """Query of one group: wait for a condition, or answer at once."""
 
     wait_seconds: WaitSeconds = 0.0
     until: Until = "changed"
@@ -50,7 +50,7 @@ class TasksQuery(Query):
 
 
 class ResultsQuery(Query):
-    """Query of the results of a group: hold the request until there is one more, or answer at once."""
+    """Query of the results of a group: wait for the next result, or answer at once."""
 
     after: ResultNumber = 0
     limit: Annotated[int, Field(ge=1, le=1000)] = 100

@@ -1,4 +1,4 @@
-"""What a task is, as users write it and as workers run it. msgspec only: the worker imports this.
+"""Tasks, as users submit them and workers run them. Imports only msgspec, because workers import this.
 
 A task is either a command (``command`` is an argv, never a shell line) or a Python handler
 (``handler`` is ``module:function``, called with ``arguments``).
@@ -43,7 +43,7 @@ class RetryFields(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True
 
 
 class RetryPolicy(RetryFields, frozen=True):
-    """When a task that failed by itself is tried again (death by signal follows its own table)."""
+    """When a failed task is retried. Deaths by signal follow a table of their own."""
 
     def __post_init__(self) -> None:
         """Check the fields.
@@ -78,7 +78,7 @@ class TaskSpec(msgspec.Struct, omit_defaults=True, kw_only=True):
 
 
 class SubmittedTask(TaskSpec, forbid_unknown_fields=True, omit_defaults=True, kw_only=True):
-    """One task as submitted: what to run, and how to queue it. Stored whole as the task's spec."""
+    """One task as submitted: what to run, and how to queue it. It is stored as the task's spec."""
 
     priority: Priority = 0
     """Higher first, within the group."""
@@ -89,7 +89,7 @@ class SubmittedTask(TaskSpec, forbid_unknown_fields=True, omit_defaults=True, kw
 
 
 class TaskSubmission(SubmittedTask, omit_defaults=True, kw_only=True):
-    """One task as programs write it: as soon as it is made, its fields are checked.
+    """One task as programs write it; the constructor checks its fields.
 
     Decoders make :class:`SubmittedTask` instead, and check the types while they read.
     """
@@ -108,8 +108,8 @@ def submission(fields: Mapping[str, Any], field: str = "") -> SubmittedTask:
     """Return the task with these fields, checked.
 
     Args:
-        fields: by the names of :class:`SubmittedTask`.
-        field: where the task stands, for the error.
+        fields: the fields of :class:`SubmittedTask`, by name.
+        field: the path of the task, for the error.
 
     Raises:
         InvalidRequest: names the field and what would be right.
@@ -120,10 +120,10 @@ def submission(fields: Mapping[str, Any], field: str = "") -> SubmittedTask:
 
 
 def check_submission(task: SubmittedTask, field: str) -> None:
-    """Check what types alone cannot express; ``field`` is the path used in the error, "" for none.
+    """Check the rules that types cannot express; ``field`` is the path for the error, "" for none.
 
     Raises:
-        InvalidRequest: naming the field and what would be right.
+        InvalidRequest: names the field and what would be right.
     """
     _check_what_to_run(task, field)
     check_environment(task.environment, field)
@@ -140,8 +140,8 @@ def encode_submission(task: SubmittedTask, field: str) -> bytes:
     """Return the task as JSON, as it is sent and stored.
 
     Raises:
-        InvalidRequest: JSON cannot carry a field; names it and says why.
-        TooLarge: it has more than :data:`MAX_SPEC_BYTES`.
+        InvalidRequest: JSON cannot represent a field; names it and says why.
+        TooLarge: the JSON has more than :data:`MAX_SPEC_BYTES`.
     """
     spec = encoded(task, field)
     if len(spec) > MAX_SPEC_BYTES:
@@ -171,7 +171,7 @@ def command_argv(spec: TaskSpec) -> list[str]:
     """Return the argv as ``os.fsdecode`` gives it, so that any byte reaches ``execve``.
 
     Raises:
-        ValueError: an element is not base64 where it should be.
+        ValueError: an element that should be base64 is not.
     """
     words = spec.command or []
     if spec.command_encoding == "text":
@@ -219,30 +219,30 @@ def _check_handler(handler: str, field: str) -> None:
 
 
 def check_working_directory(folder: str | None, field: str) -> None:
-    """Check that the path is absolute: a host has no folder that a relative one could start from.
+    """Check that the path is absolute; a host has no folder that relative paths could refer to.
 
     Raises:
-        InvalidRequest: it is not absolute.
+        InvalidRequest: the path is not absolute.
     """
     if folder is not None and not folder.startswith("/"):
         raise InvalidRequest("must be an absolute path", field=below(field, "working_directory"))
 
 
 def below(field: str, path: str) -> str:
-    """Return the path of a field within another, which may be the whole ("")."""
+    """Return the path of a field within another; "" is the root."""
     return f"{field}.{path}" if field else path
 
 
 def is_variable(name: str, value: str) -> bool:
-    """Return whether this can stand in an environment. Source: environ(7)."""
+    """Return whether this is valid as an environment variable. Source: environ(7)."""
     return bool(name) and "=" not in name and "\0" not in name + value
 
 
 def check_environment(environment: dict[str, str], field: str) -> None:
-    """Check that the names are usable in an environ and not reserved for Mitosis.
+    """Check that the variables are valid and their names not reserved for Mitosis.
 
     Raises:
-        InvalidRequest: naming the variable.
+        InvalidRequest: names the variable.
     """
     for name, value in environment.items():
         path = below(field, f"environment.{name}")

@@ -1,7 +1,7 @@
-"""How what a task has written stands in the detail of its result: as text, and exactly where text is not.
+"""The output of a task in the detail of its result: as text, and as base64 if the text is not exact.
 
-``stdout`` is UTF-8 in which anything else, and NUL, is U+FFFD. Where that differs from the bytes that
-were kept, ``stdout_base64`` has those; so it is with ``stderr``.
+In ``stdout``, NUL and bytes that are not UTF-8 are U+FFFD. If that differs from the kept bytes,
+``stdout_base64`` has them. The same holds for ``stderr``.
 """
 
 import base64
@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 
 def exact_form(data: bytes, text: str) -> str | None:
-    """Base64 of the bytes; None when the text says the same."""
+    """Return the bytes in base64; None if the text is exact."""
     return None if text.encode() == data else base64.b64encode(data).decode()
 
 

@@ -1,8 +1,8 @@
-"""Bodies of the hot HTTP calls: submit, claim, report and the manager's renewal. msgspec structs.
+"""Bodies of the hot HTTP calls: submit, claim, report and the manager's renewal.
 
-These are decoded from the raw request body (10,000 tasks in 4 ms; pydantic takes ten times that) and
-publish their JSON Schema in the OpenAPI document. Everything else on HTTP is pydantic
-(``mitosis.contracts.http``). Fields a peer does not know are ignored in answers and refused in requests.
+msgspec structs. These are decoded from the raw request body (10,000 tasks in 4 ms; pydantic takes ten times
+as long), and the OpenAPI document has their JSON Schema. All other bodies are pydantic models
+(``mitosis.contracts.http``). Unknown fields are ignored in answers and refused in requests.
 """
 
 from enum import StrEnum
@@ -51,7 +51,7 @@ class SubmitTasks(Request):
 
 
 class SubmitAnswer(Answer):
-    """``task_ids[i]`` is the task of ``tasks[i]``; for a duplicate by dedup key the live one."""
+    """``task_ids[i]`` is the task of ``tasks[i]``, or its unfinished duplicate by dedup key."""
 
     task_ids: list[int]
     created: int
@@ -108,7 +108,7 @@ class Outcome(StrEnum):
 
 
 class ReportFields(Request):
-    """The fields of a report that are columns of a task; the worker adds a ``detail`` of its own type."""
+    """The fields of a report that are columns of a task. The worker adds ``detail`` in its own type."""
 
     task_id: BigInt
     attempt: Int32
@@ -157,7 +157,7 @@ class ReportAnswer(Answer):
 
 
 class TaskReportAnswer(Answer):
-    """What became of one report: ``POST /managers/tasks``."""
+    """The status of one report: ``POST /managers/tasks``."""
 
     standing: LeaseStanding
     status: ReportStatus
@@ -167,7 +167,7 @@ class TaskReportAnswer(Answer):
 
 
 class Followed(Request):
-    """What the agent knows of who follows; answered as soon as that is out of date (P7)."""
+    """The followers that the agent knows; the answer comes as soon as they change (P7)."""
 
     epoch: BigInt
     tasks: list[BigInt] = []

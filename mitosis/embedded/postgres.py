@@ -158,7 +158,7 @@ class EmbeddedPostgres:
             if self.process is not None:
                 await self.process.stop()
         finally:
-            if self.process is not None:  # killed, it leaves its socket
+            if self.process is not None:  # a killed server leaves its socket
                 shutil.rmtree(self._sockets, ignore_errors=True)
             with suppress(OSError):
                 self._sockets.rmdir()
@@ -174,7 +174,7 @@ class EmbeddedPostgres:
     def _flags(self, binaries: Path) -> list[str]:
         where = {"port": str(PORT), "unix_socket_directories": str(self._sockets)}
         options = {**self._options, **where}
-        if _version(binaries) < 18:  # io_workers came with it
+        if _version(binaries) < 18:  # io_workers was added in this version
             options.pop("io_workers", None)
         return [word for name, value in options.items() for word in ("-c", f"{name}={value}")]
 
@@ -283,7 +283,7 @@ def _first_number(file: Path) -> int | None:
 
 
 def _environment() -> dict[str, str]:
-    """Ours without what would change the server behind our back, as PGPORT, or is not its business."""
+    """Return our environment without our settings and without PGPORT and the like, which libpq reads."""
     return without_settings(os.environ, "PG")
 
 

@@ -48,7 +48,7 @@ class StopSignals:
 
     @contextmanager
     def given_to(self, taker: Taker) -> Iterator[None]:
-        """While the context is open ``taker`` gets every signal, and nothing is cancelled."""
+        """Pass every signal to ``taker`` while the context is open, without cancelling anything."""
         self._taker = taker
         try:
             yield

@@ -180,7 +180,7 @@ class SupervisedProcess:
 
     @property
     def pid(self) -> int | None:
-        """The process of now; None between two lives."""
+        """The pid of the current process; None between two runs."""
         process = self._process
         return process.pid if process and process.returncode is None else None
 

@@ -9,7 +9,7 @@ V = TypeVar("V")
 
 
 class ExpiringCache(Generic[K, V]):
-    """Values by key, each for ``seconds`` after it was put; emptied when it holds ``most``."""
+    """Values by key, each kept for ``seconds``; emptied when it holds ``most``."""
 
     def __init__(self, seconds: float, most: int) -> None:
         self._seconds = seconds

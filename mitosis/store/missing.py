@@ -1,4 +1,4 @@
-"""The errors for what a caller named and PostgreSQL does not have."""
+"""The errors for things that a caller named and PostgreSQL does not have."""
 
 from typing import TypeVar
 from uuid import UUID
@@ -11,7 +11,7 @@ T = TypeVar("T")
 def missing_task_group(reference: UUID | str | None = None) -> NotFound:
     """Return the error for a task group that does not exist, or that the caller may not see.
 
-    ``reference`` is what the caller named it by: an id, or USERGROUP/NAME.
+    ``reference`` is the caller's reference: an id, or USERGROUP/NAME.
     """
     if reference is None:
         return NotFound("no such task group")
@@ -21,7 +21,7 @@ def missing_task_group(reference: UUID | str | None = None) -> NotFound:
 
 
 def require_task_group(found: T | None, reference: UUID | str | None = None) -> T:
-    """Return what was found of a task group.
+    """Return the task group that was found.
 
     Raises:
         NotFound: it is None.
@@ -32,7 +32,7 @@ def require_task_group(found: T | None, reference: UUID | str | None = None) -> 
 
 
 def require_manager(found: T | None, manager_id: UUID) -> T:
-    """Return what was found of a manager.
+    """Return the manager that was found.
 
     Raises:
         NotFound: it is None.
@@ -43,7 +43,7 @@ def require_manager(found: T | None, manager_id: UUID) -> T:
 
 
 def require_task(found: T | None, task_id: UUID) -> T:
-    """Return what was found of a task.
+    """Return the task that was found.
 
     Raises:
         NotFound: it is None.

@@ -1,4 +1,4 @@
-"""The store as one record: what every function of ``mitosis.store`` needs, opened once per process."""
+"""The store: the record that every function of ``mitosis.store`` takes, opened once per process."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -98,7 +98,7 @@ class Store:
 
     @property
     def listening(self) -> Wake:
-        """The waiters, for what only a process that listens serves."""
+        """The waiters, for calls that only a listening process can serve."""
         if self.wake is None:
             raise RuntimeError("this store was opened without a LISTEN connection")
         return self.wake

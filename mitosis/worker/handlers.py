@@ -144,7 +144,7 @@ class HandlerSlot:
                 self._running = False
                 signal.setitimer(signal.ITIMER_REAL, 0)
         except TaskInterrupted:
-            self._running = False  # it may have come before the first line of ``finally``
+            self._running = False  # the tick may have come before the first line of ``finally``
             signal.setitimer(signal.ITIMER_REAL, 0)
             return self._interrupted()
 

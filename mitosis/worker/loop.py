@@ -47,12 +47,14 @@ EXIT_OK = 0
 EXIT_STUCK = 4
 """A handler still ran after its grace; its attempt has been reported."""
 
-_decode = msgspec.json.Decoder(TaskSpec).decode  # made once, in the zygote: 0.5 MB in each worker
+_decode = msgspec.json.Decoder(
+    TaskSpec
+).decode  # made once, in the zygote: 0.5 MB that workers share
 _BATCH = 8
 _BATCH_AGE_SECONDS = 0.005
 _OVERDUE_MARGIN_SECONDS = 2.0
 _LEFTOVERS_SECONDS = 5.0
-_LONGEST_WAIT_MS = 3_600_000.0  # poll(2) takes an int of milliseconds: 24.8 days are its most
+_LONGEST_WAIT_MS = 3_600_000.0  # poll(2) takes an int of milliseconds: at most 24.8 days
 
 
 class Worker:

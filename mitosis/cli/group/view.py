@@ -123,7 +123,7 @@ def _hook_fields(group: "TaskGroupInfo") -> list[tuple[str, str]]:
 
 
 def hint_of_hook(group: "TaskGroupInfo", run: "HookRunInfo") -> str | None:
-    """Return what to write instead of a shell line, if this hook failed to start for that reason."""
+    """Return a hint if this hook failed to start because it is a shell line."""
     setup = run.kind == "setup"
     hook = group.environment_setup_hook if setup else group.environment_teardown_hook
     if hook is None or run.state != "failed":

@@ -52,7 +52,7 @@ async def _up(settings: "Settings") -> int:
 
 
 def stopping(drain_seconds: float) -> str:
-    """Return the text about what the stop waits for, and how to skip the wait."""
+    """Return the text that says what the stop waits for, and how to skip the wait."""
     return (
         f"stopping: running tasks have {drain_seconds:g} s to end (Ctrl-C again stops them now; they run"
         " again at the next start). The data folder is kept."

@@ -1,4 +1,4 @@
-"""Which managers are listed for a task group: those that a user named, and those matched by tags."""
+"""The list of managers of a task group: named by a user, or matched by tags."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -51,7 +51,7 @@ async def listed_managers(store: Store, task_group_id: UUID) -> Sequence[Manager
 
 
 async def add_manager(store: Store, task_group_id: UUID, manager_id: UUID, user_id: UUID) -> None:
-    """Name a manager for the group; again is success.
+    """Name a manager for the group. Idempotent.
 
     Raises:
         NotFound: there is no such group or manager.
@@ -65,7 +65,7 @@ async def add_manager(store: Store, task_group_id: UUID, manager_id: UUID, user_
 async def list_manager(
     connection: Connection, task_group_id: UUID, manager_id: UUID, user_id: UUID
 ) -> int:
-    """Write that a user named the manager, in the caller's transaction; return the group's number.
+    """Record that a user named the manager, in the caller's transaction; return the group's number.
 
     Raises:
         NotFound: there is no such group or manager.
@@ -90,7 +90,7 @@ async def list_manager(
 
 
 async def remove_manager(store: Store, task_group_id: UUID, manager_id: UUID) -> None:
-    """Take a manager off the list; its live lease for the group, if any, begins to end.
+    """Remove a manager from the list; its live lease for the group, if any, starts to end.
 
     Raises:
         NotFound: there is no such group, or the manager is not listed.
@@ -112,7 +112,7 @@ async def remove_manager(store: Store, task_group_id: UUID, manager_id: UUID) ->
 
 
 async def refresh_managers(store: Store, task_group_id: UUID) -> RefreshedManagers:
-    """Match managers to the group's tags again; those that a user named stay.
+    """Match managers to the group's tags again; managers named by a user stay.
 
     Raises:
         NotFound: there is no such group.

@@ -15,7 +15,7 @@ SELECT %(group_number)s, m.id, 'user_specified', (SELECT id FROM users WHERE uui
     ON CONFLICT (task_group_id, manager_id) DO UPDATE SET assignment_method = 'user_specified'
 
 -- name: unname_manager
--- Unlist the manager; its live lease begins to end, an offer is withdrawn.
+-- Unlist the manager; start to end its active lease, or withdraw its offer.
 WITH removed AS (
     DELETE FROM task_group_managers
      WHERE task_group_id = %(group_number)s AND manager_id = %(manager_number)s
@@ -36,7 +36,7 @@ SELECT CASE WHEN EXISTS (SELECT FROM pokes) THEN pg_notify('mitosis_outbox', '')
   FROM removed
 
 -- name: refresh_managers
--- The managers whose tags fit now; those that a user named stay.
+-- The managers whose tags match now; managers named by a user stay.
 WITH fitting AS (
     SELECT g.id AS group_number, m.id AS manager_number,
            ARRAY(SELECT unnest(g.tags) INTERSECT SELECT unnest(m.tags)) AS matched

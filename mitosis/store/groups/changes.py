@@ -1,4 +1,4 @@
-"""What counts as a change of a task group, and the events that two looks at it differ by. Pure."""
+"""Changes of a task group: which ones count, and the events between two snapshots. Pure."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -13,9 +13,9 @@ _BY_CLOCK = {"tasks_per_second", "estimated_completion_at", "waiting_for", "leas
 
 
 def has_changed(before: TaskGroupInfo, now: TaskGroupInfo) -> bool:
-    """Return whether a follower of the group must see ``now`` after ``before``.
+    """Return whether followers need the snapshot ``now`` after ``before``.
 
-    The fields that move by the clock alone do not count.
+    Fields that only depend on the clock do not count.
     """
     return _lease_states(before) != _lease_states(now) or before.model_dump(
         exclude=_BY_CLOCK
@@ -38,9 +38,9 @@ def is_reached(until: Until, first: TaskGroupInfo, now: TaskGroupInfo) -> bool:
 def events_between(
     before: TaskGroupInfo | None, now: TaskGroupInfo, cursor: int, *, stale: bool = False
 ) -> Iterator[GroupEvent]:
-    """Yield what differs between two looks at a group, then its snapshot; at the first look everything.
+    """Yield the events between two snapshots of a group, then the new snapshot; for the first one, all.
 
-    ``stale``: the last snapshot is so old that another is due in any case.
+    ``stale``: the last snapshot is old enough to send another in any case.
     """
     at = datetime.now(UTC)
     if before is None or (before.state, before.settled) != (now.state, now.settled):

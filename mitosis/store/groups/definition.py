@@ -1,4 +1,4 @@
-"""What a task group is: creating one, changing it, finding it by name, deleting it."""
+"""Creates, changes, finds and deletes task groups."""
 
 from dataclasses import dataclass
 from datetime import timedelta
@@ -130,7 +130,7 @@ async def delete_group(store: Store, task_group_id: UUID) -> None:
 
 
 def _check_plan(spec: TaskGroupSpec) -> None:
-    """Refuse a plan that contradicts itself on every host.
+    """Refuse a plan that cannot work on any host.
 
     Raises:
         InvalidRequest: more exclusive workers than listed cores.

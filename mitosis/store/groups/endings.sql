@@ -46,7 +46,7 @@ UPDATE group_live
  WHERE group_id = %(group_number)s AND state = 'closed' AND unfinished > 0
 
 -- name: notify_group
--- The lifecycle moved: poke the workflow, wake the claims and long polls that wait for this group.
+-- The state has changed: poke the workflow, wake the claims and long polls that wait for this group.
 WITH pokes AS (
     INSERT INTO outbox (kind, subject) SELECT 'task_group', uuid FROM task_groups WHERE id = %(group_number)s
     UNION ALL SELECT 'scheduler', NULL WHERE %(scheduler)s::boolean
@@ -55,8 +55,7 @@ SELECT pg_notify('mitosis_outbox', ''), pg_notify('mitosis_wake', %(group_number
        pg_notify('mitosis_wake', %(group_number)s::bigint || '!')
 
 -- name: discard
--- The caller holds group_live. Cancels one chunk of unclaimed tasks; rows that are being reported are
--- left to their report.
+-- The caller holds group_live. Cancels one chunk of unclaimed tasks; rows locked by a report are left to it.
 WITH picked AS MATERIALIZED (
     SELECT o.id, o.attempt FROM open_task AS o
      WHERE o.group_id = %(group_number)s AND o.state IN (0, 4)

@@ -1,4 +1,4 @@
-"""`explain`: the reasons of a task group or of one of its tasks, and where each host stands."""
+"""`explain`: the reasons for the state of a task group or a task, and for each host."""
 
 from uuid import UUID
 
@@ -27,7 +27,7 @@ SQL = load("groups/explain.sql")
 
 
 async def explain_group(store: Store, task_group_id: UUID) -> Explanation:
-    """Return why the group is where it is.
+    """Explain the state of the group.
 
     Raises:
         NotFound: there is no such group.
@@ -41,7 +41,7 @@ async def explain_group(store: Store, task_group_id: UUID) -> Explanation:
 
 
 async def explain_task(store: Store, public_id: UUID) -> Explanation:
-    """Return why the task is where it is.
+    """Explain the state of the task.
 
     Raises:
         NotFound: there is no such task.

@@ -1,4 +1,4 @@
-"""What is shown of task groups: to users (``TaskGroupInfo``) and to their workflow (``GroupView``)."""
+"""Views of task groups: ``TaskGroupInfo`` for users and ``GroupView`` for their workflow."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -164,7 +164,7 @@ def _show_parameters(**given: Any) -> dict[str, Any]:
 
 
 def _estimate(unfinished: int, rate: float | None) -> datetime | None:
-    """Return when the group is done at the present rate; None if nothing is left or no rate is known."""
+    """Return when the group will be done at the current rate; None if no task is left or no rate is known."""
     if not unfinished or not rate:
         return None
     seconds = min(unfinished / rate, timedelta(days=36_500).total_seconds())

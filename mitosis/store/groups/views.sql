@@ -1,4 +1,4 @@
--- What is shown of task groups, to users and to their workflows.
+-- Views of task groups, for users and for their workflows.
 
 -- name: show
 -- The columns that every view of a group shares, newest group first.
@@ -31,7 +31,7 @@ SELECT g.id AS number, g.uuid AS task_group_id, g.name, u.name AS group_name, v.
  LIMIT %(limit)s
 
 -- name: details
--- What only the view of one group shows: its hosts, its rate, its hook runs. Bounded.
+-- Facts that only the view of one group shows: its hosts, its rate, its hook runs. Bounded.
 SELECT (SELECT count(*) FROM (SELECT FROM open_task AS o WHERE o.group_id = %(group_number)s AND o.state = 1
                                  AND o.started_at IS NOT NULL LIMIT 10000) AS r) AS tasks_running,
        (SELECT CASE WHEN count(*) > 1 THEN count(*) / greatest(0.001, extract(epoch FROM
@@ -53,7 +53,7 @@ SELECT (SELECT count(*) FROM (SELECT FROM open_task AS o WHERE o.group_id = %(gr
           WHERE h.group_id = %(group_number)s ORDER BY h.started_at DESC LIMIT 100) AS r), '[]') AS hook_runs
 
 -- name: observe
--- One consistent read of everything TaskGroupWorkflow decides by.
+-- All inputs of TaskGroupWorkflow's decisions, in one consistent read.
 SELECT g.id AS number, g.uuid AS task_group_id, g.name, u.name AS group_name, g.priority, g.tags, v.state,
        v.settled_at IS NOT NULL AS settled, v.result, v.total, v.unfinished,
        extract(epoch FROM v.settled_at - g.created_at)::float8 AS settled_after_seconds, v.succeeded, v.failed,
@@ -74,8 +74,8 @@ SELECT g.id AS number, g.uuid AS task_group_id, g.name, u.name AS group_name, g.
  WHERE g.uuid = %(group)s
 
 -- name: cancel_stats
--- Of a cancelled group. A claimed task that is not known to run counts as ready, as everywhere; a task that runs
--- and may finish (kill_running is false) is in no number.
+-- Counts of a cancelled group. A claimed task that is not known to run counts as ready, as in other views. A
+-- running task that may finish (kill_running is false) is not counted.
 SELECT (SELECT count(*) FROM open_task AS o
          WHERE o.group_id = g.id AND (o.state <> 1 OR o.started_at IS NULL)) + r.unclaimed AS ready_cancelled,
        CASE WHEN v.kill_running THEN o.managed ELSE 0 END + r.managed AS running_cancelled,

@@ -82,7 +82,7 @@ class HostFacts:
 
     @property
     def in_contact(self) -> bool:
-        """Whether it is offered leases as far as contact goes; else it is at least suspect (P4)."""
+        """Whether its contact is recent enough for an offer; otherwise it is at least suspect (P4)."""
         silent = self.silent_seconds
         return not self.offline and silent is not None and silent < self.suspect_after_seconds
 
@@ -137,7 +137,7 @@ class Condition:
     """The statements of the round select only facts for which it holds."""
 
     def holds(self, host: HostFacts, group: GroupFacts) -> bool:
-        """Return whether nothing is in the way of this host here."""
+        """Return whether the condition holds for this host and group."""
         if self.of_group is not None:
             return self.of_group(group)
         if self.of_host is not None:
@@ -154,7 +154,7 @@ def plan_mismatch(plan: WorkerAllocationPlan, cores: Sequence[int]) -> str | Non
 
 @lru_cache(maxsize=4096)
 def _binding_mismatch(count: int, binding: CpuBinding, cores: tuple[int, ...]) -> str | None:
-    # Remembered, since a round asks for every pair and a fleet has few kinds of hosts.
+    # Cached, because a round checks every pair and a fleet has few kinds of hosts.
     if not cores:
         return "its workers are bound to cores, and the agent of this host reported none"
     try:
@@ -180,7 +180,7 @@ def _is_named(host: HostFacts, group: GroupFacts) -> bool:
 
 
 def _plan_fits(host: HostFacts, group: GroupFacts) -> bool:
-    # A host that has never said hello has no known cores; that it is not in contact is the reason.
+    # A host that has never said hello has no known cores; the condition no_contact covers it.
     return host.cores is None or plan_mismatch(group.plan, host.cores) is None
 
 

@@ -40,7 +40,7 @@ SELECT m.id AS number, m.uuid AS manager_id, m.name, m.tags, m.draining, c.offli
               GROUP BY r.manager_id) AS f ON f.manager_id = m.id
 
 -- name: group_facts
--- Parameter: hosts; ready is counted up to what could matter for so many more hosts.
+-- Parameter: hosts. Ready tasks are counted only up to the number that this many more hosts could use.
 SELECT g.id AS number, g.priority, g.user_group_id AS user_group, u.name AS user_group_name, g.tags,
        g.tag_match, g.max_managers, g.assignment_method, g.worker_allocation_plan AS plan, s.live_leases,
        r.ready,

@@ -152,7 +152,7 @@ async def end_lease(
 
 
 async def end_leases_of_group(connection: Connection, group_number: int) -> None:
-    """Withdraw the offers of a group that ends, begin to end its other leases, and poke its hosts."""
+    """Withdraw the offers of a group that ends, start to end its other leases, and poke its hosts."""
     parameters = {"group_number": group_number, "reason": ReleaseReason.GROUP_ENDED.value}
     await connection.execute(SQL["end_leases_of_group"], parameters)
 

@@ -35,9 +35,8 @@ SELECT v.group_id AS number, g.uuid, v.state, v.discarding, v.unfinished
 SELECT id FROM task_groups WHERE uuid = %(group)s
 
 -- name: end_lease
--- The caller holds the lease and its group. What the epoch still holds goes back to ready with its
--- attempt kept; with charge (host lost) a started task has lost a host once more, and one that
--- has lost too many ends as failed.
+-- The caller holds the lease and its group. Tasks that the epoch holds become ready again and keep their
+-- attempt. With charge (host lost) the lost_count of started tasks grows; a task that reaches the limit fails.
 WITH held AS MATERIALIZED (
     SELECT o.id, o.attempt, o.started_at, o.started_at IS NOT NULL AND %(charge)s AS lost,
            o.started_at IS NOT NULL AND %(charge)s AND o.lost_count + 1 >= %(lost_limit)s AS poison
@@ -109,7 +108,8 @@ UPDATE environments AS e SET state = 'owed', changed_at = now()
 RETURNING g.uuid
 
 -- name: forget_environments
--- Another machine, or a reboot: nothing of it is left here. Degraded if the old machine was never cleaned.
+-- Another machine, or a reboot: no environment is left on the host. Degraded if the old machine was never
+-- cleaned.
 UPDATE environments AS e
    SET state = 'gone', changed_at = now(), degraded = e.degraded OR %(degraded)s
   FROM task_groups AS g
@@ -120,8 +120,8 @@ RETURNING g.uuid
 UPDATE manager_live SET offline = true WHERE manager_id = %(manager_number)s
 
 -- name: end_leases_of_group
--- The group became terminal or is discarding, in the caller's transaction, which holds all its leases:
--- offers are withdrawn, the others begin to end. The group and all its hosts are poked.
+-- The group became terminal or is discarding. The caller's transaction holds all its leases: offers are
+-- withdrawn, the others start to end. The group and all its hosts are poked.
 WITH changed AS (
     UPDATE leases AS l
        SET state = CASE WHEN l.state = 'offered' THEN 'ended' ELSE 'ending' END,

@@ -1,4 +1,4 @@
-"""What a lease gives its holder: taking an offer, and the facts to run it (protocol P6)."""
+"""The host's side of a lease: taking an offer, and the data to run it (protocol P6)."""
 
 from dataclasses import dataclass
 from typing import Any

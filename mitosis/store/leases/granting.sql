@@ -1,4 +1,4 @@
--- What a lease gives its holder: taking an offer, the facts to run it, its liveness clock (protocol P4, P6).
+-- The host's side of a lease: taking an offer, the data to run it, its liveness clock (protocol P4, P6).
 
 -- name: take
 UPDATE leases AS l
@@ -25,7 +25,7 @@ SELECT l.epoch FROM leases AS l JOIN managers AS m ON m.id = l.manager_id
  WHERE m.uuid = %(manager)s AND l.kind = 'manager' AND l.state <> 'ended'
 
 -- name: stay_alive
--- The fence moves with every contact. Not in one statement with contact: lock order.
+-- Every contact moves the fence. A separate statement from contact because of the lock order.
 UPDATE leases AS l
    SET alive_until = greatest(l.alive_until, now()
          + make_interval(secs => coalesce(g.host_lost_after_seconds, %(host_lost_after)s)))

@@ -1,7 +1,7 @@
-"""Which host goes to which group: pure functions over the facts of one assignment round.
+"""Matches hosts to task groups: pure functions over the facts of one assignment round.
 
-Groups come by priority, then age. Each takes the hosts it wants while there are any: hosts with a ready
-environment of the group first, then those with the fewest environments of other groups.
+Groups are served by priority, then age. Each gets as many hosts as it wants and are left: hosts with its
+ready environment first, then those with the fewest environments of other groups.
 """
 
 from collections.abc import Iterable, Sequence
@@ -21,7 +21,7 @@ class Offer:
 def usable(
     hosts: Iterable[HostFacts], conditions: Sequence[Condition] = CONDITIONS
 ) -> dict[int, HostFacts]:
-    """Return the hosts for which the conditions hold that depend on the host alone, by number."""
+    """Return the hosts that fulfil the conditions on the host alone, by number."""
     of_host = [condition.of_host for condition in conditions if condition.of_host is not None]
     return {host.number: host for host in hosts if all(holds(host) for holds in of_host)}
 

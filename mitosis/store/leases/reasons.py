@@ -1,8 +1,8 @@
-"""Why a task group, a task or a host waits, in one line for people: the first of ordered rules over facts.
+"""Explains why a task group, a task or a host waits, in one line: the first of ordered rules over facts.
 
-The line in `show`, `watch`, `run` and in Temporal's details is the one that `explain` gives; `explain` adds a
-line for each host. Why a host is not offered is decided by ``eligibility.py``; this module adds what a lease
-in force is doing, and summarises the hosts of a group.
+`show`, `watch`, `run` and Temporal's details show the same line as `explain`, which adds a line for each
+host. ``eligibility.py`` decides why a host is not offered; this module adds what live leases are doing, and
+summarises the hosts of a group.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -62,7 +62,7 @@ TaskOutcome = Literal["succeeded", "failed", "cancelled"]
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """Why a group, a task or a host is where it is."""
+    """The reason for the state of a group, a task or a host."""
 
     code: str
     """Stable, for programs."""
@@ -170,13 +170,13 @@ async def read_waiting(connection: Connection, store: Store, group_number: int) 
 
 
 def waiting_for(facts: Waiting) -> str | None:
-    """Return the line of :func:`why`; None if nothing is in the way."""
+    """Return the line of :func:`why`; None if the group does not wait."""
     reason = why(facts)
     return reason.line if reason.waits else None
 
 
 def why(facts: Waiting) -> Reason:
-    """Return why the group is where it is: the first rule that holds."""
+    """Return the reason for the group's state: the first rule that holds."""
     group = facts.group
     if group.settled:
         given = f" ({group.reason})" if group.reason else ""
@@ -194,7 +194,7 @@ def host_reason(host: WaitingHost, group: WaitingGroup) -> Reason:
         held = _held([host], group)
         assert held is not None  # noqa: S101 - it has a lease
         return held
-    # The line of the group says what the group lacks; here it is about the host.
+    # The group's own line covers conditions of the group; this one is about the host.
     for condition in obstacles(host, group):
         if condition.of_group is None:
             return Reason(condition.code, condition.sentence(host, group))
@@ -202,7 +202,7 @@ def host_reason(host: WaitingHost, group: WaitingGroup) -> Reason:
 
 
 def task_reason(task: WaitingTask, group: Reason) -> Reason:
-    """Return why a task is where it is; ``group`` is the reason of its group."""
+    """Return the reason for a task's state; ``group`` is the reason of its group."""
     host, attempt = task.manager_name, f"attempt {task.attempt}"
     if task.result is not None:
         return _ended_task(task)
@@ -274,7 +274,7 @@ def _ending(facts: Waiting) -> Reason | None:
 
 
 def _unsent(group: WaitingGroup) -> Reason | None:
-    """Return that Temporal has not received the messages in the outbox, if they are late."""
+    """Return a reason if the messages in the outbox are late: Temporal has not received them."""
     age = group.unsent_seconds or 0.0
     if age < UNSENT_SECONDS:
         return None
@@ -336,7 +336,7 @@ def _silent_line(name: str, silent: float | None, alive_in: float | None) -> str
 
 
 def _not_offered(facts: Waiting) -> Reason:
-    """Return the first condition that leaves no host of those for which the ones before it hold."""
+    """Return the reason of the first condition that rules out the last remaining host."""
     group, left = facts.group, list(facts.hosts)
     for condition in CONDITIONS:
         if condition.of_group is not None:
@@ -357,7 +357,7 @@ def _no_work(_: Sequence[WaitingHost], group: WaitingGroup) -> Reason:
 
 
 def _no_host_has_tags(hosts: Sequence[WaitingHost], group: WaitingGroup) -> Reason:
-    """Name the tags, and what the host lacks that comes closest."""
+    """Name the tags, and those that the closest host lacks."""
     line = f"no host has {group.tag_match} of the tags {', '.join(sorted(group.tags))}"
     if group.tag_match == "all":
         closest = min(hosts, key=lambda host: len(missing_tags(host, group)))

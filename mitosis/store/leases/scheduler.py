@@ -1,6 +1,6 @@
-"""The assignment round: one transaction that offers hosts to task groups and ends idle leases others need.
+"""The assignment round: one transaction that offers hosts and ends idle leases that other groups need.
 
-Who may be offered to whom is decided by ``eligibility.py`` alone, over the facts that are read here.
+``eligibility.py`` alone decides which host may be offered to which group; this module reads its facts.
 """
 
 from collections.abc import AsyncIterator, Collection, Sequence
@@ -121,7 +121,7 @@ class _Contest:
 
 
 def _contestable(host: HostFacts) -> HostLease | None:
-    """Return the lease of a host that another group may win: taken, and its setup is over."""
+    """Return the host's lease if another group may take it over: it is taken and its setup is over."""
     lease = host.lease
     if lease is None or lease.state is not LeaseState.ACTIVE or lease.group not in host.warm:
         return None
@@ -165,7 +165,7 @@ async def _pages(connection: Connection, hosts: int) -> AsyncIterator[list[Group
 
 
 async def _write(connection: Connection, offers: list[Offer]) -> int:
-    """Write the offers of groups that still go on, and return how many."""
+    """Write the offers of groups that have not ended; return how many."""
     if not offers:
         return 0
     groups = sorted({offer.group for offer in offers})

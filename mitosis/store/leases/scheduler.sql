@@ -5,13 +5,13 @@
 SELECT pg_advisory_xact_lock(hashtext('mitosis.assign_round'))
 
 -- name: hosts_of_round
--- After host_facts. The condition no_contact, since hosts that are away for good can be many.
+-- Appended to host_facts. Applies the condition no_contact, because hosts that never return can be many.
  WHERE NOT c.offline AND c.last_contact_at > now() - make_interval(secs => %(suspect_after)s)
  ORDER BY m.id
 
 -- name: groups_of_round
--- After group_facts: the conditions ended and no_work, best group first, one page after the other. A group
--- with nothing unfinished has nothing ready: so the cheap column is read before any task is counted.
+-- Appended to group_facts. Applies the conditions ended and no_work; best group first, page by page. A group
+-- without unfinished tasks has no ready ones, so the cheap column is checked before tasks are counted.
  WHERE g.kind = 'managed' AND v.settled_at IS NULL AND v.state IN ('open', 'closed') AND NOT v.discarding
    AND v.unfinished > 0 AND r.ready > 0
    AND (%(after_id)s::bigint IS NULL OR (-g.priority::bigint, g.id) > (-%(after_priority)s::bigint, %(after_id)s))
@@ -19,9 +19,9 @@ SELECT pg_advisory_xact_lock(hashtext('mitosis.assign_round'))
  LIMIT %(limit)s
 
 -- name: move_leases
--- End idle leases so that their hosts can go to other groups. A claim in between does no harm: its tasks are
--- finished and reported first. A lease that another transaction has locked is left to the next round: this
--- one holds groups, and a lease must not be waited for after a group.
+-- End idle leases so that their hosts can go to other groups. A claim in between is harmless: its tasks
+-- finish and report first. A lease locked by another transaction is left to the next round: this one holds
+-- groups, and the lock order forbids waiting for a lease after a group.
 WITH moved AS (
     UPDATE leases AS l SET state = 'ending', end_reason = 'moved'
      WHERE l.epoch IN (SELECT c.epoch FROM leases AS c
@@ -49,7 +49,8 @@ SELECT o.group_id, o.manager_id
     ON CONFLICT (manager_id) WHERE kind = 'manager' AND state <> 'ended' DO NOTHING
 
 -- name: poke_offered
--- Poke the host of every open offer, those of this round too, and each host whose silence is a loss by now.
+-- Poke the host of every open offer, including this round's, and each host that has been silent for long
+-- enough to be lost.
 INSERT INTO outbox (kind, subject)
 SELECT 'manager', m.uuid FROM leases AS l JOIN managers AS m ON m.id = l.manager_id
  WHERE l.kind = 'manager'

@@ -1,4 +1,4 @@
-"""Contact of agents, and their renewals: what they say of the tasks they run and hold (protocol P3, P4)."""
+"""Contact and renewals of agents, with the tasks that they run and hold (protocol P3, P4)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -94,7 +94,7 @@ async def _contact(store: Store, manager_id: UUID) -> _Contact:
 
 
 async def _standing(store: Store, manager_id: UUID, epoch: int) -> _Standing | None:
-    """Return what has become of the lease, and record that it is busy if it is."""
+    """Return the standing of the lease; record that it is busy if it is."""
     async with store.database.connection() as connection:
         parameters = {"manager": manager_id, "epoch": epoch}
         lease = await fetch_one(connection, _Standing, SQL["standing"], parameters)
@@ -125,7 +125,7 @@ async def _reconcile(store: Store, manager_id: UUID, epoch: int, renewal: Renewa
 async def _take_back(
     connection: Connection, group_number: int, epoch: int, renewal: Renewal
 ) -> None:
-    """Make ready again what the agent returns, and what it should hold but does not."""
+    """Requeue the tasks that the agent returns, and those that it should hold but does not."""
     await lock_group(connection, group_number)
     parameters = {"epoch": epoch, "group_number": group_number}
     back = 0

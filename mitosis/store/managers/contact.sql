@@ -1,7 +1,7 @@
 -- Contact and renewals of agents (protocol P3, P4).
 
 -- name: contact
--- Any authenticated call of the agent (P4). A lease that is over stays over.
+-- Any authenticated call of the agent (P4). An ended lease stays ended.
 WITH seen AS (
     UPDATE manager_live AS c SET last_contact_at = now()
       FROM managers AS m WHERE m.uuid = %(manager)s AND c.manager_id = m.id
@@ -10,7 +10,8 @@ WITH seen AS (
 SELECT id, incarnation, offline FROM seen
 
 -- name: mark_busy
--- Busy: a task of the group is claimable, or one is claimed under this epoch (C-04). A lease that has not been
+-- Busy: a task of the group is claimable, or one is claimed under this epoch (C-04). A lease that has not
+-- been
 -- busy for the idle threshold may be given to another group.
 UPDATE leases AS l SET busy_at = now()
  WHERE l.epoch = %(epoch)s AND l.state = 'active'
@@ -31,13 +32,13 @@ UPDATE open_task AS o SET started_at = now()
  WHERE o.group_id = r.group_id AND o.id = r.id
 
 -- name: lock_for_return
--- A return changes rows of an epoch that may be ending: ordered like a report.
+-- A return changes rows of an epoch that may be ending, so it takes its locks like a report.
 SELECT l.group_id FROM leases AS l JOIN managers AS m ON m.id = l.manager_id
  WHERE l.epoch = %(epoch)s AND m.uuid = %(manager)s AND l.state IN ('active', 'ending')
    FOR KEY SHARE OF l
 
 -- name: returned
--- Claimed and unstarted tasks that the agent returns: nothing is charged.
+-- Claimed, unstarted tasks that the agent returns. They count as no failure and no loss.
 UPDATE open_task AS o
    SET state = 0, epoch = NULL, claim_seq = NULL, started_at = NULL
   FROM unnest(%(ids)s::bigint[], %(attempts)s::int[]) AS s (id, attempt)
@@ -52,7 +53,7 @@ UPDATE open_task AS o
    AND o.claim_seq <= %(acked_seq)s AND o.id <> ALL(%(ids)s::bigint[])
 
 -- name: notify_returned
--- After tasks went back: wake waiting claims; a group that discards goes on discarding.
+-- After tasks became ready again: wake waiting claims; a group that is discarding continues.
 WITH before AS MATERIALIZED (
     SELECT v.group_id, v.hungry, v.state NOT IN ('open', 'closed') OR v.discarding AS discards, g.uuid
       FROM group_live AS v JOIN task_groups AS g ON g.id = v.group_id
@@ -70,7 +71,7 @@ SELECT CASE WHEN EXISTS (SELECT FROM pokes) THEN pg_notify('mitosis_outbox', '')
   FROM before AS b
 
 -- name: standing
--- What an agent needs to know about its lease.
+-- The standing of the agent's lease.
 SELECT l.state AS lease_state, l.group_id, v.state AS group_state, v.discarding, v.kill_running, v.reason,
        coalesce(v.grace_seconds, g.cancel_grace_seconds) AS grace_seconds, g.host_lost_after_seconds
   FROM leases AS l

@@ -1,4 +1,4 @@
-"""Environments: what a group's setup left on a host (protocol P9). Every change is a compare-and-set.
+"""Environments: the result of a group's setup on a host (protocol P9). Every change is a compare-and-set.
 
 ``lifecycle.ENVIRONMENT`` is the table. Beyond it, setup belongs to the ACTIVE lease that it names,
 and a teardown begins only when the group is terminal or the manager has no OFFERED or ACTIVE lease
@@ -68,7 +68,7 @@ class _Environment:
 async def change_environment(
     store: Store, manager_id: UUID, task_group_id: UUID, asked: EnvironmentChange
 ) -> EnvironmentAnswer:
-    """Change an environment and record the hook's report. The same report again is success.
+    """Change an environment and record the hook's report. Repeating a report succeeds.
 
     Raises:
         NotFound: there is no such group or environment.
@@ -116,7 +116,7 @@ async def _change(
         await _save_hook_run(connection, values, asked, asked.hook)
     await notify_watchers(connection, facts.group_number)
     gone = state is EnvironmentState.GONE
-    # The group may have ended since its state was read, and wait for this environment to go.
+    # The group may have ended since its state was read; it then waits for this environment's end.
     groups = [task_group_id] if facts.terminal or gone else []
     await poke(connection, managers=[manager_id], groups=groups, scheduler=gone)
     return state
@@ -185,7 +185,9 @@ async def _save_hook_run(
         "epoch": asked.epoch,
     }
     for name in ("message", "stdout_tail", "stderr_tail"):
-        if values[name] is not None:  # output of a program: text may not hold a NUL
+        if (
+            values[name] is not None
+        ):  # the output of a program may contain NUL, which PostgreSQL cannot store
             values[name] = values[name].replace("\0", "\N{SYMBOL FOR NULL}")
     updated = await connection.execute(SQL["update_hook_run"], values)
     if updated.rowcount == 0:

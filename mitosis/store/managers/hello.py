@@ -64,7 +64,7 @@ class _Group:
 async def say_hello(
     store: Store, manager_id: UUID, hello: Hello, *, namespace: str = NAMESPACE
 ) -> HelloAnswer:
-    """Begin a process of an agent. Idempotent for one incarnation.
+    """Record the start of an agent process. Idempotent for one incarnation.
 
     Raises:
         NotFound: there is no such manager.
@@ -104,7 +104,7 @@ async def say_hello(
 async def say_goodbye(
     store: Store, manager_id: UUID, epoch: int | None, incarnation: int | None = None
 ) -> None:
-    """End a process of an agent in order: its lease is released, the manager OFFLINE. Idempotent.
+    """Record the orderly end of an agent process: release its lease, set the manager OFFLINE. Idempotent.
 
     Raises:
         NotFound: there is no such manager.
@@ -138,7 +138,7 @@ async def lock_manager(connection: Connection, manager_id: UUID) -> LockedManage
 def _incarnation_after(
     manager: LockedManager, lease: LockedLease | None, hello: Hello, host_lost_after: float
 ) -> int:
-    """Return the incarnation in force after this hello; the stored one means the same process again.
+    """Return the incarnation after this hello. The stored one is a repeated hello of the same process.
 
     Raises:
         Superseded, ManagerIdInUse: this process must not run.

@@ -43,7 +43,7 @@ async def _lose_without_lease(
 ) -> ReleaseAnswer:
     """Record the loss of a silent host that holds only environments: OFFLINE, its teardowns owed.
 
-    An agent that said goodbye has as long to come back to them as one that is silent.
+    An agent that said goodbye has as much time to return as a silent one.
     """
     manager = await lock_manager(connection, manager_id)
     if await lock_live_lease(connection, manager.id) is not None:

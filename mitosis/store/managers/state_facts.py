@@ -1,4 +1,4 @@
-"""Reads the facts of which the state of a host is derived; every statement selects the same expression."""
+"""Reads the facts from which the state of a host is derived; every statement uses the same expression."""
 
 from collections.abc import Mapping
 from typing import LiteralString
@@ -17,7 +17,7 @@ def with_state_facts(statement: LiteralString) -> LiteralString:
     """Return ``statement`` with the expression in it. Its parameters need ``host_lost_after``.
 
     Raises:
-        ValueError: the statement does not say ``$state_facts$``.
+        ValueError: the statement does not contain ``$state_facts$``.
     """
     if _PLACE not in statement:
         raise ValueError(f"the statement does not say {_PLACE}")

@@ -1,4 +1,4 @@
-"""What people and ManagerWorkflow see of managers."""
+"""Views of managers for users and for ManagerWorkflow."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -96,7 +96,7 @@ def info(row: Mapping[str, Any]) -> ManagerInfo:
 
 
 def _parameters(store: Store, **which: Any) -> Mapping[str, Any]:
-    """Return the parameters of ``show``: all managers, but for what ``which`` says."""
+    """Return the parameters of ``show``; ``which`` replaces the defaults, which select all managers."""
     everything = dict.fromkeys(("ids", "viewer", "after_name", "after_id", "limit"))
     return {
         **everything,

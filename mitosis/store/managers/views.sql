@@ -1,4 +1,4 @@
--- What people and ManagerWorkflow see of managers.
+-- Views of managers for users and for ManagerWorkflow.
 
 -- name: state_facts
 -- An expression over managers AS m and manager_live AS c that replaces $state_facts$ in a statement: the
@@ -49,7 +49,7 @@ SELECT m.id AS number, m.uuid AS manager_id, m.name, m.tags, m.labels, m.host_na
  LIMIT %(limit)s
 
 -- name: observe
--- One consistent read of everything ManagerWorkflow decides by.
+-- All inputs of ManagerWorkflow's decisions, in one consistent read.
 SELECT m.uuid AS manager_id, m.name, $state_facts$ AS facts,
        NOT c.offline AND c.last_contact_at > now() - make_interval(secs => %(suspect_after)s) AS online,
        CASE WHEN NOT c.offline

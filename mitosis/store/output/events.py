@@ -40,7 +40,7 @@ class Positions:
         self._at: OrderedDict[tuple[int, int, str], int] = OrderedDict()
 
     def of(self, task_id: int, attempt: int, stream: Stream) -> int | None:
-        """None: nothing yet."""
+        """Return the position; None if nothing was sent yet."""
         return self._at.get((task_id, attempt, stream))
 
     def advance(
@@ -79,7 +79,7 @@ def rest_of(
 
 
 def _tail(detail: Mapping[str, object] | None, stream: Stream) -> tuple[int, bytes]:
-    """Where the kept end of a stream begins, and its bytes as they were written."""
+    """Return the offset of the kept tail of a stream, and its bytes."""
     data = kept_bytes(detail, stream)
     total = (detail or {}).get(f"{stream}_bytes")
     return max(0, total - len(data)) if isinstance(total, int) else 0, data
@@ -123,7 +123,7 @@ class OutputFollower:
             yield event
 
     def _misses(self, task: TaskInfo) -> bool:
-        """Return whether a part of this attempt was sent, and not all."""
+        """Return whether only a part of this attempt was sent."""
         known = [self._positions.of(task.task_id, task.attempt, stream) for stream in STREAMS]
         if not any(at is not None for at in known):
             return False

@@ -1,4 +1,4 @@
-"""Followers of live output: rows that ask agents for it, and the chunks that agents wrote."""
+"""Followers of live output: rows that request it from agents, and the chunks that agents wrote."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence

@@ -1,7 +1,7 @@
 -- Followers of live output. Nothing here changes a task.
 
 -- name: follow
--- One follower of a task, or (task null) of a whole group; again it lives longer. Old ones go.
+-- Add or renew one follower of a task, or (task null) of a whole group. Delete expired ones.
 WITH gone AS (
     DELETE FROM output_followers WHERE until < now() - interval '1 minute'
 ), old AS (

@@ -81,7 +81,7 @@ async def wait_for_followers(store: Store, manager_id: UUID, request: Followed) 
 
 
 async def write_output(store: Store, manager_id: UUID, request: WriteOutput) -> WriteOutputAnswer:
-    """Keep chunks for the followers; fenced by lease, manager and attempt."""
+    """Store chunks for the followers; fenced by lease, manager and attempt."""
     parameters = {"manager": manager_id, "epoch": request.epoch, **_columns(request.chunks)}
     async with store.database.connection() as connection:
         row = await fetch_one(connection, _Written, SQL["write_output"], parameters)

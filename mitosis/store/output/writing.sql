@@ -1,7 +1,7 @@
 -- Live output from agents (protocol P7). Nothing here changes a task.
 
 -- name: followed
--- Who follows the group of a lease that this manager holds.
+-- The followers of the group of a lease that this manager holds.
 SELECT l.group_id, l.state AS lease_state,
        coalesce(array_agg(DISTINCT f.task_id) FILTER (WHERE f.task_id IS NOT NULL), '{}') AS tasks,
        coalesce(bool_or(f.id IS NOT NULL AND f.task_id IS NULL), false) AS everything,
@@ -13,8 +13,8 @@ SELECT l.group_id, l.state AS lease_state,
  GROUP BY l.group_id, l.state
 
 -- name: write_output
--- Fenced as a report is, by attempt, and by more: the lease lives, and the attempt is claimed under it or
--- was ended by this manager. Output without a follower is not written.
+-- Fenced by attempt, as a report is. Also, the lease must be live, and the attempt claimed under it or ended
+-- by this manager. Output without a follower is not written.
 WITH held AS MATERIALIZED (
     SELECT l.group_id, l.epoch, l.manager_id, l.state
       FROM leases AS l JOIN managers AS m ON m.id = l.manager_id
@@ -47,6 +47,6 @@ SELECT h.group_id, h.state AS lease_state, s.n AS written,
   FROM held AS h, sums AS s
 
 -- name: trim_output
--- What followers have not read yet of one group is bounded; the oldest goes, and shows as skipped.
+-- Unread output of one group is bounded: the oldest rows are deleted and reported as skipped.
 DELETE FROM task_output WHERE id IN (
     SELECT id FROM task_output WHERE group_id = %(group_number)s ORDER BY id DESC OFFSET %(keep)s)

@@ -8,5 +8,5 @@ from collections.abc import Iterable
 
 
 def number_array(values: Iterable[int | float | None]) -> str:
-    """``{1,2,NULL}`` for a placeholder that is cast to the array type; the numbers must be finite."""
+    """Return ``{1,2,NULL}`` for a placeholder that is cast to the array type; numbers must be finite."""
     return "{" + ",".join("NULL" if value is None else repr(value) for value in values) + "}"

@@ -26,7 +26,7 @@ class Composed(NamedTuple):
 def compose(statement: ClauseElement) -> Composed:
     """Return the SQL of a statement; every value is a parameter, none is part of the text."""
     compiled = statement.compile(dialect=_DIALECT)
-    # Names of tables and columns, and placeholders: as literal as text in a module.
+    # Names of tables and columns, and placeholders: no input of a request.
     return Composed(str(compiled), dict(compiled.params))
 
 

@@ -1,6 +1,6 @@
 """The connection pool to PostgreSQL: sessions limits, transactions, failures as our own errors.
 
-Knows nothing of our tables. A URL may end in ``?pgbouncer=1`` (beside other parameters): then nothing
+It does not depend on our tables. A URL may end in ``?pgbouncer=1`` (beside other parameters): then nothing
 is prepared and no session option is set, as a transaction pooler needs; the limits are then those of
 the role. ``direct_url`` reaches the server without the pooler: LISTEN and migrations need that.
 """
@@ -146,7 +146,7 @@ class Database:
                 yield connection
 
     async def check(self) -> None:
-        """One round trip, for readiness.
+        """Make one round trip, for readiness.
 
         Raises:
             DatabaseUnavailable: no answer.

@@ -40,7 +40,7 @@ async def look_until(
             return answer
         changes_in = again(answer)
         await waiter.wait(left if changes_in is None else min(left, changes_in))
-        if arm is not None:  # a look without a new request for a notification
+        if arm is not None:  # look again without requesting a notification
             answer = await look()
             if done(answer):
                 return answer

@@ -51,7 +51,7 @@ async def delete_pokes(database: Database, ids: Sequence[int]) -> None:
 
 @asynccontextmanager
 async def listen_for_pokes(database: Database) -> AsyncIterator[OutboxListener]:
-    """LISTEN to the outbox. Listen first, then take, then wait: so no poke is missed."""
+    """LISTEN to the outbox. Listen first, then take, then wait, so that no poke is missed."""
     async with database.listen(OUTBOX_CHANNEL) as connection:
         yield OutboxListener(connection)
 
@@ -70,7 +70,7 @@ async def poke(
     managers: Sequence[UUID] = (),
     scheduler: bool = False,
 ) -> None:
-    """Write pokes in the caller's transaction: one statement, none when there is nothing to say."""
+    """Write pokes in the caller's transaction: one statement, or none without pokes."""
     if groups or managers or scheduler:
         await connection.execute(
             SQL["poke"],

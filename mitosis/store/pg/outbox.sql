@@ -1,7 +1,7 @@
 -- Messages to Temporal (protocol P6).
 
 -- name: poke
--- Written in the transaction that caused them; the notification leaves with its commit.
+-- Written in the transaction that caused them; the notification is sent when it commits.
 WITH written AS (
     INSERT INTO outbox (kind, subject)
     SELECT 'task_group', unnest(%(groups)s::uuid[])
@@ -12,7 +12,7 @@ WITH written AS (
 SELECT pg_notify('mitosis_outbox', '') FROM (SELECT count(*) AS n FROM written) AS w WHERE w.n > 0
 
 -- name: take
--- Hides what it gives by moving due_at; a relay that dies leaves the row for a later take.
+-- Hides the returned rows by moving due_at; if the relay dies, a later take returns them again.
 UPDATE outbox AS o
    SET attempts = o.attempts + 1,
        due_at = now() + make_interval(secs => least(60, power(2, o.attempts + 1)))
@@ -25,8 +25,8 @@ RETURNING o.id, o.kind, o.subject
 DELETE FROM outbox WHERE id = ANY(%(ids)s::bigint[])
 
 -- name: expected
--- Reconcile: who must have a running workflow. A manager counts while it holds a lease or an
--- environment; overdue = its silence is a loss by now.
+-- Reconcile: the subjects that must have a running workflow. A manager needs one while it has a lease or an
+-- environment; overdue = it has been silent for long enough to be lost.
 WITH held AS (
     SELECT m.id, m.uuid,
            coalesce((SELECT l.alive_until <= now() FROM leases AS l

@@ -15,10 +15,10 @@ def encode_cursor(of: str, *key: str | int) -> str:
 
 
 def decode_cursor(of: str, text: str, *types: Callable[[Any], Any]) -> tuple[Any, ...]:
-    """Return the key again, each part of the given type (``str``, ``int``).
+    """Return the key in a cursor, each part of the given type (``str``, ``int``).
 
     Raises:
-        InvalidRequest: not made by :func:`encode_cursor` for this list.
+        InvalidRequest: the cursor is not from :func:`encode_cursor` for this list.
     """
     key: list[Any] = []
     try:
@@ -36,10 +36,10 @@ def decode_cursor(of: str, text: str, *types: Callable[[Any], Any]) -> tuple[Any
 
 
 def page_limit(limit: int, most: int) -> int:
-    """``limit`` if it is usable.
+    """Return ``limit`` if it is valid.
 
     Raises:
-        InvalidRequest: not between 1 and ``most``.
+        InvalidRequest: it is not between 1 and ``most``.
     """
     if not 1 <= limit <= most:
         raise InvalidRequest(f"must be between 1 and {most}", field="limit")

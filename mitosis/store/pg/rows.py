@@ -1,4 +1,4 @@
-"""Typed rows: the columns of a statement as a record, with enums, sets and models in it."""
+"""Typed rows: converts the columns of a statement to a record, including enums, sets and models."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, LiteralString, TypeVar

@@ -23,7 +23,7 @@ def load(file: str) -> Mapping[str, LiteralString]:
     names, bodies = rest[::2], rest[1::2]
     if re.sub(r"^--.*$", "", head, flags=re.MULTILINE).strip() or len(set(names)) != len(names):
         raise ValueError(f"{file} must hold statements under distinct -- name: lines")
-    # Part of this installation, never of a request: as literal as text in a module.
+    # The text is part of this installation, never of a request.
     return {
         name: cast("LiteralString", body.strip()) for name, body in zip(names, bodies, strict=True)
     }

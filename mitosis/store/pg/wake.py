@@ -1,6 +1,6 @@
 """Waking long polls without polling (protocol P7).
 
-One connection of the process LISTENs. Waiters stand in memory, by group number, and hold no connection.
+One connection of the process LISTENs. Waiters are in memory, by group number, and hold no connection.
 A :class:`Topic` says what happened in a group: *work* (a task became claimable), *changed* (counters or
 state moved), and two for live output. The payload on ``temporal_names.WAKE_CHANNEL`` is the number with
 the topic's suffix: ``<number>`` for work, ``<number>!`` for changed. A spurious or doubled wake-up is

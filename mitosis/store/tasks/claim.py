@@ -34,7 +34,7 @@ _claim_row = args_row(_Row)
 
 
 class _Look(NamedTuple):
-    """The answer to a claim, and the group's number while the lease is active."""
+    """The answer to a claim, and the group's number if the lease is active."""
 
     answer: ClaimAnswer
     group_number: int | None

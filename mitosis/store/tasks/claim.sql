@@ -1,16 +1,16 @@
 -- Claiming tasks: one statement for a whole batch (protocol P1-P3, P7).
 -- Lock order: lease, group_live, task rows. A statement that waits for the lock of a lease or of
--- group_live continues with the row as it is then, and takes task rows only as they are now.
+-- group_live continues with the current row, and takes task rows only in their current state.
 -- Rows of a batch are always found as (group, id = ANY(array)): a join alone is planned by guesses about
 -- the group's size and may read all of it.
 
 -- name: claim
--- First the rows of this epoch whose answer may have got lost (claim_seq > acked_seq), then new ones by
--- (priority desc, id), delayed ones that are due among them. The update of the lease is the fence: it
--- waits for an ending and then finds the lease no longer active; it also refuses a claim that comes
--- after the acknowledgement of its own number (a connection that was given up). The inner LIMIT is the
--- largest batch, so that the planner always reads the index in order; no more rows are locked than
--- taken. No row = no such live lease; one row without an id = nothing to claim.
+-- First the rows of this epoch whose answer may have been lost (claim_seq > acked_seq), then new ones by
+-- (priority desc, id), including delayed ones that are due. The update of the lease is the fence: it waits
+-- for an ending and then finds the lease no longer active; it also refuses a claim that comes after the
+-- acknowledgement of its own number (a connection that was given up). The inner LIMIT is the largest batch,
+-- so that the planner always reads the index in order; no more rows are locked than taken. No row = no such
+-- live lease; one row without an id = nothing to claim.
 WITH lease AS MATERIALIZED (
     UPDATE leases AS l
        SET acked_seq = greatest(l.acked_seq, %(acked_seq)s), last_claim_at = now()
@@ -65,7 +65,7 @@ SELECT l.group_id, c.id, c.attempt, c.lost_count, t.spec::text AS spec
 
 -- name: hungry
 -- A claim waits for work of this group: the next statement that makes a task claimable notifies it. The
--- caller claims once more after this. Gives the seconds until the next delayed task is due.
+-- caller claims once more after this. Returns the seconds until the next delayed task is due.
 WITH marked AS (
     UPDATE group_live SET hungry = true
      WHERE group_id = %(group_number)s AND NOT hungry AND state IN ('open', 'closed')

@@ -1,4 +1,4 @@
-"""What tasks need of their task group: its number, its progress, and notifications of its changes."""
+"""Facts about the task group of tasks: its number, its progress, and notifications of its changes."""
 
 from dataclasses import dataclass
 from uuid import UUID
@@ -38,7 +38,7 @@ async def group_number(connection: Connection, task_group_id: UUID) -> int:
 
 
 async def group_progress(connection: Connection, task_group_id: UUID) -> Progress:
-    """Return how far a task group is.
+    """Return the progress of a task group.
 
     Raises:
         NotFound: no such group.

@@ -1,4 +1,4 @@
--- What tasks need of their task group.
+-- Facts about the task group of tasks.
 
 -- name: group_number
 SELECT id FROM task_groups WHERE uuid = %(group)s

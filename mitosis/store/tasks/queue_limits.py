@@ -1,6 +1,6 @@
-"""How many tasks may be unfinished: per group exactly, per user and in all as of a moment ago.
+"""Limits on unfinished tasks: exact per group; per user and in total as counted a moment ago.
 
-A submitter that is faster than the fleet is held back here, before the disk is full of what it submits.
+They hold back a submitter that is faster than the fleet before its tasks fill the disk.
 """
 
 from uuid import UUID

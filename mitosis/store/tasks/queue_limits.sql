@@ -1,7 +1,7 @@
 -- Counting unfinished tasks.
 
 -- name: queued
--- Unfinished tasks in all, and in the groups of the user who made this one.
+-- Unfinished tasks in total, and in the groups of the user who created this one.
 SELECT coalesce(sum(v.unfinished), 0)::bigint AS total,
        coalesce(sum(v.unfinished) FILTER (WHERE g.creator_id = mine.creator_id), 0)::bigint AS mine
   FROM (SELECT creator_id FROM task_groups WHERE uuid = %(group)s) AS mine,

@@ -1,7 +1,7 @@
 """Records a batch of ended attempts in PostgreSQL (protocol P2, P3).
 
-The statement decides between another attempt and the end, on rows it has locked. This module makes its
-parameters from the reports, and its answer into that for the sender.
+The statement decides between another attempt and the end, on rows it has locked. This module converts
+reports to its parameters, and its rows to the answer for the sender.
 """
 
 import logging
@@ -47,7 +47,7 @@ GIVEN_UP = MESSAGE + "Worker failed "
 
 @dataclass(frozen=True, slots=True)
 class _Crash:
-    """An attempt that ended by a crash, and how many crashes its task has had."""
+    """An attempt that ended by a crash, and the number of crashes of its task."""
 
     key: tuple[int, int]
     count: int
@@ -74,7 +74,7 @@ class _Refused:
 
 
 async def report_tasks(store: Store, manager_id: UUID, request: ReportTasks) -> ReportAnswer:
-    """Record how attempts ended; answer per task what became of the report (P2, P3).
+    """Record how attempts ended; return the status of each report (P2, P3).
 
     A report is accepted by attempt, also under an epoch that has ended.
 

@@ -1,13 +1,13 @@
 -- Recording reports: two statements for a whole batch (protocol P1-P3).
 -- Lock order: lease, group_live, task rows. A statement that waits for the lock of a lease or of
--- group_live continues with the row as it is then, and takes task rows only as they are now.
+-- group_live continues with the current row, and takes task rows only in their current state.
 -- Rows of a batch are always found as (group, id = ANY(array)): a join alone is planned by guesses about
 -- the group's size and may read all of it.
 
 -- name: lock_for_report
--- First statement of a report: the lease, to be ordered with its ending, then the group. The statement
--- after it has a snapshot of its own, so it works on the group's row as it is now. (Locked and updated by
--- one statement whose snapshot is older than the row, the row can deadlock between two reports.)
+-- First statement of a report: locks the lease, to be ordered with its ending, then the group. The next
+-- statement has a new snapshot, so it reads the current row of the group. (If one statement locked and
+-- updated the row under a snapshot older than the row, two reports could deadlock.)
 WITH lease AS MATERIALIZED (
     SELECT l.group_id FROM leases AS l JOIN managers AS m ON m.id = l.manager_id
      WHERE l.epoch = %(epoch)s AND m.uuid = %(manager)s
@@ -17,12 +17,12 @@ SELECT v.group_id FROM group_live AS v JOIN lease AS l ON l.group_id = v.group_i
    FOR NO KEY UPDATE OF v
 
 -- name: report
--- A report counts if the open row has the same attempt and that attempt has not been reported (spent),
--- under any epoch. Per row: another attempt (requeued, now or with a delay that doubles), or the end
--- (deleted, with a result). The caller holds lease and group (lock_for_report): the lock of group_live
--- comes before any row and makes the counters, the drain edge and a submit's dedup keys exact. It also
--- numbers the results: how many tasks of the group had ended before, plus one, plus one more for each; since
--- the lock is held until the commit, a reader that has seen up to a number has missed none before it.
+-- A report counts if the open row has the same attempt and that attempt has not been reported (spent), under
+-- any epoch. Per row: another attempt (requeued, now or with a delay that doubles), or the end (deleted, with
+-- a result). The caller holds lease and group (lock_for_report): the lock of group_live comes before any row
+-- and makes the counters, the drain edge and a submit's dedup keys exact. It also numbers the results,
+-- continuing from the number of ended tasks; the lock is held until the commit, so a reader that has read up
+-- to a number has missed no earlier result.
 WITH lease AS MATERIALIZED (
     SELECT l.group_id, l.manager_id, l.state
       FROM leases AS l JOIN managers AS m ON m.id = l.manager_id

@@ -1,7 +1,7 @@
 """The results of a group in the order in which they were recorded, for readers that follow it.
 
 ``task_result.seq`` counts 1, 2, 3 … within a group in the order of commits, without gaps: it is assigned
-under the lock of ``group_live``. So a reader that has seen up to a number has missed nothing before it.
+under the lock of ``group_live``. So a reader that has read up to a number has missed no earlier result.
 """
 
 from dataclasses import dataclass

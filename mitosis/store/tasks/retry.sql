@@ -1,13 +1,13 @@
 -- Submitting ended tasks again.
 
 -- name: lock_retries
--- One retry of a group at a time, until the commit: who comes second sees what the first one did.
+-- Allows one retry of a group at a time, until the commit, so that the next one sees its rows.
 SELECT g.id, pg_advisory_xact_lock(hashtext('mitosis_retry'), hashint8(s.id))
   FROM task_groups AS g, task_groups AS s WHERE g.uuid = %(into)s AND s.uuid = %(group)s
 
 -- name: to_retry
--- The next ended tasks of a group, without those that an earlier retry has submitted, into whichever group;
--- those that this one has are with their new task.
+-- The next ended tasks of a group. Tasks submitted by another retry, into any group, are left out; those that
+-- this retry has submitted come with their new task.
 SELECT r.task_id, t.spec::text AS spec, a.new_task_id
   FROM task_result AS r
   JOIN task_groups AS g ON g.id = r.group_id AND g.uuid = %(group)s

@@ -275,12 +275,14 @@ async def _enqueue(
 
 
 async def _replay(database: Database, submission: _Submission) -> SubmitAnswer:
-    """Return the answer that this part was given before."""
+    """Return the earlier answer to this part."""
     async with database.connection() as connection:
         known = await fetch_one(
             connection, _Known, SQL["known_submission"], submission.parameters()
         )
-    known = require_task_group(known, submission.group)  # deleted since, and its keys with it
+    known = require_task_group(
+        known, submission.group
+    )  # the group was deleted since, with its keys
     if known.digest != submission.digest:
         raise IdempotencyKeyReused(
             "other tasks were submitted under this idempotency key before; nothing is submitted now:"

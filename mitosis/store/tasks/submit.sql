@@ -1,12 +1,12 @@
 -- Submitting tasks: one statement for a small batch, one transaction for a large one (protocol P11).
 -- Lock order: lease, group_live, task rows. A statement that waits for the lock of a lease or of
--- group_live continues with the row as it is then, and takes task rows only as they are now.
+-- group_live continues with the current row, and takes task rows only in their current state.
 -- Rows of a batch are always found as (group, id = ANY(array)): a join alone is planned by guesses about
 -- the group's size and may read all of it.
 
 -- name: submit
--- A submit without dedup keys, payload and queue at once, after submit_lock: nothing is written unless the
--- group accepts tasks, and nothing again under an idempotency key that is known.
+-- A submit without dedup keys, payload and queue at once, after submit_lock. It writes nothing if the group
+-- accepts no tasks or the idempotency key is known.
 WITH live AS MATERIALIZED (
     SELECT v.group_id, v.state, v.hungry, v.watched, v.unfinished,
            (v.state = 'open' OR (v.state = 'closed' AND g.reopen_on_submit AND NOT v.discarding))
@@ -65,7 +65,7 @@ SELECT s.task_ids, s.created, s.digest FROM submission AS s JOIN task_groups AS 
  WHERE g.uuid = %(group)s AND s.idempotency_key = %(key)s AND s.part = %(part)s
 
 -- name: submit_payload
--- First half of a large submit, or of one with dedup keys: no lock is held yet.
+-- First step of a large submit, or of one with dedup keys; it holds no lock.
 WITH given AS MATERIALIZED (
     SELECT nextval('task_id') AS id, t.spec, t.ord
       FROM unnest(%(specs)b::text[]) WITH ORDINALITY AS t (spec, ord)
@@ -76,7 +76,7 @@ WITH given AS MATERIALIZED (
 SELECT array_agg(id ORDER BY ord) AS task_ids FROM given
 
 -- name: submit_lock
--- From here until the commit no report and no other submit of the group gets through.
+-- From here until the commit, reports and other submits of the group wait.
 SELECT v.group_id, v.state, v.discarding, v.unfinished, g.reopen_on_submit
   FROM group_live AS v JOIN task_groups AS g ON g.id = v.group_id
  WHERE g.uuid = %(group)s
@@ -86,7 +86,7 @@ SELECT v.group_id, v.state, v.discarding, v.unfinished, g.reopen_on_submit
 DELETE FROM task WHERE id = ANY(%(ids)s::bigint[])
 
 -- name: submit_queue
--- Third: a key that an unfinished task has, or that stood earlier in the same request, adds nothing.
+-- Third: a task is not added if an unfinished task, or an earlier one of the request, has its key.
 INSERT INTO open_task (group_id, id, priority, max_attempts, retry_delay_seconds, retry_exit_codes, dedup_key)
 SELECT %(group_number)s, t.id, t.priority, t.max_attempts, t.delay, t.exit_codes::int[], t.dedup_key
   FROM unnest(%(ids)s::bigint[], %(priorities)s::int[], %(max_attempts)s::smallint[],
@@ -102,7 +102,7 @@ SELECT o.dedup_key, o.id FROM open_task AS o
  WHERE o.group_id = %(group_number)s AND o.dedup_key = ANY(%(dedup_keys)s::text[])
 
 -- name: submit_count
--- Last: counters, memory of the key, messages. What was not queued loses its payload.
+-- Last: counters, the idempotency key, messages. Payloads of tasks that were not queued are deleted.
 WITH dropped AS (
     DELETE FROM task WHERE id = ANY(%(dropped)s::bigint[])
 ), known AS (

@@ -68,7 +68,7 @@ class _Task:
 
 @dataclass(frozen=True, slots=True)
 class _Failure:
-    """A failed attempt; its detail only where one task is read."""
+    """A failed attempt; ``detail`` is read only for a single task."""
 
     attempt: int
     kind: str

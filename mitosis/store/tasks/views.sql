@@ -1,7 +1,7 @@
 -- Single tasks as the API shows them.
 
 -- name: tasks
--- A task is in open_task or in task_result, never in neither: a submit writes both rows or none.
+-- A task is always in open_task or in task_result: a submit writes both rows or none.
 SELECT t.id AS task_id, t.group_id, g.uuid AS task_group_id, t.spec::text AS spec, t.created_at,
        coalesce(r.state, CASE WHEN o.state = 4 AND o.not_before > now() THEN 'delayed'
                               WHEN o.state = 1 AND o.started_at IS NOT NULL THEN 'running'
@@ -24,7 +24,7 @@ SELECT f.attempt, f.kind, f.exit_code, f.signal, f.detail::text AS detail, f.fai
  ORDER BY f.attempt
 
 -- name: failures_of_tasks
--- Without what they wrote: a page of it could be very large.
+-- Without output: a page of it could be very large.
 SELECT f.task_id, f.attempt, f.kind, f.exit_code, f.signal, f.failed_at
   FROM task_failures AS f
  WHERE f.group_id = %(group_number)s AND f.task_id = ANY(%(ids)s::bigint[])

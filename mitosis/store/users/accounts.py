@@ -64,14 +64,14 @@ async def ensure_admin(store: Store, username: str, password: str | None = None)
     """Return the admin account; create it at the first call. Safe in parallel processes.
 
     Raises:
-        AlreadyExists: another account's user group has the name.
+        AlreadyExists: the user group of another account has this name.
     """
     row = await _account(store, username=username)
     if row is None:
         try:
             return await create_user(store, username, password, is_admin=True)
         except AlreadyExists:
-            row = await _account(store, username=username)  # another process was quicker
+            row = await _account(store, username=username)  # another process has created it
     if row is None:
         raise AlreadyExists(f"a user group is called {username} already", username=username)
     return row.user()
@@ -84,7 +84,7 @@ async def create_user(
 
     Raises:
         AlreadyExists: the name is taken by a user or a group.
-        InvalidRequest: not a usable name.
+        InvalidRequest: the name is not valid.
     """
     if not _USERNAME.fullmatch(username):
         raise InvalidRequest(

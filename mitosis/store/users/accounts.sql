@@ -15,8 +15,8 @@ SELECT u.uuid AS user_id, u.username, u.is_admin, u.token_version, u.password_ha
    AND (u.uuid = %(user_id)s::uuid OR u.username = %(username)s::text);
 
 -- name: create
--- An account and the group of the same name in which it is admin: both or neither. A name that is
--- taken, by an account or by a group, gives no row (the insert of the group then has no creator).
+-- An account and the group of the same name in which it is admin: both or neither. If an account or a group
+-- has the name, no row is returned (the insert of the group then has no creator).
 WITH made AS (
     INSERT INTO users (username, password_hash, is_admin)
     SELECT %(username)s, %(password_hash)s, %(is_admin)s
@@ -40,7 +40,7 @@ SELECT CASE WHEN u.is_admin THEN 'admin' ELSE m.role END AS role
  WHERE g.name = %(group_name)s AND g.state = 'active';
 
 -- name: role_in_task_group
--- As role_in_group, for the group that owns a task group.
+-- The same as role_in_group, for the user group that owns a task group.
 SELECT CASE WHEN u.is_admin THEN 'admin' ELSE m.role END AS role
   FROM task_groups t
   JOIN user_groups g ON g.id = t.user_group_id
