@@ -1,6 +1,6 @@
-"""Wait for the first of several things, for an event with a limit, and for cancelled tasks.
+"""Waits for the first of several awaitables, for an event with a limit, and for cancelled tasks.
 
-Everything here keeps a cancellation of the caller, whenever it arrives. ``asyncio.wait_for`` before
+No function here loses a cancellation of the caller. ``asyncio.wait_for`` before
 Python 3.12 does not: it returns a result that arrives together with the cancellation.
 """
 
@@ -12,16 +12,16 @@ T = TypeVar("T")
 
 
 async def race(first: Awaitable[T], *others: Awaitable[object]) -> T | None:
-    """Wait until one of these ends; cancel the coroutines among the rest and wait for their end.
+    """Wait until one of these ends; cancel the other coroutines and wait for their end.
 
-    Coroutines belong to the race. A task or future belongs to the caller and is never cancelled. If
-    several end together, the one that stands first among the arguments wins.
+    Tasks and futures belong to the caller and are never cancelled. If several end together, the first
+    argument wins.
 
     Returns:
         The result of ``first`` if it wins; otherwise None.
 
     Raises:
-        BaseException: what the winner raised. Errors of the others are dropped.
+        BaseException: raised by the winner. Errors of the others are dropped.
     """
     leader = asyncio.ensure_future(first)
     rest = [asyncio.ensure_future(other) for other in others]
@@ -42,7 +42,7 @@ async def wait_event(event: asyncio.Event, seconds: float) -> bool:
     try:
         return await within(event.wait(), seconds)
     except TimeoutError:
-        return event.is_set()  # set while the wait was ending
+        return event.is_set()  # the event was set while the wait ended
 
 
 async def within(work: Awaitable[T], seconds: float) -> T:

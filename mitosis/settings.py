@@ -283,7 +283,7 @@ def environment_name(key: str) -> str:
 def _environment() -> Iterator[tuple[dict[str, Any], str]]:
     """Return our variables only: others with our prefix belong to tasks, and are ignored.
 
-    A group is never one variable: ``MITOSIS_WORKER`` is not ours.
+    A section has no variable of its own, so ``MITOSIS_WORKER`` is ignored.
     """
     source = EnvSettingsSource(Settings)
     groups = {environment_name(name).lower() for name in _groups()}

@@ -13,7 +13,7 @@ from mitosis.cli.common_options import CommonOptions
 from mitosis.cli.rendering import Output, choose_output
 from mitosis.contracts.errors import ApiUnavailable, Unauthenticated
 
-if TYPE_CHECKING:  # heavy: imported by the commands that need them, so that --help is quick
+if TYPE_CHECKING:  # slow to import: only the commands that need them do, so that --help is fast
     from mitosis.cli.connection import Target
     from mitosis.client.sync import SyncClient
     from mitosis.settings import Loaded, Settings

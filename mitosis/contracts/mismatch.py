@@ -69,7 +69,7 @@ _KINDS: dict[type[inspect.Type], tuple[str, tuple[type, ...]]] = {
 
 
 def _is_a(value: Any, kind: inspect.Type) -> bool:
-    """Return whether a builtin may represent this kind, whatever its size and contents."""
+    """Return whether a builtin may represent this kind, ignoring its size and contents."""
     if isinstance(value, bool):  # bool is an int in Python, but not in JSON
         return isinstance(kind, inspect.BoolType | inspect.AnyType | inspect.RawType)
     return isinstance(value, _KINDS[type(kind)][1])

@@ -38,7 +38,7 @@ DEADLINE_PASSED = "its close deadline has passed"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveGroup(LockedGroup):
-    """A locked group, and whether its clocks end it now."""
+    """A locked group, and whether its auto-close time or its close deadline has passed."""
 
     inactive: bool | None
     """Its auto-close time has come; None if it has none."""

@@ -10,7 +10,7 @@ SELECT g.id AS number, g.uuid, v.state, v.discarding, v.unfinished,
    FOR UPDATE OF v
 
 -- name: close
--- The caller holds the row. A group that is closed with nothing unfinished has drained by this.
+-- The caller holds the row. Closing a group without unfinished tasks also drains it.
 UPDATE group_live
    SET state = 'closed', closed_at = now(), reason = coalesce(%(reason)s, reason), watched = false,
        drain_seq = drain_seq + (unfinished = 0)::int

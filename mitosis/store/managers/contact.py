@@ -112,7 +112,7 @@ async def _reconcile(store: Store, manager_id: UUID, epoch: int, renewal: Renewa
             return
         if renewal.returned or renewal.held:
             await _take_back(connection, lease.group_id, epoch, renewal)
-        if renewal.started:  # after the group's lock, if that is taken: rows come last
+        if renewal.started:  # after the group's lock: the lock order puts task rows last
             values = {
                 "epoch": epoch,
                 "group_number": lease.group_id,

@@ -14,7 +14,7 @@ _EXPRESSION = load("managers/views.sql")["state_facts"]
 
 
 def with_state_facts(statement: LiteralString) -> LiteralString:
-    """Return ``statement`` with the expression in it. Its parameters need ``host_lost_after``.
+    """Fill the expression into ``statement``, whose parameters need ``host_lost_after``.
 
     Raises:
         ValueError: the statement does not contain ``$state_facts$``.

@@ -97,7 +97,7 @@ async def create_user(
     try:
         made = await _fetch(store, _Created, "create", parameters)
     except UniqueViolation:
-        made = None  # the group's name was taken between the look and the insert
+        made = None  # the group's name was taken between the check and the insert
     row = None if made is None else await _account(store, user_id=made.user_id)
     if row is None:
         raise AlreadyExists(f"the name {username} is taken", username=username)
