@@ -74,7 +74,7 @@ def test_a_full_disk_is_named_and_everything_goes_on_when_there_is_space(tmp_pat
 
             fill(filler, 25_000_000)
             asked = mitosis_json(data, "group", "submit", "full", *command)["task_ids"]
-            wait_until(lambda: "no task is claimed" in agent_log(data), 30)
+            wait_until(lambda: "disk.nearly_full" in agent_log(data), 30)
             waiting = mitosis_json(data, "group", "submit", "full", *command)["task_ids"]
             fill(disk / "filler2", LEFT_BYTES)
             accepted, problem = submit_until_refused(data)
