@@ -3,10 +3,13 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from typing import Any
 from uuid import UUID
 
 from pydantic import Field, model_validator
+from sqlalchemy import BigInteger, Integer, Text, any_, bindparam, or_, select
+from sqlalchemy.dialects.postgresql import ARRAY
 
 from mitosis.contracts.control import GroupView
 from mitosis.contracts.http import CancelStats, HookRunInfo, LeaseInfo, Page, TaskGroupInfo
@@ -14,14 +17,26 @@ from mitosis.contracts.lifecycle import TaskGroupState
 from mitosis.contracts.temporal_names import task_group_workflow_id
 from mitosis.store.leases.reasons import read_waiting, waiting_for
 from mitosis.store.missing import require_task_group
+from mitosis.store.pg.compose import Composed, compose, fetch_composed
 from mitosis.store.pg.database import Connection
 from mitosis.store.pg.paging import decode_cursor, encode_cursor, page_limit
 from mitosis.store.pg.rows import fetch_all, fetch_one
 from mitosis.store.pg.statements import load
+from mitosis.store.pg.tables import group_live, task_groups
 from mitosis.store.store import Store
+from mitosis.store.users.viewer import USER_GROUPS_OF_VIEWER, VIEWER_IS_ADMIN
 
 SQL = load("groups/views.sql")
 MAX_PAGE = 500
+_TEXTS = ARRAY(Text)
+_CONDITIONS = {
+    "states": group_live.c.state == any_(bindparam("states", type_=_TEXTS)),
+    "tags": task_groups.c.tags.contains(bindparam("tags", type_=_TEXTS)),
+    "labels": task_groups.c.labels.contains(bindparam("labels", type_=_TEXTS)),
+    "name": task_groups.c.name.like(bindparam("name", type_=Text)),
+    "after": task_groups.c.id < bindparam("after", type_=BigInteger),
+}
+"""What a list may be limited by, each with the parameter of its name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +50,12 @@ class GroupFilter:
     labels: Sequence[str] = ()
     name: str | None = None
     """Exactly this name, or a pattern with ``*``."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Key:
+    id: int
+    uuid: UUID
 
 
 class NumberedInfo(TaskGroupInfo):
@@ -67,8 +88,7 @@ async def read_group(store: Store, task_group_id: UUID) -> NumberedInfo:
         NotFound: there is no such group.
     """
     async with store.database.connection() as connection:
-        parameters = _show_parameters(group=task_group_id)
-        found = await fetch_one(connection, NumberedInfo, SQL["show"], parameters)
+        found = await fetch_one(connection, NumberedInfo, SQL["show"], {"ids": [task_group_id]})
         shown = require_task_group(found, task_group_id)
         parameters = {"group_number": shown.number, "unfinished": shown.tasks_unfinished}
         details = await fetch_one(connection, _Details, SQL["details"], parameters)
@@ -95,23 +115,16 @@ async def list_groups(
 ) -> Page[TaskGroupInfo]:
     """Return groups that the user may read, newest first, without leases and hook runs; at most 500."""
     size, which = page_limit(limit, MAX_PAGE), which or GroupFilter()
-    (number,) = decode_cursor("task-groups", after, int) if after else (None,)
-    parameters = _show_parameters(
-        viewer=viewer_id,
-        states=[state.value for state in which.states],
-        settled=which.settled,
-        tags=list(which.tags),
-        labels=list(which.labels),
-        name=which.name and _like(which.name),
-        after=number,
-        limit=size + 1,
-    )
+    key = decode_cursor("task-groups", after, int) if after else ()
+    values = {"viewer": viewer_id, "limit": size + 1, **_filter_values(which, *key)}
+    statement = _ids_of(which.settled, frozenset(_CONDITIONS.keys() & values.keys()))
     async with store.database.connection() as connection:
-        found = await fetch_all(connection, NumberedInfo, SQL["show"], parameters)
-    last = found[size - 1] if len(found) > size else None
+        found = await fetch_composed(connection, _Key, statement, **values)
+        ids = {"ids": [row.uuid for row in found[:size]]}
+        shown = await fetch_all(connection, NumberedInfo, SQL["show"], ids)
+    more = len(found) > size
     return Page(
-        items=[*found[:size]],
-        next=None if last is None else encode_cursor("task-groups", last.number),
+        items=[*shown], next=encode_cursor("task-groups", found[size - 1].id) if more else None
     )
 
 
@@ -147,20 +160,33 @@ async def _waiting_for(
     return None if facts is None else waiting_for(facts)
 
 
-def _show_parameters(**given: Any) -> dict[str, Any]:
-    """Return the parameters of ``show``; without a filter it shows every group."""
-    return {
-        "group": None,
-        "viewer": None,
-        "states": [],
-        "settled": None,
-        "tags": [],
-        "labels": [],
-        "name": None,
-        "after": None,
-        "limit": None,
-        **given,
+def _filter_values(which: GroupFilter, after: int | None = None) -> dict[str, object]:
+    """Return the parameters of the conditions that the list is limited by."""
+    values = {
+        "states": [state.value for state in which.states],
+        "tags": [*which.tags],
+        "labels": [*which.labels],
+        "name": None if which.name is None else _like(which.name),
+        "after": after,
     }
+    return {name: value for name, value in values.items() if value not in (None, [])}
+
+
+@cache
+def _ids_of(settled: bool | None, conditions: frozenset[str]) -> Composed:
+    """Select the ids of a page of the groups that a user may read, newest first."""
+    in_own_group = task_groups.c.user_group_id.in_(USER_GROUPS_OF_VIEWER)
+    rows = (
+        select(task_groups.c.id, task_groups.c.uuid)
+        .join(group_live)
+        .where(task_groups.c.kind == "managed", or_(VIEWER_IS_ADMIN, in_own_group))
+        .where(*(_CONDITIONS[name] for name in sorted(conditions)))
+    )
+    if settled is not None:
+        settled_at = group_live.c.settled_at
+        rows = rows.where(settled_at.is_not(None) if settled else settled_at.is_(None))
+    limit = bindparam("limit", type_=Integer)
+    return compose(rows.order_by(task_groups.c.id.desc()).limit(limit))
 
 
 def _estimate(unfinished: int, rate: float | None) -> datetime | None:

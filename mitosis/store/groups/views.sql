@@ -1,7 +1,7 @@
 -- Views of task groups, for users and for their workflows.
 
 -- name: show
--- The columns that every view of a group shares, newest group first.
+-- The columns that every view of a group shares, newest group first. views.py selects the ids of a page.
 SELECT g.id AS number, g.uuid AS task_group_id, g.name, u.name AS group_name, v.state,
        v.settled_at IS NOT NULL AS settled, v.result, v.reason, g.tags, g.labels, g.priority,
        g.worker_allocation_plan, g.environment_setup_hook, g.environment_teardown_hook,
@@ -16,19 +16,8 @@ SELECT g.id AS number, g.uuid AS task_group_id, g.name, u.name AS group_name, v.
   FROM task_groups AS g
   JOIN group_live AS v ON v.group_id = g.id
   JOIN user_groups AS u ON u.id = g.user_group_id
- WHERE g.kind = 'managed'
-   AND (%(group)s::uuid IS NULL OR g.uuid = %(group)s)
-   AND (%(viewer)s::uuid IS NULL
-        OR EXISTS (SELECT FROM users AS p WHERE p.uuid = %(viewer)s AND p.is_admin)
-        OR EXISTS (SELECT FROM user_group_members AS r JOIN users AS p ON p.id = r.user_id
-                    WHERE r.user_group_id = g.user_group_id AND p.uuid = %(viewer)s))
-   AND (%(states)s::text[] = '{}' OR v.state = ANY(%(states)s::text[]))
-   AND (%(settled)s::boolean IS NULL OR (v.settled_at IS NOT NULL) = %(settled)s)
-   AND g.tags @> %(tags)s::text[] AND g.labels @> %(labels)s::text[]
-   AND (%(name)s::text IS NULL OR g.name LIKE %(name)s)
-   AND (%(after)s::bigint IS NULL OR g.id < %(after)s)
+ WHERE g.kind = 'managed' AND g.uuid = ANY(%(ids)s::uuid[])
  ORDER BY g.id DESC
- LIMIT %(limit)s
 
 -- name: details
 -- Facts that only the view of one group shows: its hosts, its rate, its hook runs. Bounded.

@@ -1,24 +1,66 @@
 """Views of managers for users and for ManagerWorkflow."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
 from typing import Any
 from uuid import UUID
 
+from pydantic import BaseModel, model_validator
+from sqlalchemy import BigInteger, Integer, Text, bindparam, or_, select, tuple_
+
 from mitosis.contracts.control import ManagerView
-from mitosis.contracts.errors import NotFound
 from mitosis.contracts.http import ManagerInfo, Page
 from mitosis.contracts.lifecycle import ManagerState
+from mitosis.contracts.manager_state import ManagerFacts, derived_manager_state
 from mitosis.store.managers.state_facts import state_of, with_state_facts
+from mitosis.store.missing import require_manager
+from mitosis.store.pg.compose import Composed, compose, fetch_composed
 from mitosis.store.pg.database import Connection
 from mitosis.store.pg.paging import decode_cursor, encode_cursor, page_limit
+from mitosis.store.pg.rows import fetch_all, fetch_one
 from mitosis.store.pg.statements import load
+from mitosis.store.pg.tables import manager_live, managers, user_group_managers
 from mitosis.store.store import Store
+from mitosis.store.users.viewer import USER_GROUPS_OF_VIEWER, VIEWER_IS_ADMIN
 
 SQL = load("managers/views.sql")
 SHOW = with_state_facts(SQL["show"])
 OBSERVE = with_state_facts(SQL["observe"])
 STATES = with_state_facts(SQL["states"])
 MAX_PAGE = 500
+
+
+@dataclass(frozen=True, slots=True)
+class _Key:
+    id: int
+    uuid: UUID
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class _State:
+    """A row of ``states``."""
+
+    manager_id: UUID
+    facts: ManagerFacts
+
+
+class _DerivesState(BaseModel):
+    """A row with the facts of a host's state."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _with_state(cls, row: Mapping[str, Any]) -> Mapping[str, Any]:
+        return {**row, "state": state_of(row["facts"])}
+
+
+class ShownManager(_DerivesState, ManagerInfo):
+    """A row of ``show``."""
+
+
+class ObservedManager(_DerivesState, ManagerView):
+    """A row of ``observe``."""
 
 
 async def get_manager(store: Store, manager_id: UUID) -> ManagerInfo:
@@ -29,18 +71,14 @@ async def get_manager(store: Store, manager_id: UUID) -> ManagerInfo:
     """
     async with store.database.connection() as connection:
         found = await some_managers(connection, store, [manager_id])
-    if not found:
-        raise NotFound("no such manager", manager_id=str(manager_id))
-    return found[0]
+    return require_manager(found[0] if found else None, manager_id)
 
 
 async def some_managers(
     connection: Connection, store: Store, manager_ids: Sequence[UUID]
 ) -> Sequence[ManagerInfo]:
     """Return those of these managers that exist, by name."""
-    parameters = _parameters(store, ids=list(manager_ids))
-    rows = await (await connection.execute(SHOW, parameters)).fetchall()
-    return [info(row) for row in rows]
+    return await fetch_all(connection, ShownManager, SHOW, _parameters(store, manager_ids))
 
 
 async def list_managers(
@@ -48,16 +86,17 @@ async def list_managers(
 ) -> Page[ManagerInfo]:
     """Return managers of the user's groups (an admin sees all), by name. ``limit`` is at most 500."""
     size = page_limit(limit, MAX_PAGE)
-    name, number = decode_cursor("managers", after, str, int) if after else (None, None)
-    parameters = _parameters(
-        store, viewer=viewer_id, after_name=name, after_id=number, limit=size + 1
-    )
+    values: dict[str, object] = {"viewer": viewer_id, "limit": size + 1}
+    if after:
+        values["after_name"], values["after_id"] = decode_cursor("managers", after, str, int)
+    statement = _ids_of_page(is_first=not after)
     async with store.database.connection() as connection:
-        rows = await (await connection.execute(SHOW, parameters)).fetchall()
-    last = rows[size - 1] if len(rows) > size else None
+        found = await fetch_composed(connection, _Key, statement, **values)
+        shown = await some_managers(connection, store, [row.uuid for row in found[:size]])
+    last = found[size - 1] if len(found) > size else None
     return Page(
-        items=[info(row) for row in rows[:size]],
-        next=None if last is None else encode_cursor("managers", last["name"], last["number"]),
+        items=[*shown],
+        next=None if last is None else encode_cursor("managers", last.name, last.id),
     )
 
 
@@ -69,37 +108,38 @@ async def observe_manager(store: Store, manager_id: UUID) -> ManagerView:
         "suspect_after": store.suspect_after.total_seconds(),
     }
     async with store.database.connection() as connection:
-        row = await (await connection.execute(OBSERVE, parameters)).fetchone()
-    if row is None:
-        return ManagerView(manager_id=manager_id, exists=False)
-    return control_view(row)
+        view = await fetch_one(connection, ObservedManager, OBSERVE, parameters)
+    return ManagerView(manager_id=manager_id, exists=False) if view is None else view
 
 
 async def manager_states(
     connection: Connection, store: Store, manager_ids: Sequence[UUID]
 ) -> Mapping[UUID, ManagerState]:
     """Return the derived state of each of these managers that exists."""
-    rows = await (
-        await connection.execute(STATES, _parameters(store, ids=list(manager_ids)))
-    ).fetchall()
-    return {row["manager_id"]: state_of(row["facts"]) for row in rows}
+    rows = await fetch_all(connection, _State, STATES, _parameters(store, manager_ids))
+    return {row.manager_id: derived_manager_state(row.facts) for row in rows}
 
 
-def control_view(row: Mapping[str, Any]) -> ManagerView:
-    """Return a row of ``observe`` as ManagerWorkflow takes it."""
-    return ManagerView.model_validate({**row, "state": state_of(row["facts"])})
+@cache
+def _ids_of_page(*, is_first: bool) -> Composed:
+    """Select the ids of a page of the managers of the user's groups, by name."""
+    in_own_group = managers.c.id.in_(
+        select(user_group_managers.c.manager_id).where(
+            user_group_managers.c.user_group_id.in_(USER_GROUPS_OF_VIEWER)
+        )
+    )
+    rows = (
+        select(managers.c.id, managers.c.uuid, managers.c.name)
+        .join(manager_live)
+        .where(or_(VIEWER_IS_ADMIN, in_own_group))
+    )
+    key = (managers.c.name, managers.c.id)
+    if not is_first:
+        after = bindparam("after_name", type_=Text), bindparam("after_id", type_=BigInteger)
+        rows = rows.where(tuple_(*key) > tuple_(*after))
+    return compose(rows.order_by(*key).limit(bindparam("limit", type_=Integer)))
 
 
-def info(row: Mapping[str, Any]) -> ManagerInfo:
-    """Return a row of ``show`` as the API answers it."""
-    return ManagerInfo.model_validate({**row, "state": state_of(row["facts"])})
-
-
-def _parameters(store: Store, **which: Any) -> Mapping[str, Any]:
-    """Return the parameters of ``show``; ``which`` replaces the defaults, which select all managers."""
-    everything = dict.fromkeys(("ids", "viewer", "after_name", "after_id", "limit"))
-    return {
-        **everything,
-        "host_lost_after": store.host_lost_after.total_seconds(),
-        **which,
-    }
+def _parameters(store: Store, manager_ids: Sequence[UUID]) -> Mapping[str, object]:
+    """Return the parameters of ``show`` and ``states``."""
+    return {"ids": [*manager_ids], "host_lost_after": store.host_lost_after.total_seconds()}

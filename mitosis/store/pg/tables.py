@@ -1,7 +1,6 @@
 """The tables of the migrations (a test compares both), for statements built from optional filters."""
 
 from sqlalchemy import (
-    ARRAY,
     JSON,
     REAL,
     BigInteger,
@@ -25,7 +24,7 @@ from sqlalchemy import (
     Uuid,
     text,
 )
-from sqlalchemy.dialects.postgresql import JSONB
+from sqlalchemy.dialects.postgresql import ARRAY, JSONB
 
 METADATA = MetaData()
 Moment = DateTime(timezone=True)

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from mitosis.contracts.lifecycle import EnvironmentState, LeaseState, ManagerState
 from mitosis.contracts.manager_state import ManagerFacts, derived_manager_state
-from mitosis.store.managers.views import control_view, info
+from mitosis.store.managers.views import ObservedManager, ShownManager
+from mitosis.store.pg.rows import to_record
 from workflows.visibility import manager_attributes, manager_details
 
 GROUP, OTHER, HOST = UUID(int=1), UUID(int=2), UUID(int=3)
@@ -138,8 +139,8 @@ any_facts = st.builds(
 @given(any_facts)
 def test_every_reader_shows_the_same_state(known: ManagerFacts) -> None:
     observed, shown = rows(known)
-    view = control_view(observed)
+    view = to_record(observed, ObservedManager)
     state = derived_manager_state(known)
     assert manager_attributes(view)["MitosisState"] == state
     assert f"**host-1** is **{state}**." in manager_details(view, "idle")
-    assert info(shown).state is state
+    assert to_record(shown, ShownManager).state is state
