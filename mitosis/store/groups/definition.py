@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
 from uuid import UUID
 
 from psycopg.errors import UniqueViolation
@@ -157,7 +156,7 @@ async def _check_hosts(connection: Connection, group_number: int, spec: TaskGrou
         )
 
 
-def _create_parameters(spec: TaskGroupSpec, user_id: UUID) -> dict[str, Any]:
+def _create_parameters(spec: TaskGroupSpec, user_id: UUID) -> dict[str, object]:
     setup, teardown = spec.environment_setup_hook, spec.environment_teardown_hook
     return {
         "name": spec.name,
@@ -181,7 +180,7 @@ def _create_parameters(spec: TaskGroupSpec, user_id: UUID) -> dict[str, Any]:
     }
 
 
-def _update_parameters(changes: TaskGroupUpdate, group_number: int) -> dict[str, Any]:
+def _update_parameters(changes: TaskGroupUpdate, group_number: int) -> dict[str, object]:
     """Return the parameters of ``update``: None leaves a column as it is, where NULL is not a value of it.
 
     Auto-close and max_managers can be removed, so for them it counts whether they were given.

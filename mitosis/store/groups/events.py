@@ -5,16 +5,17 @@ a slow reader finds one newest snapshot and the same results.
 """
 
 import asyncio
-import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from dataclasses import KW_ONLY, dataclass
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
 from mitosis.contracts.following import GroupEvent
-from mitosis.contracts.http import TaskGroupInfo
+from mitosis.contracts.http import TaskGroupInfo, TaskInfo
 from mitosis.contracts.queries import Until
-from mitosis.store.groups.changes import events_between, is_reached
+from mitosis.store.groups.changes import events_between, has_changed, is_reached
 from mitosis.store.groups.views import read_group
+from mitosis.store.pg.long_poll import look_until
 from mitosis.store.pg.wake import Topic
 from mitosis.store.store import Store
 from mitosis.store.tasks.group import watch_group
@@ -29,6 +30,16 @@ REFRESH_SECONDS = 10.0
 """Fields that move by the clock alone (rate, estimate, why it waits) are sent this often."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """A group, and a page of its results behind a cursor."""
+
+    group: TaskGroupInfo
+    results: Sequence[TaskInfo] = ()
+    is_last: bool = False
+    """The group is settled and these are all its results."""
+
+
 async def wait_for_group(
     store: Store, task_group_id: UUID, until: Until, timeout: timedelta
 ) -> TaskGroupInfo:
@@ -39,20 +50,24 @@ async def wait_for_group(
     Raises:
         NotFound: there is no such group.
     """
-    deadline = time.monotonic() + timeout.total_seconds()
     first = await read_group(store, task_group_id)
     if is_reached(until, first, first) or store.wake is None:
         return first
-    with store.wake.waiter(first.number, Topic.CHANGED) as waiter:
-        while True:
-            if until == "changed":
-                await watch_group(store.database, first.number)
-            now = await read_group(store, task_group_id)
-            left = deadline - time.monotonic()
-            if is_reached(until, first, now) or left <= 0:
-                return now
-            await waiter.wait(left)
-            await asyncio.sleep(min(LOOK_AGAIN_SECONDS, left))
+
+    async def look() -> TaskGroupInfo:
+        return await read_group(store, task_group_id)
+
+    async def watch() -> None:
+        await watch_group(store.database, first.number)
+
+    with store.wake.waiter(first.number, Topic.CHANGED, pace_seconds=LOOK_AGAIN_SECONDS) as waiter:
+        return await look_until(
+            waiter,
+            lambda now: is_reached(until, first, now),
+            look,
+            seconds=timeout.total_seconds(),
+            arm=watch if until == "changed" else None,
+        )
 
 
 async def group_events(
@@ -69,28 +84,62 @@ async def group_events(
     """
     if store.wake is None:
         raise ValueError("a store that does not listen has no events")
-    first = await read_group(store, task_group_id)
-    before: TaskGroupInfo | None = None
-    stale = False
-    with store.wake.waiter(first.number, Topic.CHANGED) as waiter:
+    number = (await read_group(store, task_group_id)).number
+    follower = _Follower(store, task_group_id, number, results=results, after=after)
+    with store.wake.waiter(number, Topic.CHANGED, pace_seconds=PACE_SECONDS) as waiter:
         while True:
-            await watch_group(store.database, first.number)
-            group = await read_group(store, task_group_id)
-            page = (
-                (await read_results(store.database, task_group_id, after, PAGE))[1]
-                if results
-                else None
+            seen = await look_until(
+                waiter,
+                follower.has_news,
+                follower.look,
+                seconds=REFRESH_SECONDS,
+                arm=follower.watch,
             )
-            for task in page.items if page else ():
-                after = task.seq or after
-                yield GroupEvent(kind="result", cursor=after, at=datetime.now(UTC), result=task)
-            for event in events_between(before, group, after, stale=stale):
+            for event in follower.events(seen):
                 yield event
-            before = group
-            if page is not None and len(page.items) == PAGE:
-                continue
-            if group.settled and (page is None or page.finished):
-                yield GroupEvent(kind="end", cursor=after, at=datetime.now(UTC), group=group)
+            if seen.is_last:
                 return
-            stale = not await waiter.wait(REFRESH_SECONDS)
-            await asyncio.sleep(PACE_SECONDS)
+            if len(seen.results) < PAGE:
+                await asyncio.sleep(PACE_SECONDS)
+
+
+@dataclass(slots=True)
+class _Follower:
+    """One reader of the events of a group, and what it has seen so far."""
+
+    store: Store
+    task_group_id: UUID
+    number: int
+    _: KW_ONLY
+    results: bool
+    after: int
+    """The number of the last result."""
+    before: TaskGroupInfo | None = None
+
+    async def watch(self) -> None:
+        await watch_group(self.store.database, self.number)
+
+    async def look(self) -> _Look:
+        """Read the group first, so that the results of a settled group are all there."""
+        group = await read_group(self.store, self.task_group_id)
+        if not self.results:
+            return _Look(group, is_last=group.settled)
+        database = self.store.database
+        _, page = await read_results(database, self.task_group_id, self.after, PAGE)
+        return _Look(group, page.items, is_last=group.settled and page.finished)
+
+    def has_news(self, seen: _Look) -> bool:
+        """Return whether the look differs from the one before in more than the clock."""
+        is_new = self.before is None or has_changed(self.before, seen.group)
+        return is_new or bool(seen.results) or seen.is_last
+
+    def events(self, seen: _Look) -> Iterator[GroupEvent]:
+        """Yield what is new in a look, then the end if it is the last one."""
+        stale = not self.has_news(seen)
+        for task in seen.results:
+            self.after = task.seq or self.after
+            yield GroupEvent(kind="result", cursor=self.after, at=datetime.now(UTC), result=task)
+        yield from events_between(self.before, seen.group, self.after, stale=stale)
+        self.before = seen.group
+        if seen.is_last:
+            yield GroupEvent(kind="end", cursor=self.after, at=datetime.now(UTC), group=seen.group)

@@ -117,7 +117,7 @@ async def list_groups(
     size, which = page_limit(limit, MAX_PAGE), which or GroupFilter()
     key = decode_cursor("task-groups", after, int) if after else ()
     values = {"viewer": viewer_id, "limit": size + 1, **_filter_values(which, *key)}
-    statement = _ids_of(which.settled, frozenset(_CONDITIONS.keys() & values.keys()))
+    statement = ids_of_page(which.settled, frozenset(_CONDITIONS.keys() & values.keys()))
     async with store.database.connection() as connection:
         found = await fetch_composed(connection, _Key, statement, **values)
         ids = {"ids": [row.uuid for row in found[:size]]}
@@ -173,7 +173,7 @@ def _filter_values(which: GroupFilter, after: int | None = None) -> dict[str, ob
 
 
 @cache
-def _ids_of(settled: bool | None, conditions: frozenset[str]) -> Composed:
+def ids_of_page(settled: bool | None, conditions: frozenset[str]) -> Composed:
     """Select the ids of a page of the groups that a user may read, newest first."""
     in_own_group = task_groups.c.user_group_id.in_(USER_GROUPS_OF_VIEWER)
     rows = (

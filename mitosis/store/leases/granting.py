@@ -1,7 +1,6 @@
 """The host's side of a lease: taking an offer, and the data to run it (protocol P6)."""
 
 from dataclasses import dataclass
-from typing import Any
 from uuid import UUID
 
 from mitosis.contracts.errors import LeaseLost
@@ -34,7 +33,7 @@ async def take_lease(store: Store, manager_id: UUID, epoch: int) -> LeaseGrant:
             raise LeaseLost(epoch=epoch)
         await connection.execute(SQL["take"], _parameters(store, manager_id, epoch))
         await notify_watchers(connection, lease.group_number)
-        return await _running_grant(connection, _parameters(store, manager_id, epoch))
+        return await _running_grant(connection, store, manager_id, epoch)
 
 
 async def get_grant(store: Store, manager_id: UUID, epoch: int) -> LeaseGrant:
@@ -44,7 +43,7 @@ async def get_grant(store: Store, manager_id: UUID, epoch: int) -> LeaseGrant:
         LeaseLost: the manager has no such lease.
     """
     async with store.database.connection() as connection:
-        return await _running_grant(connection, _parameters(store, manager_id, epoch))
+        return await _running_grant(connection, store, manager_id, epoch)
 
 
 async def task_group_of_manager(store: Store, manager_id: UUID) -> ManagerTaskGroup | None:
@@ -78,14 +77,17 @@ async def grant_new_epoch(
     await connection.execute(SQL["insert_active_lease"], parameters)
 
 
-async def _running_grant(connection: Connection, parameters: dict[str, Any]) -> LeaseGrant:
+async def _running_grant(
+    connection: Connection, store: Store, manager_id: UUID, epoch: int
+) -> LeaseGrant:
+    parameters = _parameters(store, manager_id, epoch)
     grant = await fetch_one(connection, LeaseGrant, SQL["grant"], parameters)
     if grant is None or grant.lease_state not in (LeaseState.ACTIVE, LeaseState.ENDING):
-        raise LeaseLost(epoch=parameters["epoch"])
+        raise LeaseLost(epoch=epoch)
     return grant
 
 
-def _parameters(store: Store, manager_id: UUID, epoch: int) -> dict[str, Any]:
+def _parameters(store: Store, manager_id: UUID, epoch: int) -> dict[str, object]:
     return {
         "manager": manager_id,
         "epoch": epoch,

@@ -5,7 +5,6 @@
 
 from collections.abc import AsyncIterator, Collection, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from mitosis.contracts.control import AssignAnswer
 from mitosis.contracts.lifecycle import LeaseState
@@ -28,6 +27,8 @@ SQL = load("leases/scheduler.sql")
 ROUND_HOSTS = eligibility.SQL["host_facts"] + "\n" + SQL["hosts_of_round"]
 ROUND_GROUPS = eligibility.SQL["group_facts"] + "\n" + SQL["groups_of_round"]
 GROUPS_PER_PAGE = 200
+BEFORE_FIRST = (2**31, 0)
+"""A key before those of all groups: priority, one more than any has, and number."""
 CHECK_OFFERS_SECONDS = 10.0
 """While an offer is open, its manager is poked again after this long."""
 LOOK_SECONDS = (10.0, 60.0)
@@ -152,16 +153,20 @@ async def _match_pages(
 
 
 async def _pages(connection: Connection, hosts: int) -> AsyncIterator[list[GroupFacts]]:
-    key: dict[str, Any] = {"after_priority": None, "after_id": None}
+    priority, number = BEFORE_FIRST
     while True:
-        page = await fetch_all(
-            connection, GroupFacts, ROUND_GROUPS, {**key, "hosts": hosts, "limit": GROUPS_PER_PAGE}
-        )
+        values = {
+            "after_priority": priority,
+            "after_id": number,
+            "hosts": hosts,
+            "limit": GROUPS_PER_PAGE,
+        }
+        page = await fetch_all(connection, GroupFacts, ROUND_GROUPS, values)
         if page:
             yield page
         if len(page) < GROUPS_PER_PAGE:
             return
-        key = {"after_priority": page[-1].priority, "after_id": page[-1].number}
+        priority, number = page[-1].priority, page[-1].number
 
 
 async def _write(connection: Connection, offers: list[Offer]) -> int:

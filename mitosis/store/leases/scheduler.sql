@@ -14,7 +14,7 @@ SELECT pg_advisory_xact_lock(hashtext('mitosis.assign_round'))
 -- without unfinished tasks has no ready ones, so the cheap column is checked before tasks are counted.
  WHERE g.kind = 'managed' AND v.settled_at IS NULL AND v.state IN ('open', 'closed') AND NOT v.discarding
    AND v.unfinished > 0 AND r.ready > 0
-   AND (%(after_id)s::bigint IS NULL OR (-g.priority::bigint, g.id) > (-%(after_priority)s::bigint, %(after_id)s))
+   AND (-g.priority::bigint, g.id) > (-%(after_priority)s::bigint, %(after_id)s::bigint)
  ORDER BY g.priority DESC, g.id
  LIMIT %(limit)s
 

@@ -7,7 +7,6 @@ for it.
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
 from uuid import UUID
 
 from mitosis.contracts.errors import InvalidRequest, InvalidTransition, LeaseLost, NotFound
@@ -101,19 +100,19 @@ async def _change(
     facts = require_task_group(
         await fetch_one(connection, _Facts, SQL["environment_facts"], ids), task_group_id
     )
-    values = asdict(facts)
-    held = await fetch_all(connection, _Lease, SQL["lock_leases_for_environment"], values)
+    numbers = {"manager_number": facts.manager_number, "group_number": facts.group_number}
+    held = await fetch_all(connection, _Lease, SQL["lock_leases_for_environment"], numbers)
     leases = {lease.epoch: lease.state for lease in held}
     if asked.event in _SETUP:
         _check_lease(leases, asked)
     elif asked.event == "tear_down":
         _check_teardown(leases, facts)
-    now = await fetch_one(connection, _Environment, SQL["lock_environment"], values)
+    now = await fetch_one(connection, _Environment, SQL["lock_environment"], numbers)
     state = _after(None if now is None else now.state, asked)
     if now is None or state is not now.state or asked.event == "preparing":
-        await connection.execute(SQL["save_environment"], _row(values, asked, state))
+        await connection.execute(SQL["save_environment"], _row(facts, asked, state))
     if asked.hook is not None:
-        await _save_hook_run(connection, values, asked, asked.hook)
+        await _save_hook_run(connection, facts, asked, asked.hook)
     await notify_watchers(connection, facts.group_number)
     gone = state is EnvironmentState.GONE
     # The group may have ended since its state was read; it then waits for this environment's end.
@@ -161,11 +160,9 @@ def _after(state: EnvironmentState | None, asked: EnvironmentChange) -> Environm
     return ENVIRONMENT.after(state, EnvironmentEvent(event))
 
 
-def _row(
-    facts: Mapping[str, Any], asked: EnvironmentChange, state: EnvironmentState
-) -> Mapping[str, Any]:
+def _row(facts: _Facts, asked: EnvironmentChange, state: EnvironmentState) -> Mapping[str, object]:
     return {
-        **facts,
+        **asdict(facts),
         "state": state.value,
         "fingerprint": asked.fingerprint,
         "epoch": asked.epoch,
@@ -174,11 +171,11 @@ def _row(
 
 
 async def _save_hook_run(
-    connection: Connection, facts: Mapping[str, Any], asked: EnvironmentChange, hook: HookReport
+    connection: Connection, facts: _Facts, asked: EnvironmentChange, hook: HookReport
 ) -> None:
     """Save one row per run, identified by its start; the environment's row lock orders the writers."""
     values = {
-        **facts,
+        **asdict(facts),
         **hook.model_dump(exclude={"state"}),
         "hook_state": hook.state,
         "kind": "setup" if asked.event in _SETUP else "teardown",

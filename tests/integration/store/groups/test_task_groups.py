@@ -1,6 +1,5 @@
 """Creating, listing, changing and watching task groups, and the one line that says why nothing happens."""
 
-import asyncio
 from datetime import timedelta
 
 import pytest
@@ -23,14 +22,12 @@ from mitosis.store.groups.assignment import (
     remove_manager,
 )
 from mitosis.store.groups.definition import delete_group, find_group, update_group
-from mitosis.store.groups.events import wait_for_group
-from mitosis.store.groups.views import GroupFilter, list_groups, read_group
+from mitosis.store.groups.views import GroupFilter, ids_of_page, list_groups, read_group
 from mitosis.store.leases.scheduler import assign_round
 from mitosis.store.managers.registration import register_manager
 from mitosis.store.tasks.views import list_tasks, read_task
 from mitosis.store.users.accounts import add_member, create_user, ensure_admin
 from tests.support.campaigns import failed, hook, succeeded, world
-from tests.support.waiting import wait_until_async
 
 
 @pytest.mark.spec("S002-23", "S002-63", "S002-70", "S002-148")
@@ -97,6 +94,9 @@ async def test_lists_are_pages_of_what_one_may_read(database: str) -> None:
         assert await found(states=[TaskGroupState.CLOSED]) == ["g-0"]
         assert await found(settled=True) == ["g-1"]
         assert await found(tags=["1"]) == ["g-3", "g-1"]
+        assert await found(tags=["t", "1"], settled=False) == ["g-3"]
+        assert await found(labels=["x"]) == []
+        assert await found(states=[TaskGroupState.OPEN], tags=["0"], name="g-*") == ["g-4", "g-2"]
         assert await found(name="g-2") == ["g-2"]
         assert len(await found(name="g-*")) == 5
         assert await found(name="g_*") == []
@@ -105,6 +105,41 @@ async def test_lists_are_pages_of_what_one_may_read(database: str) -> None:
                 await list_groups(w.store, w.user_id, after=after)
         with pytest.raises(InvalidRequest):
             await list_groups(w.store, w.user_id, limit=501)
+
+
+@pytest.mark.parametrize(
+    ("settled", "filters"),
+    [
+        (None, {}),
+        (None, {"after": 5_000}),
+        (False, {}),
+        (None, {"states": ["open"]}),
+        (None, {"tags": ["tag-7"]}),
+        (False, {"states": ["open", "closed"], "tags": ["all"], "after": 5_000}),
+    ],
+    ids=["all", "next page", "unsettled", "open", "rare tag", "several filters"],
+)
+async def test_a_page_of_many_groups_reads_indexes_only(
+    database: str, settled: bool | None, filters: dict[str, object]
+) -> None:
+    async with world(database) as w:
+        await w.group("g-0")
+        await w.rows(
+            "WITH made AS (INSERT INTO task_groups"
+            " (name, user_group_id, creator_id, worker_allocation_plan, tags)"
+            " SELECT 'g-' || n, user_group_id, creator_id, worker_allocation_plan,"
+            " ARRAY['all', 'tag-' || n]"
+            " FROM task_groups, generate_series(1, 10000) AS n RETURNING id)"
+            " INSERT INTO group_live (group_id) SELECT id FROM made"
+        )
+        await w.rows("ANALYZE task_groups, group_live")
+        page = ids_of_page(settled, frozenset(filters))
+        values = {**page.parameters, "viewer": w.user_id, "limit": 51, **filters}
+        async with w.database.connection() as connection:
+            rows = await (await connection.execute("EXPLAIN " + page.sql, values)).fetchall()
+        plan = "\n".join(row["QUERY PLAN"] for row in rows)
+        assert "Seq Scan on task_groups" not in plan, plan
+        assert "Seq Scan on group_live" not in plan, plan
 
 
 @pytest.mark.spec("S000-138")
@@ -387,28 +422,3 @@ async def test_waiting_says_why_nothing_happens(database: str) -> None:
         assert await why() == "all tasks have ended; being completed"
         await w.control.finalize(group)
         assert await why() == "cleanup on host"
-
-
-async def test_a_watcher_is_woken_by_changes_and_by_the_end(database: str) -> None:
-    async with world(database, pool_size=3) as w:
-        group = await w.group()
-        first = await wait_for_group(w.store, group, "changed", timedelta(0))
-        assert first.tasks_total == 0
-        changed = asyncio.create_task(
-            wait_for_group(w.store, group, "changed", timedelta(seconds=20))
-        )
-        settled = asyncio.create_task(
-            wait_for_group(w.store, group, "settled", timedelta(seconds=20))
-        )
-        complete = asyncio.create_task(
-            wait_for_group(w.store, group, "complete", timedelta(seconds=20))
-        )
-        await wait_until_async(lambda: w.value("SELECT watched FROM group_live"))
-        await w.submit(group, 1)
-        assert (await changed).tasks_total == 1
-        await w.cancel(group)
-        assert (await complete).state == "cancelled"
-        await w.control.discard(group)
-        assert not settled.done()
-        await w.control.settle(group)
-        assert (await settled).settled

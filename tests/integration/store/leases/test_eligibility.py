@@ -16,7 +16,7 @@ from mitosis.store.groups.explain import explain_group
 from mitosis.store.leases import eligibility
 from mitosis.store.leases.eligibility import CONDITIONS, Condition, GroupFacts, HostFacts
 from mitosis.store.leases.reasons import NONE_LEFT
-from mitosis.store.leases.scheduler import ROUND_GROUPS, ROUND_HOSTS, assign_round
+from mitosis.store.leases.scheduler import BEFORE_FIRST, ROUND_GROUPS, ROUND_HOSTS, assign_round
 from mitosis.store.pg.rows import fetch_all
 from tests.support.campaigns import World, world
 
@@ -264,7 +264,13 @@ async def test_the_statements_of_the_round_select_by_nothing_but_the_conditions_
 async def _compare(w: World) -> None:
     async with w.database.transaction() as connection:  # one now() for all
         of_hosts: dict[str, Any] = {"suspect_after": 10.0, "group_number": None}
-        of_groups = {"hosts": 5, "after_id": None, "after_priority": None, "limit": 1000}
+        priority, number = BEFORE_FIRST
+        of_groups = {
+            "hosts": 5,
+            "after_id": number,
+            "after_priority": priority,
+            "limit": 1000,
+        }
         hosts = await fetch_all(
             connection, HostFacts, eligibility.SQL["host_facts"] + " ORDER BY m.id", of_hosts
         )
