@@ -7,23 +7,20 @@ be repeated are retried for up to ``give_up_after`` while the API, PostgreSQL or
 import math
 import time
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import aclosing
 from copy import copy
 from datetime import timedelta
-from types import TracebackType
 from typing import Any, Self, TypeVar, get_args
 from uuid import UUID
 
-import httpx2
 from pydantic import BaseModel, TypeAdapter
 
-from mitosis.client.connection import Connection, Params
+from mitosis.client.connection import Params
 from mitosis.client.creating import GroupArgument, planned
 from mitosis.client.finding import find_target
 from mitosis.client.following import OutputSeen, follow
 from mitosis.client.parameters import (
-    check_connection,
     check_tasks,
     choice,
     duration,
@@ -33,7 +30,7 @@ from mitosis.client.parameters import (
     query,
 )
 from mitosis.client.port import Group, Until, path_of, reached
-from mitosis.client.repeating import repeating
+from mitosis.client.repeated_calls import PAGE, RepeatedCalls
 from mitosis.client.submitting import Part, Tasks, parts_of, submit_parts
 from mitosis.client.task_group import OnError, OnExit, TaskGroup
 from mitosis.contracts.checking import checked, shown
@@ -77,32 +74,12 @@ from mitosis.contracts.wire import SubmissionKey, SubmitAnswer
 T = TypeVar("T")
 M = TypeVar("M", bound=BaseModel)
 
-PAGE = 500
 LONG_POLL = timedelta(seconds=30)
 _MANAGERS = TypeAdapter(list[ManagerInfo])
 
 
-class Client:
+class Client(RepeatedCalls):
     """A client of one API for one user. An async context manager; for one event loop only."""
-
-    def __init__(
-        self,
-        url: str,
-        token: str | None = None,
-        *,
-        timeout: timedelta = timedelta(seconds=60),
-        give_up_after: timedelta = timedelta(seconds=45),
-        transport: httpx2.AsyncBaseTransport | None = None,
-    ) -> None:
-        """``timeout`` limits one call, ``give_up_after`` a call with all its retries.
-
-        Raises:
-            InvalidRequest: names the parameter and what would be right, as in all methods.
-        """
-        check_connection(url, token)
-        timeout = duration(timeout, "timeout", above_zero=True)
-        self.give_up_after = duration(give_up_after, "give_up_after")
-        self._api = Connection(url, token, timeout=timeout, transport=transport)
 
     async def login(self, username: str, password: str) -> Token:
         """Get a token for a user and use it from now on. Not repeated.
@@ -486,50 +463,6 @@ class Client:
         return await self._api.model(RefreshedManagers, "POST", path)
 
     # --- how
-
-    async def _get(
-        self, answer: type[M], path: str, params: Params | None = None, wait_seconds: float = 0.0
-    ) -> M:
-        return await self._repeat(
-            lambda: self._api.model(answer, "GET", path, params=params, wait_seconds=wait_seconds)
-        )
-
-    async def _post(self, answer: type[M], path: str, body: BaseModel) -> M:
-        """Make a call with an idempotency key, which may be repeated."""
-        return await self._repeat(lambda: self._api.model(answer, "POST", path, body))
-
-    async def _verb(self, method: str, group: Group, verb: str, body: VerbBody) -> TaskGroupInfo:
-        """Apply a verb. Verbs ensure a state, so they may be repeated."""
-        path = f"{path_of(group)}/{verb}"
-        return await self._repeat(lambda: self._api.model(TaskGroupInfo, method, path, body))
-
-    async def _pages(self, page: type[Page[T]], path: str, chosen: Params) -> AsyncIterator[T]:
-        params: Params = {**chosen, "limit": PAGE}
-        while True:
-            answer = await self._get(page, path, params)
-            for item in answer.items:
-                yield item
-            if answer.next is None:
-                return
-            params["after"] = answer.next
-
-    async def _repeat(self, call: Callable[[], Awaitable[T]]) -> T:
-        """Make a call; retry it while that can help and ``give_up_after`` has not passed."""
-        return await repeating(call, self.give_up_after)
-
-    async def aclose(self) -> None:
-        await self._api.aclose()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self.aclose()
 
 
 def _listed(value: T | None) -> list[T] | None:
