@@ -47,10 +47,10 @@ class AppState:
     control: ControlPlane
     temporal_namespace: str
     token_lifetime: timedelta = timedelta(days=30)
-    """Of the tokens that ``POST /login`` gives."""
+    """Lifetime of the tokens from ``POST /login``."""
     admission: Admission = field(default_factory=Admission)
     storage: Storage = field(default_factory=Storage)
     long_polls: LongPolls
     streams: Streams
-    """Of the same long polls, so that one stop ends both."""
+    """They use the same long polls, so that one stop ends both."""
     logins: LoginLimit = field(default_factory=LoginLimit)

@@ -25,7 +25,7 @@ LEEWAY = timedelta(seconds=30)
 """How far the clocks of two API hosts may differ."""
 
 REMEMBERED = 10_000
-"""Tokens whose signature need not be checked again."""
+"""Number of tokens whose signature check is cached."""
 
 SubjectKind = Literal["user", "manager"]
 

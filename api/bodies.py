@@ -20,7 +20,7 @@ MEGABYTE = 1_000_000
 SUBMIT_LIMIT = 64 * MEGABYTE
 REPORT_LIMIT = 64 * MEGABYTE
 BODY_LIMIT = 2 * MEGABYTE
-"""Of every route that names no limit of its own."""
+"""The limit of every route without its own."""
 
 T = TypeVar("T")
 

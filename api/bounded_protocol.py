@@ -24,7 +24,7 @@ LOOK_SECONDS = 1.0
 GONE_AFTER_SECONDS = 60
 """A peer that acknowledges nothing for this long is gone. Source: tcp(7), TCP_USER_TIMEOUT, TCP_KEEPIDLE."""
 KEPT_DESCRIPTORS = 256
-"""For everything of the process that is not a connection of a client."""
+"""Descriptors of the process that are not connections of clients."""
 
 
 class BoundedProtocol(HttpToolsProtocol):

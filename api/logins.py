@@ -16,12 +16,12 @@ from datetime import timedelta
 from mitosis.contracts.errors import RateLimited, Unavailable
 
 NAME_BURST, NAME_EVERY = 5, timedelta(seconds=12)
-"""Failures of one user name from one address: at once, and then one more every so often."""
+"""Failures of one user name from one address: the burst, and the interval for one more."""
 ADDRESS_BURST, ADDRESS_EVERY = 30, timedelta(seconds=2)
 """Failures of one address, for all names together."""
 KEYS = 10_000
 LONGEST_NAME = 100
-"""No user name is longer; what is longer is cut, so that keys are small."""
+"""Longer user names do not exist; they are cut, so that keys are small."""
 
 Clock = Callable[[], float]
 

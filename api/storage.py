@@ -7,7 +7,7 @@ from pathlib import Path
 from mitosis.contracts.errors import DatabaseUnavailable, MitosisError, StorageFull
 
 FULL_BELOW_BYTES = 20_000_000
-"""A segment of PostgreSQL's log has 16 MB; where none fits, PostgreSQL stops."""
+"""A segment of PostgreSQL's log has 16 MB; without room for one, PostgreSQL stops."""
 
 
 @dataclass(frozen=True, slots=True)

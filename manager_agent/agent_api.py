@@ -48,7 +48,7 @@ from mitosis.version import __version__
 CONNECT_SECONDS = 5.0
 ANSWER_SECONDS = 15.0
 MOST_CONNECTIONS = 32
-"""More than an agent has calls under way: five of its own, and two for each command of Temporal."""
+"""More than the concurrent calls of an agent: five, and two for each command of Temporal."""
 
 M = TypeVar("M", bound=BaseModel)
 S = TypeVar("S", bound=msgspec.Struct)

@@ -35,14 +35,14 @@ class TaskOptions(TypedDict, total=False):
     timeout: timedelta | float
     """Longest time that one attempt may take; a number is in seconds."""
     retries: int
-    """How often more it is tried when it raises or takes too long; 0 if not given."""
+    """Number of retries after an exception or a timeout; 0 by default."""
     retry_delay: timedelta | float
     """Pause before the next try, doubled for each further failure."""
     priority: int
     """Higher first, within the group."""
     environment: Mapping[str, str]
     working_directory: str
-    """Absolute folder on the host; without it a private, empty one."""
+    """Absolute folder on the host; by default a private, empty one."""
     labels: Sequence[str]
 
 

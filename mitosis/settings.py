@@ -40,7 +40,7 @@ PROGRAM_VARIABLES: Mapping[str, str] = {
     "MITOSIS_PG_BIN": "Folder of another PostgreSQL's postgres and initdb for the embedded server",
     "MITOSIS_TEMPORAL_BIN": "Another temporal program for the embedded server",
 }
-"""Read by ``mitosis.embedded`` where it looks for programs; no settings of a running system."""
+"""Read by ``mitosis.embedded`` to find programs; they are not settings."""
 
 Port = Annotated[int, Field(ge=1, le=65535)]
 

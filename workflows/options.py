@@ -14,7 +14,7 @@ HOST_TAKES_WITHIN = timedelta(seconds=10)
 HOST_HEARTBEAT_WITHIN = timedelta(seconds=5)
 """A killed host is noticed after 2.3 to 4.6 s, which is a reason to look and no proof of a loss (P4)."""
 CONTROL_HEARTBEAT_WITHIN = timedelta(seconds=3)
-"""After it, an activity of a killed control worker runs on another one."""
+"""After this time, another control worker runs the activity of a killed one."""
 WORKFLOW_TASK_WITHIN = timedelta(seconds=5)
 """The same for a worker that was killed during a workflow task. A task takes 20 ms, the replay of the
 longest history (``HANDLED_BEFORE_CONTINUE_AS_NEW``) 0.5 s, with as many at once as ``WorkerLimits`` allows.

@@ -49,7 +49,7 @@ from mitosis.store.tasks.claim import claim_tasks
 from mitosis.store.tasks.report import report_tasks
 
 Incarnation = Annotated[int | None, Header(alias=INCARNATION_HEADER, ge=1, le=2**63 - 1)]
-"""Which process of the agent calls; an earlier one than the last hello is refused. None: not checked."""
+"""The process of the agent that calls; a process older than the last hello is refused. None: not checked."""
 
 router = APIRouter(prefix="/managers", tags=["agents"], route_class=AgentRoute)
 

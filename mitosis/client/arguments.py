@@ -12,7 +12,7 @@ from mitosis.contracts.errors import InvalidRequest
 ALLOWED = "None, bool, int, float, str, list, tuple (arrives as a list) and dict with str keys"
 MAX_DEPTH = 200
 _DIGITS = sys.int_info.default_max_str_digits
-"""Most digits of an integer that Python reads by default, and so every part of the system."""
+"""The most digits of an integer that Python parses by default, and so every part of the system."""
 _TOO_LONG: int = 10**_DIGITS
 _ONLY_POSITIONAL = (Parameter.POSITIONAL_ONLY, Parameter.VAR_POSITIONAL)
 

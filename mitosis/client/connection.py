@@ -25,7 +25,7 @@ SILENCE = timedelta(seconds=50)
 """Without data for this long a stream is broken: it sends a comment every 15 s."""
 CLOSED = "this client has been closed: use it, and its task groups, inside its own with block"
 MAX_EVENT_BYTES = 64_000_000
-"""More than the largest result with its output has."""
+"""More than the largest result with its output."""
 
 Params = dict[str, str | int | float | bool]
 M = TypeVar("M", bound=BaseModel)

@@ -26,12 +26,12 @@ class RemoteFunction:
     name: str
     """``module:function``, as workers import it."""
     folder: str | None
-    """Of the script that defines it; must be on the workers' search path."""
+    """Folder of the script that defines it; must be on the workers' search path."""
     signature: Signature | None
     returns: Any
     """The annotation of its result; NOT_GIVEN without one."""
     template: SubmittedTask
-    """A task of it without arguments."""
+    """A task of the function without arguments."""
 
     def task(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> msgspec.Raw:
         """Return the JSON of a task that calls the function.

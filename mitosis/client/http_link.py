@@ -21,7 +21,7 @@ from mitosis.contracts.errors import ConfigurationError
 
 API_PREFIX = "/api/v1"
 KEEP_ALIVE_SECONDS = 60.0
-"""Less than the server's, so that no call meets a connection that is being closed."""
+"""Less than the server's, so that no call uses a connection that is being closed."""
 
 Header = tuple[bytes, bytes]
 

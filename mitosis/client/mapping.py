@@ -15,7 +15,7 @@ R = TypeVar("R")
 
 Inputs = Iterable[A] | AsyncIterable[A]
 BUFFER_SIZE = 10_000
-"""How many inputs are read and submitted before the first of their results must have been taken."""
+"""How many inputs are submitted ahead of the consumed results."""
 _BREATHE_EVERY = 200
 
 

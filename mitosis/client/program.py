@@ -25,7 +25,7 @@ class Importable:
 
     module: str
     folder: str | None
-    """Must be on the search path of the workers; None = they find it as they are."""
+    """Must be on the search path of the workers; None = it is there already."""
 
 
 def search_path() -> tuple[str, ...]:

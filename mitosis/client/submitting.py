@@ -30,7 +30,7 @@ PARTS_IN_FLIGHT = 3
 PROMPT_SECONDS = 0.1
 
 Task = SubmittedTask | Mapping[str, Any] | msgspec.Raw
-"""A task: the typed one, the same as a plain mapping, or its JSON once it has been checked and encoded."""
+"""A task: typed, as a plain mapping, or as its checked and encoded JSON."""
 Tasks = Iterable[Task] | AsyncIterable[Task]
 Send = Callable[["Part"], Awaitable[SubmitAnswer]]
 
@@ -52,7 +52,7 @@ class _Open:
     tasks: list[msgspec.Raw]
     size: int = 0
     since: float = field(default_factory=time.monotonic)
-    """When reading its first task began."""
+    """The time when its first task was read."""
 
     def is_old(self) -> bool:
         """Return whether its tasks have waited long enough to be sent."""

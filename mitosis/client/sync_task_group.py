@@ -45,7 +45,7 @@ class SyncTaskFuture(Future[R]):
     """
 
     task: TaskInfo | None = None
-    """The task with all its facts, once it has ended."""
+    """The task with all its details, once it has ended."""
 
 
 class SyncTaskGroup:

@@ -52,7 +52,7 @@ OnError = Literal["cancel", "close", "leave"]
 
 LONG_POLL = timedelta(seconds=30)
 FIRST_LOOK = timedelta(seconds=1)
-"""As long as nothing has ended, the group itself is looked at, too."""
+"""Until the first task has ended, the group itself is read too."""
 CANCEL_SECONDS = 10.0
 """How long an exception is delayed by the call to cancel."""
 
@@ -64,7 +64,7 @@ class TaskFuture(asyncio.Future[R]):
     """
 
     task: TaskInfo | None = None
-    """The task with all its facts, once it has ended."""
+    """The task with all its details, once it has ended."""
 
 
 class TaskGroup:
@@ -80,7 +80,7 @@ class TaskGroup:
         self._info: TaskGroupInfo | None = None
         self._dispatcher: Dispatcher | None = None
         self._feeding: weakref.WeakSet[asyncio.Task[None]] = weakref.WeakSet()
-        """What reads the inputs of a map that may not have been read to its end."""
+        """The tasks that read inputs of maps; a program may not consume a map to its end."""
         self._functions: dict[Callable[..., Any], RemoteFunction] = {}
 
     @property

@@ -13,7 +13,7 @@ from mitosis.contracts.mismatch import joined_path
 Integer = Annotated[int, Strict()]
 Number = Annotated[float, Strict()]
 Flag = Annotated[bool, Strict()]
-"""What they say and nothing that resembles it: ``true`` is not 1, and "2" is a text, in JSON as in Python."""
+"""Strict types, in JSON as in Python: ``true`` is not 1, and "2" is a text."""
 
 _SECRET = ("environment", "password", "token")
 """Fields whose values are not shown."""
@@ -105,7 +105,7 @@ _TYPES: dict[str, str] = {
     "datetime_from_date_parsing": "a date and time as in ISO 8601",
     "timezone_aware": "a time with its timezone, as in 2026-11-28T12:00:00Z",
 }
-"""What a value must be, by the type of pydantic's error; in braces what its context has."""
+"""What a value must be, by the type of pydantic's error; braces hold names from its context."""
 
 _SIZES: dict[str, tuple[str, str, str]] = {
     "string_too_short": ("at least", "min_length", "character"),
@@ -113,7 +113,7 @@ _SIZES: dict[str, tuple[str, str, str]] = {
     "too_short": ("at least", "min_length", "item"),
     "too_long": ("at most", "max_length", "item"),
 }
-"""How much a value must have: which bound, its name in the context, and of what."""
+"""Bounds of sizes: the bound, its name in the context, and the unit."""
 
 
 def describe_validation_error(error: ErrorDetails, language: Language) -> str:

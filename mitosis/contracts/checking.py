@@ -29,7 +29,7 @@ class _Words(NamedTuple):
 
 
 Language = Literal["json", "python"]
-"""Whose words a refusal uses: those of an HTTP body, or those of a program."""
+"""The terms that an error uses: those of JSON, or those of Python."""
 
 _WORDS: dict[Language, _Words] = {
     "json": _Words(

@@ -45,7 +45,7 @@ class VerbModel(Model):
 
     reason: str | None = None
     valid_until: AwareDatetime | None = None
-    """Executed only before this time: a sender that has timed out must not be surprised. None = always."""
+    """Executed only before this time, because the sender then reports a timeout. None = always."""
 
 
 class Close(VerbModel):
@@ -67,7 +67,7 @@ class Cancel(VerbModel):
     cancel_running_tasks: bool = Field(default=True, strict=True)
     """True: SIGTERM, grace, SIGKILL. False: running tasks finish and their results count."""
     grace_seconds: float | None = Field(default=None, ge=0, le=86_400, strict=True)
-    """None = the group's own grace."""
+    """None = the grace of the group."""
 
 
 class Complete(VerbModel):
@@ -108,7 +108,7 @@ class GroupView(Model):
     cancelled: int = 0
     drain_seq: int = 0
     auto_close_in_seconds: float | None = None
-    """Until it is closed for inactivity; 0 or less = due; None = never."""
+    """Seconds until it is closed for inactivity; 0 or less = due; None = never."""
     close_deadline_in_seconds: float | None = None
     discarding: bool = False
     """Unfinished tasks are being cancelled (cancel, or a forced complete)."""
@@ -155,7 +155,7 @@ class LeaseView(Model):
     task_group_name: str = ""
     group_state: TaskGroupState
     alive_in_seconds: float | None = None
-    """Until its silence counts as a loss; 0 or less = lost. None while offered."""
+    """Seconds until the silent host is lost; 0 or less = lost. None while offered."""
     end_reason: str | None = None
 
 
@@ -180,7 +180,7 @@ class ManagerView(Model):
     online: bool = False
     """In contact within the last 10 s (not suspect)."""
     lost_in_seconds: float | None = None
-    """Until the silence of a host without a lease counts as a loss; 0 or less = lost; None = offline."""
+    """Seconds until a silent host without a lease is lost; 0 or less = lost; None = offline."""
     lease: LeaseView | None = None
     environments: tuple[EnvironmentView, ...] = ()
 
@@ -244,7 +244,7 @@ class Expected(Model):
     managers: tuple[UUID, ...] = ()
     """Managers with a live lease, or with an environment preparing, ready or tearing down."""
     overdue_managers: tuple[UUID, ...] = ()
-    """Those among them whose silence counts as a loss: their workflow must look."""
+    """Those among them that have been silent for long enough to be lost: their workflow must look."""
 
 
 class DiscardAnswer(Model):

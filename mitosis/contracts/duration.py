@@ -8,7 +8,7 @@ from typing import Annotated
 from pydantic import BeforeValidator, PlainSerializer, WithJsonSchema
 
 MAX_DURATION = timedelta(days=3650)
-"""Long enough for every purpose, and small enough for every clock that adds it to a time."""
+"""Small enough that adding it to a time does not overflow."""
 
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")

@@ -22,4 +22,4 @@ def _value(value: str) -> str:
 
 
 Environment = dict[Annotated[str, AfterValidator(_name)], Annotated[str, AfterValidator(_value)]]
-"""Name to value, as ``execve`` can hand them over. Source: environ(7). A refusal has the name in its path."""
+"""Name to value, as ``execve`` accepts them. Source: environ(7). An error has the name in its path."""

@@ -11,7 +11,7 @@ class HostReason(AnswerBody):
 
     manager_id: UUID
     manager_name: str
-    """Several hosts may have it."""
+    """Not unique: several hosts may have the same name."""
     state: ManagerState | None = None
     """What the host is doing. None: the server is of a version before this field."""
     code: str
@@ -25,9 +25,9 @@ class Explanation(AnswerBody):
     task_group_name: str
     task_id: int | None = None
     state: str
-    """Of the task, where it is about one; else of the group."""
+    """The state of the task, or of the group if it explains a group."""
     waits: bool
-    """Something is in the way; else it runs, or it is over."""
+    """True: the group or task waits. False: it runs, or it has ended."""
     code: str
     """Stable: finished, working, no_manager, none_named, tags, misfit, setup_failed, no_contact,
     draining, busy, unclean, no_work, enough, assigning, offered, setup, suspect, infrastructure, leaving,

@@ -80,15 +80,15 @@ class OutputEvent(AnswerBody):
     task_id: int | None = None
     attempt: int | None = None
     state: str | None = None
-    """Of an ``attempt``: ready, delayed, running, or failed when another follows."""
+    """State of an ``attempt``: ready, delayed, running, or failed if another attempt follows."""
     manager_name: str | None = None
     reason: str | None = None
-    """Of an ``attempt`` that failed: how; of one that waits: why."""
+    """How a failed ``attempt`` ended, or why one waits."""
     stream: Literal["stdout", "stderr"] | None = None
     offset: int | None = None
-    """Of the first byte, in all that the attempt has written to this stream."""
+    """Offset of the first byte in the whole stream of the attempt."""
     skipped: int | None = None
-    """Bytes before ``offset`` that are not sent: written before following began, or too fast for it."""
+    """Bytes before ``offset`` that are not sent: written before the follower came, or too fast for it."""
     data: Base64Bytes | None = None
     result: TaskInfo | None = None
 

@@ -33,12 +33,12 @@ T = TypeVar("T")
 
 IdempotencyKey = Annotated[str, StringConstraints(min_length=1, max_length=200)]
 After = Annotated[Integer, Field(ge=0, le=2**63 - 1)]
-"""Number of the last result that has been seen."""
+"""Number of the last result that was received."""
 MAX_GRACE_SECONDS = 86_400
 GraceSeconds = Annotated[Number, Field(ge=0, le=MAX_GRACE_SECONDS)]
 MAX_NAMED_MANAGERS = 1000
 MAX_WAIT_SECONDS = 60.0
-"""How long a call may be held."""
+"""The longest time that a call may wait."""
 
 
 def _some_time(duration: timedelta) -> timedelta:
@@ -114,7 +114,7 @@ class TaskGroupSpec(RequestBody):
     environment_teardown_hook: HookSpec | None = None
     auto_close_timeout: PositiveDuration | None = None
     close_deadline: AwareDatetime | None = None
-    """When it is closed at the latest: what is unfinished then is cancelled, with grace."""
+    """The latest time of its close; unfinished tasks are then cancelled, with grace."""
     max_managers: Annotated[Integer, Field(ge=1, le=2**31 - 1)] | None = None
     assignment_method: Literal["tag_matched", "user_specified"] = "tag_matched"
     manager_ids: tuple[UUID, ...] = ()
@@ -184,11 +184,11 @@ class CancelStats(AnswerBody):
     """Outcomes of the tasks that were unfinished when their group was cancelled, as known so far."""
 
     ready_cancelled: int
-    """They had not started."""
+    """Tasks that had not started."""
     running_cancelled: int
-    """Their hosts have been asked to end them."""
+    """Running tasks that their hosts were asked to stop."""
     running_not_cancellable: int
-    """Run by independent workers, which cannot be reached."""
+    """Tasks run by independent workers, which cannot be reached."""
 
 
 class TaskGroupInfo(AnswerBody):
@@ -224,7 +224,7 @@ class TaskGroupInfo(AnswerBody):
     tasks_per_second: float | None = None
     estimated_completion_at: datetime | None = None
     waiting_for: str | None = None
-    """One line: why nothing happens, if nothing does."""
+    """One line: why no task runs, if none does."""
     created_at: datetime
     updated_at: datetime
     last_task_submitted_at: datetime | None = None
@@ -235,7 +235,7 @@ class TaskGroupInfo(AnswerBody):
     hook_runs: list[HookRunInfo] = []
     workflow_id: str
     counting: bool = False
-    """Cancelled, and unclaimed tasks are still being counted out."""
+    """Cancelled, and unclaimed tasks are still being cancelled."""
     cancel_stats: CancelStats | None = None
     """In the answer to a cancel."""
 
@@ -258,17 +258,17 @@ class RetryBody(RequestBody):
     """Submit ended tasks again in parts: ``after`` is ``next`` of the previous answer, until None."""
 
     into: str | None = None
-    """Reference of the group that gets them; None: the group itself."""
+    """Reference of the task group that receives the tasks; None: the same task group."""
     reasons: list[FailureKind] = Field(default=[])
-    """Only those that failed in one of these ways; empty: all."""
+    """Only tasks that failed in one of these ways; empty: all failed tasks."""
     cancelled: Flag = False
-    """The cancelled ones as well."""
+    """Include cancelled tasks."""
     after: After = 0
     limit: Annotated[Integer, Field(ge=1, le=5000)] = 5000
     idempotency_key: IdempotencyKey
-    """Of the whole retry: the same part under it submits nothing twice and is answered again."""
+    """One key for the whole retry. Repeating a part under it submits nothing and returns the same answer."""
     dry_run: Flag = False
-    """Only say which."""
+    """Return the tasks without submitting them."""
 
 
 class RetriedTasks(AnswerBody):
@@ -286,7 +286,7 @@ class TaskFailureInfo(AnswerBody):
     exit_code: int | None = None
     signal: int | None = None
     detail: dict[str, object] | None = None
-    """What the attempt wrote and said, where one task is asked for; null in lists and results."""
+    """Output and messages of the attempt, if one task is requested; null in lists and results."""
     failed_at: datetime
 
 
@@ -297,7 +297,7 @@ class TaskInfo(AnswerBody):
     state: TaskState
     attempt: int
     seq: int | None = None
-    """Its result was the seq-th of the group."""
+    """Number of its result in the group."""
     priority: int | None = None
     spec: dict[str, object]
     kind: str | None = None
@@ -309,7 +309,7 @@ class TaskInfo(AnswerBody):
     finished_at: datetime | None = None
     detail: dict[str, object] | None = None
     failures: list[TaskFailureInfo] = []
-    """Attempts that failed and were tried again, or ended the task by a crash or a loss; oldest first."""
+    """Attempts that failed and were retried, or ended the task by a crash or a loss; oldest first."""
 
 
 class ResultsPage(AnswerBody):
@@ -317,9 +317,9 @@ class ResultsPage(AnswerBody):
 
     items: list[TaskInfo]
     after: int
-    """Ask for those after this one next."""
+    """``after`` of the next call."""
     finished: bool
-    """There will be no more: the group has ended and these were the last."""
+    """The group has ended and these are its last results."""
 
 
 # --- managers ---------------------------------------------------------------------------------------
@@ -327,8 +327,7 @@ class ResultsPage(AnswerBody):
 
 class RegisterManager(RequestBody):
     name: NewName | None = None
-    """Need not be the only one of this name, since a host that has lost its folder registers again; left out:
-    made up.
+    """Not unique, because a host that has lost its folder registers again; generated if left out.
     """
     tags: frozenset[Tag] = frozenset()
     labels: frozenset[Tag] = frozenset()
@@ -422,7 +421,7 @@ class LeaseGrant(AnswerBody):
     environment_setup_hook: HookSpec | None = None
     environment_state: EnvironmentState | None = None
     environment_fingerprint: str | None = None
-    """Of the environment as PostgreSQL knows it; compare with the checkpoint."""
+    """Fingerprint of the environment in PostgreSQL; compare it with the checkpoint."""
     cancel_grace_seconds: float
     host_lost_after_seconds: float
     fence: Literal["finish", "kill"]

@@ -35,7 +35,7 @@ def _tagged(text: str) -> str:
 Name = Annotated[str, AfterValidator(_named), WithJsonSchema({"type": "string", "pattern": NAME})]
 """1 to 100 letters, digits, dots, underscores and dashes, starting with a letter or digit."""
 NewName = Annotated[Name, AfterValidator(_no_id)]
-"""A :data:`Name` that does not read as a UUID: where both are accepted, a UUID is taken as an id."""
+"""A :data:`Name` that is not a UUID, because a UUID is read as an id where both are accepted."""
 Tag = Annotated[
     str,
     AfterValidator(_tagged),

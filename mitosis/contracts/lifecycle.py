@@ -68,11 +68,11 @@ class TaskGroupState(StrEnum):
     OPEN = "open"
     """Accepts tasks. Left by ``close``, by the auto-close timer or by ``cancel``."""
     CLOSED = "closed"
-    """Accepts no new tasks; those it has may finish. ``reopen`` leads back."""
+    """Accepts no new tasks; the present ones may finish. ``reopen`` opens it again."""
     COMPLETE = "complete"
     """Closed and every task finished; it cannot be reopened. Hosts clean up, then the group is *settled*."""
     CANCELLED = "cancelled"
-    """A user cancelled it: nothing more is claimed. Settled like a complete group."""
+    """A user cancelled it: no more tasks are claimed. It is settled like a complete group."""
 
 
 class TaskGroupEvent(StrEnum):
@@ -171,7 +171,7 @@ class ManagerState(StrEnum):
     CLEANUP = "cleanup"
     """Its teardown hook runs; the host is offered nothing new until the hook ends."""
     DRAINING = "draining"
-    """An operator drains it: it finishes what it has and is offered nothing."""
+    """An operator drains it: it finishes its tasks and gets no offers."""
     OFFLINE = "offline"
     """Silent for longer than ``host_lost_after``, or it said goodbye."""
 

@@ -28,7 +28,7 @@ class Mismatch:
     expected: tuple[str, ...] = ()
     """Names of Python types, or the choices."""
     bound: str = ""
-    """The one that is broken, as ``>= 1``."""
+    """The violated bound, as in ``>= 1``."""
     got: Any = None
 
 
@@ -65,7 +65,7 @@ _KINDS: dict[type[inspect.Type], tuple[str, tuple[type, ...]]] = {
     inspect.DictType: ("dict", (dict,)),
     inspect.StructType: ("dict", (dict,)),
 }
-"""What each kind is called, and the builtins that may stand for it."""
+"""The name of each kind, and the builtins that represent it."""
 
 
 def _is_a(value: Any, kind: inspect.Type) -> bool:
@@ -166,4 +166,4 @@ _WALKS: dict[type[inspect.Type], Callable[[Any, Any, Path], _Found]] = {
     inspect.StrType: _check_length,
     inspect.BytesType: _check_base64,
 }
-"""What else is looked at once the type is right."""
+"""The checks of values of the right type."""

@@ -17,11 +17,11 @@ class FailureKind(StrEnum):
     SIGNAL = "signal"
     """The command was killed by a signal that we did not send."""
     TIMEOUT = "timeout"
-    """It ran longer than its own timeout and was ended by us."""
+    """It ran longer than its timeout and was stopped."""
     OUT_OF_MEMORY = "out_of_memory"
     """SIGKILL together with an ``oom_kill`` count of its cgroup."""
     WORKER_LOST = "worker_lost"
-    """The worker process died under it."""
+    """The worker process died while it ran the task."""
     HOST_LOST = "host_lost"
     """The host went silent while it ran."""
     HANDLER_ERROR = "handler_error"
@@ -29,7 +29,7 @@ class FailureKind(StrEnum):
     NOT_STARTED = "not_started"
     """It could not be started: command not found, no permission, no such folder, bad handler name."""
     CANCELLED = "cancelled"
-    """A person cancelled it."""
+    """A user cancelled it."""
 
 
 class ExitKind(StrEnum):
@@ -99,4 +99,4 @@ def crash_limit(reason: ExitReason) -> int | None:
 LOST_ALONE = 2
 """At this many losses of its host while it was started, a task runs alone on its host (protocol P2)."""
 LOST_LIMIT = 3
-"""At this many it ends as poison."""
+"""At this many losses a task fails as poison."""

@@ -61,16 +61,16 @@ class EventsQuery(Query):
     """Query of the events of a group."""
 
     after: ResultNumber = 0
-    """Results up to this number have been seen; ``Last-Event-ID`` says the same and wins."""
+    """Number of the last result received; ``Last-Event-ID`` means the same and takes precedence."""
     results: bool = True
-    """Send the results as well; without them the events are about the group alone."""
+    """Send the results too, not only events about the group."""
 
 
 class OutputQuery(Query):
     """Query of the output of a group."""
 
     after: ResultNumber = 0
-    """Results up to this number have been seen; ``Last-Event-ID`` says the same and wins."""
+    """Number of the last result received; ``Last-Event-ID`` means the same and takes precedence."""
 
 
 class ManagersQuery(Query):

@@ -22,12 +22,12 @@ MAX_DEDUP_KEY_BYTES = 200
 MAX_ATTEMPTS = 100
 DEFAULT_KILL_GRACE_SECONDS = 10.0
 MAX_TASK_SECONDS = 315_360_000
-"""Ten years, as for every duration: no clock overflows that adds it to a time."""
+"""Ten years, as for every duration, so that adding it to a time does not overflow."""
 
 Priority = Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)]
 Seconds = Annotated[float, Meta(gt=0, le=MAX_TASK_SECONDS)]
 Retries = Annotated[int, Meta(ge=0, le=MAX_ATTEMPTS - 1)]
-"""How often more: one less than the attempts."""
+"""Number of retries: one less than the attempts."""
 RetryDelay = Annotated[float, Meta(ge=0, le=2_592_000)]
 
 
@@ -35,7 +35,7 @@ class RetryFields(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True
     """The fields of a :class:`RetryPolicy`."""
 
     max_attempts: Annotated[int, Meta(ge=1, le=MAX_ATTEMPTS)] = 1
-    """How often it may fail by itself in all; 1 = no retry."""
+    """The task fails after this many failed attempts; crashes and lost hosts count apart. 1 = no retry."""
     exit_codes: tuple[int, ...] | None = None
     """Retry only these exit codes; None = any, a timeout and a handler error too."""
     delay_seconds: RetryDelay = 0.0
@@ -83,7 +83,7 @@ class SubmittedTask(TaskSpec, forbid_unknown_fields=True, omit_defaults=True, kw
     priority: Priority = 0
     """Higher first, within the group."""
     dedup_key: str | None = None
-    """While an unfinished task of the group has this key, another one is not created."""
+    """No task is created while an unfinished task of the group has the same key."""
     labels: list[str] = []
     retry: RetryPolicy = RetryPolicy()
 

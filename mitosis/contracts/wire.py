@@ -45,7 +45,7 @@ class SubmitTasks(Request):
 
     tasks: Annotated[list[SubmittedTask], Meta(min_length=1)]
     idempotency_key: SubmissionKey | None = None
-    """The same key (and part) again gives the first answer again and creates nothing."""
+    """Repeating the key (and part) returns the first answer and creates nothing."""
     part: Annotated[int, Meta(ge=0, le=2**31 - 1)] = 0
     """Number of this part of a larger submission under one key."""
 
@@ -68,19 +68,19 @@ class ClaimTasks(Request):
     claim_seq: Annotated[int, Meta(ge=1, le=2**63 - 1)]
     """This lease's claim counter; the same number again returns the same rows."""
     acked_seq: Count
-    """Answers up to this one have arrived."""
+    """Number of the last claim whose answer has arrived."""
     max_tasks: Annotated[int, Meta(ge=1, le=MAX_CLAIM)]
     wait_seconds: Annotated[float, Meta(ge=0, le=60)] = 0.0
-    """Hold the request this long when nothing is claimable (P7)."""
+    """How long to wait while nothing is claimable (P7)."""
 
 
 class ClaimedTask(Answer):
     task_id: int
     attempt: int
     spec: Raw
-    """The stored :class:`SubmittedTask` as JSON; the agent passes it on without looking inside."""
+    """The stored :class:`SubmittedTask` as JSON; the agent passes it on without decoding it."""
     alone: bool = False
-    """It has been on two hosts that were lost: run nothing beside it (P2)."""
+    """Two hosts were lost while it ran: run no other task beside it (P2)."""
 
 
 class LeaseStanding(StrEnum):
@@ -88,9 +88,9 @@ class LeaseStanding(StrEnum):
 
     ACTIVE = "active"
     ENDING = "ending"
-    """Claim nothing more, return what has not started, let the rest finish (or kill it), report."""
+    """Claim nothing more, return unstarted tasks, let running ones finish (or kill them), report."""
     GONE = "gone"
-    """The manager no longer holds it: drop what has not started, replay the journal, say hello again."""
+    """The manager no longer holds it: drop unstarted tasks, replay the journal, say hello again."""
 
 
 class ClaimAnswer(Answer):
@@ -140,9 +140,9 @@ class ReportTasks(Request):
 
 class ReportStatus(StrEnum):
     COMMITTED = "committed"
-    """Recorded now. The task has its result, or it was put back for another attempt."""
+    """Recorded now. The task has its result, or is queued for another attempt."""
     DUPLICATE = "duplicate"
-    """This attempt had been recorded before: success for the sender."""
+    """This attempt was recorded before. The sender treats this as success."""
     SUPERSEDED = "superseded"
     """The task has been claimed again or ended otherwise: the report changed nothing."""
     UNKNOWN = "unknown"
@@ -229,7 +229,7 @@ class Renewal(Request):
     started: list[TaskAttempt] = []
     """Attempts that have been running for more than 1 s."""
     returned: list[TaskAttempt] = []
-    """Claimed but unstarted tasks that the agent gives back."""
+    """Claimed but unstarted tasks that the agent returns."""
     held: Held | None = None
     """Sent every 30 s and on reconnect."""
 
@@ -247,5 +247,5 @@ class RenewalAnswer(Answer):
     standing: LeaseStanding | None = None
     """None: the renewal named no epoch. GONE without one: the manager counts as lost, say hello again."""
     order: CancelOrder | None = None
-    """Present while the lease is ending, and when it is gone and what still runs is to be killed."""
+    """Present while the lease is ending, and if a lost lease's running tasks must be killed."""
     host_lost_after_seconds: float = HOST_LOST_AFTER.total_seconds()

@@ -21,7 +21,7 @@ QUEUE_COUNT_SECONDS = 1.0
 """Age at which cached queue lengths are read again. With N API processes the limits can be exceeded by N
 seconds of submits."""
 CONTACT_EVERY_SECONDS = 1.0
-"""Contact with one host is recorded at most once in this time."""
+"""Contact with one host is recorded at most once per this many seconds."""
 CONCURRENT_HASHES = 2
 """Each password hash takes 64 MB and tens of milliseconds of a core, and logging in needs no account."""
 
@@ -67,7 +67,7 @@ class Store:
 
     database: Database
     wake: Wake | None = None
-    """None: long polls look once and answer."""
+    """None: long polls read once and answer."""
     queue_limits: QueueLimits = field(default_factory=QueueLimits)
     host_lost_after: timedelta = HOST_LOST_AFTER
     """Silence after which a host is lost; a task group may have its own. At least 10 s."""

@@ -25,7 +25,7 @@ class Tail:
     text: str
     total_bytes: int
     exact: str | None = None
-    """Base64 of the kept bytes, if the text does not give them exactly."""
+    """The kept bytes in base64, if the text is not exact."""
 
 
 _NOTHING = Tail("", 0)

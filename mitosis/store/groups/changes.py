@@ -9,7 +9,7 @@ from mitosis.contracts.lifecycle import TASK_GROUP
 from mitosis.contracts.queries import Until
 
 _BY_CLOCK = {"tasks_per_second", "estimated_completion_at", "waiting_for", "leases"}
-"""Fields that move by the clock alone; of leases only epoch and state count."""
+"""Fields that change with the clock; of leases only epoch and state count."""
 
 
 def has_changed(before: TaskGroupInfo, now: TaskGroupInfo) -> bool:

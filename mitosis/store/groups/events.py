@@ -23,11 +23,11 @@ from mitosis.store.tasks.results import read_results
 
 PAGE = 200
 PACE_SECONDS = 0.1
-"""Between two looks of one follower, however often the group changes."""
+"""Minimum seconds between two reads for one follower, however often the group changes."""
 LOOK_AGAIN_SECONDS = 0.05
-"""Between two looks of one long poll, however often the group changes."""
+"""Minimum seconds between two reads of one long poll, however often the group changes."""
 REFRESH_SECONDS = 10.0
-"""Fields that move by the clock alone (rate, estimate, why it waits) are sent this often."""
+"""How often fields that change with the clock (rate, estimate, why it waits) are sent."""
 
 
 @dataclass(frozen=True, slots=True)

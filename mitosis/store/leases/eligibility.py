@@ -23,8 +23,7 @@ from mitosis.store.pg.statements import load
 
 SQL = load("leases/eligibility.sql")
 TASKS_PER_WORKER = 2
-"""A group wants another host for every so many ready tasks per worker, so that ten tasks do not prepare a
-hundred hosts."""
+"""A group wants one more host per this many ready tasks per worker; ten tasks must not prepare 100 hosts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +74,7 @@ class HostFacts:
     warm: frozenset[int]
     """Groups whose environment is ready on it."""
     unclean: frozenset[int]
-    """Groups whose environment on it is half made or has yet to be torn down."""
+    """Groups whose environment on it is unfinished or must be torn down."""
     failures: tuple[SetupFailure, ...]
     """Unsettled groups whose setup failed on it at least once (C-30)."""
     lease: HostLease | None
@@ -109,7 +108,7 @@ class GroupFacts:
     goes_on: bool
     """OPEN or CLOSED, and not being cancelled."""
     live_leases: int
-    """Offers and setups in progress count: they will be capacity."""
+    """Includes offers and setups in progress, which will become capacity."""
     ready: int
     """Tasks that can be claimed now, counted up to a bound."""
 
@@ -129,7 +128,7 @@ class Condition:
     code: str
     """Stable, for programs."""
     sentence: Callable[[HostFacts, GroupFacts], str]
-    """What is in the way where it does not hold; follows the name of the host."""
+    """The obstacle if the condition does not hold; printed after the name of the host."""
     of_group: Callable[[GroupFacts], bool] | None = None
     of_host: Callable[[HostFacts], bool] | None = None
     of_pair: Callable[[HostFacts, GroupFacts], bool] | None = None
@@ -282,8 +281,10 @@ CONDITIONS: Sequence[Condition] = (
 CONTEST_CONDITIONS: Sequence[Condition] = tuple(
     condition for condition in CONDITIONS if condition.code not in {"busy", "cleanup", "unclean"}
 )
-"""The conditions for taking a host from the group that holds it: the end of its lease and the teardowns after
-it repair the others."""
+"""The conditions for taking a host from the group that holds it.
+
+The others will hold after the end of its lease and its teardowns.
+"""
 
 
 def obstacles(host: HostFacts, group: GroupFacts) -> Iterator[Condition]:

@@ -32,7 +32,7 @@ STANDING: Mapping[LeaseState, LeaseStanding] = {
     LeaseState.ENDED: LeaseStanding.GONE,
     LeaseState.OFFERED: LeaseStanding.GONE,
 }
-"""What answers to an agent say of its lease; an offer that was not taken gives no right."""
+"""The standing of a lease in answers to the agent; an offer that was not taken grants nothing."""
 
 LOCK_ATTEMPTS = 5
 

@@ -49,7 +49,7 @@ WAITING_HOSTS = "\n".join(
     )
 )
 UNSENT_SECONDS = 3.0
-"""An older message to Temporal has met an obstacle: it is usually sent within milliseconds."""
+"""An older message to Temporal is late: it is usually sent within milliseconds."""
 
 _TO_TEAR_DOWN = (
     EnvironmentState.PREPARING,
@@ -68,7 +68,7 @@ class Reason:
     """Stable, for programs."""
     line: str
     waits: bool = True
-    """False: nothing is in the way; it runs, or it has ended."""
+    """False: it runs, or it has ended."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -419,7 +419,7 @@ NONE_LEFT: Mapping[str, Callable[[Sequence[WaitingHost], WaitingGroup], Reason]]
         "unclean", f"cleanup after another task group on {_host_names(hosts)}"
     ),
 }
-"""By the code of a condition: what to say of a group when it holds for none of the hosts that are left."""
+"""By the code of a condition: the reason of a group if it holds for none of the remaining hosts."""
 
 
 def _last_seen(host: WaitingHost) -> str:

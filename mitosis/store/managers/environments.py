@@ -40,7 +40,7 @@ _GOAL: Mapping[str, EnvironmentState] = {
     "tear_down": EnvironmentState.TEARING_DOWN,
     "cleaned": EnvironmentState.GONE,
 }
-"""The state that each event of the agent leads to; an environment in that state already is success."""
+"""The state after each event of the agent; if the environment is in it already, the call succeeds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

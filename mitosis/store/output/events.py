@@ -26,7 +26,7 @@ PAGE = 100
 PACE_SECONDS = 0.05
 LOOK_SECONDS = 10.0
 LAST_ROWS_SECONDS = 1.0
-"""How long the last output of an attempt may come after its result."""
+"""How long after its result the last output of an attempt may arrive."""
 REMEMBERED = 10_000
 """Attempts whose position is kept."""
 

@@ -32,12 +32,14 @@ LIMITS = (
     "-c statement_timeout=15s -c lock_timeout=3s -c idle_in_transaction_session_timeout=10s"
     " -c jit=off -c timezone=UTC"
 )
-"""No transaction of ours is long; a long one would keep dead rows at the head of every queue."""
+"""Limits on transactions: a long one would keep dead rows at the head of every queue."""
 ACQUIRE_SECONDS = 5.0
 CONNECT_SECONDS = 5
 RECONNECT_SECONDS = 1.0
-"""How long the pool tries again by itself. Its pauses double: after a minute's outage it would not look for
-another minute. When it has given up, the next call that wants a connection makes one at once.
+"""How long the pool tries to reconnect.
+
+Its pauses double, so after an outage of a minute it would wait another minute. After it gives up, the next
+call makes a connection at once.
 """
 
 

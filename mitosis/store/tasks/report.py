@@ -41,7 +41,7 @@ NEVER = 0
 """Crash limit of a crash that never ends its task (None: not a crash)."""
 
 MESSAGE = '{"message":"'
-"""The beginning of the detail of a crash; the statement puts the number of crashes before the message."""
+"""The start of the detail of a crash; the statement inserts the number of crashes before the message."""
 GIVEN_UP = MESSAGE + "Worker failed "
 
 

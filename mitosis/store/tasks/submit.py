@@ -35,7 +35,7 @@ from mitosis.store.tasks.queue_limits import check_queue_limits, queue_full
 
 SQL = load("tasks/submit.sql")
 ONE_STATEMENT = 500
-"""Up to this many tasks the payload is written under the lock too: one round trip, no transaction."""
+"""Up to this many tasks are written in one statement under the lock: one round trip, no transaction."""
 
 
 @dataclass(frozen=True, slots=True)
