@@ -31,7 +31,9 @@ class Admission:
             Overloaded: there are too many requests.
         """
         if self.requests >= self._max_requests:
-            raise Overloaded(f"{self.requests} requests are under way; try again in a second")
+            raise Overloaded(
+                f"the API has {self.requests} concurrent requests; try again in a second"
+            )
         self.requests += 1
         scope[_KEY] = one = Admitted(self)
         return one
@@ -44,7 +46,7 @@ class Admission:
         """
         if self.body_bytes + size > self._max_bytes:
             raise Overloaded(
-                f"bodies with {self.body_bytes:,} bytes are being worked on; try again in a second"
+                f"the API holds bodies of {self.body_bytes:,} bytes; try again in a second"
             )
         self.body_bytes += size
 

@@ -28,7 +28,7 @@ class Storage:
             return error
         return StorageFull(
             f"the disk of {self.folder} is full ({free // 1_000_000} MB free): free space there;"
-            " nothing was stored, and everything goes on by itself when there is room",
+            " nothing was stored, and work continues automatically when there is room",
             folder=str(self.folder),
             free_bytes=free,
         )

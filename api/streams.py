@@ -40,7 +40,8 @@ class Streams:
         """
         if self._open >= self._most:
             raise Unavailable(
-                f"this API has {self._most} open streams, which is its limit", retry_after_seconds=5
+                f"the API has {self._most} open streams, its limit; try again later",
+                retry_after_seconds=5,
             )
         self._open += 1
         try:

@@ -79,7 +79,7 @@ def checked_options(options: TaskOptions) -> CheckedOptions:
     plain = {name: _plain(value) for name, value in options.items()}
     if unknown := sorted(plain.keys() - set(TaskOptions.__annotations__)):
         raise InvalidRequest(
-            f"{unknown[0]} is no option of a task; there are "
+            f"{unknown[0]} is not an option of a task; the options are "
             f"{', '.join(sorted(TaskOptions.__annotations__))}",
             field=unknown[0],
         )
@@ -154,16 +154,16 @@ def check_findable(function: Any) -> None:
     if isinstance(function, types.MethodType):
         what = f"{name} is a method of an object, which workers do not have"
     elif not callable(function):
-        what = f"{function!r} is no function"
+        what = f"{function!r} is not a function"
     elif not isinstance(module, str) or not isinstance(name, str):
         what = f"{function!r} has no name by which workers could find it"
     elif "<lambda>" in name:
         what = "a lambda has no name by which workers could find it"
     elif "<locals>" in name:
-        what = f"{name} is made inside another function, where workers cannot find it"
+        what = f"{name} is defined inside another function, where workers cannot find it"
     else:
         return
     raise InvalidRequest(
-        f"{what}; write a function with def at the top of a module, and give what it needs as arguments",
+        f"{what}; define a function with def at module level, and pass its inputs as arguments",
         field="function",
     )

@@ -92,11 +92,11 @@ part away for 60 s under tasks of 120 s and checks that none of them ran twice.
 |---|---|---|---|
 | PostgreSQL | 507 `storage_full` with the folder (embedded: also when PostgreSQL has stopped, below \
 {FULL_BELOW_BYTES // 1_000_000} MB free) | submits are refused whole, results wait on their hosts \
-| goes on by itself |
-| Temporal (embedded) | `logs/temporal.log`; verbs are applied by the API itself | tasks go on \
-| goes on by itself |
+| continues automatically |
+| Temporal (embedded) | `logs/temporal.log`; verbs are applied by the API itself | tasks continue \
+| continues automatically |
 | the agent | its log names the folder | nothing new is claimed below `agent.min_free_bytes`; what one \
-claim had asked for may still come | claims again by itself |
+claim had asked for may still come | claims again automatically |
 | the agent's journal | its log | {RESERVED_BYTES // 2**20} MB are reserved when the agent starts; \
 beyond that, results wait in memory | written |
 | a task's scratch folder | the task's own error | it is the task that fails, with what it printed \

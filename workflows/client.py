@@ -100,7 +100,7 @@ def target(kind: Kind, subject: UUID | None = None) -> Target:
     if kind == "scheduler":
         return Target(kind, SCHEDULER_WORKFLOW_ID, (), "Assigns hosts to task groups")
     if subject is None:
-        raise ValueError(f"a {kind} has an id")
+        raise ValueError(f"a {kind} needs an id")
     if kind == "manager":
         given = ManagerInput(manager_id=subject)
         return Target(kind, manager_workflow_id(subject), (given,), f"Host {subject}")

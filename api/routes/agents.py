@@ -79,7 +79,11 @@ async def report(request: Request, manager_id: ManagerDep) -> Response:
     check_utf8(raw)
     body = decode(without_nul(raw), _REPORT)
     if len(body.reports) > MAX_REPORTS:
-        raise TooLarge(f"one call takes {MAX_REPORTS} reports", field="reports", limit=MAX_REPORTS)
+        raise TooLarge(
+            f"one call takes at most {MAX_REPORTS} reports, not {len(body.reports)}",
+            field="reports",
+            limit=MAX_REPORTS,
+        )
     return encode(await report_tasks(app_state_of(request).store, manager_id, body))
 
 
@@ -88,7 +92,11 @@ async def heartbeat(request: Request, manager_id: ManagerDep) -> Response:
     """Renew contact, every 3 s; send the started, returned and held attempts."""
     body = decode(await read_body(request, BODY_LIMIT), _RENEWAL)
     if body.held is not None and len(body.held.task_ids) > MAX_HELD:
-        raise TooLarge(f"one call takes {MAX_HELD} ids", field="held.task_ids", limit=MAX_HELD)
+        raise TooLarge(
+            f"one call takes at most {MAX_HELD} ids, not {len(body.held.task_ids)}",
+            field="held.task_ids",
+            limit=MAX_HELD,
+        )
     return encode(await renew(app_state_of(request).store, manager_id, body))
 
 

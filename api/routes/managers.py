@@ -58,7 +58,7 @@ async def show(state: AppStateDep, user: UserDep, manager_id: UUID) -> ManagerIn
     """Return one host: state, lease, environments."""
     info = await views.get_manager(state.store, manager_id)
     if not (user.is_admin or user.groups.keys() & set(info.groups)):
-        raise NotFound("there is no such manager", manager_id=manager_id)
+        raise NotFound(f"there is no manager {manager_id}", manager_id=manager_id)
     return info
 
 

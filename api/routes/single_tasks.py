@@ -99,7 +99,9 @@ async def claim_one(
             standing=answer.standing.value,
         )
     if len(answer.tasks) > 1:
-        raise Conflict("this claim_seq took several tasks: repeat it as it was made, as a batch")
+        raise Conflict(
+            "this claim_seq took several tasks; repeat it with the batch call that made it"
+        )
     return encode(answer.tasks[0]) if answer.tasks else Response(status_code=204)
 
 

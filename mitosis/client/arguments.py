@@ -42,7 +42,7 @@ def json_arguments(
         return keywords
     if len(names) < len(args):
         raise InvalidRequest(
-            f"{function}: a task cannot carry keywords beside arguments that have a position only",
+            f"{function}: a task cannot mix keywords with positional-only arguments",
             field="arguments",
         )
     return {**dict(zip(names, plain, strict=False)), **keywords}

@@ -39,7 +39,7 @@ def planned(wanted: GroupArgument, workers: int | None) -> Planned:
     """
     if isinstance(wanted, TaskGroupInfo):
         if workers is not None:
-            raise InvalidRequest("a group that exists has its workers already", field="workers")
+            raise InvalidRequest("cannot be set for an existing group", field="workers")
         return Planned(wanted)
     spec = wanted if isinstance(wanted, TaskGroupSpec) else _named(wanted)
     plan = spec.worker_allocation_plan

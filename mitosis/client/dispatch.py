@@ -77,7 +77,7 @@ class Dispatcher:
         """Stop, and fail the waiting calls. Their tasks, if submitted, continue."""
         running = (self._sender, self._follower)
         await cancel_and_wait(*(task for task in running if task is not None))
-        self._fail_all(TaskNotRun("the task group was left before this task had ended"))
+        self._fail_all(TaskNotRun("the with block of the task group ended before this task"))
 
     # --- submitting
 

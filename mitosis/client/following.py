@@ -57,7 +57,7 @@ async def follow(
                     away_since = clock()
                     if event.event == "end":
                         return
-            raise ApiUnavailable("the API ended the stream before its end")
+            raise ApiUnavailable("the API closed the stream before its last event")
         except MitosisError as error:
             pause = backoff.next_pause(error)
             away_for = clock() - away_since

@@ -37,7 +37,7 @@ class LoopThread:
         """
         if threading.current_thread() is self._thread:
             work.close()
-            raise RuntimeError("a plain client cannot be used inside its own event loop")
+            raise RuntimeError("a SyncClient cannot be used inside its own event loop")
         if self.loop.is_closed():
             work.close()
             raise MitosisError(CLOSED)

@@ -41,7 +41,7 @@ def arguments_of(item: object) -> tuple[Any, ...]:
     if not isinstance(item, Iterable) or isinstance(item, str | bytes | Mapping):
         raise InvalidRequest(
             f"each must be a tuple with the arguments of one call, not {shown(item)}; "
-            "map takes single ones",
+            "map takes one argument per call",
             field="inputs",
         )
     return tuple(item)
@@ -91,7 +91,9 @@ async def mapped(
             feed.room.release()
             yield result
         if feeding.cancelled():
-            raise TaskNotRun("the task group was left before all inputs were submitted")
+            raise TaskNotRun(
+                "the with block of the task group ended before all inputs were submitted"
+            )
         await feeding
     finally:
         await cancel_and_wait(feeding)

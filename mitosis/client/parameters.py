@@ -159,4 +159,4 @@ def check_connection(url: str, token: str | None) -> None:
     except InvalidRequest as error:
         raise InvalidRequest(error.message, field="url") from None
     if not isinstance(token, str | None):
-        raise InvalidRequest("must be the text of a token", field="token")
+        raise InvalidRequest("must be a token as text", field="token")

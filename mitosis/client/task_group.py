@@ -407,7 +407,7 @@ class TaskGroup:
             return  # another caller has ended it
         except (MitosisError, TimeoutError) as problem:
             why = str(problem) or "the API does not answer"
-            error.add_note(f"the task group {self.info.name} goes on: {why}")
+            error.add_note(f"the task group {self.info.name} continues: {why}")
 
     def _begun(self, value: R | None) -> R:
         if value is None:

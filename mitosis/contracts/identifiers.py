@@ -22,7 +22,7 @@ def _named(text: str) -> str:
 
 def _no_id(text: str) -> str:
     if as_uuid(text) is not None:
-        raise ValueError("must not read as a UUID: ids are accepted in the same places as names")
+        raise ValueError("must not be a UUID: ids are accepted in the same places as names")
     return text
 
 

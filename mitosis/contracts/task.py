@@ -247,6 +247,8 @@ def check_environment(environment: dict[str, str], field: str) -> None:
     for name, value in environment.items():
         path = below(field, f"environment.{name}")
         if not is_variable(name, value):
-            raise InvalidRequest("must be a usable environment variable", field=path)
+            raise InvalidRequest(
+                "must be a valid environment variable: a name without =, no NUL", field=path
+            )
         if name.startswith(PREFIX):
             raise InvalidRequest("names that start with MITOSIS_ are set by Mitosis", field=path)

@@ -62,14 +62,14 @@ def _local() -> Any:
     ("function", "why"),
     [
         (lambda x: x, "a lambda has no name"),
-        (_local(), "is made inside another function"),
+        (_local(), "is defined inside another function"),
         (Shapes().method, "is a method of an object"),
         (functools.partial(print, 1), "has no name by which workers could find it"),
-        (3, "3 is no function"),
+        (3, "3 is not a function"),
     ],
 )
 def test_what_workers_cannot_find_is_refused(function: Any, why: str) -> None:
     with pytest.raises(InvalidRequest) as refused:
         handler(function)
     assert why in str(refused.value)
-    assert "at the top of a module" in str(refused.value)
+    assert "at module level" in str(refused.value)

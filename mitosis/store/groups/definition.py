@@ -106,7 +106,7 @@ async def update_group(
         parameters = _update_parameters(changes, live.number)
         updated = await connection.execute(SQL["update"], parameters)
         if updated.rowcount == 0:
-            raise Conflict("another request has changed the task group since")
+            raise Conflict("the task group was changed by another request; read it and try again")
         await notify_group(connection, live.number, scheduler=True)
     return await read_group(store, task_group_id)
 

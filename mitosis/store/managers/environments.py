@@ -124,7 +124,7 @@ async def _change(
 def _check_lease(leases: Mapping[int, LeaseState], asked: EnvironmentChange) -> None:
     """Check that setup starts under an ACTIVE lease; its end may also come while the lease is ENDING."""
     if asked.epoch is None:
-        raise InvalidRequest("is needed for setup", field="epoch")
+        raise InvalidRequest("is required for setup events", field="epoch")
     allowed = [LeaseState.ACTIVE]
     if asked.event != "preparing":
         allowed.append(LeaseState.ENDING)

@@ -96,7 +96,9 @@ def _check_role(user: User, group: GroupRole | None, name: str, role: Role) -> N
         raise NotFound(f"no such user group: {name}", field="groups")
     held: Role | None = "admin" if user.is_admin else group.role
     if held is None or RANK[held] < RANK[role]:
-        raise PermissionDenied(f"you have no {role} role in {name}", field="groups")
+        raise PermissionDenied(
+            f"you do not have the role {role} in the user group {name}", field="groups"
+        )
 
 
 def _parse(text: str) -> tuple[str, Role]:
@@ -106,5 +108,5 @@ def _parse(text: str) -> tuple[str, Role]:
     if not colon:
         return name, "write"
     if role not in roles:
-        raise InvalidRequest(f"{role!r} is no role: write read, write or admin", field="groups")
+        raise InvalidRequest(f"{role!r} is not a role; use read, write or admin", field="groups")
     return name, roles[role]

@@ -169,7 +169,7 @@ def as_unavailable() -> Iterator[None]:
     try:
         yield
     except (PoolTimeout, PoolClosed) as error:
-        raise DatabaseUnavailable("no connection to the database is free or can be made") from error
+        raise DatabaseUnavailable("cannot get a connection to the database") from error
     except psycopg.errors.DiskFull as error:
         log.error("database.disk_full", extra={"reason": str(error)})  # noqa: TRY400
         raise StorageFull(

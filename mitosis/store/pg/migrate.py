@@ -32,7 +32,7 @@ def head_revision() -> str:
     """Return the revision that this version of the code expects."""
     head = ScriptDirectory.from_config(_config()).get_current_head()
     if head is None:
-        raise ConfigurationError("this installation carries no migrations")
+        raise ConfigurationError("this installation has no migrations; install Mitosis again")
     return head
 
 

@@ -42,5 +42,5 @@ def page_limit(limit: int, most: int) -> int:
         InvalidRequest: it is not between 1 and ``most``.
     """
     if not 1 <= limit <= most:
-        raise InvalidRequest(f"must be between 1 and {most}", field="limit")
+        raise InvalidRequest(f"must be between 1 and {most}, not {limit}", field="limit")
     return limit

@@ -82,7 +82,11 @@ async def report_tasks(store: Store, manager_id: UUID, request: ReportTasks) -> 
         TooLarge: more than ``wire.MAX_REPORTS``.
     """
     if len(request.reports) > MAX_REPORTS:
-        raise TooLarge(f"at most {MAX_REPORTS} reports at once", field="reports", limit=MAX_REPORTS)
+        raise TooLarge(
+            f"one call takes at most {MAX_REPORTS} reports, not {len(request.reports)}",
+            field="reports",
+            limit=MAX_REPORTS,
+        )
     distinct: dict[AttemptKey, TaskReport] = {}
     for item in request.reports:
         distinct.setdefault(_key(item), item)

@@ -1,4 +1,4 @@
-"""The plain twin of the SDK, over a socket, from a program without an event loop of its own."""
+"""The synchronous SDK, over a socket, from a program without an event loop of its own."""
 
 import asyncio
 import inspect

@@ -265,7 +265,7 @@ def test_what_is_to_be_kept_is_kept(client: SyncClient, tmp_path: Path) -> None:
     with pytest.raises(LookupError), client.task_group(group.info, on_error="close") as again:
         fail_while(again, str(tmp_path / "go"), left)
     assert group.refresh().state is TaskGroupState.CLOSED
-    with pytest.raises(TaskNotRun, match="was left before"):
+    with pytest.raises(TaskNotRun, match="ended before this task"):
         left[0].result(60)
     (tmp_path / "go").touch()
     assert client.wait("kept", timeout=timedelta(seconds=60)).tasks_succeeded == 2

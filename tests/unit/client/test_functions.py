@@ -108,7 +108,7 @@ def test_functions_of_others_are_tasks_too() -> None:
 
 def test_an_option_that_is_none_is_refused() -> None:
     with pytest.raises(
-        InvalidRequest, match=r"priorty is no option of a task; there are .*priority"
+        InvalidRequest, match=r"priorty is not an option of a task; the options are .*priority"
     ):
         task(tuples, 1, priorty=3)
 
