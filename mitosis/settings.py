@@ -60,7 +60,7 @@ class TemporalSettings(Group):
 
     address: str | None = Field(None, description="host:port of a running server; none: embedded")
     namespace: str = Field("mitosis", description="Namespace of our workflows")
-    tls: bool = Field(False, description="Speak TLS to the address")
+    tls: bool = Field(False, description="Use TLS for the address")
     api_key: SecretStr | None = Field(None, description="API key for the address")
     ui_url: str | None = Field(None, description="Address of the Web UI of a running server")
     port: Port | None = Field(
@@ -77,7 +77,7 @@ class DatabaseSettings(Group):
     )
     direct_url: SecretStr | None = Field(
         None,
-        description="The server itself when the URL leads to a transaction pooler"
+        description="Direct URL of the server behind a transaction pooler"
         " (postgresql://…?pgbouncer=1): LISTEN and migrations need a session; none: the URL",
     )
     pool_size: int = Field(10, ge=1, le=1000, description="Connections a process may hold")
@@ -102,12 +102,14 @@ class ApiSettings(Group):
     max_open_tasks_per_group: int = Field(
         5_000_000,
         ge=1,
-        description="Unfinished tasks a group may have; more are refused with a time to wait",
+        description="Limit on unfinished tasks of a task group; more are refused with Retry-After",
     )
     max_open_tasks_per_user: int = Field(
-        10_000_000, ge=1, description="The same in all groups that a user has created"
+        10_000_000, ge=1, description="Limit on unfinished tasks in all task groups of one user"
     )
-    max_open_tasks: int = Field(20_000_000, ge=1, description="The same in all groups")
+    max_open_tasks: int = Field(
+        20_000_000, ge=1, description="Limit on unfinished tasks in all task groups"
+    )
     signing_key_file: Path | None = Field(
         None, description="Ed25519 key (PEM) that signs tokens; none: the one of the data folder"
     )
@@ -132,10 +134,10 @@ class AgentSettings(Group):
     min_free_bytes: int = Field(
         64_000_000,
         ge=0,
-        description="Free space on the disk of the state folder below which no task is claimed",
+        description="Claim no tasks while the disk of the state folder has less free space than this",
     )
     drain_seconds: float = Field(
-        30.0, ge=0, description="At a shutdown in order: how long running tasks may go on"
+        30.0, ge=0, description="How long running tasks may continue after a stop"
     )
 
     @field_validator("tags", "labels", "groups", mode="before")
@@ -179,7 +181,7 @@ class TelemetrySettings(Group):
     """Logs."""
 
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field(
-        "INFO", description="Least level that is logged"
+        "INFO", description="Lowest level that is logged"
     )
     log_format: Literal["auto", "console", "json"] = Field(
         "auto", description="auto: console on a terminal, JSON lines elsewhere"

@@ -29,7 +29,9 @@ class RunInputs:
 
     words: Annotated[
         list[str] | None,
-        typer.Argument(metavar="COMMAND [ARG]... [::: VALUE...]", help="What to run, and on what."),
+        typer.Argument(
+            metavar="COMMAND [ARG]... [::: VALUE...]", help="The command and its inputs."
+        ),
     ] = None
     """The command and, from the first ``:::`` on, its values."""
     file: Annotated[
