@@ -14,7 +14,7 @@ from mitosis.contracts.control import AssignAnswer, ManagerView, ReleaseAnswer, 
 
 
 class ManagerPort(Protocol):
-    """What the control plane needs from PostgreSQL for one manager."""
+    """The operations of the control plane on one manager in PostgreSQL."""
 
     async def observe_manager(self, manager_id: UUID) -> ManagerView:
         """Return the manager, its live lease and its environments as they are now."""
@@ -31,7 +31,7 @@ class ManagerPort(Protocol):
 
 
 class SchedulerPort(Protocol):
-    """What the scheduler needs from PostgreSQL."""
+    """The operations of the scheduler on PostgreSQL."""
 
     async def assign_round(self) -> AssignAnswer:
         """Match idle managers to groups in one transaction and write OFFERED leases with their pokes."""

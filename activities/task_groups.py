@@ -18,7 +18,7 @@ from mitosis.contracts.errors import TemporalUnavailable
 
 
 class TaskGroupPort(Protocol):
-    """What the control plane needs from PostgreSQL for one group."""
+    """The operations of the control plane on one task group in PostgreSQL."""
 
     async def observe_task_group(self, task_group_id: UUID) -> GroupView:
         """Return the group as it is now; ``exists=False`` when it was deleted."""

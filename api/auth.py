@@ -75,7 +75,7 @@ class TokenSigner:
         return Token(token=token, expires_at=now + lifetime)
 
     def read(self, token: str) -> Subject:
-        """Whom a token of ours names.
+        """Return the user or manager that a token names.
 
         Raises:
             Unauthenticated: the token has expired or is invalid. The message gives no more detail.

@@ -1,6 +1,6 @@
 """Holds back claims while the agent's disk is nearly full, so that tasks do not fail for it.
 
-Running tasks go on and are reported: the journal has reserved its space. Claims resume when there is
+Running tasks continue and are reported: the journal has reserved its space. Claims resume when there is
 room again.
 """
 

@@ -36,7 +36,7 @@ log = logging.getLogger(__name__)
 
 
 class Reporter:
-    """One for the whole agent: it goes on sending reports of an old session while the next one runs."""
+    """One for the whole agent: it still sends reports of an old session while the next one runs."""
 
     def __init__(self, api: AgentApi, journal: Journal) -> None:
         self._subscribers: dict[int, Callable[[Reported], None]] = {}

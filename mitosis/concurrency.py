@@ -65,7 +65,7 @@ async def within(work: Awaitable[T], seconds: float) -> T:
 
 
 async def cancel_and_wait(*tasks: "asyncio.Future[Any]") -> None:
-    """Cancel these and wait until all have ended; what they raise is not raised here.
+    """Cancel these and wait until all have ended; ignore their exceptions.
 
     Raises:
         asyncio.CancelledError: the caller was cancelled; raised after the tasks have ended.

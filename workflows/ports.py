@@ -1,6 +1,6 @@
-"""What the control worker needs from PostgreSQL outside activities. The store implements both.
+"""The operations of the control worker on PostgreSQL outside activities. The store implements both.
 
-The other ports stand beside their activities (``activities/task_groups.py``, ``activities/managers.py``).
+The other ports are beside their activities (``activities/task_groups.py``, ``activities/managers.py``).
 """
 
 from collections.abc import Sequence

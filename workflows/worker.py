@@ -16,7 +16,7 @@ from workflows.heartbeat import HeartbeatInterceptor
 
 @dataclass(frozen=True, slots=True)
 class ControlPorts:
-    """What the activities need from PostgreSQL."""
+    """The ports that the activities use."""
 
     groups: TaskGroupPort
     managers: ManagerPort

@@ -1,4 +1,4 @@
-"""Reports an outage of the API, or of a server behind it, with one line; the command goes on waiting."""
+"""Reports an outage of the API, or of a server behind it, with one line; the command keeps waiting."""
 
 import logging
 import time

@@ -1,4 +1,4 @@
-"""Calls of the API that are repeated while that can help; :class:`Client` gives them their meaning."""
+"""Calls of the API with retries; :class:`Client` builds its methods on them."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import timedelta

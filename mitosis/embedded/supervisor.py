@@ -51,7 +51,7 @@ class ProcessSpec:
         ready: one try of real use; False or an exception of the client means "not yet".
         privileges: a command that runs the rest under other privileges, before everything else.
         death_signal: what the child gets when the supervisor dies without stopping it.
-        stop: signals in order, each with the seconds it is given; SIGKILL comes last by itself.
+        stop: signals in order, each with the seconds it is given; SIGKILL is always the last.
         start_attempts: how often the first start may fail before :class:`StartFailed`.
         ready_timeout: seconds from start to ready. ``still_starting`` extends it.
         still_starting: True while a slow start is in order (crash recovery of a database).

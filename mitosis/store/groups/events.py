@@ -1,6 +1,6 @@
 """Waiting for changes of a task group: its events, and the long poll for one of them.
 
-A reader is woken by P7 and then reads the group and the results behind its cursor. Nothing is queued:
+A reader is woken by P7 and then reads the group and the results after its cursor. Nothing is queued:
 a slow reader finds one newest snapshot and the same results.
 """
 
@@ -73,7 +73,7 @@ async def wait_for_group(
 async def group_events(
     store: Store, task_group_id: UUID, *, after: int = 0, results: bool = True
 ) -> AsyncGenerator[GroupEvent]:
-    """Yield everything that happens to a group from now on, and its results behind number ``after``.
+    """Yield all further events of a group, and its results after number ``after``.
 
     Ends with the event ``end`` when the group is settled and all results are sent. Holds no connection
     while it waits. Needs ``store.wake``.

@@ -1,7 +1,7 @@
 -- Facts for explain.py.
 
 -- name: waiting_task
--- One task: its attempt, its host, and up to a bound how many tasks are claimed before it.
+-- One task: its attempt, its host, and the number of tasks that are claimed before it, counted up to a bound.
 SELECT coalesce(r.attempt, o.attempt) AS attempt, r.state AS result, r.kind, m.name AS manager_name,
        coalesce(o.state = 1, false) AS claimed, coalesce(o.lost_count, 0) AS lost_count,
        extract(epoch FROM now() - o.started_at)::float8 AS running_seconds,

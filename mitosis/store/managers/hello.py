@@ -171,7 +171,7 @@ async def _begin_process(
     hello: Hello,
     host_lost_after: float,
 ) -> None:
-    """End the lease of the process before; an ACTIVE lease of a group that goes on gets a new epoch."""
+    """End the lease of the process before; an ACTIVE lease gets a new epoch if its group has not ended."""
     elsewhere = manager.is_elsewhere(hello)
     rebooted = elsewhere or manager.boot_id not in (None, hello.boot_id)
     if lease is not None:

@@ -25,5 +25,5 @@ def with_state_facts(statement: LiteralString) -> LiteralString:
 
 
 def state_of(facts: Mapping[str, object]) -> ManagerState:
-    """Return the state that the column of :func:`with_state_facts` stands for."""
+    """Return the state derived from the column of :func:`with_state_facts`."""
     return derived_manager_state(msgspec.convert(facts, ManagerFacts))
