@@ -12,7 +12,7 @@ from fastapi import Request
 from starlette.responses import Response
 
 from api.admission import grow
-from api.json_text import holds_nul, nul_field, unfit
+from api.json_text import holds_nul, nul_field, repeated_key, unfit
 from mitosis.contracts.checking import refusal
 from mitosis.contracts.errors import InvalidRequest, TooLarge, UnsupportedMediaType
 
@@ -85,13 +85,8 @@ def decode(raw: bytes, decoder: msgspec.json.Decoder[T]) -> T:
         body = decoder.decode(raw)
     except msgspec.ValidationError as error:
         raise _refusal(raw, decoder.type, error) from None
-    except UnicodeDecodeError:
-        raise InvalidRequest("must be UTF-8", field=_not_utf8(raw)) from None
-    except RecursionError:
-        raise too_deep() from None
-    except msgspec.DecodeError as error:
-        path, why = unfit(raw) or ("body", f"the body is not JSON: {error}")
-        raise InvalidRequest(why, field=path) from None
+    except _UNREADABLE as error:
+        raise _unreadable(raw, error) from None
     if holds_nul(raw) and (place := nul_field(raw)) is not None:
         raise InvalidRequest("must not contain a NUL character", field=place)
     return body
@@ -101,13 +96,30 @@ def too_deep() -> InvalidRequest:
     return InvalidRequest("the body is nested too deeply", field="body")
 
 
+_UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""What a decoder raises for a body that no type would accept."""
+
+
+def _unreadable(raw: bytes, error: Exception) -> InvalidRequest:
+    if isinstance(error, UnicodeDecodeError):
+        return InvalidRequest("must be UTF-8", field=_not_utf8(raw))
+    if isinstance(error, RecursionError):
+        return too_deep()
+    path, why = unfit(raw) or ("body", f"the body is not JSON: {error}")
+    return InvalidRequest(why, field=path)
+
+
 def _refusal(raw: bytes, kind: Any, error: msgspec.ValidationError) -> InvalidRequest:
-    """Return the error for a body that a decoder refused, in JSON's terms."""
+    """Return the error for a body that a decoder refused, in JSON's terms.
+
+    A decoder stops at the first wrong value. What follows may be no JSON at all.
+    """
     try:
         document = msgspec.json.decode(raw)
-    except msgspec.ValidationError:  # a number that has no value here
-        path, why = unfit(raw) or ("body", str(error))
-        return InvalidRequest(why, field=path)
+    except _UNREADABLE as unreadable:
+        return _unreadable(raw, unreadable)
+    if (key := repeated_key(raw)) is not None:
+        return InvalidRequest("this key is repeated", field=key)
     refused = refusal(document, kind, error, "", "json")
     refused.facts.setdefault("field", "body")
     return refused

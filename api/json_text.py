@@ -61,20 +61,37 @@ def unfit(raw: bytes) -> tuple[str, str] | None:
     return None
 
 
-def _values(value: Any, path: str) -> Iterator[tuple[str, Any]]:
-    """Iterate over texts and numbers with their paths; a key has the path of its object.
+def repeated_key(raw: bytes) -> str | None:
+    """Return the first key that stands twice in one object; None if there is none.
 
-    The decoder has limited the depth before.
+    ``raw`` is known to be JSON.
     """
-    if isinstance(value, dict):
-        for key, item in value.items():
-            yield path or "body", key
-            yield from _values(item, f"{path}.{key}".lstrip("."))
-    elif isinstance(value, list):
-        for index, item in enumerate(value):
-            yield from _values(item, f"{path}[{index}]")
-    else:
-        yield path or "body", value
+    repeated: list[str] = []
+
+    def look(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        document = dict(pairs)
+        if len(document) < len(pairs):
+            names = [key for key, _ in pairs]
+            repeated.extend(key for key in document if names.count(key) > 1)
+        return document
+
+    json.loads(raw, object_pairs_hook=look)
+    return repeated[0] if repeated else None
+
+
+def _values(value: Any, path: str) -> Iterator[tuple[str, Any]]:
+    """Iterate over texts and numbers with their paths; a key has the path of its object."""
+    pending = [(path, value)]  # not recursive: JSON may be nested as deeply as the stack is high
+    while pending:
+        path, value = pending.pop()
+        if isinstance(value, dict):
+            for key in value:
+                yield path or "body", key
+            pending += [(f"{path}.{key}".lstrip("."), value[key]) for key in reversed(value)]
+        elif isinstance(value, list):
+            pending += [(f"{path}[{index}]", value[index]) for index in reversed(range(len(value)))]
+        else:
+            yield path or "body", value
 
 
 def _integer(text: str) -> int | _Unfit:

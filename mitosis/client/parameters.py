@@ -153,7 +153,9 @@ def check_connection(url: str, token: str | None) -> None:
         InvalidRequest: names the parameter and what would be right.
     """
     if not isinstance(url, str):
-        raise InvalidRequest("must be text, as in http://127.0.0.1:8000", field="url")
+        raise InvalidRequest(
+            f"must be text, as in http://127.0.0.1:8000, not {shown(url)}", field="url"
+        )
     try:
         check_url(url)
     except InvalidRequest as error:

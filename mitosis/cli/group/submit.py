@@ -134,13 +134,9 @@ def _from_json_file(path: Path, options: dict[str, Any]) -> list[msgspec.Raw]:
     content = read_bytes(path, "--json-file").strip()
     try:
         tasks = _decoded(content, SubmittedTask)
-    except msgspec.ValidationError as error:
-        wrong = refusal(_decoded(content, Any), list[SubmittedTask], error, "tasks", "json")
-        raise InvalidRequest(f"{path}: {wrong}", option="--json-file") from None
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except _UNDECODABLE as error:
         raise InvalidRequest(
-            f"{path} is neither a JSON array nor one JSON object per line: {error}",
-            option="--json-file",
+            f"{path}{_json_problem(content, error)}", option="--json-file"
         ) from None
     if not tasks:
         raise InvalidRequest(f"{path} contains no task", option="--json-file")
@@ -149,6 +145,18 @@ def _from_json_file(path: Path, options: dict[str, Any]) -> list[msgspec.Raw]:
     return [
         msgspec.Raw(encode_submission(task, f"tasks[{index}]")) for index, task in enumerate(tasks)
     ]
+
+
+_UNDECODABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+
+
+def _json_problem(content: bytes, error: Exception) -> str:
+    """Say what is wrong with the text: it is no JSON, or names the field that was refused."""
+    try:
+        plain = _decoded(content, Any)
+    except _UNDECODABLE as unreadable:
+        return f" is neither a JSON array nor one JSON object per line: {unreadable}"
+    return f": {refusal(plain, list[SubmittedTask], error, 'tasks', 'json')}"
 
 
 def _decoded(content: bytes, kind: type[T]) -> list[T]:

@@ -35,6 +35,50 @@ def test_a_bad_body_names_the_field(body: bytes, field: str, says: str) -> None:
     assert says in refused.value.message
 
 
+BODIES = [
+    b'{"tasks":[{"command":["a","b"],"priority":1,"arguments":{"x":[1,2,{"y":null}]}}]}',
+    b'{"tasks":[{"command":["a"],"priority":"x"}],"y":NaN}',
+    b'{"tasks":[{"command":["a"],"priority":1.5}],"more":{"a":[1e999,"\\ud800"]}}',
+    b'{"tasks":1,"tasks":[{"command":["a"]}]}',
+    b'{"tasks":[{"command":["a\\u0000"]}]}',
+]
+DEEP = [b"[" * depth + b"]" * depth for depth in (100, 900, 990, 5_000)]
+
+
+@pytest.mark.parametrize("body", BODIES)
+def test_a_body_is_refused_wherever_it_is_cut_or_damaged(body: bytes) -> None:
+    damaged = [
+        changed
+        for place in range(len(body) + 1)
+        for changed in (
+            body[:place],
+            body[:place] + b"\xff" + body[place:],
+            body[:place] + b"[" + body[place:],
+            body[:place] + b"NaN" + body[place + 1 :],
+        )
+    ]
+    deep = [
+        body.replace(b"1", nested).replace(b"{", b'{"z":' + nested + b",", 1) for nested in DEEP
+    ]
+    for changed in [*damaged, *deep, body + b" x", body + body]:
+        assert _field_refused(changed) != "", changed[:200]
+
+
+def _field_refused(body: bytes) -> str | None:
+    """Return the field that a refusal names; None if the body is accepted. No other error is caught."""
+    try:
+        decode(body, SUBMIT)
+    except InvalidRequest as refused:
+        return str(refused.facts.get("field", ""))
+    return None
+
+
+def test_a_repeated_key_is_named() -> None:
+    with pytest.raises(InvalidRequest, match="repeated") as refused:
+        decode(b'{"tasks":1,"tasks":[{"command":["a"]}]}', SUBMIT)
+    assert refused.value.facts["field"] == "tasks"
+
+
 def test_numbers_that_no_column_holds_are_refused() -> None:
     body = b'{"epoch":9223372036854775808,"claim_seq":1,"acked_seq":0,"max_tasks":1}'
     with pytest.raises(InvalidRequest) as refused:

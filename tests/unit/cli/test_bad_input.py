@@ -81,6 +81,9 @@ FILES = [
     ("--json-file", "", "contains no task"),
     ("--json-file", "[]", "contains no task"),
     ("--json-file", "[{]", "neither a JSON array nor one JSON object per line"),
+    ("--json-file", '[{"command":["a"],"priority":"x"}', "neither a JSON array nor"),
+    ("--json-file", '[{"command":"a"}', "neither a JSON array nor one JSON object per line"),
+    ("--json-file", "[[[", "neither a JSON array nor one JSON object per line"),
     ("--json-file", '[{"command": ["true"], "nice": 3}]', "tasks[0].nice: unknown field"),
     (
         "--json-file",
