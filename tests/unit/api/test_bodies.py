@@ -4,7 +4,6 @@ import msgspec
 import pytest
 
 from api.bodies import check_utf8, decode
-from api.json_text import holds_nul, without_nul
 from mitosis.contracts.errors import InvalidRequest
 from mitosis.contracts.wire import ClaimTasks, ReportTasks, SubmitTasks
 
@@ -84,22 +83,6 @@ def test_numbers_that_no_column_holds_are_refused() -> None:
     with pytest.raises(InvalidRequest) as refused:
         decode(body, msgspec.json.Decoder(ClaimTasks))
     assert refused.value.facts["field"] == "epoch"
-
-
-@pytest.mark.parametrize(
-    ("text", "kept"),
-    [
-        (rb'"a\u0000b"', rb'"a\ufffdb"'),
-        (rb'"\u0000\u0000"', rb'"\ufffd\ufffd"'),
-        (rb'"a\\u0000"', rb'"a\\u0000"'),
-        (rb'"a\\\u0000"', rb'"a\\\ufffd"'),
-        (b'"plain"', b'"plain"'),
-    ],
-)
-def test_nul_characters_in_json(text: bytes, kept: bytes) -> None:
-    assert holds_nul(text) == (text != kept)
-    assert without_nul(text) == kept
-    msgspec.json.decode(kept)
 
 
 def test_a_report_that_is_not_utf8_is_named() -> None:
