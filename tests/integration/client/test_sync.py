@@ -81,8 +81,8 @@ def test_the_twins_have_the_same_methods() -> None:
     def methods(cls: type) -> dict[str, list[str]]:
         return {
             name: list(inspect.signature(method).parameters)
-            for name, method in vars(cls).items()
-            if inspect.isfunction(method) and not name.startswith("_")
+            for name, method in inspect.getmembers(cls, inspect.isfunction)
+            if not name.startswith("_")
         }
 
     plain, other = methods(SyncClient), methods(Client)

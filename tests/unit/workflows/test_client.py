@@ -49,7 +49,7 @@ def test_every_target_has_its_own_id_and_the_scheduler_needs_none() -> None:
     assert target("scheduler").id == "scheduler"
     assert target("task_group", GROUP).id == f"task-group/{GROUP}"
     assert target("manager", HOST).id == f"manager/{HOST}"
-    with pytest.raises(ValueError, match="has an id"):
+    with pytest.raises(ValueError, match="needs an id"):
         target("manager")
 
 
