@@ -82,6 +82,13 @@ def decode(raw: bytes, decoder: msgspec.json.Decoder[T]) -> T:
         InvalidRequest: names the field, as in ``tasks[3].priority``.
     """
     try:
+        return _decode(raw, decoder)
+    except RecursionError:  # the searches for a field stand deeper in the stack than the decoder
+        raise too_deep() from None
+
+
+def _decode(raw: bytes, decoder: msgspec.json.Decoder[T]) -> T:
+    try:
         body = decoder.decode(raw)
     except msgspec.ValidationError as error:
         raise _refusal(raw, decoder.type, error) from None
@@ -96,15 +103,13 @@ def too_deep() -> InvalidRequest:
     return InvalidRequest("the body is nested too deeply", field="body")
 
 
-_UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+_UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError)
 """What a decoder raises for a body that no type would accept."""
 
 
 def _unreadable(raw: bytes, error: Exception) -> InvalidRequest:
     if isinstance(error, UnicodeDecodeError):
         return InvalidRequest("must be UTF-8", field=_not_utf8(raw))
-    if isinstance(error, RecursionError):
-        return too_deep()
     path, why = unfit(raw) or ("body", f"the body is not JSON: {error}")
     return InvalidRequest(why, field=path)
 

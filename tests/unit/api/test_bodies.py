@@ -41,7 +41,8 @@ BODIES = [
     b'{"tasks":1,"tasks":[{"command":["a"]}]}',
     b'{"tasks":[{"command":["a\\u0000"]}]}',
 ]
-DEEP = [b"[" * depth + b"]" * depth for depth in (100, 900, 990, 5_000)]
+DEEP = [b"[" * depth + b"]" * depth for depth in (100, *range(880, 1_000), 5_000)]
+"""Each decoder gives up at a depth of its own, near the height of the stack."""
 
 
 @pytest.mark.parametrize("body", BODIES)
