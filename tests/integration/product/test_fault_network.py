@@ -85,6 +85,7 @@ async def test_a_claim_that_is_answered_after_the_ending_starts_nothing(
     host = await it.host()
     group = await it.group(diary.task("first"))
     await it.until(lambda: diary.ended("first"))
+    await it.until_claimed(0)  # its report is committed too
     host.wire.hold_answers(CLAIM)
     await it.client.submit(group, [diary.task("late")])
     await it.until(lambda: host.wire.holding[CLAIM])
