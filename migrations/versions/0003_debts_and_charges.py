@@ -7,7 +7,37 @@ down_revision = "0002"
 branch_labels = None
 depends_on = None
 
-STATEMENTS: tuple[str, ...] = ()
+HOST_FAILURES = """
+CREATE TABLE host_failures (
+    group_id        bigint NOT NULL REFERENCES task_groups (id) ON DELETE CASCADE,
+    manager_id      bigint NOT NULL REFERENCES managers (id) ON DELETE CASCADE,
+    kind            text NOT NULL CHECK (kind IN ('setup_failed', 'unreachable', 'workers_not_started',
+                                                  'no_progress', 'tasks_failed', 'quarantined')),
+    failures        integer NOT NULL DEFAULT 1,    -- in a row
+    reason          text NOT NULL,
+    -- The failure counts while both are still those of the host and of the group.
+    incarnation     bigint NOT NULL,
+    hook            text NOT NULL,
+    next_at         timestamptz,                   -- NULL: the passing of time does not end it
+    tasks           bigint[] NOT NULL DEFAULT '{}',
+    failed_at       timestamptz NOT NULL DEFAULT now(),
+    PRIMARY KEY (group_id, manager_id, kind)
+);
+"""
+
+AVOIDED_HOST = """
+ALTER TABLE open_task
+    ADD COLUMN avoid bigint,                       -- the manager whose failure it repeats: others go first
+    DROP CONSTRAINT open_task_state_check,
+    ADD CONSTRAINT open_task_state_check CHECK (state IN (0, 1, 4, 5)) NOT VALID;
+"""
+
+STATEMENTS: tuple[str, ...] = (
+    HOST_FAILURES,
+    "CREATE INDEX host_failures_by_manager ON host_failures (manager_id)",
+    AVOIDED_HOST,
+    "ALTER TABLE open_task VALIDATE CONSTRAINT open_task_state_check",
+)
 """In this order, one statement each."""
 
 

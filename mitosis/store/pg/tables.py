@@ -30,8 +30,11 @@ METADATA = MetaData()
 Moment = DateTime(timezone=True)
 
 
-CLAIMED, DELAYED = 1, 4
-"""Values of ``open_task.state``; 0 is ready, DELAYED until ``not_before``."""
+CLAIMED, DELAYED, DOUBTED = 1, 4, 5
+"""Values of ``open_task.state``; 0 is ready, DELAYED until ``not_before``.
+
+DOUBTED: its last attempt failed, and its host is under suspicion: the failure is not final yet (C-33).
+"""
 
 
 def _part_of(table: str) -> ForeignKey:
@@ -328,6 +331,27 @@ hook_runs = Table(
     Index("hook_runs_by_group", "group_id", "manager_id", "kind"),
 )
 
+host_failures = Table(
+    "host_failures",
+    METADATA,
+    Column("group_id", BigInteger, _part_of("task_groups"), nullable=False),
+    Column("manager_id", BigInteger, _part_of("managers"), nullable=False),
+    Column("kind", Text, nullable=False),
+    CheckConstraint(
+        "kind IN ('setup_failed', 'unreachable', 'workers_not_started', 'no_progress',"
+        " 'tasks_failed', 'quarantined')"
+    ),
+    Column("failures", Integer, nullable=False, server_default=text("1")),
+    Column("reason", Text, nullable=False),
+    Column("incarnation", BigInteger, nullable=False),
+    Column("hook", Text, nullable=False),
+    Column("next_at", Moment),
+    Column("tasks", ARRAY(BigInteger), nullable=False, server_default=text("'{}'")),
+    Column("failed_at", Moment, nullable=False, server_default=text("now()")),
+    PrimaryKeyConstraint("group_id", "manager_id", "kind"),
+    Index("host_failures_by_manager", "manager_id"),
+)
+
 task = Table(
     "task",
     METADATA,
@@ -351,7 +375,7 @@ open_task = Table(
     Column("id", BigInteger, nullable=False),
     Column("priority", Integer, nullable=False),
     Column("state", SmallInteger, nullable=False, server_default=text("0")),
-    CheckConstraint("state IN (0, 1, 4)"),
+    CheckConstraint("state IN (0, 1, 4, 5)"),
     Column("attempt", Integer, nullable=False, server_default=text("0")),
     Column("epoch", BigInteger),
     Column("claim_seq", BigInteger),
@@ -365,6 +389,7 @@ open_task = Table(
     Column("retry_delay_seconds", REAL, nullable=False, server_default=text("0")),
     Column("retry_exit_codes", ARRAY(Integer)),
     Column("dedup_key", Text),
+    Column("avoid", BigInteger),
     PrimaryKeyConstraint("group_id", "id"),
     CheckConstraint("(state = 1) = (epoch IS NOT NULL)"),
     CheckConstraint("(state = 1) = (claim_seq IS NOT NULL)"),

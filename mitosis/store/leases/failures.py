@@ -1,0 +1,50 @@
+"""Remembers what a host failed at for a task group; the assignment round reads it (protocol P7).
+
+Every function runs in the caller's transaction, which holds the lease or the live row of the group.
+"""
+
+from collections.abc import Collection
+
+from mitosis.contracts.host_failures import PAUSES, HostFailureKind
+from mitosis.store.pg.database import Connection
+from mitosis.store.pg.statements import load
+
+SQL = load("leases/failures.sql")
+
+
+async def record_failure(
+    connection: Connection,
+    manager_number: int,
+    group_number: int,
+    kind: HostFailureKind,
+    reason: str,
+) -> None:
+    """Record that the host failed for the group once more; it is not offered there before ``next_at``.
+
+    ``reason``: for people, such as ``exit code 3``.
+    """
+    pause = PAUSES[kind]
+    values = {
+        "manager_number": manager_number,
+        "group_number": group_number,
+        "kind": kind.value,
+        "reason": reason.replace("\0", "\N{SYMBOL FOR NULL}"),
+        "first": pause.first_seconds if pause else None,
+        "longest": pause.longest_seconds if pause else None,
+    }
+    await connection.execute(SQL["record"], values)
+
+
+async def forget_failures(
+    connection: Connection,
+    manager_number: int,
+    group_number: int | None,
+    kinds: Collection[HostFailureKind] = tuple(HostFailureKind),
+) -> int:
+    """Forget failures of a host for one group, or for all (None); return how many there were."""
+    values = {
+        "manager_number": manager_number,
+        "group_number": group_number,
+        "kinds": [kind.value for kind in kinds],
+    }
+    return (await connection.execute(SQL["forget"], values)).rowcount
