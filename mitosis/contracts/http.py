@@ -1,7 +1,9 @@
 """Bodies of all HTTP calls but the hot ones: pydantic models, shared by the API, the SDK and the agent."""
 
+from collections.abc import Iterable
 from datetime import datetime, timedelta
-from typing import Annotated, Generic, Literal, TypeVar
+from itertools import accumulate, pairwise
+from typing import Annotated, Generic, Literal, Self, TypeVar
 from uuid import UUID
 
 from pydantic import (
@@ -12,9 +14,11 @@ from pydantic import (
     Field,
     Strict,
     StringConstraints,
+    model_validator,
 )
 
 from mitosis.contracts.allocation import WorkerAllocationPlan
+from mitosis.contracts.attempt import AttemptKey
 from mitosis.contracts.checked_model import CheckedModel, Flag, Integer, Number
 from mitosis.contracts.duration import Duration
 from mitosis.contracts.hook import HookSpec
@@ -56,6 +60,8 @@ def _ten_seconds(duration: timedelta) -> timedelta:
 PositiveDuration = Annotated[Duration, AfterValidator(_some_time)]
 LivenessDuration = Annotated[Duration, AfterValidator(_ten_seconds)]
 Int32 = Annotated[Integer, Field(ge=-(2**31), le=2**31 - 1)]
+BigInt = Annotated[Integer, Field(ge=0, le=2**63 - 1)]
+MAX_ATTEMPTS_LISTED = 100_000
 Epoch = Annotated[int, Field(ge=0, le=2**63 - 1)]
 """In a path or a query, where numbers are text."""
 LeaseEpoch = Annotated[Epoch, Strict()]
@@ -374,6 +380,36 @@ class RefreshedManagers(AnswerBody):
     user_specified_kept: list[UUID]
 
 
+class AttemptList(RequestBody):
+    """Attempts in ascending order, in few bytes: MAX_ATTEMPTS_LISTED of them fit into a request of 2 MB."""
+
+    task_id_steps: Annotated[tuple[BigInt, ...], Field(max_length=MAX_ATTEMPTS_LISTED)] = ()
+    """The first task id, then the difference of each task id from the one before."""
+    attempts: Annotated[tuple[Int32, ...], Field(max_length=MAX_ATTEMPTS_LISTED)] = ()
+    """The attempt of each, in the same order."""
+
+    @model_validator(mode="after")
+    def _names_attempts(self) -> Self:
+        if len(self.task_id_steps) != len(self.attempts):
+            raise ValueError("task_id_steps and attempts must have the same number of items")
+        if sum(self.task_id_steps) >= 2**63:
+            raise ValueError("task_id_steps must add up to less than 2**63")
+        return self
+
+    @classmethod
+    def of(cls, keys: Iterable[AttemptKey]) -> "AttemptList":
+        """Make the list of these attempts: at most MAX_ATTEMPTS_LISTED."""
+        ordered = sorted(keys)
+        task_ids = [key.task_id for key in ordered]
+        steps = tuple(after - before for before, after in pairwise([0, *task_ids]))
+        return cls(task_id_steps=steps, attempts=tuple(key.attempt for key in ordered))
+
+    def keys(self) -> list[AttemptKey]:
+        """Return the attempts, in ascending order."""
+        task_ids = accumulate(self.task_id_steps)
+        return [AttemptKey(*key) for key in zip(task_ids, self.attempts, strict=True)]
+
+
 class Hello(RequestBody):
     incarnation: Annotated[Integer, Field(ge=1, le=2**63 - 1)]
     machine_id: str
@@ -382,6 +418,8 @@ class Hello(RequestBody):
     cores: tuple[Annotated[Integer, Field(ge=0, le=2**31 - 1)], ...]
     agent_version: str
     take_over: Flag = False
+    journal: AttemptList = AttemptList()
+    """Ended attempts whose reports are in the journal: their tasks are not requeued (P5)."""
 
 
 class HeldLease(AnswerBody):

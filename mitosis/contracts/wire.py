@@ -232,6 +232,8 @@ class Renewal(Request):
     """Claimed but unstarted tasks that the agent returns."""
     held: Held | None = None
     """Sent every 30 s and on reconnect."""
+    running: list[TaskAttempt] = []
+    """Attempts that run now: sent with ``held``, and always while the lease is gone (P5)."""
 
 
 class CancelOrder(Answer):
@@ -248,4 +250,6 @@ class RenewalAnswer(Answer):
     """None: the renewal named no epoch. GONE without one: the manager counts as lost, say hello again."""
     order: CancelOrder | None = None
     """Present while the lease is ending, and if a lost lease's running tasks must be killed."""
+    superseded: list[TaskAttempt] = []
+    """Those of ``running`` whose end no longer counts: stop them with the task group's grace (P5)."""
     host_lost_after_seconds: float = HOST_LOST_AFTER.total_seconds()

@@ -11,7 +11,7 @@ from mitosis.store.leases.ending import STANDING, lock_group
 from mitosis.store.leases.granting import extend_leases
 from mitosis.store.pg.arrays import number_array
 from mitosis.store.pg.database import Connection
-from mitosis.store.pg.rows import fetch_one
+from mitosis.store.pg.rows import fetch_all, fetch_one
 from mitosis.store.pg.statements import load
 from mitosis.store.pg.wake import notify_watchers
 from mitosis.store.store import Store
@@ -72,13 +72,21 @@ async def renew(store: Store, manager_id: UUID, renewal: Renewal) -> RenewalAnsw
         return RenewalAnswer(standing=standing, host_lost_after_seconds=host_lost_after)
     if renewal.started or renewal.returned or renewal.held:
         await _reconcile(store, manager_id, renewal.epoch, renewal)
+    superseded: list[TaskAttempt] = []
+    if renewal.running:
+        superseded = await _superseded(store, manager_id, renewal.epoch, renewal.running)
     lease = await _standing(store, manager_id, renewal.epoch)
     if lease is None:
-        return RenewalAnswer(standing=LeaseStanding.GONE, host_lost_after_seconds=host_lost_after)
+        return RenewalAnswer(
+            standing=LeaseStanding.GONE,
+            superseded=superseded,
+            host_lost_after_seconds=host_lost_after,
+        )
     standing = STANDING[lease.lease_state]
     return RenewalAnswer(
         standing=standing,
         order=_order(lease) if _has_order(standing, lease) else None,
+        superseded=superseded,
         host_lost_after_seconds=lease.host_lost_after_seconds or host_lost_after,
     )
 
@@ -101,6 +109,14 @@ async def _standing(store: Store, manager_id: UUID, epoch: int) -> _Standing | N
         if lease is not None and lease.lease_state is LeaseState.ACTIVE:
             await connection.execute(SQL["mark_busy"], parameters)
     return lease
+
+
+async def _superseded(
+    store: Store, manager_id: UUID, epoch: int, running: Sequence[TaskAttempt]
+) -> list[TaskAttempt]:
+    parameters = {"manager": manager_id, "epoch": epoch, **_attempts(running)}
+    async with store.database.connection() as connection:
+        return await fetch_all(connection, TaskAttempt, SQL["superseded"], parameters)
 
 
 async def _reconcile(store: Store, manager_id: UUID, epoch: int, renewal: Renewal) -> None:

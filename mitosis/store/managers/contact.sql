@@ -79,3 +79,20 @@ SELECT l.state AS lease_state, l.group_id, v.state AS group_state, v.discarding,
   JOIN group_live AS v ON v.group_id = l.group_id
   JOIN task_groups AS g ON g.id = l.group_id
  WHERE l.epoch = %(epoch)s AND m.uuid = %(manager)s
+
+-- name: superseded
+-- Those of the running attempts whose end would change nothing: the task has been claimed again or has ended,
+-- or its group has been killed, settled or deleted (P5). No row of the lease = every attempt.
+WITH counting AS MATERIALIZED (
+    SELECT o.id, o.attempt FROM open_task AS o
+     WHERE o.group_id = (SELECT v.group_id
+                           FROM leases AS l
+                           JOIN managers AS m ON m.id = l.manager_id
+                           JOIN group_live AS v ON v.group_id = l.group_id
+                          WHERE l.epoch = %(epoch)s AND m.uuid = %(manager)s
+                            AND v.settled_at IS NULL AND NOT v.kill_running)
+       AND o.id = ANY(%(ids)s::bigint[]) AND NOT o.spent
+)
+SELECT s.id AS task_id, s.attempt
+  FROM unnest(%(ids)s::bigint[], %(attempts)s::int[]) AS s (id, attempt)
+ WHERE NOT EXISTS (SELECT FROM counting AS c WHERE c.id = s.id AND c.attempt = s.attempt)

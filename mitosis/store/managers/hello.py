@@ -20,6 +20,7 @@ from mitosis.store.leases.ending import (
     set_offline,
 )
 from mitosis.store.leases.granting import extend_leases, grant_new_epoch
+from mitosis.store.pg.arrays import number_array
 from mitosis.store.pg.database import Connection
 from mitosis.store.pg.outbox import poke
 from mitosis.store.pg.rows import fetch_all, fetch_one
@@ -59,6 +60,11 @@ class _Held:
 @dataclass(frozen=True, slots=True)
 class _Group:
     uuid: UUID
+
+
+@dataclass(frozen=True, slots=True)
+class _Epoch:
+    epoch: int
 
 
 async def say_hello(
@@ -171,18 +177,48 @@ async def _begin_process(
     hello: Hello,
     host_lost_after: float,
 ) -> None:
-    """End the lease of the process before; an ACTIVE lease gets a new epoch if its group has not ended."""
+    """End the lease of the process before, and give a new epoch if there is use for one.
+
+    An ACTIVE lease gets one if its group has not ended. So does a lease with journalled attempts, whose
+    rows move to it: under a dead epoch they would be stranded if this host died before its replay.
+    """
     elsewhere = manager.is_elsewhere(hello)
     rebooted = elsewhere or manager.boot_id not in (None, hello.boot_id)
     if lease is not None:
-        await end_lease(connection, lease, ReleaseReason.NEW_INCARNATION, charge=rebooted)
         group = await lock_group(connection, lease.group_number)
+        epoch = await _new_epoch(connection)
+        moved = await _move_journalled(connection, lease, epoch, hello)
+        await end_lease(connection, lease, ReleaseReason.NEW_INCARNATION, charge=rebooted)
         goes_on = group.state not in TASK_GROUP.terminal and not group.discarding
-        if lease.state is LeaseState.ACTIVE and goes_on:
-            await grant_new_epoch(connection, manager.id, lease.group_number, host_lost_after)
+        goes_on = goes_on and lease.state is LeaseState.ACTIVE
+        if goes_on or moved:
+            state = LeaseState.ACTIVE if goes_on else LeaseState.ENDING
+            await grant_new_epoch(connection, lease, epoch, state, host_lost_after)
     if rebooted or hello.take_over:
         degraded = elsewhere or hello.take_over
         await forget_environments(connection, manager.id, degraded=degraded)
+
+
+async def _new_epoch(connection: Connection) -> int:
+    (found,) = await fetch_all(connection, _Epoch, SQL["new_epoch"], {})
+    return found.epoch
+
+
+async def _move_journalled(
+    connection: Connection, lease: LockedLease, epoch: int, hello: Hello
+) -> int:
+    """Move the rows of the attempts in the agent's journal to the new epoch; return how many (P5)."""
+    keys = hello.journal.keys()
+    if not keys or lease.state is LeaseState.OFFERED:
+        return 0
+    parameters = {
+        "old_epoch": lease.epoch,
+        "new_epoch": epoch,
+        "group_number": lease.group_number,
+        "ids": number_array(key.task_id for key in keys),
+        "attempts": number_array(key.attempt for key in keys),
+    }
+    return (await connection.execute(SQL["move_journalled"], parameters)).rowcount
 
 
 async def _save(
@@ -191,7 +227,7 @@ async def _save(
     await connection.execute(
         SQL["save_hello"],
         {
-            **hello.model_dump(exclude={"incarnation", "cores", "take_over"}),
+            **hello.model_dump(exclude={"incarnation", "cores", "take_over", "journal"}),
             "manager_number": manager.id,
             "cores": list(hello.cores),
             "incarnation": incarnation,

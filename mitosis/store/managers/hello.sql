@@ -15,6 +15,18 @@ UPDATE managers
        updated_at = now()
  WHERE id = %(manager_number)s
 
+-- name: new_epoch
+SELECT nextval('lease_epoch') AS epoch
+
+-- name: move_journalled
+-- Ended attempts whose reports are in the journal of the agent that says hello. The caller holds the old
+-- lease and its group. With claim_seq 0 no claim returns them again, and the held exchange requeues them if
+-- the agent no longer has their reports. An ended attempt is not running, so started_at goes.
+UPDATE open_task AS o SET epoch = %(new_epoch)s, claim_seq = 0, started_at = NULL
+  FROM unnest(%(ids)s::bigint[], %(attempts)s::int[]) AS j (id, attempt)
+ WHERE o.group_id = %(group_number)s AND o.state = 1 AND o.epoch = %(old_epoch)s
+   AND o.id = j.id AND o.attempt = j.attempt
+
 -- name: set_online
 UPDATE manager_live SET offline = false, last_contact_at = now() WHERE manager_id = %(manager_number)s
 
