@@ -48,6 +48,7 @@ from mitosis.contracts.errors import (
 )
 from mitosis.contracts.http import HelloAnswer, LeaseGrant
 from mitosis.contracts.variables import without_settings
+from mitosis.worker.signals import default_in_children
 from mitosis.worker.zygote_protocol import Setup
 
 EXIT_OK = 0
@@ -344,6 +345,7 @@ def serve(config: AgentConfig) -> NoReturn:
     Uses ``os._exit``: about one in seventeen processes with a Temporal worker aborts in the
     interpreter's teardown (temporalio/sdk-python#300), after all work is done.
     """
+    default_in_children()
     status = asyncio.run(run_agent(config))
     logging.shutdown()
     sys.stdout.flush()

@@ -20,6 +20,7 @@ from pathlib import Path
 
 from mitosis.contracts.outcome import ExitKind, ExitReason, FailureKind
 from mitosis.contracts.task import TaskSpec, command_argv
+from mitosis.worker.orphans import reap_orphans_of
 from mitosis.worker.output import PipeOutput
 from mitosis.worker.process_tree import kill_below, reap_any
 from mitosis.worker.report import Ended, Usage
@@ -136,6 +137,7 @@ class CommandRun:
     def _reap_leader(self) -> None:
         if self._reason is not None:
             return
+        reap_orphans_of(self.pid)
         pid, status, usage = os.wait4(self.pid, os.WNOHANG)
         if pid:
             self._process.returncode = os.waitstatus_to_exitcode(status)

@@ -37,6 +37,7 @@ from mitosis.worker.context import task_variables
 from mitosis.worker.evidence import Evidence, RunningMark
 from mitosis.worker.following import OutputFeed
 from mitosis.worker.handlers import HandlerSlot
+from mitosis.worker.orphans import Births, ChildBell
 from mitosis.worker.output import MemoryOutput, PipeOutput, memory_file
 from mitosis.worker.process_tree import kill_all_below, reap_any
 from mitosis.worker.report import Ended, encode_report
@@ -85,8 +86,11 @@ class Worker:
         )
         self._channel = WorkerChannel(settings.setup.endpoint, settings.identity)
         self._feed = OutputFeed(self._channel.send)
+        self._bell = ChildBell()
+        self._births = Births()
         self._poll = select.poll()
-        for fd in (self._channel.fd, self._streams.stdout.read_fd, self._streams.stderr.read_fd):
+        streams = (self._streams.stdout.read_fd, self._streams.stderr.read_fd)
+        for fd in (self._channel.fd, self._bell.fd, *streams):
             self._poll.register(fd, select.POLLIN)
         self._queue: deque[RunTask] = deque()
         self._finished: list[EncodedReport] = []
@@ -183,6 +187,7 @@ class Worker:
     def _run(self, task: RunTask) -> None:
         """Run one task to its end and queue its report."""
         self._current = task
+        self._births.forget()
         self._scratch.ensure()
         self._mark.put(task.key)
         try:
@@ -211,6 +216,7 @@ class Worker:
 
     def _run_command(self, spec: TaskSpec, variables: dict[str, str]) -> Ended:
         environment = {**self._environment, **spec.environment, **variables}
+        self._bell.turn_on()
         try:
             run = CommandRun(spec, environment, self._scratch.path, self._streams)
         except (OSError, ValueError) as error:
@@ -225,6 +231,7 @@ class Worker:
 
     def _run_handler(self, spec: TaskSpec, variables: dict[str, str]) -> Ended:
         self._stoppable = self._handlers
+        self._bell.turn_off()
         ended = self._handlers.run(spec, variables, self._scratch.path)
         if not reap_any() and not kill_all_below(_LEFTOVERS_SECONDS):
             what = ended.message or "succeeded"
@@ -232,8 +239,9 @@ class Worker:
         return ended
 
     def _on_handler_tick(self) -> None:
-        """Exchange messages with the agent while a handler runs."""
+        """Exchange messages with the agent while a handler runs; reap its orphans."""
         self._take_messages()
+        self._births.reap_orphans()
         if self._feed.on:
             self._feed.pump()
         if self._finished and time.monotonic() >= self._flush_at:
@@ -282,6 +290,8 @@ class Worker:
             for fd in fds:
                 self._poll.unregister(fd)
         for fd, _ in ready:
+            if fd == self._bell.fd:
+                self._bell.clear()
             for stream in (self._streams.stdout, self._streams.stderr):
                 if fd == stream.read_fd:
                     stream.read()

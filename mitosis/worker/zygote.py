@@ -30,6 +30,7 @@ from mitosis.worker.preload import PreloadError, preload
 from mitosis.worker.process import EXIT_BROKEN, run_worker
 from mitosis.worker.process_tree import below, kill_all_below, kill_below, process_parents
 from mitosis.worker.settings import WorkerSettings, session_environment
+from mitosis.worker.signals import default_signals
 from mitosis.worker.zygote_protocol import (
     AGENT_FD,
     MAX_PACKET_BYTES,
@@ -270,6 +271,7 @@ def main() -> int:
         raise TypeError(f"the first packet must be Setup, not {type(setup).__name__}")
     if os.getsid(0) != os.getpid():
         os.setsid()
+    default_signals()
     _own_signals()
     become_subreaper()
     environment = session_environment(setup, os.environ)

@@ -2,8 +2,10 @@
 
 import asyncio
 import contextlib
+import gc
 import io
 import math
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -172,3 +174,53 @@ def says_then_waits(gate: str) -> None:
     print("before the gate")
     wait_until(Path(gate).exists, 60)
     print("behind the gate")
+
+
+def status_of(command: list[str]) -> int:
+    return subprocess.run(command, check=False).returncode
+
+
+def wait_late(way: str) -> int:
+    """Start a child that ends with status 7, look at its status after it has been a zombie for long."""
+    if way == "system":
+        return os.waitstatus_to_exitcode(os.system("exit 7"))  # noqa: S605 - as said
+    if way == "popen":
+        child = subprocess.Popen(["sh", "-c", "exit 7"])
+        _be_zombie(child.pid)
+        return child.wait()
+    if way == "multiprocessing":
+        process = multiprocessing.get_context("fork").Process(target=os._exit, args=(7,))
+        process.start()
+        assert process.pid is not None
+        _be_zombie(process.pid)
+        process.join()
+        assert process.exitcode is not None
+        return process.exitcode
+    if way == "fork":
+        pid = os.fork()
+        if pid == 0:
+            os._exit(7)
+    else:
+        pid = os.posix_spawn("/bin/sh", ["sh", "-c", "exit 7"], os.environ)
+    _be_zombie(pid)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+def _be_zombie(pid: int) -> None:
+    """Wait until it has ended, and for three looks of the worker for orphans after that."""
+    wait_until(lambda: b") Z" in Path(f"/proc/{pid}/stat").read_bytes())
+    orphan = subprocess.run(
+        ["sh", "-c", "(true & echo $!)"], check=True, capture_output=True, text=True
+    )
+    wait_until(lambda: not Path(f"/proc/{orphan.stdout.strip()}").exists())
+
+
+def known_children() -> list[int]:
+    from mitosis.worker.orphans import Births
+
+    (births,) = (thing for thing in gc.get_objects() if isinstance(thing, Births))
+    return sorted(births._known)
+
+
+def text_of(path: str) -> str:
+    return Path(path).read_text()
