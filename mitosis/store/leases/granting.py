@@ -6,7 +6,7 @@ from uuid import UUID
 from mitosis.contracts.errors import LeaseLost
 from mitosis.contracts.http import LeaseGrant, ManagerTaskGroup
 from mitosis.contracts.lifecycle import LeaseState
-from mitosis.store.leases.ending import LockedLease, lock_lease
+from mitosis.store.leases.ending import lock_lease
 from mitosis.store.pg.database import Connection
 from mitosis.store.pg.rows import fetch_one
 from mitosis.store.pg.statements import load
@@ -63,32 +63,6 @@ async def extend_leases(
     """Move ``alive_until`` of the manager's leases after a contact; a group's own value comes first."""
     parameters = {"manager_number": manager_number, "host_lost_after": host_lost_after_seconds}
     await connection.execute(SQL["stay_alive"], parameters)
-
-
-async def grant_new_epoch(
-    connection: Connection,
-    lease: LockedLease,
-    epoch: int,
-    state: LeaseState,
-    host_lost_after_seconds: float,
-) -> None:
-    """Give a new process of an agent a lease of the group that the old process worked for.
-
-    Args:
-        connection: holds ``lease``, which the caller has ended, and its group.
-        lease: of the old process.
-        epoch: from the sequence.
-        state: ACTIVE, or ENDING if the host is only to report what has ended.
-        host_lost_after_seconds: a group's own value comes first.
-    """
-    parameters = {
-        "manager_number": lease.manager_number,
-        "group_number": lease.group_number,
-        "epoch": epoch,
-        "state": state.value,
-        "host_lost_after": host_lost_after_seconds,
-    }
-    await connection.execute(SQL["insert_lease"], parameters)
 
 
 async def _running_grant(

@@ -32,11 +32,3 @@ UPDATE leases AS l
   FROM task_groups AS g
  WHERE l.manager_id = %(manager_number)s AND l.kind = 'manager' AND l.state IN ('active', 'ending')
    AND g.id = l.group_id
-
--- name: insert_lease
--- For a new process of an agent that held a lease (P5). The caller holds the group's row.
-INSERT INTO leases (epoch, group_id, manager_id, state, alive_until, taken_at, affinity_until, end_reason)
-SELECT %(epoch)s, %(group_number)s, %(manager_number)s, %(state)s::text,
-       now() + make_interval(secs => coalesce(g.host_lost_after_seconds, %(host_lost_after)s)),
-       now(), now() + interval '1 hour', CASE WHEN %(state)s::text = 'ending' THEN 'new_incarnation' END
-  FROM task_groups AS g WHERE g.id = %(group_number)s

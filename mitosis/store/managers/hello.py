@@ -19,7 +19,7 @@ from mitosis.store.leases.ending import (
     lock_live_lease,
     set_offline,
 )
-from mitosis.store.leases.granting import extend_leases, grant_new_epoch
+from mitosis.store.leases.granting import extend_leases
 from mitosis.store.pg.arrays import number_array
 from mitosis.store.pg.database import Connection
 from mitosis.store.pg.outbox import poke
@@ -192,8 +192,14 @@ async def _begin_process(
         goes_on = group.state not in TASK_GROUP.terminal and not group.discarding
         goes_on = goes_on and lease.state is LeaseState.ACTIVE
         if goes_on or moved:
-            state = LeaseState.ACTIVE if goes_on else LeaseState.ENDING
-            await grant_new_epoch(connection, lease, epoch, state, host_lost_after)
+            values = {
+                "manager_number": manager.id,
+                "group_number": lease.group_number,
+                "epoch": epoch,
+                "state": (LeaseState.ACTIVE if goes_on else LeaseState.ENDING).value,
+                "host_lost_after": host_lost_after,
+            }
+            await connection.execute(SQL["insert_lease"], values)
     if rebooted or hello.take_over:
         degraded = elsewhere or hello.take_over
         await forget_environments(connection, manager.id, degraded=degraded)

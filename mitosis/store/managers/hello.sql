@@ -18,6 +18,14 @@ UPDATE managers
 -- name: new_epoch
 SELECT nextval('lease_epoch') AS epoch
 
+-- name: insert_lease
+-- The lease of a new process whose predecessor held one (P5). The caller holds the group's row.
+INSERT INTO leases (epoch, group_id, manager_id, state, alive_until, taken_at, affinity_until, end_reason)
+SELECT %(epoch)s, %(group_number)s, %(manager_number)s, %(state)s::text,
+       now() + make_interval(secs => coalesce(g.host_lost_after_seconds, %(host_lost_after)s)),
+       now(), now() + interval '1 hour', CASE WHEN %(state)s::text = 'ending' THEN 'new_incarnation' END
+  FROM task_groups AS g WHERE g.id = %(group_number)s
+
 -- name: move_journalled
 -- Ended attempts whose reports are in the journal of the agent that says hello. The caller holds the old
 -- lease and its group. With claim_seq 0 no claim returns them again, and the held exchange requeues them if
