@@ -122,7 +122,7 @@ async def test_an_agent_killed_between_commit_and_answer(
 ) -> None:
     """What was claimed for the dead runs once; what was reported, and not acknowledged, not again."""
     host = await it.host()
-    group = await it.group(diary.task("first"), workers=1)
+    group = await it.group(diary.task("first"), workers=1, host_lost_after="60s")
     await it.until(lambda: host.wire.answered[f"/api/v1{REPORT}"])
     await it.until(lambda: not in_journal(host))
     host.wire.hold_answers(call)
@@ -277,6 +277,7 @@ async def _in_hook(it: Fleet, diary: Diary, kind: str) -> tuple[FleetHost, UUID]
     group = await it.group(
         diary.task("t"),
         workers=1,
+        host_lost_after="60s",
         environment_setup_hook=diary.hook("setup", wait=kind == "setup"),
         environment_teardown_hook=diary.hook("teardown", wait=True),
     )
