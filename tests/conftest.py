@@ -12,7 +12,6 @@ from psycopg import sql
 
 from mitosis.embedded.data_folder import DataFolder
 from mitosis.embedded.postgres import EmbeddedPostgres
-from mitosis.embedded.temporal import EmbeddedTemporal
 from mitosis.store.pg.migrate import migrate
 from tests.support.databases import DatabasePool
 from tests.support.servers import LoopThread
@@ -21,6 +20,7 @@ pytest_plugins = [
     "tests.support.default_signals",
     "tests.support.long_files_first",
     "tests.support.open_folders",
+    "tests.support.shared_temporal",
     "tests.support.spec_report",
 ]
 
@@ -113,15 +113,6 @@ def module_database(databases: DatabasePool) -> Iterator[str]:
     """As :func:`database`, one for all tests of a module."""
     with databases.database() as url:
         yield url
-
-
-@pytest.fixture(scope="session")
-def temporal_server(server_loop: LoopThread, server_folder: DataFolder) -> Iterator[str]:
-    """The ``host:port`` of a Temporal development server with the namespace ``mitosis``."""
-    server = EmbeddedTemporal(server_folder)
-    server_loop.run(server.start())
-    yield server.address
-    server_loop.run(server.stop())
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ import pytest
 LONG = frozenset(
     {
         "chaos/test_campaign.py",
+        "chaos/test_hooks.py",
         "chaos/test_in_parts.py",
         "integration/cli/run/test_command.py",
         "integration/product/test_everyday.py",
@@ -15,7 +16,10 @@ LONG = frozenset(
         "integration/product/test_fault_hosts.py",
         "integration/product/test_fault_network.py",
         "integration/product/test_guides.py",
+        "integration/product/test_parts.py",
+        "integration/product/test_pressure_disk.py",
         "integration/product/test_pressure_outage.py",
+        "integration/product/test_up.py",
         "integration/workflows/test_lifecycle.py",
     }
 )
