@@ -30,6 +30,7 @@ from mitosis.contracts.allocation import (  # noqa: E402
     DESCRIPTORS_PER_WORKER,
 )
 from mitosis.contracts.http import MAX_WAIT_SECONDS  # noqa: E402
+from mitosis.contracts.json_depth import MAX_DEPTH  # noqa: E402
 from mitosis.contracts.liveness import HOST_LOST_AFTER  # noqa: E402
 from mitosis.contracts.task import (  # noqa: E402
     MAX_DEDUP_KEY_BYTES,
@@ -150,14 +151,19 @@ def _tasks() -> Rows:
             "the task fails with exit code 126 and says so: put the data into a file",
         ),
         (
-            "JSON nested too deeply, lone surrogates, NaN, fractions beyond a 64-bit float",
+            "depth of the `arguments` of a handler, and of what it returns",
+            f"{MAX_DEPTH} arrays and objects in each other",
+            f"{REFUSED}; a result fails its task as `result_not_storable`",
+        ),
+        (
+            "lone surrogates, NaN, fractions beyond a 64-bit float",
             "none",
-            REFUSED,
+            f"{REFUSED}; a result fails its task as `result_not_storable`",
         ),
         (
             "NUL characters",
             "none",
-            f"{REFUSED}; in what a task returns or prints they become U+FFFD",
+            f"{REFUSED}; in what a task prints they become U+FFFD, what it returns fails it",
         ),
         (
             "integers in the `arguments` of a handler and in its result",
@@ -193,7 +199,7 @@ def _results() -> Rows:
         (
             "what a handler returns",
             f"{_number(MAX_RESULT_BYTES)} bytes of JSON",
-            "the task fails and says how large it was: write a file and return its name",
+            "the task fails as `result_not_storable` and says how large it was: return the name of a file",
         ),
         (
             "standard output and error of a task, each",

@@ -8,9 +8,9 @@ from inspect import Parameter, Signature
 from typing import Any, NoReturn
 
 from mitosis.contracts.errors import InvalidRequest
+from mitosis.contracts.json_depth import MAX_DEPTH, too_deep_text
 
 ALLOWED = "None, bool, int, float, str, list, tuple (arrives as a list) and dict with str keys"
-MAX_DEPTH = 200
 _DIGITS = sys.int_info.default_max_str_digits
 """The most digits of an integer that Python parses by default, and so every part of the system."""
 _TOO_LONG: int = 10**_DIGITS
@@ -94,8 +94,8 @@ def _number(value: float, where: str) -> float:
 
 
 def _nested(value: Any, where: str, depth: int) -> Any:
-    if depth > MAX_DEPTH:
-        _refuse(where, "is nested too deeply, or contains itself")
+    if depth > MAX_DEPTH - 2:  # the list or dict of all arguments is one level
+        _refuse(where, f"{too_deep_text()}, or contains itself")
     if isinstance(value, list | tuple):
         return [_plain(item, f"{where}[{i}]", depth + 1) for i, item in enumerate(value)]
     if isinstance(value, dict):

@@ -63,15 +63,28 @@ class TaskNotRun(MitosisError):
     code = "task_not_run"
 
 
+class ResultUnreadable(MitosisError):
+    """A task succeeded, but the value that an earlier version stored for it cannot be read back."""
+
+    code = "result_unreadable"
+
+
 def result_of(task: TaskInfo) -> Any:
     """Return the return value of a handler.
 
     Raises:
         TaskFailed: the task did not succeed.
+        ResultUnreadable: it did, and its stored result cannot be read.
     """
     if task.state is not TaskState.SUCCEEDED:
         raise TaskFailed(task)
-    return (task.detail or {}).get("result")
+    detail = task.detail or {}
+    if "result" not in detail and (lost := detail.get("unreadable")) is not None:
+        raise ResultUnreadable(
+            f"the result of task {task.task_id} is stored but cannot be read: {lost}",
+            task_id=task.task_id,
+        )
+    return detail.get("result")
 
 
 def _what(task: TaskInfo) -> str:

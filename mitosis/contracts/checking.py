@@ -9,6 +9,7 @@ from typing import Any, Literal, NamedTuple, TypeVar
 import msgspec
 
 from mitosis.contracts.errors import InvalidRequest
+from mitosis.contracts.json_depth import too_deep_text
 from mitosis.contracts.mismatch import Mismatch, find_mismatch, joined_path
 
 T = TypeVar("T")
@@ -126,7 +127,7 @@ def refusal(
     )
 
 
-_TOO_DEEP = "is nested too deeply, or contains itself"
+_TOO_DEEP = f"{too_deep_text()}, or contains itself"
 _UNENCODABLE = (TypeError, ValueError, RecursionError, OverflowError)
 
 

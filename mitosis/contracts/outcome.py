@@ -26,6 +26,8 @@ class FailureKind(StrEnum):
     """The host went silent while it ran."""
     HANDLER_ERROR = "handler_error"
     """The Python handler raised; the traceback is kept."""
+    RESULT_NOT_STORABLE = "result_not_storable"
+    """The handler returned what cannot be stored and read back: no JSON, too large, or nested too deeply."""
     NOT_STARTED = "not_started"
     """It could not be started: command not found, no permission, no such folder, bad handler name."""
     CANCELLED = "cancelled"

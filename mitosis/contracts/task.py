@@ -14,6 +14,7 @@ from msgspec import Meta
 
 from mitosis.contracts.checking import checked, encoded
 from mitosis.contracts.errors import InvalidRequest, TooLarge
+from mitosis.contracts.json_depth import MAX_DEPTH, is_deeper, too_deep_text
 from mitosis.contracts.variables import PREFIX
 
 MAX_TASKS_PER_SUBMIT = 10_000
@@ -140,10 +141,12 @@ def encode_submission(task: SubmittedTask, field: str) -> bytes:
     """Return the task as JSON, as it is sent and stored.
 
     Raises:
-        InvalidRequest: JSON cannot represent a field; names it and says why.
+        InvalidRequest: JSON cannot represent a field, or the arguments are nested too deeply.
         TooLarge: the JSON has more than :data:`MAX_SPEC_BYTES`.
     """
     spec = encoded(task, field)
+    if task.arguments is not None and is_deeper(spec, 1 + MAX_DEPTH):
+        raise InvalidRequest(too_deep_text(), field=below(field, "arguments"))
     if len(spec) > MAX_SPEC_BYTES:
         raise TooLarge(
             f"a task may have {MAX_SPEC_BYTES} bytes as JSON and this one has {len(spec)}; put"

@@ -167,7 +167,7 @@ class HandlerSlot:
                 traceback=_traceback(cause) if cause is not None else None,
             )
         except ResultError as error:
-            return Ended(kind=FailureKind.HANDLER_ERROR, message=str(error))
+            return Ended(kind=FailureKind.RESULT_NOT_STORABLE, message=str(error))
         except SystemExit as error:
             return _exited(error)
         except BaseException as error:  # noqa: BLE001 - a handler may raise anything, the worker continues

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from mitosis.contracts.json_depth import is_deeper, too_deep_text
 from mitosis.contracts.outcome import FailureKind
 from mitosis.contracts.wire import Outcome, ReportFields
 from mitosis.ipc.messages import EncodedReport, RunTask
@@ -126,19 +127,61 @@ def encode_result(value: Any) -> bytes:
     """Encode the return value of a handler as JSON.
 
     Raises:
-        ResultError: not JSON, not storable (NaN, NUL, lone surrogates), or over MAX_RESULT_BYTES.
+        ResultError: not JSON, not storable (NaN, NUL, lone surrogates, keys that JSON makes equal), nested
+            deeper than every reader can read, or over MAX_RESULT_BYTES.
     """
     try:
         data = json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
-    except (TypeError, ValueError, RecursionError) as error:
+        clash = _clashing_key(value)
+    except RecursionError:
+        raise ResultError(f"the handler's result {too_deep_text()}, or contains itself") from None
+    except UnicodeEncodeError:
+        raise ResultError(
+            "the handler's result contains a lone surrogate, as in a file name that is not UTF-8"
+        ) from None
+    except (TypeError, ValueError) as error:
         raise ResultError(f"the handler's result is not JSON: {error}") from None
     if len(data) > MAX_RESULT_BYTES:
         raise ResultError(
             f"the handler's result has {len(data):,} bytes of JSON; the limit is {MAX_RESULT_BYTES:,}"
         )
+    if is_deeper(data):
+        raise ResultError(
+            f"the handler's result {too_deep_text()}: return a flatter value, or the name of a file"
+        )
     if _ESCAPED_NUL.search(data):
         raise ResultError("the handler's result contains a NUL character, which cannot be stored")
+    if clash is not None:
+        raise ResultError(
+            f"the handler's result has two keys that are {clash!r} in JSON: use str keys"
+        )
     return data
+
+
+def _clashing_key(value: Any) -> str | None:
+    """Return a key that two keys of one dict become in JSON, as 1 and "1" do; None if there is none.
+
+    ``value`` has been encoded, so its keys are of types that JSON takes, and it does not contain itself.
+    """
+    pending = [value] if isinstance(value, _CONTAINERS) else []
+    while pending:
+        found = pending.pop()
+        if isinstance(found, dict) and len(set(map(type, found))) > 1:
+            names = [_key_text(key) for key in found]
+            if len(set(names)) < len(names):
+                return next(name for name in names if names.count(name) > 1)
+        inner = found.values() if isinstance(found, dict) else found
+        pending += [item for item in inner if isinstance(item, _CONTAINERS)]
+    return None
+
+
+_CONTAINERS = (dict, list, tuple)
+
+
+def _key_text(key: Any) -> str:
+    """Return the key as ``json.dumps`` writes it."""
+    text: str = next(iter(json.loads(json.dumps({key: 0}))))
+    return text
 
 
 def _bounded(text: str | None, limit: int) -> str | None:

@@ -75,6 +75,17 @@ def halved() -> str:
     return "\ud800"
 
 
+def deep() -> list[object]:
+    value: list[object] = []
+    for _ in range(300):
+        value = [value]
+    return value
+
+
+def clashing() -> dict[object, int]:
+    return {1: 1, "1": 2}
+
+
 def large() -> str:
     return "x" * 1_000_001
 

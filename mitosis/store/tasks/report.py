@@ -31,6 +31,7 @@ from mitosis.store.pg.database import Connection
 from mitosis.store.pg.rows import fetch_all, to_record
 from mitosis.store.pg.statements import load
 from mitosis.store.store import Store
+from mitosis.store.tasks.readable import storable
 
 SQL = load("tasks/report.sql")
 log = logging.getLogger(__name__)
@@ -89,7 +90,7 @@ async def report_tasks(store: Store, manager_id: UUID, request: ReportTasks) -> 
         )
     distinct: dict[AttemptKey, TaskReport] = {}
     for item in request.reports:
-        distinct.setdefault(_key(item), item)
+        distinct.setdefault(_key(item), storable(item))
     reports = [distinct[key] for key in sorted(distinct)]
     columns = _columns(manager_id, request.epoch, reports)
     async with store.database.pipelined_transaction() as connection:
@@ -200,32 +201,22 @@ def _reason(item: TaskReport) -> ExitReason:
 
 
 def _detail(item: TaskReport, kind: FailureKind | None) -> str:
-    """Return the JSON document as text, or a replacement if PostgreSQL would refuse it.
-
-    The detail of a crash begins with :data:`MESSAGE`.
-    """
-    detail = _decoded_detail(item)
-    if detail is None:
-        detail = {"message": "the detail of this report was not a JSON object"}
-    elif kind not in CRASHES:
+    """Return the JSON document as text; that of a crash begins with :data:`MESSAGE`."""
+    if kind not in CRASHES:
         return bytes(item.detail).decode()
+    detail = _decoded_detail(item)
     message = str(detail.get("message") or _reason(item))
     rest = {name: value for name, value in detail.items() if name != "message"}
     return msgspec.json.encode({"message": message, **rest}).decode()
 
 
-def _decoded_detail(item: TaskReport) -> dict[str, Any] | None:
-    """Decode the detail of a report; return None if it is no JSON object."""
-    try:
-        detail = msgspec.json.decode(bytes(item.detail))
-    except (ValueError, RecursionError):
-        return None
-    return detail if isinstance(detail, dict) else None
+def _decoded_detail(item: TaskReport) -> dict[str, Any]:
+    return msgspec.json.decode(item.detail, type=dict[str, Any])
 
 
 def _log_crash(manager_id: UUID, item: TaskReport, count: int, given_up: bool) -> None:
     """Log a crash of a task (S000-68, S000-69)."""
-    detail = _decoded_detail(item) or {}
+    detail = _decoded_detail(item)
     facts = {
         "task_id": item.task_id,
         "worker_id": f"{manager_id}:{detail.get('worker', '?')}",

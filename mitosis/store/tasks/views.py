@@ -5,10 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
-from typing import Any
 from uuid import UUID
 
-import msgspec
 from sqlalchemy import BigInteger, ColumnElement, Integer, and_, bindparam, case, func, select
 
 from mitosis.contracts.http import Page, TaskFailureInfo, TaskInfo
@@ -24,6 +22,7 @@ from mitosis.store.pg.statements import load
 from mitosis.store.pg.tables import CLAIMED, DELAYED, open_task, task, task_result
 from mitosis.store.store import Store
 from mitosis.store.tasks.group import group_number
+from mitosis.store.tasks.readable import readable
 
 SQL = load("tasks/views.sql")
 MAX_PAGE = 1000
@@ -169,7 +168,7 @@ def _task_info(row: _Task, failures: Sequence[_Failure]) -> TaskInfo:
         attempt=row.attempt,
         seq=row.seq,
         priority=row.priority,
-        spec=_document(row.spec),
+        spec=readable(row.spec, f"spec FROM task WHERE id = {row.task_id}"),
         kind=row.kind,
         exit_code=row.exit_code,
         signal=row.signal,
@@ -177,21 +176,18 @@ def _task_info(row: _Task, failures: Sequence[_Failure]) -> TaskInfo:
         created_at=row.created_at,
         started_at=row.started_at,
         finished_at=row.finished_at,
-        detail=_document(row.detail),
+        detail=readable(row.detail, f"detail FROM task_result WHERE task_id = {row.task_id}"),
         failures=[
             TaskFailureInfo(
                 attempt=failure.attempt,
                 kind=failure.kind,
                 exit_code=failure.exit_code,
                 signal=failure.signal,
-                detail=_document(failure.detail),
+                detail=readable(
+                    failure.detail, f"detail FROM task_failures WHERE task_id = {row.task_id}"
+                ),
                 failed_at=failure.failed_at,
             )
             for failure in failures
         ],
     )
-
-
-def _document(text: str | None) -> Any:
-    """Return a JSON column that was read as text."""
-    return None if text is None else msgspec.json.decode(text)

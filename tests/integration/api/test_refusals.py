@@ -132,6 +132,7 @@ HANDLER = b'{"tasks":[{"handler":"m:f","arguments":{"x":[1,%s]}}]}'
 GROUP = b'{"name":"x","tags":[%s]}'
 TEXTS: list[tuple[str, bytes, str, str]] = [
     (TASKS, HANDLER % (b"[" * 100_000), "body", "nested too deeply"),
+    (TASKS, HANDLER % (b"[" * 189 + b"]" * 189), "tasks[0].arguments", "deeper than 190 levels"),
     ("/task-groups", b"[" * 100_000, "body", "nested too deeply"),
     ("/task-groups", GROUP % (b"[" * 900 + b"]" * 900), "tags[0]", "must be a string"),
     (TASKS, b'{"tasks":[{"command":["a","\\ud800"]}]}', "tasks[0].command[1]", "\\ud800"),

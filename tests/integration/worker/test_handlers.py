@@ -72,7 +72,9 @@ def test_a_coroutine_is_awaited(host: WorkerHost) -> None:
         ("not_json", "is not JSON: Object of type object is not JSON serializable"),
         ("not_a_number", "is not JSON: Out of range float values"),
         ("nul", "contains a NUL character"),
-        ("halved", "is not JSON: 'utf-8' codec can't encode"),
+        ("halved", "contains a lone surrogate"),
+        ("deep", "is nested deeper than 190 levels"),
+        ("clashing", "has two keys that are '1' in JSON"),
         ("large", "has 1,000,003 bytes of JSON; the limit is 1,000,000"),
     ],
 )
@@ -80,9 +82,10 @@ def test_a_result_that_cannot_be_kept_is_an_error_that_says_why(
     host: WorkerHost, name: str, why: str
 ) -> None:
     report, detail = call(host, name)
-    assert (report.outcome, report.kind) == ("failed", "handler_error")
+    assert (report.outcome, report.kind) == ("failed", "result_not_storable")
     assert why in detail["message"]
     assert "result" not in detail
+    assert call(host, "give", 1)[1]["result"] == 1
 
 
 # --- errors ---------------------------------------------------------------------------------------

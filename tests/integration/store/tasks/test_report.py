@@ -1,13 +1,16 @@
 """Reports: the attempt is the fence, every failure is charged once, the rest is said per task (P2, P3)."""
 
+import json
 import logging
 from collections.abc import Awaitable
 from typing import Any
 
+import msgspec
 import pytest
 from msgspec import Raw
 from psycopg import AsyncCursor
 
+from mitosis.client.outcome import ResultUnreadable, TaskFailed, result_of
 from mitosis.contracts.control import ReleaseReason, ReleaseRequest
 from mitosis.contracts.errors import TooLarge
 from mitosis.contracts.ids import task_uuid
@@ -19,6 +22,7 @@ from mitosis.store.managers.views import observe_manager
 from mitosis.store.tasks.results import wait_for_results
 from mitosis.store.tasks.views import list_tasks, read_task
 from tests.support.campaigns import Host, World, failed, succeeded, world
+from tests.support.odd_values import nested
 
 COMMITTED, DUPLICATE = ReportStatus.COMMITTED, ReportStatus.DUPLICATE
 SUPERSEDED, UNKNOWN = ReportStatus.SUPERSEDED, ReportStatus.UNKNOWN
@@ -414,4 +418,42 @@ async def test_a_lost_host_is_charged_for_started_tasks_only(database: str) -> N
         view = await observe_manager(w.store, lost)
         assert (view.online, view.lease, view.environments[0].state) == (False, None, "owed")
         assert (await w.control.observe_task_group(group)).unfinished == 1
+        await w.check()
+
+
+@pytest.mark.parametrize("door", ["reported", "stored"])
+async def test_a_value_that_no_reader_takes_hides_no_other_task(database: str, door: str) -> None:
+    """PostgreSQL takes JSON that pydantic cannot write; the row is shown without that member."""
+    bad = json.dumps({"result": nested("[{", 300), "stdout": "kept"})
+    async with world(database) as w:
+        group = await w.group()
+        await w.submit_tasks(group, [TaskSubmission(command=["x"])] * 3)
+        host = await w.leased_host(group)
+        tasks = (await host.claim(3)).tasks
+        reports = [succeeded(task) for task in tasks]
+        if door == "reported":
+            reports[1] = msgspec.structs.replace(reports[1], detail=Raw(bad.encode()))
+        assert (await host.report(*reports)).statuses == [COMMITTED] * 3
+        if door == "stored":
+            change = f"SET detail = '{bad}' WHERE task_id = {tasks[1].task_id}"
+            await w.value(f"UPDATE task_result {change} RETURNING 1")
+        page = await wait_for_results(w.store, group)
+        assert page.model_dump_json()
+        assert (await list_tasks(w.store, group)).model_dump_json()
+        assert len(page.items) == 3
+        shown = {task.task_id: task for task in page.items}[tasks[1].task_id]
+        number = await w.value("SELECT id FROM task_groups")
+        alone = await read_task(w.store, task_uuid(number, tasks[1].task_id))
+        for task in (shown, alone):
+            assert task.detail is not None
+            assert "result" not in task.detail
+            assert task.detail["stdout"] == "kept"
+            assert (task.kind == "result_not_storable") == (door == "reported")
+            assert ("unreadable" in task.detail) == (door == "stored")
+        if door == "stored":
+            with pytest.raises(ResultUnreadable, match=f"task_id = {tasks[1].task_id}"):
+                result_of(shown)
+        else:
+            with pytest.raises(TaskFailed, match="cannot be stored: result is nested deeper"):
+                result_of(shown)
         await w.check()
