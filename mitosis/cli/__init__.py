@@ -11,6 +11,7 @@ import sys
 import threading
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import cache
 from importlib import import_module
 from typing import Annotated, Any, NoReturn
 
@@ -80,7 +81,7 @@ def execute(arguments: Sequence[str]) -> int:
     streams = sys.stdout, sys.stderr
     own_words = words[: words.index("--")] if "--" in words else words
     try:
-        status = typer.main.get_command(app)(args=words, prog_name="mitosis", standalone_mode=False)
+        status = _root()(args=words, prog_name="mitosis", standalone_mode=False)
         flush()
     except MitosisError as error:
         return report(error, as_json="--json" in own_words)
@@ -108,6 +109,12 @@ class LazyGroup(TyperGroup):
         if cmd_name not in self.commands:
             self.add_command(_load(cmd_name), cmd_name)
         return self.commands[cmd_name]
+
+
+@cache
+def _root() -> Any:
+    """Return the command of the whole program; its subcommands stay loaded."""
+    return typer.main.get_command(app)
 
 
 def _load(name: str) -> Any:

@@ -233,5 +233,5 @@ class World(RuleBasedStateMachine):
         return self._given
 
 
-World.TestCase.settings = settings(max_examples=150, stateful_step_count=60, deadline=None)
+World.TestCase.settings = settings(max_examples=100, stateful_step_count=50, deadline=None)
 TestWorld = World.TestCase
