@@ -59,7 +59,11 @@ class Admitted:
         self._reserved = 0
 
     def grow(self, size: int) -> None:
-        """See :meth:`Admission.reserve`."""
+        """Count more bytes of this request's body.
+
+        Raises:
+            Overloaded: the bodies of all requests are too large together.
+        """
         self._admission.reserve(size)
         self._reserved += size
 

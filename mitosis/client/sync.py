@@ -56,7 +56,15 @@ class SyncClient:
         give_up_after: timedelta = timedelta(seconds=45),
         transport: httpx2.AsyncBaseTransport | None = None,
     ) -> None:
-        """See :meth:`Client.__init__ <mitosis.client.client.Client.__init__>`."""
+        """Make a client with an event loop in a thread of its own.
+
+        Args:
+            url: of the API, without ``/api/v1``.
+            token: of a user; None only for calls that need none.
+            timeout: of one call.
+            give_up_after: how long a call is repeated while the API is away.
+            transport: of httpx2; None for TCP.
+        """
         self._client = Client(
             url, token, timeout=timeout, give_up_after=give_up_after, transport=transport
         )
@@ -64,7 +72,11 @@ class SyncClient:
 
     @classmethod
     def connect(cls, **options: Any) -> Self:
-        """See :meth:`Client.connect <mitosis.client.client.Client.connect>`."""
+        """Make a client of the API that the command line would use; takes the options of the constructor.
+
+        Raises:
+            ApiUnavailable: no address is set and no stack runs; names the command to run.
+        """
         target = find_target()
         return cls(target.api_url, target.token, **options)
 
@@ -77,7 +89,7 @@ class SyncClient:
         on_error: OnError = "cancel",
         patience: timedelta = timedelta(minutes=10),
     ) -> SyncTaskGroup:
-        """See :meth:`Client.task_group <mitosis.client.client.Client.task_group>`; for ``with``."""
+        """Return the group of :meth:`.Client.task_group` for a ``with`` block."""
         made = self._client.task_group(
             group, workers=workers, on_exit=on_exit, on_error=on_error, patience=patience
         )

@@ -138,7 +138,7 @@ class SyncTaskGroup:
         buffer_size: int = BUFFER_SIZE,
         **options: Unpack[TaskOptions],
     ) -> Iterator[Any]:
-        """See :meth:`TaskGroup.map <mitosis.client.task_group.TaskGroup.map>`; starts when iterated."""
+        """Yield the results of a function for many inputs, as :meth:`.TaskGroup.map`."""
         check_mapping(inputs, buffer_size, (Iterable,))
         calls = ((item,) for item in inputs)
         return self.starmap(

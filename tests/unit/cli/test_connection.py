@@ -1,6 +1,5 @@
 """Which API a command talks to, and which token it shows to whom."""
 
-import os
 import stat
 from pathlib import Path
 
@@ -14,37 +13,15 @@ from mitosis.cli.connection import (
     store_token,
     stored_token,
     tokens_path,
-    write_connection,
 )
 from mitosis.contracts.errors import ApiUnavailable, ConfigurationError, NotFound
 from mitosis.settings import Settings, load_settings
 from tests.support.command import mitosis
+from tests.support.stack_folder import HERE, own_home, stack
 
-HERE, ELSEWHERE = "http://127.0.0.1:1", "http://example.invalid"
+__all__ = ["own_home", "stack"]
 
-
-@pytest.fixture(autouse=True)
-def own_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    for name in [name for name in os.environ if name.startswith("MITOSIS_")]:
-        monkeypatch.delenv(name)
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-
-
-@pytest.fixture
-def stack(data_dir: Path) -> StackConnection:
-    """A data folder as `mitosis up` leaves it while it runs."""
-    data_dir.mkdir(mode=0o700)
-    (data_dir / "token").write_text("admin-token\n")
-    connection = StackConnection(
-        api_url=HERE,
-        token_file=data_dir / "token",
-        temporal_address="127.0.0.1:2",
-        temporal_namespace="mitosis",
-        pid=os.getpid(),
-    )
-    write_connection(data_dir, connection)
-    return connection
+ELSEWHERE = "http://example.invalid"
 
 
 def settings(data_dir: Path, **overrides: str) -> Settings:
