@@ -6,11 +6,10 @@ from uuid import UUID
 from temporalio.common import RetryPolicy
 from temporalio.workflow import ActivityCancellationType, ActivityConfig
 
+from mitosis.contracts.liveness import HOST_TAKES_WITHIN
 from mitosis.contracts.temporal_names import host_task_queue
 
 SUMMARY_LENGTH = 60
-HOST_TAKES_WITHIN = timedelta(seconds=10)
-"""A host that has not taken an activity by then is unreachable (protocol P6)."""
 HOST_HEARTBEAT_WITHIN = timedelta(seconds=5)
 """A killed host is noticed after 2.3 to 4.6 s, which is a reason to look and no proof of a loss (P4)."""
 CONTROL_HEARTBEAT_WITHIN = timedelta(seconds=3)

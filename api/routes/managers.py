@@ -1,16 +1,22 @@
 """The calls of users about managers: register, list, show, and the managers of a task group."""
 
+from collections.abc import Sequence
 from typing import Annotated
 from uuid import UUID
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Query, Request
 
+from api.app_state import AppState
 from api.auth import Subject
-from api.deps import AppStateDep, ReadableGroup, UserDep, WritableGroup
+from api.deps import AppStateDep, ReadableGroup, UserDep, WritableGroup, writable_group
 from api.limits import LimitedRoute
 from api.routes.references import PATH
-from mitosis.contracts.errors import NotFound
+from mitosis.contracts.accounts import RANK, User
+from mitosis.contracts.errors import NotFound, PermissionDenied
+from mitosis.contracts.host_failures import HostFailureKind
 from mitosis.contracts.http import (
+    LiftedFailures,
+    LiftFailures,
     ManagerInfo,
     NamedManagers,
     Page,
@@ -25,6 +31,7 @@ from mitosis.store.groups.assignment import (
     refresh_managers,
     remove_manager,
 )
+from mitosis.store.leases.failures import lift_failures
 from mitosis.store.managers import views
 from mitosis.store.managers.registration import generated_name, register_manager
 
@@ -56,10 +63,53 @@ async def list_managers(
 @router.get("/managers/{manager_id}")
 async def show(state: AppStateDep, user: UserDep, manager_id: UUID) -> ManagerInfo:
     """Return one host: state, lease, environments."""
+    return await _visible(state, user, manager_id)
+
+
+@router.post("/managers/{manager_id}/retry-setup")
+async def retry_setup(
+    request: Request, state: AppStateDep, user: UserDep, manager_id: UUID, body: LiftFailures
+) -> LiftedFailures:
+    """Repeat the setup that failed on this host for one task group, or for all (C-30). Idempotent."""
+    kinds = (HostFailureKind.SETUP_FAILED,)
+    return await _lift(request, state, user, manager_id, body.task_group, kinds)
+
+
+@router.post("/managers/{manager_id}/release-quarantine")
+async def release_quarantine(
+    request: Request, state: AppStateDep, user: UserDep, manager_id: UUID, body: LiftFailures
+) -> LiftedFailures:
+    """End the quarantine of this host for one task group, or for all (C-33). Idempotent."""
+    kinds = (HostFailureKind.QUARANTINED, HostFailureKind.TASKS_FAILED)
+    return await _lift(request, state, user, manager_id, body.task_group, kinds)
+
+
+async def _visible(state: AppState, user: User, manager_id: UUID) -> ManagerInfo:
     info = await views.get_manager(state.store, manager_id)
     if not (user.is_admin or user.groups.keys() & set(info.groups)):
         raise NotFound(f"there is no manager {manager_id}", manager_id=manager_id)
     return info
+
+
+async def _lift(
+    request: Request,
+    state: AppState,
+    user: User,
+    manager_id: UUID,
+    task_group: str | None,
+    kinds: Sequence[HostFailureKind],
+) -> LiftedFailures:
+    """Try a host again, for users who may change the task group, or without one a group of the host."""
+    info = await _visible(state, user, manager_id)
+    group_id = None if task_group is None else await writable_group(request, task_group)
+    roles = [user.groups[name] for name in info.groups if name in user.groups]
+    may_write = user.is_admin or any(RANK[role] >= RANK["write"] for role in roles)
+    if group_id is None and not may_write:
+        raise PermissionDenied(
+            "this needs the role write in a user group of the host", needed="write"
+        )
+    names = await lift_failures(state.store, manager_id, group_id, kinds)
+    return LiftedFailures(task_groups=list(names))
 
 
 @router.get(PATH + "/managers")

@@ -42,6 +42,8 @@ from mitosis.contracts.http import (
     MAX_WAIT_SECONDS,
     CancelBody,
     CompleteBody,
+    LiftedFailures,
+    LiftFailures,
     Login,
     ManagerInfo,
     Me,
@@ -432,6 +434,28 @@ class Client(RepeatedCalls):
 
     async def manager(self, manager_id: UUID) -> ManagerInfo:
         return await self._get(ManagerInfo, f"/managers/{identifier(manager_id, 'manager_id')}")
+
+    async def retry_setup(self, manager_id: UUID, group: Group | None = None) -> list[str]:
+        """Repeat the setup that failed on a host for one task group, or for all.
+
+        Returns:
+            The names of the task groups for which it had failed there.
+        """
+        return await self._lift("retry-setup", manager_id, group)
+
+    async def release_quarantine(self, manager_id: UUID, group: Group | None = None) -> list[str]:
+        """End the quarantine of a host for one task group, or for all.
+
+        Returns:
+            The names of the task groups for which it was suspected or quarantined.
+        """
+        return await self._lift("release-quarantine", manager_id, group)
+
+    async def _lift(self, verb: str, manager_id: UUID, group: Group | None) -> list[str]:
+        path = f"/managers/{identifier(manager_id, 'manager_id')}/{verb}"
+        body = LiftFailures(task_group=None if group is None else group_reference(group))
+        answer = await self._repeat(lambda: self._api.model(LiftedFailures, "POST", path, body))
+        return answer.task_groups
 
     async def group_managers(self, group: Group) -> list[ManagerInfo]:
         """Return the managers of a group: matched by tags, or named by a user."""

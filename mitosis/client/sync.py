@@ -237,6 +237,12 @@ class SyncClient:
     def manager(self, manager_id: UUID) -> ManagerInfo:
         return self._loop.run(self._client.manager(manager_id))
 
+    def retry_setup(self, manager_id: UUID, group: Group | None = None) -> list[str]:
+        return self._loop.run(self._client.retry_setup(manager_id, group))
+
+    def release_quarantine(self, manager_id: UUID, group: Group | None = None) -> list[str]:
+        return self._loop.run(self._client.release_quarantine(manager_id, group))
+
     def group_managers(self, group: Group) -> list[ManagerInfo]:
         return self._loop.run(self._client.group_managers(group))
 

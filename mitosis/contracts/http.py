@@ -349,6 +349,22 @@ class RegisteredManager(AnswerBody):
     expires_at: datetime
 
 
+class HostFailureInfo(AnswerBody):
+    """What a host failed at for a task group, while it counts."""
+
+    task_group_id: UUID
+    task_group_name: str
+    kind: str
+    """One of ``HostFailureKind``."""
+    failures: int
+    """In a row."""
+    reason: str
+    tried_at: datetime | None = None
+    """When it is tried again; None: not because of the time."""
+    line: str
+    """What happened, when it is tried again and the way out, to be read after the name of the host."""
+
+
 class ManagerInfo(AnswerBody):
     manager_id: UUID
     name: str
@@ -362,7 +378,21 @@ class ManagerInfo(AnswerBody):
     lease: LeaseInfo | None = None
     environments: dict[str, EnvironmentState] = {}
     """Task group name → state, those that are not gone."""
+    failures: list[HostFailureInfo] = []
     created_at: datetime
+
+
+class LiftFailures(RequestBody):
+    """The task group whose failures on a host no longer count."""
+
+    task_group: str | None = None
+    """Id, NAME or USERGROUP/NAME; None: all task groups."""
+
+
+class LiftedFailures(AnswerBody):
+    """The task groups for which a host is tried again."""
+
+    task_groups: list[str]
 
 
 class NamedManagers(RequestBody):

@@ -6,3 +6,5 @@ HOST_LOST_AFTER = timedelta(seconds=90)
 """A host silent for this long is lost; its tasks are requeued."""
 SUSPECT_AFTER = timedelta(seconds=10)
 """A host silent for this long is offered nothing new; its tasks keep running."""
+HOST_TAKES_WITHIN = timedelta(seconds=10)
+"""A host that has not taken an activity by then is unreachable (protocol P6)."""

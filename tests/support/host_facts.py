@@ -4,8 +4,10 @@ import uuid
 from typing import Any
 
 from mitosis.contracts.allocation import WorkerAllocationPlan
+from mitosis.contracts.host_failures import HostFailureKind
 from mitosis.contracts.lifecycle import EnvironmentState, HookState, LeaseState, TaskGroupState
-from mitosis.store.leases.eligibility import GroupFacts, HostFacts, HostLease, SetupFailure
+from mitosis.store.leases.eligibility import GroupFacts, HostFacts, HostLease
+from mitosis.store.leases.host_failures import HostFailure
 from mitosis.store.leases.reasons import SetupRun, Waiting, WaitingGroup, WaitingHost
 
 GROUP, OTHER_GROUP = 7, 8
@@ -26,6 +28,7 @@ _HOST: dict[str, Any] = {
     "lease": None,
 }
 _GROUP: dict[str, Any] = {
+    "name": "campaign",
     "priority": 0,
     "user_group": USER_GROUP,
     "user_group_name": "team",
@@ -46,7 +49,6 @@ _WAITING_HOST: dict[str, Any] = {
 }
 _WAITING_GROUP: dict[str, Any] = {
     "task_group_id": uuid.UUID(int=2),
-    "name": "campaign",
     "state": TaskGroupState.OPEN,
     "settled": False,
     "result": None,
@@ -90,9 +92,11 @@ def lease(
     )
 
 
-def failure(group_number: int = GROUP, **how: Any) -> SetupFailure:
-    values = {"message": None, "exit_code": None, "signal": None, **how}
-    return SetupFailure(group=group_number, **values)
+def failure(
+    kind: HostFailureKind = HostFailureKind.SETUP_FAILED, group_number: int = GROUP, **how: Any
+) -> HostFailure:
+    values = {"failures": 1, "reason": "exit code 3", "tried_in_seconds": None, **how}
+    return HostFailure(group=group_number, group_name="campaign", kind=kind, **values)
 
 
 def setup_run(state: Any, message: str | None = None) -> SetupRun:

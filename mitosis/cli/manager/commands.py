@@ -9,7 +9,7 @@ from mitosis.cli import plain_app
 from mitosis.cli.arguments import LimitOption
 from mitosis.cli.context import Cli
 from mitosis.cli.manager.find import find_manager
-from mitosis.cli.manager.view import manager_item, managers_table
+from mitosis.cli.manager.view import lifted_item, manager_item, managers_table
 from mitosis.cli.registration import FormerNames, register
 from mitosis.cli.rendering import Item, time_text
 from mitosis.contracts.errors import InvalidRequest
@@ -26,6 +26,13 @@ OPTION_OF_FIELD = {
     "groups": "--user-group",
     "lifetime": "--lifetime",
 }
+
+
+HostArgument = Annotated[str, typer.Argument(metavar="HOST", help="Id or name of the host.")]
+OfTaskGroup = Annotated[
+    str | None,
+    typer.Option(metavar="GROUP", help="Only for this task group: id, NAME or USERGROUP/NAME."),
+]
 
 
 @app.callback()
@@ -46,11 +53,32 @@ def list_managers(
 @register(app, "show")
 def show(
     cli: Cli,
-    manager: Annotated[str, typer.Argument(metavar="HOST", help="Id or name of the host.")],
+    manager: HostArgument,
 ) -> None:
     """Show one host: state, cores, lease and environments."""
     with cli.client() as client:
         cli.output.item(manager_item(find_manager(client, manager)))
+
+
+@register(app, "retry-setup")
+def retry_setup(cli: Cli, manager: HostArgument, task_group: OfTaskGroup = None) -> None:
+    """Repeat a setup that failed on a host, after its cause was repaired.
+
+    A failed setup is otherwise repeated only after a restart of the agent or a change of the hook.
+    """
+    with cli.client() as client:
+        host = find_manager(client, manager)
+        names = client.retry_setup(host.manager_id, task_group)
+    cli.output.item(lifted_item(host.name, "setup is tried again for", names))
+
+
+@register(app, "release-quarantine")
+def release_quarantine(cli: Cli, manager: HostArgument, task_group: OfTaskGroup = None) -> None:
+    """End the quarantine of a host whose tasks failed while they succeeded elsewhere."""
+    with cli.client() as client:
+        host = find_manager(client, manager)
+        names = client.release_quarantine(host.manager_id, task_group)
+    cli.output.item(lifted_item(host.name, "quarantine ended for", names))
 
 
 @register(app, "register")

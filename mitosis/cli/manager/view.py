@@ -44,8 +44,16 @@ def manager_item(one: "ManagerInfo") -> Item:
         ("works for", ", ".join(one.groups)),
         ("lease", f"{lease.task_group_name}, {lease.state}, epoch {lease.epoch}" if lease else ""),
         *[("environment", f"{name}: {state}") for name, state in one.environments.items()],
+        *[("failure", f"{failure.task_group_name}: {failure.line}") for failure in one.failures],
         ("last contact", time_text(one.last_contact_at)),
         ("registered", time_text(one.created_at)),
     ]
     shown = [(label, text) for label, text in fields if text]
     return Item(one.model_dump(mode="json"), shown, str(one.manager_id))
+
+
+def lifted_item(host_name: str, label: str, task_groups: Sequence[str]) -> Item:
+    """Return the task groups for which a host is tried again."""
+    data = {"host": host_name, "task_groups": [*task_groups]}
+    shown = [("host", host_name), (label, ", ".join(task_groups) or "no task group")]
+    return Item(data, shown, "\n".join(task_groups))

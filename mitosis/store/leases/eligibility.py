@@ -17,8 +17,10 @@ from uuid import UUID
 
 from mitosis.contracts.allocation import CpuBinding, WorkerAllocationPlan, worker_cpus
 from mitosis.contracts.errors import InvalidRequest
+from mitosis.contracts.host_failures import HostFailureKind
 from mitosis.contracts.lifecycle import LeaseState
-from mitosis.store.leases.wording import hook_end, span
+from mitosis.store.leases.host_failures import HostFailure, sentence
+from mitosis.store.leases.wording import span
 from mitosis.store.pg.statements import load
 
 SQL = load("leases/eligibility.sql")
@@ -40,16 +42,6 @@ class HostLease:
     """ACTIVE, and a task is claimable in its group or claimed under its epoch (C-04)."""
     idle_seconds: float | None
     """Since a renewal last saw such a task, or since the lease was taken; None while it is offered."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SetupFailure:
-    """The last failed setup of a group on a host."""
-
-    group: int
-    message: str | None
-    exit_code: int | None
-    signal: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,8 +67,8 @@ class HostFacts:
     """Groups whose environment is ready on it."""
     unclean: frozenset[int]
     """Groups whose environment on it is unfinished or must be torn down."""
-    failures: tuple[SetupFailure, ...]
-    """Unsettled groups whose setup failed on it at least once (C-30)."""
+    failures: tuple[HostFailure, ...]
+    """What it failed at for task groups (P7), as far as it counts."""
     lease: HostLease | None
 
     @property
@@ -85,9 +77,23 @@ class HostFacts:
         silent = self.silent_seconds
         return not self.offline and silent is not None and silent < self.suspect_after_seconds
 
-    def failure_of(self, group: int) -> SetupFailure | None:
-        """Return the failed setup of a group on this host."""
-        return next((failure for failure in self.failures if failure.group == group), None)
+    def blocking(self, kind: HostFailureKind, group: int | None) -> HostFailure | None:
+        """Return the failure of this kind that keeps the host from a group; from all if None."""
+        return next(
+            (
+                failure
+                for failure in self.failures
+                if failure.kind is kind and group in (None, failure.group) and failure.blocks
+            ),
+            None,
+        )
+
+    def has_failed(self, group: int) -> bool:
+        """Return whether it failed at anything for the group, or did not take an offer of any."""
+        return any(
+            failure.group == group or failure.kind is HostFailureKind.UNREACHABLE
+            for failure in self.failures
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,6 +101,7 @@ class GroupFacts:
     """The facts about one task group."""
 
     number: int
+    name: str
     priority: int
     user_group: int
     user_group_name: str
@@ -183,12 +190,23 @@ def _plan_fits(host: HostFacts, group: GroupFacts) -> bool:
     return host.cores is None or plan_mismatch(group.plan, host.cores) is None
 
 
-def setup_end(host: HostFacts, group: GroupFacts) -> str:
-    """Return how the failed setup of the group on this host ended."""
-    failure = host.failure_of(group.number)
-    if failure is None:
-        return "no message"
-    return hook_end(failure.message, failure.exit_code, failure.signal)
+def _has_not_failed(kind: HostFailureKind) -> Condition:
+    """Return the condition that no failure of this kind keeps the host from the group."""
+
+    def text(host: HostFacts, group: GroupFacts) -> str:
+        failure = host.blocking(kind, group.number)
+        return "is tried again" if failure is None else sentence(failure, host.name)
+
+    return Condition(
+        code=kind.value,
+        of_pair=lambda host, group: host.blocking(kind, group.number) is None,
+        sentence=text,
+    )
+
+
+def _unreachable(host: HostFacts, _: GroupFacts) -> str:
+    failure = host.blocking(HostFailureKind.UNREACHABLE, None)
+    return "can be reached" if failure is None else sentence(failure, host.name)
 
 
 def _away(host: HostFacts, _: GroupFacts) -> str:
@@ -244,17 +262,22 @@ CONDITIONS: Sequence[Condition] = (
             f"cannot serve it: {plan_mismatch(group.plan, host.cores or ())}"
         ),
     ),
-    Condition(
-        code="setup_failed",
-        of_pair=lambda host, group: host.failure_of(group.number) is None,
-        sentence=lambda host, group: f"setup failed: {setup_end(host, group)}",
-    ),
+    _has_not_failed(HostFailureKind.SETUP_FAILED),
+    _has_not_failed(HostFailureKind.QUARANTINED),
     Condition(
         code="no_contact",
         of_host=lambda host: host.in_contact,
         sentence=_away,
         prefiltered=True,
     ),
+    Condition(
+        code=HostFailureKind.UNREACHABLE.value,
+        of_host=lambda host: host.blocking(HostFailureKind.UNREACHABLE, None) is None,
+        sentence=_unreachable,
+    ),
+    _has_not_failed(HostFailureKind.WORKERS_NOT_STARTED),
+    _has_not_failed(HostFailureKind.NO_PROGRESS),
+    _has_not_failed(HostFailureKind.TASKS_FAILED),
     Condition(
         code="draining",
         of_host=lambda host: not host.draining,

@@ -2,7 +2,7 @@
 -- the statement that reads them appends one, to select rows and never to decide eligibility.
 
 -- name: host_facts
--- Parameters: suspect_after; group_number limits the setup failures to one group, NULL = every unsettled one.
+-- Parameters: suspect_after; group_number limits the failures to those that concern one group, NULL = all.
 SELECT m.id AS number, m.uuid AS manager_id, m.name, m.tags, m.draining, c.offline,
        CASE WHEN m.machine_id IS NOT NULL THEN m.cores END AS cores,
        extract(epoch FROM now() - c.last_contact_at)::float8 AS silent_seconds,
@@ -31,17 +31,21 @@ SELECT m.id AS number, m.uuid AS manager_id, m.name, m.tags, m.draining, c.offli
   LEFT JOIN leases AS l ON l.manager_id = m.id AND l.kind = 'manager' AND l.state <> 'ended'
   LEFT JOIN task_groups AS b ON b.id = l.group_id
   LEFT JOIN (SELECT r.manager_id, json_agg(r) AS failures
-               FROM (SELECT DISTINCT ON (h.manager_id, h.group_id)
-                            h.manager_id, h.group_id AS "group", h.message, h.exit_code, h.signal
-                       FROM hook_runs AS h JOIN group_live AS v ON v.group_id = h.group_id
-                      WHERE h.kind = 'setup' AND h.state = 'failed' AND v.settled_at IS NULL
-                        AND (%(group_number)s::bigint IS NULL OR h.group_id = %(group_number)s)
-                      ORDER BY h.manager_id, h.group_id, h.started_at DESC, h.id DESC) AS r
+               FROM (SELECT h.manager_id, h.group_id AS "group", g.name AS group_name, h.kind, h.failures, h.reason,
+                            extract(epoch FROM h.next_at - now())::float8 AS tried_in_seconds
+                       FROM host_failures AS h
+                       JOIN managers AS o ON o.id = h.manager_id
+                       JOIN task_groups AS g ON g.id = h.group_id
+                      WHERE (%(group_number)s::bigint IS NULL OR h.group_id = %(group_number)s
+                             OR h.kind = 'unreachable')
+                        AND (h.kind = 'tasks_failed' OR h.incarnation = o.incarnation)
+                        AND (h.kind <> 'setup_failed'
+                             OR h.hook = md5(coalesce(g.environment_setup_hook::text, '')))) AS r
               GROUP BY r.manager_id) AS f ON f.manager_id = m.id
 
 -- name: group_facts
 -- Parameter: hosts. Ready tasks are counted only up to the number that this many more hosts could use.
-SELECT g.id AS number, g.priority, g.user_group_id AS user_group, u.name AS user_group_name, g.tags,
+SELECT g.id AS number, g.name, g.priority, g.user_group_id AS user_group, u.name AS user_group_name, g.tags,
        g.tag_match, g.max_managers, g.assignment_method, g.worker_allocation_plan AS plan, s.live_leases,
        r.ready,
        g.kind = 'managed' AND v.settled_at IS NULL AND v.state IN ('open', 'closed') AND NOT v.discarding

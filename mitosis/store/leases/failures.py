@@ -1,15 +1,44 @@
 """Remembers what a host failed at for a task group; the assignment round reads it (protocol P7).
 
-Every function runs in the caller's transaction, which holds the lease or the live row of the group.
+All functions but the last verb of a user run in the caller's transaction, which holds the lease or the live
+row of the group.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from uuid import UUID
 
 from mitosis.contracts.host_failures import PAUSES, HostFailureKind
 from mitosis.store.pg.database import Connection
+from mitosis.store.pg.outbox import poke
+from mitosis.store.pg.rows import fetch_all
 from mitosis.store.pg.statements import load
+from mitosis.store.store import Store
 
 SQL = load("leases/failures.sql")
+
+
+@dataclass(frozen=True, slots=True)
+class _Lifted:
+    name: str
+
+
+async def lift_failures(
+    store: Store,
+    manager_id: UUID,
+    task_group_id: UUID | None,
+    kinds: Collection[HostFailureKind],
+) -> Sequence[str]:
+    """Try a host again for a task group (None: for all); return the names of those it had failed for."""
+    values = {
+        "manager": manager_id,
+        "group": task_group_id,
+        "kinds": [kind.value for kind in kinds],
+    }
+    async with store.database.transaction() as connection:
+        lifted = await fetch_all(connection, _Lifted, SQL["lift"], values)
+        await poke(connection, groups=[task_group_id] if task_group_id else [], scheduler=True)
+    return [row.name for row in lifted]
 
 
 async def record_failure(

@@ -18,6 +18,17 @@ SELECT g.id, m.id, %(kind)s, %(reason)s, m.incarnation, md5(coalesce(g.environme
        reason = excluded.reason, incarnation = excluded.incarnation, hook = excluded.hook,
        failed_at = now()
 
+-- name: lift
+-- By a user. Returns the names of the task groups.
+WITH lifted AS (
+    DELETE FROM host_failures AS f USING managers AS m
+     WHERE m.uuid = %(manager)s AND f.manager_id = m.id AND f.kind = ANY(%(kinds)b::text[])
+       AND (%(group)s::uuid IS NULL
+            OR f.group_id = (SELECT g.id FROM task_groups AS g WHERE g.uuid = %(group)s::uuid))
+    RETURNING f.group_id
+)
+SELECT DISTINCT g.name, g.id FROM lifted AS f JOIN task_groups AS g ON g.id = f.group_id ORDER BY g.name, g.id
+
 -- name: forget
 DELETE FROM host_failures
  WHERE manager_id = %(manager_number)s AND kind = ANY(%(kinds)b::text[])

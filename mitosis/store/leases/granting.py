@@ -4,9 +4,11 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from mitosis.contracts.errors import LeaseLost
+from mitosis.contracts.host_failures import HostFailureKind
 from mitosis.contracts.http import LeaseGrant, ManagerTaskGroup
 from mitosis.contracts.lifecycle import LeaseState
 from mitosis.store.leases.ending import lock_lease
+from mitosis.store.leases.failures import forget_failures
 from mitosis.store.pg.database import Connection
 from mitosis.store.pg.rows import fetch_one
 from mitosis.store.pg.statements import load
@@ -32,6 +34,9 @@ async def take_lease(store: Store, manager_id: UUID, epoch: int) -> LeaseGrant:
         if lease is None or lease.state not in (LeaseState.OFFERED, LeaseState.ACTIVE):
             raise LeaseLost(epoch=epoch)
         await connection.execute(SQL["take"], _parameters(store, manager_id, epoch))
+        await forget_failures(
+            connection, lease.manager_number, None, (HostFailureKind.UNREACHABLE,)
+        )
         await notify_watchers(connection, lease.group_number)
         return await _running_grant(connection, store, manager_id, epoch)
 

@@ -1,7 +1,8 @@
 """Matches hosts to task groups: pure functions over the facts of one assignment round.
 
-Groups are served by priority, then age. Each gets as many hosts as it wants and are left: hosts with its
-ready environment first, then those with the fewest environments of other groups.
+Groups are served by priority, then age. Each gets as many hosts as it wants and are left: hosts that failed
+at nothing for it first, then those with its ready environment, then those with the fewest environments of
+other groups.
 """
 
 from collections.abc import Iterable, Sequence
@@ -46,7 +47,14 @@ def match(
         if not all(holds(group) for holds in of_group):
             continue
         able = _able(group, hosts, conditions)
-        able.sort(key=lambda host: (group.number not in host.warm, len(host.warm), host.number))
+        able.sort(
+            key=lambda host: (
+                host.has_failed(group.number),
+                group.number not in host.warm,
+                len(host.warm),
+                host.number,
+            )
+        )
         for host in able[: group.wanted_leases - group.live_leases]:
             offers.append(Offer(group.number, host.number))
             del hosts[host.number]

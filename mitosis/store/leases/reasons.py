@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Literal
 from uuid import UUID
 
+from mitosis.contracts.host_failures import HostFailureKind
 from mitosis.contracts.http import WAITING_SETUP_FAILED
 from mitosis.contracts.lifecycle import (
     TASK_GROUP,
@@ -27,8 +28,8 @@ from mitosis.store.leases.eligibility import (
     missing_tags,
     obstacles,
     plan_mismatch,
-    setup_end,
 )
+from mitosis.store.leases.host_failures import HostFailure, command, sentence
 from mitosis.store.leases.wording import hook_end, names, span
 from mitosis.store.pg.database import Connection
 from mitosis.store.pg.rows import fetch_all, fetch_one
@@ -100,7 +101,6 @@ class WaitingGroup(GroupFacts):
     """A task group whose progress is explained."""
 
     task_group_id: UUID
-    name: str
     state: TaskGroupState
     settled: bool
     result: TaskGroupResult | None
@@ -372,9 +372,34 @@ def _no_host_fits(hosts: Sequence[WaitingHost], group: WaitingGroup) -> Reason:
 
 
 def _setup_failed(hosts: Sequence[WaitingHost], group: WaitingGroup) -> Reason:
-    first = hosts[0]
-    line = f"{WAITING_SETUP_FAILED}{first.name}: {setup_end(first, group)}"
+    """Name the error of the first host, the other hosts, and the way out."""
+    first, others = hosts[0], hosts[1:]
+    failure = first.blocking(HostFailureKind.SETUP_FAILED, group.number)
+    end = "no message" if failure is None else failure.reason
+    also = f" (also on {_host_names(others)})" if others else ""
+    retry = command("retry-setup", first.name, group.name)
+    line = f"{WAITING_SETUP_FAILED}{first.name}: {end}{also}; repair it, then: {retry}"
     return Reason("setup_failed", line)
+
+
+def _tried_in(failure: HostFailure | None) -> float:
+    return (failure.tried_in_seconds if failure is not None else None) or 0.0
+
+
+def _all_failed(kind: HostFailureKind) -> "NoneLeft":
+    """Return the reason of a group if failures of this kind keep all remaining hosts away."""
+
+    def reason(hosts: Sequence[WaitingHost], group: WaitingGroup) -> Reason:
+        of = None if kind is HostFailureKind.UNREACHABLE else group.number
+        failures = [(host, host.blocking(kind, of)) for host in hosts]
+        first, failure = min(failures, key=lambda pair: _tried_in(pair[1]))
+        if failure is None:
+            return Reason(kind.value, f"{first.name} is tried again now")
+        others = [host for host in hosts if host is not first]
+        also = f" (also: {_host_names(others)})" if others else ""
+        return Reason(kind.value, f"{first.name} {sentence(failure, first.name)}{also}")
+
+    return reason
 
 
 def _no_contact(hosts: Sequence[WaitingHost], _: WaitingGroup) -> Reason:
@@ -398,7 +423,8 @@ def _host_names(hosts: Sequence[WaitingHost]) -> str:
     return names([host.name for host in hosts])
 
 
-NONE_LEFT: Mapping[str, Callable[[Sequence[WaitingHost], WaitingGroup], Reason]] = {
+NoneLeft = Callable[[Sequence[WaitingHost], WaitingGroup], Reason]
+NONE_LEFT: Mapping[str, NoneLeft] = {
     "ended": lambda *_: Reason("settling", "being settled"),
     "no_work": _no_work,
     "enough": lambda *_: Reason("enough", "it has as many hosts as it can use"),
@@ -412,6 +438,11 @@ NONE_LEFT: Mapping[str, Callable[[Sequence[WaitingHost], WaitingGroup], Reason]]
     "misfit": _no_host_fits,
     "setup_failed": _setup_failed,
     "no_contact": _no_contact,
+    **{
+        kind.value: _all_failed(kind)
+        for kind in HostFailureKind
+        if kind is not HostFailureKind.SETUP_FAILED
+    },
     "draining": _draining,
     "busy": _busy,
     "cleanup": lambda hosts, _: Reason("cleanup", f"cleanup on {_host_names(hosts)}"),

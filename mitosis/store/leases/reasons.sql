@@ -19,7 +19,7 @@
  LIMIT 200
 
 -- name: group_details
-SELECT f.*, g.uuid AS task_group_id, g.name, v.state, v.settled_at IS NOT NULL AS settled, v.result, v.reason,
+SELECT f.*, g.uuid AS task_group_id, v.state, v.settled_at IS NOT NULL AS settled, v.result, v.reason,
        v.total, v.unfinished, v.discarding,
        (SELECT extract(epoch FROM now() - min(x.created_at))::float8 FROM outbox AS x) AS unsent_seconds,
        (SELECT extract(epoch FROM min(o.not_before) - now())::float8 FROM open_task AS o

@@ -37,7 +37,7 @@ within these limits."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Delayed:
+class _Due:
     seconds: float | None
 
 
@@ -65,11 +65,14 @@ async def assign_round(store: Store) -> AssignAnswer:
         poked = (await connection.execute(SQL["poke_offered"])).rowcount
         if poked or moved:
             await connection.execute(SQL["notify_relay"])
-        delayed = await fetch_one(connection, _Delayed, SQL["next_delayed"], {})
+        due = [
+            await fetch_one(connection, _Due, SQL[name], {})
+            for name in ("next_delayed", "next_failure")
+        ]
     return AssignAnswer(
         offered=offered,
         resignalled=poked - offered,
-        next_round_in_seconds=_next_round(delayed, poked, next_idle),
+        next_round_in_seconds=_next_round(due, poked, next_idle),
     )
 
 
@@ -185,11 +188,12 @@ async def _write(connection: Connection, offers: list[Offer]) -> int:
 
 
 def _next_round(
-    delayed: _Delayed | None, open_offers: int, next_idle: float | None
+    due: Sequence[_Due | None], open_offers: int, next_idle: float | None
 ) -> float | None:
     candidates = [CHECK_OFFERS_SECONDS] if open_offers else []
     if next_idle is not None:
         candidates.append(max(next_idle, 0.1))
-    if delayed is not None and delayed.seconds is not None:
-        candidates.append(max(delayed.seconds, 0.1))
+    candidates += [
+        max(row.seconds, 0.1) for row in due if row is not None and row.seconds is not None
+    ]
     return min(candidates, default=None)

@@ -56,6 +56,11 @@ SELECT 'manager', m.uuid FROM leases AS l JOIN managers AS m ON m.id = l.manager
  WHERE l.kind = 'manager'
    AND (l.state = 'offered' OR (l.state IN ('active', 'ending') AND l.alive_until < now()))
 
+-- name: next_failure
+-- Seconds until the first of the hosts that failed is tried again.
+SELECT extract(epoch FROM min(f.next_at) - now())::float8 AS seconds
+  FROM host_failures AS f WHERE f.next_at > now()
+
 -- name: next_delayed
 -- Seconds until the next delayed task of a group without a lease is due.
 SELECT extract(epoch FROM min(d.due) - now())::float8 AS seconds

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 from uuid import UUID
 
 from mitosis.contracts.errors import InvalidRequest, InvalidTransition, LeaseLost, NotFound
+from mitosis.contracts.host_failures import HostFailureKind
 from mitosis.contracts.http import (
     EnvironmentAnswer,
     EnvironmentChange,
@@ -22,6 +23,8 @@ from mitosis.contracts.lifecycle import (
     EnvironmentState,
     LeaseState,
 )
+from mitosis.store.leases.failures import forget_failures, record_failure
+from mitosis.store.leases.wording import hook_end
 from mitosis.store.missing import require_task_group
 from mitosis.store.pg.database import Connection
 from mitosis.store.pg.outbox import poke
@@ -113,6 +116,8 @@ async def _change(
         await connection.execute(SQL["save_environment"], _row(facts, asked, state))
     if asked.hook is not None:
         await _save_hook_run(connection, facts, asked, asked.hook)
+    if now is None or state is not now.state:
+        await _remember_setup(connection, facts, asked)
     await notify_watchers(connection, facts.group_number)
     gone = state is EnvironmentState.GONE
     # The group may have ended since its state was read; it then waits for this environment's end.
@@ -168,6 +173,17 @@ def _row(facts: _Facts, asked: EnvironmentChange, state: EnvironmentState) -> Ma
         "epoch": asked.epoch,
         "degraded": asked.degraded,
     }
+
+
+async def _remember_setup(connection: Connection, facts: _Facts, asked: EnvironmentChange) -> None:
+    """Remember a failed setup, which is not repeated on this host by itself (C-30)."""
+    kind, hook = HostFailureKind.SETUP_FAILED, asked.hook
+    manager, group = facts.manager_number, facts.group_number
+    if asked.event == "setup_failed":
+        end = hook_end(hook.message, hook.exit_code, hook.signal) if hook else "no message"
+        await record_failure(connection, manager, group, kind, end)
+    elif asked.event == "prepared":
+        await forget_failures(connection, manager, group, (kind,))
 
 
 async def _save_hook_run(

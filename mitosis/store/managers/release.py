@@ -3,12 +3,20 @@
 from uuid import UUID
 
 from mitosis.contracts.control import ReleaseAnswer, ReleaseReason, ReleaseRequest, ReleaseStatus
+from mitosis.contracts.host_failures import HostFailureKind
 from mitosis.contracts.lifecycle import LeaseState
 from mitosis.store.leases.ending import end_lease, lock_lease, lock_live_lease, lose_manager
+from mitosis.store.leases.failures import record_failure
 from mitosis.store.managers.api_liveness import no_api_alive
 from mitosis.store.managers.hello import lock_manager
 from mitosis.store.pg.database import Connection
 from mitosis.store.store import Store
+
+_FAILURES = {
+    ReleaseReason.UNREACHABLE: (HostFailureKind.UNREACHABLE, "it did not take an offer"),
+    ReleaseReason.SETUP_LOST: (HostFailureKind.NO_PROGRESS, "its setup ended without a verdict"),
+}
+"""The ends of leases that are failures of the host for the task group."""
 
 
 async def release_lease(store: Store, request: ReleaseRequest) -> ReleaseAnswer:
@@ -33,6 +41,8 @@ async def release_lease(store: Store, request: ReleaseRequest) -> ReleaseAnswer:
             # The host took it a moment ago: only its clock or the host itself may end it now.
             return alive
         requeued = await end_lease(connection, lease, request.reason, charge=lost)
+        if (failed := _FAILURES.get(request.reason)) is not None:
+            await record_failure(connection, lease.manager_number, lease.group_number, *failed)
         if lost:
             await lose_manager(connection, lease.manager_number)
     return ReleaseAnswer(status=ReleaseStatus.RELEASED, requeued=requeued)

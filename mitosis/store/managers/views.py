@@ -10,9 +10,11 @@ from pydantic import BaseModel, model_validator
 from sqlalchemy import BigInteger, Integer, Text, bindparam, or_, select, tuple_
 
 from mitosis.contracts.control import ManagerView
-from mitosis.contracts.http import ManagerInfo, Page
+from mitosis.contracts.host_failures import HostFailureKind
+from mitosis.contracts.http import HostFailureInfo, ManagerInfo, Page
 from mitosis.contracts.lifecycle import ManagerState
 from mitosis.contracts.manager_state import ManagerFacts, derived_manager_state
+from mitosis.store.leases.host_failures import HostFailure, sentence
 from mitosis.store.managers.state_facts import state_of, with_state_facts
 from mitosis.store.missing import require_manager
 from mitosis.store.pg.compose import Composed, compose, fetch_composed
@@ -58,9 +60,35 @@ class _DerivesState(BaseModel):
 class ShownManager(_DerivesState, ManagerInfo):
     """A row of ``show``."""
 
+    @model_validator(mode="before")
+    @classmethod
+    def _with_lines(cls, row: Mapping[str, Any]) -> Mapping[str, Any]:
+        failures = [_failure_info(row["name"], facts) for facts in row["failures"]]
+        return {**row, "failures": failures}
+
 
 class ObservedManager(_DerivesState, ManagerView):
     """A row of ``observe``."""
+
+
+def _failure_info(host_name: str, facts: Mapping[str, Any]) -> HostFailureInfo:
+    failure = HostFailure(
+        group=facts["group"],
+        group_name=facts["group_name"],
+        kind=HostFailureKind(facts["kind"]),
+        failures=facts["failures"],
+        reason=facts["reason"],
+        tried_in_seconds=facts["tried_in_seconds"],
+    )
+    return HostFailureInfo(
+        task_group_id=facts["task_group_id"],
+        task_group_name=failure.group_name,
+        kind=failure.kind,
+        failures=failure.failures,
+        reason=failure.reason,
+        tried_at=facts["tried_at"],
+        line=sentence(failure, host_name),
+    )
 
 
 async def get_manager(store: Store, manager_id: UUID) -> ManagerInfo:

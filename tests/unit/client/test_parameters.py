@@ -127,6 +127,8 @@ CLIENT: list[tuple[str, Callable[[Any], Any]]] = [
     ("task_uuid", lambda c: c.task(1)),
     ("manager.name", lambda c: c.register_manager({"name": "a b"})),
     ("manager_id", lambda c: c.manager("x")),
+    ("manager_id", lambda c: c.retry_setup("x")),
+    ("group", lambda c: c.release_quarantine(uuid4(), "")),
     ("group", lambda c: c.group_managers("")),
     ("manager_ids", lambda c: c.add_managers("a", [])),
     ("manager_ids[0]", lambda c: c.remove_managers("a", ["x"])),

@@ -36,6 +36,18 @@ class Break:
     host: str
 
 
+def host_failure(kind: LiteralString, pause: LiteralString = "interval '1 hour'") -> Break:
+    """A failure of both hosts for the group."""
+    return Break(
+        do="INSERT INTO host_failures (group_id, manager_id, kind, reason, incarnation, hook, next_at)"
+        f" SELECT {GROUP}, id, '{kind}', 'exit code 3', incarnation, md5(''), now() + {pause}"
+        " FROM managers",
+        undo="DELETE FROM host_failures",
+        group=kind,
+        host=kind,
+    )
+
+
 BREAKS = {
     "ended": Break(
         do="UPDATE group_live SET discarding = true",
@@ -81,20 +93,18 @@ BREAKS = {
         group="misfit",
         host="misfit",
     ),
-    "setup_failed": Break(
-        do="INSERT INTO hook_runs (manager_id, group_id, kind, state, exit_code, started_at)"
-        f" SELECT m.id, {GROUP}, 'setup', r.state, 3, now() - r.age FROM managers AS m, (VALUES"
-        " ('failed', interval '1 hour'), ('succeeded', interval '0')) AS r (state, age)",
-        undo="DELETE FROM hook_runs",
-        group="setup_failed",
-        host="setup_failed",
-    ),
+    "setup_failed": host_failure("setup_failed", pause="NULL"),
+    "quarantined": host_failure("quarantined"),
     "no_contact": Break(
         do="UPDATE manager_live SET last_contact_at = now() - interval '11 seconds'",
         undo="UPDATE manager_live SET last_contact_at = now()",
         group="no_contact",
         host="no_contact",
     ),
+    "unreachable": host_failure("unreachable"),
+    "workers_not_started": host_failure("workers_not_started"),
+    "no_progress": host_failure("no_progress"),
+    "tasks_failed": host_failure("tasks_failed"),
     "draining": Break(
         do="UPDATE managers SET draining = true",
         undo=f"UPDATE managers SET draining = false WHERE id = {HOST}",

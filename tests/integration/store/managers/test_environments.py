@@ -124,6 +124,10 @@ async def test_half_made_setups_are_to_be_cleaned_before_anything_else(database:
         assert [(e.state, e.cleanable) for e in view.environments] == [("preparing", True)]
         assert (await assign_round(w.store)).offered == 0
         await host.clean(group)
+        answer = await assign_round(w.store)
+        assert answer.offered == 0, "its pause has begun"
+        assert answer.next_round_in_seconds == pytest.approx(30, abs=5)
+        await w.rows("UPDATE host_failures SET next_at = now()")
         assert (await assign_round(w.store)).offered == 1
 
 
@@ -143,7 +147,10 @@ async def test_a_failed_setup_is_told_kept_and_not_tried_again_there(database: s
         await released(host, ReleaseReason.SETUP_FAILED)
         info = await read_group(w.store, group)
         assert [(run.state, run.exit_code) for run in info.hook_runs] == [("failed", 3)]
-        assert info.waiting_for == "setup failed on host: no GPU"
+        assert info.waiting_for == (
+            "setup failed on host: no GPU; repair it, then:"
+            " mitosis manager retry-setup host --task-group campaign"
+        )
         assert (await assign_round(w.store)).offered == 0
         other = await w.host()
         assert (await assign_round(w.store)).offered == 1

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from mitosis.contracts.allocation import WorkerAllocationPlan
+from mitosis.contracts.host_failures import HostFailureKind
 from mitosis.store.leases.eligibility import CONDITIONS, obstacles
 from mitosis.store.leases.reasons import NONE_LEFT
 from tests.support.host_facts import GROUP, OTHER_GROUP, failure, group, host, lease
@@ -45,7 +46,25 @@ def codes(of_host: dict[str, Any], of_group: dict[str, Any]) -> list[str]:
         ({}, {"assignment_method": "user_specified"}, ["not_named"]),
         ({}, {"named": frozenset({2})}, []),
         ({"failures": (failure(),)}, {}, ["setup_failed"]),
-        ({"failures": (failure(OTHER_GROUP),)}, {}, []),
+        ({"failures": (failure(group_number=OTHER_GROUP),)}, {}, []),
+        *(
+            ({"failures": (failure(kind, tried_in_seconds=1.0),)}, {}, [kind.value])
+            for kind in HostFailureKind
+        ),
+        *(
+            ({"failures": (failure(kind, tried_in_seconds=0.0),)}, {}, [])
+            for kind in HostFailureKind
+            if kind is not HostFailureKind.SETUP_FAILED
+        ),
+        (
+            {
+                "failures": (
+                    failure(HostFailureKind.UNREACHABLE, OTHER_GROUP, tried_in_seconds=1.0),
+                )
+            },
+            {},
+            ["unreachable"],
+        ),
         ({}, {"plan": CROWDED}, ["misfit"]),
         ({"cores": (0, 1, 2)}, {"plan": CROWDED}, []),
         ({"cores": ()}, {"plan": CROWDED}, ["misfit"]),
@@ -80,7 +99,7 @@ def test_obstacles_come_in_the_order_of_the_list() -> None:
             "offline": True,
             "tags": frozenset(),
             "serves": frozenset(),
-            "failures": (failure(),),
+            "failures": tuple(failure(kind, tried_in_seconds=1.0) for kind in HostFailureKind),
             "lease": lease("active", OTHER_GROUP),
             "unclean": frozenset({GROUP}),
         },

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from mitosis.contracts.allocation import WorkerAllocationPlan
+from mitosis.contracts.host_failures import HostFailureKind
 from mitosis.store.leases.reasons import (
     Reason,
     Waiting,
@@ -29,8 +30,11 @@ CROWDED = WorkerAllocationPlan.model_validate(
 )
 SILENT: dict[str, Any] = {"silent_seconds": 42.0}
 NEVER: dict[str, Any] = {"silent_seconds": None, "offline": True, "cores": None}
-FAILED: dict[str, Any] = {"failures": (failure(exit_code=3),)}
-KILLED: dict[str, Any] = {"failures": (failure(signal=9),)}
+FAILED: dict[str, Any] = {"failures": (failure(),)}
+UNREACHABLE: dict[str, Any] = {
+    "failures": (failure(HostFailureKind.UNREACHABLE, failures=2, tried_in_seconds=20.0),)
+}
+RETRY = "mitosis manager retry-setup a --task-group campaign"
 BUSY: dict[str, Any] = {"lease": lease(group_number=OTHER_GROUP, name="render")}
 UNCLEAN: dict[str, Any] = {"unclean": frozenset({OTHER_GROUP})}
 NO_TAGS: dict[str, Any] = {"tags": frozenset()}
@@ -109,8 +113,19 @@ def held(name: str = "a", state: str = "active", **facts: Any) -> Any:
             waiting(waiting_host(**NEVER), plan=CROWDED),
             "no host that may run it is in contact: a",
         ),
-        (waiting(waiting_host(**FAILED)), "setup failed on a: exit code 3"),
-        (waiting(waiting_host(**KILLED)), "setup failed on a: killed by SIGKILL"),
+        (
+            waiting(waiting_host(**FAILED)),
+            f"setup failed on a: exit code 3; repair it, then: {RETRY}",
+        ),
+        (
+            waiting(waiting_host(**FAILED), waiting_host("b", **FAILED)),
+            f"setup failed on a: exit code 3 (also on b); repair it, then: {RETRY}",
+        ),
+        (
+            waiting(waiting_host(**UNREACHABLE)),
+            "a is unreachable: it did not take the last 2 offers within 10 s although its agent calls"
+            " the API; check that it reaches Temporal; tried again in 20 s",
+        ),
         (waiting(waiting_host(draining=True)), "every host that may run it is draining: a"),
         (
             waiting(waiting_host(**FAILED), waiting_host("b", **BUSY)),
@@ -179,7 +194,13 @@ def test_what_is_in_nobodys_way_says_so_without_waiting() -> None:
             "is not named for the task group",
         ),
         (NO_TAGS, GPU, "tags", "lacks gpu"),
-        (FAILED, {}, "setup_failed", "setup failed: exit code 3"),
+        (
+            FAILED,
+            {},
+            "setup_failed",
+            "setup failed: exit code 3; it is not repeated there before the agent restarts, the hook"
+            f" changes, or: {RETRY}",
+        ),
         (SILENT, {}, "no_contact", "was last seen 42 s ago"),
         (NEVER, {}, "no_contact", "has never been in contact"),
         ({"draining": True}, {}, "draining", "is draining"),

@@ -1,0 +1,101 @@
+"""Whether a failure keeps a host away from a task group, and the text about it. Pure."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from shlex import quote
+
+from mitosis.contracts.host_failures import HostFailureKind
+from mitosis.contracts.liveness import HOST_TAKES_WITHIN
+from mitosis.store.leases.wording import span
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostFailure:
+    """What a host failed at for one task group, since its agent started and the hook changed."""
+
+    group: int
+    """Number of the task group."""
+    group_name: str
+    kind: HostFailureKind
+    failures: int
+    """In a row."""
+    reason: str
+    tried_in_seconds: float | None
+    """Until the host is tried again; None if no time ends it."""
+
+    @property
+    def is_due(self) -> bool:
+        """Whether the pause is over."""
+        return self.tried_in_seconds is not None and self.tried_in_seconds <= 0
+
+    @property
+    def blocks(self) -> bool:
+        """Whether the host is not offered to the group because of it."""
+        if self.kind is HostFailureKind.SETUP_FAILED:
+            return True
+        return self.tried_in_seconds is not None and self.tried_in_seconds > 0
+
+
+def sentence(failure: HostFailure, host_name: str) -> str:
+    """Return what happened, when the host is tried again and how to make that sooner.
+
+    It is printed after the name of the host.
+    """
+    return _SENTENCES[failure.kind](failure, host_name)
+
+
+def command(verb: str, host_name: str, group_name: str) -> str:
+    """Return the command that lifts a failure."""
+    return f"mitosis manager {verb} {quote(host_name)} --task-group {quote(group_name)}"
+
+
+def _setup_failed(failure: HostFailure, host_name: str) -> str:
+    retry = command("retry-setup", host_name, failure.group_name)
+    return (
+        f"setup failed: {failure.reason}; it is not repeated there before the agent restarts, the hook"
+        f" changes, or: {retry}"
+    )
+
+
+def _unreachable(failure: HostFailure, _: str) -> str:
+    offers = "the last offer" if failure.failures == 1 else f"the last {failure.failures} offers"
+    return (
+        f"is unreachable: it did not take {offers} within {HOST_TAKES_WITHIN.total_seconds():.0f} s"
+        f" although its agent calls the API; check that it reaches Temporal; {_again(failure)}"
+    )
+
+
+def _again(failure: HostFailure) -> str:
+    if failure.is_due or failure.tried_in_seconds is None:
+        return "tried again now"
+    return f"tried again in {span(failure.tried_in_seconds)}"
+
+
+def _times(failure: HostFailure) -> str:
+    return "" if failure.failures == 1 else f" {failure.failures} times in a row"
+
+
+def _quarantined(failure: HostFailure, host_name: str) -> str:
+    release = command("release-quarantine", host_name, failure.group_name)
+    return (
+        f"is quarantined: {failure.reason}; {_again(failure)} with one task; a restart of its agent"
+        f" ends it, and: {release}"
+    )
+
+
+_SENTENCES: Mapping[HostFailureKind, Callable[[HostFailure, str], str]] = {
+    HostFailureKind.SETUP_FAILED: _setup_failed,
+    HostFailureKind.UNREACHABLE: _unreachable,
+    HostFailureKind.WORKERS_NOT_STARTED: lambda failure, _: (
+        f"could not start workers{_times(failure)}: {failure.reason}; {_again(failure)}"
+    ),
+    HostFailureKind.NO_PROGRESS: lambda failure, _: (
+        f"made no progress{_times(failure)}: {failure.reason}; {_again(failure)}"
+    ),
+    HostFailureKind.TASKS_FAILED: lambda failure, _: (
+        f"is suspected: {failure.reason}; those tasks are tried on other hosts first"
+        if failure.blocks
+        else f"may be broken: {failure.reason}"
+    ),
+    HostFailureKind.QUARANTINED: _quarantined,
+}
