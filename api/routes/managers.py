@@ -4,11 +4,17 @@ from collections.abc import Sequence
 from typing import Annotated
 from uuid import UUID
 
-from fastapi import APIRouter, Query, Request
+from fastapi import APIRouter, Depends, Query, Request
 
-from api.app_state import AppState
 from api.auth import Subject
-from api.deps import AppStateDep, ReadableGroup, UserDep, WritableGroup, writable_group
+from api.deps import (
+    AppStateDep,
+    ReadableGroup,
+    UserDep,
+    WritableGroup,
+    app_state_of,
+    writable_group,
+)
 from api.limits import LimitedRoute
 from api.routes.references import PATH
 from mitosis.contracts.accounts import RANK, User
@@ -38,6 +44,21 @@ from mitosis.store.managers.registration import generated_name, register_manager
 router = APIRouter(tags=["managers"], route_class=LimitedRoute)
 
 
+async def visible_manager(state: AppStateDep, user: UserDep, manager_id: UUID) -> ManagerInfo:
+    """Return the manager of the path, for users of its user groups.
+
+    Raises:
+        NotFound: there is no such manager, or the user may not see it.
+    """
+    info = await views.get_manager(state.store, manager_id)
+    if not (user.is_admin or user.groups.keys() & set(info.groups)):
+        raise NotFound(f"there is no manager {manager_id}", manager_id=manager_id)
+    return info
+
+
+VisibleManager = Annotated[ManagerInfo, Depends(visible_manager)]
+
+
 @router.post("/managers", status_code=201)
 async def register(state: AppStateDep, user: UserDep, body: RegisterManager) -> RegisteredManager:
     """Register a host; its agent uses the token, which is shown only here."""
@@ -61,54 +82,47 @@ async def list_managers(
 
 
 @router.get("/managers/{manager_id}")
-async def show(state: AppStateDep, user: UserDep, manager_id: UUID) -> ManagerInfo:
-    """Return one host: state, lease, environments."""
-    return await _visible(state, user, manager_id)
+async def show(manager: VisibleManager) -> ManagerInfo:
+    """Return one host: state, lease, environments, and what it failed at."""
+    return manager
 
 
 @router.post("/managers/{manager_id}/retry-setup")
 async def retry_setup(
-    request: Request, state: AppStateDep, user: UserDep, manager_id: UUID, body: LiftFailures
+    request: Request, user: UserDep, manager: VisibleManager, body: LiftFailures
 ) -> LiftedFailures:
     """Repeat the setup that failed on this host for one task group, or for all (C-30). Idempotent."""
     kinds = (HostFailureKind.SETUP_FAILED,)
-    return await _lift(request, state, user, manager_id, body.task_group, kinds)
+    return await _lift(request, user, manager, body, kinds)
 
 
 @router.post("/managers/{manager_id}/release-quarantine")
 async def release_quarantine(
-    request: Request, state: AppStateDep, user: UserDep, manager_id: UUID, body: LiftFailures
+    request: Request, user: UserDep, manager: VisibleManager, body: LiftFailures
 ) -> LiftedFailures:
     """End the quarantine of this host for one task group, or for all (C-33). Idempotent."""
     kinds = (HostFailureKind.QUARANTINED, HostFailureKind.TASKS_FAILED)
-    return await _lift(request, state, user, manager_id, body.task_group, kinds)
-
-
-async def _visible(state: AppState, user: User, manager_id: UUID) -> ManagerInfo:
-    info = await views.get_manager(state.store, manager_id)
-    if not (user.is_admin or user.groups.keys() & set(info.groups)):
-        raise NotFound(f"there is no manager {manager_id}", manager_id=manager_id)
-    return info
+    return await _lift(request, user, manager, body, kinds)
 
 
 async def _lift(
     request: Request,
-    state: AppState,
     user: User,
-    manager_id: UUID,
-    task_group: str | None,
+    manager: ManagerInfo,
+    body: LiftFailures,
     kinds: Sequence[HostFailureKind],
 ) -> LiftedFailures:
     """Try a host again, for users who may change the task group, or without one a group of the host."""
-    info = await _visible(state, user, manager_id)
-    group_id = None if task_group is None else await writable_group(request, task_group)
-    roles = [user.groups[name] for name in info.groups if name in user.groups]
+    named = body.task_group
+    group_id = None if named is None else await writable_group(request, named)
+    roles = [user.groups[name] for name in manager.groups if name in user.groups]
     may_write = user.is_admin or any(RANK[role] >= RANK["write"] for role in roles)
     if group_id is None and not may_write:
         raise PermissionDenied(
             "this needs the role write in a user group of the host", needed="write"
         )
-    names = await lift_failures(state.store, manager_id, group_id, kinds)
+    store = app_state_of(request).store
+    names = await lift_failures(store, manager.manager_id, group_id, kinds)
     return LiftedFailures(task_groups=list(names))
 
 

@@ -32,11 +32,6 @@ class Pause:
     first_seconds: float
     longest_seconds: float
 
-    def after(self, failures: int) -> float:
-        """Return the seconds before the next try after this many failures in a row (at least one)."""
-        doublings = min(max(failures, 1) - 1, 32)
-        return min(self.first_seconds * 2.0**doublings, self.longest_seconds)
-
 
 PAUSES: Mapping[HostFailureKind, Pause | None] = {
     HostFailureKind.SETUP_FAILED: None,

@@ -19,7 +19,7 @@ from mitosis.contracts.allocation import CpuBinding, WorkerAllocationPlan, worke
 from mitosis.contracts.errors import InvalidRequest
 from mitosis.contracts.host_failures import HostFailureKind
 from mitosis.contracts.lifecycle import LeaseState
-from mitosis.store.leases.host_failures import HostFailure, sentence
+from mitosis.store.leases.host_failures import HostFailure
 from mitosis.store.leases.wording import span
 from mitosis.store.pg.statements import load
 
@@ -195,7 +195,7 @@ def _has_not_failed(kind: HostFailureKind) -> Condition:
 
     def text(host: HostFacts, group: GroupFacts) -> str:
         failure = host.blocking(kind, group.number)
-        return "is tried again" if failure is None else sentence(failure, host.name)
+        return "is tried again" if failure is None else failure.sentence(host.name)
 
     return Condition(
         code=kind.value,
@@ -206,7 +206,7 @@ def _has_not_failed(kind: HostFailureKind) -> Condition:
 
 def _unreachable(host: HostFacts, _: GroupFacts) -> str:
     failure = host.blocking(HostFailureKind.UNREACHABLE, None)
-    return "can be reached" if failure is None else sentence(failure, host.name)
+    return "can be reached" if failure is None else failure.sentence(host.name)
 
 
 def _away(host: HostFacts, _: GroupFacts) -> str:

@@ -35,13 +35,12 @@ class HostFailure:
             return True
         return self.tried_in_seconds is not None and self.tried_in_seconds > 0
 
+    def sentence(self, host_name: str) -> str:
+        """Return what happened, when the host is tried again and how to make that sooner.
 
-def sentence(failure: HostFailure, host_name: str) -> str:
-    """Return what happened, when the host is tried again and how to make that sooner.
-
-    It is printed after the name of the host.
-    """
-    return _SENTENCES[failure.kind](failure, host_name)
+        It is printed after the name of the host.
+        """
+        return _SENTENCES[self.kind](self, host_name)
 
 
 def command(verb: str, host_name: str, group_name: str) -> str:

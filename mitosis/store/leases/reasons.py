@@ -29,7 +29,7 @@ from mitosis.store.leases.eligibility import (
     obstacles,
     plan_mismatch,
 )
-from mitosis.store.leases.host_failures import HostFailure, command, sentence
+from mitosis.store.leases.host_failures import HostFailure, command
 from mitosis.store.leases.wording import hook_end, names, span
 from mitosis.store.pg.database import Connection
 from mitosis.store.pg.rows import fetch_all, fetch_one
@@ -397,7 +397,7 @@ def _all_failed(kind: HostFailureKind) -> "NoneLeft":
             return Reason(kind.value, f"{first.name} is tried again now")
         others = [host for host in hosts if host is not first]
         also = f" (also: {_host_names(others)})" if others else ""
-        return Reason(kind.value, f"{first.name} {sentence(failure, first.name)}{also}")
+        return Reason(kind.value, f"{first.name} {failure.sentence(first.name)}{also}")
 
     return reason
 

@@ -14,7 +14,7 @@ from mitosis.contracts.host_failures import HostFailureKind
 from mitosis.contracts.http import HostFailureInfo, ManagerInfo, Page
 from mitosis.contracts.lifecycle import ManagerState
 from mitosis.contracts.manager_state import ManagerFacts, derived_manager_state
-from mitosis.store.leases.host_failures import HostFailure, sentence
+from mitosis.store.leases.host_failures import HostFailure
 from mitosis.store.managers.state_facts import state_of, with_state_facts
 from mitosis.store.missing import require_manager
 from mitosis.store.pg.compose import Composed, compose, fetch_composed
@@ -87,7 +87,7 @@ def _failure_info(host_name: str, facts: Mapping[str, Any]) -> HostFailureInfo:
         failures=failure.failures,
         reason=failure.reason,
         tried_at=facts["tried_at"],
-        line=sentence(failure, host_name),
+        line=failure.sentence(host_name),
     )
 
 
