@@ -32,11 +32,25 @@ ALTER TABLE open_task
     ADD CONSTRAINT open_task_state_check CHECK (state IN (0, 1, 4, 5)) NOT VALID;
 """
 
+CHARGES = """
+ALTER TABLE open_task
+    ADD COLUMN announce boolean NOT NULL DEFAULT false,   -- its next start waits until it is recorded
+    ADD COLUMN terminations smallint NOT NULL DEFAULT 0;  -- own deaths by SIGTERM or SIGINT, in a row
+"""
+
+FOLDED_FAILURES = """
+ALTER TABLE task_failures
+    ADD COLUMN first_attempt integer,                     -- the row stands for attempts from this one on
+    ADD COLUMN failure_count integer NOT NULL DEFAULT 1;
+"""
+
 STATEMENTS: tuple[str, ...] = (
     HOST_FAILURES,
     "CREATE INDEX host_failures_by_manager ON host_failures (manager_id)",
     AVOIDED_HOST,
     "ALTER TABLE open_task VALIDATE CONSTRAINT open_task_state_check",
+    CHARGES,
+    FOLDED_FAILURES,
 )
 """In this order, one statement each."""
 

@@ -450,6 +450,10 @@ class Hello(RequestBody):
     take_over: Flag = False
     journal: AttemptList = AttemptList()
     """Ended attempts whose reports are in the journal: their tasks are not requeued (P5)."""
+    planned_stop: Annotated[Integer, Field(ge=1, le=2**63 - 1)] | None = None
+    """Incarnation of the process before, if that one stopped in order: its ending charges nothing (P5)."""
+    begun: AttemptList = AttemptList()
+    """Attempts that an earlier process of this agent has started and that have not ended there (P5)."""
 
 
 class HeldLease(AnswerBody):

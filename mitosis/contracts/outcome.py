@@ -99,6 +99,12 @@ def crash_limit(reason: ExitReason) -> int | None:
 
 
 LOST_ALONE = 2
-"""At this many losses of its host while it was started, a task runs alone on its host (protocol P2)."""
-LOST_LIMIT = 3
-"""At this many losses a task fails as poison."""
+"""At this many losses of its host or agent while it was started, a task runs alone (protocol P5)."""
+LOST_LIMIT = LOST_ALONE + 1
+"""At this many losses a task fails as poison: the last one came while it ran alone."""
+LOST_ONCE = "its host or its agent was lost while it ran"
+LOST_AGAIN = f"{LOST_ONCE}, for the second time: from now on it runs alone on its host"
+POISON = (
+    f"poison: {LOST_ONCE} {LOST_LIMIT} times, the last time while nothing else ran there;"
+    " it is not tried again"
+)

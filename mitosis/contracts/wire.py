@@ -80,7 +80,10 @@ class ClaimedTask(Answer):
     spec: Raw
     """The stored :class:`SubmittedTask` as JSON; the agent passes it on without decoding it."""
     alone: bool = False
-    """Two hosts were lost while it ran: run no other task beside it (P2)."""
+    """Two hosts were lost while it ran: run no other task beside it (P5)."""
+    announce: bool = False
+    """Its last claim ended without a known start: start it only after :attr:`Renewal.announced` is
+    answered for it (P5)."""
 
 
 class LeaseStanding(StrEnum):
@@ -230,6 +233,8 @@ class Renewal(Request):
     """Attempts that have been running for more than 1 s."""
     returned: list[TaskAttempt] = []
     """Claimed but unstarted tasks that the agent returns."""
+    announced: list[TaskAttempt] = []
+    """Attempts that start as soon as the answer says that their start is recorded (P5)."""
     held: Held | None = None
     """Sent every 30 s and on reconnect."""
     running: list[TaskAttempt] = []
@@ -252,4 +257,6 @@ class RenewalAnswer(Answer):
     """Present while the lease is ending, and if a lost lease's running tasks must be killed."""
     superseded: list[TaskAttempt] = []
     """Those of ``running`` whose end no longer counts: stop them with the task group's grace (P5)."""
+    recorded: list[int] = []
+    """Tasks of ``Renewal.announced`` that are recorded as started and may start now."""
     host_lost_after_seconds: float = HOST_LOST_AFTER.total_seconds()

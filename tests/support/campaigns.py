@@ -147,6 +147,7 @@ class Host:
         *,
         started: Sequence[ClaimedTask] = (),
         returned: Sequence[ClaimedTask] = (),
+        announced: Sequence[ClaimedTask] = (),
         held: Sequence[int] | None = None,
     ) -> RenewalAnswer:
         renewal = Renewal(
@@ -154,6 +155,7 @@ class Host:
             epoch=self.epoch,
             started=[TaskAttempt(task_id=t.task_id, attempt=t.attempt) for t in started],
             returned=[TaskAttempt(task_id=t.task_id, attempt=t.attempt) for t in returned],
+            announced=[TaskAttempt(task_id=t.task_id, attempt=t.attempt) for t in announced],
             held=None if held is None else Held(acked_seq=self.acked_seq, task_ids=list(held)),
         )
         return await renew(self.world.store, self.manager_id, renewal)

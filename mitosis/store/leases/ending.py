@@ -9,16 +9,19 @@ found by the scan or refused (protocol P1).
 Functions here run in the caller's transaction.
 """
 
-from collections.abc import Mapping
+import logging
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from uuid import UUID
 
+from mitosis.contracts.attempt import AttemptKey
 from mitosis.contracts.control import ReleaseReason
 from mitosis.contracts.errors import Unavailable
 from mitosis.contracts.lifecycle import LeaseState, TaskGroupState
-from mitosis.contracts.outcome import LOST_LIMIT
+from mitosis.contracts.outcome import LOST_AGAIN, LOST_ALONE, LOST_LIMIT, LOST_ONCE, POISON
 from mitosis.contracts.wire import LeaseStanding
 from mitosis.store.missing import require_task_group
+from mitosis.store.pg.arrays import number_array
 from mitosis.store.pg.database import Connection
 from mitosis.store.pg.outbox import poke
 from mitosis.store.pg.rows import fetch_all, fetch_one
@@ -35,6 +38,8 @@ STANDING: Mapping[LeaseState, LeaseStanding] = {
 """The standing of a lease in answers to the agent; an offer that was not taken grants nothing."""
 
 LOCK_ATTEMPTS = 5
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +83,7 @@ class _Group:
 @dataclass(frozen=True, slots=True)
 class _Requeued:
     requeued: int
+    poisoned: int
 
 
 async def lock_lease(connection: Connection, manager_id: UUID, epoch: int) -> LockedLease | None:
@@ -132,11 +138,22 @@ async def lock_group_and_leases(connection: Connection, task_group_id: UUID) -> 
 
 
 async def end_lease(
-    connection: Connection, lease: LockedLease, reason: ReleaseReason, *, charge: bool = False
+    connection: Connection,
+    lease: LockedLease,
+    reason: ReleaseReason,
+    *,
+    charge: bool = False,
+    begun: Collection[AttemptKey] = (),
 ) -> int:
     """End a locked lease, requeue its tasks and return how many.
 
-    ``charge``: the host was lost, so each started task has lost a host once more.
+    Args:
+        connection: of the caller's transaction.
+        lease: locked.
+        reason: recorded with the lease.
+        charge: the ending was not planned: each started task has lost a host once more, and the next
+            start of every other task is announced (protocol P5).
+        begun: attempts that the agent knows as started and not ended.
     """
     await lock_group(connection, lease.group_number)
     parameters = {
@@ -145,9 +162,20 @@ async def end_lease(
         "manager_number": lease.manager_number,
         "reason": reason.value,
         "charge": charge,
+        "begun_ids": number_array(key.task_id for key in begun),
+        "begun_attempts": number_array(key.attempt for key in begun),
         "lost_limit": LOST_LIMIT,
+        "alone_at": LOST_ALONE,
+        "lost_once": LOST_ONCE,
+        "lost_again": LOST_AGAIN,
+        "poison": POISON,
     }
     row = await fetch_one(connection, _Requeued, SQL["end_lease"], parameters)
+    if row is not None and row.poisoned:
+        log.warning(
+            "task.given_up",
+            extra={"epoch": lease.epoch, "tasks": row.poisoned, "reason": POISON},
+        )
     return 0 if row is None else row.requeued
 
 

@@ -36,14 +36,23 @@ SELECT id FROM task_groups WHERE uuid = %(group)s
 
 -- name: end_lease
 -- The caller holds the lease and its group. Tasks that the epoch holds become ready again and keep their
--- attempt. With charge (host lost) the lost_count of started tasks grows; a task that reaches the limit fails.
-WITH held AS MATERIALIZED (
-    SELECT o.id, o.attempt, o.started_at, o.started_at IS NOT NULL AND %(charge)s AS lost,
-           o.started_at IS NOT NULL AND %(charge)s AND o.lost_count + 1 >= %(lost_limit)s AS poison
+-- attempt. With charge (an unplanned ending) the lost_count grows of each task that had started: known here,
+-- or named by the next process of the agent (begun). At the limit the task fails. All other tasks that an
+-- unplanned ending requeues are marked: their next start is announced (protocol P5, "Who is charged").
+WITH begun AS MATERIALIZED (
+    SELECT b.id, b.attempt FROM unnest(%(begun_ids)s::bigint[], %(begun_attempts)s::int[]) AS b (id, attempt)
+), locked AS MATERIALIZED (
+    SELECT o.id, o.attempt, o.started_at, o.lost_count
       FROM open_task AS o
      WHERE o.group_id = %(group_number)s AND o.state = 1 AND o.epoch = %(epoch)s
      ORDER BY o.id
        FOR UPDATE OF o
+), charged AS MATERIALIZED (
+    SELECT l.*, %(charge)s AND (l.started_at IS NOT NULL
+                OR EXISTS (SELECT FROM begun AS b WHERE b.id = l.id AND b.attempt = l.attempt)) AS lost
+      FROM locked AS l
+), held AS MATERIALIZED (
+    SELECT c.*, c.lost AND c.lost_count + 1 >= %(lost_limit)s AS poison FROM charged AS c
 ), poisoned AS (
     DELETE FROM open_task AS o USING held AS h
      WHERE o.group_id = %(group_number)s AND o.id = ANY(ARRAY(SELECT id FROM held WHERE poison))
@@ -54,16 +63,20 @@ WITH held AS MATERIALIZED (
                              detail)
     SELECT h.id, v.group_id, v.total - v.unfinished + row_number() OVER (), 'failed', h.attempt,
            %(manager_number)s, 'host_lost', h.started_at, now(),
-           json_build_object('message', 'its host was lost ' || %(lost_limit)s || ' times while it ran')
+           json_build_object('message', %(poison)s::text, 'poison', true)
       FROM held AS h, group_live AS v WHERE h.poison AND v.group_id = %(group_number)s
 ), failures AS (
-    INSERT INTO task_failures (task_id, group_id, attempt, manager_id, kind)
-    SELECT h.id, %(group_number)s, h.attempt, %(manager_number)s, 'host_lost' FROM held AS h WHERE h.lost
+    INSERT INTO task_failures (task_id, group_id, attempt, manager_id, kind, detail)
+    SELECT h.id, %(group_number)s, h.attempt, %(manager_number)s, 'host_lost',
+           json_build_object('message', CASE WHEN h.lost_count + 1 < %(alone_at)s THEN %(lost_once)s::text
+                                             WHEN h.poison THEN %(poison)s::text ELSE %(lost_again)s::text END)
+      FROM held AS h WHERE h.lost
         ON CONFLICT (task_id, attempt) DO NOTHING
 ), requeued AS (
     UPDATE open_task AS o
        SET state = 0, epoch = NULL, claim_seq = NULL, started_at = NULL,
-           lost_count = o.lost_count + h.lost::int
+           lost_count = o.lost_count + h.lost::int,
+           announce = o.announce OR (%(charge)s AND NOT h.lost)
       FROM held AS h
      WHERE o.group_id = %(group_number)s AND o.id = ANY(ARRAY(SELECT id FROM held WHERE NOT poison))
        AND o.id = h.id

@@ -41,6 +41,11 @@ class _Group:
     group_id: int
 
 
+@dataclass(frozen=True, slots=True)
+class _Id:
+    id: int
+
+
 async def record_contact(store: Store, manager_id: UUID, incarnation: int | None = None) -> None:
     """Move ``alive_until`` because the agent called (P4): at most once a second without ``incarnation``.
 
@@ -70,8 +75,9 @@ async def renew(store: Store, manager_id: UUID, renewal: Renewal) -> RenewalAnsw
     if renewal.epoch is None:
         standing = LeaseStanding.GONE if manager.offline else None
         return RenewalAnswer(standing=standing, host_lost_after_seconds=host_lost_after)
-    if renewal.started or renewal.returned or renewal.held:
-        await _reconcile(store, manager_id, renewal.epoch, renewal)
+    recorded: list[int] = []
+    if renewal.started or renewal.announced or renewal.returned or renewal.held:
+        recorded = await _reconcile(store, manager_id, renewal.epoch, renewal)
     superseded: list[TaskAttempt] = []
     if renewal.running:
         superseded = await _superseded(store, manager_id, renewal.epoch, renewal.running)
@@ -87,6 +93,7 @@ async def renew(store: Store, manager_id: UUID, renewal: Renewal) -> RenewalAnsw
         standing=standing,
         order=_order(lease) if _has_order(standing, lease) else None,
         superseded=superseded,
+        recorded=recorded,
         host_lost_after_seconds=lease.host_lost_after_seconds or host_lost_after,
     )
 
@@ -119,23 +126,29 @@ async def _superseded(
         return await fetch_all(connection, TaskAttempt, SQL["superseded"], parameters)
 
 
-async def _reconcile(store: Store, manager_id: UUID, epoch: int, renewal: Renewal) -> None:
-    """Bring the rows of the epoch in line with what the agent runs and holds."""
+async def _reconcile(store: Store, manager_id: UUID, epoch: int, renewal: Renewal) -> list[int]:
+    """Bring the rows of the epoch in line with what the agent runs and holds.
+
+    Return the announced tasks whose start is recorded.
+    """
+    recorded: list[int] = []
     async with store.database.transaction() as connection:
         parameters = {"manager": manager_id, "epoch": epoch}
         lease = await fetch_one(connection, _Group, SQL["lock_for_return"], parameters)
         if lease is None:
-            return
+            return []
         if renewal.returned or renewal.held:
             await _take_back(connection, lease.group_id, epoch, renewal)
-        if renewal.started:  # after the group's lock: the lock order puts task rows last
-            values = {
-                "epoch": epoch,
-                "group_number": lease.group_id,
-                **_attempts(renewal.started),
-            }
-            await connection.execute(SQL["started"], values)
+        # after the group's lock: the lock order puts task rows last
+        numbers = {"epoch": epoch, "group_number": lease.group_id}
+        if started := [*renewal.started, *renewal.announced]:
+            await connection.execute(SQL["started"], {**numbers, **_attempts(started)})
             await notify_watchers(connection, lease.group_id)
+        if renewal.announced:
+            values = {**numbers, **_attempts(renewal.announced)}
+            found = await fetch_all(connection, _Id, SQL["announced"], values)
+            recorded = [row.id for row in found]
+    return recorded
 
 
 async def _take_back(

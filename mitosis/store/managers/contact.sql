@@ -31,6 +31,15 @@ UPDATE open_task AS o SET started_at = now()
            FOR UPDATE OF o SKIP LOCKED) AS r
  WHERE o.group_id = r.group_id AND o.id = r.id
 
+-- name: announced
+-- Which of these attempts are recorded as started, before they start (P5). A missing one is no longer this
+-- host's, or its row is locked at the moment: it is announced again.
+SELECT o.id FROM open_task AS o
+  JOIN unnest(%(ids)s::bigint[], %(attempts)s::int[]) AS s (id, attempt)
+    ON s.id = o.id AND s.attempt = o.attempt
+ WHERE o.group_id = %(group_number)s AND o.id = ANY(%(ids)s::bigint[])
+   AND o.state = 1 AND o.epoch = %(epoch)s AND o.started_at IS NOT NULL
+
 -- name: lock_for_return
 -- A return changes rows of an epoch that may be ending, so it takes its locks like a report.
 SELECT l.group_id FROM leases AS l JOIN managers AS m ON m.id = l.manager_id

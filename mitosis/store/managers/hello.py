@@ -181,6 +181,8 @@ async def _begin_process(
 
     An ACTIVE lease gets one if its group has not ended. So does a lease with journalled attempts, whose
     rows move to it: under a dead epoch they would be stranded if this host died before its replay.
+
+    An ending that was not planned is charged to the tasks that had started (P5).
     """
     elsewhere = manager.is_elsewhere(hello)
     rebooted = elsewhere or manager.boot_id not in (None, hello.boot_id)
@@ -188,7 +190,14 @@ async def _begin_process(
         group = await lock_group(connection, lease.group_number)
         epoch = await _new_epoch(connection)
         moved = await _move_journalled(connection, lease, epoch, hello)
-        await end_lease(connection, lease, ReleaseReason.NEW_INCARNATION, charge=rebooted)
+        planned = not elsewhere and hello.planned_stop == manager.incarnation
+        await end_lease(
+            connection,
+            lease,
+            ReleaseReason.NEW_INCARNATION,
+            charge=not planned,
+            begun=hello.begun.keys(),
+        )
         goes_on = group.state not in TASK_GROUP.terminal and not group.discarding
         goes_on = goes_on and lease.state is LeaseState.ACTIVE
         if goes_on or moved:
@@ -233,7 +242,9 @@ async def _save(
     await connection.execute(
         SQL["save_hello"],
         {
-            **hello.model_dump(exclude={"incarnation", "cores", "take_over", "journal"}),
+            **hello.model_dump(
+                exclude={"incarnation", "cores", "take_over", "journal", "planned_stop", "begun"}
+            ),
             "manager_number": manager.id,
             "cores": list(hello.cores),
             "incarnation": incarnation,

@@ -390,6 +390,8 @@ open_task = Table(
     Column("retry_exit_codes", ARRAY(Integer)),
     Column("dedup_key", Text),
     Column("avoid", BigInteger),
+    Column("announce", Boolean, nullable=False, server_default=text("false")),
+    Column("terminations", SmallInteger, nullable=False, server_default=text("0")),
     PrimaryKeyConstraint("group_id", "id"),
     CheckConstraint("(state = 1) = (epoch IS NOT NULL)"),
     CheckConstraint("(state = 1) = (claim_seq IS NOT NULL)"),
@@ -447,6 +449,8 @@ task_failures = Table(
     Column("signal", Integer),
     Column("detail", JSON),
     Column("failed_at", Moment, nullable=False, server_default=text("now()")),
+    Column("first_attempt", Integer),
+    Column("failure_count", Integer, nullable=False, server_default=text("1")),
     UniqueConstraint("task_id", "attempt"),
     Index("task_failures_by_group", "group_id", "task_id"),
 )

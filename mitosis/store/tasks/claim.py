@@ -27,6 +27,7 @@ class _Row(NamedTuple):
     id: int | None
     attempt: int
     lost_count: int
+    announce: bool
     spec: str
 
 
@@ -121,4 +122,5 @@ def _claimed(row: _Row, task_id: int) -> ClaimedTask:
         attempt=row.attempt,
         spec=Raw(row.spec.encode()),
         alone=row.lost_count >= LOST_ALONE,
+        announce=row.announce,
     )

@@ -25,7 +25,7 @@ WITH lease AS MATERIALIZED (
       JOIN environments AS e ON e.manager_id = l.manager_id AND e.group_id = l.group_id
      WHERE v.state IN ('open', 'closed') AND NOT v.discarding AND e.state = 'ready'
 ), again AS MATERIALIZED (
-    SELECT o.id, o.attempt, o.priority, o.lost_count
+    SELECT o.id, o.attempt, o.priority, o.lost_count, o.announce
       FROM open_task AS o, allowed AS a
      WHERE o.group_id = a.group_id AND o.state = 1 AND o.epoch = %(epoch)s
        AND o.claim_seq > %(acked_seq)s
@@ -53,11 +53,11 @@ WITH lease AS MATERIALIZED (
        SET state = 1, attempt = o.attempt + 1, spent = false, not_before = NULL, started_at = NULL,
            epoch = %(epoch)s, claim_seq = %(claim_seq)s
      WHERE o.group_id = (SELECT group_id FROM allowed) AND o.id = ANY(ARRAY(SELECT id FROM picked))
-    RETURNING o.id, o.attempt, o.priority, o.lost_count
+    RETURNING o.id, o.attempt, o.priority, o.lost_count, o.announce
 ), answered AS (
     SELECT * FROM again UNION ALL SELECT * FROM taken
 )
-SELECT l.group_id, c.id, c.attempt, c.lost_count, t.spec::text AS spec
+SELECT l.group_id, c.id, c.attempt, c.lost_count, c.announce, t.spec::text AS spec
   FROM lease AS l
   LEFT JOIN answered AS c ON true
   LEFT JOIN task AS t ON t.id = c.id
