@@ -135,7 +135,7 @@ class ControlProcess:
             await self.start()
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(300)
 @pytest.mark.spec("S000-127", "S000-144")
 async def test_control_worker_killed_between_any_two_steps(
     plane: ControlPlane, database: str
@@ -149,7 +149,7 @@ async def test_control_worker_killed_between_any_two_steps(
             for _ in range(3):
                 await plane.stores.submit_one(group)
             await step("created")
-            await wait_until_async(lambda: len(agent.ran) == 3, timeout=60)
+            await wait_until_async(lambda: len(agent.ran) == 3, timeout=120)
             await step("drained")
             client = await plane.control()
             await wait_until_async(lambda: _closed(client, group), timeout=30)
