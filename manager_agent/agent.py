@@ -103,9 +103,20 @@ class Agent:
             folders.checkpoints, identity.machine_id(folders.state_dir), identity.boot_id()
         )
         self._environments = Environments(config.manager_id, self._api, self._checkpoints)
-        self.host = Host(config.manager_id, self._api, self._environments, self._make_session)
+        self.host = Host(
+            config.manager_id,
+            self._api,
+            self._environments,
+            self._make_session,
+            self._reporter.replayed,
+        )
         self._contact = Contact(
-            self._api, 0, self._live_session, config.renew_seconds, self._counted_lost
+            self._api,
+            0,
+            self._live_session,
+            config.renew_seconds,
+            self._counted_lost,
+            self._reporter.unacknowledged,
         )
         self._router = Router(folders.endpoint)
         self._disk = DiskRoom(folders.state_dir, config.min_free_bytes)
@@ -132,7 +143,8 @@ class Agent:
         incarnation = identity.raise_incarnation(self._folders.state_dir)
         running: list[asyncio.Task[None]] = []
         try:
-            answer = await race(self._begin(incarnation), self._stop.wait())
+            hello = self._hello(incarnation, take_over=self._config.take_over)
+            answer = await race(hello, self._stop.wait())
             if answer is None:
                 return
             loop = asyncio.get_running_loop()
@@ -149,12 +161,14 @@ class Agent:
 
     # --- start ----------------------------------------------------------------------------------
 
-    async def _begin(self, incarnation: int) -> HelloAnswer:
-        await self._reporter.replay()
-        return await self._hello(incarnation, take_over=self._config.take_over)
-
     async def _hello(self, incarnation: int, *, take_over: bool = False) -> HelloAnswer:
-        hello = identity.hello(self._folders.state_dir, incarnation, take_over=take_over)
+        """Say hello with the attempts in the journal, which are not requeued but replayed beside work."""
+        hello = identity.hello(
+            self._folders.state_dir,
+            incarnation,
+            take_over=take_over,
+            journal=self._reporter.unacknowledged(),
+        )
         answer = await until_reached(lambda: self._api.hello(hello))
         if answer.incarnation != incarnation:
             identity.keep_incarnation(self._folders.state_dir, answer.incarnation)
@@ -203,7 +217,7 @@ class Agent:
             self._reporter,
             lambda session, preload: self._make_pool(session, preload=preload),
             self._contact.renew_now,
-            self._disk.until_there,
+            self._room,
         )
         session = LeaseSession(
             grant,
@@ -214,6 +228,11 @@ class Agent:
         self._contact.restart()
         self._in_background(self._after(session))
         return session
+
+    async def _room(self) -> None:
+        """Wait until disk and reporter have room for what more tasks would bring."""
+        await self._disk.until_there()
+        await self._reporter.room()
 
     def _in_background(self, coroutine: Coroutine[None, None, None]) -> None:
         task = asyncio.get_running_loop().create_task(coroutine)
@@ -275,8 +294,11 @@ class Agent:
         session = self.host.session
         if session is not None and not session.over.is_set():
             await self._drain(session)
-        with contextlib.suppress(TimeoutError):
+        try:
             await within(self._reporter.quiet(), REPORT_SECONDS)
+        except TimeoutError:  # the next process names these attempts; a goodbye would requeue them
+            log.warning("goodbye.omitted", extra={"reason": "reports are left in the journal"})
+            return
         epoch = session.epoch if session is not None else None
         try:
             await within(self._api.goodbye(epoch), GOODBYE_SECONDS)

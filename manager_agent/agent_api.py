@@ -47,6 +47,8 @@ from mitosis.version import __version__
 
 CONNECT_SECONDS = 5.0
 ANSWER_SECONDS = 15.0
+SLOWEST_BYTES_PER_SECOND = 200_000
+"""A call may take longer for its body: a slow network carries a large one, but late."""
 MOST_CONNECTIONS = 32
 """More than the concurrent calls of an agent: five, and two for each command of Temporal."""
 
@@ -182,7 +184,12 @@ class AgentApi:
         Each report is the JSON of a :class:`~mitosis.contracts.wire.TaskReport` and is sent as it is.
         """
         request = _EncodedReports(epoch, list(map(msgspec.Raw, reports)))
-        return await self._struct(_report_answer, "/managers/tasks/report", request)
+        answer = await self._struct(_report_answer, "/managers/tasks/report", request)
+        if len(answer.statuses) != len(reports):
+            raise ApiUnavailable(
+                f"the answer has {len(answer.statuses)} statuses for {len(reports)} reports"
+            )
+        return answer
 
     async def followed(self, request: Followed) -> FollowedAnswer:
         """Return the followers of the task group; wait up to ``wait_seconds`` for a change."""
@@ -228,7 +235,7 @@ class AgentApi:
             answer = await self._links.call(
                 HttpRequest(method.encode(), target, headers, body),
                 connect_seconds=CONNECT_SECONDS,
-                answer_seconds=ANSWER_SECONDS + wait_seconds,
+                answer_seconds=ANSWER_SECONDS + wait_seconds + len(body) / SLOWEST_BYTES_PER_SECOND,
             )
         except LinkError as error:
             raise ApiUnavailable(f"no answer from the API: {error}") from None

@@ -6,18 +6,21 @@ renewal was *sent*, and when the held tasks were last compared with PostgreSQL.
 
 import asyncio
 import logging
+import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 
 from manager_agent.agent_api import AgentApi
 from manager_agent.backoff import is_refusal
-from manager_agent.events import Fenced, Renewed
+from manager_agent.events import Fenced, Renewed, Superseded
 from manager_agent.session import LeaseSession
+from manager_agent.state import State
 from mitosis.concurrency import wait_event
 from mitosis.contracts.attempt import AttemptKey
+from mitosis.contracts.control import LeaseEnd
 from mitosis.contracts.errors import MitosisError
 from mitosis.contracts.liveness import HOST_LOST_AFTER
-from mitosis.contracts.wire import Held, LeaseStanding, Renewal, TaskAttempt
+from mitosis.contracts.wire import MAX_HELD, Held, LeaseStanding, Renewal, TaskAttempt
 
 RENEW_SECONDS = 3.0
 HELD_SECONDS = 30.0
@@ -37,14 +40,25 @@ class Contact:
         session: Callable[[], LeaseSession | None],
         renew_seconds: float = RENEW_SECONDS,
         counted_lost: Callable[[], None] = lambda: None,
+        journalled: Callable[[], Sequence[AttemptKey]] = tuple,
     ) -> None:
-        """``counted_lost`` is called when the API counts this host as lost while it has no session."""
+        """Renew nothing before :meth:`run`.
+
+        Args:
+            api: its ``renew``.
+            incarnation: of this process.
+            session: returns the current session, if any.
+            renew_seconds: the time between two renewals.
+            counted_lost: called when the API counts this host as lost while it has no session.
+            journalled: returns the attempts whose reports are not acknowledged, of any session.
+        """
         self.incarnation = incarnation
         self.host_lost_after_seconds = HOST_LOST_AFTER.total_seconds()  # until hello is answered
         self._api = api
         self._session = session
         self._every = renew_seconds
         self._counted_lost = counted_lost
+        self._journalled = journalled
         self._now = asyncio.Event()
         self._acked_from = time.monotonic()
         self._held_at: float | None = None
@@ -101,7 +115,18 @@ class Contact:
         self._reported_started |= started
         standing = answer.standing or LeaseStanding.GONE
         session.handle(Renewed(standing, answer.order, returned))
+        if answer.superseded:
+            self._stop_superseded(session, answer.superseded)
         session.handle(Fenced(on=False))  # last: a lease that is over starts nothing more
+
+    def _stop_superseded(self, session: LeaseSession, found: Sequence[TaskAttempt]) -> None:
+        """Have attempts stopped whose end no longer counts: such work must not hold the host (P5)."""
+        keys = frozenset(AttemptKey(one.task_id, one.attempt) for one in found)
+        for key in keys - session.state.cancelled:
+            log.warning(
+                "attempt.superseded", extra={"task_id": key.task_id, "attempt": key.attempt}
+            )
+        session.handle(Superseded(keys, session.grant.cancel_grace_seconds))
 
     def _next_renewal(
         self, session: LeaseSession | None, now: float
@@ -117,16 +142,26 @@ class Contact:
         )
         returned = frozenset(state.returned)
         due = self._held_at is None or now - self._held_at >= HELD_SECONDS
+        ask = due or state.end is LeaseEnd.GONE
         renewal = Renewal(
             incarnation=self.incarnation,
             epoch=session.epoch,
-            started=[TaskAttempt(task_id=key.task_id, attempt=key.attempt) for key in started],
-            returned=[TaskAttempt(task_id=key.task_id, attempt=key.attempt) for key in returned],
-            held=Held(acked_seq=state.acked_seq, task_ids=sorted({k.task_id for k in state.held}))
-            if due
-            else None,
+            started=_attempts(started),
+            returned=_attempts(returned),
+            held=self._held(state) if due else None,
+            running=_attempts(state.started_before(math.inf)) if ask else [],
         )
         return renewal, started, returned
+
+    def _held(self, state: State) -> Held | None:
+        """Return everything that must not be requeued; None while it is too much for one call.
+
+        The journal may hold attempts of this epoch that its session has never seen (P5).
+        """
+        task_ids = {key.task_id for key in (*state.held, *self._journalled())}
+        if len(task_ids) > MAX_HELD:
+            return None
+        return Held(acked_seq=state.acked_seq, task_ids=sorted(task_ids))
 
     async def _watch_fence(self) -> None:
         """Fence the session once PostgreSQL may have given its tasks to another host (P4).
@@ -143,3 +178,7 @@ class Contact:
                 if not session.state.fenced:
                     log.error("lease.fenced", extra={"silent_seconds": round(silent, 1)})
                 session.handle(Fenced(on=True))
+
+
+def _attempts(keys: Iterable[AttemptKey]) -> list[TaskAttempt]:
+    return [TaskAttempt(task_id=key.task_id, attempt=key.attempt) for key in keys]

@@ -12,12 +12,15 @@ from manager_agent.events import (
     Kill,
     RenewNow,
     Stop,
+    Superseded,
 )
 from manager_agent.state import State, Worker
 from mitosis.contracts.attempt import AttemptKey
 from mitosis.contracts.control import LeaseEnd
 from mitosis.contracts.lifecycle import WORKER, WorkerEvent, WorkerState
 from mitosis.contracts.wire import CancelOrder, LeaseStanding
+
+SUPERSEDED = "the task was claimed again or has ended elsewhere"
 
 
 def on_standing(
@@ -31,6 +34,8 @@ def on_standing(
     out: list[Instruction] = []
     if standing is LeaseStanding.GONE and state.end is not LeaseEnd.GONE:
         out += _end(state, LeaseEnd.GONE)
+        if state.running:
+            out.append(RenewNow())  # its answer names the running attempts that no longer count
     elif state.active:
         out += _end(state, LeaseEnd.ENDING)
         if order is None and RenewNow() not in out:
@@ -42,6 +47,16 @@ def on_standing(
             if worker.running is not None
         ]
     return out
+
+
+def on_superseded(state: State, event: Superseded) -> list[Instruction]:
+    """Stop running attempts whose end no longer counts; their reports will change nothing."""
+    order = CancelOrder(kill=True, grace_seconds=event.grace_seconds, reason=SUPERSEDED)
+    return [
+        cancel(state, worker, worker.running, order)
+        for worker in state.workers
+        if worker.running in event.keys and worker.running not in state.cancelled
+    ]
 
 
 def on_stop(state: State, event: Stop) -> list[Instruction]:

@@ -109,6 +109,14 @@ class Renewed:
 
 
 @dataclass(frozen=True, slots=True)
+class Superseded:
+    """The end of these attempts no longer counts: those that run are stopped."""
+
+    keys: frozenset[AttemptKey]
+    grace_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class Fenced:
     """Contact has been lost for longer than ``host_lost_after`` (``on``), or is there again."""
 
@@ -134,6 +142,7 @@ Event = (
     | ClaimAbandoned
     | Reported
     | Renewed
+    | Superseded
     | Fenced
     | Stop
 )

@@ -6,7 +6,7 @@ refuses a command that PostgreSQL does not confirm. ``run_lease`` watches a sess
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import TypeVar
 from uuid import UUID
 
@@ -45,7 +45,9 @@ class Host:
         api: AgentApi,
         environments: Environments,
         make_session: Callable[[LeaseGrant], LeaseSession],
+        replayed: Callable[[], Awaitable[None]],
     ) -> None:
+        """``replayed`` waits until the reports of earlier processes of the agent are sent."""
         self.session: LeaseSession | None = None
         self.stopping = False
         """The agent shuts down: no session is started."""
@@ -53,6 +55,7 @@ class Host:
         self._api = api
         self._environments = environments
         self._make_session = make_session
+        self._replayed = replayed
         self._starting = asyncio.Lock()
 
     async def prepare_environment(self, command: HostCommand) -> HookOutcome:
@@ -162,6 +165,7 @@ class Host:
             grant = _confirmed(command, await self._api.grant(command.epoch))
             if grant.lease_state is LeaseState.ENDING:
                 await self._environments.stop_setup(grant.task_group_id)
+                await self._replayed()  # the lease may have been given for these reports alone (P5)
                 return None
             if not self._environments.is_prepared(grant):
                 outcome = await self._environments.prepare(grant)

@@ -6,10 +6,12 @@ Owns the incarnation counter (protocol P5). Makes no calls.
 import os
 import socket
 import uuid
+from collections.abc import Sequence
 from pathlib import Path
 
+from mitosis.contracts.attempt import AttemptKey
 from mitosis.contracts.errors import ConfigurationError
-from mitosis.contracts.http import Hello
+from mitosis.contracts.http import AttemptList, Hello
 from mitosis.version import __version__
 
 _INCARNATION = "incarnation"
@@ -63,9 +65,17 @@ def keep_incarnation(state_dir: Path, value: int) -> None:
     write_durably(state_dir / _INCARNATION, str(value).encode())
 
 
-def hello(state_dir: Path, incarnation: int, *, take_over: bool = False) -> Hello:
-    """Return the hello of this process."""
+def hello(
+    state_dir: Path,
+    incarnation: int,
+    *,
+    take_over: bool = False,
+    journal: Sequence[AttemptKey] = (),
+) -> Hello:
+    """Return the hello of this process; ``journal``: the attempts whose reports it holds."""
+    facts = {"journal": AttemptList.of(journal)} if journal else {}
     return Hello(
+        **facts,
         incarnation=incarnation,
         machine_id=machine_id(state_dir),
         boot_id=boot_id(),

@@ -14,6 +14,7 @@ from manager_agent.endings import (
     on_fenced,
     on_standing,
     on_stop,
+    on_superseded,
     return_unstarted,
 )
 from manager_agent.events import (
@@ -35,6 +36,7 @@ from manager_agent.events import (
     Spawn,
     SpawnLater,
     Stop,
+    Superseded,
     TaskBegan,
     TasksEnded,
     WorkerExited,
@@ -97,6 +99,8 @@ def _handle(state: State, event: Event) -> list[Instruction]:  # noqa: C901, PLR
         case Renewed():
             state.returned -= event.returned
             return on_standing(state, event.standing, event.order)
+        case Superseded():
+            return on_superseded(state, event)
         case Fenced():
             return on_fenced(state, event.on)
         case Stop():

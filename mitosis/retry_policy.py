@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from mitosis.contracts.errors import MitosisError
+from mitosis.fates import Fate, fate
 
 T = TypeVar("T")
 Worth = Callable[[MitosisError], bool]
@@ -20,8 +21,8 @@ OnFailure = Callable[[MitosisError, int, float], None]
 
 
 def is_retryable(error: MitosisError) -> bool:
-    """Return whether the same call may succeed soon, as the error says."""
-    return error.retryable
+    """Return whether the same call may succeed soon."""
+    return fate(error) is Fate.PASSING
 
 
 def is_no_refusal(error: MitosisError) -> bool:
@@ -30,13 +31,7 @@ def is_no_refusal(error: MitosisError) -> bool:
     Unlike :func:`is_retryable` this includes internal errors and answers of another server, as of a
     proxy. An agent continues after them, because its end would end the running tasks.
     """
-    return error.retryable or error.http_status >= 500
-
-
-def always(error: MitosisError) -> bool:
-    """Return True."""
-    del error
-    return True
+    return "status" in error.facts or fate(error) in (Fate.PASSING, Fate.BROKEN)
 
 
 def retry_after(error: BaseException | None) -> float:

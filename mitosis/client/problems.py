@@ -8,9 +8,9 @@ from typing import Any
 import msgspec
 
 from mitosis.contracts.errors import BY_CODE, ApiUnavailable, MitosisError
+from mitosis.fates import Fate, fate_of_status
 
 _NOT_FACTS = frozenset({"type", "title", "status", "detail", "code"})
-_GATEWAY = frozenset({429, 502, 503, 504})
 
 
 def error_from(status: int, headers: Mapping[str, str], body: bytes) -> MitosisError:
@@ -21,7 +21,7 @@ def error_from(status: int, headers: Mapping[str, str], body: bytes) -> MitosisE
     retry can help and a plain :class:`MitosisError` otherwise.
     """
     problem = _problem(headers.get("content-type", ""), body)
-    error = _foreign(status) if problem is None else _ours(problem)
+    error = _foreign(status) if problem is None else _ours(problem, status)
     wait = _seconds_until(headers.get("retry-after", ""), headers.get("date"))
     if wait is not None:
         error.facts.setdefault("retry_after_seconds", wait)
@@ -52,14 +52,17 @@ def _problem(content_type: str, body: bytes) -> dict[str, Any] | None:
         return None
 
 
-def _ours(problem: dict[str, Any]) -> MitosisError:
+def _ours(problem: dict[str, Any], status: int) -> MitosisError:
     cls = BY_CODE.get(str(problem.get("code")), MitosisError)
     error = cls.__new__(cls)  # subclasses build their message from facts; here the document has it
     MitosisError.__init__(error, str(problem.get("detail") or problem.get("title") or "") or None)
     error.facts = {key: value for key, value in problem.items() if key not in _NOT_FACTS}
+    if cls is MitosisError and status != cls.http_status:
+        error.facts["status"] = status  # the code of a newer API: the status says what kind it is
     return error
 
 
 def _foreign(status: int) -> MitosisError:
     message = f"the API address answered with HTTP status {status} and no problem document"
-    return (ApiUnavailable if status in _GATEWAY else MitosisError)(message, status=status)
+    passing = fate_of_status(status) is Fate.PASSING
+    return (ApiUnavailable if passing else MitosisError)(message, status=status)

@@ -30,6 +30,8 @@ class FailureKind(StrEnum):
     """The handler returned what cannot be stored and read back: no JSON, too large, or nested too deeply."""
     NOT_STARTED = "not_started"
     """It could not be started: command not found, no permission, no such folder, bad handler name."""
+    RESULT_REFUSED = "result_refused"
+    """It ended, but the API refuses its report for good, as one that is too large: never tried again."""
     CANCELLED = "cancelled"
     """A user cancelled it."""
 

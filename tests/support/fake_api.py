@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import socket
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -24,8 +24,10 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from mitosis.contracts.allocation import WorkerAllocationPlan
+from mitosis.contracts.attempt import AttemptKey
 from mitosis.contracts.hook import HookSpec
 from mitosis.contracts.http import (
+    AttemptList,
     EnvironmentChange,
     EnvironmentGrant,
     HeldLease,
@@ -47,6 +49,7 @@ from mitosis.contracts.wire import (
     ReportAnswer,
     ReportStatus,
     ReportTasks,
+    TaskAttempt,
     TaskReport,
 )
 
@@ -140,7 +143,7 @@ class FakeApi:
         if body["incarnation"] < self.incarnation:
             return problem(409, "superseded")
         if body["incarnation"] > self.incarnation and self.incarnation and self.taken:
-            self._requeue_epoch()
+            self._requeue_epoch(AttemptList.model_validate(body.get("journal", {})).keys())
             self.epoch += 1
         self.incarnation = body["incarnation"]
         self.hellos.append(self.incarnation)
@@ -300,6 +303,7 @@ class FakeApi:
         return RenewalAnswer(
             standing=standing,
             order=self.order if standing is LeaseStanding.ENDING else None,
+            superseded=[key for key in body.running if not self._counts(key)],
             host_lost_after_seconds=self.host_lost_after_seconds,
         )
 
@@ -312,6 +316,10 @@ class FakeApi:
             task.epoch = task.claim_seq = None
             self._woken.set()
 
+    def _counts(self, key: TaskAttempt) -> bool:
+        task = self.open.get(key.task_id)
+        return task is not None and task.attempt == key.attempt
+
     def _compare_held(self, epoch: int, acked_seq: int, held: set[int]) -> None:
         for task in self.open.values():
             lost = task.epoch == epoch and (task.claim_seq or 0) <= acked_seq
@@ -322,9 +330,13 @@ class FakeApi:
     def _standing(self, epoch: int) -> LeaseStanding:
         return self.standing if epoch == self.epoch else LeaseStanding.GONE
 
-    def _requeue_epoch(self) -> None:
+    def _requeue_epoch(self, journalled: Sequence[AttemptKey] = ()) -> None:
+        """Put everything back but the attempts in the journal of the next process."""
         for task in self.open.values():
-            task.epoch = task.claim_seq = None
+            if (task.task_id, task.attempt) in journalled:
+                task.epoch, task.claim_seq = self.epoch + 1, 0
+            else:
+                task.epoch = task.claim_seq = None
 
     # --- serving --------------------------------------------------------------------------------
 

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from manager_agent.backoff import AGENT_POLICY, REPORT_POLICY, until_reached
 from manager_agent.reactor import RESPAWNS
-from manager_agent.reporter import Reporter
+from manager_agent.report_sender import ReportSender
+from mitosis import fates
 from mitosis.client.following import follow
 from mitosis.client.problems import error_from
 from mitosis.client.repeating import SDK_POLICY, repeating
@@ -74,14 +75,22 @@ def test_a_success_starts_over() -> None:
 def test_what_is_worth_another_try(cls: type[MitosisError]) -> None:
     error = cls.__new__(cls)
     MitosisError.__init__(error)
+    assert BY_CODE.keys() == fates.BY_CODE.keys(), "each code has its row in the one table"
     assert is_retryable(error) is cls.retryable
     assert is_no_refusal(error) is (cls.retryable or cls.http_status >= 500)
-    assert REPORT_POLICY.worth(error)
 
 
 @pytest.mark.parametrize(
     ("status", "retryable", "refusal"),
-    [(404, False, False), (429, True, False), (500, False, False), (503, True, False)],
+    [
+        (404, False, False),
+        (408, True, False),
+        (413, False, False),
+        (425, True, False),
+        (429, True, False),
+        (500, False, False),
+        (503, True, False),
+    ],
 )
 def test_an_answer_of_another_server_is_no_refusal(
     status: int, retryable: bool, refusal: bool
@@ -118,8 +127,8 @@ async def by_following(api: Api) -> None:
 
 
 async def by_reporting(api: Api) -> None:
-    journal: Any = None
-    await Reporter(SimpleNamespace(report=api.call), journal)._send(7, [])  # type: ignore[arg-type]
+    calls: Any = SimpleNamespace(report=api.call)
+    await ReportSender(calls, lambda *_: None, lambda *_: None).send(7, [])
 
 
 LOOPS: dict[str, tuple[RetryPolicy, Callable[[Api], Awaitable[object]]]] = {
@@ -159,12 +168,6 @@ def test_a_refusal_is_raised_at_once(loop: str, tries: int) -> None:
     with pytest.raises(NotFound):
         run_skipping(program())
     assert len(api.times) == tries
-
-
-def test_reports_are_kept_through_a_refusal() -> None:
-    api = Api([NotFound()])
-    run_skipping(by_reporting(api))
-    assert len(api.times) == 2
 
 
 # --- the time limit ---------------------------------------------------------------------------------

@@ -40,6 +40,9 @@ CRASHES = frozenset({FailureKind.SIGNAL, FailureKind.OUT_OF_MEMORY, FailureKind.
 _KINDS = {kind.value: kind for kind in FailureKind}
 NEVER = 0
 """Crash limit of a crash that never ends its task (None: not a crash)."""
+FINAL = -1
+"""Crash limit of a failure that ends its task whatever its retry policy says; it counts as no crash."""
+FINAL_KINDS = frozenset({FailureKind.RESULT_REFUSED})
 
 MESSAGE = '{"message":"'
 """The start of the detail of a crash; the statement inserts the number of crashes before the message."""
@@ -183,7 +186,9 @@ def _kind(item: TaskReport) -> FailureKind | None:
 
 
 def _crash_limit(item: TaskReport, kind: FailureKind | None) -> int | None:
-    """Return how many crashes end the task; None for no crash, :data:`NEVER` without a limit."""
+    """Return how many crashes end the task; None for no crash, or :data:`NEVER` or :data:`FINAL`."""
+    if kind in FINAL_KINDS:
+        return FINAL
     if kind not in CRASHES:
         return None
     return crash_limit(_reason(item)) or NEVER

@@ -84,7 +84,7 @@ WITH lease AS MATERIALIZED (
       FROM (SELECT task_id, group_id, attempt, manager_id, kind, exit_code, signal, detail FROM again
             UNION ALL
             SELECT task_id, group_id, attempt, manager_id, kind, exit_code, signal, detail FROM ended
-             WHERE outcome = 'failed' AND crash_limit IS NOT NULL) AS f
+             WHERE outcome = 'failed' AND crash_limit >= 0) AS f
         ON CONFLICT (task_id, attempt) DO UPDATE
        SET kind = excluded.kind, exit_code = excluded.exit_code, signal = excluded.signal,
            detail = excluded.detail, manager_id = excluded.manager_id

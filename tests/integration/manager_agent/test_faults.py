@@ -178,7 +178,7 @@ async def test_a_host_that_was_lost_while_idle_says_hello_again_and_cleans_first
         assert host.agent.host.session is None
 
 
-async def test_the_journal_of_an_earlier_process_is_replayed_before_hello(tmp_path: Path) -> None:
+async def test_the_journal_of_an_earlier_process_is_replayed_beside_work(tmp_path: Path) -> None:
     async with FakeApi().serving() as api:
         (task_id,) = api.submit(command("/bin/true"))
         api.open[task_id].attempt, api.open[task_id].epoch = 1, 5
@@ -190,10 +190,10 @@ async def test_the_journal_of_an_earlier_process_is_replayed_before_hello(tmp_pa
         journal.close()
         api.lose_answers[REPORT] = 1
         async with running_agent(api, tmp_path):
+            await until(lambda: api.statuses == {"committed": 1, "duplicate": 1})
             assert api.results[task_id].attempt == 1
-            assert api.statuses == {"committed": 1, "duplicate": 1}
         again = Journal(settings.state_dir / "journal")
-        assert again.pending == {}
+        assert again.take_entries() == []
         again.close()
 
 
@@ -221,7 +221,7 @@ async def test_a_journal_of_any_length_is_replayed(tmp_path: Path) -> None:
         journal.write([(5, EncodedReport.of(report)) for report in reports])
         journal.close()
         async with running_agent(api, tmp_path):
-            assert api.statuses == {"unknown": count}
+            await until(lambda: api.statuses == {"unknown": count})
 
 
 async def test_results_that_cannot_be_reported_outlive_the_agent(
@@ -248,6 +248,7 @@ async def test_results_that_cannot_be_reported_outlive_the_agent(
         assert set(api.open) == set(ids)
         api.down = False
         async with running_agent(api, tmp_path):
+            await until(lambda: api.results.keys() >= set(ids))
             assert [api.results[i].attempt for i in ids] == [1] * 5
 
 

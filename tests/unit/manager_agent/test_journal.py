@@ -1,6 +1,7 @@
 """The journal: what is appended is read again, whatever the power cut left of the end."""
 
 import base64
+import os
 import time
 from pathlib import Path
 from unittest.mock import patch
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 
 from manager_agent import journal as module
 from manager_agent.journal import Entry, Journal
+from mitosis.contracts.attempt import AttemptKey
 from mitosis.contracts.wire import Outcome, TaskReport
 from mitosis.ipc.messages import EncodedReport
 from tests.support.reports import decoded
@@ -34,7 +36,7 @@ def reports(epoch: int, *task_ids: int) -> list[Entry]:
 
 def read(path: Path) -> list[tuple[int, int]]:
     journal = Journal(path)
-    found = [(epoch, one.key.task_id) for epoch, some in journal.pending.items() for one in some]
+    found = [(epoch, one.key.task_id) for epoch, one in journal.take_entries()]
     journal.close()
     return found
 
@@ -51,10 +53,10 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "journal"
 
 
-def test_what_is_not_acknowledged_is_read_again_by_epoch(path: Path) -> None:
+def test_what_is_not_acknowledged_is_read_again_in_order(path: Path) -> None:
     write(path, (7, [1, 2]), (8, [3]), (7, [4]))
-    assert read(path) == [(7, 1), (7, 2), (7, 4), (8, 3)]
-    assert read(path) == [(7, 1), (7, 2), (7, 4), (8, 3)]
+    assert read(path) == [(7, 1), (7, 2), (8, 3), (7, 4)]
+    assert read(path) == [(7, 1), (7, 2), (8, 3), (7, 4)]
 
 
 def test_what_is_acknowledged_is_not(path: Path) -> None:
@@ -163,8 +165,9 @@ OLD_ROUND = 1_700_000_000_000_000_000
 def test_a_journal_of_the_version_before_is_read(path: Path) -> None:
     path.write_bytes(OLD_JOURNAL)
     journal = Journal(path)
-    (done,), (killed,) = journal.pending[7], journal.pending[8]
+    (first, done), (second, killed) = journal.take_entries()
     journal.close()
+    assert (first, second) == (7, 8)
     assert (done.key, done.started_at, done.finished_at) == ((41, 2), 100.5, 101.25)
     assert (killed.key, killed.started_at, killed.finished_at) == ((42, 1), None, 102.0)
     assert bytes(decoded(done).detail) == (
@@ -173,12 +176,66 @@ def test_a_journal_of_the_version_before_is_read(path: Path) -> None:
     assert (decoded(killed).outcome, decoded(killed).kind) == ("failed", "signal")
 
 
+@pytest.mark.parametrize("share", [0.0, 0.3, 0.9, 1.0])
+def test_a_kill_while_a_new_round_is_written_loses_nothing_that_was_safe(
+    path: Path, monkeypatch: pytest.MonkeyPatch, share: float
+) -> None:
+    """SIGKILL ends a large write between two pages."""
+
+    class Killed(BaseException):
+        pass
+
+    def torn(descriptor: int, data: bytes, at: int) -> int:
+        pwrite(descriptor, data[: int(len(data) * share)], at)
+        raise Killed
+
+    journal, pwrite = Journal(path), os.pwrite
+    kept = [(7, report(n, '{"stdout":"%s"}' % ("x" * 9_000))) for n in range(20)]
+    journal.write(reports(7, *range(100, 300)))
+    journal.write(kept)
+    monkeypatch.setattr(os, "pwrite", torn)
+    with pytest.raises(Killed):
+        journal.write([*kept, *reports(8, 400)], new_round=True, kept=len(kept))
+    monkeypatch.undo()
+    journal.close()
+    assert {(7, n) for n in range(20)} <= set(read(path))
+
+
+def test_a_round_without_room_for_a_second_file_is_appended(path: Path) -> None:
+    journal = Journal(path)
+    kept = reports(7, 1, 2)
+    journal.write(kept)
+    with patch.object(module, "_opened", side_effect=OSError(28, "full")):
+        journal.write([*kept, *reports(8, 3)], new_round=True, kept=2)
+    journal.close()
+    assert read(path) == [(7, 1), (7, 2), (8, 3)]
+
+
+def test_after_the_last_entries_a_late_write_changes_nothing(path: Path) -> None:
+    journal = Journal(path)
+    journal.write(reports(7, 1))
+    journal.finish(reports(7, 2))
+    with pytest.raises(OSError, match="last entries"):
+        journal.write(reports(7, 1), new_round=True)
+    journal.close()
+    assert read(path) == [(7, 1), (7, 2)]
+
+
+def test_a_record_with_values_that_no_report_may_have_is_read(path: Path) -> None:
+    """An agent that could not read its journal would never start again."""
+    odd = EncodedReport(AttemptKey(5, 1), None, None, b'{"task_id":5,"attempt":1,"outcome":"no"}')
+    journal = Journal(path)
+    journal.write([(7, odd)])
+    journal.close()
+    assert read(path) == [(7, 5)]
+
+
 def test_the_version_before_can_read_what_is_written(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path.write_bytes(OLD_JOURNAL)
     journal = Journal(path)
-    entries = [(epoch, report) for epoch, some in journal.pending.items() for report in some]
+    entries = journal.take_entries()
     journal.close()
     path.unlink()
     monkeypatch.setattr(time, "time_ns", lambda: OLD_ROUND)

@@ -3,6 +3,7 @@
 import msgspec
 import pytest
 
+from manager_agent.endings import SUPERSEDED
 from manager_agent.events import (
     AbandonClaim,
     Begin,
@@ -26,6 +27,7 @@ from manager_agent.events import (
     Spawn,
     SpawnLater,
     Stop,
+    Superseded,
     TaskBegan,
     TasksEnded,
     WorkerExited,
@@ -385,9 +387,21 @@ def test_under_a_lost_lease_nothing_is_returned() -> None:
     session.begin()
     session.claimed(10, 11, 12)
     session.began(10)
-    assert session(Renewed(GONE)) == [Dismiss(0, 0)]
+    assert session(Renewed(GONE)) == [Dismiss(0, 0), RenewNow()]
     assert session.state.returned == set()
     assert session.state.held == {AttemptKey(10, 1)}
+
+
+def test_a_superseded_attempt_is_stopped_once_and_with_grace() -> None:
+    session = Session(workers=2, prefetch=0)
+    session.begin()
+    session.claimed(10, 11)
+    session.began(10)
+    session.began(11, slot=1)
+    session(Renewed(GONE))
+    event = Superseded(frozenset({AttemptKey(10, 1), AttemptKey(12, 1)}), 4.0)
+    assert session(event) == [CancelRunning(0, 0, AttemptKey(10, 1), 4.0, SUPERSEDED)]
+    assert session(event) == []
 
 
 def test_a_claim_in_flight_is_given_up_at_an_ending() -> None:

@@ -17,7 +17,7 @@ from manager_agent.events import Reported
 from manager_agent.journal import Journal
 from manager_agent.reporter import Reporter
 from mitosis.contracts.attempt import AttemptKey
-from mitosis.contracts.errors import ApiUnavailable
+from mitosis.contracts.errors import ApiUnavailable, MitosisError, Unauthenticated
 from mitosis.contracts.wire import (
     LeaseStanding,
     Outcome,
@@ -43,6 +43,9 @@ class Api:
         self.open = False
         self.acknowledged: set[int] = set()
         self.refuse = 0
+        self.error: MitosisError | None = None
+        self.broken: set[int] = set()
+        """Tasks whose reports are answered by an internal error."""
         self.calls = 0
         self.bodies: list[int] = []
 
@@ -57,7 +60,12 @@ class Api:
         if self.refuse:
             self.refuse -= 1
             raise ApiUnavailable("away")
-        self.acknowledged |= {decode(report).task_id for report in reports}
+        task_ids = {decode(report).task_id for report in reports}
+        if self.error is not None:
+            raise self.error
+        if task_ids & self.broken:
+            raise MitosisError("a defect")
+        self.acknowledged |= task_ids
         self.bodies.append(sum(map(len, reports)))
         return ReportAnswer(
             standing=LeaseStanding.ACTIVE, statuses=[ReportStatus.COMMITTED] * len(reports)
@@ -72,6 +80,7 @@ class Agent:
         calls: Any = self.api
         self.journal = Journal(self.path)
         self.reporter = Reporter(calls, self.journal)
+        self.running = asyncio.create_task(self.reporter.run())
 
     def ended(self, *task_ids: int) -> None:
         self.reporter.add(7, [_report(n) for n in task_ids], urgent=False)
@@ -82,8 +91,7 @@ class Agent:
             shutil.copyfile(self.path, copy)
         next_process = Journal(copy)
         try:
-            pending = next_process.pending.values()
-            return {report.key.task_id for reports in pending for report in reports}
+            return {report.key.task_id for _, report in next_process.take_entries()}
         finally:
             next_process.close()
 
@@ -98,12 +106,11 @@ def _report(task_id: int, detail: bytes = b"{}") -> EncodedReport:
 @asynccontextmanager
 async def agent(folder: Path) -> AsyncIterator[Agent]:
     one = Agent(folder)
-    running = asyncio.create_task(one.reporter.run())
     try:
         yield one
     finally:
-        running.cancel()
-        await asyncio.wait([running])
+        one.running.cancel()
+        await asyncio.wait([one.running])
         one.reporter.close()
 
 
@@ -188,18 +195,75 @@ async def test_a_call_is_bounded_by_bytes(tmp_path: Path, monkeypatch: pytest.Mo
     assert len(it.api.bodies) == 2 + math.ceil(sum(len(r.report) for r in ended[2:]) / 1000)
 
 
+def left_by_an_earlier_process(folder: Path, *entries: tuple[int, EncodedReport]) -> None:
+    earlier = Journal(folder / "journal")
+    earlier.write(entries)
+    earlier.close()
+
+
 async def test_a_replay_is_bounded_by_bytes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(reporter, "LARGEST_BATCH_BYTES", 1000)
-    earlier = Journal(tmp_path / "journal")
-    earlier.write([(7, _report(n)) for n in range(40)] + [(8, _report(40))])
-    earlier.close()
+    left_by_an_earlier_process(tmp_path, *((7, _report(n)) for n in range(40)), (8, _report(40)))
     async with agent(tmp_path) as it:
         it.api.open = True
-        await it.reporter.replay()
-    assert it.api.acknowledged == set(range(41))
-    assert max(it.api.bodies) <= 1000 < sum(it.api.bodies)
+        await it.reporter.replayed()
+        assert it.api.acknowledged == set(range(41))
+        assert max(it.api.bodies) <= 1000 < sum(it.api.bodies)
+
+
+async def test_new_reports_are_journalled_behind_those_that_are_replayed(tmp_path: Path) -> None:
+    """A kill in the middle of a replay: nothing that waits is missing from the file."""
+    left_by_an_earlier_process(tmp_path, (7, _report(1)), (8, _report(2)))
+    async with agent(tmp_path) as it:
+        it.ended(3)
+        await wait_until_async(lambda: it.left_by_a_kill() == {1, 2, 3})
+        assert it.reporter.unacknowledged() == [(1, 1), (2, 1), (3, 1)]
+        it.api.let(1)
+        await wait_until_async(lambda: it.api.acknowledged == {1})
+        assert it.reporter.unacknowledged() == [(2, 1), (3, 1)]
+    assert it.left_by_a_kill() >= {2, 3}
+
+
+async def test_an_agent_that_is_refused_for_good_ends_and_keeps_its_journal(tmp_path: Path) -> None:
+    left_by_an_earlier_process(tmp_path, (7, _report(1)))
+    async with agent(tmp_path) as it:
+        it.api.error = Unauthenticated()
+        it.api.open = True
+        with pytest.raises(Unauthenticated):
+            await it.running
+        it.ended(2)
+    assert it.left_by_a_kill() == {1, 2}
+
+
+async def test_no_tasks_are_claimed_while_many_bytes_of_reports_wait(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reporter, "MOST_WAITING_BYTES", 3000)
+    async with agent(tmp_path) as it:
+        await it.reporter.room()
+        it.reporter.add(7, [_report(1, b'"%s"' % (b"x" * 3000))], urgent=True)
+        waiting = asyncio.ensure_future(it.reporter.room())
+        await wait_until_async(lambda: it.api.calls == 1)
+        assert not waiting.done()
+        it.api.let(1)
+        await waiting
+
+
+async def test_one_report_that_fails_again_and_again_holds_up_nothing_else(tmp_path: Path) -> None:
+    """Its session goes on without it; journal and next hello do not forget it."""
+    acknowledged: list[AttemptKey] = []
+    async with agent(tmp_path) as it:
+        it.api.open, it.api.broken = True, {2}
+        it.reporter.subscribe(7, lambda event: acknowledged.extend(event.keys))
+        it.ended(1, 2, 3)
+        await it.reporter.quiet()
+        assert it.api.acknowledged == {1, 3}
+        assert sorted(acknowledged) == [(1, 1), (2, 1), (3, 1)]
+        assert it.reporter.unacknowledged() == [(2, 1)]
+        await wait_until_async(lambda: 2 in it.left_by_a_kill())
+    assert 2 in it.left_by_a_kill()
 
 
 async def test_the_bytes_of_a_report_are_passed_on_as_they_came(tmp_path: Path) -> None:

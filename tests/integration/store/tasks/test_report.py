@@ -169,6 +169,8 @@ async def test_lists_and_results_tell_of_failed_attempts_too(database: str) -> N
         ({"max_attempts": 2, "exit_codes": ()}, "exit_code", 1, False),
         ({"max_attempts": 2, "exit_codes": (75,)}, "timeout", None, False),
         ({"max_attempts": 2}, "something new", 1, True),
+        ({"max_attempts": 9}, "result_refused", None, False),
+        ({"max_attempts": 9}, "result_refused", 0, False),
     ],
 )
 @pytest.mark.spec("S000-58", "C-18")
@@ -179,6 +181,7 @@ async def test_the_retry_policy_decides_failures_of_the_task_itself(
         host, task = await one_task(w, **retry)
         assert (await host.report(failed(task, kind, exit_code=exit_code))).statuses == [COMMITTED]
         assert await w.value("SELECT count(*) FROM open_task") == int(again)
+        assert await w.value("SELECT count(*) FROM task_failures") == int(again)
         await w.check()
 
 
