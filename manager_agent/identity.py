@@ -73,9 +73,7 @@ def hello(
     journal: Sequence[AttemptKey] = (),
 ) -> Hello:
     """Return the hello of this process; ``journal``: the attempts whose reports it holds."""
-    facts = {"journal": AttemptList.of(journal)} if journal else {}
-    return Hello(
-        **facts,
+    said = Hello(
         incarnation=incarnation,
         machine_id=machine_id(state_dir),
         boot_id=boot_id(),
@@ -84,6 +82,7 @@ def hello(
         agent_version=__version__,
         take_over=take_over,
     )
+    return said.model_copy(update={"journal": AttemptList.of(journal)}) if journal else said
 
 
 def write_durably(path: Path, data: bytes) -> None:

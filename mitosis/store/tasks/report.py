@@ -41,7 +41,7 @@ _KINDS = {kind.value: kind for kind in FailureKind}
 NEVER = 0
 """Crash limit of a crash that never ends its task (None: not a crash)."""
 FINAL = -1
-"""Crash limit of a failure that ends its task whatever its retry policy says; it counts as no crash."""
+"""Crash limit of a failure that ends its task under any retry policy; it counts as no crash."""
 FINAL_KINDS = frozenset({FailureKind.RESULT_REFUSED})
 
 MESSAGE = '{"message":"'
