@@ -277,6 +277,7 @@ class Agent:
             handler_modules=plan.handler_modules if preload else (),
             python_path=plan.python_path,
             environment=plan.environment,
+            max_tasks_per_worker=plan.max_tasks_per_worker,
         )
         environment = without_settings(os.environ) | {
             "MITOSIS_MANAGER_ID": str(self._config.manager_id),

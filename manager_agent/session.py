@@ -125,6 +125,8 @@ class LeaseSession:
         self._oom_kills = exits.oom_kills()
         self._began_at = time.monotonic()
         self._workers_wanted = False
+        self._renewed: set[tuple[int, int]] = set()
+        """Slots and generations of workers that have said goodbye so that another process takes over."""
 
     # --- for others ----------------------------------------------------------------------------
 
@@ -307,7 +309,8 @@ class LeaseSession:
         running = packet.running if packet is not None else None
         event = WorkerExited(slot, generation, reason, out_of_memory, time.time(), words, running)
         worker = self.state.workers[slot]
-        wait = LAST_MESSAGES_SECONDS if any(True for _ in worker.attempts()) else 0.0
+        all_read = (slot, generation) in self._renewed or not any(worker.attempts())
+        wait = 0.0 if all_read else LAST_MESSAGES_SECONDS
         self._loop.call_later(wait, self._handle_exit, event)
 
     def zygote_ended(self) -> None:
@@ -328,7 +331,10 @@ class LeaseSession:
     def _handle_exit(self, event: WorkerExited) -> None:
         self._parts.router.drain()
         self._parts.router.forget(event.slot, event.generation)
-        if not self.ending:
+        worker = (event.slot, event.generation)
+        if worker in self._renewed:
+            self._renewed.discard(worker)
+        elif not self.ending:
             log.warning(
                 "worker.died",
                 extra={
@@ -363,7 +369,15 @@ class LeaseSession:
                 )
                 self.handle(WorkerReady(slot, generation))
             case Goodbye():
-                pass  # its exit follows
+                self._on_goodbye(message)
+
+    def _on_goodbye(self, message: Goodbye) -> None:
+        """Note why a worker ends by itself; its exit follows."""
+        if message.renewed_for is not None:
+            worker = (message.slot, message.generation)
+            self._renewed.add(worker)
+            facts = {"slot": message.slot, "reason": message.renewed_for}
+            log.info("worker.renewed", extra=facts)
 
     def _background(self, coroutine: Coroutine[None, None, None]) -> None:
         task = self._loop.create_task(coroutine)

@@ -53,6 +53,8 @@ class WorkerAllocationPlan(CheckedModel):
     cpu_binding: CpuBinding | None = None
     task_prefetch_count: Integer | None = Field(default=None, ge=0, le=10_000)
     """Tasks a host holds beyond those its workers run; None = chosen from the task rate."""
+    max_tasks_per_worker: Integer | None = Field(default=None, ge=1, le=2**31 - 1)
+    """A worker process runs so many tasks, then a fresh one takes its slot. None = no limit."""
     handler_modules: tuple[str, ...] = ()
     """Modules that the zygote imports once, before it forks the workers."""
     python_path: tuple[str, ...] = ()

@@ -161,10 +161,12 @@ class Acknowledge(Message, frozen=True):
 
 
 class Goodbye(Message, frozen=True):
-    """Last message of a worker that exits on request."""
+    """Last message of a worker that exits on request, or for ``renewed_for`` by itself."""
 
     slot: int
     generation: int
+    renewed_for: str | None = None
+    """Why the next task of this slot needs a new process; unstarted tasks are dropped as at a Shutdown."""
 
 
 WorkerToManager = Hello | TaskStarted | TasksFinished | TaskOutput | Acknowledge | Goodbye

@@ -14,22 +14,20 @@ The timer is ITIMER_REAL, so handlers must not use SIGALRM; one that does cannot
 """
 
 import asyncio
-import contextlib
 import importlib
-import io
-import os
 import resource
 import signal
-import sys
 import time
 import traceback
 from collections.abc import Callable, Coroutine, Mapping
 from types import FrameType
-from typing import Any, TextIO
+from typing import Any
 
 from mitosis.contracts.outcome import FailureKind
 from mitosis.contracts.task import TaskSpec
+from mitosis.worker.handler_place import HandlerPlace
 from mitosis.worker.output import MemoryOutput
+from mitosis.worker.process_state import ProcessState
 from mitosis.worker.report import Ended, ResultError, Usage, encode_result
 from mitosis.worker.stopping import Stop
 
@@ -50,6 +48,10 @@ class HandlerRegistry:
 
     def __init__(self) -> None:
         self._known: dict[str, Callable[..., Any]] = {}
+
+    def knows(self, name: str) -> bool:
+        """Whether :meth:`find` imports nothing."""
+        return name in self._known
 
     def find(self, name: str) -> Callable[..., Any]:
         """Return the function ``module:function``.
@@ -99,7 +101,8 @@ class HandlerSlot:
         """
         self._registry = HandlerRegistry()
         self.streams = streams
-        self._own_fds = (os.dup(1), os.dup(2))
+        self.spoiled: str | None = None
+        """What the last handler has left in this process and cannot be removed: run no other task in it."""
         self._on_tick, self._on_stuck = on_tick, on_stuck
         self._running = False
         self._spec = TaskSpec()
@@ -109,6 +112,8 @@ class HandlerSlot:
         self._raised = False
         self._cancel_coroutine: Callable[[], object] | None = None
         signal.signal(signal.SIGALRM, self._tick)
+        self._place = HandlerPlace(streams)
+        self.state = ProcessState()
 
     def set_tail_bytes(self, tail_bytes: int) -> None:
         for stream in self.streams:
@@ -120,9 +125,10 @@ class HandlerSlot:
         self._started_at = time.time()
         timeout = spec.timeout_seconds
         self._timeout_at = None if timeout is None else time.monotonic() + timeout
-        meter = _Meter()
-        with _HandlerEnvironment(spec, variables, folder, self._own_fds, self.streams) as place:
-            ended = place.failure or self._guarded()
+        began, meter = time.monotonic(), _Meter()
+        with self._place.of(spec, variables, folder) as failure:
+            ended = failure or self._guarded()
+        self.spoiled = self.state.restore(time.monotonic() - began)
         return self._complete(ended, meter.usage())
 
     def stop(self, kind: FailureKind, message: str, grace_seconds: float | None = None) -> None:
@@ -152,7 +158,7 @@ class HandlerSlot:
         spec = self._spec
         assert spec.handler is not None  # noqa: S101 - the caller chose by it
         try:
-            function = self._registry.find(spec.handler)
+            function = self._find(spec.handler)
             result = _apply(function, spec.arguments)
             if asyncio.iscoroutine(result):
                 result = asyncio.run(self._follow(result))
@@ -175,6 +181,13 @@ class HandlerSlot:
             return Ended(
                 kind=FailureKind.HANDLER_ERROR, message=message, traceback=_traceback(error)
             )
+
+    def _find(self, name: str) -> Callable[..., Any]:
+        """Return the handler; what its first import changes stays, as if the zygote had imported it."""
+        if self._registry.knows(name):
+            return self._registry.find(name)
+        with self._place.keeping_changes(), self.state.keeping_changes():
+            return self._registry.find(name)
 
     async def _follow(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
         loop, task = asyncio.get_running_loop(), asyncio.current_task()
@@ -240,77 +253,6 @@ class HandlerSlot:
                 stderr=self.streams[1].take(),
             )
         )
-
-
-class _HandlerEnvironment:
-    """Sets up a handler's environment, working directory, descriptors 1 and 2, ``sys.stdout`` and
-    ``sys.stderr``, and restores them for the next handler.
-    """
-
-    def __init__(
-        self,
-        spec: TaskSpec,
-        variables: Mapping[str, str],
-        folder: str,
-        own_fds: tuple[int, int],
-        streams: tuple[MemoryOutput, MemoryOutput],
-    ) -> None:
-        self._folder, self._own_fds, self.streams = folder, own_fds, streams
-        self._spec = spec
-        self._variables = {**spec.environment, **variables}
-        self._before: dict[str, str | None] = {}
-        self._python_streams = sys.stdout, sys.stderr
-        self.failure: Ended | None = None
-
-    def __enter__(self) -> "_HandlerEnvironment":
-        self._before = {name: os.environ.get(name) for name in self._spec.environment}
-        self._python_streams = sys.stdout, sys.stderr
-        for python_stream in self._python_streams:
-            _by_line(python_stream)
-        for stream, fd in zip(self.streams, (1, 2), strict=True):
-            os.dup2(stream.fd, fd)
-        folder = self._spec.working_directory or self._folder
-        try:
-            os.environ.update(self._variables)
-            os.chdir(folder)
-        except ValueError as error:
-            self.failure = Ended(kind=FailureKind.NOT_STARTED, message=f"environment: {error}")
-        except OSError as error:
-            message = f"working_directory {folder}: {error.strerror}"
-            self.failure = Ended(kind=FailureKind.NOT_STARTED, message=message)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for stream in {sys.stdout, sys.stderr, *self._python_streams}:
-            _flush(stream)
-        sys.stdout, sys.stderr = map(_usable, self._python_streams, (1, 2))
-        for own, fd in zip(self._own_fds, (1, 2), strict=True):
-            os.dup2(own, fd)
-        for name, value in self._before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
-        os.chdir("/")
-
-
-def _flush(stream: Any) -> None:
-    """Flush a stream that the handler may have closed or replaced."""
-    with contextlib.suppress(Exception):  # closed, replaced, or None
-        stream.flush()
-
-
-def _by_line(stream: TextIO) -> None:
-    """Flush after each line, so that followers see what a handler prints."""
-    if isinstance(stream, io.TextIOWrapper) and not (stream.closed or stream.line_buffering):
-        stream.reconfigure(line_buffering=True)
-
-
-def _usable(stream: TextIO, fd: int) -> TextIO:
-    """Return the stream, or a new one if the handler closed it."""
-    if stream is None or not stream.closed:
-        return stream
-    return open(fd, "w", buffering=1, closefd=False)
 
 
 def _apply(function: Callable[..., Any], arguments: dict[str, Any] | list[Any] | None) -> Any:

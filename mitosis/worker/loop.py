@@ -97,14 +97,17 @@ class Worker:
         self._flush_at = 0.0
         self._paused = False
         self._shutdown: Shutdown | None = None
+        self._ran = 0
+        self._renewed_for: str | None = None
+        """Why this process must run no other task: the agent starts a new one in its slot."""
         self._current: RunTask | None = None
         self._stoppable: CommandRun | HandlerSlot | None = None
 
     def serve(self) -> int:
-        """Run tasks until a Shutdown; return the exit status."""
+        """Run tasks until a Shutdown, or until another process must run the next; return the exit status."""
         slot, generation = self._settings.slot, self._settings.generation
         self._channel.send(Hello(slot, generation, os.getpid(), self._cpus))
-        while True:
+        while self._renewed_for is None:
             self._take_messages()
             if self._shutdown is not None:
                 break
@@ -115,7 +118,7 @@ class Worker:
                 self._scratch.ensure()
                 self._wait(None)
         self._flush()
-        self._channel.send(Goodbye(slot, generation))
+        self._channel.send(Goodbye(slot, generation, self._renewed_for))
         self._channel.close()
         return EXIT_OK
 
@@ -211,8 +214,15 @@ class Worker:
         if self._feed.on:
             self._feed.stop()
         self._mark.clear()
+        self._count_task()
         if self._shutdown is None or self._shutdown.graceful:
             self._report(task, ended)
+
+    def _count_task(self) -> None:
+        self._ran += 1
+        limit = self._settings.setup.max_tasks_per_worker
+        if limit is not None and self._ran >= limit:
+            self._renewed_for = f"max_tasks_per_worker is {limit}"
 
     def _run_command(self, spec: TaskSpec, variables: dict[str, str]) -> Ended:
         environment = {**self._environment, **spec.environment, **variables}
@@ -227,6 +237,7 @@ class Worker:
             if self._feed.on:
                 self._feed.pump()
             run.step()
+        self._renew_for(self._handlers.state.restore_attributes())
         return run.ended
 
     def _run_handler(self, spec: TaskSpec, variables: dict[str, str]) -> Ended:
@@ -236,7 +247,12 @@ class Worker:
         if not reap_any() and not kill_all_below(_LEFTOVERS_SECONDS):
             what = ended.message or "succeeded"
             ended.message = f"{what}; a process it left behind could not be killed"
+        self._renew_for(self._handlers.spoiled)
         return ended
+
+    def _renew_for(self, left: str | None) -> None:
+        if left is not None:
+            self._renewed_for = f"a task left {left}"
 
     def _on_handler_tick(self) -> None:
         """Exchange messages with the agent while a handler runs; reap its orphans."""

@@ -52,6 +52,8 @@ class Setup(Packet, frozen=True, kw_only=True):
     """Of the plan: added to the environment that the zygote was started with."""
     output_tail_bytes: int = 8 * 1024
     """Size of the tail of stdout, and of stderr, that is kept for each task."""
+    max_tasks_per_worker: int | None = None
+    """A worker exits after so many tasks; the agent starts another in its slot. None: no limit."""
 
 
 class Spawn(Packet, frozen=True):

@@ -30,6 +30,10 @@ CoresOption = Annotated[
 CoresPerWorkerOption = Annotated[
     int | None, typer.Option(help="Cores of each worker, with --pin exclusive.")
 ]
+MaxTasksOption = Annotated[
+    int | None,
+    typer.Option(metavar="N", help="Start a worker process again after so many tasks."),
+]
 SetupOption = Annotated[
     str | None,
     typer.Option(metavar="COMMAND", help="Command that prepares a host, quoted as one word."),
@@ -55,6 +59,7 @@ class GroupOptions:
     pin: PinOption = None
     cores: CoresOption = None
     cores_per_worker: CoresPerWorkerOption = None
+    max_tasks_per_worker: MaxTasksOption = None
     handler_module: Annotated[
         list[str] | None,
         typer.Option(metavar="MODULE", help="Module that workers import; repeatable."),

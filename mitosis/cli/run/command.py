@@ -104,14 +104,18 @@ def _group_spec(group: RunGroupOptions, program: str) -> "TaskGroupSpec":
     from mitosis.contracts.http import TaskGroupSpec
 
     workers = len(os.sched_getaffinity(0)) if group.workers is None else group.workers
-    binding = cpu_binding(group.pin, group.cores, group.cores_per_worker)
+    plan = {
+        "worker_count": workers,
+        "max_tasks_per_worker": group.max_tasks_per_worker,
+        "cpu_binding": cpu_binding(group.pin, group.cores, group.cores_per_worker),
+    }
     fields = {
         "name": _generated_name(program) if group.name is None else group.name,
         "group_name": group.user_group,
         "tags": group.tag,
         "labels": ["run"],
         "max_managers": group.max_hosts,
-        "worker_allocation_plan": present({"worker_count": workers, "cpu_binding": binding}),
+        "worker_allocation_plan": present(plan),
         "environment_setup_hook": _in_this_folder(hook(group.setup, None, "--setup")),
         "environment_teardown_hook": _in_this_folder(hook(group.teardown, None, "--teardown")),
     }

@@ -11,6 +11,7 @@ from mitosis.cli.arguments import ProgressOption
 from mitosis.cli.group.options import (
     CoresOption,
     CoresPerWorkerOption,
+    MaxTasksOption,
     PinOption,
     PriorityOption,
     SetupOption,
@@ -107,6 +108,7 @@ class RunGroupOptions:
     pin: PinOption = None
     cores: CoresOption = None
     cores_per_worker: CoresPerWorkerOption = None
+    max_tasks_per_worker: MaxTasksOption = None
     setup: SetupOption = None
     teardown: TeardownOption = None
     tag: TagOption = None

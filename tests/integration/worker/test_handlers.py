@@ -233,11 +233,6 @@ def test_children_of_a_handler_end_with_its_task(host: WorkerHost) -> None:
     assert all(gone(pid) for pid in detail["result"])
 
 
-def test_a_thread_that_goes_on_does_not_hold_the_worker(host: WorkerHost) -> None:
-    assert call(host, "leave_thread")[0].outcome == "succeeded"
-    assert call(host, "add", 1)[1]["result"] == 1
-
-
 # --- ending one -----------------------------------------------------------------------------------
 
 

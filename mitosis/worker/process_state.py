@@ -1,0 +1,227 @@
+"""What a task can leave behind in the worker's process: compared after each task, restored or named.
+
+Two looks. The quick one follows every handler and costs a few microseconds (``bench/worker_state.py``).
+The thorough one reads what takes longer, and follows handlers long enough to hide its cost, handlers that
+have changed a limit, and the first handler after a tenth of a second.
+
+Not compared: modules and their variables, ``sys.path``, warning filters, random numbers, native threads
+and signal handlers of C libraries. They belong to imported code, which every task shares.
+"""
+
+import ctypes
+import gc
+import locale
+import os
+import resource
+import signal
+import socket
+import sys
+import time
+from _locale import LC_ALL, setlocale
+from _signal import getitimer, getsignal, pthread_sigmask  # type: ignore[import-not-found] # the wrappers of signal cost more
+from _thread import _count as python_threads
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial, wraps
+from typing import Any
+
+_THOROUGH_AFTER_SECONDS = 0.001
+_THOROUGH_EVERY_SECONDS = 0.1
+_THREADS_MAY_END_SECONDS = 0.02
+_SIGNALS = tuple(sorted(signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}))
+_LIMITS = tuple(
+    sorted({getattr(resource, name) for name in dir(resource) if name.startswith("RLIMIT_")})
+)
+_libc = ctypes.CDLL(None, use_errno=True)
+_getaffinity = _libc.sched_getaffinity
+_VIRTUAL, _PROFILE = signal.ITIMER_VIRTUAL, signal.ITIMER_PROF
+_CPU_MASK_BYTES = 512
+
+
+def _set_handlers(handlers: list[Any]) -> None:
+    for number, handler in zip(_SIGNALS, handlers, strict=True):
+        if getsignal(number) != handler:
+            signal.signal(number, handler)  # TypeError: it was installed by C code
+
+
+def _set_cores(mask: bytes) -> None:
+    if _libc.sched_setaffinity(0, len(mask), mask) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+
+
+def _set_garbage_collector(state: tuple[bool, tuple[int, int, int]]) -> None:
+    enabled, threshold = state
+    gc.set_threshold(*threshold)
+    (gc.enable if enabled else gc.disable)()
+
+
+def _set_trace(functions: tuple[Any, Any]) -> None:
+    sys.settrace(functions[0])
+    sys.setprofile(functions[1])
+
+
+def _clear_timers(_: object) -> None:
+    for timer in (_VIRTUAL, _PROFILE):
+        signal.setitimer(timer, 0)
+
+
+def _never(_: object) -> None:
+    raise PermissionError
+
+
+_RESTORE: tuple[tuple[str, Callable[[Any], object]], ...] = (
+    ("signal handlers", _set_handlers),
+    ("signal mask", lambda mask: signal.pthread_sigmask(signal.SIG_SETMASK, mask)),
+    ("priority", lambda value: os.setpriority(os.PRIO_PROCESS, 0, value)),
+    ("cores", _set_cores),
+    ("locale", lambda name: setlocale(LC_ALL, name)),
+    ("time zone", lambda _: time.tzset()),
+    ("user", _never),
+    ("group", _never),
+    ("timers", _clear_timers),
+    ("garbage collector", _set_garbage_collector),
+    ("recursion limit", sys.setrecursionlimit),
+    ("switch interval", sys.setswitchinterval),
+    ("trace function", _set_trace),
+    ("socket timeout", socket.setdefaulttimeout),
+)
+"""What the quick look reads, and how it is put back; an error means that it cannot be."""
+_PRIORITY, _CORES = 2, 3
+
+
+class ProcessState:
+    """The state of a worker's process before its first task."""
+
+    def __init__(self) -> None:
+        self._mask = ctypes.create_string_buffer(_CPU_MASK_BYTES)
+        self._limits_fd = os.open("/proc/self/limits", os.O_RDONLY | os.O_CLOEXEC)
+        self._status_fd = os.open("/proc/self/status", os.O_RDONLY | os.O_CLOEXEC)
+        self._touched = False
+        self._thorough_at = 0.0
+        self._remember()
+        for name in ("setrlimit", "prlimit"):
+            setattr(resource, name, self._watched(getattr(resource, name)))
+
+    def _remember(self) -> None:
+        os.umask(umask := os.umask(0o077))
+        self._umask, self._threads = umask, python_threads()
+        self._limits = {number: resource.getrlimit(number) for number in _LIMITS}
+        self._limits_text = os.pread(self._limits_fd, 8192, 0)
+        self._quick, self._rest = self._look(), self._read_rest()
+
+    @contextmanager
+    def keeping_changes(self) -> Iterator[None]:
+        """Keep what the block changes: it imports code that every task shares."""
+        yield
+        self._remember()
+
+    def restore(self, seconds: float) -> str | None:
+        """Put back what a handler that ran for ``seconds`` has changed.
+
+        Returns:
+            What cannot be put back; None if the next task sees what the first saw.
+        """
+        os.umask(self._umask)
+        signal.set_wakeup_fd(-1)
+        left = [] if self._look() == self._quick else self._put_back()
+        if python_threads() > self._threads and not self._threads_end():
+            left.append("a thread")
+        now = time.monotonic()
+        if seconds >= _THOROUGH_AFTER_SECONDS or self._touched or now >= self._thorough_at:
+            self._touched, self._thorough_at = False, now + _THOROUGH_EVERY_SECONDS
+            left += self._put_back_limits()
+            if self._read_rest() != self._rest:
+                left.append("another user, root folder, capability or ignored signal")
+        return ", ".join(left) or None
+
+    def restore_attributes(self) -> str | None:
+        """Put back what a command can change in its parent: limits, priority, cores."""
+        left = self._put_back_limits()
+        now = {_PRIORITY: os.getpriority(os.PRIO_PROCESS, 0), _CORES: self._affinity()}
+        for index, value in now.items():
+            if value != self._quick[index]:
+                left += _tried(*_RESTORE[index], self._quick[index])
+        return ", ".join(left) or None
+
+    # --- looking --------------------------------------------------------------------------------
+
+    def _look(self) -> tuple[Any, ...]:
+        """Return the values of :data:`_RESTORE`, in its order."""
+        return (
+            list(map(getsignal, _SIGNALS)),
+            pthread_sigmask(signal.SIG_BLOCK, ()),
+            os.getpriority(os.PRIO_PROCESS, 0),
+            self._affinity(),
+            setlocale(LC_ALL),
+            (time.tzname, time.timezone, time.altzone),
+            os.geteuid(),
+            os.getegid(),
+            (getitimer(_VIRTUAL), getitimer(_PROFILE)),
+            (gc.isenabled(), gc.get_threshold()),
+            sys.getrecursionlimit(),
+            sys.getswitchinterval(),
+            (sys.gettrace(), sys.getprofile()),
+            socket.getdefaulttimeout(),
+        )
+
+    def _affinity(self) -> bytes:
+        _getaffinity(0, _CPU_MASK_BYTES, self._mask)
+        return self._mask.raw
+
+    def _read_rest(self) -> tuple[Any, ...]:
+        """Return identity, root folder, ignored and blocked signals, capabilities, seccomp, NUMA nodes.
+
+        Source: proc_pid_status(5).
+        """
+        text = os.pread(self._status_fd, 8192, 0)
+        root = os.stat("/")  # noqa: PTH116 - a hot path
+        user = text[text.find(b"Uid:") : text.find(b"FDSize:")]
+        groups = text[text.find(b"Groups:") : text.find(b"VmPeak:")]
+        signals = text[text.find(b"SigBlk:") : text.find(b"SigCgt:")]
+        rights = text[text.find(b"CapInh:") : text.find(b"voluntary_ctxt")]
+        return (user, groups, signals, rights, root.st_dev, root.st_ino)
+
+    # --- restoring ------------------------------------------------------------------------------
+
+    def _put_back(self) -> list[str]:
+        left: list[str] = []
+        for (name, restore), value, now in zip(_RESTORE, self._quick, self._look(), strict=True):
+            if now != value:
+                left += _tried(name, restore, value)
+        return left
+
+    def _put_back_limits(self) -> list[str]:
+        if os.pread(self._limits_fd, 8192, 0) == self._limits_text:
+            return []
+        left: list[str] = []
+        for number, values in self._limits.items():
+            if resource.getrlimit(number) != values:
+                left += _tried("limits", partial(resource.setrlimit, number), values)
+        return left[:1]
+
+    def _threads_end(self) -> bool:
+        """Wait a moment for threads that are about to end."""
+        deadline = time.monotonic() + _THREADS_MAY_END_SECONDS
+        while python_threads() > self._threads:
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(0.001)
+        return True
+
+    def _watched(self, change: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(change)
+        def changed(*args: Any) -> Any:
+            self._touched = True
+            return change(*args)
+
+        return changed
+
+
+def _tried(name: str, restore: Callable[[Any], object], value: object) -> list[str]:
+    """Restore a value; return its name if that is not possible."""
+    try:
+        restore(value)
+    except (OSError, ValueError, TypeError, locale.Error):
+        return [name]
+    return []

@@ -1,0 +1,146 @@
+"""Whatever handlers leave behind, the next task starts in the state in which the first one started."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from mitosis.ipc.messages import Goodbye, TaskStarted
+from mitosis.worker.zygote_protocol import Exited
+from tests.support.checkout import ROOT
+from tests.support.leaks import LEAKS
+from tests.support.worker_host import WorkerHost, worker_host
+
+MODULE = "tests.support.leaks"
+CAPABILITIES = int(
+    Path("/proc/self/status").read_text().split("CapEff:")[1].split()[0], 16
+)  # Source: capabilities(7)
+MAY_LOWER_NICE, MAY_RAISE_LIMITS = CAPABILITIES >> 23 & 1, CAPABILITIES >> 24 & 1
+RENEWS = {"thread"}
+"""What only another process can undo."""
+if not MAY_LOWER_NICE:
+    RENEWS |= {"nice"}
+if not MAY_RAISE_LIMITS:
+    RENEWS |= {"hard limit"}
+
+
+@pytest.fixture(scope="module")
+def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WorkerHost]:
+    folder = tmp_path_factory.mktemp("host")
+    with worker_host(folder, handler_modules=(MODULE,), python_path=(str(ROOT),)) as host:
+        host.spawn()
+        yield host
+
+
+@pytest.fixture(scope="module")
+def clean(host: WorkerHost) -> dict[str, Any]:
+    return probe(host)
+
+
+def probe(host: WorkerHost) -> dict[str, Any]:
+    found: dict[str, Any] = host.run(handler=f"{MODULE}:probe")[1]["result"]
+    found["environment"].pop("MITOSIS_WORKER")  # it holds the generation of the process
+    found["in C"] = [line for line in found["in C"] if not line.startswith("MITOSIS_WORKER=")]
+    return found
+
+
+def leave(host: WorkerHost, *names: str, **spec: Any) -> str | None:
+    """Run a task that leaves these, start a new worker if it ends its own; return the reason."""
+    report, detail = host.run(handler=f"{MODULE}:leak", arguments=[list(names)], **spec)
+    assert report.outcome == "succeeded", detail
+    return renewed(host) if RENEWS & set(names) else None
+
+
+def renewed(host: WorkerHost) -> str | None:
+    """Wait until the worker has ended by itself, and start the next; return the reason."""
+    goodbye = host.receive(Goodbye)
+    host.hear(Exited)
+    host.spawn()
+    return goodbye.renewed_for
+
+
+@pytest.mark.parametrize("name", LEAKS)
+def test_the_next_task_does_not_see_what_a_handler_left(
+    host: WorkerHost, clean: dict[str, Any], name: str
+) -> None:
+    leave(host, name)
+    assert probe(host) == clean
+
+
+@settings(
+    max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(
+    names=st.lists(st.sampled_from(sorted(LEAKS)), min_size=2, max_size=6, unique=True),
+    extra=st.sampled_from([{}, {"LEAK": "0", "PATH": "/bin"}, {"TZ": "Asia/Tokyo"}]),
+)
+def test_the_next_task_sees_no_combination_of_leaks(
+    host: WorkerHost, clean: dict[str, Any], names: list[str], extra: dict[str, str]
+) -> None:
+    names.sort(
+        key=lambda name: name == "another environment"
+    )  # it hides the mapping from the others
+    leave(host, *names, environment=extra)
+    assert probe(host) == clean
+
+
+def test_a_command_after_a_leak_starts_clean(host: WorkerHost, clean: dict[str, Any]) -> None:
+    leave(host, "ignored", "files", "nice", "umask", "no environment", "mask")
+    shell = "umask; ulimit -n; nice; grep SigBlk /proc/self/status; echo $HOME"
+    printed = host.run(command=["bash", "-c", shell])[1]["stdout"].split()
+    fresh = clean["limits"]["7"][0]
+    assert printed == [
+        f"{clean['umask']:04o}",
+        str(fresh),
+        str(clean["nice"]),
+        "SigBlk:",
+        "0" * 16,
+        os.environ["HOME"],
+    ]
+
+
+def test_a_task_that_leaves_a_thread_keeps_its_result_and_its_worker_is_renewed(
+    host: WorkerHost,
+) -> None:
+    before = host.worker_pid
+    assert leave(host, "thread") == "a task left a thread"
+    assert host.run(handler=f"{MODULE}:process_id")[1]["result"] == host.worker_pid != before
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs the right to change the user")
+def test_another_user_is_never_passed_on(tmp_path: Path) -> None:
+    with worker_host(tmp_path) as host:
+        host.spawn()
+        for handler, arguments in (("os:setegid", [65534]), ("os:chroot", ["/proc"])):
+            report, _ = host.run(handler=handler, arguments=arguments)
+            assert report.outcome == "succeeded"
+            assert renewed(host) is not None
+
+
+def test_a_command_cannot_change_its_worker(host: WorkerHost, clean: dict[str, Any]) -> None:
+    shell = "prlimit --pid $PPID --nofile=32:32; renice -n 5 -p $PPID; taskset -pc 0 $PPID"
+    host.run(command=["sh", "-c", shell])
+    left = [] if MAY_RAISE_LIMITS else ["limits"]
+    left += [] if MAY_LOWER_NICE else ["priority"]
+    if left:
+        assert renewed(host) == f"a task left {', '.join(left)}"
+    assert probe(host) == clean
+
+
+@pytest.mark.parametrize("spec", [{"command": ["true"]}, {"handler": f"{MODULE}:process_id"}])
+def test_a_worker_runs_as_many_tasks_as_the_plan_allows(
+    tmp_path: Path, spec: dict[str, Any]
+) -> None:
+    setup = {"handler_modules": (MODULE,), "python_path": (str(ROOT),)}
+    with worker_host(tmp_path, max_tasks_per_worker=3, **setup) as host:
+        host.spawn()
+        for _ in range(2):
+            host.submit(*[spec] * 5)
+            assert [report.task_id for report in host.finished(3)] == [1, 2, 3]
+            assert renewed(host) == "max_tasks_per_worker is 3"
+            assert [host.started().key.task_id for _ in range(3)] == [1, 2, 3]
+            assert not host.inbox[TaskStarted]

@@ -1,0 +1,143 @@
+"""What handlers can leave behind in a worker, one function each, and a probe that sees all of it."""
+
+import ctypes
+import gc
+import locale
+import os
+import resource
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+_libc = ctypes.CDLL(None)
+
+
+def _soft_limit(number: int, value: int) -> None:
+    resource.setrlimit(number, (value, resource.getrlimit(number)[1]))
+
+
+def _c_limit(number: int, value: int) -> None:
+    """As C code does it: no function of Python is called."""
+    pair = (ctypes.c_uint64 * 2)(value, resource.getrlimit(number)[1])
+    assert _libc.setrlimit(number, pair) == 0
+    time.sleep(0.002)
+
+
+def _zone(name: str) -> None:
+    os.environ["TZ"] = name
+    time.tzset()
+
+
+def _stuck_thread() -> None:
+    threading.Thread(target=time.sleep, args=(600,), daemon=True).start()
+
+
+def _replace_fd(fd: int) -> None:
+    file = os.open("/dev/full", os.O_RDWR)
+    os.dup2(file, fd)
+    os.close(file)
+
+
+def _in_c(name: bytes, value: bytes) -> None:
+    _libc.setenv(name, value, 1)
+
+
+def _other_environment() -> None:
+    os.environ = {"ONLY": "this"}  # type: ignore[assignment] # noqa: B003 - that is the point
+
+
+LEAKS: dict[str, Callable[[], Any]] = {
+    "variable": lambda: os.environ.update(LEAK="1"),
+    "no PATH": lambda: os.environ.pop("PATH", None),
+    "putenv": lambda: os.putenv("LEAK_IN_C", "1"),
+    "setenv": lambda: _in_c(b"LEAK_OF_LIBRARY", b"1"),
+    "unsetenv": lambda: _libc.unsetenv(b"HOME"),
+    "clearenv": _libc.clearenv,
+    "no environment": lambda: os.environ.clear(),  # noqa: PLW0108 - the mapping of then
+    "another environment": _other_environment,
+    "overwritten": lambda: os.environ.update(PATH="/nowhere"),
+    "folder": lambda: os.chdir("/usr"),
+    "umask": lambda: os.umask(0o777),
+    "ignored": lambda: signal.signal(signal.SIGUSR1, signal.SIG_IGN),
+    "handler": lambda: signal.signal(signal.SIGTERM, lambda *_: None),
+    "alarm": lambda: signal.signal(signal.SIGALRM, signal.SIG_DFL),
+    "children": lambda: signal.signal(signal.SIGCHLD, signal.SIG_IGN),
+    "mask": lambda: signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGALRM, signal.SIGTERM}),
+    "timer": lambda: signal.setitimer(signal.ITIMER_PROF, 600),
+    "real timer": lambda: signal.setitimer(signal.ITIMER_REAL, 600),
+    "files": lambda: _soft_limit(resource.RLIMIT_NOFILE, 64),
+    "core": lambda: _soft_limit(resource.RLIMIT_CORE, 0),
+    "stack": lambda: _soft_limit(resource.RLIMIT_STACK, 1 << 20),
+    "hard limit": lambda: resource.setrlimit(resource.RLIMIT_MSGQUEUE, (1000, 1000)),
+    "limit by C": lambda: _c_limit(resource.RLIMIT_FSIZE, 1 << 20),
+    "nice": lambda: os.nice(3),
+    "cores": lambda: os.sched_setaffinity(0, {max(os.sched_getaffinity(0))}),
+    "locale": lambda: locale.setlocale(locale.LC_ALL, "C.UTF-8"),
+    "time zone": lambda: _zone("Asia/Tokyo"),
+    "thread": _stuck_thread,
+    "stdin": lambda: _replace_fd(0),
+    "stdout": lambda: _replace_fd(1),
+    "closed": lambda: os.close(2),
+    "python streams": lambda: sys.stdout.close(),  # noqa: PLW0108 - the stream of then
+    "no stdin": lambda: setattr(sys, "stdin", None),
+    "no collection": gc.disable,
+    "recursion": lambda: sys.setrecursionlimit(5000),
+    "trace": lambda: sys.settrace(lambda *_: None),
+    "socket timeout": lambda: socket.setdefaulttimeout(3.0),
+    "switch interval": lambda: sys.setswitchinterval(0.5),
+}
+
+
+def leak(names: list[str]) -> int:
+    """Leave all of these; return the pid."""
+    for name in names:
+        LEAKS[name]()
+    return os.getpid()
+
+
+def probe() -> dict[str, Any]:
+    """Everything that :data:`LEAKS` can change, as JSON; the same in every clean worker."""
+    os.umask(mask := os.umask(0))
+    status = open("/proc/self/status").read()  # noqa: SIM115, PTH123 - short and plain
+    return {
+        "environment": {k: v for k, v in os.environ.items() if not k.startswith("MITOSIS_TASK_")},
+        "in C": _c_environment(),
+        "folder": os.getcwd(),  # noqa: PTH109 - as above
+        "umask": mask,
+        "handlers": [str(signal.getsignal(n)).split(" at 0x")[0] for n in range(1, 32)],
+        "masks": [line for line in status.splitlines() if line[:6] in ("SigBlk", "SigIgn")],
+        "timers": [signal.getitimer(timer) for timer in (1, 2)],
+        "limits": {str(n): resource.getrlimit(n) for n in range(16)},
+        "nice": os.getpriority(os.PRIO_PROCESS, 0),
+        "cores": sorted(os.sched_getaffinity(0)),
+        "locale": locale.setlocale(locale.LC_ALL),
+        "zone": [*time.tzname, time.timezone],
+        "threads": threading.active_count(),
+        "null": os.fstat(0).st_rdev,
+        "streams": [stream.writable() for stream in (sys.stdout, sys.stderr)],
+        "stdin": sys.stdin is not None,
+        "output": str(Path("/proc/self/fd/1").readlink())[:8],
+        "gc": gc.isenabled(),
+        "recursion": sys.getrecursionlimit(),
+        "trace": sys.gettrace() is None,
+        "socket": socket.getdefaulttimeout(),
+        "switch": sys.getswitchinterval(),
+    }
+
+
+def _c_environment() -> list[str]:
+    array = ctypes.POINTER(ctypes.c_char_p).in_dll(_libc, "environ")
+    found, index = [], 0
+    while (entry := array[index]) is not None:
+        found.append(entry.decode())
+        index += 1
+    return sorted(line for line in found if not line.startswith("MITOSIS_TASK_"))
+
+
+def process_id() -> int:
+    return os.getpid()
