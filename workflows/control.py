@@ -4,20 +4,20 @@ It starts before PostgreSQL and Temporal do, waits for both, and survives their 
 """
 
 import asyncio
-import contextlib
 import logging
 from typing import Self
 
 from temporalio.service import RPCError
 
-from mitosis.concurrency import wait_event
+from mitosis.concurrency import cancel_and_wait, wait_event
 from mitosis.contracts.errors import DatabaseUnavailable, TemporalUnavailable
 from mitosis.retry_policy import Backoff, RetryPolicy
 from workflows.bootstrap import EVERY_SECONDS, Bootstrap
 from workflows.client import ControlClient, TemporalAddress
+from workflows.deletions import Deletions
 from workflows.namespace import ensure_namespace
 from workflows.plugin import ControlPlugin
-from workflows.ports import ExpectedPort, OutboxPort
+from workflows.ports import HousekeepingPort, OutboxPort
 from workflows.relay import Relay
 from workflows.worker import ControlPorts, WorkerLimits, control_worker
 
@@ -34,7 +34,7 @@ class ControlService:
         where: TemporalAddress,
         ports: ControlPorts,
         outbox: OutboxPort,
-        expected: ExpectedPort,
+        housekeeping: HousekeepingPort,
         *,
         limits: WorkerLimits | None = None,
         bootstrap_every_seconds: float = EVERY_SECONDS,
@@ -42,10 +42,10 @@ class ControlService:
         self._where = where
         self._ports = ports
         self._outbox = outbox
-        self._expected = expected
+        self._housekeeping = housekeeping
         self._limits = limits
         self._bootstrap_every_seconds = bootstrap_every_seconds
-        self._task: asyncio.Task[None] | None = None
+        self._tasks: list[asyncio.Task[None]] = []
         self._up = asyncio.Event()
 
     @property
@@ -66,15 +66,15 @@ class ControlService:
 
     async def __aenter__(self) -> Self:
         """Start in the background. Returns at once, also when no server answers."""
-        self._task = asyncio.create_task(self._run(), name="control plane")
+        self._tasks = [
+            asyncio.create_task(self._run(), name="control plane"),
+            asyncio.create_task(Deletions(self._housekeeping).run(), name="deletions"),
+        ]
         return self
 
     async def __aexit__(self, *_: object) -> None:
         """Stop polling and give running activities 2 s to finish."""
-        if self._task is not None:
-            self._task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._task
+        await cancel_and_wait(*self._tasks)
 
     async def _run(self) -> None:
         backoff = Backoff(SESSIONS)
@@ -91,7 +91,7 @@ class ControlService:
     async def _session(self) -> None:
         """Serve one connection to Temporal; raise when its worker cannot continue."""
         client = ControlClient(await self._where.connect(ControlPlugin()))
-        bootstrap = Bootstrap(client, self._expected, self._bootstrap_every_seconds)
+        bootstrap = Bootstrap(client, self._housekeeping, self._bootstrap_every_seconds)
         await ensure_namespace(client.temporal)
         worker = control_worker(client.temporal, self._ports, self._limits)
         relay = Relay(self._outbox, client, on_failure=bootstrap.ask)

@@ -42,9 +42,24 @@ class OutboxPort(Protocol):
         ...
 
 
+class DeletionPort(Protocol):
+    """The rows of deleted task groups (protocol P8)."""
+
+    async def delete_chunk(self, limit: int) -> bool:
+        """Delete up to ``limit`` rows of a deleted group; return whether there may be more to do.
+
+        One transaction, in any number of processes at once.
+        """
+        ...
+
+
 class ExpectedPort(Protocol):
     """The part of reconcile that PostgreSQL knows."""
 
     async def expected(self) -> Expected:
         """Return every subject whose workflow must be running now."""
         ...
+
+
+class HousekeepingPort(ExpectedPort, DeletionPort, Protocol):
+    """What the control worker does besides sending pokes."""

@@ -22,7 +22,8 @@ from mitosis.contracts.http import (
 )
 from mitosis.contracts.queries import GroupQuery, GroupsQuery
 from mitosis.store.groups import views
-from mitosis.store.groups.definition import create_group, delete_group, update_group
+from mitosis.store.groups.definition import create_group, update_group
+from mitosis.store.groups.deletion import delete_group
 from mitosis.store.groups.events import wait_for_group
 from mitosis.store.groups.views import GroupFilter, cancel_stats, read_group
 
@@ -121,5 +122,5 @@ async def update(state: AppStateDep, group: WritableGroup, body: TaskGroupUpdate
 
 @router.delete(PATH, status_code=204)
 async def delete(state: AppStateDep, group: WritableGroup) -> None:
-    """Delete a settled group with its tasks and results."""
+    """Delete a settled group with its tasks and results. It is gone at once, and its name is free."""
     await delete_group(state.store, group)

@@ -44,6 +44,36 @@ ALTER TABLE task_failures
     ADD COLUMN failure_count integer NOT NULL DEFAULT 1;
 """
 
+DEBTS = """
+ALTER TABLE environments
+    ADD COLUMN task_group_uuid uuid,               -- what a teardown needs once the group has gone
+    ADD COLUMN task_group_name text,
+    ADD COLUMN group_name      text,
+    ADD COLUMN worker_count    integer,
+    ADD COLUMN teardown_hook   jsonb;
+"""
+
+EXISTING_DEBTS = """
+UPDATE environments AS e
+   SET task_group_uuid = g.uuid, task_group_name = g.name, group_name = u.name,
+       worker_count = (g.worker_allocation_plan ->> 'worker_count')::int,
+       teardown_hook = g.environment_teardown_hook
+  FROM task_groups AS g JOIN user_groups AS u ON u.id = g.user_group_id
+ WHERE g.id = e.group_id;
+"""
+
+DELETED_GROUPS = """
+CREATE TABLE deleted_groups (
+    group_id        bigint PRIMARY KEY,
+    uuid            uuid NOT NULL,
+    cancel_grace_seconds double precision NOT NULL,
+    step            smallint NOT NULL DEFAULT 0,   -- how far its rows are deleted
+    position        bigint NOT NULL DEFAULT 0,
+    deleted_at      timestamptz NOT NULL DEFAULT now(),
+    finished_at     timestamptz
+);
+"""
+
 STATEMENTS: tuple[str, ...] = (
     HOST_FAILURES,
     "CREATE INDEX host_failures_by_manager ON host_failures (manager_id)",
@@ -51,6 +81,17 @@ STATEMENTS: tuple[str, ...] = (
     "ALTER TABLE open_task VALIDATE CONSTRAINT open_task_state_check",
     CHARGES,
     FOLDED_FAILURES,
+    # What a host owes outlives the group; rows without a bound are deleted in chunks, after the group.
+    "ALTER TABLE leases DROP CONSTRAINT leases_group_id_fkey",
+    "ALTER TABLE environments DROP CONSTRAINT environments_group_id_fkey",
+    "ALTER TABLE hook_runs DROP CONSTRAINT hook_runs_group_id_fkey",
+    "ALTER TABLE submission DROP CONSTRAINT submission_group_id_fkey",
+    "ALTER TABLE task_retries DROP CONSTRAINT task_retries_group_id_fkey",
+    DEBTS,
+    EXISTING_DEBTS,
+    "CREATE INDEX environments_by_manager ON environments (manager_id) WHERE state <> 'gone'",
+    DELETED_GROUPS,
+    "CREATE INDEX deleted_groups_unfinished ON deleted_groups (group_id) WHERE finished_at IS NULL",
 )
 """In this order, one statement each."""
 

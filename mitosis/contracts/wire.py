@@ -7,6 +7,7 @@ as long), and the OpenAPI document has their JSON Schema. All other bodies are p
 
 from enum import StrEnum
 from typing import Annotated, Literal
+from uuid import UUID
 
 import msgspec
 from msgspec import Meta, Raw
@@ -239,6 +240,9 @@ class Renewal(Request):
     """Sent every 30 s and on reconnect."""
     running: list[TaskAttempt] = []
     """Attempts that run now: sent with ``held``, and always while the lease is gone (P5)."""
+    over: BigInt | None = None
+    """Epoch of a lease under which nothing runs here any more, with everything reported or returned; or
+    whose setup has failed. The lease ends (P8)."""
 
 
 class CancelOrder(Answer):
@@ -250,6 +254,15 @@ class CancelOrder(Answer):
     reason: str
 
 
+class LeaseNotice(Answer):
+    """The manager's live lease, in the answer to a renewal that did not name it."""
+
+    epoch: int
+    task_group_id: UUID
+    standing: LeaseStanding
+    """ACTIVE: work under it (P6). ENDING: start nothing under it, and say when nothing is left (P8)."""
+
+
 class RenewalAnswer(Answer):
     standing: LeaseStanding | None = None
     """None: the renewal named no epoch. GONE without one: the manager counts as lost, say hello again."""
@@ -259,4 +272,7 @@ class RenewalAnswer(Answer):
     """Those of ``running`` whose end no longer counts: stop them with the task group's grace (P5)."""
     recorded: list[int] = []
     """Tasks of ``Renewal.announced`` that are recorded as started and may start now."""
+    lease: LeaseNotice | None = None
+    teardowns: list[UUID] = []
+    """Task groups whose environment must be torn down here, also those that no longer exist (P8)."""
     host_lost_after_seconds: float = HOST_LOST_AFTER.total_seconds()

@@ -150,7 +150,8 @@ class Fleet:
             """Workflows still look at their rows: the locks of all tables meet theirs now and then."""
             try:
                 await self.rows(
-                    "TRUNCATE task_groups, managers, task, open_task, task_result, outbox CASCADE"
+                    "TRUNCATE task_groups, managers, task, open_task, task_result, outbox,"
+                    " deleted_groups CASCADE"
                 )
             except (psycopg.OperationalError, DatabaseUnavailable):
                 return False

@@ -15,7 +15,7 @@ from mitosis.contracts.control import (
     ReleaseRequest,
     VerbRequest,
 )
-from mitosis.store.groups import endings
+from mitosis.store.groups import deletion, endings
 from mitosis.store.groups.views import observe_group
 from mitosis.store.leases.scheduler import assign_round
 from mitosis.store.managers.release import release_lease
@@ -27,7 +27,7 @@ from mitosis.store.store import Store
 class ControlStore:
     """Implements the ports beside the activities and in ``workflows.ports``, which describe the methods.
 
-    ``TaskGroupPort``, ``ManagerPort``, ``SchedulerPort``, ``OutboxPort`` and ``ExpectedPort``.
+    ``TaskGroupPort``, ``ManagerPort``, ``SchedulerPort``, ``OutboxPort`` and ``HousekeepingPort``.
     """
 
     def __init__(self, store: Store) -> None:
@@ -54,6 +54,9 @@ class ControlStore:
     async def settle(self, task_group_id: UUID) -> GroupView:
         await endings.settle(self._store, task_group_id)
         return await observe_group(self._store, task_group_id)
+
+    async def delete_chunk(self, limit: int) -> bool:
+        return await deletion.delete_chunk(self._store, limit)
 
     async def observe_manager(self, manager_id: UUID) -> ManagerView:
         return await observe_manager(self._store, manager_id)

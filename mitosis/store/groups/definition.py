@@ -1,4 +1,4 @@
-"""Creates, changes, finds and deletes task groups."""
+"""Creates, changes and finds task groups."""
 
 from dataclasses import dataclass
 from datetime import timedelta
@@ -21,7 +21,6 @@ from mitosis.store.pg.statements import load
 from mitosis.store.store import Store
 
 SQL = load("groups/definition.sql")
-DELETE_CHUNK = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,23 +108,6 @@ async def update_group(
             raise Conflict("the task group was changed by another request; read it and try again")
         await notify_group(connection, live.number, scheduler=True)
     return await read_group(store, task_group_id)
-
-
-async def delete_group(store: Store, task_group_id: UUID) -> None:
-    """Remove a settled group and all its tasks.
-
-    Raises:
-        NotFound: there is no such group.
-        Conflict: it is not settled.
-    """
-    group = await read_group(store, task_group_id)
-    if not group.settled:
-        raise Conflict("only a settled task group can be deleted", state=group.state.value)
-    parameters = {"group_number": group.number, "limit": DELETE_CHUNK}
-    async with store.database.connection() as connection:
-        while (await connection.execute(SQL["delete_tasks"], parameters)).rowcount:
-            pass
-        await connection.execute(SQL["delete_group"], parameters)
 
 
 def _check_plan(spec: TaskGroupSpec) -> None:

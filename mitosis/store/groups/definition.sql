@@ -1,4 +1,4 @@
--- Task groups: creation, changes, deletion.
+-- Task groups: creation, changes.
 
 -- name: create
 WITH created AS (
@@ -46,18 +46,3 @@ UPDATE task_groups AS g
        updated_at = clock_timestamp()
  WHERE g.id = %(group_number)s
    AND (%(expected)s::timestamptz IS NULL OR g.updated_at = %(expected)s)
-
--- name: delete_tasks
--- One chunk of the rows of a settled group; nothing refers to them.
-WITH results AS (
-    DELETE FROM task_result WHERE task_id IN (
-        SELECT id FROM task WHERE group_id = %(group_number)s ORDER BY id LIMIT %(limit)s)
-), failures AS (
-    DELETE FROM task_failures WHERE group_id = %(group_number)s AND task_id IN (
-        SELECT id FROM task WHERE group_id = %(group_number)s ORDER BY id LIMIT %(limit)s)
-)
-DELETE FROM task WHERE id IN (SELECT id FROM task WHERE group_id = %(group_number)s ORDER BY id LIMIT %(limit)s)
-
--- name: delete_group
-DELETE FROM task_groups AS g USING group_live AS v
- WHERE g.id = %(group_number)s AND v.group_id = g.id AND v.settled_at IS NOT NULL

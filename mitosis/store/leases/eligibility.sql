@@ -14,8 +14,8 @@ SELECT m.id AS number, m.uuid AS manager_id, m.name, m.tags, m.draining, c.offli
        ARRAY(SELECT e.group_id FROM environments AS e
               WHERE e.manager_id = m.id AND e.state <> 'gone'
                 AND (e.state <> 'ready'
-                     OR (SELECT v.state FROM group_live AS v WHERE v.group_id = e.group_id)
-                        IN ('complete', 'cancelled'))) AS unclean,
+                     OR NOT EXISTS (SELECT FROM group_live AS v WHERE v.group_id = e.group_id
+                                       AND v.state IN ('open', 'closed')))) AS unclean,
        coalesce(f.failures, '[]') AS failures,
        CASE WHEN l.epoch IS NOT NULL THEN json_build_object(
             'epoch', l.epoch, 'state', l.state, 'group', l.group_id, 'group_name', b.name,

@@ -12,6 +12,7 @@ Functions here run in the caller's transaction.
 import logging
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from typing import LiteralString
 from uuid import UUID
 
 from mitosis.contracts.attempt import AttemptKey
@@ -77,7 +78,8 @@ class _Epoch:
 
 @dataclass(frozen=True, slots=True)
 class _Group:
-    uuid: UUID
+    uuid: UUID | None
+    """None: it has been deleted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,10 +189,18 @@ async def end_leases_of_group(connection: Connection, group_number: int) -> None
 
 async def lose_manager(connection: Connection, manager_number: int) -> None:
     """Record that a host is lost: the manager is OFFLINE and owes the teardown of its environments."""
-    parameters = {"manager_number": manager_number}
-    groups = await fetch_all(connection, _Group, SQL["lose_environments"], parameters)
+    await owe_environments(connection, manager_number)
     await set_offline(connection, manager_number)
-    await poke(connection, groups=[group.uuid for group in groups])
+
+
+async def owe_environments(connection: Connection, manager_number: int) -> None:
+    """Record that the host must tear down everything it has: first thing after its next hello."""
+    await _change_environments(connection, SQL["owe_environments"], manager_number)
+
+
+async def owe_begun_teardowns(connection: Connection, manager_number: int) -> None:
+    """Record that a teardown which a process of the agent has begun must be finished by the next one."""
+    await _change_environments(connection, SQL["owe_begun_teardowns"], manager_number)
 
 
 async def set_offline(connection: Connection, manager_number: int) -> None:
@@ -198,13 +208,15 @@ async def set_offline(connection: Connection, manager_number: int) -> None:
     await connection.execute(SQL["set_offline"], {"manager_number": manager_number})
 
 
-async def forget_environments(
-    connection: Connection, manager_number: int, *, degraded: bool
-) -> None:
-    """Record that another machine, or a reboot, left nothing of the manager's environments.
+async def forget_environments(connection: Connection, manager_number: int) -> None:
+    """Record that the manager is on another machine now: the old one was never cleaned."""
+    await _change_environments(connection, SQL["forget_environments"], manager_number)
 
-    ``degraded``: the old machine was never cleaned.
-    """
-    parameters = {"manager_number": manager_number, "degraded": degraded}
-    groups = await fetch_all(connection, _Group, SQL["forget_environments"], parameters)
-    await poke(connection, groups=[group.uuid for group in groups])
+
+async def _change_environments(
+    connection: Connection, statement: LiteralString, manager_number: int
+) -> None:
+    """Execute one change of the manager's environments, and poke their groups: they may settle now."""
+    parameters = {"manager_number": manager_number}
+    groups = await fetch_all(connection, _Group, statement, parameters)
+    await poke(connection, groups=[group.uuid for group in groups if group.uuid is not None])

@@ -112,22 +112,23 @@ SELECT n.requeued, n.poisoned,
        CASE WHEN b.watched THEN pg_notify('mitosis_wake', b.group_id || '!') END AS notified_watchers
   FROM before AS b, sums AS n
 
--- name: lose_environments
--- A lost host owes the teardown of everything it has (protocol P9).
+-- name: owe_environments
+-- A host that was lost, or that has booted again, owes the teardown of everything it has (protocol P9).
 UPDATE environments AS e SET state = 'owed', changed_at = now()
-  FROM task_groups AS g
  WHERE e.manager_id = %(manager_number)s AND e.state IN ('preparing', 'ready', 'tearing_down')
-   AND g.id = e.group_id
-RETURNING g.uuid
+RETURNING (SELECT g.uuid FROM task_groups AS g WHERE g.id = e.group_id) AS uuid
+
+-- name: owe_begun_teardowns
+-- A new process finishes what the one before has begun, also for a group that goes on.
+UPDATE environments AS e SET state = 'owed', changed_at = now()
+ WHERE e.manager_id = %(manager_number)s AND e.state = 'tearing_down'
+RETURNING (SELECT g.uuid FROM task_groups AS g WHERE g.id = e.group_id) AS uuid
 
 -- name: forget_environments
--- Another machine, or a reboot: no environment is left on the host. Degraded if the old machine was never
--- cleaned.
-UPDATE environments AS e
-   SET state = 'gone', changed_at = now(), degraded = e.degraded OR %(degraded)s
-  FROM task_groups AS g
- WHERE e.manager_id = %(manager_number)s AND e.state <> 'gone' AND g.id = e.group_id
-RETURNING g.uuid
+-- On another machine there is no environment; the old machine was never cleaned.
+UPDATE environments AS e SET state = 'gone', changed_at = now(), degraded = true
+ WHERE e.manager_id = %(manager_number)s AND e.state <> 'gone'
+RETURNING (SELECT g.uuid FROM task_groups AS g WHERE g.id = e.group_id) AS uuid
 
 -- name: set_offline
 UPDATE manager_live SET offline = true WHERE manager_id = %(manager_number)s

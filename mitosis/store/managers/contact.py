@@ -1,7 +1,7 @@
 """Contact and renewals of agents, with the tasks that they run and hold (protocol P3, P4)."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from uuid import UUID
 
 from mitosis.contracts.errors import NotFound, Superseded
@@ -29,7 +29,8 @@ class _Contact:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Standing:
     lease_state: LeaseState
-    group_state: TaskGroupState
+    group_state: TaskGroupState | None
+    """None: the group has been deleted."""
     kill_running: bool
     reason: str | None
     grace_seconds: float
@@ -113,6 +114,9 @@ async def _standing(store: Store, manager_id: UUID, epoch: int) -> _Standing | N
     async with store.database.connection() as connection:
         parameters = {"manager": manager_id, "epoch": epoch}
         lease = await fetch_one(connection, _Standing, SQL["standing"], parameters)
+        if lease is not None and lease.group_state is None:
+            await connection.execute(SQL["end_without_group"], parameters)
+            return replace(lease, lease_state=LeaseState.ENDED)
         if lease is not None and lease.lease_state is LeaseState.ACTIVE:
             await connection.execute(SQL["mark_busy"], parameters)
     return lease
@@ -192,5 +196,5 @@ def _order(lease: _Standing) -> CancelOrder:
     return CancelOrder(
         kill=lease.kill_running,
         grace_seconds=lease.grace_seconds,
-        reason=lease.reason or f"Task group {lease.group_state}",
+        reason=lease.reason or f"Task group {lease.group_state or 'deleted'}",
     )

@@ -81,13 +81,22 @@ SELECT CASE WHEN EXISTS (SELECT FROM pokes) THEN pg_notify('mitosis_outbox', '')
 
 -- name: standing
 -- The standing of the agent's lease.
-SELECT l.state AS lease_state, l.group_id, v.state AS group_state, v.discarding, v.kill_running, v.reason,
-       coalesce(v.grace_seconds, g.cancel_grace_seconds) AS grace_seconds, g.host_lost_after_seconds
+-- Nothing that ran for a group counts once it has been deleted: it is killed (P5).
+SELECT l.state AS lease_state, v.state AS group_state, coalesce(v.kill_running, true) AS kill_running, v.reason,
+       coalesce(v.grace_seconds, g.cancel_grace_seconds, d.cancel_grace_seconds, 30)
+           AS grace_seconds,
+       g.host_lost_after_seconds
   FROM leases AS l
   JOIN managers AS m ON m.id = l.manager_id
-  JOIN group_live AS v ON v.group_id = l.group_id
-  JOIN task_groups AS g ON g.id = l.group_id
+  LEFT JOIN group_live AS v ON v.group_id = l.group_id
+  LEFT JOIN task_groups AS g ON g.id = l.group_id
+  LEFT JOIN deleted_groups AS d ON d.group_id = l.group_id
  WHERE l.epoch = %(epoch)s AND m.uuid = %(manager)s
+
+-- name: end_without_group
+-- Only a settled group is deleted, which has no lease; another removal has left no task to requeue.
+UPDATE leases SET state = 'ended', ended_at = now(), end_reason = 'group_ended'
+ WHERE epoch = %(epoch)s AND state <> 'ended'
 
 -- name: superseded
 -- Those of the running attempts whose end would change nothing: the task has been claimed again or has ended,

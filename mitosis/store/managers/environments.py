@@ -1,8 +1,9 @@
 """Environments: the result of a group's setup on a host (protocol P9). Every change is a compare-and-set.
 
-``lifecycle.ENVIRONMENT`` is the table. Beyond it, setup belongs to the ACTIVE lease that it names,
-and a teardown begins only when the group is terminal or the manager has no OFFERED or ACTIVE lease
-for it.
+``lifecycle.ENVIRONMENT`` is the table. Beyond it, setup belongs to the ACTIVE lease that it names and
+waits for every teardown that the host owes. A teardown begins only when it is owed, when the group is
+terminal, or when the manager has no OFFERED or ACTIVE lease for it. An environment is a row of its host:
+it has all that its teardown needs, and outlives the group (P8).
 """
 
 from collections.abc import Mapping
@@ -44,6 +45,8 @@ _GOAL: Mapping[str, EnvironmentState] = {
     "cleaned": EnvironmentState.GONE,
 }
 """The state after each event of the agent; if the environment is in it already, the call succeeds."""
+_OWED = (EnvironmentState.OWED, EnvironmentState.TEARING_DOWN)
+"""What is finished also for a group that goes on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,8 +55,10 @@ class _Facts:
     manager_number: int
     machine_id: str | None
     boot_id: str | None
+    exists: bool
+    """The group has not been deleted."""
     terminal: bool
-    """The group is COMPLETE or CANCELLED."""
+    """The group is COMPLETE or CANCELLED, or has been deleted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +70,11 @@ class _Lease:
 @dataclass(frozen=True, slots=True)
 class _Environment:
     state: EnvironmentState
+
+
+@dataclass(frozen=True, slots=True)
+class _Debt:
+    group_id: int
 
 
 async def change_environment(
@@ -108,12 +118,17 @@ async def _change(
     leases = {lease.epoch: lease.state for lease in held}
     if asked.event in _SETUP:
         _check_lease(leases, asked)
-    elif asked.event == "tear_down":
-        _check_teardown(leases, facts)
     now = await fetch_one(connection, _Environment, SQL["lock_environment"], numbers)
-    state = _after(None if now is None else now.state, asked)
-    if now is None or state is not now.state or asked.event == "preparing":
-        await connection.execute(SQL["save_environment"], _row(facts, asked, state))
+    before = None if now is None else now.state
+    if asked.event == "tear_down" and before not in _OWED:
+        _check_teardown(leases, facts)
+    state = _after(before, asked)
+    if asked.event == "preparing":
+        await _check_clean(connection, numbers)
+    if before is None:
+        await connection.execute(SQL["create_environment"], _row(facts, asked, state))
+    elif state is not before or asked.event == "preparing":
+        await connection.execute(SQL["change_environment"], _row(facts, asked, state))
     if asked.hook is not None:
         await _save_hook_run(connection, facts, asked, asked.hook)
     if now is None or state is not now.state:
@@ -121,7 +136,7 @@ async def _change(
     await notify_watchers(connection, facts.group_number)
     gone = state is EnvironmentState.GONE
     # The group may have ended since its state was read; it then waits for this environment's end.
-    groups = [task_group_id] if facts.terminal or gone else []
+    groups = [task_group_id] if facts.exists and (facts.terminal or gone) else []
     await poke(connection, managers=[manager_id], groups=groups, scheduler=gone)
     return state
 
@@ -135,6 +150,21 @@ def _check_lease(leases: Mapping[int, LeaseState], asked: EnvironmentChange) -> 
         allowed.append(LeaseState.ENDING)
     if leases.get(asked.epoch) not in allowed:
         raise LeaseLost(epoch=asked.epoch)
+
+
+async def _check_clean(connection: Connection, numbers: Mapping[str, int]) -> None:
+    """Check that the host owes no teardown, of this group or another one: it comes before any setup.
+
+    The host itself begins no other teardown while it prepares, so that nothing changes after this.
+    """
+    if await fetch_one(connection, _Debt, SQL["debt"], numbers) is not None:
+        raise InvalidTransition(
+            subject="environment",
+            state=EnvironmentState.OWED,
+            event="preparing",
+            allowed=(),
+            message="the host has to clean up after a task group first",
+        )
 
 
 def _check_teardown(leases: Mapping[int, LeaseState], facts: _Facts) -> None:

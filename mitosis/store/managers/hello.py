@@ -17,6 +17,8 @@ from mitosis.store.leases.ending import (
     forget_environments,
     lock_group,
     lock_live_lease,
+    owe_begun_teardowns,
+    owe_environments,
     set_offline,
 )
 from mitosis.store.leases.granting import extend_leases
@@ -85,6 +87,7 @@ async def say_hello(
         if incarnation > manager.incarnation:
             await _begin_process(connection, manager, lease, hello, host_lost_after)
             await _save(connection, manager, hello, incarnation)
+        await owe_begun_teardowns(connection, manager.id)
         number = {"manager_number": manager.id, "host_lost_after": host_lost_after}
         await connection.execute(SQL["set_online"], number)
         await extend_leases(connection, manager.id, host_lost_after)
@@ -209,9 +212,10 @@ async def _begin_process(
                 "host_lost_after": host_lost_after,
             }
             await connection.execute(SQL["insert_lease"], values)
-    if rebooted or hello.take_over:
-        degraded = elsewhere or hello.take_over
-        await forget_environments(connection, manager.id, degraded=degraded)
+    if elsewhere:
+        await forget_environments(connection, manager.id)
+    elif rebooted:
+        await owe_environments(connection, manager.id)
 
 
 async def _new_epoch(connection: Connection) -> int:

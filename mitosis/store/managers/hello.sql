@@ -39,7 +39,9 @@ UPDATE open_task AS o SET epoch = %(new_epoch)s, claim_seq = 0, started_at = NUL
 UPDATE manager_live SET offline = false, last_contact_at = now() WHERE manager_id = %(manager_number)s
 
 -- name: owed
-SELECT g.uuid FROM environments AS e JOIN task_groups AS g ON g.id = e.group_id
+-- Also of groups that no longer exist.
+SELECT coalesce(e.task_group_uuid, g.uuid) AS uuid
+  FROM environments AS e LEFT JOIN task_groups AS g ON g.id = e.group_id
  WHERE e.manager_id = %(manager_number)s AND e.state = 'owed'
  ORDER BY e.changed_at
 

@@ -33,8 +33,8 @@ SELECT m.uuid AS manager_id, m.name, m.tags, m.labels, m.host_name, m.cores, m.c
                    'offered_at', l.offered_at, 'taken_at', l.taken_at, 'alive_until', l.alive_until)
           FROM leases AS l JOIN task_groups AS g ON g.id = l.group_id
          WHERE l.manager_id = m.id AND l.kind = 'manager' AND l.state <> 'ended') AS lease,
-       coalesce((SELECT json_object_agg(g.name, e.state)
-          FROM environments AS e JOIN task_groups AS g ON g.id = e.group_id
+       coalesce((SELECT json_object_agg(coalesce(g.name, e.task_group_name || ' (deleted)'), e.state)
+          FROM environments AS e LEFT JOIN task_groups AS g ON g.id = e.group_id
          WHERE e.manager_id = m.id AND e.state <> 'gone'), '{}') AS environments,
        coalesce((SELECT json_agg(json_build_object('group', h.group_id, 'task_group_id', g.uuid, 'kind', h.kind,
                    'group_name', g.name, 'failures', h.failures, 'reason', h.reason, 'tried_at', h.next_at,
@@ -62,14 +62,15 @@ SELECT m.uuid AS manager_id, m.name, $state_facts$ AS facts,
                    'alive_in_seconds', extract(epoch FROM l.alive_until - now()))
           FROM leases AS l JOIN task_groups AS g ON g.id = l.group_id JOIN group_live AS v ON v.group_id = g.id
          WHERE l.manager_id = m.id AND l.kind = 'manager' AND l.state <> 'ended') AS lease,
-       coalesce((SELECT json_agg(json_build_object('task_group_id', g.uuid, 'task_group_name', g.name,
-                   'state', e.state, 'cleanable',
-                   (v.state IN ('complete', 'cancelled') OR e.state <> 'ready')
+       coalesce((SELECT json_agg(json_build_object(
+                   'task_group_id', coalesce(g.uuid, e.task_group_uuid),
+                   'task_group_name', coalesce(g.name, e.task_group_name), 'state', e.state, 'cleanable',
+                   (v.group_id IS NULL OR v.state IN ('complete', 'cancelled') OR e.state <> 'ready')
                    AND NOT EXISTS (SELECT FROM leases AS l WHERE l.manager_id = m.id
                                       AND l.group_id = e.group_id AND l.state <> 'ended'))
                    ORDER BY e.changed_at)
-          FROM environments AS e JOIN task_groups AS g ON g.id = e.group_id
-          JOIN group_live AS v ON v.group_id = g.id
+          FROM environments AS e LEFT JOIN task_groups AS g ON g.id = e.group_id
+          LEFT JOIN group_live AS v ON v.group_id = g.id
          WHERE e.manager_id = m.id AND e.state <> 'gone'), '[]') AS environments
   FROM managers AS m JOIN manager_live AS c ON c.manager_id = m.id
  WHERE m.uuid = %(manager)s

@@ -242,6 +242,19 @@ group_live = Table(
     Index("group_live_unsettled", "group_id", postgresql_where=text("settled_at IS NULL")),
 )
 
+deleted_groups = Table(
+    "deleted_groups",
+    METADATA,
+    Column("group_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("uuid", Uuid, nullable=False),
+    Column("cancel_grace_seconds", Double, nullable=False),
+    Column("step", SmallInteger, nullable=False, server_default=text("0")),
+    Column("position", BigInteger, nullable=False, server_default=text("0")),
+    Column("deleted_at", Moment, nullable=False, server_default=text("now()")),
+    Column("finished_at", Moment),
+    Index("deleted_groups_unfinished", "group_id", postgresql_where=text("finished_at IS NULL")),
+)
+
 leases = Table(
     "leases",
     METADATA,
@@ -254,7 +267,7 @@ leases = Table(
     ),
     Column("kind", Text, nullable=False, server_default=text("'manager'")),
     CheckConstraint("kind IN ('manager', 'worker')"),
-    Column("group_id", BigInteger, _part_of("task_groups"), nullable=False),
+    Column("group_id", BigInteger, nullable=False),
     Column("manager_id", BigInteger, _part_of("managers")),
     Column("worker_uuid", Uuid),
     Column("worker_tags", ARRAY(Text)),
@@ -295,7 +308,7 @@ environments = Table(
     "environments",
     METADATA,
     Column("manager_id", BigInteger, _part_of("managers"), nullable=False),
-    Column("group_id", BigInteger, _part_of("task_groups"), nullable=False),
+    Column("group_id", BigInteger, nullable=False),
     Column("state", Text, nullable=False),
     CheckConstraint("state IN ('preparing', 'ready', 'tearing_down', 'gone', 'owed')"),
     Column("fingerprint", Text, nullable=False),
@@ -305,8 +318,14 @@ environments = Table(
     Column("degraded", Boolean, nullable=False, server_default=text("false")),
     Column("created_at", Moment, nullable=False, server_default=text("now()")),
     Column("changed_at", Moment, nullable=False, server_default=text("now()")),
+    Column("task_group_uuid", Uuid),
+    Column("task_group_name", Text),
+    Column("group_name", Text),
+    Column("worker_count", Integer),
+    Column("teardown_hook", JSONB),
     PrimaryKeyConstraint("manager_id", "group_id"),
     Index("environments_by_group", "group_id", postgresql_where=text("state <> 'gone'")),
+    Index("environments_by_manager", "manager_id", postgresql_where=text("state <> 'gone'")),
 )
 
 hook_runs = Table(
@@ -314,7 +333,7 @@ hook_runs = Table(
     METADATA,
     Column("id", BigInteger, Identity(always=True), primary_key=True),
     Column("manager_id", BigInteger, _part_of("managers"), nullable=False),
-    Column("group_id", BigInteger, _part_of("task_groups"), nullable=False),
+    Column("group_id", BigInteger, nullable=False),
     Column("epoch", BigInteger),
     Column("kind", Text, nullable=False),
     CheckConstraint("kind IN ('setup', 'teardown')"),
@@ -458,7 +477,7 @@ task_failures = Table(
 submission = Table(
     "submission",
     METADATA,
-    Column("group_id", BigInteger, _part_of("task_groups"), nullable=False),
+    Column("group_id", BigInteger, nullable=False),
     Column("idempotency_key", Text, nullable=False),
     Column("part", Integer, nullable=False, server_default=text("0")),
     Column("digest", LargeBinary, nullable=False),
@@ -471,7 +490,7 @@ submission = Table(
 task_retries = Table(
     "task_retries",
     METADATA,
-    Column("group_id", BigInteger, _part_of("task_groups"), nullable=False),
+    Column("group_id", BigInteger, nullable=False),
     Column("task_id", BigInteger, primary_key=True, autoincrement=False),
     Column("new_task_id", BigInteger, nullable=False),
     Column("idempotency_key", Text, nullable=False),

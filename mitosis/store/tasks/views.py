@@ -12,7 +12,7 @@ from sqlalchemy import BigInteger, ColumnElement, Integer, and_, bindparam, case
 from mitosis.contracts.http import Page, TaskFailureInfo, TaskInfo
 from mitosis.contracts.ids import parse_task_uuid, task_uuid
 from mitosis.contracts.lifecycle import TASK, TaskState
-from mitosis.store.missing import require_task
+from mitosis.store.missing import missing_task_group, require_task
 from mitosis.store.pg.arrays import number_array
 from mitosis.store.pg.compose import Composed, compose, fetch_composed
 from mitosis.store.pg.database import Connection
@@ -107,11 +107,17 @@ async def list_tasks(
 async def read_tasks(
     connection: Connection, group_number: int, ids: Sequence[int]
 ) -> list[TaskInfo]:
-    """Return tasks by id, their failures without ``detail``."""
+    """Return tasks by id, their failures without ``detail``.
+
+    Raises:
+        NotFound: the group has been deleted since the caller read the ids.
+    """
     if not ids:
         return []
     values = {"group_number": group_number, "ids": number_array(ids)}
     found = await fetch_all(connection, _Task, SQL["tasks"], values)
+    if len(found) < len(ids):
+        raise missing_task_group()
     failures: dict[int, list[_Failure]] = defaultdict(list)
     if retried := [row.task_id for row in found if row.may_have_failures]:
         values["ids"] = number_array(retried)

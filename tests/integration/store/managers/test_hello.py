@@ -7,7 +7,13 @@ import pytest
 from psycopg.sql import SQL, Identifier
 
 from mitosis.contracts.control import ReleaseReason, ReleaseRequest
-from mitosis.contracts.errors import LeaseLost, ManagerIdInUse, NotFound, Superseded
+from mitosis.contracts.errors import (
+    InvalidTransition,
+    LeaseLost,
+    ManagerIdInUse,
+    NotFound,
+    Superseded,
+)
 from mitosis.contracts.temporal_names import host_task_queue
 from mitosis.contracts.wire import LeaseStanding, Renewal
 from mitosis.store.leases.granting import get_grant, take_lease
@@ -139,14 +145,21 @@ async def test_another_machine_may_come_when_the_first_is_silent_for_long(databa
 
 
 @pytest.mark.spec("S000-95")
-async def test_after_a_reboot_nothing_is_prepared_any_more(database: str) -> None:
+async def test_after_a_reboot_everything_is_cleaned_and_then_prepared_again(database: str) -> None:
+    """The files of the setup are still there, so its teardown comes first (P9)."""
     async with world(database) as w:
-        host, _ = await working(w)
+        host, group = await working(w)
         host.boot = "boot-2"
-        await host.hello()
+        answer = await host.hello()
+        assert answer.owed == (group,)
         row = (await w.rows("SELECT state, degraded FROM environments"))[0]
-        assert row == {"state": "gone", "degraded": False}
+        assert row == {"state": "owed", "degraded": False}
         assert await w.value("SELECT max(lost_count) FROM open_task") == 1
+        with pytest.raises(InvalidTransition):
+            await host.prepare(group)
+        await host.clean(group)
+        await host.prepare(group)
+        assert len((await host.claim()).tasks) == 5
 
 
 async def test_goodbye_gives_everything_back_and_a_late_one_does_nothing(database: str) -> None:
@@ -350,13 +363,15 @@ async def test_a_group_that_is_there_no_more_takes_its_leases_along(database: st
         for table in ("task", "open_task"):
             await w.rows(SQL("DELETE FROM {}").format(Identifier(table)))
         await w.rows("DELETE FROM task_groups")
-        assert (await host.renew()).standing is LeaseStanding.GONE
+        answer = await host.renew()
+        assert (answer.standing, answer.order and answer.order.kill) == (LeaseStanding.GONE, True)
         claimed = await host.claim()
         assert (claimed.standing, claimed.tasks) == (LeaseStanding.GONE, [])
         reported = await host.finish(tasks)
         assert (reported.standing, {*reported.statuses}) == (LeaseStanding.GONE, {"unknown"})
         view = await observe_manager(w.store, host.manager_id)
-        assert (view.online, view.lease, view.environments) == (True, None, ())
+        assert (view.online, view.lease) == (True, None)
+        assert [(e.state, e.cleanable) for e in view.environments] == [("ready", True)]
 
 
 async def test_a_lease_is_granted_to_its_manager_only(database: str) -> None:

@@ -1,0 +1,84 @@
+"""Deletes task groups (protocol P8): gone for everyone in one transaction, its rows in chunks.
+
+The group leaves ``task_groups`` and ``group_live`` at once, and with them every list, count, quota and
+name; ``deleted_groups`` is the durable state of the rest. The control worker deletes tasks and results
+chunk by chunk, and continues where it stopped. What a host still owes for the group (kill, release,
+teardown) stays in its own rows, ``leases`` and ``environments``, which refer to no group.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import LiteralString
+from uuid import UUID
+
+from mitosis.contracts.errors import Conflict
+from mitosis.store.leases.ending import lock_group_and_leases
+from mitosis.store.pg.rows import fetch_one
+from mitosis.store.pg.statements import load
+from mitosis.store.store import Store
+
+SQL = load("groups/deletion.sql")
+BOOKKEEPING = timedelta(days=30)
+"""How long ended leases, environments and hook runs of a deleted group are kept (C-34)."""
+
+STEPS: Sequence[LiteralString] = (
+    SQL["delete_failures"],
+    SQL["delete_results"],
+    SQL["delete_tasks"],
+    SQL["delete_submissions"],
+    SQL["delete_retries"],
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Removed:
+    id: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Unfinished:
+    group_id: int
+    step: int
+    position: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Reached:
+    position: int | None
+
+
+async def delete_group(store: Store, task_group_id: UUID) -> None:
+    """Delete a settled group; the control worker deletes its tasks afterwards.
+
+    Raises:
+        NotFound: there is no such group.
+        Conflict: it is not settled.
+    """
+    async with store.database.transaction() as connection:
+        group = await lock_group_and_leases(connection, task_group_id)
+        parameters = {"group_number": group.number}
+        if await fetch_one(connection, _Removed, SQL["remove"], parameters) is None:
+            raise Conflict("only a settled task group can be deleted", state=group.state.value)
+
+
+async def delete_chunk(store: Store, limit: int) -> bool:
+    """Delete up to ``limit`` rows of a deleted group; return whether there may be more to do.
+
+    Any number of processes may call it at once.
+    """
+    async with store.database.transaction() as connection:
+        group = await fetch_one(connection, _Unfinished, SQL["take"], {})
+        if group is None:
+            kept = {"kept_seconds": BOOKKEEPING.total_seconds()}
+            return bool((await connection.execute(SQL["forget"], kept)).rowcount)
+        number = {"group_number": group.group_id}
+        chunk = {**number, "position": group.position, "limit": limit}
+        reached = await fetch_one(connection, _Reached, STEPS[group.step], chunk)
+        if reached is None or reached.position is None:
+            following = {"step": group.step + 1, "position": 0}
+        else:
+            following = {"step": group.step, "position": reached.position}
+        finished = following["step"] == len(STEPS)
+        await connection.execute(SQL["advance"], {**number, **following, "finished": finished})
+    return True

@@ -1,0 +1,104 @@
+-- Deleting task groups (protocol P8).
+
+-- name: remove
+-- The caller holds the group. It goes with its name, its counters and its hosts; the rest follows in chunks.
+-- A host keeps what it needs to clean up after it. No row: the group is not settled.
+WITH settled AS MATERIALIZED (
+    SELECT g.id, g.uuid, g.name, u.name AS group_name, g.environment_teardown_hook AS teardown_hook,
+           (g.worker_allocation_plan ->> 'worker_count')::int AS worker_count,
+           coalesce(v.grace_seconds, g.cancel_grace_seconds) AS cancel_grace_seconds
+      FROM task_groups AS g
+      JOIN group_live AS v ON v.group_id = g.id
+      JOIN user_groups AS u ON u.id = g.user_group_id
+     WHERE g.id = %(group_number)s AND v.settled_at IS NOT NULL
+), noted AS (
+    INSERT INTO deleted_groups (group_id, uuid, cancel_grace_seconds)
+    SELECT id, uuid, cancel_grace_seconds FROM settled
+), kept AS (
+    UPDATE environments AS e
+       SET task_group_uuid = s.uuid, task_group_name = s.name, group_name = s.group_name,
+           worker_count = s.worker_count, teardown_hook = s.teardown_hook
+      FROM settled AS s WHERE e.group_id = s.id AND e.state <> 'gone' AND e.task_group_uuid IS NULL
+), gone AS (
+    DELETE FROM task_groups WHERE id IN (SELECT id FROM settled)
+)
+SELECT s.id, pg_notify('mitosis_wake', s.id || '!'), pg_notify('mitosis_wake', s.id || '~') FROM settled AS s
+
+-- name: take
+-- The next deleted group of which rows are left; another process may work on another one.
+SELECT d.group_id, d.step, d.position FROM deleted_groups AS d
+ WHERE d.finished_at IS NULL ORDER BY d.group_id LIMIT 1
+   FOR UPDATE SKIP LOCKED
+
+-- name: advance
+UPDATE deleted_groups
+   SET step = %(step)s, position = %(position)s, finished_at = CASE WHEN %(finished)s THEN now() END
+ WHERE group_id = %(group_number)s
+
+-- Each of the next statements deletes one chunk from the position on, and answers how far it came; NULL:
+-- nothing was left. The position saves reading the index entries of what the chunks before have deleted.
+
+-- name: delete_failures
+WITH picked AS MATERIALIZED (
+    SELECT id, task_id FROM task_failures
+     WHERE group_id = %(group_number)s AND task_id >= %(position)s ORDER BY task_id LIMIT %(limit)s
+), gone AS (
+    DELETE FROM task_failures WHERE id = ANY(ARRAY(SELECT id FROM picked))
+)
+SELECT max(task_id) AS position FROM picked
+
+-- name: delete_results
+WITH picked AS MATERIALIZED (
+    SELECT task_id, seq FROM task_result
+     WHERE group_id = %(group_number)s AND seq > %(position)s ORDER BY seq LIMIT %(limit)s
+), gone AS (
+    DELETE FROM task_result WHERE task_id = ANY(ARRAY(SELECT task_id FROM picked))
+)
+SELECT max(seq) AS position FROM picked
+
+-- name: delete_tasks
+WITH picked AS MATERIALIZED (
+    SELECT id FROM task
+     WHERE group_id = %(group_number)s AND id > %(position)s ORDER BY id LIMIT %(limit)s
+), gone AS (
+    DELETE FROM task WHERE id = ANY(ARRAY(SELECT id FROM picked))
+)
+SELECT max(id) AS position FROM picked
+
+-- name: delete_submissions
+-- Few at once: a submission names up to 10,000 tasks.
+WITH picked AS MATERIALIZED (
+    SELECT idempotency_key, part FROM submission
+     WHERE group_id = %(group_number)s ORDER BY idempotency_key, part LIMIT %(limit)s / 50 + 1
+), gone AS (
+    DELETE FROM submission AS s USING picked AS p
+     WHERE s.group_id = %(group_number)s AND s.idempotency_key = p.idempotency_key AND s.part = p.part
+    RETURNING s.part
+)
+SELECT CASE WHEN EXISTS (SELECT FROM gone) THEN 0 END AS position
+
+-- name: delete_retries
+WITH gone AS (
+    DELETE FROM task_retries WHERE task_id = ANY(ARRAY(
+        SELECT task_id FROM task_retries WHERE group_id = %(group_number)s LIMIT %(limit)s))
+    RETURNING task_id
+)
+SELECT CASE WHEN EXISTS (SELECT FROM gone) THEN 0 END AS position
+
+-- name: forget
+-- What is kept of a deleted group for hosts that were cut off, once it is old and no host owes anything for
+-- it. One group at a time.
+WITH old AS MATERIALIZED (
+    SELECT d.group_id FROM deleted_groups AS d
+     WHERE d.finished_at < now() - make_interval(secs => %(kept_seconds)s)
+       AND NOT EXISTS (SELECT FROM environments AS e WHERE e.group_id = d.group_id AND e.state <> 'gone')
+     ORDER BY d.group_id LIMIT 1
+       FOR UPDATE OF d SKIP LOCKED
+), ended AS (
+    DELETE FROM leases WHERE group_id IN (SELECT group_id FROM old)
+), cleaned AS (
+    DELETE FROM environments WHERE group_id IN (SELECT group_id FROM old)
+), reported AS (
+    DELETE FROM hook_runs WHERE group_id IN (SELECT group_id FROM old)
+)
+DELETE FROM deleted_groups WHERE group_id IN (SELECT group_id FROM old)
