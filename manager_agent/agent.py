@@ -31,6 +31,7 @@ from manager_agent.events import Stop
 from manager_agent.host import Host
 from manager_agent.journal import Journal
 from manager_agent.leftovers import kill_leftovers
+from manager_agent.planned_stop import PlannedStop
 from manager_agent.pool import Pool, ZygoteCommand
 from manager_agent.reporter import Reporter
 from manager_agent.router import Router
@@ -38,6 +39,7 @@ from manager_agent.run_folder import HostFolders, make_private
 from manager_agent.session import LeaseSession, SessionParts
 from manager_agent.temporal import TemporalTarget, poll_for_ever
 from mitosis.concurrency import race, wait_event, within
+from mitosis.contracts.attempt import AttemptKey
 from mitosis.contracts.control import LeaseEnd
 from mitosis.contracts.errors import (
     ConfigurationError,
@@ -48,6 +50,7 @@ from mitosis.contracts.errors import (
 )
 from mitosis.contracts.http import HelloAnswer, LeaseGrant
 from mitosis.contracts.variables import without_settings
+from mitosis.worker.evidence import begun_attempts, forget_begun
 from mitosis.worker.signals import default_in_children
 from mitosis.worker.zygote_protocol import Setup
 
@@ -119,6 +122,9 @@ class Agent:
             self._reporter.unacknowledged,
         )
         self._router = Router(folders.endpoint)
+        self._planned_stop = PlannedStop(folders.state_dir)
+        self._begun: set[AttemptKey] = set()
+        """What an earlier process has started; PostgreSQL knows which of these have ended."""
         self._disk = DiskRoom(folders.state_dir, config.min_free_bytes)
         self._stop = asyncio.Event()
         self._kill = asyncio.Event()
@@ -140,6 +146,7 @@ class Agent:
             MitosisError: the API refuses this agent.
         """
         kill_leftovers(str(self._config.manager_id), self._checkpoints.prepared())
+        self._begun = begun_attempts(self._folders.run_dir)
         incarnation = identity.raise_incarnation(self._folders.state_dir)
         running: list[asyncio.Task[None]] = []
         try:
@@ -156,6 +163,9 @@ class Agent:
             with _first_error():
                 await race(*running, self._stop.wait())
             await self._shut_down()
+        except MitosisError:  # the tasks that run here are not to blame
+            self._record_stop()
+            raise
         finally:
             await self._close(running)
 
@@ -168,8 +178,14 @@ class Agent:
             incarnation,
             take_over=take_over,
             journal=self._reporter.unacknowledged(),
+            planned_stop=self._planned_stop.incarnation(),
+            begun=self._begun,
         )
         answer = await until_reached(lambda: self._api.hello(hello))
+        if self._contact.incarnation == 0:  # the first of this process
+            self._planned_stop.forget()
+            forget_begun(self._folders.run_dir)
+            self._begun = set()
         if answer.incarnation != incarnation:
             identity.keep_incarnation(self._folders.state_dir, answer.incarnation)
         self._contact.incarnation = answer.incarnation
@@ -274,6 +290,7 @@ class Agent:
             task_group_name=grant.task_group_name,
             group_name=grant.group_name,
             scratch_folder=str(self._folders.scratch),
+            run_folder=str(self._folders.run_dir),
             handler_modules=plan.handler_modules if preload else (),
             python_path=plan.python_path,
             environment=plan.environment,
@@ -291,6 +308,7 @@ class Agent:
     async def _shut_down(self) -> None:
         """Stop claiming, return unstarted tasks, let running ones end, report, say goodbye."""
         log.info("agent.stopping")
+        self._record_stop()
         self.host.stopping = True
         session = self.host.session
         if session is not None and not session.over.is_set():
@@ -305,6 +323,10 @@ class Agent:
             await within(self._api.goodbye(epoch), GOODBYE_SECONDS)
         except (MitosisError, TimeoutError) as error:
             log.warning("goodbye.failed", extra={"reason": str(error)})
+
+    def _record_stop(self) -> None:
+        if self._contact.incarnation:  # else PostgreSQL does not know this process
+            self._planned_stop.record(self._contact.incarnation)
 
     async def _drain(self, session: LeaseSession) -> None:
         session.handle(Stop())

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from manager_agent.agent_api import AgentApi
 from manager_agent.backoff import is_refusal
-from manager_agent.events import Fenced, Renewed, Superseded
+from manager_agent.events import Announced, Fenced, Renewed, Superseded
 from manager_agent.session import LeaseSession
 from manager_agent.state import State
 from mitosis.concurrency import wait_event
@@ -117,7 +117,12 @@ class Contact:
         session.handle(Renewed(standing, answer.order, returned))
         if answer.superseded:
             self._stop_superseded(session, answer.superseded)
-        session.handle(Fenced(on=False))  # last: a lease that is over starts nothing more
+        session.handle(Fenced(on=False))  # after that: a lease that is over starts nothing more
+        if renewal.announced:
+            keys = frozenset(AttemptKey(one.task_id, one.attempt) for one in renewal.announced)
+            found = frozenset(answer.recorded)
+            recorded = frozenset(key for key in keys if key.task_id in found)
+            session.handle(Announced(keys, recorded))
 
     def _stop_superseded(self, session: LeaseSession, found: Sequence[TaskAttempt]) -> None:
         """Have attempts stopped whose end no longer counts: such work must not hold the host (P5)."""
@@ -148,6 +153,7 @@ class Contact:
             epoch=session.epoch,
             started=_attempts(started),
             returned=_attempts(returned),
+            announced=_attempts(state.announced),
             held=self._held(state) if due else None,
             running=_attempts(state.started_before(math.inf)) if ask else [],
         )

@@ -3,6 +3,8 @@
 Part of the reactor and as pure: each function changes the state and returns instructions.
 """
 
+from collections.abc import Iterable
+
 from manager_agent.events import (
     AbandonClaim,
     CancelRunning,
@@ -14,7 +16,7 @@ from manager_agent.events import (
     Stop,
     Superseded,
 )
-from manager_agent.state import State, Worker
+from manager_agent.state import State, Task, Worker
 from mitosis.contracts.attempt import AttemptKey
 from mitosis.contracts.control import LeaseEnd
 from mitosis.contracts.lifecycle import WORKER, WorkerEvent, WorkerState
@@ -112,9 +114,16 @@ def cancel(state: State, worker: Worker, key: AttemptKey, order: CancelOrder) ->
 
 def return_unstarted(state: State) -> list[Instruction]:
     """Return the unstarted tasks; drop them if the lease is gone."""
-    keys = {task.key for task in (*state.ready, *state.alone)}
+    tasks = (*state.ready, *state.alone, *state.to_announce)
     state.ready.clear()
     state.alone.clear()
+    state.to_announce.clear()
+    return give_back(state, tasks)
+
+
+def give_back(state: State, tasks: Iterable[Task]) -> list[Instruction]:
+    """Return these tasks, which wait nowhere any more; drop them if the lease is gone."""
+    keys = {task.key for task in tasks}
     state.held -= keys
     if not keys or state.end is LeaseEnd.GONE:
         return []

@@ -117,6 +117,15 @@ class Superseded:
 
 
 @dataclass(frozen=True, slots=True)
+class Announced:
+    """The answer to a renewal that announced the starts of these attempts."""
+
+    keys: frozenset[AttemptKey]
+    recorded: frozenset[AttemptKey]
+    """Those whose start is recorded; the others are not, or no longer, claimed by this host."""
+
+
+@dataclass(frozen=True, slots=True)
 class Fenced:
     """Contact has been lost for longer than ``host_lost_after`` (``on``), or is there again."""
 
@@ -143,6 +152,7 @@ Event = (
     | Reported
     | Renewed
     | Superseded
+    | Announced
     | Fenced
     | Stop
 )

@@ -6,7 +6,7 @@ Owns the incarnation counter (protocol P5). Makes no calls.
 import os
 import socket
 import uuid
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from mitosis.contracts.attempt import AttemptKey
@@ -71,8 +71,19 @@ def hello(
     *,
     take_over: bool = False,
     journal: Sequence[AttemptKey] = (),
+    planned_stop: int | None = None,
+    begun: Collection[AttemptKey] = (),
 ) -> Hello:
-    """Return the hello of this process; ``journal``: the attempts whose reports it holds."""
+    """Return the hello of this process.
+
+    Args:
+        state_dir: holds the identity of the machine, if it has none of its own.
+        incarnation: of this process.
+        take_over: take the manager id from a host that is still in contact.
+        journal: the attempts whose reports this host holds.
+        planned_stop: incarnation of the process that stopped in order, if the last one did.
+        begun: attempts that an earlier process has started.
+    """
     said = Hello(
         incarnation=incarnation,
         machine_id=machine_id(state_dir),
@@ -82,7 +93,12 @@ def hello(
         agent_version=__version__,
         take_over=take_over,
     )
-    return said.model_copy(update={"journal": AttemptList.of(journal)}) if journal else said
+    facts = {
+        "journal": AttemptList.of(journal) if journal else None,
+        "planned_stop": planned_stop,
+        "begun": AttemptList.of(begun) if begun else None,
+    }
+    return said.model_copy(update={name: fact for name, fact in facts.items() if fact is not None})
 
 
 def write_durably(path: Path, data: bytes) -> None:

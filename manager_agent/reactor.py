@@ -8,6 +8,13 @@ import math
 from collections.abc import Iterable
 
 from manager_agent import exits
+from manager_agent.careful_starts import (
+    kept_free,
+    on_announced,
+    send,
+    start_alone,
+    start_announced,
+)
 from manager_agent.endings import (
     cancel,
     dismiss,
@@ -18,6 +25,7 @@ from manager_agent.endings import (
     return_unstarted,
 )
 from manager_agent.events import (
+    Announced,
     Begin,
     Claim,
     ClaimAbandoned,
@@ -31,7 +39,6 @@ from manager_agent.events import (
     Report,
     Reported,
     RespawnDue,
-    Send,
     SessionOver,
     Spawn,
     SpawnLater,
@@ -101,6 +108,8 @@ def _handle(state: State, event: Event) -> list[Instruction]:  # noqa: C901, PLR
             return on_standing(state, event.standing, event.order)
         case Superseded():
             return on_superseded(state, event)
+        case Announced():
+            return on_announced(state, event)
         case Fenced():
             return on_fenced(state, event.on)
         case Stop():
@@ -190,7 +199,7 @@ def _on_exited(state: State, event: WorkerExited) -> list[Instruction]:
     ]
     unstarted = list(worker.unstarted.values())
     state.held.difference_update(key for key, _ in worker.started)
-    worker.unstarted, worker.running, worker.finishing = {}, None, {}
+    worker.unstarted, worker.announced, worker.running, worker.finishing = {}, None, None, {}
     state.held.update(report.key for report in reports)
     out = _report(state, reports)
     out += _put_back(state, unstarted)
@@ -246,7 +255,7 @@ def _on_claimed(state: State, event: Claimed) -> list[Instruction]:
     new = [task for task in new if task.key not in state.held]
     state.held.update(task.key for task in new)
     for task in new:
-        (state.alone if task.alone else state.ready).append(task)
+        state.queue_of(task).append(task)
     out = on_standing(state, event.standing, None)
     return out if state.active else out + return_unstarted(state)
 
@@ -268,7 +277,7 @@ def _put_back(state: State, tasks: Iterable[Task]) -> list[Instruction]:
     for task in reversed(list(tasks)):
         if task.key == state.alone_running:
             state.alone_running = None
-        (state.alone if task.alone else state.ready).appendleft(task)
+        state.queue_of(task).appendleft(task)
     return [] if state.active else return_unstarted(state)
 
 
@@ -277,10 +286,11 @@ def _dispatch(state: State) -> list[Instruction]:
     if not state.active or state.fenced:
         return []
     if state.alone or state.alone_running is not None:
-        return _dispatch_alone(state)
+        return start_alone(state)
+    out = start_announced(state)
     if not state.ready:
-        return []
-    with_room = [w for w in state.workers if w.available and w.load < state.credit]
+        return out
+    with_room = kept_free(state, [worker for worker in state.workers if _room(state, worker)])
     sent: dict[int, list[Task]] = {}
     for level in range(state.credit):
         for worker in with_room:
@@ -288,24 +298,14 @@ def _dispatch(state: State) -> list[Instruction]:
                 task = state.ready.popleft()
                 worker.unstarted[task.key] = task
                 sent.setdefault(worker.slot, []).append(task)
-    return [_send(state.workers[slot], tasks) for slot, tasks in sent.items()]
+    return out + [send(state.workers[slot], tasks) for slot, tasks in sent.items()]
 
 
-def _dispatch_alone(state: State) -> list[Instruction]:
-    busy = any(True for worker in state.workers for _ in worker.attempts())
-    idle = next((worker for worker in state.workers if worker.available), None)
-    if busy or idle is None or not state.alone:
-        return []
-    task = state.alone.popleft()
-    idle.unstarted[task.key] = task
-    state.alone_running = task.key
-    return [_send(idle, [task])]
-
-
-def _send(worker: Worker, tasks: list[Task]) -> Instruction:
-    if worker.phase is WorkerState.IDLE:
-        worker.phase = WORKER.after(worker.phase, WorkerEvent.RUN)
-    return Send(worker.slot, worker.generation, tuple(tasks))
+def _room(state: State, worker: Worker) -> int:
+    """Return how many more tasks the worker may hold."""
+    if not worker.available or worker.announced is not None:
+        return 0
+    return max(0, state.credit - worker.load)
 
 
 def _refill(state: State) -> list[Instruction]:
@@ -315,9 +315,10 @@ def _refill(state: State) -> list[Instruction]:
         return []
     available = [worker for worker in state.workers if worker.available]
     surplus = _surplus(state, len(available))
-    room = sum(max(0, state.credit - worker.load) for worker in available)
-    want = min(MAX_SURPLUS, room + surplus - len(state.ready))
-    if not available or want < 1 or len(state.ready) > surplus // 2:
+    room = sum(_room(state, worker) for worker in available)
+    waiting = len(state.ready) + len(state.to_announce)
+    want = min(MAX_SURPLUS, room + surplus - waiting)
+    if not available or want < 1 or waiting > surplus // 2:
         return []
     state.claiming = True
     state.claim_seq += 1
@@ -340,7 +341,8 @@ def _measure(state: State, seconds: float) -> None:
 
 
 def _task(claimed: ClaimedTask) -> Task:
-    return Task(AttemptKey(claimed.task_id, claimed.attempt), bytes(claimed.spec), claimed.alone)
+    key = AttemptKey(claimed.task_id, claimed.attempt)
+    return Task(key, bytes(claimed.spec), claimed.alone, claimed.announce)
 
 
 def _finish(state: State) -> list[Instruction]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from mitosis.contracts.errors import ConfigurationError, ManagerIdInUse
+from mitosis.contracts.errors import ConfigurationError, ManagerIdInUse, MitosisError
 from mitosis.ipc.endpoints import run_folder, worker_endpoint
 
 LOCK = "lock"
@@ -18,7 +18,11 @@ LOCK = "lock"
 
 @dataclass(slots=True)
 class HostFolders:
-    """The locked run folder (sockets) and state folder (journal, checkpoints, scratch) of a manager."""
+    """The locked folders of a manager.
+
+    The run folder holds sockets and what the workers have begun; the state folder holds the journal,
+    checkpoints and scratch.
+    """
 
     run_dir: Path
     state_dir: Path
@@ -60,9 +64,13 @@ class HostFolders:
     def scratch(self) -> Path:
         return self.state_dir / "scratch"
 
-    def release(self) -> None:
-        """Unlock both and remove the run folder, which holds only sockets. Idempotent."""
-        if self._locks:
+    def release(self, *, keep: bool = False) -> None:
+        """Unlock both folders. Idempotent.
+
+        Args:
+            keep: leave the run folder, for the next process to see what was begun here.
+        """
+        if self._locks and not keep:
             shutil.rmtree(self.run_dir, ignore_errors=True)
         for descriptor in self._locks:
             os.close(descriptor)
@@ -77,7 +85,7 @@ class HostFolders:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self.release()
+        self.release(keep=error is not None and not isinstance(error, MitosisError))
 
 
 def make_private(folder: Path) -> None:

@@ -22,6 +22,8 @@ class Task:
     key: AttemptKey
     spec: bytes
     alone: bool = False
+    announce: bool = False
+    """It starts only after PostgreSQL has recorded its start (protocol P5)."""
 
 
 @dataclass(slots=True)
@@ -32,6 +34,8 @@ class Worker:
     generation: int = 0
     phase: WorkerState = WorkerState.EXITED
     unstarted: dict[AttemptKey, Task] = field(default_factory=dict)
+    announced: AttemptKey | None = None
+    """The unstarted attempt that is sent to it as soon as its start is recorded; nothing else is."""
     running: AttemptKey | None = None
     started_at: float = 0.0
     """Of the running task, wall clock."""
@@ -96,6 +100,9 @@ class State:
     alone: deque[Task] = field(default_factory=deque)
     """Ready tasks that must run alone on the host (protocol P5)."""
     alone_running: AttemptKey | None = None
+    """The attempt that runs alone or is announced for it: nothing starts beside it."""
+    to_announce: deque[Task] = field(default_factory=deque)
+    """Ready tasks whose start must be recorded first and that have no worker yet (protocol P5)."""
     cancelled: set[AttemptKey] = field(default_factory=set)
     """Running attempts that a user has cancelled."""
     unreported: dict[AttemptKey, EncodedReport] = field(default_factory=dict)
@@ -120,6 +127,17 @@ class State:
         if self.mean_seconds is None or self.mean_seconds >= 0.010:
             return 1
         return 2 if self.mean_seconds >= 0.001 else 8
+
+    @property
+    def announced(self) -> list[AttemptKey]:
+        """Return the attempts that wait until their start is recorded."""
+        return [worker.announced for worker in self.workers if worker.announced is not None]
+
+    def queue_of(self, task: Task) -> deque[Task]:
+        """Return the queue in which a ready task waits for a worker."""
+        if task.alone:
+            return self.alone
+        return self.to_announce if task.announce else self.ready
 
     @property
     def running(self) -> int:

@@ -1,20 +1,30 @@
-"""Two files in memory that a zygote reads after the death of its worker.
+"""Two files that survive a worker: its zygote, or the next process of the agent, reads them.
 
 The last messages of a dying worker may be lost, since ZeroMQ sends them from another thread. A byte in
 shared memory is there at once. So the zygote knows for certain which task was running, and the stderr of
-its handler.
+its handler. The other file is in the run folder of the agent and holds the last attempts that the worker
+has begun: when the agent dies with everything below it, its next process names them in its hello
+(protocol P5). Recording a start costs no system call.
 """
 
 import mmap
 import os
 import struct
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
 from typing import NamedTuple
 
 from mitosis.contracts.attempt import AttemptKey
 from mitosis.worker.output import memory_file, tail_of
 
+KEPT = 16
+"""Attempts kept for each worker: twice as many as it may hold, so all without a report are among them."""
+PREFIX = "begun-"
+
 _MARK = struct.Struct("=qq")
 _NO_TASK = AttemptKey(-1, -1)
+_SIZE = _MARK.size * (1 + KEPT)
 
 
 class Evidence(NamedTuple):
@@ -24,9 +34,13 @@ class Evidence(NamedTuple):
     mark_fd: int
 
     @classmethod
-    def create(cls) -> "Evidence":
-        evidence = cls(memory_file("stderr"), os.memfd_create("mark", os.MFD_CLOEXEC))
-        os.write(evidence.mark_fd, _MARK.pack(*_NO_TASK))
+    def create(cls, folder: str, slot: int) -> "Evidence":
+        """Open both files of the worker in this slot; ``folder``: see :func:`begun_attempts`.
+
+        What an earlier worker of the slot has begun stays in the file.
+        """
+        evidence = cls(memory_file("stderr"), _mark_file(folder, slot))
+        os.pwrite(evidence.mark_fd, _MARK.pack(*_NO_TASK), 0)
         return evidence
 
     def close(self) -> None:
@@ -44,13 +58,50 @@ class Evidence(NamedTuple):
 
 
 class RunningMark:
-    """The worker's side of :meth:`Evidence.running`; costs no system call."""
+    """The worker's side of both files; costs no system call."""
 
     def __init__(self, mark_fd: int) -> None:
-        self._memory = mmap.mmap(mark_fd, _MARK.size)
+        self._memory = mmap.mmap(mark_fd, _SIZE)
+        self._next = 0
 
     def put(self, key: AttemptKey) -> None:
+        """Record that this attempt begins, before it does."""
         _MARK.pack_into(self._memory, 0, *key)
+        self._next = self._next % KEPT + 1
+        _MARK.pack_into(self._memory, _MARK.size * self._next, *key)
 
     def clear(self) -> None:
+        """Record that it has ended; it stays among the last that were begun."""
         _MARK.pack_into(self._memory, 0, *_NO_TASK)
+
+
+def begun_attempts(folder: Path) -> set[AttemptKey]:
+    """Return the last attempts that the workers of an agent have begun, from the files in its run folder."""
+    return {key for file in folder.glob(f"{PREFIX}*") for key in _keys(file)}
+
+
+def forget_begun(folder: Path) -> None:
+    """Remove the files of an earlier process of the agent."""
+    for file in folder.glob(f"{PREFIX}*"):
+        file.unlink(missing_ok=True)
+
+
+def _mark_file(folder: str, slot: int) -> int:
+    path = os.path.join(folder, f"{PREFIX}{slot}")  # noqa: PTH118 - a string is wanted
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    if os.fstat(descriptor).st_size != _SIZE:
+        os.ftruncate(descriptor, 0)
+        os.pwrite(
+            descriptor, _MARK.pack(*_NO_TASK) * (1 + KEPT), 0
+        )  # no hole: a full disk is an error here
+    return descriptor
+
+
+def _keys(file: Path) -> Iterator[AttemptKey]:
+    """Yield the attempts in one file, which any task of this user may have changed."""
+    data = b""
+    with suppress(OSError), file.open("rb") as opened:
+        data = opened.read(_SIZE)
+    for number, attempt in _MARK.iter_unpack(data[: len(data) // _MARK.size * _MARK.size]):
+        if number >= 0 and 0 <= attempt < 2**31:
+            yield AttemptKey(number, attempt)

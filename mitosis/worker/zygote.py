@@ -162,7 +162,7 @@ class Zygote:
             os.sched_setaffinity(0, self._cpus)
 
     def _start(self, settings: WorkerSettings) -> _Child:
-        evidence = Evidence.create()
+        evidence = Evidence.create(self._setup.run_folder, settings.slot)
         try:
             popen = None if self._forks else self._exec(settings, evidence)
             pid = self._fork(settings, evidence) if popen is None else popen.pid

@@ -46,6 +46,8 @@ class Setup(Packet, frozen=True, kw_only=True):
     group_name: str
     scratch_folder: str
     """An existing private folder; each slot has a subfolder, created when first needed."""
+    run_folder: str
+    """Of the agent: each slot has a file of the last attempts that it has begun."""
     handler_modules: tuple[str, ...] = ()
     python_path: tuple[str, ...] = ()
     environment: dict[str, str] = {}

@@ -8,6 +8,7 @@ def check_invariants(state: State) -> None:
     places = [
         *(task.key for task in state.ready),
         *(task.key for task in state.alone),
+        *(task.key for task in state.to_announce),
         *(key for worker in state.workers for key in worker.attempts()),
         *state.unreported,
     ]
@@ -18,8 +19,11 @@ def check_invariants(state: State) -> None:
     for worker in state.workers:
         assert worker.load <= 8, "more tasks than credit"
         assert worker.alive or not list(worker.attempts()), "a dead worker holds tasks"
+        if worker.announced is not None:
+            assert list(worker.attempts()) == [worker.announced], "announced without a place"
     if not state.active:
-        assert not [*state.ready, *state.alone], "tasks wait in a session that ends"
+        waiting = [*state.ready, *state.alone, *state.to_announce]
+        assert not waiting, "tasks wait in a session that ends"
     if state.alone_running is not None:
         others = [key for worker in state.workers for key in worker.attempts()]
         assert others == [state.alone_running], "something runs beside a task that must be alone"

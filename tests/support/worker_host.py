@@ -55,6 +55,7 @@ class WorkerHost:
             task_group_name="campaign",
             group_name="lab",
             scratch_folder=str(folder / "scratch"),
+            run_folder=str(folder),
             **setup,
         )
         self.inbox: defaultdict[type, deque[Any]] = defaultdict(deque)

@@ -17,6 +17,7 @@ TAIL = Setup(
     task_group_name="",
     group_name="",
     scratch_folder="",
+    run_folder="",
 ).output_tail_bytes
 GIGABYTE = 1_000_000_000
 

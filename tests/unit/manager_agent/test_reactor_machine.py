@@ -9,6 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from manager_agent.events import (
     AbandonClaim,
+    Announced,
     Begin,
     CancelRunning,
     Claim,
@@ -42,6 +43,9 @@ from mitosis.contracts.wire import CancelOrder, ClaimedTask, LeaseStanding
 from mitosis.ipc.messages import EncodedReport
 from tests.support.agent_invariants import check_invariants
 
+KINDS = st.sampled_from([(False, False), (False, True), (True, False), (True, True)])
+"""Of a claimed task: alone, announce."""
+
 
 class World(RuleBasedStateMachine):
     """Workers, an API and time around the reactor, all of them free to misbehave within the protocol."""
@@ -58,6 +62,7 @@ class World(RuleBasedStateMachine):
         self.sent: Counter[AttemptKey] = Counter()
         self.reported: dict[AttemptKey, int] = {}
         self.claimed: set[AttemptKey] = set()
+        self.recorded: set[AttemptKey] = set()
         self.dropped: set[AttemptKey] = set()
         self.next_id = 1
         self.over = False
@@ -81,6 +86,7 @@ class World(RuleBasedStateMachine):
                 assert not self.ending, "sent after the end"
                 assert not self.fenced, "sent behind the fence"
                 for task in tasks:
+                    assert not task.announce or task.key in self.recorded, "not announced"
                     self.sent[task.key] += 1
                     self.processes[slot, generation].append(task.key)
             case Claim():
@@ -145,8 +151,9 @@ class World(RuleBasedStateMachine):
     # --- the API --------------------------------------------------------------------------------
 
     @precondition(lambda self: self.claim)
-    @rule(new=st.integers(0, 20), again=st.booleans(), alone=st.booleans(), ends=st.booleans())
-    def answer_claim(self, new: int, again: bool, alone: bool, ends: bool) -> None:
+    @rule(new=st.integers(0, 20), again=st.booleans(), kind=KINDS, ends=st.booleans())
+    def answer_claim(self, new: int, again: bool, kind: tuple[bool, bool], ends: bool) -> None:
+        alone, announce = kind
         assert self.claim is not None
         claim, self.claim = self.claim, None
         fresh = [AttemptKey(self.next_id + n, 1) for n in range(min(new, claim.max_tasks))]
@@ -157,7 +164,13 @@ class World(RuleBasedStateMachine):
         standing = LeaseStanding.ENDING if ends and new == 20 else LeaseStanding.ACTIVE
         self.ending = self.ending or standing is LeaseStanding.ENDING
         tasks = tuple(
-            ClaimedTask(task_id=k.task_id, attempt=k.attempt, spec=msgspec.Raw(b"{}"), alone=alone)
+            ClaimedTask(
+                task_id=k.task_id,
+                attempt=k.attempt,
+                spec=msgspec.Raw(b"{}"),
+                alone=alone,
+                announce=announce,
+            )
             for k in keys
         )
         self.feed(Claimed(claim.claim_seq, standing, tasks))
@@ -185,6 +198,14 @@ class World(RuleBasedStateMachine):
         returned = frozenset(self.state.returned)
         self.feed(Renewed(LeaseStanding.ACTIVE, None, returned))
 
+    @precondition(lambda self: self.state.announced)
+    @rule(data=st.data())
+    def answer_announcement(self, data: st.DataObject) -> None:
+        keys = self.state.announced
+        recorded = data.draw(st.sets(st.sampled_from(keys)))
+        self.recorded |= recorded
+        self.feed(Announced(frozenset(keys), frozenset(recorded)))
+
     @precondition(lambda self: len(self.claimed) > 30)
     @rule(kill=st.booleans(), gone=st.booleans())
     def end_lease(self, kill: bool, gone: bool) -> None:
@@ -203,7 +224,8 @@ class World(RuleBasedStateMachine):
         self.feed(Stop())
 
     def _waiting_here(self) -> set[AttemptKey]:
-        return {task.key for task in (*self.state.ready, *self.state.alone)}
+        queues = (self.state.ready, self.state.alone, self.state.to_announce)
+        return {task.key for queue in queues for task in queue}
 
     # --- what always holds ----------------------------------------------------------------------
 
@@ -225,7 +247,8 @@ class World(RuleBasedStateMachine):
         for (slot, generation), queue in self.processes.items():
             worker = self.state.workers[slot]
             if worker.generation == generation and not self.state.over:
-                assert list(worker.unstarted) == list(queue)
+                there = [key for key in worker.unstarted if key != worker.announced]
+                assert there == list(queue)
 
     @property
     def given_back(self) -> set[AttemptKey]:

@@ -20,6 +20,7 @@ to_zygote = st.one_of(
         task_group_name=text,
         group_name=text,
         scratch_folder=text,
+        run_folder=text,
         handler_modules=st.lists(text, max_size=5).map(tuple),
         python_path=st.lists(text, max_size=5).map(tuple),
         environment=st.dictionaries(text, text, max_size=5),
