@@ -307,8 +307,8 @@ class Agent:
 
     async def _shut_down(self) -> None:
         """Stop claiming, return unstarted tasks, let running ones end, report, say goodbye."""
-        log.info("agent.stopping")
         self._record_stop()
+        log.info("agent.stopping")
         self.host.stopping = True
         session = self.host.session
         if session is not None and not session.over.is_set():

@@ -265,3 +265,20 @@ async def _life(database: str, chosen: list[tuple[str, int]]) -> None:
         assert [row.poison for row in rows] == [row.killer for row in rows]
         assert all(row.deaths for row in rows if row.killer)
         await w.check()
+
+
+async def test_five_rolling_restarts_charge_nothing(database: str) -> None:
+    """Whether the goodbye of an agent arrives, or only its next hello says that it had stopped in order."""
+    async with world(database) as w:
+        group = await w.group()
+        ids = (await w.submit(group, 1)).task_ids
+        agent = Agent(await w.leased_host(group))
+        story = Story(w, group, [agent], [Row(ids[0], killer=False)])
+        for number in range(5):
+            for step in (Story.claim, Story.start, Story.renewal):
+                await step(story, agent)
+            assert story.rows[0].started
+            await story.stop(agent, goodbye=number % 2 == 0)
+            await story.return_(agent, again=number == 3)
+            await story.compare()
+        assert story.rows[0].lost == 0

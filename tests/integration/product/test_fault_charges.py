@@ -1,0 +1,85 @@
+"""Tasks that end their agent, beside tasks that do not; stops in order (protocol P5, "Who is charged")."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from mitosis.contracts.task import TaskSubmission
+from tests.support.fleet import Diary, Fleet, FleetHost, diary, it, shared_fleet
+
+__all__ = ["diary", "it", "shared_fleet"]
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+@asynccontextmanager
+async def supervised(host: FleetHost) -> AsyncIterator[Path]:
+    """Start the agent again whenever it dies; yields the file with its process id."""
+    file = host.folder / "pid"
+
+    async def restart() -> None:
+        while True:
+            if host.process is None or host.process.returncode is not None:
+                await host.begin()
+                assert host.process is not None
+                file.write_text(str(host.process.pid))
+            await host.process.wait()
+
+    task = asyncio.create_task(restart())
+    try:
+        yield file
+    finally:
+        task.cancel()
+
+
+async def asked_to_stop(it: Fleet, host: FleetHost) -> None:
+    before = host.said("agent.stopping")
+    assert host.process is not None
+    host.process.terminate()
+    await it.until(lambda: host.said("agent.stopping") > before)
+
+
+def killer(diary: Diary, pid: Path) -> TaskSubmission:
+    script = f"echo S killer >> {diary.folder}/diary; kill -9 $(cat {pid}); sleep 60"
+    return TaskSubmission(command=["/bin/sh", "-c", script])
+
+
+@pytest.mark.spec("S000-156")
+async def test_a_task_that_kills_its_agent_is_poison_and_innocents_go_on(
+    it: Fleet, diary: Diary
+) -> None:
+    host = await it.host(start=False)
+    async with supervised(host) as pid:
+        innocents = [diary.task(f"innocent{n}", wait=True) for n in range(2)]
+        group = await it.group(innocents[0], killer(diary, pid), innocents[1], workers=3)
+        await it.until(lambda: diary.began("killer") == 2)
+        diary.go("innocent0", "innocent1")
+        info = await it.settled(group)
+    assert (info.tasks_succeeded, info.tasks_failed) == (2, 1)
+    assert diary.began("killer") == 3, "known from its first start on, although that took no second"
+    tasks = [task async for task in it.client.tasks(group)]
+    failed = await it.client.task(next(task.task_uuid for task in tasks if task.state == "failed"))
+    assert failed.kind == "host_lost"
+    assert str((failed.detail or {})["message"]).startswith("poison: ")
+    assert [one.kind for one in failed.failures] == ["host_lost"] * 3
+
+
+async def test_a_stop_that_is_cut_short_charges_nothing(it: Fleet, diary: Diary) -> None:
+    """The agent is killed while it waits for its tasks: its next hello says that it was stopping."""
+    host = await it.host()
+    group = await it.group(diary.task("long", wait=True), workers=1)
+    await it.until(lambda: diary.began("long"))
+    await asked_to_stop(it, host)
+    await host.kill()
+    await host.start()
+    await it.until(lambda: diary.began("long") == 2)
+    assert (await it.rows("SELECT lost_count FROM open_task"))[0]["lost_count"] == 0
+    await host.kill()
+    await host.start()
+    await it.until(lambda: diary.began("long") == 3)
+    lost = await it.rows("SELECT lost_count FROM open_task")
+    assert lost[0]["lost_count"] == 1, "the record of that stop is gone"
+    diary.go("long")
+    assert (await it.settled(group)).tasks_succeeded == 1
