@@ -11,7 +11,10 @@ from mitosis.version import __version__
 
 HOT_BODIES = (
     wire.SubmitTasks,
+    wire.ReadOutput,
     wire.SubmitAnswer,
+    wire.ReadOutput,
+    wire.ReadOutputAnswer,
     wire.ClaimTasks,
     wire.ClaimAnswer,
     wire.ReportTasks,

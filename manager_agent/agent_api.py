@@ -42,6 +42,7 @@ from mitosis.contracts.wire import (
     RenewalAnswer,
     ReportAnswer,
     WriteOutput,
+    WriteOutputAnswer,
 )
 from mitosis.version import __version__
 
@@ -59,6 +60,7 @@ _encode = msgspec.json.Encoder().encode
 _claim_answer = msgspec.json.Decoder(ClaimAnswer)
 _report_answer = msgspec.json.Decoder(ReportAnswer)
 _followed_answer = msgspec.json.Decoder(FollowedAnswer)
+_output_answer = msgspec.json.Decoder(WriteOutputAnswer)
 _renewal_answer = msgspec.json.Decoder(RenewalAnswer)
 
 
@@ -197,9 +199,9 @@ class AgentApi:
             _followed_answer, "/managers/tasks/followed", request, request.wait_seconds
         )
 
-    async def output(self, request: WriteOutput) -> None:
+    async def output(self, request: WriteOutput) -> WriteOutputAnswer:
         """Send output of running attempts for its followers."""
-        await self._call("POST", "/managers/tasks/output", _encode(request))
+        return await self._struct(_output_answer, "/managers/tasks/output", request)
 
     # --- one call -------------------------------------------------------------------------------
 

@@ -14,10 +14,11 @@ from itertools import count
 from manager_agent.agent_api import AgentApi
 from manager_agent.backoff import until_reached
 from manager_agent.state import State
+from manager_agent.whole_output import WholeOutput
 from mitosis.contracts.attempt import AttemptKey
 from mitosis.contracts.errors import MitosisError
 from mitosis.contracts.wire import Followed, LeaseStanding, OutputChunk, WriteOutput
-from mitosis.ipc.messages import FollowOutput, TaskOutput
+from mitosis.ipc.messages import FollowOutput, OutputTaken, TaskOutput
 
 ASK_AFTER_SECONDS = 1.0
 """Shorter tasks end before a user can follow them."""
@@ -29,7 +30,7 @@ PIECE_BYTES = 65_536
 """Kept of each stream of an attempt while a request is under way."""
 BATCH_BYTES = 1_000_000
 
-Send = Callable[[int, int, FollowOutput], object]
+Send = Callable[[int, int, FollowOutput | OutputTaken], object]
 
 log = logging.getLogger(__name__)
 
@@ -90,14 +91,18 @@ class OutputFollower:
         self._message_ids = count(1)
         self._pieces = Pieces()
         self._more = asyncio.Event()
+        self.whole = WholeOutput(epoch, api, send)
 
     def started(self, slot: int, generation: int, key: AttemptKey) -> None:
         """Record that an attempt has started."""
         if self._everything or key.task_id in self._tasks:
             self._order(slot, generation, key, on=True)
 
-    def wrote(self, output: TaskOutput) -> None:
+    def wrote(self, slot: int, generation: int, output: TaskOutput) -> None:
         """Queue output that a worker has sent."""
+        if output.whole:
+            self.whole.wrote(slot, generation, output)
+            return
         self._pieces.add(output)
         self._more.set()
 

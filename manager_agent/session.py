@@ -159,6 +159,7 @@ class LeaseSession:
         self._background(watch_processes(self.state, self._kill_stuck))
         self._background(self._output.ask())
         self._background(self._output.deliver())
+        self._background(self._output.whole.deliver())
 
     async def close(self) -> None:
         """Stop every process of the session and wait until they are gone. Does not wait for reports."""
@@ -362,7 +363,7 @@ class LeaseSession:
                         slot, generation, message.key, message.overdue_seconds, exits.OVERDUE
                     )
             case TaskOutput():
-                self._output.wrote(message)
+                self._output.wrote(slot, generation, message)
             case Hello():
                 log.info(
                     "worker.ready", extra={"slot": slot, "pid": message.pid, "cpus": message.cpus}

@@ -14,6 +14,7 @@ from api.deps import (
     AppStateDep,
     ManagerDep,
     ReadableGroup,
+    WritableGroup,
     app_state_of,
     readable_task,
     stream_place,
@@ -24,15 +25,24 @@ from api.routes.events import LastEventId
 from api.routes.references import PATH
 from mitosis.contracts.following import OutputEvent
 from mitosis.contracts.queries import OutputQuery
-from mitosis.contracts.wire import Followed, FollowedAnswer, WriteOutput, WriteOutputAnswer
+from mitosis.contracts.wire import (
+    Followed,
+    FollowedAnswer,
+    ReadOutput,
+    ReadOutputAnswer,
+    WriteOutput,
+    WriteOutputAnswer,
+)
 from mitosis.store.managers.contact import record_contact
 from mitosis.store.output.events import follow_group_output, follow_task_output
+from mitosis.store.output.reading import read_output
 from mitosis.store.output.writing import wait_for_followers, write_output
 
 router = APIRouter(tags=["following"], route_class=LimitedRoute)
 agent_router = APIRouter(prefix="/managers/tasks", tags=["agents"])
 
 _FOLLOWED = msgspec.json.Decoder(Followed)
+_READ = msgspec.json.Decoder(ReadOutput)
 _WRITE = msgspec.json.Decoder(WriteOutput)
 
 
@@ -72,6 +82,18 @@ async def output_of_group(
     source = follow_group_output(state.store, group, after=after)
     async for event in state.streams.until_stopped(source):
         yield _sent(event)
+
+
+@router.post(PATH + "/output/read", openapi_extra=hot_route(ReadOutput, ReadOutputAnswer))
+async def read(request: Request, group: WritableGroup) -> Response:
+    """Read the whole output of tasks that were submitted with `stream_output`; wait for the next piece.
+
+    Call it before the tasks run, and again with `after` of the last answer. Such a task waits while its
+    reader is behind. Without a reader for 30 s only the tails are kept, as for other tasks.
+    """
+    body = decode(await read_body(request, BODY_LIMIT), _READ)
+    state = app_state_of(request)
+    return encode(await state.long_polls.hold(request, read_output(state.store, group, body)))
 
 
 @agent_router.post("/followed", openapi_extra=hot_route(Followed, FollowedAnswer))

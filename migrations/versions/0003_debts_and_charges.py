@@ -74,6 +74,11 @@ CREATE TABLE deleted_groups (
 );
 """
 
+OUTPUT_READERS = """
+ALTER TABLE output_followers
+    ADD COLUMN read_to bigint                      -- a reader of whole output: it has the rows up to here
+"""
+
 STATEMENTS: tuple[str, ...] = (
     HOST_FAILURES,
     "CREATE INDEX host_failures_by_manager ON host_failures (manager_id)",
@@ -92,6 +97,8 @@ STATEMENTS: tuple[str, ...] = (
     "CREATE INDEX environments_by_manager ON environments (manager_id) WHERE state <> 'gone'",
     DELETED_GROUPS,
     "CREATE INDEX deleted_groups_unfinished ON deleted_groups (group_id) WHERE finished_at IS NULL",
+    OUTPUT_READERS,
+    "ALTER TABLE task_output ADD COLUMN whole boolean NOT NULL DEFAULT false",
 )
 """In this order, one statement each."""
 

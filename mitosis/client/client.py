@@ -19,7 +19,8 @@ from pydantic import BaseModel, TypeAdapter
 from mitosis.client.connection import Params
 from mitosis.client.creating import GroupArgument, planned
 from mitosis.client.finding import find_target
-from mitosis.client.following import OutputSeen, follow
+from mitosis.client.following import follow
+from mitosis.client.output_calls import OutputCalls, task_path
 from mitosis.client.parameters import (
     check_tasks,
     choice,
@@ -30,13 +31,13 @@ from mitosis.client.parameters import (
     query,
 )
 from mitosis.client.port import Group, Until, path_of, reached
-from mitosis.client.repeated_calls import PAGE, RepeatedCalls
+from mitosis.client.repeated_calls import PAGE
 from mitosis.client.submitting import Part, Tasks, parts_of, submit_parts
 from mitosis.client.task_group import OnError, OnExit, TaskGroup
 from mitosis.contracts.checking import checked, shown
 from mitosis.contracts.errors import InvalidRequest, MitosisError
 from mitosis.contracts.explain import Explanation
-from mitosis.contracts.following import GroupEvent, OutputEvent
+from mitosis.contracts.following import GroupEvent
 from mitosis.contracts.http import (
     MAX_GRACE_SECONDS,
     MAX_WAIT_SECONDS,
@@ -67,7 +68,6 @@ from mitosis.contracts.outcome import FailureKind
 from mitosis.contracts.queries import (
     EventsQuery,
     GroupsQuery,
-    OutputQuery,
     ResultsQuery,
     TasksQuery,
 )
@@ -80,7 +80,7 @@ LONG_POLL = timedelta(seconds=30)
 _MANAGERS = TypeAdapter(list[ManagerInfo])
 
 
-class Client(RepeatedCalls):
+class Client(OutputCalls):
     """A client of one API for one user. An async context manager; for one event loop only."""
 
     async def login(self, username: str, password: str) -> Token:
@@ -383,43 +383,11 @@ class Client(RepeatedCalls):
 
     async def explain_task(self, task_uuid: UUID) -> Explanation:
         """Explain the state of one task, as :meth:`explain` does."""
-        return await self._get(Explanation, _task_path(task_uuid) + "/explain")
-
-    def task_output(
-        self, task_uuid: UUID, *, patience: timedelta | None = None
-    ) -> AsyncIterator[OutputEvent]:
-        """Follow the output of a task from its kept tail, attempt by attempt, until its result.
-
-        Reconnects, and yields no byte twice; ``patience`` is how long the API may be unavailable.
-        The last event is ``end``.
-        """
-        return self._output(_task_path(task_uuid) + "/output", {}, patience)
-
-    def group_output(
-        self, group: Group, *, after: int = 0, patience: timedelta | None = None
-    ) -> AsyncIterator[OutputEvent]:
-        """Follow the output of all tasks of a group; each result after number ``after`` comes once."""
-        return self._output(path_of(group) + "/output", query(OutputQuery, after=after), patience)
-
-    def _output(
-        self, path: str, params: Params, patience: timedelta | None
-    ) -> AsyncIterator[OutputEvent]:
-        """Check ``patience`` before the output is read for the first time."""
-        give_up_after = duration(patience or self.give_up_after, "patience")
-        return self._output_events(path, params, give_up_after)
-
-    async def _output_events(
-        self, path: str, params: Params, give_up_after: timedelta
-    ) -> AsyncIterator[OutputEvent]:
-        seen = OutputSeen()
-        async with aclosing(follow(self._api, path, params, give_up_after)) as events:
-            async for event in events:
-                if new := seen.fresh(OutputEvent.model_validate_json(event.data)):
-                    yield new
+        return await self._get(Explanation, task_path(task_uuid) + "/explain")
 
     async def task(self, task_uuid: UUID) -> TaskInfo:
         """Return one task with all its details."""
-        return await self._get(TaskInfo, _task_path(task_uuid))
+        return await self._get(TaskInfo, task_path(task_uuid))
 
     # --- managers
 
@@ -491,10 +459,6 @@ class Client(RepeatedCalls):
 
 def _listed(value: T | None) -> list[T] | None:
     return None if value is None else [value]
-
-
-def _task_path(task_uuid: UUID) -> str:
-    return f"/tasks/{identifier(task_uuid, 'task_uuid')}"
 
 
 def _grace_seconds(grace: timedelta | None) -> float | None:

@@ -39,7 +39,7 @@ from mitosis.contracts.http import (
 )
 from mitosis.contracts.lifecycle import TaskGroupState, TaskState
 from mitosis.contracts.outcome import FailureKind
-from mitosis.contracts.wire import SubmitAnswer
+from mitosis.contracts.wire import ReadOutputAnswer, SubmitAnswer
 
 T = TypeVar("T")
 
@@ -224,6 +224,13 @@ class SyncClient:
         self, group: Group, *, after: int = 0, patience: timedelta | None = None
     ) -> Iterator[OutputEvent]:
         return self._each(self._client.group_output(group, after=after, patience=patience))
+
+    def read_output(
+        self, group: Group, reader: UUID, *, after: int = 0, wait_seconds: float = 0.0
+    ) -> ReadOutputAnswer:
+        return self._loop.run(
+            self._client.read_output(group, reader, after=after, wait_seconds=wait_seconds)
+        )
 
     def task(self, task_uuid: UUID) -> TaskInfo:
         return self._loop.run(self._client.task(task_uuid))

@@ -76,6 +76,9 @@ class TaskSpec(msgspec.Struct, omit_defaults=True, kw_only=True):
         DEFAULT_KILL_GRACE_SECONDS
     )
     """From SIGTERM to SIGKILL, after a timeout or a cancellation without its own grace."""
+    stream_output: bool = False
+    """Of a command: send all that it writes to a reader of whole output, which it waits for. Without a
+    reader only the tails are kept."""
 
 
 class SubmittedTask(TaskSpec, forbid_unknown_fields=True, omit_defaults=True, kw_only=True):
@@ -164,6 +167,8 @@ def _check_what_to_run(task: SubmittedTask, field: str) -> None:
         _check_handler(task.handler, field)
     if task.command is not None:
         _check_command(task, field)
+    if task.handler is not None and task.stream_output:
+        raise InvalidRequest("only a command can stream", field=below(field, "stream_output"))
     if task.command is not None and task.arguments is not None:
         raise InvalidRequest(
             "arguments belong to a handler; put them into command", field=below(field, "arguments")

@@ -13,6 +13,17 @@ def exact_form(data: bytes, text: str) -> str | None:
     return None if text.encode() == data else base64.b64encode(data).decode()
 
 
+def readable(data: bytes) -> str:
+    """Decode UTF-8; undecodable bytes and NUL, which PostgreSQL cannot store, become U+FFFD."""
+    return data.decode("utf-8", "replace").replace("\0", "\ufffd")
+
+
+def detail_of(stream: str, data: bytes) -> dict[str, str | None]:
+    """Return the members of a detail for this output."""
+    text = readable(data)
+    return {stream: text, f"{stream}_base64": exact_form(data, text)}
+
+
 def kept_bytes(detail: Mapping[str, object] | None, stream: str) -> bytes:
     """Return the kept part of ``stdout`` or ``stderr``, byte by byte."""
     found = detail or {}

@@ -203,11 +203,47 @@ class WriteOutput(Request):
 
     epoch: BigInt
     chunks: Annotated[list[OutputChunk], Meta(max_length=MAX_CHUNKS)]
+    whole: bool = False
+    """The chunks are for a reader of whole output: they are kept until it has them, or refused."""
 
 
 class WriteOutputAnswer(Answer):
     standing: LeaseStanding
     written: int
+    full: bool = False
+    """Of whole output: the reader is behind and nothing was kept; send the same chunks again."""
+    unread: list[int] = []
+    """Of whole output: the tasks whose chunks were refused, because nothing reads them."""
+
+
+class ReadOutput(Request):
+    """Read the whole output of the tasks of a group: ``POST /task-groups/{id}/output/read``.
+
+    While a reader calls at least every 30 s, tasks submitted with ``stream_output`` send all that they
+    write, and wait when it is behind.
+    """
+
+    reader: UUID
+    """Chosen by the reader; the same in each call."""
+    after: Count = 0
+    """``after`` of the last answer: the chunks before it have arrived."""
+    wait_seconds: Annotated[float, Meta(ge=0, le=20)] = 0.0
+
+
+class OutputPiece(Answer):
+    """A chunk of the whole output; those of one stream of one attempt come in order, without gaps."""
+
+    task_id: int
+    attempt: int
+    stream: Literal["stdout", "stderr"]
+    offset: int
+    data: bytes
+
+
+class ReadOutputAnswer(Answer):
+    after: int
+    """``after`` of the next call."""
+    pieces: list[OutputPiece] = []
 
 
 # --- renewal: POST /managers/heartbeat ----------------------------------------------------------

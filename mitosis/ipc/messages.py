@@ -91,7 +91,21 @@ class FollowOutput(Message, frozen=True):
     on: bool
 
 
-ManagerToWorker = RunTasks | CancelTask | Shutdown | Pause | Resume | Configure | FollowOutput
+class OutputTaken(Message, frozen=True):
+    """The API keeps the whole output up to ``position``; ``dropped``: nothing reads it, send no more.
+
+    Not acknowledged.
+    """
+
+    key: AttemptKey
+    stream: str
+    position: int
+    dropped: bool = False
+
+
+ManagerToWorker = (
+    RunTasks | CancelTask | Shutdown | Pause | Resume | Configure | FollowOutput | OutputTaken
+)
 
 
 # --- worker to manager --------------------------------------------------------------------------
@@ -152,6 +166,8 @@ class TaskOutput(Message, frozen=True):
     """``stdout`` or ``stderr``."""
     offset: int
     data: bytes
+    whole: bool = False
+    """A piece of the whole output, in order and without gaps; answered by :class:`OutputTaken`."""
 
 
 class Acknowledge(Message, frozen=True):

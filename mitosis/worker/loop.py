@@ -23,6 +23,7 @@ from mitosis.ipc.messages import (
     Goodbye,
     Hello,
     ManagerToWorker,
+    OutputTaken,
     Pause,
     Resume,
     RunTask,
@@ -43,6 +44,7 @@ from mitosis.worker.process_tree import kill_all_below, reap_any
 from mitosis.worker.report import Ended, encode_report
 from mitosis.worker.scratch import ScratchFolder
 from mitosis.worker.settings import WorkerSettings, worker_variables
+from mitosis.worker.whole_output import STALL_SECONDS, WholeOutput
 
 EXIT_OK = 0
 EXIT_STUCK = 4
@@ -86,6 +88,7 @@ class Worker:
         )
         self._channel = WorkerChannel(settings.setup.endpoint, settings.identity)
         self._feed = OutputFeed(self._channel.send)
+        self._whole = WholeOutput(self._channel.send)
         self._bell = ChildBell()
         self._births = Births()
         self._poll = select.poll()
@@ -128,10 +131,13 @@ class Worker:
         for message in self._channel.receive():
             self._on_message(message)
 
-    def _on_message(self, message: ManagerToWorker) -> None:
+    def _on_message(self, message: ManagerToWorker) -> None:  # noqa: C901 - one line per message
         match message:
             case RunTasks(tasks):
                 self._queue.extend(tasks)
+                return
+            case OutputTaken():
+                self._whole.taken(message)
                 return
             case CancelTask():
                 self._cancel(message)
@@ -152,6 +158,7 @@ class Worker:
         if self._current is not None and order.key == self._current.key:
             if self._stoppable is not None:
                 self._stoppable.stop(FailureKind.CANCELLED, text, order.grace_seconds)
+            self._whole.stop_waiting()
             return
         for task in self._queue:
             if order.key == task.key:
@@ -164,6 +171,7 @@ class Worker:
         self._shutdown = order
         self._queue.clear()
         if not order.graceful and self._stoppable is not None:
+            self._whole.stop_waiting()
             text = "the worker was shut down"
             self._stoppable.stop(FailureKind.CANCELLED, text, order.grace_seconds)
 
@@ -202,6 +210,7 @@ class Worker:
         overdue = None
         if spec.timeout_seconds is not None:
             overdue = spec.timeout_seconds + spec.kill_grace_seconds + _OVERDUE_MARGIN_SECONDS
+            overdue += STALL_SECONDS if spec.stream_output else 0.0
         self._channel.send(TaskStarted(task.key, time.time(), overdue))
         variables = task_variables(self._group_number, task.key)
         if spec.handler:
@@ -231,14 +240,34 @@ class Worker:
             run = CommandRun(spec, environment, self._scratch.path, self._streams)
         except (OSError, ValueError) as error:
             return not_started(spec, environment, error)
+        if spec.stream_output and self._current is not None:
+            self._whole.begin(self._current.key, (self._streams.stdout, self._streams.stderr))
         self._stoppable = run
         while run.ended is None:
             self._wait(run)
             if self._feed.on:
                 self._feed.pump()
+            if self._whole.on:
+                self._whole.pump()
             run.step()
         self._renew_for(self._handlers.state.restore_attributes())
+        if self._whole.on:
+            self._deliver_whole()
         return run.ended
+
+    def _deliver_whole(self) -> None:
+        """Wait until the agent has all output of the ended command, or drops it."""
+        self._whole.finish()
+        self._flush()
+        while self._whole.on and self._whole.undelivered:
+            self._take_messages()
+            due = self._whole.due_at()
+            if due is not None and self._whole.on:
+                ready = self._poll.poll(max(0.0, due - time.monotonic()) * 1000)
+                if any(fd == self._bell.fd for fd, _ in ready):
+                    self._bell.clear()
+            self._whole.pump()
+        self._whole.end()
 
     def _run_handler(self, spec: TaskSpec, variables: dict[str, str]) -> Ended:
         self._stoppable = self._handlers
@@ -298,6 +327,7 @@ class Worker:
         """Wait for a message, output, the end of the command, or the next timer."""
         self._take_messages()  # a send may have consumed the edge of the socket's descriptor
         fds = run.fds() if run is not None else ()
+        self._pause_full_streams()
         for fd in fds:
             self._poll.register(fd, select.POLLIN)
         try:
@@ -314,11 +344,18 @@ class Worker:
         if self._finished and time.monotonic() >= self._flush_at:
             self._flush()
 
+    def _pause_full_streams(self) -> None:
+        """Poll only those streams that may be read; a command waits while its stream is full."""
+        for stream in (self._streams.stdout, self._streams.stderr):
+            self._poll.modify(stream.read_fd, 0 if stream.paused else select.POLLIN)
+
     def _wait_ms(self, run: CommandRun | None) -> float | None:
         due = [run.wakes_at()] if run is not None else []
         due.append(self._flush_at if self._finished else None)
         if self._feed.on:
             due.append(self._feed.due_at())
+        if self._whole.on:
+            due.append(self._whole.due_at())
         times = [at for at in due if at is not None]
         if run is None and (self._shutdown is not None or (self._queue and not self._paused)):
             return 0

@@ -9,8 +9,9 @@ import fcntl
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
-from mitosis.contracts.task_output import exact_form
+from mitosis.contracts.task_output import exact_form, readable
 from mitosis.worker.linux import free_file_start
 
 _CHUNK = 64 * 1024
@@ -28,14 +29,18 @@ class Tail:
     """The kept bytes in base64, if the text is not exact."""
 
 
+class Tap(Protocol):
+    """Gets every chunk that is read, and says when no more should be."""
+
+    @property
+    def full(self) -> bool: ...
+
+    def add(self, chunk: bytes) -> None: ...
+
+
 _NOTHING = Tail("", 0)
 
 OnTake = Callable[[], object]
-
-
-def readable(data: bytes) -> str:
-    """Decode UTF-8; undecodable bytes and NUL, which PostgreSQL cannot store, become U+FFFD."""
-    return data.decode("utf-8", "replace").replace("\0", "\ufffd")
 
 
 def end_of(data: bytes, total: int) -> Tail:
@@ -59,6 +64,12 @@ class PipeOutput:
         self._total = 0
         self.on_take: OnTake | None = None
         """Called before :meth:`take` empties the stream."""
+        self.tap: Tap | None = None
+
+    @property
+    def paused(self) -> bool:
+        """Whether nothing is read now, so that the command waits."""
+        return self.tap is not None and self.tap.full
 
     def since(self, position: int) -> tuple[int, bytes]:
         """Return the kept output after ``position``, preceded by its offset."""
@@ -66,20 +77,24 @@ class PipeOutput:
         start = max(position, begin)
         return start, self._tail[start - begin :]
 
-    def read(self) -> None:
-        """Read up to 1 MiB that has arrived, without waiting."""
+    def read(self, *, rest: bool = False) -> None:
+        """Read up to 1 MiB that has arrived, without waiting; the ``rest`` also for a full tap."""
         for _ in range(_CHUNKS_AT_ONCE):
+            if self.paused and not rest:
+                return
             try:
                 chunk = os.read(self.read_fd, _CHUNK)
             except BlockingIOError:
                 return
             self._total += len(chunk)
+            if self.tap is not None:
+                self.tap.add(chunk)
             keep = self.tail_bytes
             self._tail = (self._tail + chunk)[-keep:] if keep else b""
 
     def take(self) -> Tail:
         """Return the tail of the output since the last call, and empty the stream."""
-        self.read()
+        self.read(rest=True)
         if self.on_take is not None:
             self.on_take()
         if not self._total:

@@ -42,7 +42,7 @@ MEANING: Mapping[RunExit, str] = {
     RunExit.NOT_FOUND: "no such task group or token file",
     RunExit.INTERNAL: "an internal error of Mitosis",
     RunExit.CONFLICT: "the name is taken",
-    RunExit.OUTPUT_LOST: "the output cannot be written",
+    RunExit.OUTPUT_LOST: "output cannot be written, or a part of it is missing",
     RunExit.TRY_LATER: "too many requests",
     RunExit.NOT_ALLOWED: "no valid token, or a token that does not allow this",
     RunExit.CONFIGURATION: "settings or programs of this host",

@@ -57,11 +57,18 @@ class Follower:
                 "the API cannot be reached; tasks keep running, and so does the wait for it"
             )
 
-    def conclude(self, group: TaskGroupInfo, failures: Failures) -> RunExit:
-        """Print how the settled group ended and return the exit status."""
+    def conclude(
+        self, group: TaskGroupInfo, failures: Failures, *, missing: bool = False
+    ) -> RunExit:
+        """Print how the settled group ended and return the exit status.
+
+        ``missing``: a part of the output could not be written, so the status is not 0.
+        """
         self._display.clear()
         self._display.say(_summary(group))
         status = run_exit_of(group) if self.ends_as is None else self.ends_as
+        if missing and status is RunExit.OK:
+            status = RunExit.OUTPUT_LOST
         if rows := failures.rows():
             for line in ["", *table(rows, shutil.get_terminal_size((100, 24)).columns), ""]:
                 self._display.say(line)

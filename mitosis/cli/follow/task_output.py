@@ -1,7 +1,7 @@
-"""Writes the output of ended tasks to standard output, and to files if requested.
+"""Writes the output of ended tasks to standard output, and to files if requested: byte by byte.
 
-Only the output stored with a result is written: for a task that wrote more, this is its tail, and the
-end of the run reports how many tasks that were.
+A result holds the tail of each stream; what was read before, while the task ran, is in a file. What neither
+has is missing: it is named, and the run does not end with status 0.
 """
 
 import heapq
@@ -9,13 +9,13 @@ import os
 import re
 import shlex
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from io import FileIO
 from itertools import count
 from pathlib import Path
-from typing import Annotated, TextIO
+from typing import Annotated, Literal, Protocol, TextIO
 
 import msgspec
 import typer
@@ -26,8 +26,11 @@ from mitosis.cli.follow.exit_statuses import RunExit
 from mitosis.contracts.errors import InvalidRequest
 from mitosis.contracts.http import TaskInfo
 from mitosis.contracts.task import TaskSpec, command_argv
-from mitosis.contracts.task_output import kept_bytes
+from mitosis.contracts.task_output import detail_of, kept_bytes
 
+Stream = Literal["stdout", "stderr"]
+_PIECE_BYTES = 1_048_576
+_MOST_NAMED = 10
 _JOBLOG = "Seq\tHost\tStarttime\tJobRuntime\tSend\tReceive\tExitval\tSignal\tCommand\n"
 
 
@@ -73,6 +76,10 @@ class OutputOptions:
         False
     )
 
+    def wanted(self, *, as_json: bool) -> bool:
+        """Return whether the output of tasks goes anywhere."""
+        return as_json or not self.silent or self.folder is not None
+
 
 def check_output(options: OutputOptions) -> None:
     """Check the folder without creating it.
@@ -98,7 +105,7 @@ def make_output(options: OutputOptions) -> None:
             options.folder.mkdir(parents=True, exist_ok=True)
     if options.joblog is not None:
         with _named("--joblog", options.joblog):
-            _write_file(options.joblog, _JOBLOG.encode())
+            _write_file(options.joblog, [_JOBLOG.encode()])
 
 
 @contextmanager
@@ -122,19 +129,90 @@ def _check_no_outputs(folder: Path) -> None:
             )
 
 
-class TaskOutput:
-    """Writes the output of tasks one after the other; lines of two tasks are never mixed."""
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """The bytes of one stream of one task that are not there."""
 
-    def __init__(self, display: Display, options: OutputOptions, *, as_json: bool = False) -> None:
+    task_id: int
+    stream: str
+    offset: int
+    size: int
+
+    def __str__(self) -> str:
+        where = f"bytes {self.offset} to {self.offset + self.size - 1}"
+        return f"task {self.task_id}: {self.size} bytes of {self.stream} are missing ({where})"
+
+
+class StreamOutput:
+    """One stream of an ended task: its beginning in a file, if it was read, and its kept tail."""
+
+    def __init__(self, task: TaskInfo, stream: str, beginning: Path | None = None) -> None:
+        self._task_id, self._stream, self._beginning = task.task_id, stream, beginning
+        self._tail = kept_bytes(task.detail, stream)
+        total = (task.detail or {}).get(f"{stream}_bytes")
+        self._tail_at = max(0, total - len(self._tail)) if isinstance(total, int) else 0
+        self._begun = beginning.stat().st_size if beginning is not None else 0
+
+    def pieces(self) -> Iterator[bytes]:
+        """Yield all bytes that there are, in order.
+
+        Raises:
+            OSError: the file cannot be read.
+        """
+        if self._beginning is not None:
+            with self._beginning.open("rb") as file:
+                while piece := file.read(_PIECE_BYTES):
+                    yield piece
+        yield self._tail[max(0, self._begun - self._tail_at) :]
+
+    def whole(self) -> bytes:
+        return b"".join(self.pieces())
+
+    @property
+    def missing(self) -> Missing | None:
+        """The gap between the beginning and the tail."""
+        if self._begun >= self._tail_at:
+            return None
+        return Missing(self._task_id, self._stream, self._begun, self._tail_at - self._begun)
+
+
+def is_cut(task: TaskInfo) -> bool:
+    """Return whether a result does not hold all output of its task."""
+    return any(StreamOutput(task, stream).missing for stream in ("stdout", "stderr"))
+
+
+class Beginnings(Protocol):
+    """What was read of the output of tasks before they ended."""
+
+    def beginning(self, task: TaskInfo, stream: Stream) -> Path | None: ...
+
+    def forget(self, task: TaskInfo) -> None: ...
+
+
+class TaskOutput:
+    """Writes the output of tasks one after the other; the bytes of two tasks are never mixed.
+
+    Nothing is added: output that does not end with a newline is followed directly by that of the next task.
+    """
+
+    def __init__(
+        self,
+        display: Display,
+        options: OutputOptions,
+        *,
+        as_json: bool = False,
+        beginnings: Beginnings | None = None,
+    ) -> None:
         """``as_json``: standard output gets one line of JSON per result, and no task output."""
         self._display = display
         self._options = options
         self._as_json = as_json
+        self._beginnings = beginnings
         self._log = options.joblog.open("ab", buffering=0) if options.joblog is not None else None
         self._later: list[tuple[int, int, TaskInfo]] = []
         """With ``in_order``: a heap of tasks that ended before a task with a lower number."""
         self._next = 1
-        self._cut = 0
+        self.missing: list[Missing] = []
 
     def add(self, number: int, task: TaskInfo) -> None:
         """Write one ended task, with the number of its input.
@@ -142,12 +220,6 @@ class TaskOutput:
         Raises:
             OutputLost: it cannot be written.
         """
-        detail = task.detail or {}
-        for stream in ("stdout", "stderr"):
-            total = detail.get(f"{stream}_bytes")
-            if isinstance(total, int) and total > len(kept_bytes(detail, stream)):
-                self._cut += 1
-                break
         try:
             self._into_files(number, task)
             self._print_when_due(number, task)
@@ -155,7 +227,7 @@ class TaskOutput:
             raise OutputLost(error) from None
 
     def finish(self) -> None:
-        """Write the tasks that are left, and report outputs that were cut.
+        """Write the tasks that are left, and name what is missing.
 
         Raises:
             OutputLost: it cannot be written.
@@ -165,22 +237,28 @@ class TaskOutput:
                 self._print(*heapq.heappop(self._later)[::2])
         except OSError as error:
             raise OutputLost(error) from None
-        if self._cut:
-            count = "1 task" if self._cut == 1 else f"{self._cut} tasks"
-            self._display.say(
-                f"{count} wrote more output than is stored: only the tail is here;"
-                " write large outputs into files"
-            )
+        for gap in self.missing[:_MOST_NAMED]:
+            self._display.say(str(gap))
+        if len(self.missing) > _MOST_NAMED:
+            size = sum(gap.size for gap in self.missing[_MOST_NAMED:])
+            count = len(self.missing) - _MOST_NAMED
+            self._display.say(f"and {size} bytes of {count} more outputs are missing")
 
     def close(self) -> None:
         if self._log is not None:
             self._log.close()
 
+    def _outputs(self, task: TaskInfo) -> tuple[StreamOutput, StreamOutput]:
+        find = self._beginnings.beginning if self._beginnings is not None else lambda *_: None
+        return (
+            StreamOutput(task, "stdout", find(task, "stdout")),
+            StreamOutput(task, "stderr", find(task, "stderr")),
+        )
+
     def _into_files(self, number: int, task: TaskInfo) -> None:
         if self._options.folder is not None:
-            for stream, kind in (("stdout", "out"), ("stderr", "err")):
-                path = self._options.folder / f"{number}.{kind}"
-                _write_file(path, kept_bytes(task.detail, stream))
+            for output, kind in zip(self._outputs(task), ("out", "err"), strict=True):
+                _write_file(self._options.folder / f"{number}.{kind}", output.pieces())
         if self._log is not None:
             _append_all_or_nothing(self._log, joblog_line(number, task).encode())
 
@@ -194,22 +272,38 @@ class TaskOutput:
             self._next += 1
 
     def _print(self, number: int, task: TaskInfo) -> None:
+        out, err = outputs = self._outputs(task)
         if self._as_json:
-            print_json_line({"kind": "result", "number": number, "result": task})
-            return
-        out, err = (kept_bytes(task.detail, stream) for stream in ("stdout", "stderr"))
-        if not self._options.silent and (out or err):
-            self._display.clear()
+            print_json_line(
+                {"kind": "result", "number": number, "result": _with_all(task, outputs)}
+            )
+        elif not self._options.silent:
             self._to(sys.stdout, out, task.task_id)
             self._to(sys.stderr, err, task.task_id)
+        if self._options.wanted(as_json=self._as_json):
+            self.missing += [gap for output in outputs if (gap := output.missing) is not None]
+        if self._beginnings is not None:
+            self._beginnings.forget(task)
 
-    def _to(self, stream: TextIO, data: bytes, task_id: int) -> None:
-        if not data:
-            return
-        lines = data if data.endswith(b"\n") else data + b"\n"
+    def _to(self, stream: TextIO, output: StreamOutput, task_id: int) -> None:
+        """Write the bytes as they are; with ``tag_lines`` line by line, the last one completed."""
+        pieces = output.pieces()
         if self._options.tag_lines:
-            lines = b"".join(b"%d\t%s" % (task_id, line) for line in _lines(lines))
-        _write(stream, lines)
+            pieces = (b"%d\t%s" % (task_id, line) for line in _lines(pieces))
+        for piece in pieces:
+            if piece:
+                self._display.clear()
+                _write(stream, piece)
+
+
+def _with_all(task: TaskInfo, outputs: Sequence[StreamOutput]) -> TaskInfo:
+    """Return the task with its whole output in its detail, in the form of ``contracts.task_output``."""
+    detail = dict(task.detail or {})
+    for output, name in zip(outputs, ("stdout", "stderr"), strict=True):
+        data = output.whole()
+        if len(data) > len(kept_bytes(detail, name)):
+            detail |= detail_of(name, data)
+    return task if detail == (task.detail or {}) else task.model_copy(update={"detail": detail})
 
 
 def print_json_line(document: dict[str, object]) -> None:
@@ -221,14 +315,15 @@ def print_json_line(document: dict[str, object]) -> None:
     _write(sys.stdout, to_json(document) + b"\n")
 
 
-def _write_file(path: Path, data: bytes) -> None:
+def _write_file(path: Path, pieces: Iterable[bytes]) -> None:
     """Write a whole file; remove it if that fails.
 
     Raises:
         OSError: names the file.
     """
     try:
-        path.write_bytes(data)
+        with path.open("wb") as file:
+            file.writelines(pieces)
     except OSError as error:
         if error.filename is None and path.is_file():  # it was created, and is not a device
             path.unlink()
@@ -263,9 +358,14 @@ _ticket = count()
 """A unique number, so that the heap never compares tasks."""
 
 
-def _lines(data: bytes) -> Iterator[bytes]:
-    """Split at newlines only; a form feed does not end a line."""
-    return (line + b"\n" for line in data.removesuffix(b"\n").split(b"\n"))
+def _lines(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    """Split at newlines only, a form feed does not end a line; complete the last line."""
+    rest = b""
+    for piece in pieces:
+        *lines, rest = (rest + piece).split(b"\n")
+        yield from (line + b"\n" for line in lines)
+    if rest:
+        yield rest + b"\n"
 
 
 def joblog_line(number: int, task: TaskInfo) -> str:

@@ -22,7 +22,7 @@ from mitosis.cli.task.find import split_target, task_of_group
 from mitosis.cli.task.view import ending_text
 from mitosis.contracts.errors import InvalidRequest
 from mitosis.contracts.lifecycle import TASK, TaskState
-from mitosis.contracts.task_output import kept_bytes
+from mitosis.contracts.task_output import exact_form, kept_bytes
 
 if TYPE_CHECKING:
     from mitosis.client.sync import SyncClient
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 app = plain_app()
 GIVE_UP_AFTER = timedelta(minutes=10)
 """The longest outage of the API that following bridges; tasks keep running."""
+MOST_NAMED = 10
 Stream = Literal["stdout", "stderr"]
 
 
@@ -53,11 +54,17 @@ class Log:
         """The data as text, for JSON and terminals; U+FFFD replaces what is not UTF-8."""
         return self.data.decode(errors="replace")
 
+    @property
+    def missing(self) -> int:
+        return self.total_bytes - len(self.data) if self.cut and self.total_bytes else 0
+
     def as_json(self) -> dict[str, object]:
+        """Return the log as a document; ``base64`` has the bytes if the text is not exact."""
         return {
             "source": self.source,
             "stream": self.stream,
             "text": self.text,
+            "base64": exact_form(self.data, self.text),
             "total_bytes": self.total_bytes,
             "cut": self.cut,
         }
@@ -74,22 +81,36 @@ class _Printer:
     def __init__(self, cli: Cli) -> None:
         self._cli = cli
         self._found: list[Log] = []
+        self._missing: list[Log] = []
 
     def print(self, logs: Iterable[Log]) -> None:
         for log in logs:
+            if log.missing:
+                self._missing.append(log)
             if self._cli.as_json:
                 self._found.append(log)
                 continue
             typer.echo(log.heading(), err=True)
             sys.stdout.flush()
-            data = printable(log.text).encode() if sys.stdout.isatty() else log.data
-            sys.stdout.buffer.write(data if data.endswith(b"\n") else data + b"\n")
+            data = log.data
+            if sys.stdout.isatty():
+                data = printable(log.text).encode()
+                data += b"" if data.endswith(b"\n") else b"\n"
+            sys.stdout.buffer.write(data)
             sys.stdout.buffer.flush()
 
-    def finish(self) -> None:
+    def finish(self) -> ExitStatus:
+        """Print the list of --json; return the exit status, which is not 0 if output was cut."""
         if self._cli.as_json:
             data = [log.as_json() for log in self._found]
             self._cli.output.table(Table(data, (), (), (), ""))
+        for log in self._missing[:MOST_NAMED]:
+            self._cli.hint(
+                f"{log.source}: the first {log.missing} bytes of {log.stream} are missing"
+            )
+        if len(self._missing) > MOST_NAMED:
+            self._cli.hint(f"and {len(self._missing) - MOST_NAMED} more outputs are cut")
+        return ExitStatus.OUTPUT_LOST if self._missing else ExitStatus.OK
 
 
 @register(app, "logs")
@@ -112,7 +133,8 @@ def logs(
 ) -> int:
     """Print the output of tasks, one after the other; with -f, print it live until they end.
 
-    The tail of each stream is stored; a heading on standard error says when it is not the whole output.
+    The tail of each stream is stored; a heading on standard error says when it is not the whole output, and
+    then the exit status is 74. Nothing is added to the output, not even a newline at its end.
     Following one task prints its bytes unchanged, beginning with the tail of its output so far. Following
     a task group prints whole lines after the number of the task (`17| out`, `17! err`). If a task writes
     faster than it can be followed, the gap is marked [… N bytes skipped]. With --json, -f prints one event
@@ -132,8 +154,7 @@ def logs(
     try:
         with cli.client() as client:
             if follow:
-                _follow(cli, client, group, number, streams, only_failed=failed)
-                return ExitStatus.OK
+                return _follow(cli, client, group, number, streams, only_failed=failed)
             if hook is not None:
                 printer.print(of_hooks(client.group(group), hook, streams))
             elif number is not None:
@@ -142,8 +163,7 @@ def logs(
                 _all_tasks(cli, client, group, streams, printer, failed=failed)
     except KeyboardInterrupt:
         return ExitStatus.INTERRUPTED
-    printer.finish()
-    return ExitStatus.OK
+    return printer.finish()
 
 
 def of_task(task: "TaskInfo", streams: Iterable[Stream]) -> Iterator[Log]:
@@ -209,8 +229,8 @@ def _follow(
     streams: tuple[Stream, ...],
     *,
     only_failed: bool,
-) -> None:
-    """Print live output until the task or the group has ended."""
+) -> ExitStatus:
+    """Print live output until the task or the group has ended; not status 0 if bytes were skipped."""
     from mitosis.cli.logs.live_output import ManyTasks, OneTask, StandardOutput
 
     if number is None:
@@ -220,9 +240,16 @@ def _follow(
         task = task_of_group(client, group, number)
         events = client.task_output(task.task_uuid, patience=GIVE_UP_AFTER)
         show = OneTask(StandardOutput(), streams).show
+    skipped = 0
     for event in events:
+        if event.stream in streams:
+            skipped += event.skipped or 0
         if cli.as_json:
             sys.stdout.write(event.text() + "\n")
             sys.stdout.flush()
         else:
             show(event)
+    if not skipped:
+        return ExitStatus.OK
+    cli.hint(f"{skipped} bytes of output were skipped, where it is marked")
+    return ExitStatus.OUTPUT_LOST

@@ -29,6 +29,9 @@ class Sink(Protocol):
 
     def flush(self) -> None: ...
 
+    def begin_line(self) -> None:
+        """Begin a new line for a heading, where both are shown together."""
+
 
 class StandardOutput:
     """Writes bytes unchanged; on a terminal, text with control characters escaped."""
@@ -48,6 +51,10 @@ class StandardOutput:
 
     def flush(self) -> None:
         sys.stdout.flush()
+
+    def begin_line(self) -> None:
+        if self._terminal:
+            sys.stdout.write("\n")
 
 
 class OneTask:
@@ -79,7 +86,7 @@ class OneTask:
 
     def _say(self, text: str) -> None:
         if not self._at_line_start:
-            self._sink.write(b"\n")
+            self._sink.begin_line()
             self._at_line_start = True
         self._sink.flush()
         typer.echo(text, err=True)

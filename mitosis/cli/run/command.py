@@ -89,7 +89,10 @@ def _plan(
         spec=_group_spec(group, inputs.command[0]),
         template=template,
         source=source,
-        task_fields=_task_fields(tasks),
+        task_fields=_task_fields(tasks)
+        | (
+            {"stream_output": True} if not control.detach and output.wanted(as_json=as_json) else {}
+        ),
         detach=control.detach,
         deadline=positive_duration(control.deadline, "--deadline"),
         on_interrupt=control.on_interrupt or ("cancel" if control.up else "detach"),

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import re
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, TypeVar
@@ -16,11 +16,19 @@ from mitosis.cli.follow.exit_statuses import RunExit
 from mitosis.cli.follow.failures import Failures
 from mitosis.cli.follow.follower import DETACH_HINT, TOO_MANY_FAILED, Follower
 from mitosis.cli.follow.interrupt import Interrupts, OnInterrupt, StopRequest
-from mitosis.cli.follow.task_output import OutputLost, OutputOptions, TaskOutput, print_json_line
+from mitosis.cli.follow.task_output import (
+    Missing,
+    OutputLost,
+    OutputOptions,
+    TaskOutput,
+    is_cut,
+    print_json_line,
+)
 from mitosis.cli.run.feeding import Feeder
 from mitosis.cli.run.keeping import keep_open, with_auto_close
 from mitosis.cli.run.sources import Source
 from mitosis.cli.run.template import Item, Template
+from mitosis.cli.run.whole_output import WholeOutput
 from mitosis.client.client import Client
 from mitosis.concurrency import cancel_and_wait, race
 from mitosis.contracts.errors import Conflict, InvalidRequest, MitosisError, TooLarge
@@ -117,6 +125,7 @@ class Runner:
         self._own_stack = own_stack
         self._display = display
         self._failures = Failures()
+        self._whole: WholeOutput | None = None
         self._feeder = Feeder(client, plan.source, plan.build_task)
         detaches = plan.on_interrupt == "detach" and own_stack is None
         hint = DETACH_HINT if detaches else "Ctrl-C: cancel"
@@ -172,12 +181,18 @@ class Runner:
             return status
         finally:
             await cancel_and_wait(whole)
+            if self._whole is not None:
+                self._whole.close()
 
     # --- the work -----------------------------------------------------------------------------------
 
     async def _feed_and_follow(self, group: TaskGroupInfo) -> RunExit:
         key = group.task_group_id
+        if self._plan.task_fields.get("stream_output"):
+            self._whole = WholeOutput(self._client, key)
         async with _task_scope() as start:
+            if self._whole is not None:
+                await self._whole.catch_up()  # from now on agents send whole outputs
             feeding = start(self._feed(group))
             if self._plan.detach:
                 await feeding
@@ -185,11 +200,13 @@ class Runner:
                 if not self._plan.as_json:
                     typer.echo(group.name)
                 return RunExit.OK
+            if self._whole is not None:
+                start(self._whole.read())
             results = start(self._results(group))
             watching = start(self._watch(group))
             await asyncio.gather(feeding, results, watching)
         last = await self._client.group(key)
-        return self._follower.conclude(last, self._failures)
+        return self._follower.conclude(last, self._failures, missing=bool(await results))
 
     async def _feed(self, group: TaskGroupInfo) -> None:
         try:
@@ -210,14 +227,22 @@ class Runner:
                 "there were no inputs (empty lines do not count); no task was submitted"
             )
 
-    async def _results(self, group: TaskGroupInfo) -> None:
-        output = TaskOutput(self._display, self._plan.output, as_json=self._plan.as_json)
+    async def _results(self, group: TaskGroupInfo) -> Sequence[Missing]:
+        """Print the output of tasks as they end; return what is missing of it."""
+        output = TaskOutput(
+            self._display, self._plan.output, as_json=self._plan.as_json, beginnings=self._whole
+        )
         with contextlib.closing(output):
             async for task in self._client.results(group.task_group_id):
                 number = await self._feeder.numbers.wait_for(task.task_id)
                 self._failures.add(task, number)
-                output.add(number, task)
+                if self._whole is not None and is_cut(task):
+                    await self._whole.catch_up()
+                    await asyncio.to_thread(output.add, number, task)  # its reader may be slow
+                else:
+                    output.add(number, task)
             output.finish()
+        return output.missing
 
     async def _watch(self, group: TaskGroupInfo) -> None:
         """Show progress until the group is settled; cancel it if no host can be prepared."""

@@ -51,6 +51,17 @@ class _Written:
     written: int
 
 
+@dataclass(frozen=True, slots=True)
+class _WrittenWhole:
+    """The row of ``write_whole``; ``tasks`` are those of the kept chunks."""
+
+    group_id: int
+    lease_state: LeaseState
+    written: int
+    tasks: list[int]
+    full: bool
+
+
 async def wait_for_followers(store: Store, manager_id: UUID, request: Followed) -> FollowedAnswer:
     """Return which tasks of a lease have followers; wait up to ``wait_seconds`` while the agent knows it."""
     row = await _read_followed(store, manager_id, request.epoch)
@@ -82,6 +93,8 @@ async def wait_for_followers(store: Store, manager_id: UUID, request: Followed) 
 
 async def write_output(store: Store, manager_id: UUID, request: WriteOutput) -> WriteOutputAnswer:
     """Store chunks for the followers; fenced by lease, manager and attempt."""
+    if request.whole:
+        return await _write_whole(store, manager_id, request)
     parameters = {"manager": manager_id, "epoch": request.epoch, **_columns(request.chunks)}
     async with store.database.connection() as connection:
         row = await fetch_one(connection, _Written, SQL["write_output"], parameters)
@@ -91,6 +104,31 @@ async def write_output(store: Store, manager_id: UUID, request: WriteOutput) -> 
             kept = {"group_number": row.group_id, "keep": ROWS_KEPT}
             await connection.execute(SQL["trim_output"], kept)
     return WriteOutputAnswer(standing=STANDING[row.lease_state], written=row.written)
+
+
+async def _write_whole(store: Store, manager_id: UUID, request: WriteOutput) -> WriteOutputAnswer:
+    """Store chunks until the readers of whole output have them: all, or none."""
+    parameters = {
+        "manager": manager_id,
+        "epoch": request.epoch,
+        "most": ROWS_KEPT,
+        **_columns(request.chunks),
+    }
+    async with store.database.connection() as connection:
+        row = await fetch_one(connection, _WrittenWhole, SQL["write_whole"], parameters)
+        if row is not None and row.written:
+            kept = {"group_number": row.group_id, "keep": ROWS_KEPT}
+            await connection.execute(SQL["trim_output"], kept)
+    if row is None:
+        unread = sorted({chunk.task_id for chunk in request.chunks})
+        return WriteOutputAnswer(standing=LeaseStanding.GONE, written=0, unread=unread)
+    refused = {chunk.task_id for chunk in request.chunks}.difference(row.tasks)
+    return WriteOutputAnswer(
+        standing=STANDING[row.lease_state],
+        written=row.written,
+        full=row.full,
+        unread=[] if row.full else sorted(refused),
+    )
 
 
 async def _read_followed(store: Store, manager_id: UUID, epoch: int) -> _Followed | None:

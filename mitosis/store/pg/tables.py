@@ -518,6 +518,7 @@ output_followers = Table(
     Column("group_id", BigInteger, nullable=False),
     Column("task_id", BigInteger),
     Column("until", Moment, nullable=False),
+    Column("read_to", BigInteger),
     Index("output_followers_by_group", "group_id"),
     prefixes=["UNLOGGED"],
 )
@@ -534,6 +535,7 @@ task_output = Table(
     Column("position", BigInteger, nullable=False),
     Column("data", LargeBinary, nullable=False),
     Column("written_at", Moment, nullable=False, server_default=text("now()")),
+    Column("whole", Boolean, nullable=False, server_default=text("false")),
     Index("task_output_by_group", "group_id", "id"),
     prefixes=["UNLOGGED"],
 )

@@ -24,6 +24,7 @@ TO_WORKER: list[m.ManagerToWorker] = [
     m.Resume(2),
     m.Configure(3, output_tail_bytes=10),
     m.FollowOutput(4, AttemptKey(5, 6), on=True),
+    m.OutputTaken(AttemptKey(1, 2), "stderr", 3, dropped=True),
 ]
 FROM_WORKER: list[m.WorkerToManager] = [
     m.Hello(slot=0, generation=1, pid=2, cpus=(0, 3)),

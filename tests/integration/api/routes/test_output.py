@@ -3,7 +3,8 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import aclosing
-from uuid import UUID
+from typing import LiteralString
+from uuid import UUID, uuid4
 
 import httpx2
 import msgspec
@@ -15,7 +16,7 @@ from mitosis.contracts.following import OutputEvent
 from mitosis.contracts.http import RegisterManager
 from mitosis.contracts.ids import task_uuid
 from mitosis.contracts.task import TaskSubmission
-from mitosis.contracts.task_output import exact_form
+from mitosis.contracts.task_output import exact_form, readable
 from mitosis.contracts.wire import (
     ClaimTasks,
     Followed,
@@ -25,12 +26,12 @@ from mitosis.contracts.wire import (
     ReportTasks,
     TaskReport,
     WriteOutput,
+    WriteOutputAnswer,
 )
 from mitosis.store.managers.hello import say_goodbye
 from mitosis.store.output.writing import ROWS_KEPT, wait_for_followers, write_output
 from mitosis.store.store import Store, StoreOptions
 from mitosis.store.users.accounts import create_user
-from mitosis.worker.output import readable
 from tests.support.http_api import NoTemporal
 from tests.support.served_group import KEY, Served, served_group
 
@@ -214,3 +215,96 @@ async def test_strangers_are_refused(running: Running) -> None:
 
 async def _all(events: AsyncIterator[OutputEvent]) -> list[OutputEvent]:
     return [event async for event in events]
+
+
+class WholeReader:
+    """A reader of whole output; what it has."""
+
+    def __init__(self, running: Running) -> None:
+        self.running, self.id, self.after, self.got = running, uuid4(), 0, b""
+
+    async def read(self, *, loses_the_answer: bool = False) -> int:
+        answer = await self.running.client.read_output("work", self.id, after=self.after)
+        if not loses_the_answer:
+            for piece in answer.pieces:
+                assert piece.offset == len(self.got)
+                self.got += piece.data
+            self.after = answer.after
+        return len(answer.pieces)
+
+
+async def write_whole(running: Running, *chunks: OutputChunk) -> WriteOutputAnswer:
+    request = WriteOutput(epoch=running.epoch, chunks=list(chunks), whole=True)
+    return await write_output(running.store, running.manager_id, request)
+
+
+async def test_a_reader_of_whole_output_gets_each_byte_once(running: Running) -> None:
+    unread = await write_whole(running, running.chunk(0, b"early"))
+    assert (unread.written, unread.unread, unread.full) == (0, [running.task_id], False)
+    reader = WholeReader(running)
+    await reader.read()
+    data = bytes(range(256)) * 10
+    pieces = [running.chunk(at, data[at : at + 64]) for at in range(0, len(data), 64)]
+    for at in range(0, len(pieces), 4):
+        answer = await write_whole(running, *pieces[at : at + 4])
+        assert (answer.written, answer.unread) == (4, [])
+    await reader.read(loses_the_answer=True)
+    while await reader.read():
+        pass
+    assert reader.got == data
+    known = Followed(epoch=running.epoch)  # agents need not be asked for the tails
+    followed = await wait_for_followers(running.store, running.manager_id, known)
+    assert (followed.tasks, followed.everything) == ([], False)
+    other = await write_whole(running, running.chunk(0, b"x", task=running.task_id + 1))
+    assert other.unread == [running.task_id + 1]
+
+
+async def test_a_reader_that_is_behind_loses_nothing(running: Running) -> None:
+    """The rows are bounded: nothing is kept beyond, and neither a follower nor time deletes unread ones."""
+    reader = WholeReader(running)
+    await reader.read()
+    for number in range(0, ROWS_KEPT, 16):
+        chunks = [running.chunk(at, b"x") for at in range(number, number + 16)]
+        assert (await write_whole(running, *chunks)).written == 16
+    more = running.chunk(ROWS_KEPT, b"y")
+    assert (await write_whole(running, more)).full
+    async with aclosing(running.client.task_output(await running.uuid())) as events:  # type: ignore[type-var]
+        await anext(events)
+        for number in range(40):
+            await running.write(running.chunk(number, b"live"))
+        async with running.store.database.connection() as connection:
+            await connection.execute(
+                "UPDATE task_output SET written_at = now() - interval '1 hour'"
+            )
+    while await reader.read():
+        pass
+    assert reader.got[:ROWS_KEPT] == b"x" * ROWS_KEPT
+    assert (await write_whole(running, more)).written == 1
+
+
+async def test_pieces_of_two_writers_come_in_the_order_of_their_commits(running: Running) -> None:
+    """A reader that has read up to a row has missed none before it."""
+    reader = WholeReader(running)
+    await reader.read()
+    store = running.store
+    async with store.database.transaction() as slow:
+        await slow.execute("SELECT 1 FROM output_followers WHERE read_to IS NOT NULL FOR UPDATE")
+        first = asyncio.create_task(write_whole(running, running.chunk(0, b"a")))
+        await lock_waiters(store, 1)
+        assert await _count(store, "SELECT count(*) AS n FROM task_output") == 0
+    assert (await first).written == 1
+    assert await reader.read() == 1
+
+
+async def lock_waiters(store: Store, count: int) -> None:
+    waiting = "SELECT count(*) AS n FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+    async with asyncio.timeout(10):
+        while await _count(store, waiting) < count:  # noqa: ASYNC110 - another process waits
+            await asyncio.sleep(0.01)
+
+
+async def _count(store: Store, statement: LiteralString) -> int:
+    async with store.database.connection() as connection:
+        row = await (await connection.execute(statement)).fetchone()
+    assert row is not None
+    return int(row["n"])

@@ -1,7 +1,9 @@
 """`mitosis run` against a real stack: piped, on terminals, with every kind of input and of end."""
 
+import base64
 import json
 import os
+import random
 import re
 import shlex
 import signal
@@ -13,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from mitosis.contracts.task_output import kept_bytes
 from tests.support.program import MITOSIS, clean_environment, mitosis_json, running_up
 from tests.support.terminal import Terminal
 from tests.support.waiting import wait_until
@@ -72,15 +75,58 @@ def test_any_byte_reaches_the_command(env: Mapping[str, str], tmp_path: Path) ->
 
 
 def test_any_byte_comes_out_again(env: Mapping[str, str], tmp_path: Path) -> None:
-    """On standard output, in the file of -o, and later from `mitosis logs`."""
+    """On standard output, in the file of -o, and later from `mitosis logs`; nothing is added."""
     name = tmp_path.name.replace("_", "-")
-    words = ["--name", name, "-o", "kept", "printf", "{}", ":::", "\\377\\0\\303\\n"]
+    words = ["--name", name, "-o", "kept", "printf", "{}", ":::", "\\377\\0\\303\\n\\0z"]
     done = run(env, *words, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    odd = b"\xff\0\xc3\n"
+    odd = b"\xff\0\xc3\n\0z"
     assert (done.stdout, (tmp_path / "kept" / "1.out").read_bytes()) == (odd, odd)
     logs = [*MITOSIS, "logs", name]
     assert subprocess.run(logs, env=dict(env), capture_output=True, check=True).stdout == odd
+    shown = subprocess.run([*logs, "--json"], env=dict(env), capture_output=True, check=True).stdout
+    assert base64.b64decode(json.loads(shown)[0]["base64"]) == odd
+
+
+SIZES = (0, 1, 8_191, 8_192, 8_193, 131_071, 131_073, 3_000_000)
+"""Around the kept tail, a piece, and several windows."""
+NOISE = """
+import random, sys
+n = int(sys.argv[1])
+data = random.Random(n).randbytes(n)
+half = n // 2
+sys.stdout.buffer.write(data[:half])
+sys.stdout.flush()
+sys.stderr.buffer.write(data)
+sys.stderr.flush()
+sys.stdout.buffer.write(data[half:])
+"""
+
+
+@pytest.mark.parametrize("form", ["plain", "json"])
+def test_the_whole_output_comes_out(env: Mapping[str, str], tmp_path: Path, form: str) -> None:
+    """Byte by byte, though a result holds only 8 KiB: standard output in order, files, JSON."""
+    sizes = SIZES if form == "plain" else SIZES[-2:]
+    outputs = [random.Random(size).randbytes(size) for size in sizes]
+    name = f"{tmp_path.name}-whole".replace("_", "-")
+    options = ["--name", name, "-k", "-o", "kept", *(["--json"] if form == "json" else [])]
+    words = [sys.executable, "-c", NOISE, "{}", ":::", *map(str, sizes)]
+    done = run(env, *options, *words, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr[-2000:]
+    for number, data in enumerate(outputs, 1):
+        for kind in ("out", "err"):
+            assert (tmp_path / "kept" / f"{number}.{kind}").read_bytes() == data, (number, kind)
+    if form == "plain":
+        assert done.stdout == b"".join(outputs)
+        words = [*MITOSIS, "logs", name]
+        logs = subprocess.run(words, env=dict(env), capture_output=True, check=False)
+        assert logs.returncode == 74
+        assert b"the first 2991808 bytes of stdout are missing" in logs.stderr
+        return
+    *results, _ = map(json.loads, done.stdout.splitlines())
+    shown = {line["number"]: line["result"]["detail"] for line in results}
+    for number, data in enumerate(outputs, 1):
+        assert kept_bytes(shown[number], "stdout") == data
 
 
 def test_the_dry_run_shows_what_the_run_runs(env: Mapping[str, str], tmp_path: Path) -> None:

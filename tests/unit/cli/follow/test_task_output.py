@@ -7,11 +7,15 @@ import json
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from mitosis.cli.follow.display import NoDisplay
 from mitosis.cli.follow.exit_statuses import RunExit
 from mitosis.cli.follow.task_output import (
     OutputOptions,
+    Stream,
+    StreamOutput,
     TaskOutput,
     check_output,
     joblog_line,
@@ -19,6 +23,7 @@ from mitosis.cli.follow.task_output import (
 )
 from mitosis.cli.run.feeding import InputNumbers
 from mitosis.contracts.errors import InvalidRequest
+from mitosis.contracts.http import TaskInfo
 from mitosis.worker.output import end_of
 from tests.support.command import mitosis
 from tests.unit.cli.follow.test_failures import failed
@@ -56,9 +61,8 @@ def test_output_in_order_waits_for_the_earlier_and_loses_nothing(
     assert capfd.readouterr().out == "1\n"
     output.finish()
     assert capfd.readouterr().out == "3\n5\n"
-    assert said.getvalue().startswith(
-        "1 task wrote more output than is stored: only the tail is here;"
-    )
+    assert said.getvalue() == "task 5: 8998 bytes of stdout are missing (bytes 0 to 8997)\n"
+    assert len(output.missing) == 1
 
 
 def test_output_that_is_no_text_comes_out_byte_by_byte(
@@ -73,7 +77,7 @@ def test_output_that_is_no_text_comes_out_byte_by_byte(
         output.add(1, failed(7, "", detail=detail))
         output.finish()
     assert (tmp_path / "1.out").read_bytes() == data
-    assert capfdbinary.readouterr().out == data + b"\n7\t\xff\0\xc3\n7\tend\xc3\n"
+    assert capfdbinary.readouterr().out == data + b"7\t\xff\0\xc3\n7\tend\xc3\n"
     assert said.getvalue() == ""  # nothing is missing
 
 
@@ -125,3 +129,70 @@ def test_a_dry_run_as_json_has_the_fields_of_the_task_also_for_what_is_no_text()
     assert one["command_encoding"] == "base64"
     assert base64.b64decode(one["command"][1]) == b"a\xff"
     assert two["command"] == ["echo", "b"]
+
+
+class Begun:
+    """The beginnings of outputs, as files."""
+
+    def __init__(self, folder: Path, beginnings: dict[tuple[int, Stream], bytes]) -> None:
+        self._files = {}
+        for (task, stream), data in beginnings.items():
+            self._files[task, stream] = folder / f"begun.{task}.{stream}"
+            self._files[task, stream].write_bytes(data)
+
+    def beginning(self, task: TaskInfo, stream: Stream) -> Path | None:
+        return self._files.get((task.task_id, stream))
+
+    def forget(self, task: TaskInfo) -> None: ...
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@given(
+    st.lists(st.tuples(st.binary(max_size=40), st.integers(0, 50), st.integers(0, 50)), max_size=4)
+)
+def test_bytes_come_out_as_they_are_or_are_named(
+    capfdbinary: pytest.CaptureFixture[bytes],
+    tmp_path: Path,
+    outputs: list[tuple[bytes, int, int]],
+) -> None:
+    """For any bytes, any part that was read while the task ran, and any length of the kept tail."""
+    begun: dict[tuple[int, Stream], bytes] = {}
+    expected, missing, whole = b"", 0, []
+    tasks = []
+    for number, (data, read, kept) in enumerate(outputs, 1):
+        tail = end_of(data[len(data) - min(kept, len(data)) :], len(data))
+        detail = {"stdout": tail.text, "stdout_base64": tail.exact, "stdout_bytes": len(data)}
+        tasks.append((number, failed(number, "", detail=detail)))
+        begun[number, "stdout"] = data[:read]
+        gap = StreamOutput(tasks[-1][1], "stdout", None).missing
+        gap_from, gap_to = min(read, len(data)), gap.size if gap is not None else 0
+        lost = max(0, gap_to - gap_from)
+        missing += lost
+        whole.append(data if not lost else data[:gap_from] + data[gap_to:])
+        expected += whole[-1]
+    output = TaskOutput(
+        NoDisplay(io.StringIO()),
+        OutputOptions(folder=tmp_path, in_order=True),
+        beginnings=Begun(tmp_path, begun),
+    )
+    for number, task in reversed(tasks):
+        output.add(number, task)
+    output.finish()
+    assert capfdbinary.readouterr().out == expected
+    assert [(tmp_path / f"{n}.out").read_bytes() for n, _ in tasks] == whole
+    assert sum(gap.size for gap in output.missing) == missing
+
+
+def test_json_has_the_whole_output(
+    capfdbinary: pytest.CaptureFixture[bytes], tmp_path: Path
+) -> None:
+    data = b"\xff" + b"x" * 20
+    tail = end_of(data[-5:], len(data))
+    detail = {"stdout": tail.text, "stdout_base64": tail.exact, "stdout_bytes": len(data)}
+    begun = Begun(tmp_path, {(1, "stdout"): data[:18]})
+    output = TaskOutput(NoDisplay(io.StringIO()), OutputOptions(), as_json=True, beginnings=begun)
+    output.add(1, failed(1, "", detail=detail))
+    said = json.loads(capfdbinary.readouterr().out)["result"]["detail"]
+    assert base64.b64decode(said["stdout_base64"]) == data
+    assert said["stdout"] == "\ufffd" + "x" * 20
+    assert output.missing == []

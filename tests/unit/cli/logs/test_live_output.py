@@ -27,6 +27,8 @@ class Kept:
 
     def flush(self) -> None: ...
 
+    def begin_line(self) -> None: ...
+
 
 def output(
     data: bytes, task: int = 7, attempt: int = 1, stream: Literal["stdout", "stderr"] = "stdout"
@@ -92,3 +94,12 @@ def test_a_character_cut_by_output_of_the_other_stream_is_whole_on_a_terminal(
 class Terminal(io.StringIO):
     def isatty(self) -> bool:
         return True
+
+
+def test_a_heading_adds_no_byte_to_the_output(capsys: pytest.CaptureFixture[str]) -> None:
+    sink = Kept()
+    one = OneTask(sink, STREAMS)
+    for event in (output(b"no newline"), output(b"again", attempt=2), output(b"", attempt=3)):
+        one.show(event)
+    assert sink.data == b"no newlineagain"
+    assert "attempt 2: stdout" in capsys.readouterr().err
