@@ -24,6 +24,7 @@ from manager_agent.contact import RENEW_SECONDS  # noqa: E402
 from manager_agent.hooks import TAIL_BYTES  # noqa: E402
 from manager_agent.journal import RESERVED_BYTES  # noqa: E402
 from manager_agent.reactor import MAX_SURPLUS  # noqa: E402
+from manager_agent.whole_output import UNREACHED_SECONDS  # noqa: E402
 from mitosis.client.submitting import PART_BYTES, PARTS_IN_FLIGHT  # noqa: E402
 from mitosis.contracts.allocation import (  # noqa: E402
     DESCRIPTORS_OF_AGENT,
@@ -40,6 +41,7 @@ from mitosis.contracts.task import (  # noqa: E402
 from mitosis.contracts.wire import MAX_CLAIM, MAX_REPORTS  # noqa: E402
 from mitosis.embedded.supervisor import LOG_ROTATE_BYTES  # noqa: E402
 from mitosis.settings import Settings, environment_name, flatten  # noqa: E402
+from mitosis.store.output.writing import ROWS_KEPT  # noqa: E402
 from mitosis.store.pg.database import ACQUIRE_SECONDS, RECONNECT_SECONDS  # noqa: E402
 from mitosis.store.store import QUEUE_COUNT_SECONDS  # noqa: E402
 from mitosis.store.tasks.queue_limits import RETRY_AFTER_SECONDS as QUEUE_RETRY_SECONDS  # noqa: E402
@@ -48,6 +50,7 @@ from mitosis.worker.report import (  # noqa: E402
     MAX_RESULT_BYTES,
     MAX_TRACEBACK_CHARS,
 )
+from mitosis.worker.whole_output import STALL_SECONDS, WINDOW_BYTES  # noqa: E402
 from mitosis.worker.zygote_protocol import Setup  # noqa: E402
 from tools.pages import run_generator, table  # noqa: E402
 
@@ -204,7 +207,15 @@ def _results() -> Rows:
         (
             "standard output and error of a task, each",
             f"the last {tail // 1024} KiB are kept",
-            "the rest is counted and dropped as it comes: memory does not grow",
+            "the rest is counted and dropped as it comes: memory does not grow; `mitosis run` and others that"
+            " read with `stream_output` get all of it while the task runs",
+        ),
+        (
+            "output on its way to such a reader",
+            f"{WINDOW_BYTES // 2**20} MiB of each stream, {ROWS_KEPT} pieces of a group",
+            "the task waits, as before the reader of a pipe; when nothing is read for"
+            f" {STALL_SECONDS:g} s or the API is away for {UNREACHED_SECONDS:g} s, the rest of this task is"
+            " dropped, and `mitosis run` names the missing bytes and ends with status 74",
         ),
         ("standard output and error of a hook", f"the last {TAIL_BYTES // 1024} KiB", "the same"),
         ("message of a failure", f"{_number(MAX_MESSAGE_CHARS)} characters", "its end is kept"),

@@ -49,6 +49,9 @@ def run(
     braces are not replaced, and {{}} is a literal {}. Each value remains one argument: no shell is used
     without --shell.
 
+    The output of a task is printed when it ends, byte by byte: no newline is added. If a part of it is
+    missing, the run names it and does not end with status 0.
+
     With --json, each result is one line of JSON on standard output, and the last line is the task group.
 
     The command line and the first inputs are checked before a task group is created. An invalid input
