@@ -121,6 +121,7 @@ class Agent:
             self._counted_lost,
             self._reporter.unacknowledged,
         )
+        self._contact.host = self.host
         self._router = Router(folders.endpoint)
         self._planned_stop = PlannedStop(folders.state_dir)
         self._begun: set[AttemptKey] = set()
@@ -263,6 +264,9 @@ class Agent:
         shutil.rmtree(self._folders.scratch, ignore_errors=True)
         if session.ended_in is LeaseEnd.GONE:
             self._counted_lost()
+        elif session.ended_in is LeaseEnd.ENDING:
+            self.host.over = session.epoch
+            self._contact.renew_now()
 
     def _counted_lost(self) -> None:
         """Say hello again, once at a time; run the teardowns that are owed by then."""
@@ -345,6 +349,7 @@ class Agent:
             task.cancel()
         if running:
             await asyncio.wait(running, timeout=CLOSE_SECONDS)
+        await self.host.close()
         await self._environments.close()
         if self.host.session is not None:
             await self.host.session.close()

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from manager_agent.agent_api import AgentApi
 from manager_agent.backoff import is_refusal
 from manager_agent.events import Announced, Fenced, Renewed, Superseded
+from manager_agent.host import Host
 from manager_agent.session import LeaseSession
 from manager_agent.state import State
 from mitosis.concurrency import wait_event
@@ -53,6 +54,8 @@ class Contact:
             journalled: returns the attempts whose reports are not acknowledged, of any session.
         """
         self.incarnation = incarnation
+        self.host: Host | None = None
+        """Takes up what the answers order."""
         self.host_lost_after_seconds = HOST_LOST_AFTER.total_seconds()  # until hello is answered
         self._api = api
         self._session = session
@@ -108,6 +111,8 @@ class Contact:
             self._held_at = sent_at
         if session is not self._session():
             return
+        if self.host is not None:
+            self.host.follow(answer)
         if session is None:
             if answer.standing is LeaseStanding.GONE:
                 self._counted_lost()
@@ -139,7 +144,8 @@ class Contact:
         """Return the renewal and the attempts in it; no await, so ``acked_seq`` and held tasks agree."""
         if session is None:
             self._reported_started = set()
-            return Renewal(incarnation=self.incarnation), set(), frozenset()
+            over = None if self.host is None else self.host.over
+            return Renewal(incarnation=self.incarnation, over=over), set(), frozenset()
         state = session.state
         self._reported_started &= state.held
         started = (

@@ -7,7 +7,7 @@ only the host can make: no task of the group runs here during its teardown.
 import asyncio
 import logging
 import os
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from datetime import UTC, datetime
 from uuid import UUID
 
@@ -45,6 +45,7 @@ class Environments:
         self._checkpoints = checkpoints
         self._setups: dict[UUID, asyncio.Task[HookOutcome]] = {}
         self._teardowns: dict[UUID, asyncio.Task[HookOutcome]] = {}
+        self._one_teardown = asyncio.Lock()
 
     def cleaning(self, task_group_id: UUID) -> bool:
         """Return True during a teardown: no task of the group may start."""
@@ -54,10 +55,21 @@ class Environments:
         """Make the environment ready. A second call joins the first; the work survives a cancelled caller."""
         return await _joined(self._setups, grant.task_group_id, lambda: self._prepare(grant))
 
-    async def clean(self, task_group_id: UUID) -> HookOutcome:
-        """Tear the environment down, even if its hook fails; joined as :meth:`prepare`."""
-        await self.stop_setup(task_group_id)
-        return await _joined(self._teardowns, task_group_id, lambda: self._clean(task_group_id))
+    def preparing(self, task_group_id: UUID) -> bool:
+        """Return True during a setup."""
+        return task_group_id in self._setups
+
+    async def clean(
+        self, task_group_id: UUID, idle: Callable[[UUID], Awaitable[None]]
+    ) -> HookOutcome:
+        """Tear the environment down, even if its hook fails; joined as :meth:`prepare`.
+
+        One teardown runs at a time. ``idle`` waits until no task of the group runs here; from the call on
+        none starts, see :meth:`cleaning`.
+        """
+        return await _joined(
+            self._teardowns, task_group_id, lambda: self._clean(task_group_id, idle)
+        )
 
     async def stop_setup(self, task_group_id: UUID) -> None:
         """Kill the setup hook if it runs. The environment stays half prepared."""
@@ -71,6 +83,8 @@ class Environments:
     # --- setup ----------------------------------------------------------------------------------
 
     async def _prepare(self, grant: LeaseGrant) -> HookOutcome:
+        while self._teardowns:  # they come first (P9)
+            await asyncio.wait(list(self._teardowns.values()))
         group, mark = (
             grant.task_group_id,
             fingerprint(grant.task_group_id, grant.environment_setup_hook),
@@ -142,7 +156,18 @@ class Environments:
 
     # --- teardown -------------------------------------------------------------------------------
 
-    async def _clean(self, task_group_id: UUID) -> HookOutcome:
+    async def _clean(
+        self, task_group_id: UUID, idle: Callable[[UUID], Awaitable[None]]
+    ) -> HookOutcome:
+        await self.stop_setup(task_group_id)
+        try:
+            await idle(task_group_id)
+        except LeaseLost as error:
+            return lease_lost(error)
+        async with self._one_teardown:
+            return await self._begin_teardown(task_group_id)
+
+    async def _begin_teardown(self, task_group_id: UUID) -> HookOutcome:
         try:
             grant = await until_reached(lambda: self._api.environment(task_group_id))
             if grant.state is EnvironmentState.GONE:

@@ -2,12 +2,16 @@
 
 A command consists of ids only. The agent fetches their meaning from the API with its own token, and
 refuses a command that PostgreSQL does not confirm. ``run_lease`` watches a session; it does not own it.
+
+The answers to renewals give the same commands over HTTP (:meth:`Host.follow`), so that a host which
+cannot reach Temporal neither keeps a task group unsettled nor its lease idle (P6, P8). Both ways join.
 """
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from collections.abc import Awaitable, Callable, Coroutine
+from functools import partial
+from typing import Any, TypeVar
 from uuid import UUID
 
 from activities.heartbeats import heartbeats
@@ -15,7 +19,7 @@ from manager_agent.agent_api import AgentApi
 from manager_agent.backoff import is_refusal, until_reached
 from manager_agent.environments import Environments, lease_lost
 from manager_agent.session import LeaseSession
-from mitosis.concurrency import wait_event
+from mitosis.concurrency import cancel_and_wait, wait_event, within
 from mitosis.contracts.control import (
     HookOutcome,
     HookVerdict,
@@ -26,7 +30,10 @@ from mitosis.contracts.control import (
 from mitosis.contracts.errors import ApiUnavailable, LeaseLost, MitosisError
 from mitosis.contracts.http import HeldLease, LeaseGrant
 from mitosis.contracts.lifecycle import EnvironmentState, LeaseState
+from mitosis.contracts.wire import LeaseNotice, LeaseStanding, RenewalAnswer
 
+TAKE_SECONDS = 5.0
+"""How long an offer may wait for the API; a lost answer is no failure of the host."""
 CONFIRM_SECONDS = 5.0
 """How long a cancelled ``run_lease`` waits for the API to confirm that the lease ends."""
 
@@ -49,6 +56,8 @@ class Host:
     ) -> None:
         """``replayed`` waits until the reports of earlier processes of the agent are sent."""
         self.session: LeaseSession | None = None
+        self.over: int | None = None
+        """The epoch under which nothing runs here any more, until an answer shows that the API knows."""
         self.stopping = False
         """The agent shuts down: no session is started."""
         self._manager_id = manager_id
@@ -57,6 +66,9 @@ class Host:
         self._make_session = make_session
         self._replayed = replayed
         self._starting = asyncio.Lock()
+        self._failed_setup: int | None = None
+        """The last epoch whose setup failed."""
+        self._duties: dict[tuple[str, object], asyncio.Task[object]] = {}
 
     async def prepare_environment(self, command: HostCommand) -> HookOutcome:
         async with heartbeats():
@@ -66,7 +78,7 @@ class Host:
                 if not is_refusal(error):
                     raise
                 return lease_lost(error)
-            return await self._environments.prepare(grant)
+            return await self._prepared(grant)
 
     async def run_lease(self, command: HostCommand) -> LeaseOutcome:
         try:
@@ -89,19 +101,14 @@ class Host:
         async with heartbeats():
             try:
                 self._check_ours(command)
-                await self._group_is_idle(command.task_group_id)
             except LeaseLost as error:
                 return lease_lost(error)
-            return await self._environments.clean(command.task_group_id)
+            return await self._clean(command.task_group_id)
 
     async def clean_owed(self, task_group_ids: tuple[UUID, ...]) -> None:
         """Run the teardowns that a lost host owes: after its hello, before any setup (P5)."""
         for task_group_id in task_group_ids:
-            outcome = await self._environments.clean(task_group_id)
-            log.info(
-                "teardown.ended",
-                extra={"task_group_id": str(task_group_id), "verdict": outcome.verdict},
-            )
+            await self._clean(task_group_id)
 
     async def resume(self, lease: HeldLease) -> None:
         """Resume a lease that the hello confirmed, if its environment is ready; ``run_lease`` of
@@ -115,6 +122,59 @@ class Host:
                     self._start(grant)
         except MitosisError as error:
             log.warning("lease.not_resumed", extra={"reason": error.message})
+
+    # --- the same commands in the answers to renewals --------------------------------------------
+
+    def follow(self, answer: RenewalAnswer) -> None:
+        """Take up the lease and the teardowns that an answer names; nothing if that is under way (P8)."""
+        notice = answer.lease
+        if notice is None or notice.epoch != self.over:
+            self.over = None
+        if self.stopping:
+            return
+        if notice is not None and self.over is None:
+            self._take_up(notice)
+        for task_group_id in answer.teardowns:
+            self._duty(("teardown", task_group_id), partial(self._clean, task_group_id))
+
+    def _take_up(self, notice: LeaseNotice) -> None:
+        group = notice.task_group_id
+        if notice.standing is LeaseStanding.ENDING:
+            self._duty(("stop", group), lambda: self._environments.stop_setup(group))
+        if not self._environments.preparing(group):
+            self._duty(("lease", notice.epoch), lambda: self._adopt(notice))
+
+    async def _adopt(self, notice: LeaseNotice) -> None:
+        """Work under a lease that this host holds without a session, or say that it is over."""
+        command = HostCommand(
+            manager_id=self._manager_id,
+            task_group_id=notice.task_group_id,
+            epoch=notice.epoch,
+        )
+        try:
+            over = self._failed_setup == notice.epoch or await self._attach(command) is None
+        except MitosisError as error:
+            over = self._failed_setup == notice.epoch
+            log.info("lease.not_adopted", extra={"epoch": notice.epoch, "reason": error.message})
+        if over:
+            self.over = notice.epoch
+
+    def _duty(
+        self, key: tuple[str, object], start: Callable[[], Coroutine[Any, Any, object]]
+    ) -> None:
+        """Start what is not under way; the next answer starts it again if it fails."""
+        if key not in self._duties:
+            task = self._duties[key] = asyncio.get_running_loop().create_task(start())
+            task.add_done_callback(lambda _: self._duty_done(key))
+
+    def _duty_done(self, key: tuple[str, object]) -> None:
+        task = self._duties.pop(key)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("duty.failed", extra={"duty": key[0]}, exc_info=error)
+
+    async def close(self) -> None:
+        """End what an answer has started."""
+        await cancel_and_wait(*self._duties.values())
 
     # --- the checks that only a host can make ----------------------------------------------------
 
@@ -146,7 +206,12 @@ class Host:
             raise LeaseLost("the command names no lease")
         if self.session is not None and self.session.epoch != command.epoch:
             await self._previous_over(command.epoch)
-        return _confirmed(command, await self._api.take(command.epoch))
+        epoch = command.epoch
+        try:
+            grant = await within(until_reached(lambda: self._api.take(epoch)), TAKE_SECONDS)
+        except TimeoutError:
+            raise ApiUnavailable("the API did not confirm that the lease is taken") from None
+        return _confirmed(command, grant)
 
     async def _attach(self, command: HostCommand) -> LeaseSession | None:
         """Return the session of this epoch; start it if it does not run.
@@ -168,10 +233,24 @@ class Host:
                 await self._replayed()  # the lease may have been given for these reports alone (P5)
                 return None
             if not self._environments.is_prepared(grant):
-                outcome = await self._environments.prepare(grant)
+                outcome = await self._prepared(grant)
                 if outcome.verdict is not HookVerdict.READY:
                     raise LeaseLost(f"the environment is not ready: {outcome.message}")
             return self._start(grant)
+
+    async def _prepared(self, grant: LeaseGrant) -> HookOutcome:
+        outcome = await self._environments.prepare(grant)
+        if outcome.verdict is HookVerdict.FAILED:
+            self._failed_setup = grant.epoch
+        return outcome
+
+    async def _clean(self, task_group_id: UUID) -> HookOutcome:
+        outcome = await self._environments.clean(task_group_id, self._group_is_idle)
+        log.info(
+            "teardown.ended",
+            extra={"task_group_id": str(task_group_id), "verdict": outcome.verdict},
+        )
+        return outcome
 
     async def _previous_over(self, epoch: int) -> None:
         """Wait until the session of another epoch has ended: a host runs one at a time."""

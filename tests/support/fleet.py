@@ -60,6 +60,8 @@ class FleetHost:
     folder: Path
     machine_id: str | None = None
     """None: the one of this machine."""
+    temporal_address: str | None = None
+    """None: the one of the fleet."""
     process: "asyncio.subprocess.Process | None" = None
 
     async def start(self) -> None:
@@ -74,7 +76,7 @@ class FleetHost:
             "api_url": self.wire.url,
             "manager_id": str(self.manager_id),
             "token": self.token,
-            "temporal_address": self.fleet.temporal_address,
+            "temporal_address": self.temporal_address or self.fleet.temporal_address,
             "state_dir": str(self.folder / "state"),
             "run_parent": str(self.folder),
         }

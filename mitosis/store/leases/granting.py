@@ -23,6 +23,15 @@ class _Epoch:
     epoch: int
 
 
+@dataclass(frozen=True, slots=True)
+class TakenLease:
+    """The lease that a manager has taken and that has not ended."""
+
+    epoch: int
+    state: LeaseState
+    task_group_id: UUID
+
+
 async def take_lease(store: Store, manager_id: UUID, epoch: int) -> LeaseGrant:
     """Take an offer: OFFERED → ACTIVE. A lease that is ACTIVE already is success.
 
@@ -64,10 +73,13 @@ async def task_group_of_manager(store: Store, manager_id: UUID) -> ManagerTaskGr
 
 async def extend_leases(
     connection: Connection, manager_number: int, host_lost_after_seconds: float
-) -> None:
-    """Move ``alive_until`` of the manager's leases after a contact; a group's own value comes first."""
+) -> TakenLease | None:
+    """Move ``alive_until`` of the manager's lease after a contact; return the lease if it holds one.
+
+    A group's own limit comes first.
+    """
     parameters = {"manager_number": manager_number, "host_lost_after": host_lost_after_seconds}
-    await connection.execute(SQL["stay_alive"], parameters)
+    return await fetch_one(connection, TakenLease, SQL["stay_alive"], parameters)
 
 
 async def _running_grant(

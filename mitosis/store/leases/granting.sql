@@ -32,3 +32,4 @@ UPDATE leases AS l
   FROM task_groups AS g
  WHERE l.manager_id = %(manager_number)s AND l.kind = 'manager' AND l.state IN ('active', 'ending')
    AND g.id = l.group_id
+RETURNING l.epoch, l.state, g.uuid AS task_group_id

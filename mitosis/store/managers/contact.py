@@ -4,11 +4,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from uuid import UUID
 
+from msgspec.structs import replace as with_changes
+
 from mitosis.contracts.errors import NotFound, Superseded
 from mitosis.contracts.lifecycle import LeaseState, TaskGroupState
-from mitosis.contracts.wire import CancelOrder, LeaseStanding, Renewal, RenewalAnswer, TaskAttempt
+from mitosis.contracts.wire import (
+    CancelOrder,
+    LeaseNotice,
+    LeaseStanding,
+    Renewal,
+    RenewalAnswer,
+    TaskAttempt,
+)
 from mitosis.store.leases.ending import STANDING, lock_group
-from mitosis.store.leases.granting import extend_leases
+from mitosis.store.leases.granting import TakenLease, extend_leases
+from mitosis.store.managers.release import release_over
 from mitosis.store.pg.arrays import number_array
 from mitosis.store.pg.database import Connection
 from mitosis.store.pg.rows import fetch_all, fetch_one
@@ -24,6 +34,7 @@ class _Contact:
     id: int
     incarnation: int
     offline: bool
+    teardowns: list[UUID]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +67,7 @@ async def record_contact(store: Store, manager_id: UUID, incarnation: int | None
     """
     if incarnation is None and manager_id in store.contacts:
         return
-    manager = await _contact(store, manager_id)
+    manager, _ = await _contact(store, manager_id)
     if incarnation is not None and incarnation < manager.incarnation:
         raise Superseded(incarnation=manager.incarnation)
     store.contacts.put(manager_id, None)
@@ -69,13 +80,19 @@ async def renew(store: Store, manager_id: UUID, renewal: Renewal) -> RenewalAnsw
         NotFound: there is no such manager.
         Superseded: a later process of the agent has said hello.
     """
-    host_lost_after = store.host_lost_after.total_seconds()
-    manager = await _contact(store, manager_id)
+    manager, taken = await _contact(store, manager_id)
     if renewal.incarnation < manager.incarnation:
         raise Superseded(incarnation=manager.incarnation)
+    if renewal.over is not None:
+        await release_over(store, manager_id, renewal.over)
+        manager, taken = await _contact(store, manager_id)
+    answer = RenewalAnswer(
+        lease=_notice(taken, renewal.epoch),
+        teardowns=manager.teardowns,
+        host_lost_after_seconds=store.host_lost_after.total_seconds(),
+    )
     if renewal.epoch is None:
-        standing = LeaseStanding.GONE if manager.offline else None
-        return RenewalAnswer(standing=standing, host_lost_after_seconds=host_lost_after)
+        return with_changes(answer, standing=LeaseStanding.GONE if manager.offline else None)
     recorded: list[int] = []
     if renewal.started or renewal.announced or renewal.returned or renewal.held:
         recorded = await _reconcile(store, manager_id, renewal.epoch, renewal)
@@ -84,29 +101,35 @@ async def renew(store: Store, manager_id: UUID, renewal: Renewal) -> RenewalAnsw
         superseded = await _superseded(store, manager_id, renewal.epoch, renewal.running)
     lease = await _standing(store, manager_id, renewal.epoch)
     if lease is None:
-        return RenewalAnswer(
-            standing=LeaseStanding.GONE,
-            superseded=superseded,
-            host_lost_after_seconds=host_lost_after,
-        )
+        return with_changes(answer, standing=LeaseStanding.GONE, superseded=superseded)
     standing = STANDING[lease.lease_state]
-    return RenewalAnswer(
+    return with_changes(
+        answer,
         standing=standing,
         order=_order(lease) if _has_order(standing, lease) else None,
         superseded=superseded,
         recorded=recorded,
-        host_lost_after_seconds=lease.host_lost_after_seconds or host_lost_after,
+        host_lost_after_seconds=lease.host_lost_after_seconds or answer.host_lost_after_seconds,
     )
 
 
-async def _contact(store: Store, manager_id: UUID) -> _Contact:
+async def _contact(store: Store, manager_id: UUID) -> tuple[_Contact, TakenLease | None]:
     """Record contact in two statements over one connection: one would break the order of locks."""
     async with store.database.connection() as connection:
         manager = await fetch_one(connection, _Contact, SQL["contact"], {"manager": manager_id})
         if manager is None:
             raise NotFound("no such manager", manager_id=str(manager_id))
-        await extend_leases(connection, manager.id, store.host_lost_after.total_seconds())
-    return manager
+        lost_after = store.host_lost_after.total_seconds()
+        return manager, await extend_leases(connection, manager.id, lost_after)
+
+
+def _notice(taken: TakenLease | None, known_epoch: int | None) -> LeaseNotice | None:
+    """Return the manager's lease if the renewal does not name it: the agent may not know of it (P6)."""
+    if taken is None or taken.epoch == known_epoch:
+        return None
+    return LeaseNotice(
+        epoch=taken.epoch, task_group_id=taken.task_group_id, standing=STANDING[taken.state]
+    )
 
 
 async def _standing(store: Store, manager_id: UUID, epoch: int) -> _Standing | None:

@@ -1,13 +1,26 @@
 -- Contact and renewals of agents (protocol P3, P4).
 
 -- name: contact
--- Any authenticated call of the agent (P4). An ended lease stays ended.
+-- Any authenticated call of the agent (P4). An ended lease stays ended. With the task groups whose environment
+-- must be torn down on this host now, oldest first: what it owes or has begun, and what is of no use any more.
 WITH seen AS (
     UPDATE manager_live AS c SET last_contact_at = now()
       FROM managers AS m WHERE m.uuid = %(manager)s AND c.manager_id = m.id
     RETURNING m.id, m.incarnation, c.offline
 )
-SELECT id, incarnation, offline FROM seen
+SELECT s.id, s.incarnation, s.offline, ARRAY(
+       SELECT coalesce(e.task_group_uuid, g.uuid)
+         FROM environments AS e
+         LEFT JOIN task_groups AS g ON g.id = e.group_id
+         LEFT JOIN group_live AS v ON v.group_id = e.group_id
+        WHERE e.manager_id = s.id AND e.state <> 'gone'
+          AND (e.state IN ('owed', 'tearing_down')
+               OR ((e.state = 'preparing' OR v.group_id IS NULL OR v.state IN ('complete', 'cancelled'))
+                   AND NOT EXISTS (SELECT FROM leases AS l
+                                    WHERE l.manager_id = e.manager_id AND l.group_id = e.group_id
+                                      AND l.state <> 'ended')))
+        ORDER BY e.changed_at) AS teardowns
+  FROM seen AS s
 
 -- name: mark_busy
 -- Busy: a task of the group is claimable, or one is claimed under this epoch (C-04). A lease that has not

@@ -1,11 +1,17 @@
-"""Releasing leases on behalf of ManagerWorkflow (protocol P1, P4)."""
+"""Releasing leases on behalf of ManagerWorkflow or of the agent itself (protocol P1, P4, P8)."""
 
 from uuid import UUID
 
 from mitosis.contracts.control import ReleaseAnswer, ReleaseReason, ReleaseRequest, ReleaseStatus
 from mitosis.contracts.host_failures import HostFailureKind
-from mitosis.contracts.lifecycle import LeaseState
-from mitosis.store.leases.ending import end_lease, lock_lease, lock_live_lease, lose_manager
+from mitosis.contracts.lifecycle import TASK_GROUP, LeaseState
+from mitosis.store.leases.ending import (
+    end_lease,
+    lock_group,
+    lock_lease,
+    lock_live_lease,
+    lose_manager,
+)
 from mitosis.store.leases.failures import record_failure
 from mitosis.store.managers.api_liveness import no_api_alive
 from mitosis.store.managers.hello import lock_manager
@@ -46,6 +52,23 @@ async def release_lease(store: Store, request: ReleaseRequest) -> ReleaseAnswer:
         if lost:
             await lose_manager(connection, lease.manager_number)
     return ReleaseAnswer(status=ReleaseStatus.RELEASED, requeued=requeued)
+
+
+async def release_over(store: Store, manager_id: UUID, epoch: int) -> None:
+    """End a lease because its agent says that nothing runs under it any more, without Temporal (P8).
+
+    An ENDING lease ends; of an ACTIVE one the setup has failed. Any other is left as it is.
+    """
+    async with store.database.transaction() as connection:
+        lease = await lock_lease(connection, manager_id, epoch)
+        if lease is None or lease.state not in (LeaseState.ACTIVE, LeaseState.ENDING):
+            return
+        group = await lock_group(connection, lease.group_number)
+        reason = ReleaseReason.SETUP_FAILED
+        if lease.state is LeaseState.ENDING:
+            terminal = group.state in TASK_GROUP.terminal
+            reason = ReleaseReason.GROUP_ENDED if terminal else ReleaseReason.MOVED
+        await end_lease(connection, lease, reason)
 
 
 async def _lose_without_lease(

@@ -23,19 +23,15 @@ from mitosis.contracts.control import (
     HostCommand,
     LeaseEnd,
     ManagerView,
-    ReleaseReason,
-    ReleaseRequest,
-    ReleaseStatus,
     VerbRequest,
 )
 from mitosis.contracts.hook import HookSpec
 from mitosis.contracts.http import RegisterManager, TaskGroupInfo, TaskGroupSpec
-from mitosis.contracts.lifecycle import EnvironmentState, LeaseState, TaskGroupResult
+from mitosis.contracts.lifecycle import EnvironmentState, TaskGroupResult
 from mitosis.contracts.task import RetryPolicy, TaskSubmission
 from mitosis.embedded.data_folder import ed25519_private_key
 from mitosis.store.control.control_store import ControlStore
 from mitosis.store.leases.scheduler import assign_round
-from mitosis.store.managers.release import release_lease
 from mitosis.store.managers.views import observe_manager
 from mitosis.store.store import StoreOptions
 from tests.support.agents import until
@@ -85,18 +81,14 @@ class Site:
         await until(completed)
         return await self.client.group(group)
 
-    async def release(self) -> None:
-        """What ManagerWorkflow does when the watch of an ending lease is over."""
-        lease = (await self.view()).lease
-        assert lease is not None
-        assert lease.state is LeaseState.ENDING
-        answer = await release_lease(
-            self.api.app_state.store,
-            ReleaseRequest(
-                manager_id=self.manager_id, epoch=lease.epoch, reason=ReleaseReason.GROUP_ENDED
-            ),
-        )
-        assert answer.status is ReleaseStatus.RELEASED
+    async def released(self) -> None:
+        """Without Temporal, renewals alone end the lease and order the teardown (P8)."""
+
+        async def cleaned() -> bool:
+            view = await self.view()
+            return view.lease is None and not view.environments
+
+        await until(cleaned)
 
 
 def options(database: str, key: bytes, port: int = 0) -> ApiOptions:
@@ -158,7 +150,7 @@ async def test_a_campaign_from_offer_to_settlement(database: str, tmp_path: Path
         await groups.apply(VerbRequest(task_group_id=group, verb=Close()))
         await groups.finalize(group)
         assert (await watch).end is LeaseEnd.ENDING
-        await it.release()
+        await it.released()
         cleaned = await it.command(it.agent.host.clean_environment, group, None)
         assert cleaned.verdict is HookVerdict.CLEANED
         view = await groups.settle(group)
@@ -232,7 +224,7 @@ async def test_a_cancelled_group_kills_what_runs(database: str, tmp_path: Path) 
             pass
         info = await it.finished(group, 5)
         assert info.tasks_cancelled == 5
-        await it.release()
+        await it.released()
         assert (
             await it.command(it.agent.host.clean_environment, group, None)
         ).verdict is HookVerdict.CLEANED
