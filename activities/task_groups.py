@@ -5,6 +5,7 @@ through this class without importing the store. Every activity *ensures* a goal 
 it, so a retry after a commit returns the same.
 """
 
+import time
 from datetime import UTC, datetime
 from typing import Protocol
 from uuid import UUID
@@ -15,6 +16,9 @@ from temporalio.exceptions import ApplicationError
 from activities.errors import as_application_errors
 from mitosis.contracts.control import DiscardAnswer, GroupView, VerbRequest
 from mitosis.contracts.errors import TemporalUnavailable
+
+DISCARD_SECONDS = 10.0
+"""One activity may take 20 s (``workflows/options.py``)."""
 
 
 class TaskGroupPort(Protocol):
@@ -81,8 +85,14 @@ class TaskGroupActivities:
 
     @activity.defn(name="discard_ready_tasks")
     async def discard(self, task_group_id: UUID) -> DiscardAnswer:
+        """Cancel chunk after chunk for some seconds: millions of tasks cost few events."""
+        ends, cancelled = time.monotonic() + DISCARD_SECONDS, 0
         with as_application_errors():
-            return await self._groups.discard(task_group_id)
+            while True:
+                chunk = await self._groups.discard(task_group_id)
+                cancelled += chunk.cancelled
+                if not (chunk.remaining and chunk.cancelled) or time.monotonic() > ends:
+                    return DiscardAnswer(cancelled=cancelled, remaining=chunk.remaining)
 
     @activity.defn(name="finalize_task_group")
     async def finalize(self, task_group_id: UUID) -> GroupView:

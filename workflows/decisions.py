@@ -20,7 +20,7 @@ from mitosis.contracts.control import (
 from mitosis.contracts.lifecycle import EnvironmentState, LeaseState, TaskGroupState
 
 LOST_CHECK_SECONDS = 10.0
-"""How often a host whose activity failed is observed while its liveness clock runs out."""
+"""How soon a host whose activity failed is observed again while its liveness clock runs out."""
 BACKSTOP_SECONDS = 30.0
 """How long the activity that watches a lease may miss its end in PostgreSQL."""
 
@@ -55,11 +55,21 @@ class Settle:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Wait for a poke, at most ``seconds`` (None = without a limit); after them do ``then`` or look again."""
+    """Wait for a poke, at most ``seconds`` (None = without a limit); after them do ``then`` or look again.
+
+    ``look_after``: look also after so many seconds, and more rarely while nothing changes.
+    """
 
     why: str
     seconds: float | None = None
     then: CloseIfInactive | None = None
+    look_after: float | None = None
+
+    @property
+    def until_look(self) -> float | None:
+        """The seconds until the first look; None = a poke alone ends the wait."""
+        both = (self.seconds, self.look_after)
+        return min((seconds for seconds in both if seconds is not None), default=None)
 
 
 GroupStep: TypeAlias = Finish | CloseIfInactive | Discard | Finalize | Settle | Wait
@@ -289,10 +299,10 @@ def _wait_for_contact(
         return None
     if view.online and result.trouble is not LeaseEnd.STOPPING:
         return None
-    alive = LOST_CHECK_SECONDS if lease.alive_in_seconds is None else lease.alive_in_seconds
     return Wait(
         f"contact with the host, whose last activity ended as {result.trouble}",
-        min(alive, LOST_CHECK_SECONDS),
+        lease.alive_in_seconds,
+        look_after=LOST_CHECK_SECONDS,
     )
 
 
@@ -317,7 +327,7 @@ def _cleaning(
     if result is not None and result.hold_seconds > 0:
         if isinstance(otherwise, StartHost):
             return None
-        left = otherwise.seconds if isinstance(otherwise, Wait) else None
+        left = otherwise.until_look if isinstance(otherwise, Wait) else None
         return Wait(
             "the backoff of the teardown",
             result.hold_seconds if left is None else min(left, result.hold_seconds),

@@ -4,10 +4,12 @@ It watches the host through long activities on the host's own task queue and obs
 time. A failed activity proves nothing: the liveness clock of the lease decides (protocol P4).
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, assert_never
 
 from temporalio import workflow
+from temporalio.common import RawValue
 
 with workflow.unsafe.imports_passed_through():
     from activities.host import HostActivities
@@ -37,13 +39,16 @@ with workflow.unsafe.imports_passed_through():
         Wait,
         manager_step,
     )
-    from workflows.options import on_host, with_database
+    from workflows.ensuring import ensure, quiet
+    from workflows.options import on_host
     from workflows.poke_loop import PokeLoop
     from workflows.visibility import Attributes, changes, manager_attributes, manager_details
 
 Slot = Literal["lease", "cleaning"]
 FIRST_HOLD_SECONDS = 1.0
-LONGEST_HOLD_SECONDS = 60.0
+LONGEST_HOLD_SECONDS = 600.0
+LONGEST_EARLIER_HOLD_SECONDS = 60.0
+"""In runs that began before ``QUIET_HISTORY``."""
 
 
 @dataclass(slots=True)
@@ -62,6 +67,8 @@ class ActivityHistory:
     result: LastActivityResult
     not_before: float
     troubles: int
+    standing: ManagerView | None = None
+    """The first view after it. A host in another standing, in contact again, need not wait."""
 
 
 @workflow.defn(name="ManagerWorkflow")
@@ -82,31 +89,44 @@ class ManagerWorkflow:
         while True:
             if self._collect_finished() or self._pokes.poked:
                 view = await self._observe()
-            step = manager_step(view, self._known_activities())
+            step = manager_step(view, self._known_activities(view))
             self._show(view, step)
-            match step:
-                case Finish():
-                    if not self._pokes.poked:
-                        return
-                case Wait(why, seconds):
-                    await self._continue_as_new_if_due()
-                    if not await self._pokes.wait(seconds, why, self._anything_over):
-                        view = await self._observe()
-                case _:
-                    if await self._pokes.backoff_before((step, view), self._anything_over):
-                        view = await self._act(step, view)
+            if not isinstance(step, Finish):
+                view = await self._wait_or_act(step, view)
+            elif not self._pokes.poked:
+                return
+
+    async def _wait_or_act(
+        self, step: Wait | StartHost | RequestLeaseCheck | Abandon | Release, view: ManagerView
+    ) -> ManagerView:
+        if isinstance(step, Wait) or quiet():
+            await self._continue_as_new_if_due()
+        if isinstance(step, Wait):
+            news = await self._pokes.wait(step, view.standing, self._anything_over)
+            return view if news else await self._observe()
+        if await self._pokes.backoff_before(step, view, view.standing, self._anything_over):
+            return await self._act(step, view)
+        return view
 
     @workflow.signal(description="Look again: something has changed in PostgreSQL.")
     def poke(self) -> None:
         self._pokes.poke()
 
+    @workflow.signal(dynamic=True)
+    def unknown_signal(self, name: str, args: Sequence[RawValue]) -> None:
+        """Ignore it; without this handler, Temporal keeps it in memory for ever."""
+
+    def message_received(self) -> None:
+        """Count a message (``workflows.interception``)."""
+        self._pokes.received()
+
+    def message_refused(self, message: str, reason: str) -> None:
+        """Log a message that had no effect."""
+        workflow.logger.warning("signal.dropped", extra={"what": message, "reason": reason})
+
     async def _observe(self) -> ManagerView:
         self._pokes.look()
-        return await workflow.execute_activity_method(
-            ManagerActivities.observe,
-            self._given.manager_id,
-            **with_database("observe the host"),
-        )
+        return await ensure(ManagerActivities.observe, self._given.manager_id, "observe the host")
 
     async def _act(
         self, step: StartHost | RequestLeaseCheck | Abandon | Release, view: ManagerView
@@ -124,10 +144,10 @@ class ManagerWorkflow:
             case Abandon():
                 del self._watched["lease"]
             case Release(epoch, reason):
-                await workflow.execute_activity_method(
+                await ensure(
                     ManagerActivities.release,
                     ReleaseRequest(manager_id=view.manager_id, epoch=epoch, reason=reason),
-                    **with_database(f"end the lease: {reason}"),
+                    f"end the lease: {reason}",
                 )
                 return await self._observe()
             case never:
@@ -179,17 +199,22 @@ class ManagerWorkflow:
             before = self._history.get(slot)
             again = before is not None and before.result.epoch == result.epoch
             troubles = (before.troubles if before and again else 0) + 1 if result.trouble else 0
-            hold = min(FIRST_HOLD_SECONDS * 2.0 ** max(troubles - 1, 0), LONGEST_HOLD_SECONDS)
+            longest = LONGEST_HOLD_SECONDS if quiet() else LONGEST_EARLIER_HOLD_SECONDS
+            hold = min(FIRST_HOLD_SECONDS * 2.0 ** min(max(troubles - 1, 0), 16), longest)
             self._history[slot] = ActivityHistory(result, workflow.time() + hold, troubles)
         return bool(over)
 
-    def _known_activities(self) -> KnownActivities:
+    def _known_activities(self, view: ManagerView) -> KnownActivities:
+        standing = view.standing
+        for slot, history in self._history.items():
+            if history.standing is None:
+                self._history[slot] = replace(history, standing=standing)
         lease, cleaning = self._watched.get("lease"), self._watched.get("cleaning")
         return KnownActivities(
             lease=_running_activity(lease),
             cleaning=_running_activity(cleaning),
-            lease_result=_latest_result(self._history.get("lease")),
-            cleaning_result=_latest_result(self._history.get("cleaning")),
+            lease_result=_latest_result(self._history.get("lease"), standing),
+            cleaning_result=_latest_result(self._history.get("cleaning"), standing),
         )
 
     def _show(self, view: ManagerView, step: ManagerStep) -> None:
@@ -206,7 +231,7 @@ class ManagerWorkflow:
         """Continue as new unless a hook runs: the next run can attach to a lease again, not to a hook."""
         lease = self._watched.get("lease")
         hook = lease is not None and lease.running.activity is not HostActivity.RUN
-        if not self._pokes.should_continue_as_new() or hook or "cleaning" in self._watched:
+        if hook or "cleaning" in self._watched or not self._pokes.should_continue_as_new():
             return
         if lease is not None:
             self._request_lease_check()
@@ -230,7 +255,11 @@ def _running_activity(watch: WatchedActivity | None) -> RunningActivity | None:
     )
 
 
-def _latest_result(history: ActivityHistory | None) -> LastActivityResult | None:
+def _latest_result(
+    history: ActivityHistory | None, standing: ManagerView
+) -> LastActivityResult | None:
     if history is None:
         return None
-    return replace(history.result, hold_seconds=max(0.0, history.not_before - workflow.time()))
+    hold = max(0.0, history.not_before - workflow.time())
+    changed = quiet() and history.standing != standing
+    return replace(history.result, hold_seconds=0.0 if changed else hold)

@@ -4,7 +4,7 @@ from datetime import timedelta
 from uuid import UUID
 
 from temporalio.common import RetryPolicy
-from temporalio.workflow import ActivityCancellationType, ActivityConfig
+from temporalio.workflow import ActivityCancellationType, ActivityConfig, LocalActivityConfig
 
 from mitosis.contracts.liveness import HOST_TAKES_WITHIN
 from mitosis.contracts.temporal_names import host_task_queue
@@ -16,8 +16,22 @@ CONTROL_HEARTBEAT_WITHIN = timedelta(seconds=3)
 """After this time, another control worker runs the activity of a killed one."""
 WORKFLOW_TASK_WITHIN = timedelta(seconds=5)
 """The same for a worker that was killed during a workflow task. A task takes 20 ms, the replay of the
-longest history (``HANDLED_BEFORE_CONTINUE_AS_NEW``) 0.5 s, with as many at once as ``WorkerLimits`` allows.
+longest history (``MESSAGES_BEFORE_CONTINUE_AS_NEW``) 0.5 s, with as many at once as ``WorkerLimits`` allows.
 Temporal's default is 10 s."""
+
+
+LOCAL_WITHIN = timedelta(seconds=3)
+"""The one attempt of a local activity; shorter than 80 % of a workflow task, which is then kept alive by
+events in the history."""
+
+
+def in_workflow_task(summary: str) -> LocalActivityConfig:
+    """Return the options of one attempt inside the workflow task."""
+    return LocalActivityConfig(
+        summary=summary[:SUMMARY_LENGTH],
+        schedule_to_close_timeout=LOCAL_WITHIN,
+        retry_policy=RetryPolicy(maximum_attempts=1),
+    )
 
 
 def with_database(summary: str) -> ActivityConfig:

@@ -1,11 +1,19 @@
 """The workflow that assigns hosts to groups: any number of pokes lead to one round in PostgreSQL."""
 
+from collections.abc import Sequence
+
 from temporalio import workflow
+from temporalio.common import RawValue
 
 with workflow.unsafe.imports_passed_through():
     from activities.managers import ManagerActivities
-    from workflows.options import with_database
+    from mitosis.contracts.control import AssignAnswer
+    from workflows.decisions import Wait
+    from workflows.ensuring import ensure_all
     from workflows.poke_loop import PokeLoop
+
+ROUNDS_ON_TIME = 3
+"""So many rounds without an offer start when the one before asked for them."""
 
 
 @workflow.defn(name="SchedulerWorkflow")
@@ -15,22 +23,42 @@ class SchedulerWorkflow:
     @workflow.init
     def __init__(self) -> None:
         self._pokes = PokeLoop()
+        self._rounds_without_offers = 0
 
     @workflow.run
     async def run(self) -> None:
         while True:
             self._pokes.look()
-            answer = await workflow.execute_activity_method(
-                ManagerActivities.assign_round, **with_database("match hosts and groups")
-            )
+            answer = await ensure_all(ManagerActivities.assign_round, "match hosts and groups")
             workflow.set_current_details(
                 f"Last round: {answer.offered} offers, {answer.resignalled} offers sent again."
             )
             if self._pokes.should_continue_as_new():
                 await workflow.wait_condition(workflow.all_handlers_finished)
                 workflow.continue_as_new()
-            await self._pokes.wait(answer.next_round_in_seconds, "next round")
+            await self._pokes.wait(self._next_round(answer), answer.resignalled)
+
+    def _next_round(self, answer: AssignAnswer) -> Wait:
+        """Wait for the next round. Rounds without an effect become rarer: a look in PostgreSQL backs them."""
+        seconds = answer.next_round_in_seconds
+        self._rounds_without_offers = 0 if answer.offered else self._rounds_without_offers + 1
+        if self._rounds_without_offers <= ROUNDS_ON_TIME:
+            return Wait("next round", seconds)
+        return Wait("next round", look_after=seconds)
 
     @workflow.signal(description="Look again: something has changed in PostgreSQL.")
     def poke(self) -> None:
+        self._rounds_without_offers = 0
         self._pokes.poke()
+
+    @workflow.signal(dynamic=True)
+    def unknown_signal(self, name: str, args: Sequence[RawValue]) -> None:
+        """Ignore it; without this handler, Temporal keeps it in memory for ever."""
+
+    def message_received(self) -> None:
+        """Count a message (``workflows.interception``)."""
+        self._pokes.received()
+
+    def message_refused(self, message: str, reason: str) -> None:
+        """Log a message that had no effect."""
+        workflow.logger.warning("signal.dropped", extra={"what": message, "reason": reason})

@@ -1,15 +1,18 @@
 """The workflow of one task group: observe, decide, act or wait. PostgreSQL keeps its state.
 
 Signals ``poke``, and ``close``, ``reopen``, ``cancel``, ``complete`` as signals and as updates. An update
-returns the group after it, or fails with the error code as its type; a signal that is not allowed is
-logged. ``temporal workflow cancel`` is the cancel verb.
+returns the group after it, or fails with the error code as its type; a signal that is not allowed, or whose
+argument is wrong, changes nothing and is named in the log and in the current details.
+``temporal workflow cancel`` is the cancel verb.
 """
 
 import asyncio
-from typing import NoReturn, TypeAlias, assert_never
+from collections.abc import Sequence
+from typing import Any, NoReturn, assert_never
 
 from temporalio import workflow
-from temporalio.exceptions import ActivityError, ApplicationError
+from temporalio.common import RawValue
+from temporalio.exceptions import ActivityError, ApplicationError, FailureError
 
 with workflow.unsafe.imports_passed_through():
     from activities.task_groups import TaskGroupActivities
@@ -23,6 +26,7 @@ with workflow.unsafe.imports_passed_through():
         TaskGroupInput,
         VerbRequest,
     )
+    from mitosis.contracts.errors import InvalidRequest
     from workflows.decisions import (
         CloseIfInactive,
         Discard,
@@ -33,11 +37,15 @@ with workflow.unsafe.imports_passed_through():
         Wait,
         group_step,
     )
+    from workflows.ensuring import ensure, quiet
     from workflows.options import in_order, with_database
     from workflows.poke_loop import PokeLoop
+    from workflows.verbs import Verb, VerbQueue, read_verb
     from workflows.visibility import Attributes, changes, group_attributes, group_details
 
-Verb: TypeAlias = Close | Reopen | Cancel | Complete
+SIGNALS = ("poke", "close", "reopen", "cancel", "complete")
+MOST_SHOWN = 300
+"""Characters of a refusal in the details."""
 
 
 @workflow.defn(name="TaskGroupWorkflow")
@@ -48,14 +56,21 @@ class TaskGroupWorkflow:
     def __init__(self, given: TaskGroupInput) -> None:
         self._given = given
         self._pokes = PokeLoop()
+        self._verbs = VerbQueue()
+        self._executing = 0
+        self._after_verb: GroupView | None = None
         self._one_verb_at_a_time = asyncio.Lock()
-        self._verbs_under_way = 0
         self._shown: Attributes = {}
+        self._refused = given.refused
+        self._view: GroupView | None = None
+        self._why = ""
 
     @workflow.run
     async def run(self, given: TaskGroupInput) -> GroupSummary:
         loop = asyncio.create_task(self._live())
-        cancels: list[asyncio.Task[None]] = []  # asyncio keeps only weak references to tasks
+        tasks: list[asyncio.Task[None]] = []  # asyncio keeps only weak references to tasks
+        if quiet():
+            tasks.append(asyncio.create_task(self._execute_verbs()))
         while True:
             try:
                 return await asyncio.shield(loop)
@@ -63,39 +78,52 @@ class TaskGroupWorkflow:
                 if loop.cancelled():
                     raise
                 verb = Cancel(reason="temporal workflow cancel")
-                cancels.append(asyncio.create_task(self._quietly(verb)))
+                if quiet():
+                    self._verbs.put(verb)
+                else:
+                    tasks.append(asyncio.create_task(self._quietly(verb)))
 
     async def _live(self) -> GroupSummary:
         view = await self._observe()
         while True:
-            if self._pokes.poked:
-                view = await self._observe()
+            view = await self._news() or view
             step = group_step(view)
             self._show(view, step)
             match step:
                 case Finish():
-                    await self._finish_handlers()
-                    if not self._pokes.poked:
+                    await self._finish_verbs()
+                    if not self._anything_new():
                         return _summary(view)
                 case Wait():
                     view = await self._wait(step, view)
                 case _:
-                    if await self._pokes.backoff_before((step, view)):
+                    await self._continue_as_new_if_due()
+                    if await self._pokes.backoff_before(
+                        step, view, view.standing, self._is_after_verb
+                    ):
                         view = await self._act(step)
+
+    def _is_after_verb(self) -> bool:
+        return self._after_verb is not None
+
+    def _anything_new(self) -> bool:
+        return self._pokes.poked or self._is_after_verb()
+
+    async def _news(self) -> GroupView | None:
+        """Return the view after what has happened since the last one; None if nothing has."""
+        after_verb, self._after_verb = self._after_verb, None
+        return await self._observe() if self._pokes.poked else after_verb
 
     async def _observe(self) -> GroupView:
         self._pokes.look()
-        return await workflow.execute_activity_method(
-            TaskGroupActivities.observe,
-            self._given.task_group_id,
-            **with_database("observe the group"),
+        self._after_verb = None
+        return await ensure(
+            TaskGroupActivities.observe, self._given.task_group_id, "observe the group"
         )
 
     async def _wait(self, step: Wait, view: GroupView) -> GroupView:
-        if self._pokes.should_continue_as_new():
-            await self._finish_handlers()
-            workflow.continue_as_new(self._given)
-        if await self._pokes.wait(step.seconds, step.why):
+        await self._continue_as_new_if_due(earlier=True)
+        if await self._pokes.wait(step, view.standing, self._is_after_verb):
             return view
         return await (self._act(step.then) if step.then else self._observe())
 
@@ -103,10 +131,8 @@ class TaskGroupWorkflow:
         group = self._given.task_group_id
         match step:
             case CloseIfInactive():
-                return await workflow.execute_activity_method(
-                    TaskGroupActivities.close_if_inactive,
-                    group,
-                    **with_database("close if still inactive"),
+                return await ensure(
+                    TaskGroupActivities.close_if_inactive, group, "close if still inactive"
                 )
             case Discard():
                 await workflow.execute_activity_method(
@@ -114,98 +140,198 @@ class TaskGroupWorkflow:
                 )
                 return await self._observe()
             case Finalize():
-                return await workflow.execute_activity_method(
-                    TaskGroupActivities.finalize,
-                    group,
-                    **with_database("closed and drained: complete"),
+                return await ensure(
+                    TaskGroupActivities.finalize, group, "closed and drained: complete"
                 )
             case Settle():
-                return await workflow.execute_activity_method(
-                    TaskGroupActivities.settle, group, **with_database("nothing is left: settle")
-                )
+                return await ensure(TaskGroupActivities.settle, group, "nothing is left: settle")
             case never:
                 assert_never(never)
 
     def _show(self, view: GroupView, step: GroupStep) -> None:
         """Show the state and the next step in Temporal's own tools."""
-        why = step.why if isinstance(step, Wait) else type(step).__name__
-        workflow.set_current_details(group_details(view, why))
+        self._why = step.why if isinstance(step, Wait) else type(step).__name__
+        self._view = view
+        self._describe()
         if view.exists:
             attributes = group_attributes(view)
             if updates := changes(self._shown, attributes):
                 workflow.upsert_search_attributes(updates)
             self._shown = attributes
 
-    async def _finish_handlers(self) -> None:
+    async def _continue_as_new_if_due(self, *, earlier: bool = False) -> None:
+        """Continue as new once no verb is in progress; ``earlier`` versions do it only before a wait."""
+        if not (quiet() or earlier) or not self._pokes.should_continue_as_new():
+            return
+        await self._finish_verbs()
+        workflow.continue_as_new(self._given.model_copy(update={"refused": self._refused}))
+
+    async def _finish_verbs(self) -> None:
         await workflow.wait_condition(
-            lambda: workflow.all_handlers_finished() and not self._verbs_under_way
+            lambda: (
+                workflow.all_handlers_finished() and not self._executing and not len(self._verbs)
+            )
         )
 
-    async def _do(self, verb: Verb) -> GroupView:
-        """Execute a verb. Verbs of one group keep their order.
+    async def _execute_verbs(self) -> None:
+        """Execute the verbs one by one in the order of their arrival."""
+        while True:
+            await workflow.wait_condition(lambda: len(self._verbs) > 0)
+            pending = self._verbs.take()
+            try:
+                view = await self._apply(pending.verb)
+            except FailureError as error:
+                if pending.answer is None:
+                    code = error.type if isinstance(error, ApplicationError) else None
+                    self._refuse(f"signal {pending.verb.kind}", error.message, code)
+                else:
+                    pending.answer.set_exception(error)
+            else:
+                self._after_verb = view
+                if pending.answer is not None:
+                    pending.answer.set_result(view)
+
+    async def _apply(self, verb: Verb) -> GroupView:
+        """Execute a verb and return the group after it.
 
         Raises:
             ApplicationError: the store refused it; ``type`` is the code.
         """
-        self._verbs_under_way += 1
+        self._executing += 1
         try:
-            async with self._one_verb_at_a_time:
-                return await workflow.execute_activity_method(
-                    TaskGroupActivities.apply,
-                    VerbRequest(task_group_id=self._given.task_group_id, verb=verb),
-                    **in_order(verb.kind),
-                )
+            return await workflow.execute_activity_method(
+                TaskGroupActivities.apply,
+                VerbRequest(task_group_id=self._given.task_group_id, verb=verb),
+                **in_order(verb.kind),
+            )
         except ActivityError as error:
             _raise_cause(error)
         finally:
-            self._verbs_under_way -= 1
+            self._executing -= 1
+
+    async def _update(self, kind: type[Verb], given: Any) -> GroupView:
+        verb = read_verb(kind, given, strict=False)  # its validator was strict
+        if not quiet():
+            return await self._do(verb)
+        answer: asyncio.Future[GroupView] = asyncio.get_running_loop().create_future()
+        self._verbs.put(verb, answer)
+        return await answer
+
+    async def _signal(self, kind: type[Verb], given: Any) -> None:
+        name = kind.__name__.lower()
+        try:
+            verb = read_verb(kind, given, strict=quiet())
+        except InvalidRequest as error:
+            self._refuse(f"signal {name}", str(error), error.code)
+            return
+        if not quiet():
+            await self._quietly(verb)
+        elif not self._verbs.put_signal(verb):
+            self._refuse(f"signal {name}", "too many verbs wait for their turn", "queue_full")
+
+    def _refuse(self, message: str, reason: str, code: str | None) -> None:
+        """Say in the log and in the details that a message changed nothing, and why."""
+        facts = {"what": message, "code": code, "reason": reason}
+        workflow.logger.warning("task_group.verb_refused", extra=facts)
+        self._refused = f"{message}: {reason}"[:MOST_SHOWN]
+        self._describe()
+
+    def _describe(self) -> None:
+        if self._view is not None:
+            details = group_details(self._view, self._why, self._refused)
+            workflow.set_current_details(details)
+
+    def message_received(self) -> None:
+        """Count a message; called before its handler (``workflows.interception``)."""
+        self._pokes.received()
+
+    def message_refused(self, message: str, reason: str) -> None:
+        """Say that a message had no effect; called instead of its handler."""
+        self._refuse(message, reason, InvalidRequest.code)
+
+    async def _do(self, verb: Verb) -> GroupView:
+        """Execute a verb, in a run of an earlier version."""
+        self._executing += 1
+        try:
+            async with self._one_verb_at_a_time:
+                return await self._apply(verb)
+        finally:
+            self._executing -= 1
             self._pokes.poke()
 
     async def _quietly(self, verb: Verb) -> None:
-        """Execute a verb of a signal, which has no answer; log a refusal."""
+        """Execute a verb of a signal, in a run of an earlier version."""
         try:
             await self._do(verb)
         except ApplicationError as error:
-            workflow.logger.warning(
-                "task_group.verb_refused",
-                extra={"verb": verb.kind, "code": error.type, "reason": error.message},
-            )
+            self._refuse(f"signal {verb.kind}", error.message, error.type)
 
     @workflow.signal(description="Look again: something has changed in PostgreSQL.")
     def poke(self) -> None:
         self._pokes.poke()
 
+    @workflow.signal(dynamic=True)
+    def unknown_signal(self, name: str, args: Sequence[RawValue]) -> None:
+        del args
+        self._refuse(f"signal {name}", f"there is no such signal, only {', '.join(SIGNALS)}", None)
+
     @workflow.signal(name="close", description="Accept no more tasks; complete when they are done.")
-    async def close_signal(self, req: Close | None = None) -> None:
-        await self._quietly(req or Close())
+    async def close_signal(self, req: Any = None) -> None:
+        await self._signal(Close, req)
 
     @workflow.signal(name="reopen", description="Accept tasks again.")
-    async def reopen_signal(self, req: Reopen | None = None) -> None:
-        await self._quietly(req or Reopen())
+    async def reopen_signal(self, req: Any = None) -> None:
+        await self._signal(Reopen, req)
 
     @workflow.signal(name="cancel", description="End the group; nothing more is claimed.")
-    async def cancel_signal(self, req: Cancel | None = None) -> None:
-        await self._quietly(req or Cancel())
+    async def cancel_signal(self, req: Any = None) -> None:
+        await self._signal(Cancel, req)
 
     @workflow.signal(name="complete", description="Close and complete; force cancels what is left.")
-    async def complete_signal(self, req: Complete | None = None) -> None:
-        await self._quietly(req or Complete())
+    async def complete_signal(self, req: Any = None) -> None:
+        await self._signal(Complete, req)
 
     @workflow.update(name="close", description="As the signal; returns the group after it.")
-    async def close_update(self, req: Close | None = None) -> GroupView:
-        return await self._do(req or Close())
+    async def close_update(self, req: Any = None) -> GroupView:
+        return await self._update(Close, req)
 
     @workflow.update(name="reopen", description="As the signal; returns the group after it.")
-    async def reopen_update(self, req: Reopen | None = None) -> GroupView:
-        return await self._do(req or Reopen())
+    async def reopen_update(self, req: Any = None) -> GroupView:
+        return await self._update(Reopen, req)
 
     @workflow.update(name="cancel", description="As the signal; returns the group after it.")
-    async def cancel_update(self, req: Cancel | None = None) -> GroupView:
-        return await self._do(req or Cancel())
+    async def cancel_update(self, req: Any = None) -> GroupView:
+        return await self._update(Cancel, req)
 
     @workflow.update(name="complete", description="As the signal; returns the group after it.")
-    async def complete_update(self, req: Complete | None = None) -> GroupView:
-        return await self._do(req or Complete())
+    async def complete_update(self, req: Any = None) -> GroupView:
+        return await self._update(Complete, req)
+
+    @close_update.validator
+    def check_close(self, req: Any = None) -> None:
+        _check(Close, req)
+
+    @reopen_update.validator
+    def check_reopen(self, req: Any = None) -> None:
+        _check(Reopen, req)
+
+    @cancel_update.validator
+    def check_cancel(self, req: Any = None) -> None:
+        _check(Cancel, req)
+
+    @complete_update.validator
+    def check_complete(self, req: Any = None) -> None:
+        _check(Complete, req)
+
+
+def _check(kind: type[Verb], given: Any) -> None:
+    """Refuse the argument of an update; a refused update leaves nothing in the history."""
+    try:
+        read_verb(kind, given)
+    except InvalidRequest as error:
+        raise ApplicationError(
+            str(error), error.facts, type=error.code, non_retryable=True
+        ) from None
 
 
 def _raise_cause(error: ActivityError) -> NoReturn:

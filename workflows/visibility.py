@@ -38,8 +38,8 @@ def group_attributes(view: GroupView) -> Attributes:
     return attributes
 
 
-def group_details(view: GroupView, why: str) -> str:
-    """Describe a task group in Markdown."""
+def group_details(view: GroupView, why: str, refused: str | None = None) -> str:
+    """Describe a task group in Markdown; ``refused`` is the last message that changed nothing."""
     if not view.exists:
         return "This task group no longer exists."
     state = f"{view.state}, settled: {view.result}" if view.settled else str(view.state)
@@ -52,6 +52,7 @@ def group_details(view: GroupView, why: str) -> str:
             f"{view.cancelled} cancelled), {view.unfinished} unfinished",
             f"* hosts: {view.live_leases} leases, {view.busy_environments} environments",
             f"* next: {why}",
+            *([f"* refused: {refused}"] if refused else []),
         )
     )
 

@@ -32,6 +32,8 @@ class TaskGroupInput(Model):
     """Input of TaskGroupWorkflow."""
 
     task_group_id: UUID
+    refused: str | None = None
+    """The last signal that a run before this one refused, and why; shown to users."""
 
 
 class ManagerInput(Model):
@@ -124,6 +126,20 @@ class GroupView(Model):
     """From creation to settlement; None while unsettled."""
 
     @property
+    def standing(self) -> "GroupView":
+        """The view without what changes by itself or with every task: equal while no step has an effect."""
+        return GroupView(
+            task_group_id=self.task_group_id,
+            exists=self.exists,
+            state=self.state,
+            settled=self.settled,
+            cancelled=self.cancelled,
+            discarding=self.discarding,
+            live_leases=self.live_leases,
+            busy_environments=self.busy_environments,
+        )
+
+    @property
     def settleable(self) -> bool:
         """Whether the group is terminal and nothing of it is left; ``settle`` checks again."""
         terminal = self.state in (TaskGroupState.COMPLETE, TaskGroupState.CANCELLED)
@@ -183,6 +199,12 @@ class ManagerView(Model):
     """Seconds until a silent host without a lease is lost; 0 or less = lost; None = offline."""
     lease: LeaseView | None = None
     environments: tuple[EnvironmentView, ...] = ()
+
+    @property
+    def standing(self) -> "ManagerView":
+        """The view without times: equal while nothing but time has passed."""
+        lease = self.lease and self.lease.model_copy(update={"alive_in_seconds": None})
+        return self.model_copy(update={"lost_in_seconds": None, "lease": lease})
 
 
 class ReleaseReason(StrEnum):

@@ -23,7 +23,7 @@ from tests.workflow.scenarios import AnyHandle, start_manager
 from workflows import decisions, options
 from workflows.decisions import LOST_CHECK_SECONDS
 from workflows.manager import ManagerWorkflow
-from workflows.poke_loop import HANDLED_BEFORE_CONTINUE_AS_NEW
+from workflows.poke_loop import MESSAGES_BEFORE_CONTINUE_AS_NEW
 
 GROUP = uuid4()
 
@@ -175,7 +175,7 @@ async def test_long_history_continues_as_new_under_the_same_lease(
     host = ScriptedHost(memory)
     async with workflow_of(skipping, memory, host) as handle:
         await wait_until_async(host.running.is_set)
-        for _ in range(HANDLED_BEFORE_CONTINUE_AS_NEW + 5):
+        for _ in range(MESSAGES_BEFORE_CONTINUE_AS_NEW + 5):
             await handle.signal(ManagerWorkflow.poke)
         await wait_until_async(lambda: host.calls.count("run") == 2, timeout=30)
         assert (await handle.describe()).run_id != handle.first_execution_run_id

@@ -14,7 +14,7 @@ from tests.workflow.memory import Clock, Group, MemoryGroups
 from tests.workflow.running import running
 from tests.workflow.scenarios import AnyHandle, armed, start_group
 from workflows.client import ControlClient
-from workflows.poke_loop import HANDLED_BEFORE_CONTINUE_AS_NEW
+from workflows.poke_loop import MESSAGES_BEFORE_CONTINUE_AS_NEW
 from workflows.task_group import TaskGroupWorkflow
 
 HOUR, MINUTE, SECOND = timedelta(hours=1), timedelta(minutes=1), timedelta(seconds=1)
@@ -206,7 +206,7 @@ async def test_long_history_continues_as_new(skipping: WorkflowEnvironment) -> N
     async with running(skipping, groups=groups):
         handle = await start_group(skipping, group)
         first = handle.first_execution_run_id
-        for _ in range(HANDLED_BEFORE_CONTINUE_AS_NEW + 50):
+        for _ in range(MESSAGES_BEFORE_CONTINUE_AS_NEW + 50):
             await handle.signal(TaskGroupWorkflow.poke)
 
         async def continued() -> bool:

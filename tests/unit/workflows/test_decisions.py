@@ -62,7 +62,7 @@ def group(**facts: Any) -> GroupView:
 def same(step: object, expected: object) -> bool:
     """Compare steps; of a Wait only how long it lasts matters here."""
     if isinstance(step, Wait) and isinstance(expected, Wait):
-        return (step.seconds, step.then) == (expected.seconds, expected.then)
+        return (step.until_look, step.then) == (expected.until_look, expected.then)
     return step == expected
 
 
