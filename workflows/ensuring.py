@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 from temporalio import workflow
-from temporalio.exceptions import ActivityError, ApplicationError
+from temporalio.exceptions import ActivityError, ApplicationError, CancelledError, FailureError
 
 from workflows.options import in_workflow_task, with_database
 
@@ -43,7 +43,10 @@ async def _ensure(method: Callable[..., Awaitable[T]], arguments: list[Any], sum
             return await workflow.execute_local_activity_method(
                 method, args=arguments, **in_workflow_task(summary)
             )
-        except ActivityError as error:
-            if isinstance(error.cause, ApplicationError) and error.cause.non_retryable:
+        except FailureError as error:
+            # After a replay the failure of a local activity comes without its ActivityError.
+            cause = error.cause if isinstance(error, ActivityError) else error
+            final = isinstance(cause, ApplicationError) and cause.non_retryable
+            if final or isinstance(cause, CancelledError):
                 raise
     return await workflow.execute_activity_method(method, args=arguments, **with_database(summary))

@@ -46,9 +46,10 @@ with workflow.unsafe.imports_passed_through():
 
 Slot = Literal["lease", "cleaning"]
 FIRST_HOLD_SECONDS = 1.0
-LONGEST_HOLD_SECONDS = 600.0
-LONGEST_EARLIER_HOLD_SECONDS = 60.0
-"""In runs that began before ``QUIET_HISTORY``."""
+HOLDS = (3.0, 600.0)
+"""The factor between two pauses, and the longest one. A repetition costs 14 events."""
+EARLIER_HOLDS = (2.0, 60.0)
+"""The same in runs that began before ``QUIET_HISTORY``."""
 
 
 @dataclass(slots=True)
@@ -199,8 +200,8 @@ class ManagerWorkflow:
             before = self._history.get(slot)
             again = before is not None and before.result.epoch == result.epoch
             troubles = (before.troubles if before and again else 0) + 1 if result.trouble else 0
-            longest = LONGEST_HOLD_SECONDS if quiet() else LONGEST_EARLIER_HOLD_SECONDS
-            hold = min(FIRST_HOLD_SECONDS * 2.0 ** min(max(troubles - 1, 0), 16), longest)
+            factor, longest = HOLDS if quiet() else EARLIER_HOLDS
+            hold = min(FIRST_HOLD_SECONDS * factor ** min(max(troubles - 1, 0), 16), longest)
             self._history[slot] = ActivityHistory(result, workflow.time() + hold, troubles)
         return bool(over)
 

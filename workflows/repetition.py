@@ -29,8 +29,8 @@ class RepeatedStep:
         return max(0.0, self._pause() - (now - self.executed_at)) if step == self.step else 0.0
 
     def executed(self, step: object, now: float) -> None:
-        """Record the execution of ``step``. One that comes long after its pause is no repetition."""
-        again = step == self.step and now - self.executed_at < 2 * self._pause() + 1.0
+        """Record the execution of ``step``. One that comes long after the last is no repetition."""
+        again = step == self.step and now - self.executed_at < 2 * LONGEST_PAUSE_SECONDS
         self.repetitions = self.repetitions + 1 if again else 0
         self.step, self.executed_at = step, now
 

@@ -59,6 +59,7 @@ class TaskGroupWorkflow:
         self._verbs = VerbQueue()
         self._executing = 0
         self._after_verb: GroupView | None = None
+        self._views = 0
         self._one_verb_at_a_time = asyncio.Lock()
         self._shown: Attributes = {}
         self._refused = given.refused
@@ -115,6 +116,7 @@ class TaskGroupWorkflow:
         return await self._observe() if self._pokes.poked else after_verb
 
     async def _observe(self) -> GroupView:
+        self._views += 1
         self._pokes.look()
         self._after_verb = None
         return await ensure(
@@ -129,6 +131,7 @@ class TaskGroupWorkflow:
 
     async def _act(self, step: CloseIfInactive | Discard | Finalize | Settle) -> GroupView:
         group = self._given.task_group_id
+        self._views += 1
         match step:
             case CloseIfInactive():
                 return await ensure(
@@ -177,7 +180,7 @@ class TaskGroupWorkflow:
         """Execute the verbs one by one in the order of their arrival."""
         while True:
             await workflow.wait_condition(lambda: len(self._verbs) > 0)
-            pending = self._verbs.take()
+            pending, views = self._verbs.take(), self._views
             try:
                 view = await self._apply(pending.verb)
             except FailureError as error:
@@ -187,7 +190,10 @@ class TaskGroupWorkflow:
                 else:
                     pending.answer.set_exception(error)
             else:
-                self._after_verb = view
+                if views == self._views:
+                    self._after_verb = view
+                else:  # the loop may have a later view
+                    self._pokes.poke()
                 if pending.answer is not None:
                     pending.answer.set_result(view)
 

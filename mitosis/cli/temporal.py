@@ -1,6 +1,8 @@
 """`mitosis temporal`: runs the bundled Temporal CLI with the server and namespace of the stack."""
 
 import os
+from collections.abc import Sequence
+from itertools import takewhile
 from typing import Annotated
 
 import typer
@@ -8,6 +10,8 @@ import typer
 from mitosis.cli import plain_app
 
 app = plain_app()
+
+_PRINTS = frozenset({"-h", "--help", "-v", "--version"})
 
 
 @app.command("temporal")
@@ -20,11 +24,24 @@ def temporal(
 
     TEMPORAL_ADDRESS and TEMPORAL_NAMESPACE are set from the running stack or the settings.
     """
+    from mitosis.contracts.errors import TemporalUnavailable
     from mitosis.embedded.temporal import find_temporal_binary
 
     program = str(find_temporal_binary())
-    environment = {**os.environ, **temporal_environment()}
+    environment = dict(os.environ)
+    try:
+        environment |= temporal_environment()
+    except TemporalUnavailable:
+        if needs_server(arguments or []):
+            raise
     os.execve(program, [program, *(arguments or [])], environment)  # noqa: S606 - argv, no shell
+
+
+def needs_server(arguments: Sequence[str]) -> bool:
+    """Return whether the Temporal CLI connects to a server, instead of printing something about itself."""
+    words = list(takewhile(lambda word: word != "--", arguments))
+    about_itself = not words or words[0] in ("help", "completion")
+    return not (about_itself or _PRINTS & {*words})
 
 
 def temporal_environment() -> dict[str, str]:

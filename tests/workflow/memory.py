@@ -23,7 +23,7 @@ from mitosis.contracts.control import (
     ReleaseStatus,
     VerbRequest,
 )
-from mitosis.contracts.errors import NotFound
+from mitosis.contracts.errors import DatabaseUnavailable, NotFound
 from mitosis.contracts.lifecycle import (
     TASK_GROUP,
     EnvironmentState,
@@ -93,8 +93,11 @@ class MemoryGroups:
         self._clock = clock
         self.groups = {group.uuid: group for group in groups}
         self.calls: list[str] = []
+        self.store_away = False
 
     async def observe_task_group(self, task_group_id: UUID) -> GroupView:
+        if self.store_away:
+            raise DatabaseUnavailable
         self.calls.append("observe")
         group = self.groups.get(task_group_id)
         if group is None:
@@ -188,6 +191,11 @@ class MemoryHost:
         self._clock = clock
         self.host = host
         self.rounds = 0
+        self.api_away = False
+        """No API is there to notice contact: no silence is a loss."""
+        self.store_away = False
+        self.open_offers = 0
+        """Offers of every round that no host takes."""
 
     async def contact(self) -> None:
         """What any authenticated call of the agent does."""
@@ -206,7 +214,12 @@ class MemoryHost:
         await self.contact()
         return lease.state is LeaseState.ACTIVE
 
+    def _check(self) -> None:
+        if self.store_away:
+            raise DatabaseUnavailable
+
     async def observe_manager(self, manager_id: UUID) -> ManagerView:
+        self._check()
         now, host, lease = await self._clock(), self.host, self.host.lease
         silent = now - (host.last_contact_at or now)
         lost_in = None if host.offline else (host.host_lost_after - silent).total_seconds()
@@ -250,6 +263,7 @@ class MemoryHost:
         )
 
     async def release(self, request: ReleaseRequest) -> ReleaseAnswer:
+        self._check()
         answer = await self._release(request)
         self.host.released.append((request.epoch, request.reason, answer.status))
         return answer
@@ -263,7 +277,7 @@ class MemoryHost:
             until = host.lease.alive_until if host.lease else None
             if until is None and host.last_contact_at is not None:
                 until = host.last_contact_at + host.host_lost_after
-            if until is not None and until > now:
+            if self.api_away or (until is not None and until > now):
                 return ReleaseAnswer(status=ReleaseStatus.ALIVE)
             host.offline = True
             for group in host.environments:
@@ -272,8 +286,10 @@ class MemoryHost:
         return ReleaseAnswer(status=ReleaseStatus.RELEASED)
 
     async def assign_round(self) -> AssignAnswer:
+        self._check()
         self.rounds += 1
-        return AssignAnswer(offered=0, resignalled=0)
+        again = 10.0 if self.open_offers else None
+        return AssignAnswer(offered=0, resignalled=self.open_offers, next_round_in_seconds=again)
 
 
 def _left(until: datetime | None, now: datetime) -> float | None:

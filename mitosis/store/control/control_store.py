@@ -18,6 +18,7 @@ from mitosis.contracts.control import (
 from mitosis.store.groups import deletion, endings
 from mitosis.store.groups.views import observe_group
 from mitosis.store.leases.scheduler import assign_round
+from mitosis.store.managers.api_liveness import API_STALE_SECONDS
 from mitosis.store.managers.release import release_lease
 from mitosis.store.managers.views import observe_manager
 from mitosis.store.pg import outbox
@@ -77,4 +78,4 @@ class ControlStore:
         return outbox.listen_for_pokes(self._store.database)
 
     async def expected(self) -> Expected:
-        return await outbox.expected(self._store.database)
+        return await outbox.expected(self._store.database, api_stale_after=API_STALE_SECONDS)

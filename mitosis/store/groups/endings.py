@@ -124,7 +124,7 @@ async def finalize(store: Store, task_group_id: UUID) -> None:
     async with store.database.transaction() as connection:
         with suppress(NotFound):
             group = await lock_group_and_leases(connection, task_group_id)
-            await _finalize(connection, group.number, group.state, group.unfinished)
+            await _finalize(connection, group.number, group.state, group.unfinished, workflow=False)
 
 
 async def settle(store: Store, task_group_id: UUID) -> None:
@@ -139,7 +139,7 @@ async def settle(store: Store, task_group_id: UUID) -> None:
         if facts is None or not may_settle(facts):
             return
         await connection.execute(SQL["settle"], {**number, "result": result_of(facts).value})
-        await notify_group(connection, group.number)
+        await notify_group(connection, group.number, workflow=False)
 
 
 def result_of(facts: SettleFacts) -> TaskGroupResult:
@@ -170,12 +170,14 @@ async def lock_live(connection: Connection, task_group_id: UUID) -> LiveGroup:
 
 
 async def notify_group(
-    connection: Connection, group_number: int, *, scheduler: bool = False
+    connection: Connection, group_number: int, *, scheduler: bool = False, workflow: bool = True
 ) -> None:
-    """Poke the workflow of the group and wake its long polls when the caller's transaction commits."""
-    await connection.execute(
-        SQL["notify_group"], {"group_number": group_number, "scheduler": scheduler}
-    )
+    """Poke the workflow of the group and wake its long polls when the caller's transaction commits.
+
+    ``workflow``: False if the workflow itself is the caller and looks again afterwards.
+    """
+    values = {"group_number": group_number, "scheduler": scheduler, "workflow": workflow}
+    await connection.execute(SQL["notify_group"], values)
 
 
 async def _close(store: Store, task_group_id: UUID, verb: Close) -> None:
@@ -249,13 +251,18 @@ async def _complete(store: Store, task_group_id: UUID, verb: Complete) -> None:
 
 
 async def _finalize(
-    connection: Connection, group_number: int, state: TaskGroupState, unfinished: int
+    connection: Connection,
+    group_number: int,
+    state: TaskGroupState,
+    unfinished: int,
+    *,
+    workflow: bool = True,
 ) -> bool:
     """Complete a CLOSED group with nothing unfinished; the caller holds leases and group."""
     if state is not TaskGroupState.CLOSED or unfinished:
         return False
     await _change(connection, SQL["complete"], group_number, reason=None)
-    await end_leases_of_group(connection, group_number)
+    await end_leases_of_group(connection, group_number, workflow=workflow)
     return True
 
 

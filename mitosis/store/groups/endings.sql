@@ -48,7 +48,8 @@ UPDATE group_live
 -- name: notify_group
 -- The state has changed: poke the workflow, wake the claims and long polls that wait for this group.
 WITH pokes AS (
-    INSERT INTO outbox (kind, subject) SELECT 'task_group', uuid FROM task_groups WHERE id = %(group_number)s
+    INSERT INTO outbox (kind, subject)
+    SELECT 'task_group', uuid FROM task_groups WHERE id = %(group_number)s AND %(workflow)s::boolean
     UNION ALL SELECT 'scheduler', NULL WHERE %(scheduler)s::boolean
 )
 SELECT pg_notify('mitosis_outbox', ''), pg_notify('mitosis_wake', %(group_number)s::bigint::text),

@@ -146,6 +146,7 @@ async def end_lease(
     *,
     charge: bool = False,
     begun: Collection[AttemptKey] = (),
+    workflow: bool = True,
 ) -> int:
     """End a locked lease, requeue its tasks and return how many.
 
@@ -156,6 +157,7 @@ async def end_lease(
         charge: the ending was not planned: each started task has lost a host once more, and the next
             start of every other task is announced (protocol P5).
         begun: attempts that the agent knows as started and not ended.
+        workflow: poke that of the host; False if it is the caller and looks again afterwards.
     """
     await lock_group(connection, lease.group_number)
     parameters = {
@@ -166,6 +168,7 @@ async def end_lease(
         "charge": charge,
         "begun_ids": number_array(key.task_id for key in begun),
         "begun_attempts": number_array(key.attempt for key in begun),
+        "workflow": workflow,
         "lost_limit": LOST_LIMIT,
         "alone_at": LOST_ALONE,
         "lost_once": LOST_ONCE,
@@ -181,9 +184,18 @@ async def end_lease(
     return 0 if row is None else row.requeued
 
 
-async def end_leases_of_group(connection: Connection, group_number: int) -> None:
-    """Withdraw the offers of a group that ends, start to end its other leases, and poke its hosts."""
-    parameters = {"group_number": group_number, "reason": ReleaseReason.GROUP_ENDED.value}
+async def end_leases_of_group(
+    connection: Connection, group_number: int, *, workflow: bool = True
+) -> None:
+    """Withdraw the offers of a group that ends, start to end its other leases, and poke its hosts.
+
+    ``workflow``: poke that of the group, too; False if it is the caller.
+    """
+    parameters = {
+        "group_number": group_number,
+        "reason": ReleaseReason.GROUP_ENDED.value,
+        "workflow": workflow,
+    }
     await connection.execute(SQL["end_leases_of_group"], parameters)
 
 

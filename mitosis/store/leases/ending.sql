@@ -35,6 +35,7 @@ SELECT v.group_id AS number, g.uuid, v.state, v.discarding, v.unfinished
 SELECT id FROM task_groups WHERE uuid = %(group)s
 
 -- name: end_lease
+-- The scheduler is poked, unless the host has to be cleaned first: the end of the environment pokes it then.
 -- The caller holds the lease and its group. Tasks that the epoch holds become ready again and keep their
 -- attempt. With charge (an unplanned ending) the lost_count grows of each task that had started: known here,
 -- or named by the next process of the agent (begun). At the limit the task fails. All other tasks that an
@@ -102,8 +103,13 @@ WITH begun AS MATERIALIZED (
     SELECT 'task_group', b.uuid FROM before AS b, sums AS n
      WHERE b.state NOT IN ('open', 'closed') OR b.discarding
         OR (b.state <> 'open' AND n.poisoned > 0 AND b.unfinished = n.poisoned)
-    UNION ALL SELECT 'manager', m.uuid FROM managers AS m WHERE m.id = %(manager_number)s
-    UNION ALL SELECT 'scheduler', NULL
+    UNION ALL SELECT 'manager', m.uuid FROM managers AS m
+     WHERE m.id = %(manager_number)s AND %(workflow)s::boolean
+    UNION ALL SELECT 'scheduler', NULL FROM before AS b, sums AS n
+     WHERE n.requeued > 0 OR b.state IN ('open', 'closed')
+        OR NOT EXISTS (SELECT FROM environments AS e
+                        WHERE e.manager_id = %(manager_number)s AND e.group_id = b.group_id
+                          AND e.state IN ('preparing', 'ready', 'tearing_down'))
     RETURNING 1
 )
 SELECT n.requeued, n.poisoned,
@@ -135,7 +141,7 @@ UPDATE manager_live SET offline = true WHERE manager_id = %(manager_number)s
 
 -- name: end_leases_of_group
 -- The group became terminal or is discarding. The caller's transaction holds all its leases: offers are
--- withdrawn, the others start to end. The group and all its hosts are poked.
+-- withdrawn, the others start to end. Its hosts are poked, and its workflow unless that is the caller.
 WITH changed AS (
     UPDATE leases AS l
        SET state = CASE WHEN l.state = 'offered' THEN 'ended' ELSE 'ending' END,
@@ -150,7 +156,8 @@ WITH changed AS (
 ), pokes AS (
     INSERT INTO outbox (kind, subject)
     SELECT 'manager', m.uuid FROM concerned AS c JOIN managers AS m ON m.id = c.manager_id
-    UNION ALL SELECT 'task_group', g.uuid FROM task_groups AS g WHERE g.id = %(group_number)s
+    UNION ALL SELECT 'task_group', g.uuid FROM task_groups AS g
+     WHERE g.id = %(group_number)s AND %(workflow)s::boolean
     RETURNING 1
 )
 SELECT CASE WHEN EXISTS (SELECT FROM pokes) THEN pg_notify('mitosis_outbox', '') END AS notified_relay,

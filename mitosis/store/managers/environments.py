@@ -37,6 +37,8 @@ from mitosis.store.store import Store
 SQL = load("managers/environments.sql")
 
 _SETUP = ("preparing", "prepared", "setup_failed")
+_SETUP_SUCCEEDS = ("preparing", "prepared")
+"""The activity that prepares ends with these: its workflow needs no poke."""
 _GOAL: Mapping[str, EnvironmentState] = {
     "preparing": EnvironmentState.PREPARING,
     "prepared": EnvironmentState.READY,
@@ -136,8 +138,15 @@ async def _change(
     await notify_watchers(connection, facts.group_number)
     gone = state is EnvironmentState.GONE
     # The group may have ended since its state was read; it then waits for this environment's end.
-    groups = [task_group_id] if facts.exists and (facts.terminal or gone) else []
-    await poke(connection, managers=[manager_id], groups=groups, scheduler=gone)
+    waits = facts.exists and (
+        gone or (facts.terminal and state is not EnvironmentState.TEARING_DOWN)
+    )
+    await poke(
+        connection,
+        managers=[] if asked.event in _SETUP_SUCCEEDS else [manager_id],
+        groups=[task_group_id] if waits else [],
+        scheduler=gone,
+    )
     return state
 
 

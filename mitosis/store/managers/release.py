@@ -46,7 +46,7 @@ async def release_lease(store: Store, request: ReleaseRequest) -> ReleaseAnswer:
         if request.reason is ReleaseReason.UNREACHABLE and taken:
             # The host took it a moment ago: only its clock or the host itself may end it now.
             return alive
-        requeued = await end_lease(connection, lease, request.reason, charge=lost)
+        requeued = await end_lease(connection, lease, request.reason, charge=lost, workflow=False)
         if (failed := _FAILURES.get(request.reason)) is not None:
             await record_failure(connection, lease.manager_number, lease.group_number, *failed)
         if lost:

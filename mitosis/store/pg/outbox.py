@@ -56,10 +56,14 @@ async def listen_for_pokes(database: Database) -> AsyncIterator[OutboxListener]:
         yield OutboxListener(connection)
 
 
-async def expected(database: Database) -> Expected:
-    """Return every subject whose workflow must be running now."""
+async def expected(database: Database, *, api_stale_after: float) -> Expected:
+    """Return every subject whose workflow must be running now.
+
+    ``api_stale_after``: no host is overdue while the last heartbeat of an API is older than these seconds.
+    """
+    parameters = {"api_stale_after": api_stale_after}
     async with database.connection() as connection:
-        row = await (await connection.execute(SQL["expected"])).fetchone()
+        row = await (await connection.execute(SQL["expected"], parameters)).fetchone()
     return Expected.model_validate(row)
 
 

@@ -26,7 +26,7 @@ DELETE FROM outbox WHERE id = ANY(%(ids)s::bigint[])
 
 -- name: expected
 -- Reconcile: the subjects that must have a running workflow. A manager needs one while it has a lease or an
--- environment; overdue = it has been silent for long enough to be lost.
+-- environment; overdue = it has been silent for long enough to be lost, while an API was there to notice.
 WITH held AS (
     SELECT m.id, m.uuid,
            coalesce((SELECT l.alive_until <= now() FROM leases AS l
@@ -42,4 +42,8 @@ SELECT coalesce((SELECT array_agg(g.uuid ORDER BY g.id) FROM group_live AS v
                    JOIN task_groups AS g ON g.id = v.group_id
                   WHERE v.settled_at IS NULL AND g.kind = 'managed'), '{}') AS task_groups,
        coalesce((SELECT array_agg(uuid ORDER BY id) FROM held), '{}') AS managers,
-       coalesce((SELECT array_agg(uuid ORDER BY id) FROM held WHERE overdue), '{}') AS overdue_managers
+       coalesce((SELECT array_agg(uuid ORDER BY id) FROM held
+                  WHERE overdue AND NOT EXISTS (
+                        SELECT FROM api_pulse AS p
+                         WHERE p.beat_at < clock_timestamp() - make_interval(secs => %(api_stale_after)s))),
+                '{}') AS overdue_managers

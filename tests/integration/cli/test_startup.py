@@ -106,6 +106,22 @@ def test_without_a_server_the_temporal_cli_is_not_started(
     assert "mitosis up" in ran.stderr
 
 
+@pytest.mark.parametrize(
+    "words", [["--version"], ["--help"], ["workflow", "list", "--help"], ["help", "env"], []]
+)
+def test_what_the_temporal_cli_says_about_itself_needs_no_server(
+    fake_temporal: Path, tmp_path: Path, words: list[str]
+) -> None:
+    ran = start(
+        "temporal",
+        *words,
+        MITOSIS_TEMPORAL_BIN=str(fake_temporal),
+        MITOSIS_DATA_DIR=str(tmp_path / "nothing"),
+    )
+    assert ran.returncode == 7
+    assert ran.stdout.split()[-len(words) or len(ran.stdout) :] == [f"<{word}>" for word in words]
+
+
 def test_a_missing_temporal_program_is_named(tmp_path: Path) -> None:
     ran = start("temporal", MITOSIS_TEMPORAL_BIN=str(tmp_path / "gone"))
     assert ran.returncode == 78

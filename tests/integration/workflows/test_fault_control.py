@@ -87,6 +87,7 @@ async def test_a_worker_that_dies_is_noticed_soon_and_one_that_is_slow_is_waited
     database: str, temporal_server: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its heartbeats tell them apart; a verb has none, so that two attempts never overlap."""
+    monkeypatch.setattr(options, "LOCAL_WITHIN", SOON / 10)
     monkeypatch.setattr(options, "CONTROL_HEARTBEAT_WITHIN", SOON)
     monkeypatch.setattr(heartbeats, "EVERY_SECONDS", 0.1)
     async with control_plane(database, temporal_server) as plane:

@@ -4,20 +4,27 @@ import asyncio
 import contextlib
 import json
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
+from typing import Any
 from uuid import UUID
 
 import pytest
-from temporalio.client import Client
+from temporalio.api.history.v1 import HistoryEvent
+from temporalio.api.sdk.v1 import WorkflowMetadata
+from temporalio.client import Client, WorkflowHandle
 from temporalio.service import RPCError
 
 from mitosis.contracts.control import Cancel, Close, Complete, GroupSummary, Reopen
 from mitosis.contracts.errors import InvalidTransition, NotFound, TemporalUnavailable
 from mitosis.contracts.http import TaskGroupUpdate
 from mitosis.contracts.lifecycle import EnvironmentState, TaskGroupResult, TaskGroupState
-from mitosis.contracts.temporal_names import manager_workflow_id, task_group_workflow_id
+from mitosis.contracts.temporal_names import (
+    SCHEDULER_WORKFLOW_ID,
+    manager_workflow_id,
+    task_group_workflow_id,
+)
 from mitosis.embedded.data_folder import DataFolder
 from mitosis.embedded.temporal import EmbeddedTemporal
 from mitosis.store.groups.definition import update_group
@@ -55,6 +62,18 @@ async def settled(plane: ControlPlane, group: UUID) -> GroupSummary:
     return summary
 
 
+async def shows(handle: WorkflowHandle[Any, Any], text: str) -> bool:
+    """Whether the current details say so."""
+    with contextlib.suppress(RPCError):  # it has not been started yet
+        metadata = await handle.query("__temporal_workflow_metadata", result_type=WorkflowMetadata)
+        return text in metadata.current_details
+    return False
+
+
+async def events_of(client: Client, workflow_id: str) -> Sequence[HistoryEvent]:
+    return (await client.get_workflow_handle(workflow_id).fetch_history()).events
+
+
 @pytest.mark.spec(
     "S002-27", "S002-103", "S002-106", "S002-122", "S002-165", "S002-15", "S002-265", "S002-266"
 )
@@ -74,13 +93,31 @@ async def test_group_runs_completes_and_settles(plane: ControlPlane) -> None:
     assert (summary.total, summary.succeeded) == (5, 5)
     assert summary.seconds is not None
     assert agent.calls == ["prepare", "run", "clean"]
-    history = await client.get_workflow_handle(task_group_workflow_id(group)).fetch_history()
-    activities = [
-        e for e in history.events if e.HasField("activity_task_scheduled_event_attributes")
-    ]
-    assert len(activities) <= 15, "a group costs a handful of activities, whatever its tasks do"
-    timers = [e for e in history.events if e.HasField("timer_started_event_attributes")]
+    group_events = await events_of(client, task_group_workflow_id(group))
+    timers = [e for e in group_events if e.HasField("timer_started_event_attributes")]
     assert timers == [], "nothing holds up the end of a group that has ended"
+
+
+async def test_a_group_of_one_task_costs_few_events(plane: ControlPlane) -> None:
+    await plane.start()
+    client = await plane.client()
+    async with agent_on(plane, client) as agent:
+        host = client.get_workflow_handle(manager_workflow_id(agent.manager_id))
+        await wait_until_async(lambda: shows(host, "next: idle"), timeout=30)
+        idle = {one: await length(client, one) for one in (host.id, SCHEDULER_WORKFLOW_ID)}
+        group = await plane.stores.create_group()
+        await plane.stores.submit_one(group)
+        await wait_until_async(lambda: agent.ran, timeout=30)
+        await (await plane.control()).execute_verb(group, Close())
+        await settled(plane, group)
+        await wait_until_async(lambda: shows(host, "next: idle"), timeout=30)
+        assert await length(client, task_group_workflow_id(group)) <= 60
+        assert await length(client, host.id) - idle[host.id] <= 60
+        assert await length(client, SCHEDULER_WORKFLOW_ID) - idle[SCHEDULER_WORKFLOW_ID] <= 20
+
+
+async def length(client: Client, workflow_id: str) -> int:
+    return (await client.get_workflow_handle(workflow_id).describe()).history_length
 
 
 @pytest.mark.spec("S002-33")

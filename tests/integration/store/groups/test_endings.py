@@ -104,7 +104,7 @@ async def test_the_drain_edge_is_seen_by_whoever_makes_it(database: str) -> None
         assert (await w.control.observe_task_group(group)).drain_seq == 2
         assert ("task_group", group) in await w.pokes()
         assert (await w.control.finalize(group)).state == "complete"
-        assert {("task_group", group), ("manager", host.manager_id)} <= await w.pokes()
+        assert await w.pokes() == {("manager", host.manager_id)}, "its own workflow looks again"
 
 
 async def test_an_open_group_drains_without_an_edge(database: str) -> None:

@@ -1,0 +1,165 @@
+"""An hour of any one part away costs each workflow fewer than 200 events, with time skipping."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from uuid import uuid4
+
+import pytest
+from temporalio.testing import WorkflowEnvironment
+
+from mitosis.contracts.control import GroupView, LeaseEnd, LeaseOutcome
+from mitosis.contracts.lifecycle import EnvironmentState, LeaseState, TaskGroupState
+from mitosis.contracts.temporal_names import CONTROL_TASK_QUEUE, SCHEDULER_WORKFLOW_ID
+from tests.workflow.agent import ScriptedHost, host_worker
+from tests.workflow.memory import Group, Host, Lease, MemoryGroups, MemoryHost
+from tests.workflow.running import running
+from tests.workflow.scenarios import AnyHandle, start_group, start_manager
+from workflows import options
+from workflows.scheduler import SchedulerWorkflow
+
+HOUR = timedelta(hours=1)
+MOST = 200
+GROUP = uuid4()
+
+
+@pytest.fixture(autouse=True)
+def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The test server does not skip time while an activity is under way: shorten what is waited for."""
+    monkeypatch.setattr(options, "HOST_TAKES_WITHIN", timedelta(seconds=0.1))
+    monkeypatch.setattr(options, "HOST_HEARTBEAT_WITHIN", timedelta(seconds=0.1))
+
+
+async def length(handle: AnyHandle) -> int:
+    return (await handle.describe()).history_length
+
+
+async def an_hour_of(skipping: WorkflowEnvironment, handle: AnyHandle) -> int:
+    """How many events the next hour adds."""
+    before = await length(handle)
+    await skipping.sleep(HOUR)
+    return await length(handle) - before
+
+
+def leased(skipping: WorkflowEnvironment, **facts: object) -> MemoryHost:
+    host = Host(lease=Lease(7, GROUP, LeaseState.ACTIVE), **facts)  # type: ignore[arg-type]
+    host.environments[GROUP] = EnvironmentState.READY
+    return MemoryHost(skipping.get_current_time, host)
+
+
+async def test_api_away_while_a_lease_is_silent_past_its_limit(
+    skipping: WorkflowEnvironment,
+) -> None:
+    memory = leased(skipping)
+    memory.api_away = True
+    async with running(skipping, host=memory):
+        handle = await start_manager(skipping, memory)
+        await skipping.sleep(timedelta(minutes=2))
+        assert memory.host.released, "it wants to release the lease of the silent host"
+        assert await an_hour_of(skipping, handle) < MOST
+        assert memory.host.lease is not None
+
+
+@pytest.mark.parametrize("offered", [True, False])
+async def test_host_in_contact_that_only_temporal_does_not_reach(
+    skipping: WorkflowEnvironment, offered: bool
+) -> None:
+    memory = leased(skipping)
+    if offered:
+        memory.host.environments[GROUP] = EnvironmentState.GONE
+    contact = asyncio.create_task(keep_in_contact(memory))
+    async with running(skipping, host=memory):
+        handle = await start_manager(skipping, memory)
+        try:
+            assert await an_hour_of(skipping, handle) < MOST
+        finally:
+            contact.cancel()
+
+
+async def keep_in_contact(memory: MemoryHost) -> None:
+    while True:
+        await memory.contact()
+        await asyncio.sleep(0.002)
+
+
+async def test_silent_host_that_may_be_silent_for_long(skipping: WorkflowEnvironment) -> None:
+    memory = leased(skipping, host_lost_after=3 * HOUR)
+    async with running(skipping, host=memory):
+        handle = await start_manager(skipping, memory)
+        assert await an_hour_of(skipping, handle) < MOST
+        assert memory.host.lease is not None
+
+
+async def test_agent_that_fails_every_activity(skipping: WorkflowEnvironment) -> None:
+    """As one that cannot reach the API."""
+    memory = leased(skipping)
+
+    class Failing(ScriptedHost):
+        async def run_lease(self, command: object) -> LeaseOutcome:
+            self.calls.append("run")
+            await self.memory.contact()
+            return LeaseOutcome(end=LeaseEnd.GONE)
+
+    host = Failing(memory)
+    contact = asyncio.create_task(keep_in_contact(memory))
+    async with (
+        running(skipping, host=memory),
+        host_worker(skipping.client, memory.host.uuid, host),
+    ):
+        handle = await start_manager(skipping, memory)
+        try:
+            assert await an_hour_of(skipping, handle) < MOST
+        finally:
+            contact.cancel()
+    assert len(host.calls) > 5, "it is tried again"
+
+
+async def test_open_offer_that_no_host_takes(skipping: WorkflowEnvironment) -> None:
+    memory = MemoryHost(skipping.get_current_time, Host())
+    memory.open_offers = 1
+    async with scheduler(skipping, memory) as handle:
+        assert await an_hour_of(skipping, handle) < MOST
+    assert memory.rounds > 5
+
+
+@asynccontextmanager
+async def scheduler(skipping: WorkflowEnvironment, memory: MemoryHost) -> AsyncIterator[AnyHandle]:
+    async with running(skipping, host=memory):
+        handle: AnyHandle = await skipping.client.start_workflow(
+            SchedulerWorkflow.run,
+            id=SCHEDULER_WORKFLOW_ID,
+            task_queue=CONTROL_TASK_QUEUE,
+            task_timeout=options.WORKFLOW_TASK_WITHIN,
+        )
+        yield handle
+        await handle.terminate()
+
+
+class Refusing(MemoryGroups):
+    """Its guards disagree with every decision."""
+
+    async def settle(self, task_group_id: object) -> GroupView:
+        self.calls.append("settle")
+        (group,) = self.groups.values()
+        return group.view(await self._clock())
+
+
+async def test_group_whose_settlement_is_refused(skipping: WorkflowEnvironment) -> None:
+    group = Group(state=TaskGroupState.COMPLETE)
+    groups = Refusing(skipping.get_current_time, group)
+    async with running(skipping, groups=groups):
+        handle = await start_group(skipping, group)
+        assert await an_hour_of(skipping, handle) < MOST
+    assert groups.calls.count("settle") > 10
+
+
+async def test_store_away(skipping: WorkflowEnvironment) -> None:
+    """The retries of an activity are not in the history."""
+    group, memory = Group(state=TaskGroupState.COMPLETE), leased(skipping)
+    groups = MemoryGroups(skipping.get_current_time, group)
+    groups.store_away = memory.store_away = True
+    async with running(skipping, groups=groups, host=memory):
+        handles = [await start_group(skipping, group), await start_manager(skipping, memory)]
+        for handle in handles:
+            assert await an_hour_of(skipping, handle) < MOST / 10
