@@ -8,7 +8,7 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
-from manager_agent.backoff import POSTPONED_POLICY, tries
+from manager_agent.backoff import POSTPONED_POLICY, POSTPONED_TRIES, tries
 from manager_agent.journal import Entry
 from manager_agent.report_sender import result_refused
 from mitosis.concurrency import wait_event
@@ -73,9 +73,9 @@ class PostponedReports:
         self._failed.add(report.key)
         pause = held.backoff.next_pause(error)
         held.due = self._loop.time() + pause
-        held.settles = fate(error) is Fate.CALL_REFUSED
+        held.settles = fate(error) is Fate.CALL_REFUSED and not held.shortened
         self._more.set()
-        if held.backoff.failures >= tries(error):
+        if held.backoff.failures >= (POSTPONED_TRIES if held.shortened else tries(error)):
             self._give_up(held, error)
             return
         log.warning(
