@@ -101,7 +101,7 @@ async def release_quarantine(
     request: Request, user: UserDep, manager: VisibleManager, body: LiftFailures
 ) -> LiftedFailures:
     """End the quarantine of this host for one task group, or for all (C-33). Idempotent."""
-    kinds = (HostFailureKind.QUARANTINED, HostFailureKind.TASKS_FAILED)
+    kinds = (HostFailureKind.QUARANTINED,)
     return await _lift(request, user, manager, body, kinds)
 
 

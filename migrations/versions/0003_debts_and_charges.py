@@ -12,7 +12,9 @@ CREATE TABLE host_failures (
     group_id        bigint NOT NULL REFERENCES task_groups (id) ON DELETE CASCADE,
     manager_id      bigint NOT NULL REFERENCES managers (id) ON DELETE CASCADE,
     kind            text NOT NULL CHECK (kind IN ('setup_failed', 'unreachable', 'workers_not_started',
-                                                  'no_progress', 'tasks_failed', 'quarantined')),
+                                                  'no_progress', 'tasks_failed')),
+    -- Of tasks_failed: whether the host or the tasks are to blame.
+    phase           text CHECK (phase IN ('watched', 'suspected', 'excused', 'cleared', 'quarantined')),
     failures        integer NOT NULL DEFAULT 1,    -- in a row
     reason          text NOT NULL,
     -- The failure counts while both are still those of the host and of the group.
@@ -21,7 +23,8 @@ CREATE TABLE host_failures (
     next_at         timestamptz,                   -- NULL: the passing of time does not end it
     tasks           bigint[] NOT NULL DEFAULT '{}',
     failed_at       timestamptz NOT NULL DEFAULT now(),
-    PRIMARY KEY (group_id, manager_id, kind)
+    PRIMARY KEY (group_id, manager_id, kind),
+    CHECK ((phase IS NOT NULL) = (kind = 'tasks_failed'))
 );
 """
 
@@ -79,11 +82,17 @@ ALTER TABLE output_followers
     ADD COLUMN read_to bigint                      -- a reader of whole output: it has the rows up to here
 """
 
+FORGIVEN_FAILURES = """
+ALTER TABLE task_failures
+    ADD COLUMN forgiven boolean NOT NULL DEFAULT false;   -- its host was quarantined: the task has it back
+"""
+
 STATEMENTS: tuple[str, ...] = (
     HOST_FAILURES,
     "CREATE INDEX host_failures_by_manager ON host_failures (manager_id)",
     AVOIDED_HOST,
     "ALTER TABLE open_task VALIDATE CONSTRAINT open_task_state_check",
+    "CREATE INDEX open_task_doubted ON open_task (group_id, avoid) WHERE state = 5",
     CHARGES,
     FOLDED_FAILURES,
     # What a host owes outlives the group; rows without a bound are deleted in chunks, after the group.
@@ -99,6 +108,7 @@ STATEMENTS: tuple[str, ...] = (
     "CREATE INDEX deleted_groups_unfinished ON deleted_groups (group_id) WHERE finished_at IS NULL",
     OUTPUT_READERS,
     "ALTER TABLE task_output ADD COLUMN whole boolean NOT NULL DEFAULT false",
+    FORGIVEN_FAILURES,
 )
 """In this order, one statement each."""
 

@@ -7,6 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
+QUARANTINE_AFTER = 5
+"""So many different tasks in a row fail on a host before it is suspected (the default of the setting)."""
+
 
 class HostFailureKind(StrEnum):
     """What failed on a host for a task group."""
@@ -20,7 +23,9 @@ class HostFailureKind(StrEnum):
     NO_PROGRESS = "no_progress"
     """Its lease made no progress while work was claimable."""
     TASKS_FAILED = "tasks_failed"
-    """The last tasks that ended there have failed; the host is watched, or under suspicion (C-33)."""
+    """The last tasks that ended there have failed, and no other host could try them (C-33)."""
+    SUSPECTED = "suspected"
+    """So many tasks failed there that some are tried elsewhere before more are given to it (C-33)."""
     QUARANTINED = "quarantined"
     """Tasks that failed there succeeded elsewhere (C-33)."""
 

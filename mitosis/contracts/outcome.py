@@ -36,6 +36,10 @@ class FailureKind(StrEnum):
     """A user cancelled it."""
 
 
+CRASHES = frozenset({FailureKind.SIGNAL, FailureKind.OUT_OF_MEMORY, FailureKind.WORKER_LOST})
+"""Counted by the signal table, not by the retry policy of the task."""
+
+
 class ExitKind(StrEnum):
     SUCCESS = "success"
     EXIT_CODE = "exit_code"

@@ -9,6 +9,7 @@ from typing import Self
 from uuid import UUID
 
 from mitosis.contracts.accounts import Role, User
+from mitosis.contracts.host_failures import QUARANTINE_AFTER
 from mitosis.contracts.liveness import HOST_LOST_AFTER, SUSPECT_AFTER
 from mitosis.store.cache import ExpiringCache
 from mitosis.store.pg.database import Database
@@ -59,6 +60,7 @@ class StoreOptions:
     host_lost_after: timedelta = HOST_LOST_AFTER
     suspect_after: timedelta = SUSPECT_AFTER
     idle_threshold: timedelta = IDLE_THRESHOLD
+    quarantine_after: int = QUARANTINE_AFTER
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +77,8 @@ class Store:
     """Silence after which a host is offered nothing new."""
     idle_threshold: timedelta = IDLE_THRESHOLD
     """How long a lease without work is safe from other groups (C-03)."""
+    quarantine_after: int = QUARANTINE_AFTER
+    """So many different tasks in a row fail on a host before it is suspected (C-33)."""
 
     users: ExpiringCache[UUID, User | None] = field(
         default_factory=lambda: ExpiringCache(ACCESS_SECONDS, 10_000)
@@ -130,4 +134,5 @@ class Store:
                 host_lost_after=options.host_lost_after,
                 suspect_after=options.suspect_after,
                 idle_threshold=options.idle_threshold,
+                quarantine_after=options.quarantine_after,
             )

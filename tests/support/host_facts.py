@@ -39,6 +39,7 @@ _GROUP: dict[str, Any] = {
     "max_managers": None,
     "goes_on": True,
     "live_leases": 0,
+    "stalled_leases": 0,
     "ready": 1,
 }
 _WAITING_HOST: dict[str, Any] = {

@@ -24,6 +24,7 @@ from mitosis.contracts.lifecycle import (
     TaskGroupResult,
     TaskGroupState,
 )
+from mitosis.store.leases.doubt import judge_group
 from mitosis.store.leases.ending import LockedGroup, end_leases_of_group, lock_group_and_leases
 from mitosis.store.missing import require_task_group
 from mitosis.store.pg.database import Connection
@@ -111,6 +112,7 @@ async def discard(store: Store, task_group_id: UUID) -> DiscardAnswer:
         group = await _find_live(connection, task_group_id)
         if group is None or not group.discarding:
             return DiscardAnswer(cancelled=0, remaining=False)
+        await judge_group(connection, group.number, store.quarantine_after)
         parameters = {"group_number": group.number, "limit": DISCARD_CHUNK}
         done = await fetch_one(connection, _Discarded, SQL["discard"], parameters)
         left = await fetch_one(connection, _Unclaimed, SQL["unclaimed_left"], parameters)

@@ -12,7 +12,7 @@ A test compares their rows with the unfiltered facts.
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal
+from typing import Literal, LiteralString
 from uuid import UUID
 
 from mitosis.contracts.allocation import CpuBinding, WorkerAllocationPlan, worker_cpus
@@ -24,6 +24,15 @@ from mitosis.store.leases.wording import span
 from mitosis.store.pg.statements import load
 
 SQL = load("leases/eligibility.sql")
+
+
+def with_failures(statement: LiteralString) -> LiteralString:
+    """Fill in which rows of ``host_failures`` count, and the kind that is shown."""
+    kind, counts = SQL["failure_kind"], SQL["failure_counts"]
+    return statement.replace("$kind$", kind).replace("$counts$", counts)
+
+
+HOST_FACTS = with_failures(SQL["host_facts"])
 TASKS_PER_WORKER = 2
 """A group wants one more host per this many ready tasks per worker; ten tasks must not prepare 100 hosts."""
 
@@ -116,6 +125,8 @@ class GroupFacts:
     """OPEN or CLOSED, and not being cancelled."""
     live_leases: int
     """Includes offers and setups in progress, which will become capacity."""
+    stalled_leases: int
+    """Those of hosts that are suspected or quarantined: they are no capacity."""
     ready: int
     """Tasks that can be claimed now, counted up to a bound."""
 
@@ -124,7 +135,9 @@ class GroupFacts:
         """How many leases the group should have in all: at least one if a task is ready."""
         if self.ready == 0:
             return 0
-        by_work = -(-self.ready // (TASKS_PER_WORKER * self.plan.worker_count))
+        by_work = (
+            -(-self.ready // (TASKS_PER_WORKER * self.plan.worker_count)) + self.stalled_leases
+        )
         return by_work if self.max_managers is None else min(by_work, self.max_managers)
 
 
@@ -277,7 +290,7 @@ CONDITIONS: Sequence[Condition] = (
     ),
     _has_not_failed(HostFailureKind.WORKERS_NOT_STARTED),
     _has_not_failed(HostFailureKind.NO_PROGRESS),
-    _has_not_failed(HostFailureKind.TASKS_FAILED),
+    _has_not_failed(HostFailureKind.SUSPECTED),
     Condition(
         code="draining",
         of_host=lambda host: not host.draining,

@@ -1,6 +1,20 @@
 -- The facts of eligibility.py: one statement for hosts, one for task groups. Neither has a WHERE clause;
 -- the statement that reads them appends one, to select rows and never to decide eligibility.
 
+-- name: failure_kind
+-- The kind that is shown of the row h of host_failures.
+CASE h.phase WHEN 'suspected' THEN 'suspected' WHEN 'quarantined' THEN 'quarantined' ELSE h.kind END
+
+-- name: failure_counts
+-- Whether the row h of host_failures counts, by the present incarnation of the agent and hook of the group g.
+(CASE h.kind WHEN 'tasks_failed'
+             THEN h.phase = 'suspected'
+                  OR (h.phase IN ('watched', 'excused') AND h.failures >= %(quarantine_after)s)
+                  OR (h.phase = 'quarantined' AND h.incarnation = o.incarnation)
+             WHEN 'setup_failed'
+             THEN h.incarnation = o.incarnation AND h.hook = md5(coalesce(g.environment_setup_hook::text, ''))
+             ELSE h.incarnation = o.incarnation END)
+
 -- name: host_facts
 -- Parameters: suspect_after; group_number limits the failures to those that concern one group, NULL = all.
 SELECT m.id AS number, m.uuid AS manager_id, m.name, m.tags, m.draining, c.offline,
@@ -31,22 +45,22 @@ SELECT m.id AS number, m.uuid AS manager_id, m.name, m.tags, m.draining, c.offli
   LEFT JOIN leases AS l ON l.manager_id = m.id AND l.kind = 'manager' AND l.state <> 'ended'
   LEFT JOIN task_groups AS b ON b.id = l.group_id
   LEFT JOIN (SELECT r.manager_id, json_agg(r) AS failures
-               FROM (SELECT h.manager_id, h.group_id AS "group", g.name AS group_name, h.kind, h.failures, h.reason,
+               FROM (SELECT h.manager_id, h.group_id AS "group", g.name AS group_name, $kind$ AS kind, h.failures, h.reason,
                             extract(epoch FROM h.next_at - now())::float8 AS tried_in_seconds
                        FROM host_failures AS h
                        JOIN managers AS o ON o.id = h.manager_id
                        JOIN task_groups AS g ON g.id = h.group_id
                       WHERE (%(group_number)s::bigint IS NULL OR h.group_id = %(group_number)s
                              OR h.kind = 'unreachable')
-                        AND (h.kind = 'tasks_failed' OR h.incarnation = o.incarnation)
-                        AND (h.kind <> 'setup_failed'
-                             OR h.hook = md5(coalesce(g.environment_setup_hook::text, '')))) AS r
+                        AND $counts$
+) AS r
               GROUP BY r.manager_id) AS f ON f.manager_id = m.id
 
 -- name: group_facts
 -- Parameter: hosts. Ready tasks are counted only up to the number that this many more hosts could use.
 SELECT g.id AS number, g.name, g.priority, g.user_group_id AS user_group, u.name AS user_group_name, g.tags,
        g.tag_match, g.max_managers, g.assignment_method, g.worker_allocation_plan AS plan, s.live_leases,
+       s.stalled_leases,
        r.ready,
        g.kind = 'managed' AND v.settled_at IS NULL AND v.state IN ('open', 'closed') AND NOT v.discarding
            AS goes_on,
@@ -55,7 +69,12 @@ SELECT g.id AS number, g.name, g.priority, g.user_group_id AS user_group, u.name
   FROM task_groups AS g
   JOIN group_live AS v ON v.group_id = g.id
   JOIN user_groups AS u ON u.id = g.user_group_id
- CROSS JOIN LATERAL (SELECT count(*) AS live_leases FROM leases AS l
+ CROSS JOIN LATERAL (SELECT count(*) AS live_leases,
+                            count(*) FILTER (WHERE EXISTS (
+                                SELECT FROM host_failures AS f
+                                 WHERE f.group_id = l.group_id AND f.manager_id = l.manager_id
+                                   AND f.phase IN ('suspected', 'quarantined'))) AS stalled_leases
+                       FROM leases AS l
                       WHERE l.group_id = g.id AND l.state <> 'ended') AS s
  CROSS JOIN LATERAL (
        SELECT count(*) AS ready FROM (

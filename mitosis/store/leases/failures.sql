@@ -22,7 +22,7 @@ SELECT g.id, m.id, %(kind)s, %(reason)s, m.incarnation, md5(coalesce(g.environme
 -- By a user. Returns the names of the task groups.
 WITH lifted AS (
     DELETE FROM host_failures AS f USING managers AS m
-     WHERE m.uuid = %(manager)s AND f.manager_id = m.id AND f.kind = ANY(%(kinds)b::text[])
+     WHERE m.uuid = %(manager)s AND f.manager_id = m.id AND (CASE f.kind WHEN 'tasks_failed' THEN 'quarantined' ELSE f.kind END) = ANY(%(kinds)b::text[])
        AND (%(group)s::uuid IS NULL
             OR f.group_id = (SELECT g.id FROM task_groups AS g WHERE g.uuid = %(group)s::uuid))
     RETURNING f.group_id

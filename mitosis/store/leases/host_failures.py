@@ -31,8 +31,10 @@ class HostFailure:
     @property
     def blocks(self) -> bool:
         """Whether the host is not offered to the group because of it."""
-        if self.kind is HostFailureKind.SETUP_FAILED:
+        if self.kind in (HostFailureKind.SETUP_FAILED, HostFailureKind.SUSPECTED):
             return True
+        if self.kind is HostFailureKind.TASKS_FAILED:
+            return False
         return self.tried_in_seconds is not None and self.tried_in_seconds > 0
 
     def sentence(self, host_name: str) -> str:
@@ -92,9 +94,11 @@ _SENTENCES: Mapping[HostFailureKind, Callable[[HostFailure, str], str]] = {
         f"made no progress{_times(failure)}: {failure.reason}; {_again(failure)}"
     ),
     HostFailureKind.TASKS_FAILED: lambda failure, _: (
-        f"is suspected: {failure.reason}; those tasks are tried on other hosts first"
-        if failure.blocks
-        else f"may be broken: {failure.reason}"
+        f"may be broken: the last {failure.failures} tasks that ended there failed, and no other host"
+        " ran them"
+    ),
+    HostFailureKind.SUSPECTED: lambda failure, _: (
+        f"is suspected: {failure.reason}; it gets no more before some of them were tried on other hosts"
     ),
     HostFailureKind.QUARANTINED: _quarantined,
 }

@@ -43,7 +43,7 @@ WAITING_GROUP = "\n".join(
 WAITING_HOSTS = "\n".join(
     (
         "WITH facts AS (",
-        eligibility.SQL["host_facts"],
+        eligibility.HOST_FACTS,
         SQL["hosts_of_group"],
         ")",
         SQL["host_details"],
@@ -157,6 +157,7 @@ async def read_waiting(connection: Connection, store: Store, group_number: int) 
     parameters = {
         "group_number": group_number,
         "hosts": 1,
+        "quarantine_after": store.quarantine_after,
         "suspect_after": store.suspect_after.total_seconds(),
         "host_lost_after": store.host_lost_after.total_seconds(),
     }

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from mitosis.contracts.control import AssignAnswer
 from mitosis.contracts.lifecycle import LeaseState
 from mitosis.store.leases import eligibility
+from mitosis.store.leases.doubt import end_leases_of_quarantined, judge_groups
 from mitosis.store.leases.eligibility import (
     CONDITIONS,
     CONTEST_CONDITIONS,
@@ -24,7 +25,7 @@ from mitosis.store.pg.statements import load
 from mitosis.store.store import Store
 
 SQL = load("leases/scheduler.sql")
-ROUND_HOSTS = eligibility.SQL["host_facts"] + "\n" + SQL["hosts_of_round"]
+ROUND_HOSTS = eligibility.HOST_FACTS + "\n" + SQL["hosts_of_round"]
 ROUND_GROUPS = eligibility.SQL["group_facts"] + "\n" + SQL["groups_of_round"]
 GROUPS_PER_PAGE = 200
 BEFORE_FIRST = (2**31, 0)
@@ -51,17 +52,20 @@ async def assign_round(store: Store) -> AssignAnswer:
 
     The answer says when the next round is due without a poke. Rounds take turns by an advisory lock.
     """
+    await judge_groups(store)
     async with store.database.transaction() as connection:
         await connection.execute(SQL["lock"])
         parameters = {
             "suspect_after": store.suspect_after.total_seconds(),
             "group_number": None,
+            "quarantine_after": store.quarantine_after,
         }
         hosts = await fetch_all(connection, HostFacts, ROUND_HOSTS, parameters)
         offers = await _match_pages(connection, usable(hosts), CONDITIONS)
         offered = await _write(connection, offers)
         contest = _Contest(connection, store.idle_threshold.total_seconds())
         moved, next_idle = await contest.run(hosts, {offer.group for offer in offers})
+        moved += await end_leases_of_quarantined(connection)
         poked = (await connection.execute(SQL["poke_offered"])).rowcount
         if poked or moved:
             await connection.execute(SQL["notify_relay"])

@@ -14,6 +14,7 @@ from mitosis.contracts.host_failures import HostFailureKind
 from mitosis.contracts.http import HostFailureInfo, ManagerInfo, Page
 from mitosis.contracts.lifecycle import ManagerState
 from mitosis.contracts.manager_state import ManagerFacts, derived_manager_state
+from mitosis.store.leases.eligibility import with_failures
 from mitosis.store.leases.host_failures import HostFailure
 from mitosis.store.managers.state_facts import state_of, with_state_facts
 from mitosis.store.missing import require_manager
@@ -27,7 +28,7 @@ from mitosis.store.store import Store
 from mitosis.store.users.viewer import USER_GROUPS_OF_VIEWER, VIEWER_IS_ADMIN
 
 SQL = load("managers/views.sql")
-SHOW = with_state_facts(SQL["show"])
+SHOW = with_failures(with_state_facts(SQL["show"]))
 OBSERVE = with_state_facts(SQL["observe"])
 STATES = with_state_facts(SQL["states"])
 MAX_PAGE = 500
@@ -170,4 +171,8 @@ def _ids_of_page(*, is_first: bool) -> Composed:
 
 def _parameters(store: Store, manager_ids: Sequence[UUID]) -> Mapping[str, object]:
     """Return the parameters of ``show`` and ``states``."""
-    return {"ids": [*manager_ids], "host_lost_after": store.host_lost_after.total_seconds()}
+    return {
+        "ids": [*manager_ids],
+        "host_lost_after": store.host_lost_after.total_seconds(),
+        "quarantine_after": store.quarantine_after,
+    }

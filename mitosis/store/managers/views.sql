@@ -36,15 +36,13 @@ SELECT m.uuid AS manager_id, m.name, m.tags, m.labels, m.host_name, m.cores, m.c
        coalesce((SELECT json_object_agg(coalesce(g.name, e.task_group_name || ' (deleted)'), e.state)
           FROM environments AS e LEFT JOIN task_groups AS g ON g.id = e.group_id
          WHERE e.manager_id = m.id AND e.state <> 'gone'), '{}') AS environments,
-       coalesce((SELECT json_agg(json_build_object('group', h.group_id, 'task_group_id', g.uuid, 'kind', h.kind,
+       coalesce((SELECT json_agg(json_build_object('group', h.group_id, 'task_group_id', g.uuid, 'kind', $kind$,
                    'group_name', g.name, 'failures', h.failures, 'reason', h.reason, 'tried_at', h.next_at,
                    'tried_in_seconds', extract(epoch FROM h.next_at - now())::float8) ORDER BY h.failed_at)
           FROM host_failures AS h
+          JOIN managers AS o ON o.id = h.manager_id
           JOIN task_groups AS g ON g.id = h.group_id JOIN group_live AS v ON v.group_id = g.id
-         WHERE h.manager_id = m.id AND v.settled_at IS NULL
-           AND (h.kind = 'tasks_failed' OR h.incarnation = m.incarnation)
-           AND (h.kind <> 'setup_failed'
-                OR h.hook = md5(coalesce(g.environment_setup_hook::text, '')))), '[]') AS failures
+         WHERE h.manager_id = m.id AND v.settled_at IS NULL AND $counts$), '[]') AS failures
   FROM managers AS m JOIN manager_live AS c ON c.manager_id = m.id
  WHERE m.uuid = ANY(%(ids)s::uuid[])
  ORDER BY m.name, m.id

@@ -358,8 +358,10 @@ host_failures = Table(
     Column("kind", Text, nullable=False),
     CheckConstraint(
         "kind IN ('setup_failed', 'unreachable', 'workers_not_started', 'no_progress',"
-        " 'tasks_failed', 'quarantined')"
+        " 'tasks_failed')"
     ),
+    Column("phase", Text),
+    CheckConstraint("phase IN ('watched', 'suspected', 'excused', 'cleared', 'quarantined')"),
     Column("failures", Integer, nullable=False, server_default=text("1")),
     Column("reason", Text, nullable=False),
     Column("incarnation", BigInteger, nullable=False),
@@ -368,6 +370,7 @@ host_failures = Table(
     Column("tasks", ARRAY(BigInteger), nullable=False, server_default=text("'{}'")),
     Column("failed_at", Moment, nullable=False, server_default=text("now()")),
     PrimaryKeyConstraint("group_id", "manager_id", "kind"),
+    CheckConstraint("(phase IS NOT NULL) = (kind = 'tasks_failed')"),
     Index("host_failures_by_manager", "manager_id"),
 )
 
@@ -425,6 +428,7 @@ open_task = Table(
     ),
     Index("open_task_claimed", "group_id", "epoch", postgresql_where=text("state = 1")),
     Index("open_task_delayed", "group_id", "not_before", postgresql_where=text("state = 4")),
+    Index("open_task_doubted", "group_id", "avoid", postgresql_where=text("state = 5")),
     Index(
         "open_task_dedup",
         "group_id",
@@ -470,6 +474,7 @@ task_failures = Table(
     Column("failed_at", Moment, nullable=False, server_default=text("now()")),
     Column("first_attempt", Integer),
     Column("failure_count", Integer, nullable=False, server_default=text("1")),
+    Column("forgiven", Boolean, nullable=False, server_default=text("false")),
     UniqueConstraint("task_id", "attempt"),
     Index("task_failures_by_group", "group_id", "task_id"),
 )

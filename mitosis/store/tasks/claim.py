@@ -11,6 +11,7 @@ from mitosis.contracts.lifecycle import LeaseState
 from mitosis.contracts.outcome import LOST_ALONE
 from mitosis.contracts.wire import ClaimAnswer, ClaimedTask, ClaimTasks, LeaseStanding
 from mitosis.store.leases.ending import STANDING
+from mitosis.store.leases.verdicts import OTHERS_FIRST_SECONDS
 from mitosis.store.pg.long_poll import look_until
 from mitosis.store.pg.rows import fetch_one
 from mitosis.store.pg.statements import load
@@ -18,6 +19,8 @@ from mitosis.store.pg.wake import Topic
 from mitosis.store.store import Store
 
 SQL = load("tasks/claim.sql")
+KEPT_FOR_OTHERS_SECONDS = 1.0
+"""How often a waiting claim looks at due tasks that another host is to take."""
 
 
 class _Row(NamedTuple):
@@ -69,7 +72,7 @@ async def claim_tasks(store: Store, manager_id: UUID, request: ClaimTasks) -> Cl
 
     async def mark_hungry() -> None:
         nonlocal due_in_seconds
-        due_in_seconds = await _mark_hungry(store, number)
+        due_in_seconds = await _mark_hungry(store, manager_id, number)
 
     with store.wake.waiter(number, Topic.WORK) as waiter:
         last = await look_until(
@@ -78,7 +81,7 @@ async def claim_tasks(store: Store, manager_id: UUID, request: ClaimTasks) -> Cl
             look,
             seconds=request.wait_seconds,
             arm=mark_hungry,
-            again=lambda _: due_in_seconds,
+            again=lambda _: _look_again_in(due_in_seconds),
         )
     return last.answer
 
@@ -90,6 +93,7 @@ async def _claim(store: Store, manager_id: UUID, request: ClaimTasks) -> _Look:
         "claim_seq": request.claim_seq,
         "acked_seq": request.acked_seq,
         "max_tasks": request.max_tasks,
+        "others_first": OTHERS_FIRST_SECONDS,
     }
     async with store.database.connection() as connection:
         cursor = connection.cursor(row_factory=_claim_row)
@@ -104,12 +108,23 @@ async def _claim(store: Store, manager_id: UUID, request: ClaimTasks) -> _Look:
     return _Look(answer, rows[0].group_id)
 
 
-async def _mark_hungry(store: Store, group_number: int) -> float | None:
+async def _mark_hungry(store: Store, manager_id: UUID, group_number: int) -> float | None:
     """Ask for a notification of work; return the seconds until a delayed task is due, if any."""
     async with store.database.connection() as connection:
-        parameters = {"group_number": group_number}
+        parameters = {
+            "manager": manager_id,
+            "group_number": group_number,
+            "others_first": OTHERS_FIRST_SECONDS,
+        }
         row = await fetch_one(connection, _Hungry, SQL["hungry"], parameters)
     return None if row is None else row.due_in_seconds
+
+
+def _look_again_in(due_in_seconds: float | None) -> float | None:
+    """Return when a delayed task may be claimed; a due one that is not is kept for another host."""
+    if due_in_seconds is None or due_in_seconds > 0:
+        return due_in_seconds
+    return KEPT_FOR_OTHERS_SECONDS
 
 
 def _is_final(look: _Look) -> bool:

@@ -17,12 +17,20 @@ WITH lease AS MATERIALIZED (
       FROM managers AS m
      WHERE l.epoch = %(epoch)s AND m.id = l.manager_id AND m.uuid = %(manager)s
        AND l.state = 'active' AND l.alive_until > now() AND l.acked_seq < %(claim_seq)s
-    RETURNING l.group_id, l.manager_id
+    RETURNING l.group_id, l.manager_id, m.incarnation
 ), allowed AS MATERIALIZED (
-    SELECT l.group_id
+    -- A suspected or quarantined host gets no new task, and one at a time to prove itself (C-33).
+    SELECT l.group_id, l.manager_id,
+           CASE WHEN f.phase IS NULL THEN %(max_tasks)s
+                WHEN f.phase = 'suspected' OR f.next_at > now() THEN 0
+                ELSE 1 - (SELECT count(*) FROM open_task AS o
+                           WHERE o.group_id = l.group_id AND o.state = 1 AND o.epoch = %(epoch)s) END AS most
       FROM lease AS l
       JOIN group_live AS v ON v.group_id = l.group_id
       JOIN environments AS e ON e.manager_id = l.manager_id AND e.group_id = l.group_id
+      LEFT JOIN host_failures AS f
+        ON f.group_id = l.group_id AND f.manager_id = l.manager_id AND f.kind = 'tasks_failed'
+           AND (f.phase = 'suspected' OR (f.phase = 'quarantined' AND f.incarnation = l.incarnation))
      WHERE v.state IN ('open', 'closed') AND NOT v.discarding AND e.state = 'ready'
 ), again AS MATERIALIZED (
     SELECT o.id, o.attempt, o.priority, o.lost_count, o.announce
@@ -30,7 +38,7 @@ WITH lease AS MATERIALIZED (
      WHERE o.group_id = a.group_id AND o.state = 1 AND o.epoch = %(epoch)s
        AND o.claim_seq > %(acked_seq)s
 ), room AS MATERIALIZED (
-    SELECT greatest(%(max_tasks)s - count(*), 0) AS n FROM again
+    SELECT greatest(least(%(max_tasks)s, (SELECT most FROM allowed)) - count(*), 0) AS n FROM again
 ), ready AS MATERIALIZED (
     SELECT r.id, r.priority FROM (
         SELECT o.id, o.priority FROM open_task AS o
@@ -42,6 +50,8 @@ WITH lease AS MATERIALIZED (
     SELECT d.id, d.priority FROM (
         SELECT o.id, o.priority FROM open_task AS o
          WHERE o.group_id = (SELECT group_id FROM allowed) AND o.state = 4 AND o.not_before <= now()
+           AND (o.avoid IS DISTINCT FROM (SELECT manager_id FROM allowed)
+                OR o.not_before <= now() - make_interval(secs => %(others_first)s::float8))
          ORDER BY o.not_before LIMIT 1000
            FOR UPDATE OF o SKIP LOCKED) AS d
      LIMIT (SELECT n FROM room)
@@ -70,8 +80,13 @@ WITH marked AS (
     UPDATE group_live SET hungry = true
      WHERE group_id = %(group_number)s AND NOT hungry AND state IN ('open', 'closed')
 )
-SELECT extract(epoch FROM min(o.not_before) - clock_timestamp())::float8 AS due_in_seconds
-  FROM open_task AS o WHERE o.group_id = %(group_number)s AND o.state = 4
+SELECT extract(epoch FROM min(o.not_before + CASE WHEN o.avoid = m.id
+               THEN make_interval(secs => %(others_first)s::float8) ELSE '0' END)
+             - clock_timestamp())::float8 AS due_in_seconds
+  FROM (SELECT d.not_before, d.avoid FROM open_task AS d
+         WHERE d.group_id = %(group_number)s AND d.state = 4 ORDER BY d.not_before LIMIT 100) AS o,
+       managers AS m
+ WHERE m.uuid = %(manager)s
 
 -- name: lease_state
 -- Why a claim found no live lease.

@@ -15,7 +15,7 @@ import msgspec
 from mitosis.contracts.attempt import AttemptKey
 from mitosis.contracts.errors import TooLarge
 from mitosis.contracts.lifecycle import LeaseState
-from mitosis.contracts.outcome import ExitKind, ExitReason, FailureKind, crash_limit
+from mitosis.contracts.outcome import CRASHES, ExitKind, ExitReason, FailureKind, crash_limit
 from mitosis.contracts.wire import (
     MAX_REPORTS,
     LeaseStanding,
@@ -24,6 +24,13 @@ from mitosis.contracts.wire import (
     ReportStatus,
     ReportTasks,
     TaskReport,
+)
+from mitosis.store.leases.doubt import (
+    GIVEN_UP,
+    MESSAGE,
+    Failed,
+    judge_report,
+    with_other_hosts,
 )
 from mitosis.store.leases.ending import STANDING
 from mitosis.store.pg.arrays import number_array
@@ -34,19 +41,15 @@ from mitosis.store.store import Store
 from mitosis.store.tasks.readable import storable
 
 SQL = load("tasks/report.sql")
+REPORT = with_other_hosts(SQL["report"])
 log = logging.getLogger(__name__)
 
-CRASHES = frozenset({FailureKind.SIGNAL, FailureKind.OUT_OF_MEMORY, FailureKind.WORKER_LOST})
 _KINDS = {kind.value: kind for kind in FailureKind}
 NEVER = 0
 """Crash limit of a crash that never ends its task (None: not a crash)."""
 FINAL = -1
 """Crash limit of a failure that ends its task under any retry policy; it counts as no crash."""
 FINAL_KINDS = frozenset({FailureKind.RESULT_REFUSED})
-
-MESSAGE = '{"message":"'
-"""The start of the detail of a crash; the statement inserts the number of crashes before the message."""
-GIVEN_UP = MESSAGE + "Worker failed "
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +69,13 @@ class _Recorded:
     task_ids: list[int] | None
     attempts: list[int] | None
     crashes: list[_Crash] | None
+    group_number: int | None
+    manager_number: int | None
+    failed_tasks: list[int] | None
+    """That failed after the last success in the batch."""
+    succeeded: bool
+    watched: bool
+    """Tasks fail on this host, or it may judge others by its success (C-33)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,15 +105,17 @@ async def report_tasks(store: Store, manager_id: UUID, request: ReportTasks) -> 
     for item in request.reports:
         distinct.setdefault(_key(item), storable(item))
     reports = [distinct[key] for key in sorted(distinct)]
-    columns = _columns(manager_id, request.epoch, reports)
+    columns = _columns(manager_id, request.epoch, reports, store.quarantine_after)
     async with store.database.pipelined_transaction() as connection:
         await connection.execute(SQL["lock_for_report"], columns)
-        cursor = await connection.execute(SQL["report"], columns)
+        cursor = await connection.execute(REPORT, columns)
     found = await cursor.fetchone()
     if found is None:  # no such lease, or another manager's
         statuses = [ReportStatus.UNKNOWN] * len(request.reports)
         return ReportAnswer(standing=LeaseStanding.GONE, statuses=statuses)
     row = to_record(found, _Recorded)
+    if row.failed_tasks or (row.watched and row.succeeded):
+        await _judge_host(store, row)
     for crash in row.crashes or ():
         _log_crash(manager_id, distinct[AttemptKey(*crash.key)], crash.count, crash.given_up)
     keys = zip(row.task_ids or (), row.attempts or (), strict=True)
@@ -116,6 +128,13 @@ async def report_tasks(store: Store, manager_id: UUID, request: ReportTasks) -> 
     return ReportAnswer(
         standing=STANDING[row.lease_state], statuses=_in_order(request.reports, fates)
     )
+
+
+async def _judge_host(store: Store, row: _Recorded) -> None:
+    if row.group_number is not None and row.manager_number is not None:
+        tasks = sorted(row.failed_tasks or ())
+        failed = Failed(row.group_number, row.manager_number, tasks, row.succeeded)
+        await judge_report(store, failed)
 
 
 def _in_order(
@@ -147,7 +166,9 @@ async def _why_not(
     return {AttemptKey(row.id, row.attempt): row.status for row in rows}
 
 
-def _columns(manager_id: UUID, epoch: int, items: Sequence[TaskReport]) -> dict[str, object]:
+def _columns(
+    manager_id: UUID, epoch: int, items: Sequence[TaskReport], quarantine_after: int
+) -> dict[str, object]:
     """Return one array per column of the statement, in the order of ``items``."""
     kinds = [_kind(item) for item in items]
     return {
@@ -162,6 +183,7 @@ def _columns(manager_id: UUID, epoch: int, items: Sequence[TaskReport]) -> dict[
         "started": number_array(item.started_at for item in items),
         "finished": number_array(item.finished_at for item in items),
         "details": [_detail(item, kind) for item, kind in zip(items, kinds, strict=True)],
+        "quarantine_after": quarantine_after,
         "message": MESSAGE,
         "given_up": GIVEN_UP,
         "crash_limits": number_array(

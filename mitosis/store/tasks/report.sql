@@ -36,36 +36,54 @@ WITH lease AS MATERIALIZED (
                          %(exit_codes)s::int[], %(signals)s::int[], %(started)s::float8[],
                          %(finished)s::float8[], %(details)b::text[], %(crash_limits)s::int[])
            AS s (id, attempt, outcome, kind, exit_code, signal, started, finished, detail, crash_limit)
+), other_hosts AS MATERIALIZED (
+    SELECT $working$ AS working, $possible$ AS possible
+      FROM live AS v WHERE EXISTS (SELECT FROM said WHERE outcome = 'failed')
+), failing AS MATERIALIZED (
+    -- Failures that end their attempt. The policy of the task gives another attempt, or the failure is final;
+    -- a final one is doubted while its host may be to blame (C-33): another host could run the task, and this
+    -- host has not succeeded since. recent: it ended after the last success in this batch.
+    SELECT s.id, f.retries, f.recent, NOT f.retries AND f.recent AND h.possible AND NOT EXISTS (
+               SELECT FROM host_failures AS x
+                WHERE x.group_id = v.group_id AND x.manager_id = v.manager_id AND x.kind = 'tasks_failed'
+                  AND x.phase = 'excused' AND x.next_at > now()) AS doubted,
+           CASE WHEN f.retries AND s.crash_limit IS NULL THEN least(
+                o.retry_delay_seconds * power(2, o.exit_failures), 86400 * 365.0) ELSE 0 END AS delay, h.working
+      FROM said AS s, live AS v, other_hosts AS h, open_task AS o
+     CROSS JOIN LATERAL (SELECT
+           (CASE WHEN s.crash_limit IS NOT NULL
+                     THEN s.crash_limit = 0 OR o.crash_failures + 1 < s.crash_limit
+                     ELSE o.exit_failures + 1 < o.max_attempts
+                          AND (o.retry_exit_codes IS NULL
+                               OR (s.kind = 'exit_code' AND s.exit_code = ANY(o.retry_exit_codes))) END) IS TRUE AS retries,
+           s.kind NOT LIKE 'result_%%'
+             AND coalesce(s.finished > (SELECT max(y.finished) FROM said AS y WHERE y.outcome = 'succeeded'), true)
+               AS recent) AS f
+     WHERE o.group_id = (SELECT group_id FROM live)
+       AND o.id = ANY(ARRAY(SELECT id FROM said WHERE outcome = 'failed'))
+       AND o.id = s.id AND o.attempt = s.attempt AND NOT o.spent AND s.outcome = 'failed' AND v.goes_on
 ), again AS (
+    -- Other hosts go first (avoid): a delayed task of no delay, which this host may claim later than others.
     UPDATE open_task AS o
-       SET state = CASE WHEN s.crash_limit IS NULL AND o.retry_delay_seconds > 0 THEN 4 ELSE 0 END,
-           not_before = CASE WHEN s.crash_limit IS NULL AND o.retry_delay_seconds > 0
-                             THEN now() + make_interval(secs => least(
-                                  o.retry_delay_seconds * power(2, o.exit_failures), 86400 * 365.0)) END,
-           spent = true, epoch = NULL, claim_seq = NULL, started_at = NULL,
+       SET state = CASE WHEN f.doubted THEN 5 WHEN f.working OR f.delay > 0 THEN 4 ELSE 0 END,
+           not_before = CASE WHEN (f.working OR f.delay > 0) AND NOT f.doubted
+                             THEN now() + make_interval(secs => f.delay) END,
+           avoid = CASE WHEN f.doubted OR f.working THEN v.manager_id END,
+           spent = true, epoch = NULL, claim_seq = NULL,
+           started_at = CASE WHEN f.doubted THEN to_timestamp(s.started) END,
            exit_failures = o.exit_failures + (s.crash_limit IS NULL)::int,
            crash_failures = least(o.crash_failures + (s.crash_limit IS NOT NULL)::int, 32767)
-      FROM said AS s, live AS v
-     WHERE o.group_id = (SELECT group_id FROM live) AND o.id = ANY(%(ids)s::bigint[])
+      FROM said AS s, live AS v, failing AS f
+     WHERE o.group_id = (SELECT group_id FROM live) AND o.id = ANY(ARRAY(SELECT id FROM failing))
        AND o.id = s.id AND o.attempt = s.attempt AND NOT o.spent
-       AND s.outcome = 'failed' AND v.goes_on
-       AND (CASE WHEN s.crash_limit IS NOT NULL
-                 THEN s.crash_limit = 0 OR o.crash_failures + 1 < s.crash_limit
-                 ELSE o.exit_failures + 1 < o.max_attempts
-                      AND (o.retry_exit_codes IS NULL
-                           OR (s.kind = 'exit_code' AND s.exit_code = ANY(o.retry_exit_codes))) END) IS TRUE
+       AND f.id = s.id AND (f.retries OR f.doubted)
     RETURNING o.id AS task_id, v.manager_id, v.group_id, o.crash_failures AS crashes, s.*
 ), ended AS (
     DELETE FROM open_task AS o
      USING said AS s, live AS v
      WHERE o.group_id = (SELECT group_id FROM live) AND o.id = ANY(%(ids)s::bigint[])
        AND o.id = s.id AND o.attempt = s.attempt AND NOT o.spent
-       AND NOT (s.outcome = 'failed' AND v.goes_on
-       AND (CASE WHEN s.crash_limit IS NOT NULL
-                 THEN s.crash_limit = 0 OR o.crash_failures + 1 < s.crash_limit
-                 ELSE o.exit_failures + 1 < o.max_attempts
-                      AND (o.retry_exit_codes IS NULL
-                           OR (s.kind = 'exit_code' AND s.exit_code = ANY(o.retry_exit_codes))) END) IS TRUE)
+       AND o.id <> ALL(ARRAY(SELECT id FROM failing WHERE retries OR doubted))
     RETURNING o.id AS task_id, v.manager_id, v.group_id, v.ended_before, o.crash_failures + 1 AS crashes,
               s.outcome = 'failed' AND s.crash_limit > 0 AND o.crash_failures + 1 >= s.crash_limit AS given_up, s.*
 ), results AS (
@@ -111,7 +129,11 @@ WITH lease AS MATERIALIZED (
      WHERE v.state <> 'open' AND n.ended > 0 AND v.unfinished = n.ended
     RETURNING 1
 )
-SELECT l.state AS lease_state,
+SELECT l.state AS lease_state, v.group_id AS group_number, v.manager_id AS manager_number,
+       (SELECT array_agg(id) FROM failing WHERE recent) AS failed_tasks, n.succeeded > 0 AS succeeded,
+       EXISTS (SELECT FROM host_failures AS f
+                WHERE f.group_id = v.group_id AND f.kind = 'tasks_failed'
+                  AND (f.manager_id = v.manager_id OR f.phase IN ('watched', 'suspected'))) AS watched,
        (SELECT array_agg(task_id) FROM accepted) AS task_ids,
        (SELECT array_agg(attempt) FROM accepted) AS attempts,
        (SELECT json_agg(json_build_object('key', ARRAY[c.task_id, c.attempt], 'count', c.crashes,

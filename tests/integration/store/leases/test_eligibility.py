@@ -36,11 +36,18 @@ class Break:
     host: str
 
 
-def host_failure(kind: LiteralString, pause: LiteralString = "interval '1 hour'") -> Break:
+def host_failure(
+    kind: LiteralString,
+    pause: LiteralString = "interval '1 hour'",
+    phase: LiteralString = "NULL",
+    stored: LiteralString | None = None,
+) -> Break:
     """A failure of both hosts for the group."""
     return Break(
-        do="INSERT INTO host_failures (group_id, manager_id, kind, reason, incarnation, hook, next_at)"
-        f" SELECT {GROUP}, id, '{kind}', 'exit code 3', incarnation, md5(''), now() + {pause}"
+        do="INSERT INTO host_failures"
+        " (group_id, manager_id, kind, phase, reason, incarnation, hook, next_at)"
+        f" SELECT {GROUP}, id, '{stored or kind}', {phase}, 'exit code 3', incarnation, md5(''),"
+        f" now() + {pause}"
         " FROM managers",
         undo="DELETE FROM host_failures",
         group=kind,
@@ -94,7 +101,7 @@ BREAKS = {
         host="misfit",
     ),
     "setup_failed": host_failure("setup_failed", pause="NULL"),
-    "quarantined": host_failure("quarantined"),
+    "quarantined": host_failure("quarantined", phase="'quarantined'", stored="tasks_failed"),
     "no_contact": Break(
         do="UPDATE manager_live SET last_contact_at = now() - interval '11 seconds'",
         undo="UPDATE manager_live SET last_contact_at = now()",
@@ -104,7 +111,7 @@ BREAKS = {
     "unreachable": host_failure("unreachable"),
     "workers_not_started": host_failure("workers_not_started"),
     "no_progress": host_failure("no_progress"),
-    "tasks_failed": host_failure("tasks_failed"),
+    "suspected": host_failure("suspected", phase="'suspected'", stored="tasks_failed"),
     "draining": Break(
         do="UPDATE managers SET draining = true",
         undo=f"UPDATE managers SET draining = false WHERE id = {HOST}",
@@ -273,7 +280,11 @@ async def test_the_statements_of_the_round_select_by_nothing_but_the_conditions_
 
 async def _compare(w: World) -> None:
     async with w.database.transaction() as connection:  # one now() for all
-        of_hosts: dict[str, Any] = {"suspect_after": 10.0, "group_number": None}
+        of_hosts: dict[str, Any] = {
+            "suspect_after": 10.0,
+            "group_number": None,
+            "quarantine_after": 5,
+        }
         priority, number = BEFORE_FIRST
         of_groups = {
             "hosts": 5,
@@ -282,7 +293,7 @@ async def _compare(w: World) -> None:
             "limit": 1000,
         }
         hosts = await fetch_all(
-            connection, HostFacts, eligibility.SQL["host_facts"] + " ORDER BY m.id", of_hosts
+            connection, HostFacts, eligibility.HOST_FACTS + " ORDER BY m.id", of_hosts
         )
         groups = await fetch_all(
             connection, GroupFacts, eligibility.SQL["group_facts"] + " ORDER BY g.id", of_groups

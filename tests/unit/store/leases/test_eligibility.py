@@ -50,11 +50,12 @@ def codes(of_host: dict[str, Any], of_group: dict[str, Any]) -> list[str]:
         *(
             ({"failures": (failure(kind, tried_in_seconds=1.0),)}, {}, [kind.value])
             for kind in HostFailureKind
+            if kind is not HostFailureKind.TASKS_FAILED
         ),
         *(
             ({"failures": (failure(kind, tried_in_seconds=0.0),)}, {}, [])
             for kind in HostFailureKind
-            if kind is not HostFailureKind.SETUP_FAILED
+            if kind not in (HostFailureKind.SETUP_FAILED, HostFailureKind.SUSPECTED)
         ),
         (
             {

@@ -1,0 +1,271 @@
+"""Judges hosts whose tasks fail (C-33): reads the facts, applies ``verdicts``, writes what follows.
+
+A report calls :func:`judge_report` in a transaction of its own after failures, the assignment round
+:func:`judge_groups` for what became due. Both may be repeated or left out: the doubted tasks and the rows of
+``host_failures`` are the state.
+"""
+
+import logging
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import LiteralString
+
+from mitosis.contracts.errors import NotFound
+from mitosis.contracts.host_failures import PAUSES, HostFailureKind
+from mitosis.contracts.lifecycle import TASK_GROUP
+from mitosis.contracts.outcome import CRASHES
+from mitosis.retry_policy import RetryPolicy
+from mitosis.store.leases.ending import LockedGroup, lock_group
+from mitosis.store.leases.verdicts import (
+    DOUBT_SECONDS,
+    EXCUSED_SECONDS,
+    SUSPECTED_SECONDS,
+    TRIED_ELSEWHERE,
+    Phase,
+    Suspect,
+    Verdict,
+    judge,
+)
+from mitosis.store.pg.arrays import number_array
+from mitosis.store.pg.database import Connection
+from mitosis.store.pg.rows import fetch_all
+from mitosis.store.pg.statements import load
+from mitosis.store.store import Store
+
+SQL = load("leases/doubt.sql")
+MESSAGE = '{"message":"'
+"""The start of the detail of a crash; the statements insert the number of crashes before the message."""
+GIVEN_UP = MESSAGE + "Worker failed "
+log = logging.getLogger(__name__)
+
+
+def with_other_hosts(statement: LiteralString) -> LiteralString:
+    """Fill in the expressions about other hosts: ``$working$`` and ``$possible$``."""
+    for name in ("working", "possible", "blamed"):
+        statement = statement.replace(f"${name}$", SQL[name])
+    return statement
+
+
+SUSPECTS = with_other_hosts(SQL["suspects"])
+_CRASHES = [kind.value for kind in CRASHES]
+
+
+def pause_seconds(failures: int) -> float:
+    """Return how long a host is quarantined after so many failed probes, the first failures included."""
+    pause = PAUSES[HostFailureKind.QUARANTINED]
+    assert pause is not None  # noqa: S101 - a time ends it
+    policy = RetryPolicy(
+        first_seconds=pause.first_seconds, longest_seconds=pause.longest_seconds, jitter=0.0
+    )
+    return policy.pause(failures - 1)
+
+
+_SECONDS: Mapping[Phase, float] = {
+    Phase.SUSPECTED: SUSPECTED_SECONDS,
+    Phase.EXCUSED: EXCUSED_SECONDS,
+    Phase.QUARANTINED: pause_seconds(1),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """What a report says about its host: the tasks that failed there after its last success."""
+
+    group_number: int
+    manager_number: int
+    tasks: Sequence[int]
+    succeeded: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Number:
+    number: int
+
+
+async def judge_report(store: Store, failed: Failed) -> None:
+    """Note what a report says about its host, and judge the hosts of its group."""
+    async with store.database.transaction() as connection:
+        try:
+            group = await lock_group(connection, failed.group_number)
+        except NotFound:  # deleted since
+            return
+        await _note(connection, failed, store.quarantine_after)
+        await _judge(connection, group, store.quarantine_after)
+
+
+async def judge_groups(store: Store) -> None:
+    """Judge the hosts of every group whose doubts are due, each in a transaction of its own."""
+    async with store.database.connection() as connection:
+        due = await fetch_all(connection, _Number, SQL["groups_in_doubt"], {})
+    for row in due:
+        async with store.database.transaction() as connection:
+            with suppress(NotFound):  # deleted since
+                await judge_group(connection, row.number, store.quarantine_after)
+
+
+async def judge_group(connection: Connection, group_number: int, quarantine_after: int) -> None:
+    """Judge the hosts of one group."""
+    await _judge(connection, await lock_group(connection, group_number), quarantine_after)
+
+
+async def end_leases_of_quarantined(connection: Connection) -> int:
+    """End the leases of quarantined hosts; return how many."""
+    return (await connection.execute(SQL["end_leases"])).rowcount
+
+
+async def _note(connection: Connection, failed: Failed, quarantine_after: int) -> None:
+    """Note that the host succeeded, that its probe failed, or that more tasks failed there."""
+    numbers = {"group_number": failed.group_number, "manager_number": failed.manager_number}
+    suspects = await _suspects(connection, failed.group_number, quarantine_after)
+    known = next((one for one in suspects if one.manager == failed.manager_number), None)
+    if not failed.tasks:
+        if failed.succeeded and known is not None:
+            await _set_phase(connection, numbers, Phase.CLEARED, "it succeeded", 0, 0.0)
+        return
+    fresh = failed.succeeded or (known is not None and _is_over(known))
+    if known is not None and known.phase is Phase.QUARANTINED and not fresh:
+        if known.is_over:
+            seconds = pause_seconds(known.failures + 1)
+            await _set_phase(
+                connection, numbers, Phase.QUARANTINED, None, known.failures + 1, seconds
+            )
+        return
+    values = {
+        **numbers,
+        "tasks": number_array(failed.tasks),
+        "reason": "the last tasks that ended there failed",
+        "hold": DOUBT_SECONDS,
+        "fresh": fresh,
+    }
+    await connection.execute(SQL["note"], values)
+
+
+def _is_over(suspect: Suspect) -> bool:
+    """Return whether nothing that is known about the host counts any more."""
+    match suspect.phase:
+        case Phase.QUARANTINED:
+            return not suspect.same_process
+        case Phase.EXCUSED:
+            return suspect.is_over
+        case Phase.CLEARED:
+            return True
+        case _:
+            return False
+
+
+async def _suspects(
+    connection: Connection, group_number: int, quarantine_after: int
+) -> Sequence[Suspect]:
+    values = {"group_number": group_number, "quarantine_after": quarantine_after}
+    return await fetch_all(connection, Suspect, SUSPECTS, values)
+
+
+async def _judge(connection: Connection, group: LockedGroup, quarantine_after: int) -> None:
+    goes_on = group.state not in TASK_GROUP.terminal and not group.discarding
+    for suspect in await _suspects(connection, group.number, quarantine_after):
+        if suspect.phase is None:
+            lost = Failed(group.number, suspect.manager, suspect.doubted, succeeded=False)
+            await _note(connection, lost, quarantine_after)
+    for suspect in await _suspects(connection, group.number, quarantine_after):
+        verdict = judge(suspect, goes_on=goes_on, quarantine_after=quarantine_after)
+        await _apply(connection, group.number, suspect, verdict)
+
+
+async def _apply(
+    connection: Connection, group_number: int, suspect: Suspect, verdict: Verdict
+) -> None:
+    numbers = {"group_number": group_number, "manager_number": suspect.manager}
+    match verdict:
+        case Verdict.WAIT:
+            return
+        case Verdict.FAIL:
+            await _fail(connection, numbers, suspect)
+            await connection.execute(SQL["rest"], numbers)
+        case Verdict.FORGET:
+            await _fail(connection, numbers, suspect)
+            await connection.execute(SQL["forget_tasks"], numbers)
+        case Verdict.SUSPECT:
+            await _release(connection, numbers, suspect.doubted[:TRIED_ELSEWHERE])
+            reason = f"the last {suspect.failures} tasks that ended there failed"
+            await _enter(connection, numbers, suspect, Phase.SUSPECTED, reason)
+        case Verdict.EXCUSE:
+            await _fail(connection, numbers, suspect)
+            reason = "its tasks fail on other hosts too, or no other host could try them"
+            await _enter(connection, numbers, suspect, Phase.EXCUSED, reason)
+        case Verdict.QUARANTINE | Verdict.RELEASE:
+            await _quarantine(connection, numbers, suspect)
+
+
+async def _quarantine(
+    connection: Connection, numbers: Mapping[str, object], suspect: Suspect
+) -> None:
+    """Quarantine the host, or quarantine it for longer if its probe failed; give all attempts back."""
+    await _release(connection, numbers, suspect.doubted)
+    await connection.execute(SQL["forgive"], {**numbers, "crashes": _CRASHES})
+    if suspect.phase is Phase.SUSPECTED:
+        reason = (
+            f"{suspect.failures} tasks in a row failed there, and"
+            f" {suspect.succeeded_elsewhere} of them succeeded elsewhere"
+        )
+        await _enter(connection, numbers, suspect, Phase.QUARANTINED, reason)
+
+
+async def _enter(
+    connection: Connection,
+    numbers: Mapping[str, object],
+    suspect: Suspect,
+    phase: Phase,
+    reason: str,
+) -> None:
+    """Begin a phase, and wake what waits for its consequences."""
+    quarantined = phase is Phase.QUARANTINED
+    failures, seconds = (1 if quarantined else suspect.failures), _SECONDS[phase]
+    await _set_phase(connection, numbers, phase, reason, failures, seconds)
+    await connection.execute(SQL["wake"], numbers)
+    facts = {
+        "manager_name": suspect.name,
+        "group_number": numbers["group_number"],
+        "phase": phase.value,
+        "reason": reason,
+    }
+    log.warning("host.judged", extra=facts)
+
+
+async def _set_phase(
+    connection: Connection,
+    numbers: Mapping[str, object],
+    phase: Phase,
+    reason: str | None,
+    failures: int,
+    seconds: float,
+) -> None:
+    values = {
+        **numbers,
+        "phase": phase.value,
+        "reason": reason,
+        "failures": failures,
+        "seconds": seconds,
+    }
+    await connection.execute(SQL["set_phase"], values)
+
+
+async def _release(
+    connection: Connection, numbers: Mapping[str, object], tasks: Sequence[int]
+) -> None:
+    if tasks:
+        values = {**numbers, "tasks": number_array(tasks), "crashes": _CRASHES}
+        await connection.execute(SQL["release"], values)
+        await connection.execute(SQL["wake"], numbers)
+
+
+async def _fail(connection: Connection, numbers: Mapping[str, object], suspect: Suspect) -> None:
+    if suspect.doubted:
+        values = {
+            **numbers,
+            "tasks": number_array(suspect.doubted),
+            "crashes": _CRASHES,
+            "message": MESSAGE,
+            "given_up": GIVEN_UP,
+        }
+        await connection.execute(SQL["fail"], values)

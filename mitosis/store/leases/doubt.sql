@@ -1,0 +1,217 @@
+-- Who is to blame when tasks fail: their host or they (C-33). The caller holds group_live.
+-- Expressions are over "v", a row with group_id and manager_id (the host whose tasks failed).
+
+-- name: blamed
+-- Whether the host m is suspected or quarantined for the group of v, or would be if there were another host.
+EXISTS (SELECT FROM host_failures AS q
+         WHERE q.group_id = v.group_id AND q.manager_id = m.id AND q.kind = 'tasks_failed'
+           AND (q.phase = 'suspected' OR (q.phase = 'quarantined' AND q.incarnation = m.incarnation)
+                OR (q.phase = 'watched' AND q.failures >= %(quarantine_after)s)))
+
+-- name: working
+-- Whether another host serves the group now and is not blamed.
+EXISTS (SELECT FROM leases AS l
+          JOIN managers AS m ON m.id = l.manager_id
+          JOIN environments AS e ON e.manager_id = l.manager_id AND e.group_id = l.group_id
+         WHERE l.group_id = v.group_id AND l.manager_id <> v.manager_id AND l.state = 'active'
+           AND l.alive_until > now() AND e.state = 'ready' AND NOT $blamed$)
+
+-- name: possible
+-- Whether another host in contact serves the group, or is free and may serve it, and is not blamed.
+EXISTS (SELECT FROM managers AS m
+          JOIN manager_live AS c ON c.manager_id = m.id
+          JOIN task_groups AS g ON g.id = v.group_id
+          LEFT JOIN leases AS l ON l.manager_id = m.id AND l.kind = 'manager' AND l.state <> 'ended'
+         WHERE m.id <> v.manager_id AND NOT c.offline AND c.last_contact_at > now() - interval '30 seconds'
+           AND ((l.group_id = v.group_id AND l.state IN ('offered', 'active'))
+                OR (l.epoch IS NULL AND NOT m.draining
+                    AND (m.tags @> g.tags OR (g.tag_match = 'any' AND m.tags && g.tags))
+                    AND EXISTS (SELECT FROM user_group_managers AS r
+                                 WHERE r.manager_id = m.id AND r.user_group_id = g.user_group_id
+                                   AND r.role IN ('write', 'admin'))
+                    AND (g.assignment_method <> 'user_specified'
+                         OR EXISTS (SELECT FROM task_group_managers AS t
+                                     WHERE t.task_group_id = g.id AND t.manager_id = m.id
+                                       AND t.assignment_method = 'user_specified'))
+                    AND (g.max_managers IS NULL
+                         OR (SELECT count(*) FROM leases AS n WHERE n.group_id = g.id AND n.state <> 'ended')
+                            < g.max_managers)))
+           AND NOT $blamed$
+           AND NOT EXISTS (SELECT FROM host_failures AS q
+                            WHERE q.manager_id = m.id AND q.incarnation = m.incarnation
+                              AND ((q.group_id = v.group_id AND q.kind = 'setup_failed')
+                                   OR (q.kind = 'unreachable' AND q.next_at > now()))))
+
+-- name: suspects
+-- Every host whose tasks failed in the group, with what is known since its last success there.
+SELECT v.manager_id AS manager, m.name, f.phase, coalesce(f.failures, 0) AS failures,
+       coalesce(f.tasks, '{}') AS tasks, m.incarnation = f.incarnation AS same_process,
+       extract(epoch FROM f.next_at - now())::float8 AS left_seconds,
+       ARRAY(SELECT o.id FROM open_task AS o
+              WHERE o.group_id = v.group_id AND o.state = 5 AND o.avoid = v.manager_id ORDER BY o.id) AS doubted,
+       (SELECT count(*) FROM task_result AS r
+         WHERE r.task_id = ANY(f.tasks) AND r.state = 'succeeded' AND r.manager_id <> v.manager_id)
+           AS succeeded_elsewhere,
+       (SELECT count(*) FROM task_result AS r
+         WHERE r.task_id = ANY(f.tasks) AND r.state = 'failed' AND r.manager_id <> v.manager_id)
+           AS failed_elsewhere,
+       EXISTS (SELECT FROM leases AS l JOIN open_task AS o ON o.group_id = l.group_id
+                WHERE l.group_id = v.group_id AND l.manager_id = v.manager_id AND l.state <> 'ended'
+                  AND ((o.state = 1 AND o.epoch = l.epoch) OR (o.state = 0 AND l.state = 'active')))
+           AS goes_on,
+       $possible$ AS others
+  FROM (SELECT x.manager_id, %(group_number)s::bigint AS group_id
+          FROM (SELECT d.manager_id FROM host_failures AS d
+                 WHERE d.group_id = %(group_number)s AND d.kind = 'tasks_failed'
+                UNION SELECT o.avoid FROM open_task AS o
+                 WHERE o.group_id = %(group_number)s AND o.state = 5) AS x) AS v
+  JOIN managers AS m ON m.id = v.manager_id
+  LEFT JOIN host_failures AS f
+    ON f.group_id = v.group_id AND f.manager_id = v.manager_id AND f.kind = 'tasks_failed'
+ ORDER BY v.manager_id
+
+-- name: note
+-- More tasks failed on a host; fresh: a new streak replaces what was known. At most 32 tasks are kept.
+INSERT INTO host_failures AS f (group_id, manager_id, kind, phase, failures, reason, incarnation, hook, next_at, tasks)
+SELECT %(group_number)s, m.id, 'tasks_failed', 'watched', cardinality(%(tasks)s::bigint[]), %(reason)s,
+       m.incarnation, '', now() + make_interval(secs => %(hold)s::float8), (%(tasks)s::bigint[])[1:32]
+  FROM managers AS m WHERE m.id = %(manager_number)s
+    ON CONFLICT (group_id, manager_id, kind) DO UPDATE
+   SET phase = CASE WHEN %(fresh)s THEN 'watched' ELSE f.phase END,
+       next_at = CASE WHEN %(fresh)s OR f.next_at IS NULL THEN excluded.next_at ELSE f.next_at END,
+       failures = CASE WHEN %(fresh)s THEN excluded.failures ELSE f.failures
+                       + (SELECT count(*)::int FROM unnest(%(tasks)s::bigint[]) AS t (id)
+                           WHERE t.id <> ALL(f.tasks)) END,
+       tasks = CASE WHEN %(fresh)s THEN excluded.tasks ELSE (f.tasks
+                    || ARRAY(SELECT t.id FROM unnest(%(tasks)s::bigint[]) AS t (id)
+                              WHERE t.id <> ALL(f.tasks)))[1:32] END,
+       reason = excluded.reason, failed_at = now(),
+       incarnation = excluded.incarnation
+
+-- name: set_phase
+UPDATE host_failures AS f
+   SET phase = %(phase)s, reason = coalesce(%(reason)s::text, f.reason), failures = %(failures)s,
+       next_at = now() + make_interval(secs => %(seconds)s::float8),
+       incarnation = (SELECT m.incarnation FROM managers AS m WHERE m.id = f.manager_id)
+ WHERE f.group_id = %(group_number)s AND f.manager_id = %(manager_number)s AND f.kind = 'tasks_failed'
+
+-- name: rest
+-- Nothing is doubted: the passing of time changes nothing for a watched host.
+UPDATE host_failures SET next_at = NULL
+ WHERE group_id = %(group_number)s AND manager_id = %(manager_number)s AND phase = 'watched'
+
+-- name: forget_tasks
+DELETE FROM host_failures
+ WHERE group_id = %(group_number)s AND manager_id = %(manager_number)s AND kind = 'tasks_failed'
+
+-- name: release
+-- Doubted tasks become ready again; the attempt that failed is not charged.
+WITH forgiven AS (
+    UPDATE task_failures AS f SET forgiven = true
+      FROM open_task AS o
+     WHERE o.group_id = %(group_number)s AND o.state = 5 AND o.id = ANY(%(tasks)s::bigint[])
+       AND f.task_id = o.id AND f.attempt = o.attempt AND f.group_id = o.group_id
+    RETURNING f.task_id, f.kind = ANY(%(crashes)b::text[]) AS crash
+)
+UPDATE open_task AS o
+   SET state = 0, started_at = NULL, exit_failures = greatest(0, o.exit_failures - (NOT f.crash)::int),
+       crash_failures = greatest(0, o.crash_failures - f.crash::int)
+  FROM forgiven AS f
+ WHERE o.group_id = %(group_number)s AND o.state = 5 AND o.id = f.task_id
+
+-- name: forgive
+-- A host is quarantined: open tasks get back every attempt that it failed.
+WITH forgiven AS (
+    UPDATE task_failures AS f SET forgiven = true
+     WHERE f.group_id = %(group_number)s AND f.manager_id = %(manager_number)s AND NOT f.forgiven
+       AND f.kind <> 'host_lost'
+    RETURNING f.task_id, f.kind = ANY(%(crashes)b::text[]) AS crash
+), sums AS (
+    SELECT task_id, count(*) FILTER (WHERE NOT crash) AS exits, count(*) FILTER (WHERE crash) AS crashes
+      FROM forgiven GROUP BY task_id
+)
+UPDATE open_task AS o
+   SET exit_failures = greatest(0, o.exit_failures - s.exits),
+       crash_failures = greatest(0, o.crash_failures - s.crashes)
+  FROM sums AS s WHERE o.group_id = %(group_number)s AND o.id = s.task_id
+
+-- name: fail
+-- Doubted failures are final: the recorded attempt becomes the result.
+WITH gone AS (
+    DELETE FROM open_task AS o
+     WHERE o.group_id = %(group_number)s AND o.state = 5 AND o.id = ANY(%(tasks)s::bigint[])
+    RETURNING o.id, o.attempt, o.started_at, o.crash_failures
+), recorded AS MATERIALIZED (
+    SELECT g.id, g.attempt, g.started_at, g.crash_failures, f.manager_id, f.kind, f.exit_code, f.signal, f.detail,
+           f.failed_at, f.id AS failure, f.kind = ANY(%(crashes)b::text[]) AS crash
+      FROM gone AS g JOIN task_failures AS f ON f.task_id = g.id AND f.attempt = g.attempt
+), once AS (
+    DELETE FROM task_failures AS f
+     WHERE f.id = ANY(ARRAY(SELECT failure FROM recorded WHERE NOT crash))
+), results AS (
+    INSERT INTO task_result (task_id, group_id, seq, state, attempt, manager_id, kind, exit_code, signal,
+                             started_at, finished_at, detail)
+    SELECT r.id, v.group_id, v.total - v.unfinished + row_number() OVER (ORDER BY r.id), 'failed', r.attempt,
+           r.manager_id, r.kind, r.exit_code, r.signal, r.started_at, r.failed_at,
+           CASE WHEN r.crash AND r.kind <> 'signal'
+                THEN (%(given_up)s || r.crash_failures || ' times: '
+                      || substr(r.detail::text, 1 + length(%(message)s)))::json ELSE r.detail END
+      FROM recorded AS r, group_live AS v WHERE v.group_id = %(group_number)s
+), sums AS MATERIALIZED (
+    SELECT count(*) AS n FROM recorded
+), before AS MATERIALIZED (
+    SELECT v.group_id, v.state, v.discarding, v.unfinished, v.watched, g.uuid
+      FROM group_live AS v JOIN task_groups AS g ON g.id = v.group_id WHERE v.group_id = %(group_number)s
+), counted AS (
+    UPDATE group_live AS v
+       SET unfinished = v.unfinished - s.n, failed = v.failed + s.n, watched = false,
+           drain_seq = v.drain_seq + (v.state <> 'open' AND s.n > 0 AND v.unfinished = s.n)::int
+      FROM sums AS s WHERE v.group_id = %(group_number)s AND s.n > 0
+), pokes AS (
+    INSERT INTO outbox (kind, subject)
+    SELECT 'task_group', b.uuid FROM before AS b, sums AS s
+     WHERE s.n > 0 AND b.state <> 'open' AND b.unfinished = s.n
+    RETURNING 1
+)
+SELECT s.n AS failed,
+       CASE WHEN EXISTS (SELECT FROM pokes) THEN pg_notify('mitosis_outbox', '') END AS notified_relay,
+       CASE WHEN b.watched THEN pg_notify('mitosis_wake', b.group_id || '!') END AS notified_watchers
+  FROM sums AS s, before AS b
+
+-- name: wake
+-- Tasks became ready, or a host is no longer usable: wake waiting claims and the scheduler.
+WITH hungry AS (
+    UPDATE group_live SET hungry = false WHERE group_id = %(group_number)s AND hungry RETURNING group_id
+), pokes AS (
+    INSERT INTO outbox (kind, subject) VALUES ('scheduler', NULL)
+)
+SELECT pg_notify('mitosis_outbox', ''),
+       (SELECT pg_notify('mitosis_wake', group_id::text) FROM hungry),
+       pg_notify('mitosis_wake', %(group_number)s::bigint || '!')
+
+-- name: groups_in_doubt
+-- Groups whose doubted tasks or hosts are due for a decision.
+SELECT v.group_id AS number FROM group_live AS v
+ WHERE v.group_id IN (SELECT o.group_id FROM open_task AS o WHERE o.state = 5
+                      UNION SELECT f.group_id FROM host_failures AS f
+                       WHERE f.kind = 'tasks_failed' AND f.phase IN ('watched', 'suspected')
+                         AND f.next_at <= now())
+ ORDER BY v.group_id
+
+-- name: end_leases
+-- Leases of quarantined hosts end, so that they can serve other groups; a locked one is left to the next round.
+WITH ended AS (
+    UPDATE leases AS l SET state = 'ending', end_reason = 'quarantined'
+     WHERE l.epoch IN (
+           SELECT c.epoch FROM leases AS c
+             JOIN managers AS m ON m.id = c.manager_id
+             JOIN host_failures AS f ON f.group_id = c.group_id AND f.manager_id = c.manager_id
+            WHERE c.state = 'active' AND f.kind = 'tasks_failed' AND f.phase = 'quarantined'
+              AND f.incarnation = m.incarnation AND f.next_at > now()
+              FOR UPDATE OF c SKIP LOCKED)
+    RETURNING l.manager_id, l.group_id
+), pokes AS (
+    INSERT INTO outbox (kind, subject)
+    SELECT 'manager', m.uuid FROM ended AS l JOIN managers AS m ON m.id = l.manager_id
+)
+SELECT pg_notify('mitosis_wake', group_id::text) FROM ended

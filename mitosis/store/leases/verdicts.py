@@ -1,0 +1,117 @@
+"""Decides who is to blame when tasks fail on a host: the host or the tasks (C-33). Pure.
+
+A host is *watched* from its first failure on; the final failures of its tasks are doubted until it succeeds,
+or until nothing more can come. After ``quarantine_after`` different tasks in a row it is *suspected*: it
+claims nothing, and up to three of the doubted tasks are tried on other hosts. If two tasks that failed there
+succeed elsewhere it is *quarantined*, and every task gets its attempts back. Otherwise the tasks are to
+blame: their failures are final, and the host is *excused* for a while. Without another host nothing is
+doubted.
+"""
+
+from dataclasses import dataclass
+from enum import Enum, StrEnum
+
+from mitosis.contracts.host_failures import QUARANTINE_AFTER
+
+SUCCEEDED_ELSEWHERE = 2
+"""So many of them succeed elsewhere before it is quarantined."""
+TRIED_ELSEWHERE = 3
+"""So many doubted tasks are tried on other hosts while it is suspected."""
+DOUBT_SECONDS = 60.0
+"""A failure on a watched host is final after this time."""
+SUSPECTED_SECONDS = 600.0
+"""A host is suspected at most this long."""
+EXCUSED_SECONDS = 600.0
+"""An excused host is not suspected again for this long."""
+OTHERS_FIRST_SECONDS = 5.0
+"""For this long only other hosts may claim a task that failed on a host, if there are any."""
+
+
+class Phase(StrEnum):
+    """What is known about a host whose tasks fail in a task group."""
+
+    WATCHED = "watched"
+    SUSPECTED = "suspected"
+    EXCUSED = "excused"
+    CLEARED = "cleared"
+    QUARANTINED = "quarantined"
+
+
+class Verdict(Enum):
+    """The next step for a host and the doubted failures of its tasks."""
+
+    WAIT = "wait"
+    FAIL = "fail"
+    """The doubted failures are final; the host stays as it is."""
+    FORGET = "forget"
+    """The doubted failures are final, and nothing is known against the host any more."""
+    SUSPECT = "suspect"
+    EXCUSE = "excuse"
+    QUARANTINE = "quarantine"
+    RELEASE = "release"
+    """The host is quarantined already: its tasks get their attempts back."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Suspect:
+    """A host whose tasks failed, and what is known since its last success in the group."""
+
+    manager: int
+    name: str
+    phase: Phase | None
+    """None: its process died between a report and its judgement."""
+    failures: int
+    """Different tasks in a row."""
+    tasks: tuple[int, ...]
+    """The first 32 of them."""
+    same_process: bool | None
+    """Its agent has not been started again since the phase began."""
+    left_seconds: float | None
+    """Until the end of the phase."""
+    doubted: tuple[int, ...]
+    """Tasks whose failure there is not final."""
+    succeeded_elsewhere: int
+    failed_elsewhere: int
+    """Of ``tasks``, with final results."""
+    goes_on: bool
+    """It holds tasks of the group, or can claim more."""
+    others: bool
+    """Another host could run them, and is not suspected itself."""
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the time of the phase has passed."""
+        return self.left_seconds is not None and self.left_seconds <= 0
+
+
+def judge(suspect: Suspect, *, goes_on: bool, quarantine_after: int = QUARANTINE_AFTER) -> Verdict:
+    """Return the next step; ``goes_on``: whether the group still runs tasks."""
+    if not goes_on:
+        return Verdict.FAIL
+    match suspect.phase:
+        case Phase.CLEARED:
+            return Verdict.FORGET
+        case Phase.QUARANTINED:
+            return Verdict.RELEASE
+        case Phase.EXCUSED:
+            return Verdict.FORGET if suspect.is_over else Verdict.FAIL
+        case Phase.SUSPECTED:
+            return _suspected(suspect)
+        case _:
+            return _watched(suspect, quarantine_after)
+
+
+def _watched(suspect: Suspect, quarantine_after: int) -> Verdict:
+    if suspect.others and suspect.failures >= quarantine_after:
+        return Verdict.SUSPECT
+    waits = suspect.others and suspect.goes_on and not suspect.is_over
+    return Verdict.WAIT if waits else Verdict.FAIL
+
+
+def _suspected(suspect: Suspect) -> Verdict:
+    if suspect.succeeded_elsewhere >= SUCCEEDED_ELSEWHERE:
+        return Verdict.QUARANTINE
+    failed = suspect.failed_elsewhere - suspect.succeeded_elsewhere
+    if suspect.is_over or not suspect.others or failed >= SUCCEEDED_ELSEWHERE:
+        return Verdict.EXCUSE
+    return Verdict.WAIT
