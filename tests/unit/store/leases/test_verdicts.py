@@ -1,0 +1,69 @@
+"""Who is to blame when tasks fail on a host: each phase, each fact that ends it."""
+
+from typing import Any
+
+import pytest
+
+from mitosis.store.leases.verdicts import Phase, Suspect, Verdict, judge
+
+FACTS: dict[str, Any] = {
+    "manager": 1,
+    "name": "host-1",
+    "phase": Phase.WATCHED,
+    "failures": 1,
+    "tasks": (7,),
+    "same_process": True,
+    "left_seconds": 30.0,
+    "doubted": (7,),
+    "succeeded_elsewhere": 0,
+    "failed_elsewhere": 0,
+    "goes_on": True,
+    "others": True,
+}
+SUSPECTED = {"phase": Phase.SUSPECTED, "failures": 5}
+
+
+def verdict(goes_on: bool = True, **facts: Any) -> Verdict:
+    return judge(Suspect(**{**FACTS, **facts}), goes_on=goes_on)
+
+
+@pytest.mark.parametrize(
+    ("facts", "expected"),
+    [
+        ({}, Verdict.WAIT),
+        ({"failures": 4}, Verdict.WAIT),
+        ({"failures": 5}, Verdict.SUSPECT),
+        ({"failures": 5, "goes_on": False}, Verdict.SUSPECT),
+        ({"others": False}, Verdict.FAIL),
+        ({"others": False, "failures": 50}, Verdict.FAIL),
+        ({"goes_on": False}, Verdict.FAIL),
+        ({"left_seconds": 0.0}, Verdict.FAIL),
+        ({"left_seconds": None}, Verdict.WAIT),
+        (SUSPECTED, Verdict.WAIT),
+        ({**SUSPECTED, "succeeded_elsewhere": 1}, Verdict.WAIT),
+        ({**SUSPECTED, "succeeded_elsewhere": 2}, Verdict.QUARANTINE),
+        ({**SUSPECTED, "succeeded_elsewhere": 2, "others": False}, Verdict.QUARANTINE),
+        ({**SUSPECTED, "succeeded_elsewhere": 1, "failed_elsewhere": 2}, Verdict.WAIT),
+        ({**SUSPECTED, "failed_elsewhere": 1}, Verdict.WAIT),
+        ({**SUSPECTED, "failed_elsewhere": 2}, Verdict.EXCUSE),
+        ({**SUSPECTED, "others": False}, Verdict.EXCUSE),
+        ({**SUSPECTED, "left_seconds": -1.0}, Verdict.EXCUSE),
+        ({"phase": Phase.EXCUSED, "failures": 50}, Verdict.FAIL),
+        ({"phase": Phase.EXCUSED, "left_seconds": 0.0}, Verdict.FORGET),
+        ({"phase": Phase.CLEARED}, Verdict.FORGET),
+        ({"phase": Phase.QUARANTINED}, Verdict.RELEASE),
+        ({"phase": Phase.QUARANTINED, "left_seconds": -1.0}, Verdict.RELEASE),
+    ],
+)
+def test_the_next_step(facts: dict[str, Any], expected: Verdict) -> None:
+    assert verdict(**facts) is expected
+
+
+@pytest.mark.parametrize("phase", Phase)
+def test_nothing_stays_doubted_in_a_group_that_ends(phase: Phase) -> None:
+    assert verdict(goes_on=False, phase=phase, failures=9) is Verdict.FAIL
+
+
+def test_how_many_tasks_make_a_host_suspected_is_a_setting() -> None:
+    suspect = Suspect(**{**FACTS, "failures": 2})
+    assert judge(suspect, goes_on=True, quarantine_after=2) is Verdict.SUSPECT
