@@ -3,10 +3,14 @@
 
 -- name: blamed
 -- Whether the host m is suspected or quarantined for the group of v, or would be if there were another host.
+-- The last is no reason to believe a host that is quarantined already.
 EXISTS (SELECT FROM host_failures AS q
          WHERE q.group_id = v.group_id AND q.manager_id = m.id AND q.kind = 'tasks_failed'
            AND (q.phase = 'suspected' OR (q.phase = 'quarantined' AND q.incarnation = m.incarnation)
-                OR (q.phase = 'watched' AND q.failures >= %(quarantine_after)s)))
+                OR (q.phase = 'watched' AND q.failures >= %(quarantine_after)s
+                    AND NOT EXISTS (SELECT FROM host_failures AS own
+                                     WHERE own.group_id = v.group_id AND own.manager_id = v.manager_id
+                                       AND own.phase = 'quarantined'))))
 
 -- name: working
 -- Whether another host serves the group now and is not blamed.
@@ -22,7 +26,7 @@ EXISTS (SELECT FROM managers AS m
           JOIN manager_live AS c ON c.manager_id = m.id
           JOIN task_groups AS g ON g.id = v.group_id
           LEFT JOIN leases AS l ON l.manager_id = m.id AND l.kind = 'manager' AND l.state <> 'ended'
-         WHERE m.id <> v.manager_id AND NOT c.offline AND c.last_contact_at > now() - interval '30 seconds'
+         WHERE m.id <> v.manager_id AND NOT c.offline AND c.last_contact_at > now() - interval '90 seconds'
            AND ((l.group_id = v.group_id AND l.state IN ('offered', 'active'))
                 OR (l.epoch IS NULL AND NOT m.draining
                     AND (m.tags @> g.tags OR (g.tag_match = 'any' AND m.tags && g.tags))
@@ -58,7 +62,7 @@ SELECT v.manager_id AS manager, m.name, f.phase, coalesce(f.failures, 0) AS fail
        EXISTS (SELECT FROM leases AS l JOIN open_task AS o ON o.group_id = l.group_id
                 WHERE l.group_id = v.group_id AND l.manager_id = v.manager_id AND l.state <> 'ended'
                   AND ((o.state = 1 AND o.epoch = l.epoch) OR (o.state = 0 AND l.state = 'active')))
-           AS goes_on,
+           AS has_more,
        $possible$ AS others
   FROM (SELECT x.manager_id, %(group_number)s::bigint AS group_id
           FROM (SELECT d.manager_id FROM host_failures AS d
@@ -195,7 +199,8 @@ SELECT v.group_id AS number FROM group_live AS v
  WHERE v.group_id IN (SELECT o.group_id FROM open_task AS o WHERE o.state = 5
                       UNION SELECT f.group_id FROM host_failures AS f
                        WHERE f.kind = 'tasks_failed' AND f.phase IN ('watched', 'suspected')
-                         AND f.next_at <= now())
+                         AND f.next_at <= now()
+                      UNION SELECT f.group_id FROM host_failures AS f WHERE f.phase = 'quarantined')
  ORDER BY v.group_id
 
 -- name: end_leases

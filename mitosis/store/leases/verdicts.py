@@ -5,7 +5,7 @@ or until nothing more can come. After ``quarantine_after`` different tasks in a 
 claims nothing, and up to three of the doubted tasks are tried on other hosts. If two tasks that failed there
 succeed elsewhere it is *quarantined*, and every task gets its attempts back. Otherwise the tasks are to
 blame: their failures are final, and the host is *excused* for a while. Without another host nothing is
-doubted.
+doubted, and no host stays quarantined.
 """
 
 from dataclasses import dataclass
@@ -73,7 +73,7 @@ class Suspect:
     succeeded_elsewhere: int
     failed_elsewhere: int
     """Of ``tasks``, with final results."""
-    goes_on: bool
+    has_more: bool
     """It holds tasks of the group, or can claim more."""
     others: bool
     """Another host could run them, and is not suspected itself."""
@@ -92,7 +92,7 @@ def judge(suspect: Suspect, *, goes_on: bool, quarantine_after: int = QUARANTINE
         case Phase.CLEARED:
             return Verdict.FORGET
         case Phase.QUARANTINED:
-            return Verdict.RELEASE
+            return Verdict.RELEASE if suspect.others else Verdict.FORGET
         case Phase.EXCUSED:
             return Verdict.FORGET if suspect.is_over else Verdict.FAIL
         case Phase.SUSPECTED:
@@ -104,7 +104,7 @@ def judge(suspect: Suspect, *, goes_on: bool, quarantine_after: int = QUARANTINE
 def _watched(suspect: Suspect, quarantine_after: int) -> Verdict:
     if suspect.others and suspect.failures >= quarantine_after:
         return Verdict.SUSPECT
-    waits = suspect.others and suspect.goes_on and not suspect.is_over
+    waits = suspect.others and suspect.has_more and not suspect.is_over
     return Verdict.WAIT if waits else Verdict.FAIL
 
 

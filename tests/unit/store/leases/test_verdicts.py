@@ -17,7 +17,7 @@ FACTS: dict[str, Any] = {
     "doubted": (7,),
     "succeeded_elsewhere": 0,
     "failed_elsewhere": 0,
-    "goes_on": True,
+    "has_more": True,
     "others": True,
 }
 SUSPECTED = {"phase": Phase.SUSPECTED, "failures": 5}
@@ -33,10 +33,10 @@ def verdict(goes_on: bool = True, **facts: Any) -> Verdict:
         ({}, Verdict.WAIT),
         ({"failures": 4}, Verdict.WAIT),
         ({"failures": 5}, Verdict.SUSPECT),
-        ({"failures": 5, "goes_on": False}, Verdict.SUSPECT),
+        ({"failures": 5, "has_more": False}, Verdict.SUSPECT),
         ({"others": False}, Verdict.FAIL),
         ({"others": False, "failures": 50}, Verdict.FAIL),
-        ({"goes_on": False}, Verdict.FAIL),
+        ({"has_more": False}, Verdict.FAIL),
         ({"left_seconds": 0.0}, Verdict.FAIL),
         ({"left_seconds": None}, Verdict.WAIT),
         (SUSPECTED, Verdict.WAIT),
@@ -52,6 +52,7 @@ def verdict(goes_on: bool = True, **facts: Any) -> Verdict:
         ({"phase": Phase.EXCUSED, "left_seconds": 0.0}, Verdict.FORGET),
         ({"phase": Phase.CLEARED}, Verdict.FORGET),
         ({"phase": Phase.QUARANTINED}, Verdict.RELEASE),
+        ({"phase": Phase.QUARANTINED, "others": False}, Verdict.FORGET),
         ({"phase": Phase.QUARANTINED, "left_seconds": -1.0}, Verdict.RELEASE),
     ],
 )

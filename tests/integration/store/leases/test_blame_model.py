@@ -1,0 +1,206 @@
+"""Random fleets against the rules of blame: good and bad hosts, broken tasks, retries, batches, restarts (C-33).
+
+The model knows which host is broken and which task is; the store sees only reports. Whatever the order:
+
+* every task ends, and a broken task ends as failed;
+* a good host is never quarantined, and a lone host neither;
+* a task that is not broken fails only on a host that is not quarantined, at most four in a row there,
+  or if no good host was in the fleet;
+* nothing runs more often than its retries allow, apart from attempts on broken hosts and one opinion for
+  each suspicion.
+"""
+
+import os
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+from uuid import UUID
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from mitosis.contracts.task import RetryPolicy, TaskSubmission
+from mitosis.contracts.wire import ClaimedTask, TaskReport
+from mitosis.store.leases.doubt import judge_groups
+from tests.support.campaigns import Host, World, failed, succeeded, world
+
+STEPS = 400
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One fleet: which hosts are broken from the start or later, how many tasks are broken."""
+
+    bad_after: tuple[int | None, ...]
+    """Of each host: the number of tasks after which it fails everything; None: it is good."""
+    tasks: int
+    broken: frozenset[int]
+    retries: int
+    batch: int
+    seed: int
+
+
+PLANS = st.builds(
+    Plan,
+    bad_after=st.lists(st.sampled_from([None, None, 0, 0, 3, 9]), min_size=1, max_size=3).map(
+        tuple
+    ),
+    tasks=st.integers(1, 40),
+    broken=st.frozensets(st.integers(0, 39), max_size=6),
+    retries=st.sampled_from([0, 0, 1, 2, 5]),
+    batch=st.integers(1, 12),
+    seed=st.integers(0, 2**32),
+)
+
+
+@dataclass
+class Fleet:
+    """The simulated hosts, and what the model counts."""
+
+    w: World
+    group: UUID
+    plan: Plan
+    hosts: list[Host]
+    random: Random
+    first_id: int
+    done: list[int] = field(default_factory=list)
+    runs: dict[int, list[int]] = field(default_factory=dict)
+    """Of each task: the hosts on which it failed or succeeded, in order."""
+
+    def is_bad(self, index: int) -> bool:
+        after = self.plan.bad_after[index]
+        return after is not None and self.done[index] >= after
+
+    def is_broken(self, task_id: int) -> bool:
+        return task_id - self.first_id in self.plan.broken
+
+    async def step(self, index: int) -> bool:
+        """Let one host claim a batch and report it; whether it had anything."""
+        host = self.hosts[index]
+        tasks = (await host.claim(self.plan.batch)).tasks
+        reports = [self._run(index, task) for task in tasks]
+        while reports:
+            count = self.random.randint(1, len(reports))
+            await host.report(*reports[:count])
+            del reports[:count]
+        return bool(tasks)
+
+    def _run(self, index: int, task: ClaimedTask) -> TaskReport:
+        self.runs.setdefault(task.task_id, []).append(index)
+        at = float(sum(self.done))
+        fails = self.is_bad(index) or self.is_broken(task.task_id)
+        self.done[index] += 1
+        facts: dict[str, Any] = {"started_at": at, "finished_at": at + 0.5}
+        return failed(task, exit_code=42, **facts) if fails else succeeded(task, **facts)
+
+    async def pass_time(self, seconds: float) -> None:
+        """Move every clock of the failures and of the delayed tasks, and judge what became due."""
+        for statement in (
+            "UPDATE host_failures SET next_at = next_at - make_interval(secs => %s)",
+            "UPDATE open_task SET not_before = not_before - make_interval(secs => %s) WHERE state = 4",
+        ):
+            await self.w.rows(statement, seconds)
+        await judge_groups(self.w.store)
+
+    async def phases(self) -> dict[int, str]:
+        rows = await self.w.rows(
+            "SELECT m.uuid, f.phase FROM host_failures AS f JOIN managers AS m ON m.id = f.manager_id"
+            " WHERE f.kind = 'tasks_failed'"
+        )
+        of = {host.manager_id: index for index, host in enumerate(self.hosts)}
+        return {of[row["uuid"]]: row["phase"] for row in rows if row["uuid"] in of}
+
+    async def unfinished(self) -> int:
+        return int(
+            await self.w.value(
+                "SELECT unfinished FROM group_live JOIN task_groups ON id = group_id WHERE uuid = %s",
+                self.group,
+            )
+        )
+
+
+async def fleet(w: World, plan: Plan, number: int) -> Fleet:
+    await w.rows(
+        "DELETE FROM open_task; DELETE FROM leases; DELETE FROM host_failures;"
+        " DELETE FROM task; DELETE FROM task_result; DELETE FROM task_failures"
+    )
+    await w.rows("UPDATE manager_live SET offline = true")
+    await w.rows("UPDATE group_live SET total = 0, unfinished = 0, succeeded = 0, failed = 0")
+    group = await w.group(f"model-{number}")
+    retry = RetryPolicy(max_attempts=plan.retries + 1)
+    task = TaskSubmission(command=["x"], retry=retry)
+    answer = await w.submit_tasks(group, [task] * plan.tasks)
+    hosts = [await w.host() for _ in plan.bad_after]
+    await w.rows(
+        "INSERT INTO leases (group_id, manager_id) SELECT g.id, m.id FROM task_groups AS g, managers AS m"
+        " JOIN manager_live AS c ON c.manager_id = m.id WHERE g.uuid = %s AND NOT c.offline",
+        group,
+    )
+    for host in hosts:
+        await host.take(group)
+    first = min(answer.task_ids)
+    return Fleet(w, group, plan, hosts, Random(plan.seed), first, [0] * len(hosts))
+
+
+async def run(it: Fleet) -> set[int]:
+    """Run the fleet until every task has ended; return the hosts that were quarantined at some time."""
+    quarantined: set[int] = set()
+    for _ in range(STEPS):
+        if not await it.unfinished():
+            return quarantined
+        order = list(range(len(it.hosts)))
+        it.random.shuffle(order)
+        worked = [await it.step(index) for index in order]
+        phases = await it.phases()
+        quarantined |= {index for index, phase in phases.items() if phase == "quarantined"}
+        if not any(worked):
+            await it.pass_time(70.0)
+    raise AssertionError(f"{await it.unfinished()} tasks have not ended: {it.plan}")
+
+
+async def check(it: Fleet, quarantined: set[int]) -> None:
+    plan = it.plan
+    await it.w.check()
+    results = await it.w.rows(
+        "SELECT task_id, state FROM task_result JOIN task_groups ON id = group_id WHERE uuid = %s",
+        it.group,
+    )
+    ended = {row["task_id"]: row["state"] for row in results}
+    assert len(ended) == plan.tasks
+    bad = {index for index in range(len(it.hosts)) if plan.bad_after[index] is not None}
+    assert quarantined <= bad
+    assert not quarantined or len(it.hosts) > 1
+    good = set(range(len(it.hosts))) - bad
+    wrong = {task for task, state in ended.items() if state == "failed" and not it.is_broken(task)}
+    for task, state in ended.items():
+        assert state == "failed" or not it.is_broken(task)
+        if state == "failed" and good and not it.is_broken(task):
+            assert it.runs[task][-1] not in quarantined, (plan, task, it.runs)
+    if good and not any(it.is_broken(task) for task in ended):
+        assert len(wrong) <= 4 * len(bad), wrong
+    for task, hosts in it.runs.items():
+        charged = [index for index in hosts if index in good]
+        assert len(charged) <= plan.retries + 1 + len(it.hosts), (task, hosts)
+
+
+@pytest.mark.spec("C-33")
+async def test_random_fleets_keep_the_rules_of_blame(database: str) -> None:
+    async with world(database) as w:
+        examples: list[Plan] = []
+
+        @settings(
+            max_examples=int(os.environ.get("MITOSIS_BLAME_EXAMPLES", "8")),
+            deadline=None,
+            database=None,
+            derandomize=True,
+            suppress_health_check=list(HealthCheck),
+        )
+        @given(PLANS)
+        def collect(plan: Plan) -> None:
+            examples.append(plan)
+
+        collect()
+        for number, plan in enumerate(examples):
+            it = await fleet(w, plan, number)
+            await check(it, await run(it))
