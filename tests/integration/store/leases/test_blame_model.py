@@ -1,4 +1,4 @@
-"""Random fleets against the rules of blame: good and bad hosts, broken tasks, retries, batches, restarts (C-33).
+"""Random fleets against the rules of blame: good and bad hosts, broken tasks, retries, batches (C-33).
 
 The model knows which host is broken and which task is; the store sees only reports. Whatever the order:
 

@@ -13,17 +13,28 @@ import pytest
 from mitosis.contracts.explain import Explanation
 from mitosis.store.groups.assignment import add_manager
 from mitosis.store.groups.explain import explain_group
-from mitosis.store.leases import eligibility
+from mitosis.store.leases import eligibility, scheduler
 from mitosis.store.leases.eligibility import CONDITIONS, Condition, GroupFacts, HostFacts
 from mitosis.store.leases.reasons import NONE_LEFT
 from mitosis.store.leases.scheduler import BEFORE_FIRST, ROUND_GROUPS, ROUND_HOSTS, assign_round
 from mitosis.store.pg.rows import fetch_all
+from mitosis.store.store import Store
 from tests.support.campaigns import World, world
 
 BY_CODE = {condition.code: condition for condition in CONDITIONS}
 HOST: LiteralString = "(SELECT id FROM managers WHERE name = 'host')"
 GROUP: LiteralString = "(SELECT id FROM task_groups WHERE name = 'campaign')"
 OTHER: LiteralString = "(SELECT id FROM task_groups WHERE name = 'other')"
+
+
+@pytest.fixture(autouse=True)
+def no_judgement_before_the_round(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It ends a quarantine without another host; these tests are about the conditions alone."""
+
+    async def keep(_: Store) -> None:
+        return None
+
+    monkeypatch.setattr(scheduler, "judge_groups", keep)
 
 
 @dataclass(frozen=True)
