@@ -197,6 +197,35 @@ async def test_the_journal_of_an_earlier_process_is_replayed_beside_work(tmp_pat
         again.close()
 
 
+async def test_a_session_that_ends_waits_for_the_reports_of_the_process_before(
+    tmp_path: Path,
+) -> None:
+    """Its epoch holds their rows: released now, they would be run again or cancelled."""
+    async with FakeApi().serving() as api:
+        (task_id,) = api.submit(command("/bin/true"))
+        api.open[task_id].attempt, api.open[task_id].epoch = 1, api.epoch
+        api.open[task_id].claim_seq = 0
+        settings = config(api, tmp_path)
+        settings.state_dir.mkdir()
+        journal = Journal(settings.state_dir / "journal")
+        report = TaskReport(task_id=task_id, attempt=1, outcome=Outcome.SUCCEEDED)
+        journal.write([(5, EncodedReport.of(report))])
+        journal.close()
+        api.refuse[REPORT] = (503, "unavailable")
+        async with running_agent(api, tmp_path) as host:
+            host.start_lease()
+            await until(lambda: any(renewal.held is not None for renewal in api.renewals))
+            assert api.open[task_id].epoch == api.epoch, "what the journal holds is not disowned"
+            api.end(CancelOrder(kill=False, grace_seconds=1.0, reason="moved"))
+            await until(lambda: host.session.ended_in is None and host.session.state.over)
+            seen = len(api.renewals)
+            await until(lambda: len(api.renewals) > seen + 1)
+            assert not host.session.over.is_set()
+            del api.refuse[REPORT]
+            await until(lambda: host.session.over.is_set())
+            assert api.results[task_id].attempt == 1
+
+
 async def test_a_process_with_a_successor_takes_no_lease(tmp_path: Path) -> None:
     """Both poll one task queue until the earlier one has heard of the other at its next renewal."""
     async with FakeApi().serving() as api, running_agent(api, tmp_path) as host:
@@ -250,6 +279,26 @@ async def test_results_that_cannot_be_reported_outlive_the_agent(
         async with running_agent(api, tmp_path):
             await until(lambda: api.results.keys() >= set(ids))
             assert [api.results[i].attempt for i in ids] == [1] * 5
+
+
+async def test_an_agent_that_keeps_reports_says_no_goodbye(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A goodbye would requeue what has ended; the next process names it in its hello."""
+    monkeypatch.setattr(agent_module, "REPORT_SECONDS", 0.1)
+    async with FakeApi().serving() as api:
+        api.refuse[REPORT] = (503, "unavailable")
+        (task_id,) = api.submit(command("/bin/true"))
+        async with running_agent(api, tmp_path) as host:
+            host.start_lease()
+            await until(lambda: (tmp_path / "state" / "journal").read_bytes().startswith(b"MJ01"))
+            host.stop()
+        assert not api.said_goodbye
+        del api.refuse[REPORT]
+        async with running_agent(api, tmp_path):
+            await until(lambda: task_id in api.results)
+        assert api.results[task_id].attempt == 1
+        assert api.said_goodbye
 
 
 async def test_every_process_says_hello_with_a_higher_incarnation(tmp_path: Path) -> None:
