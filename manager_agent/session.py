@@ -252,7 +252,9 @@ class LeaseSession:
                     timer.cancel()
 
     async def _end(self, end: LeaseEnd) -> None:
-        if end is LeaseEnd.ENDING:  # the lease ends after this, and its rows may have reports in the journal
+        if (
+            end is LeaseEnd.ENDING
+        ):  # the lease ends after this, and its rows may have reports in the journal
             await self._parts.reporter.replayed()
         self.ended_in = end
         log.info(

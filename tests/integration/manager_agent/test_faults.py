@@ -222,7 +222,7 @@ async def test_a_session_that_ends_waits_for_the_reports_of_the_process_before(
             await until(lambda: len(api.renewals) > seen + 1)
             assert not host.session.over.is_set()
             del api.refuse[REPORT]
-            await until(lambda: host.session.over.is_set())
+            await until(host.session.over.is_set)
             assert api.results[task_id].attempt == 1
 
 
