@@ -24,6 +24,7 @@ from manager_agent.contact import RENEW_SECONDS  # noqa: E402
 from manager_agent.hooks import TAIL_BYTES  # noqa: E402
 from manager_agent.journal import RESERVED_BYTES  # noqa: E402
 from manager_agent.reactor import MAX_SURPLUS  # noqa: E402
+from manager_agent.reporter import MOST_WAITING, MOST_WAITING_BYTES  # noqa: E402
 from manager_agent.whole_output import UNREACHED_SECONDS  # noqa: E402
 from mitosis.client.submitting import PART_BYTES, PARTS_IN_FLIGHT  # noqa: E402
 from mitosis.contracts.allocation import (  # noqa: E402
@@ -103,6 +104,9 @@ part away for 60 s under tasks of 120 s and checks that none of them ran twice.
 claim had asked for may still come | claims again automatically |
 | the agent's journal | its log | {RESERVED_BYTES // 2**20} MB are reserved when the agent starts; \
 beyond that, results wait in memory | written |
+| (not the disk) an API that takes reports slowly | `reports.pile_up` | above {MOST_WAITING:,} reports or \
+{MOST_WAITING_BYTES // 10**6} MB that wait in one agent, its host claims no tasks \
+| claims again automatically |
 | a task's scratch folder | the task's own error | it is the task that fails, with what it printed \
 | a retry, or `mitosis retry` |
 | logs | nothing, or standard error | lines are lost, nothing else | written again |
