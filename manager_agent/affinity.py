@@ -2,6 +2,7 @@
 
 import os
 import resource
+from uuid import UUID
 
 from mitosis.contracts.allocation import (
     DESCRIPTORS_OF_AGENT,
@@ -10,6 +11,7 @@ from mitosis.contracts.allocation import (
     worker_cpus,
 )
 from mitosis.contracts.errors import InvalidRequest
+from mitosis.worker.cpuset import refusal
 
 
 def raise_file_limit() -> int:
@@ -29,7 +31,8 @@ def plan_cpus(plan: WorkerAllocationPlan, files: int | None = None) -> list[froz
 
     Raises:
         InvalidRequest: a core does not exist here, exclusive cores are fewer than workers, or the
-            workers would need more open files than this process may have.
+            workers would need more open files than this process may have, or the plan wants cores enforced
+            and no cpuset cgroup can be made here.
     """
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0] if files is None else files
     most = max(0, (limit - DESCRIPTORS_OF_AGENT) // DESCRIPTORS_PER_WORKER)
@@ -39,4 +42,14 @@ def plan_cpus(plan: WorkerAllocationPlan, files: int | None = None) -> list[froz
             f" agent; at most {most} workers are possible (raise LimitNOFILE or ulimit -n)",
             field="worker_allocation_plan.worker_count",
         )
+    if plan.enforces_cores and (why := refusal()) is not None:
+        raise InvalidRequest(
+            f"cores cannot be enforced on this host: {why}; leave use_cgroups out to pin by affinity",
+            field="worker_allocation_plan.cpu_binding.use_cgroups",
+        )
     return worker_cpus(plan, sorted(os.sched_getaffinity(0)))
+
+
+def cpuset_prefix(manager_id: UUID) -> str:
+    """Return the beginning of the names of the cpuset cgroups of an agent's workers."""
+    return f"mitosis-{manager_id}-"

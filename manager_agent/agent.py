@@ -20,7 +20,7 @@ from typing import NoReturn
 from uuid import UUID
 
 from manager_agent import identity
-from manager_agent.affinity import plan_cpus, raise_file_limit
+from manager_agent.affinity import cpuset_prefix, plan_cpus, raise_file_limit
 from manager_agent.agent_api import AgentApi
 from manager_agent.backoff import until_reached
 from manager_agent.checkpoint import Checkpoints
@@ -299,6 +299,7 @@ class Agent:
             python_path=plan.python_path,
             environment=plan.environment,
             max_tasks_per_worker=plan.max_tasks_per_worker,
+            cpusets=cpuset_prefix(self._config.manager_id) if plan.enforces_cores else None,
         )
         environment = without_settings(os.environ) | {
             "MITOSIS_MANAGER_ID": str(self._config.manager_id),

@@ -153,6 +153,8 @@ class Contact:
         )
         returned = frozenset(state.returned)
         due = self._held_at is None or now - self._held_at >= HELD_SECONDS
+        if due:  # PostgreSQL skips rows that another statement has locked
+            started |= set(state.started_before(time.time() - STARTED_AFTER_SECONDS))
         ask = due or state.end is LeaseEnd.GONE
         renewal = Renewal(
             incarnation=self.incarnation,

@@ -17,6 +17,7 @@ from typing import Protocol
 from mitosis.concurrency import wait_event, within
 from mitosis.contracts.errors import ConfigurationError
 from mitosis.contracts.outcome import ExitKind, ExitReason
+from mitosis.worker import cpuset
 from mitosis.worker.zygote_protocol import (
     AGENT_FD,
     MAX_PACKET_BYTES,
@@ -136,6 +137,8 @@ class Pool:
             with contextlib.suppress(ProcessLookupError):
                 signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
             await self._ended.wait()
+        if (cgroups := self._command.setup.cpusets) is not None:
+            cpuset.remove(cgroups)
 
     def _send(self, packet: AgentToZygote) -> None:
         if self._socket is None:

@@ -304,7 +304,7 @@ class TaskGroup:
             for task in page.items:
                 yield task
             after = page.after
-            drained = not self.info.tasks_unfinished and self.info.tasks_completed <= after
+            drained = not self.info.tasks_unfinished and _ended(self.info) <= after
             if page.finished or (not page.items and drained):
                 return
             wait = timedelta() if page.items else LONG_POLL
@@ -355,7 +355,7 @@ class TaskGroup:
         self._dispatcher = Dispatcher(
             lambda part: self._client.submit_part(group, part),
             self._page,
-            info.tasks_completed,
+            _ended(info),
         )
         return self
 
@@ -389,7 +389,7 @@ class TaskGroup:
             await self.dispatcher.delivered()
             while not self.info.settled:
                 _check_setup(self.info)
-                wait = LONG_POLL if self.info.tasks_completed else FIRST_LOOK
+                wait = LONG_POLL if _ended(self.info) else FIRST_LOOK
                 self._info = await self._client.wait(self.info.task_group_id, timeout=wait)
 
     async def _end_after(self, error: BaseException) -> None:
@@ -447,3 +447,8 @@ def resolve_future(
 async def _tuples(inputs: Any) -> AsyncIterator[tuple[Any]]:
     async for item in inputs:
         yield (item,)
+
+
+def _ended(info: TaskGroupInfo) -> int:
+    """Return the number of ended tasks: that of the last result."""
+    return info.tasks_total - info.tasks_unfinished

@@ -36,7 +36,8 @@ class CpuBinding(CheckedModel):
     cores_per_worker: Integer | None = Field(default=None, ge=1)
     """Exclusive only: exactly this many for each worker."""
     use_cgroups: Flag = False
-    """Prefer a cpuset cgroup where permitted; the worker reports which way is in force."""
+    """Confine each worker by a cpuset cgroup, which its tasks cannot leave. A host that cannot make one
+    refuses the plan. False: by affinity, which a task may widen; its result then says so."""
 
     @field_validator("cores")
     @classmethod
@@ -63,6 +64,10 @@ class WorkerAllocationPlan(CheckedModel):
     """Environment of the workers, and so of their tasks."""
     worker_python: str | None = None
     """Another interpreter for the workers (it needs mitosis, msgspec and pyzmq)."""
+
+    @property
+    def enforces_cores(self) -> bool:
+        return self.cpu_binding is not None and self.cpu_binding.use_cgroups
 
     @field_validator("python_path")
     @classmethod

@@ -223,7 +223,9 @@ class TaskGroupInfo(AnswerBody):
     tasks_total: int
     tasks_unfinished: int
     tasks_running: int | None = None
+    """Attempts that have run for more than 1 s, from the renewals of their hosts every 3 s."""
     tasks_completed: int
+    """Succeeded or failed. Cancelled tasks are not completed."""
     tasks_succeeded: int
     tasks_failed: int
     tasks_cancelled: int

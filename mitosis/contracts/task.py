@@ -169,6 +169,8 @@ def _check_what_to_run(task: SubmittedTask, field: str) -> None:
         _check_command(task, field)
     if task.handler is not None and task.stream_output:
         raise InvalidRequest("only a command can stream", field=below(field, "stream_output"))
+    if task.handler is not None and task.command_encoding != "text":
+        raise InvalidRequest("there is no command", field=below(field, "command_encoding"))
     if task.command is not None and task.arguments is not None:
         raise InvalidRequest(
             "arguments belong to a handler; put them into command", field=below(field, "arguments")

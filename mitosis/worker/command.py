@@ -85,6 +85,7 @@ class CommandRun:
         self._stop: Stop | None = None
         self._reason: ExitReason | None = None
         self._usage: Usage | None = None
+        self._mask: set[int] = set()
         self._killing_since: float | None = None
         self.ended: Ended | None = None
 
@@ -138,6 +139,7 @@ class CommandRun:
         if self._reason is not None:
             return
         reap_orphans_of(self.pid)
+        self._mask = os.sched_getaffinity(self.pid)  # also of a process that waits to be reaped
         pid, status, usage = os.wait4(self.pid, os.WNOHANG)
         if pid:
             self._process.returncode = os.waitstatus_to_exitcode(status)
@@ -183,6 +185,7 @@ class CommandRun:
             stdout=self._streams.stdout.take(),
             stderr=self._streams.stderr.take(),
             usage=self._usage,
+            mask=self._mask,
         )
 
 

@@ -15,6 +15,7 @@ The timer is ITIMER_REAL, so handlers must not use SIGALRM; one that does cannot
 
 import asyncio
 import importlib
+import os
 import resource
 import signal
 import time
@@ -128,6 +129,7 @@ class HandlerSlot:
         began, meter = time.monotonic(), _Meter()
         with self._place.of(spec, variables, folder) as failure:
             ended = failure or self._guarded()
+        ended.mask = os.sched_getaffinity(0)
         self.spoiled = self.state.restore(time.monotonic() - began)
         return self._complete(ended, meter.usage())
 

@@ -3,6 +3,7 @@
 import json
 import re
 import resource
+from collections.abc import Set
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -55,6 +56,8 @@ class Detail(msgspec.Struct, omit_defaults=True, kw_only=True):
     usage: Usage | None = None
     worker: int
     cpus: tuple[int, ...]
+    cpus_at_end: tuple[int, ...] | None = None
+    """The cores that the task allowed itself, if it had more than ``cpus`` when it ended."""
 
 
 class _Report(ReportFields, kw_only=True):
@@ -79,6 +82,8 @@ class Ended:
     stdout: Tail = field(default=_NO_OUTPUT)
     stderr: Tail = field(default=_NO_OUTPUT)
     usage: Usage | None = None
+    mask: Set[int] = frozenset()
+    """The cores that the command, or the worker of a handler, was allowed at the end; empty: unknown."""
 
     def outcome(self) -> Outcome:
         if self.kind is None:
@@ -108,6 +113,7 @@ def encode_report(task: RunTask, ended: Ended, slot: int, cpus: tuple[int, ...])
         usage=ended.usage,
         worker=slot,
         cpus=cpus,
+        cpus_at_end=None if ended.mask <= set(cpus) else tuple(sorted(ended.mask)),
     )
     report = _Report(
         task_id=task.key.task_id,

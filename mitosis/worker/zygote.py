@@ -24,6 +24,7 @@ from resource import struct_rusage
 import msgspec
 
 from mitosis.contracts.attempt import AttemptKey
+from mitosis.worker import cpuset
 from mitosis.worker.evidence import Evidence
 from mitosis.worker.linux import become_subreaper
 from mitosis.worker.preload import PreloadError, preload
@@ -137,7 +138,7 @@ class Zygote:
             return
         settings = WorkerSettings(slot, generation, order.cpus, self._setup)
         try:
-            with self._pinned(order.cpus):
+            with self._confined(order), self._pinned(order.cpus):
                 child = self._start(settings)
         except OSError as error:
             self._send(SpawnFailed(slot, generation, f"no worker could be started: {error}"))
@@ -145,6 +146,19 @@ class Zygote:
         self._children[child.pid] = child
         self._poll.register(child.pidfd, select.POLLIN)
         self._send(Spawned(slot, generation, child.pid))
+
+    @contextmanager
+    def _confined(self, order: Spawn) -> Iterator[None]:
+        """Stay in the cpuset cgroup of the slot while the block runs, if cores are to be enforced."""
+        name = self._setup.cpusets
+        if name is None or order.cpus is None:
+            yield
+            return
+        try:
+            with cpuset.inside(f"{name}{order.slot}", order.cpus):
+                yield
+        finally:
+            os.sched_setaffinity(0, self._cpus)
 
     @contextmanager
     def _pinned(self, cpus: tuple[int, ...] | None) -> Iterator[None]:

@@ -56,6 +56,8 @@ class Setup(Packet, frozen=True, kw_only=True):
     """Size of the tail of stdout, and of stderr, that is kept for each task."""
     max_tasks_per_worker: int | None = None
     """A worker exits after so many tasks; the agent starts another in its slot. None: no limit."""
+    cpusets: str | None = None
+    """Workers with cores are confined to them by cpuset cgroups whose names begin so. None: by affinity."""
 
 
 class Spawn(Packet, frozen=True):

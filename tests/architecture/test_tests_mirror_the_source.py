@@ -64,6 +64,7 @@ TESTED_ELSEWHERE = {
     "mitosis/store/tasks/retry.py": "integration/api/test_retry.py",
     "mitosis/store/tasks/views.py": "integration/api/routes/test_tasks.py",
     # processes and workflows: tested in the process that they make
+    "mitosis/cli/run/whole_output.py": "integration/cli/run/test_command.py",
     "mitosis/embedded/privileges.py": "integration/embedded/test_postgres.py",
     "mitosis/worker/report.py": "integration/worker/test_command.py, unit/worker/test_output.py",
     "workflows/control.py": "integration/workflows/test_lifecycle.py",

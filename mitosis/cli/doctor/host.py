@@ -31,6 +31,7 @@ def host_checks(settings: Settings) -> Iterator[Check]:
         yield _user_namespaces()
     yield _file_limit()
     yield _cores()
+    yield _enforced_cores()
     data_dir = data_dir_of(settings)
     yield _data_folder(data_dir)
     yield _free_space(data_dir, settings.agent.min_free_bytes)
@@ -137,6 +138,17 @@ def _cores() -> Check:
     if len(mine) < all_cores:
         return warn("cores", found, "tasks can only use these cores (taskset, cpuset or container)")
     return ok("cores", found)
+
+
+def _enforced_cores() -> Check:
+    """Say whether a plan with use_cgroups works here; without it, cores are pinned by affinity."""
+    from mitosis.worker.cpuset import refusal
+
+    if why := refusal():
+        return ok(
+            "enforced cores", f"no: {why}; pins by affinity work, plans with use_cgroups do not"
+        )
+    return ok("enforced cores", "cpuset cgroups can be made (use_cgroups)")
 
 
 def _data_folder(path: Path) -> Check:

@@ -98,6 +98,7 @@ def plain_line(progress: Progress) -> str:
         percent,
         f"ok={group.tasks_succeeded}",
         f"fail={group.tasks_failed}",
+        f"cancelled={group.tasks_cancelled}" if group.tasks_cancelled else "",
         f"run={progress.running}",
         f"ready={progress.ready}",
         progress.rate_text(),
@@ -119,7 +120,8 @@ def live_lines(progress: Progress, width: int) -> list[str]:
         tail += f"  done in {left}"
     counts = (
         f" ok {group.tasks_succeeded}   failed {group.tasks_failed}"
-        f"   running {progress.running}   ready {progress.ready}"
+        + (f"   cancelled {group.tasks_cancelled}" if group.tasks_cancelled else "")
+        + f"   running {progress.running}   ready {progress.ready}"
     )
     if wide:
         elapsed = short_span(max(0, round((progress.now - group.created_at).total_seconds())))
@@ -154,6 +156,9 @@ def _share(part: int, total: int, width: int) -> int:
 class Display(Protocol):
     def show(self, progress: Progress) -> None: ...
 
+    def tick(self) -> None:
+        """Show what :meth:`show` has held back, if its time has come; called every second."""
+
     def say(self, text: str) -> None:
         """Print a line that stays."""
         ...
@@ -172,6 +177,9 @@ class NoDisplay:
     def show(self, progress: Progress) -> None:
         """Show nothing."""
 
+    def tick(self) -> None:
+        """Show nothing."""
+
     def say(self, text: str) -> None:
         with suppress(OSError):  # the terminal or the reader is gone
             self._stream.write(f"{text}\n")
@@ -182,23 +190,33 @@ class NoDisplay:
 
 
 class PlainDisplay(NoDisplay):
-    """One line at each change of state, otherwise at most one every ten seconds."""
+    """One line at each change of state and when tasks begin to run, otherwise at most one in ten seconds.
+
+    A snapshot that comes earlier is shown by :meth:`tick` when its time has come, so that the last line is
+    never older than that.
+    """
 
     def __init__(self, stream: TextIO, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__(stream)
         self._clock = clock
         self._last = -PLAIN_EVERY_SECONDS
         self._state: tuple[object, ...] = ()
+        self._waiting: Progress | None = None
 
     def show(self, progress: Progress) -> None:
         group = progress.group
         over = group.tasks_unfinished == 0 and not progress.input_open
         # no extra line just because the last task ended
-        state = (group.state, None if over else group.waiting_for)
+        state = (group.state, None if over else group.waiting_for, progress.running > 0 or over)
         if state == self._state and self._clock() - self._last < PLAIN_EVERY_SECONDS:
+            self._waiting = progress
             return
-        self._state, self._last = state, self._clock()
+        self._state, self._last, self._waiting = state, self._clock(), None
         self.say(plain_line(progress))
+
+    def tick(self) -> None:
+        if self._waiting is not None and self._clock() - self._last >= PLAIN_EVERY_SECONDS:
+            self.show(self._waiting)
 
 
 class LiveDisplay(NoDisplay):
@@ -209,9 +227,16 @@ class LiveDisplay(NoDisplay):
         self._clock = clock
         self._last = -LIVE_EVERY_SECONDS
         self._height = 0
+        self._waiting: Progress | None = None
+
+    def tick(self) -> None:
+        if self._waiting is not None:
+            self.show(self._waiting)
 
     def show(self, progress: Progress) -> None:
+        self._waiting = None
         if self._clock() - self._last < LIVE_EVERY_SECONDS and not progress.group.settled:
+            self._waiting = progress
             return
         self._last = self._clock()
         lines = live_lines(progress, shutil.get_terminal_size().columns - 1)

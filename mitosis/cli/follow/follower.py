@@ -3,6 +3,7 @@
 `mitosis run` and `mitosis watch` share this. Nothing here changes the group.
 """
 
+import asyncio
 import shutil
 from collections.abc import AsyncIterator
 from uuid import UUID
@@ -12,11 +13,13 @@ from mitosis.cli.follow.exit_statuses import MEANING, RunExit
 from mitosis.cli.follow.failures import Failures, table
 from mitosis.cli.group.view import hint_of_hook
 from mitosis.client.client import Client
+from mitosis.concurrency import cancel_and_wait
 from mitosis.contracts.errors import MitosisError
 from mitosis.contracts.http import WAITING_SETUP_FAILED, TaskGroupInfo
 from mitosis.contracts.lifecycle import TaskGroupResult
 
 DETACH_HINT = "Ctrl-C: stop watching (tasks keep running)"
+TICK_SECONDS = 1.0
 TOO_MANY_FAILED = "too many tasks failed"
 """The reason, stored with the group, for which a run cancels its own group."""
 
@@ -43,6 +46,19 @@ class Follower:
 
     async def until_settled(self, group: UUID) -> AsyncIterator[TaskGroupInfo]:
         """Yield and show the group now and after each change, until it is settled."""
+        ticking = asyncio.create_task(self._tick())
+        try:
+            async for info in self._changes(group):
+                yield info
+        finally:
+            await cancel_and_wait(ticking)
+
+    async def _tick(self) -> None:
+        while True:
+            await asyncio.sleep(TICK_SECONDS)
+            self._display.tick()
+
+    async def _changes(self, group: UUID) -> AsyncIterator[TaskGroupInfo]:
         async for event in self._client.events(group, results=False, on_outage=self._outage):
             self._away = False
             if event.group is not None and event.kind == "group":

@@ -107,7 +107,10 @@ def _detail_fields(detail: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield "used", _usage_text(usage)
     if "worker" in detail:
         cores = ", ".join(str(core) for core in detail.get("cpus") or ())
-        yield "worker", f"{detail['worker']}" + (f", on cores {cores}" if cores else "")
+        place = f"{detail['worker']}" + (f", on cores {cores}" if cores else "")
+        if wider := detail.get("cpus_at_end"):
+            place += f"; the task widened its mask to {', '.join(map(str, wider))}"
+        yield "worker", place
 
 
 def _usage_text(usage: Mapping[str, Any]) -> str:

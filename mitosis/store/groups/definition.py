@@ -6,7 +6,7 @@ from uuid import UUID
 
 from psycopg.errors import UniqueViolation
 
-from mitosis.contracts.allocation import worker_cpus
+from mitosis.contracts.allocation import CpuBindingStrategy, worker_cpus
 from mitosis.contracts.errors import AlreadyExists, Conflict, InvalidRequest, NotFound
 from mitosis.contracts.http import TaskGroupInfo, TaskGroupSpec, TaskGroupUpdate
 from mitosis.contracts.lifecycle import TASK_GROUP
@@ -114,11 +114,22 @@ def _check_plan(spec: TaskGroupSpec) -> None:
     """Refuse a plan that cannot work on any host.
 
     Raises:
-        InvalidRequest: more exclusive workers than listed cores.
+        InvalidRequest: more exclusive workers than listed cores, or a field that would have no effect.
     """
     plan = spec.worker_allocation_plan
-    if plan.cpu_binding is not None and plan.cpu_binding.cores is not None:
-        worker_cpus(plan, plan.cpu_binding.cores)
+    binding = plan.cpu_binding
+    if binding is None:
+        return
+    if (
+        binding.cores_per_worker is not None
+        and binding.strategy is not CpuBindingStrategy.EXCLUSIVE
+    ):
+        raise InvalidRequest(
+            f"only exclusive workers have a number of cores of their own, not {binding.strategy} ones",
+            field="worker_allocation_plan.cpu_binding.cores_per_worker",
+        )
+    if binding.cores is not None:
+        worker_cpus(plan, binding.cores)
 
 
 async def _check_hosts(connection: Connection, group_number: int, spec: TaskGroupSpec) -> None:

@@ -9,7 +9,7 @@ SELECT g.id AS number, g.uuid AS task_group_id, g.name, u.name AS group_name, v.
        g.assignment_method, g.reopen_on_submit, g.cancel_grace_seconds,
        g.host_lost_after_seconds AS host_lost_after, g.fence,
        v.total AS tasks_total, v.unfinished AS tasks_unfinished,
-       v.succeeded + v.failed + v.cancelled AS tasks_completed, v.succeeded AS tasks_succeeded,
+       v.succeeded + v.failed AS tasks_completed, v.succeeded AS tasks_succeeded,
        v.failed AS tasks_failed, v.cancelled AS tasks_cancelled, g.created_at, g.updated_at,
        v.last_task_submitted_at, v.closed_at, v.terminal_at AS completed_at, v.settled_at,
        v.discarding AND v.unfinished > 0 AS counting

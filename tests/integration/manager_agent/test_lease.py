@@ -5,6 +5,7 @@ import errno
 import logging
 import os
 import signal
+import sys
 from pathlib import Path
 
 import msgspec
@@ -12,6 +13,7 @@ import psutil
 import pytest
 from temporalio.testing import ActivityEnvironment
 
+from manager_agent import affinity
 from manager_agent import session as session_module
 from manager_agent import watchdog
 from manager_agent.affinity import plan_cpus
@@ -413,3 +415,32 @@ async def test_a_worker_that_hangs_under_a_task_is_killed_and_the_task_ended(
             (next_one,) = api.submit(command("/bin/true"))
             await host.done(next_one)
         await _end(host)
+
+
+async def test_the_plan_names_interpreter_and_environment(tmp_path: Path) -> None:
+    """Both are seen by the tasks: a wrapper around Python marks what it has started."""
+    wrapper = tmp_path / "python"
+    wrapper.write_text(f'#!/bin/sh\nSTARTED_BY=wrapper exec {sys.executable} "$@"\n')
+    wrapper.chmod(0o755)
+    plan = WorkerAllocationPlan(worker_python=str(wrapper), environment={"OF_PLAN": "yes"})
+    async with FakeApi(plan=plan).serving() as api, running_agent(api, tmp_path / "host") as host:
+        (task_id,) = api.submit(command("/bin/sh", "-c", 'echo "$STARTED_BY $OF_PLAN"'))
+        host.start_lease()
+        await host.done(task_id)
+        assert detail(api, task_id)["stdout"] == "wrapper yes\n"
+
+
+async def test_a_plan_with_enforced_cores_needs_a_host_that_can(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = WorkerAllocationPlan(cpu_binding=CpuBinding(use_cgroups=True))
+    monkeypatch.setattr(affinity, "refusal", lambda: "the cpuset controller is not delegated")
+    with pytest.raises(
+        InvalidRequest, match="cores cannot be enforced on this host: the cpuset"
+    ) as no:
+        plan_cpus(plan)
+    assert no.value.facts["field"] == "worker_allocation_plan.cpu_binding.use_cgroups"
+    async with FakeApi(plan=plan).serving() as api, running_agent(api, tmp_path) as host:
+        outcome = await host.prepare()
+        assert outcome.verdict is HookVerdict.FAILED
+        assert "leave use_cgroups out" in (outcome.message or "")

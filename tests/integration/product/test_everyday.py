@@ -6,9 +6,11 @@ import os
 import re
 import subprocess
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from tests.support.program import (
@@ -177,16 +179,33 @@ def test_watch_follows_to_the_end_and_ends_as_run_does(
 
 def test_ctrl_c_only_stops_watching(ask: Any, env: Mapping[str, str], tmp_path: Path) -> None:
     ask("group", "create", "left", "--workers", "1")
-    submit(ask, tmp_path, "left", {"command": ["sleep", "61"]})
+    submit(ask, tmp_path, "left", {"command": ["sleep", "61"]}, {"command": ["sleep", "61"]})
     with Terminal([*MITOSIS, "watch", "left"], env, str(tmp_path), 100) as terminal:
         terminal.read_until("running 1")
         terminal.press("\x03")
         assert terminal.end() == 130
     assert "left continues" in terminal.text
     group = ask("group", "show", "left")
-    assert (group["state"], group["tasks_running"], group["tasks_cancelled"]) == ("open", 1, 0)
+    assert (group["state"], group["tasks_cancelled"]) == ("open", 0)
+    assert group["tasks_running"] == len(sleeping("left")) == 1
     ask("group", "cancel", "left")
+    wait_until(lambda: ask("group", "show", "left")["settled"], 30)
+    group = ask("group", "show", "left")
+    assert (group["tasks_completed"], group["tasks_cancelled"]) == (0, 2)
+    assert group["tasks_running"] == len(sleeping("left")) == 0
     assert watched(env, "left") == (5, True)
+
+
+def sleeping(group: str) -> list[int]:
+    """The live processes of this test's command, found by the environment of their tasks."""
+    found = []
+    for process in psutil.process_iter(["name"]):
+        with suppress(psutil.Error):
+            if process.name() == "sleep" and (
+                process.environ().get("MITOSIS_TASK_GROUP_NAME") == group
+            ):
+                found.append(process.pid)
+    return found
 
 
 def watched(env: Mapping[str, str], *words: str) -> tuple[int, bool]:
@@ -205,10 +224,14 @@ def test_what_cannot_be_watched_is_said(env: Mapping[str, str]) -> None:
 # --- logs -------------------------------------------------------------------------------------------
 
 
-def logs(env: Mapping[str, str], *words: str) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run(
-        [*MITOSIS, "logs", *words], env=env, capture_output=True, text=True, check=True, timeout=60
+def logs(
+    env: Mapping[str, str], *words: str, status: int = 0
+) -> "subprocess.CompletedProcess[str]":
+    done = subprocess.run(
+        [*MITOSIS, "logs", *words], env=env, capture_output=True, text=True, check=False, timeout=60
     )
+    assert done.returncode == status, done.stderr
+    return done
 
 
 def says(out: str, err: str = "", status: int = 0) -> dict[str, Any]:
@@ -223,7 +246,10 @@ def test_logs_show_what_is_kept_and_say_where_it_is_cut(
     tasks = [says("echo o1", "echo e1"), says("echo o2", "echo e2", 3), says(long)]
     first, second, third = submit(ask, tmp_path, "logged", *tasks)
     completed(ask, "logged", 3)
-    everything = logs(env, "logged", "--stdout")
+    everything = logs(env, "logged", "--stdout", status=74)
+    assert f"task {third}, succeeded, exit 0: the first 580703 bytes of stdout are missing" in (
+        everything.stderr
+    )
     assert everything.stdout.startswith("o1\no2\n")
     assert everything.stdout.endswith("\n99999\n100000\n")
     assert re.search(
@@ -235,7 +261,7 @@ def test_logs_show_what_is_kept_and_say_where_it_is_cut(
     assert logs(env, f"logged/{first}").stdout == "o1\ne1\n"
     assert logs(env, f"admin/logged/{second}", "--stderr").stdout == "e2\n"
     assert f"==> task {second}, failed, exit 3: stderr <==" in logs(env, f"logged/{second}").stderr
-    (kept,) = ask("logs", f"logged/{third}")
+    (kept,) = json.loads(logs(env, "--json", f"logged/{third}", status=74).stdout)
     assert (kept["cut"], kept["total_bytes"]) == (True, 588_895)
     hook = logs(env, "logged", "--hook", "setup")
     assert hook.stdout == "ready\n"

@@ -85,6 +85,16 @@ BAD_GROUPS: list[tuple[dict[str, Any], str, str]] = [
         "3 exclusive workers need 3 cores",
     ),
     (
+        {
+            "name": "x",
+            "worker_allocation_plan": {
+                "cpu_binding": {"strategy": "shared", "cores_per_worker": 2}
+            },
+        },
+        "worker_allocation_plan.cpu_binding.cores_per_worker",
+        "only exclusive workers have a number of cores of their own, not shared ones",
+    ),
+    (
         {"name": "x", "environment_setup_hook": {"command": []}},
         "environment_setup_hook.command",
         "must name a program",
