@@ -13,9 +13,8 @@ import psutil
 import pytest
 from temporalio.testing import ActivityEnvironment
 
-from manager_agent import affinity
+from manager_agent import affinity, watchdog
 from manager_agent import session as session_module
-from manager_agent import watchdog
 from manager_agent.affinity import plan_cpus
 from manager_agent.pool import Pool
 from mitosis.contracts.allocation import (
