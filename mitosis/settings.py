@@ -22,6 +22,7 @@ from pydantic_settings import (
 )
 
 from mitosis.contracts.errors import ConfigurationError
+from mitosis.contracts.host_failures import QUARANTINE_AFTER
 from mitosis.contracts.liveness import HOST_LOST_AFTER, SUSPECT_AFTER
 from mitosis.contracts.variables import PREFIX
 
@@ -174,6 +175,12 @@ class HostSettings(Group):
         SUSPECT_AFTER.total_seconds(),
         ge=5,
         description="Silence after which a host is offered no new work",
+    )
+    quarantine_after: int = Field(
+        QUARANTINE_AFTER,
+        ge=2,
+        le=32,
+        description="So many different tasks in a row fail on a host before some are tried elsewhere",
     )
 
 

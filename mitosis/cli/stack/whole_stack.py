@@ -158,6 +158,7 @@ def store_options(
         ),
         host_lost_after=timedelta(seconds=settings.hosts.lost_after_seconds),
         suspect_after=timedelta(seconds=settings.hosts.suspect_after_seconds),
+        quarantine_after=settings.hosts.quarantine_after,
         idle_threshold=idle_threshold,
     )
 

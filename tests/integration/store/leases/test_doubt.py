@@ -5,10 +5,15 @@ from uuid import UUID
 
 import pytest
 
+from mitosis.contracts.control import ReleaseReason, ReleaseRequest
+from mitosis.contracts.host_failures import HostFailureKind
 from mitosis.contracts.task import RetryPolicy, TaskSubmission
 from mitosis.contracts.wire import ClaimedTask
 from mitosis.store.groups.views import read_group
+from mitosis.store.leases.doubt import judge_groups
+from mitosis.store.leases.failures import lift_failures
 from mitosis.store.leases.scheduler import assign_round
+from mitosis.store.managers.release import release_lease
 from mitosis.store.managers.views import get_manager, observe_manager
 from tests.support.campaigns import Host, World, failed, world
 
@@ -65,3 +70,144 @@ async def test_a_host_whose_tasks_succeed_elsewhere_is_quarantined_and_no_task_i
         lease = (await observe_manager(w.store, bad.manager_id)).lease
         assert lease is not None
         assert (lease.state, lease.end_reason) == ("ending", "quarantined")
+
+
+async def quarantined(w: World, group: UUID, bad: Host, good: Host) -> None:
+    """Let five tasks fail on the one host and two of them succeed on the other."""
+    await fail_all(bad, (await bad.claim(5)).tasks)
+    await good.finish((await good.claim(2)).tasks)
+    assert await phase(w) == "quarantined"
+
+
+async def probe(w: World) -> None:
+    await w.rows("UPDATE host_failures SET next_at = now()")
+    await w.rows("UPDATE leases SET state = 'active'")
+
+
+@pytest.mark.spec("C-33")
+@pytest.mark.parametrize("way", ["probe", "new incarnation", "verb", "alone"])
+async def test_what_ends_a_quarantine(database: str, way: str) -> None:
+    async with world(database) as w:
+        group = await w.group()
+        await many(w, group, 30)
+        bad, good = await hosts_on(w, group, 2)
+        await quarantined(w, group, bad, good)
+        assert (await bad.claim(9)).tasks == []
+        match way:
+            case "probe":
+                await probe(w)
+                tasks = (await bad.claim(9)).tasks
+                assert len(tasks) == 1
+                assert (await bad.claim(9)).tasks == [], "one at a time"
+                await bad.finish(tasks)
+            case "new incarnation":
+                await bad.hello()
+            case "verb":
+                kinds = (HostFailureKind.QUARANTINED,)
+                await lift_failures(w.store, bad.manager_id, group, kinds)
+            case "alone":
+                await w.rows("UPDATE managers SET draining = true WHERE uuid = %s", good.manager_id)
+                request = ReleaseRequest(
+                    manager_id=good.manager_id, epoch=good.epoch, reason=ReleaseReason.MOVED
+                )
+                await release_lease(w.store, request)
+                await judge_groups(w.store)
+        assert len((await bad.claim(9)).tasks) == 9
+        assert (await get_manager(w.store, bad.manager_id)).failures == []
+
+
+async def test_a_probe_that_fails_is_not_charged_and_makes_the_pause_longer(database: str) -> None:
+    async with world(database) as w:
+        group = await w.group()
+        await many(w, group, 30)
+        bad, good = await hosts_on(w, group, 2)
+        await quarantined(w, group, bad, good)
+        for seconds in (600, 1200, 2400, 3600, 3600):
+            await probe(w)
+            await fail_all(bad, (await bad.claim(9)).tasks)
+            left = "SELECT extract(epoch FROM next_at - now())::float8 FROM host_failures"
+            assert await w.value(left) == pytest.approx(seconds, abs=5)
+            assert (await bad.claim(9)).tasks == []
+        info = await read_group(w.store, group)
+        assert (info.tasks_failed, info.tasks_unfinished) == (0, 28)
+
+
+@pytest.mark.spec("S000-151")
+async def test_tasks_that_fail_everywhere_end_as_failed_and_no_host_is_quarantined(
+    database: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with world(database) as w:
+        group = await w.group()
+        await many(w, group, 60)
+        hosts = await hosts_on(w, group, 2)
+        runs = 0
+        while (await read_group(w.store, group)).tasks_unfinished:
+            for host in hosts:
+                tasks = (await host.claim(10)).tasks
+                runs += len(tasks)
+                await fail_all(host, tasks)
+            assert runs < 80
+        assert (await read_group(w.store, group)).tasks_failed == 60
+        assert "quarantined" not in {row["phase"] for row in await w.rows(PHASES)}
+        assert runs <= 66, "three tasks of each host were tried on the other"
+        assert {record.message for record in caplog.records} >= {"host.judged"}
+
+
+@pytest.mark.spec("C-33")
+async def test_a_lone_host_is_named_and_its_failures_are_final_at_once(database: str) -> None:
+    async with world(database) as w:
+        group = await w.group()
+        await many(w, group, 9)
+        (host,) = await hosts_on(w, group, 1)
+        await fail_all(host, (await host.claim(8)).tasks)
+        assert (await read_group(w.store, group)).tasks_failed == 8
+        (shown,) = (await get_manager(w.store, host.manager_id)).failures
+        assert shown.line.startswith("may be broken: the last 8 tasks")
+        assert len((await host.claim(8)).tasks) == 1
+
+
+async def test_a_failure_between_successes_is_final_and_one_at_the_end_as_well(
+    database: str,
+) -> None:
+    async with world(database) as w:
+        group = await w.group()
+        await many(w, group, 4)
+        host, _ = await hosts_on(w, group, 2)
+        tasks = (await host.claim(4)).tasks
+        await fail_all(host, tasks[:1])
+        assert (await read_group(w.store, group)).tasks_failed == 0, "its host holds more tasks"
+        await host.finish(tasks[1:3])
+        assert (await read_group(w.store, group)).tasks_failed == 1
+        assert await phase(w) is None
+        await fail_all(host, tasks[3:])
+        info = await read_group(w.store, group)
+        assert (info.tasks_failed, info.tasks_succeeded, info.tasks_unfinished) == (2, 2, 0)
+        assert await w.rows("SELECT 1 FROM task_failures") == [], "as after any final failure"
+
+
+async def test_a_doubted_failure_is_recorded_as_it_happened_when_the_group_is_cancelled(
+    database: str,
+) -> None:
+    async with world(database) as w:
+        group = await w.group()
+        await many(w, group, 9)
+        host, _ = await hosts_on(w, group, 2)
+        await fail_all(host, (await host.claim(2)).tasks[:1])
+        await w.cancel(group)
+        await w.control.discard(group)
+        info = await read_group(w.store, group)
+        assert (info.tasks_failed, info.tasks_unfinished) == (1, 1)
+
+
+async def test_a_retry_goes_to_another_host_first_and_after_a_while_to_any(database: str) -> None:
+    async with world(database) as w:
+        group = await w.group()
+        await many(w, group, 4, retries=3)
+        first, second = await hosts_on(w, group, 2)
+        task = (await first.claim(4)).tasks[0]
+        await fail_all(first, [task])
+        assert (await first.claim(2)).tasks == []
+        assert [one.task_id for one in (await second.claim(2)).tasks] == [task.task_id]
+        await fail_all(second, list(second.held.values()))
+        await w.rows("UPDATE open_task SET not_before = now() - interval '5 s' WHERE state = 4")
+        assert [one.task_id for one in (await second.claim(2)).tasks] == [task.task_id]

@@ -1,0 +1,56 @@
+"""The table of automatic repetitions in the documents has the numbers of the code."""
+
+import pytest
+
+from mitosis.contracts.host_failures import PAUSES, QUARANTINE_AFTER, HostFailureKind
+from mitosis.contracts.outcome import LOST_ALONE, LOST_LIMIT
+from mitosis.store.leases.verdicts import (
+    DOUBT_SECONDS,
+    OTHERS_FIRST_SECONDS,
+    SUCCEEDED_ELSEWHERE,
+    SUSPECTED_SECONDS,
+    TRIED_ELSEWHERE,
+)
+from tests.support.checkout import ROOT
+from tests.support.host_facts import failure
+
+PAGE = (ROOT / "docs/when-things-die.md").read_text()
+SECTION = PAGE.split("## What is repeated by itself")[1].split("\n## ")[0]
+ROWS = [line for line in SECTION.splitlines() if line.startswith("| ")][1:]
+
+
+def row(words: str) -> str:
+    (found,) = [line for line in ROWS if words in line.split("|")[1]]
+    return found
+
+
+@pytest.mark.parametrize("kind", HostFailureKind)
+def test_each_failure_of_a_host_has_a_row_with_its_pause_and_its_text(
+    kind: HostFailureKind,
+) -> None:
+    if kind is HostFailureKind.TASKS_FAILED:
+        assert "(`… may be broken: …`)" in SECTION
+        return
+    line = row(f"(`{kind.value}`)")
+    pause = PAUSES.get(kind)
+    if pause is not None:
+        expected = f"{pause.first_seconds:.0f} s, doubling up to {pause.longest_seconds:.0f} s"
+        assert expected in line.split("|")[3]
+    shown = line.split("|")[6].strip().strip("`").strip("…: ").removesuffix(" on")
+    assert shown in failure(kind, tried_in_seconds=5.0).sentence("host-1")
+
+
+def test_the_numbers_of_blame_are_those_of_the_code() -> None:
+    suspected = row("(`suspected`)")
+    assert suspected.startswith(f"| {QUARANTINE_AFTER} different tasks in a row")
+    assert f"at most {SUSPECTED_SECONDS:.0f} s" in suspected
+    assert f"| {SUCCEEDED_ELSEWHERE} succeed or fail elsewhere" in suspected
+    assert f"| {TRIED_ELSEWHERE} of them to other hosts" in suspected
+    assert f"for at most {DOUBT_SECONDS:.0f} s" in SECTION
+    assert f"after {OTHERS_FIRST_SECONDS:.0f} s to any" in row("a task, by its status")
+
+
+def test_the_numbers_of_lost_hosts_are_those_of_the_code() -> None:
+    assert f"runs alone after {LOST_ALONE}, poison after {LOST_LIMIT}" in row(
+        "a host or an agent, while"
+    )
