@@ -3,7 +3,8 @@
 -- name: waiting_task
 -- One task: its attempt, its host, and the number of tasks that are claimed before it, counted up to a bound.
 SELECT coalesce(r.attempt, o.attempt) AS attempt, r.state AS result, r.kind, m.name AS manager_name,
-       coalesce(o.state = 1, false) AS claimed, coalesce(o.lost_count, 0) AS lost_count,
+       coalesce(o.state = 1, false) AS claimed,
+       coalesce(o.state = 5, false) AS doubted, coalesce(o.lost_count, 0) AS lost_count,
        extract(epoch FROM now() - o.started_at)::float8 AS running_seconds,
        extract(epoch FROM o.not_before - now())::float8 AS delayed_seconds,
        coalesce(c.offline OR c.last_contact_at <= now() - make_interval(secs => %(suspect_after)s), false)
@@ -19,6 +20,6 @@ SELECT coalesce(r.attempt, o.attempt) AS attempt, r.state AS result, r.kind, m.n
   LEFT JOIN open_task AS o ON o.group_id = t.group_id AND o.id = t.id
   LEFT JOIN task_result AS r ON r.task_id = t.id
   LEFT JOIN leases AS l ON l.epoch = o.epoch
-  LEFT JOIN managers AS m ON m.id = coalesce(r.manager_id, l.manager_id)
+  LEFT JOIN managers AS m ON m.id = coalesce(r.manager_id, l.manager_id, CASE WHEN o.state = 5 THEN o.avoid END)
   LEFT JOIN manager_live AS c ON c.manager_id = l.manager_id
  WHERE t.group_id = %(group_number)s AND t.id = %(task)s

@@ -29,5 +29,10 @@ PostgreSQL supplies. The round (``scheduler``, with its pure part in ``matching`
 them hold, and ends an idle lease when another group could use its host. ``reasons`` turns the first condition
 that does not hold into a line for people. ``granting`` is the host's side of a lease, ``ending`` its end.
 
+What a host failed at for a group is remembered in ``host_failures`` (``failures``, with texts in the module
+``host_failures``) and read by the conditions: a failed setup until something changes, others for a growing
+pause. When tasks fail on a host, ``verdicts`` decides whether the host or the tasks are to blame; ``doubt``
+writes what follows. Until then the failures are doubted, which is neither an end nor another attempt.
+
 Lock order everywhere: manager, lease, group, task rows, environments.
 """

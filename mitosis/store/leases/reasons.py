@@ -141,6 +141,8 @@ class WaitingTask:
     kind: str | None
     manager_name: str | None
     claimed: bool
+    doubted: bool
+    """It failed on a host that may be broken: its failure is not final yet (C-33)."""
     lost_count: int
     running_seconds: float | None
     delayed_seconds: float | None
@@ -207,6 +209,12 @@ def task_reason(task: WaitingTask, group: Reason) -> Reason:
     host, attempt = task.manager_name, f"attempt {task.attempt}"
     if task.result is not None:
         return _ended_task(task)
+    if task.doubted:
+        line = (
+            f"it failed on {host}, {attempt}; this is final once a task succeeds there, or fails on"
+            " another host too"
+        )
+        return Reason("doubted", line)
     if task.claimed and task.suspect:
         return Reason(
             "suspect", _silent_line(f"{host}", task.silent_seconds, task.alive_in_seconds)

@@ -7,8 +7,10 @@ import pytest
 
 from mitosis.contracts.control import ReleaseReason, ReleaseRequest
 from mitosis.contracts.host_failures import HostFailureKind
+from mitosis.contracts.ids import task_uuid
 from mitosis.contracts.task import RetryPolicy, TaskSubmission
 from mitosis.contracts.wire import ClaimedTask
+from mitosis.store.groups.explain import explain_task
 from mitosis.store.groups.views import read_group
 from mitosis.store.leases.doubt import judge_groups
 from mitosis.store.leases.failures import lift_failures
@@ -41,10 +43,10 @@ async def phase(w: World) -> str | None:
     return str(found) if (found := await w.value(PHASES)) else None
 
 
-@pytest.mark.spec("C-33")
+@pytest.mark.spec("C-33", "S000-159")
 @pytest.mark.parametrize("retries", [0, 2, 5])
 async def test_a_host_whose_tasks_succeed_elsewhere_is_quarantined_and_no_task_is_charged(
-    database: str, retries: int
+    database: str, caplog: pytest.LogCaptureFixture, retries: int
 ) -> None:
     async with world(database) as w:
         group = await w.group()
@@ -52,7 +54,9 @@ async def test_a_host_whose_tasks_succeed_elsewhere_is_quarantined_and_no_task_i
         bad, good = await hosts_on(w, group, 2)
         await fail_all(bad, (await bad.claim(20)).tasks)
         assert await phase(w) == "suspected"
-        assert (await bad.claim(20)).tasks == []
+        assert (await bad.claim(20)).tasks == [], (
+            "no more failures are reported than it had claimed"
+        )
         rounds = 0
         while (await read_group(w.store, group)).tasks_unfinished:
             rounds += 1
@@ -66,6 +70,10 @@ async def test_a_host_whose_tasks_succeed_elsewhere_is_quarantined_and_no_task_i
         assert "release-quarantine" in shown.line
         await w.check()
         assert await w.value("SELECT bool_and(forgiven) FROM task_failures")
+        alerts = [
+            vars(record)["phase"] for record in caplog.records if record.message == "host.judged"
+        ]
+        assert alerts == ["suspected", "quarantined"]
         await assign_round(w.store)
         lease = (await observe_manager(w.store, bad.manager_id)).lease
         assert lease is not None
@@ -176,6 +184,9 @@ async def test_a_failure_between_successes_is_final_and_one_at_the_end_as_well(
         tasks = (await host.claim(4)).tasks
         await fail_all(host, tasks[:1])
         assert (await read_group(w.store, group)).tasks_failed == 0, "its host holds more tasks"
+        number = await w.value("SELECT id FROM task_groups WHERE uuid = %s", group)
+        explained = await explain_task(w.store, task_uuid(number, tasks[0].task_id))
+        assert explained.line.startswith("it failed on host, attempt 1; this is final once")
         await host.finish(tasks[1:3])
         assert (await read_group(w.store, group)).tasks_failed == 1
         assert await phase(w) is None

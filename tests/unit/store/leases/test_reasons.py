@@ -227,6 +227,7 @@ def task(**known: Any) -> WaitingTask:
         "manager_name": None,
         "claimed": False,
         "lost_count": 0,
+        "doubted": False,
         "running_seconds": None,
         "delayed_seconds": None,
         "suspect": False,
