@@ -235,6 +235,7 @@ class Agent:
             lambda session, preload: self._make_pool(session, preload=preload),
             self._contact.renew_now,
             self._room,
+            lambda: self._contact.recent,
         )
         session = LeaseSession(
             grant,

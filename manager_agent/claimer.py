@@ -10,7 +10,7 @@ from manager_agent.events import Claim, ClaimAbandoned, Claimed, Event, Renewed
 from mitosis.contracts.errors import MitosisError
 from mitosis.contracts.wire import ClaimTasks, LeaseStanding
 
-WAIT_SECONDS = 20.0
+WAIT_SECONDS = 8.0
 """How long the API may hold a claim while nothing is claimable (P7)."""
 
 log = logging.getLogger(__name__)
@@ -59,7 +59,8 @@ class Claimer:
             claim_seq=claim.claim_seq,
             acked_seq=claim.acked_seq,
             max_tasks=claim.max_tasks,
-            wait_seconds=WAIT_SECONDS,
+            wait_seconds=WAIT_SECONDS if claim.max_late else 0.0,
+            max_late=claim.max_late or None,
         )
         try:
             answer = await until_reached(lambda: self._api.claim(request))

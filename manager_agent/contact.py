@@ -27,6 +27,7 @@ RENEW_SECONDS = 3.0
 HELD_SECONDS = 30.0
 STARTED_AFTER_SECONDS = 1.0
 FENCE_CHECK_SECONDS = 0.5
+LATE_SECONDS = 2.0
 
 log = logging.getLogger(__name__)
 
@@ -66,6 +67,11 @@ class Contact:
         self._acked_from = time.monotonic()
         self._held_at: float | None = None
         self._reported_started: set[AttemptKey] = set()
+
+    @property
+    def recent(self) -> bool:
+        """Whether the last renewal that was due has been answered."""
+        return time.monotonic() - self._acked_from < self._every + LATE_SECONDS
 
     def renew_now(self) -> None:
         """Renew without waiting for the period to pass."""

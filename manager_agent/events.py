@@ -66,6 +66,23 @@ class TasksEnded:
 
 
 @dataclass(frozen=True, slots=True)
+class TasksTakenBack:
+    """The answer to a :class:`Recall`: these attempts have not begun and never will in this worker."""
+
+    slot: int
+    generation: int
+    keys: tuple[AttemptKey, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """Another ``unstarted.LOOK_SECONDS`` have passed."""
+
+    in_contact: bool
+    """Whether the API can be reached: what is returned now becomes claimable at once."""
+
+
+@dataclass(frozen=True, slots=True)
 class WorkerHangs:
     """A task still runs after its timeout, or after a cancel and its grace."""
 
@@ -146,6 +163,8 @@ Event = (
     | RespawnDue
     | TaskBegan
     | TasksEnded
+    | TasksTakenBack
+    | Looked
     | WorkerHangs
     | Claimed
     | ClaimAbandoned
@@ -182,6 +201,14 @@ class Send:
     slot: int
     generation: int
     tasks: tuple[Task, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Recall:
+    """Take back every task that the worker has not begun; :class:`TasksTakenBack` follows."""
+
+    slot: int
+    generation: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,6 +251,8 @@ class Claim:
     claim_seq: int
     acked_seq: int
     max_tasks: int
+    max_late: int = 0
+    """Number of idle workers. The API answers this many if it had to wait for a task; 0: it does not wait."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,6 +285,7 @@ Instruction = (
     Spawn
     | SpawnLater
     | Send
+    | Recall
     | CancelRunning
     | Dismiss
     | Hold

@@ -35,6 +35,7 @@ from manager_agent.events import (
     Hold,
     Instruction,
     Kill,
+    Looked,
     Renewed,
     Report,
     Reported,
@@ -46,11 +47,13 @@ from manager_agent.events import (
     Superseded,
     TaskBegan,
     TasksEnded,
+    TasksTakenBack,
     WorkerExited,
     WorkerHangs,
     WorkerReady,
 )
 from manager_agent.state import State, Task, Worker
+from manager_agent.unstarted import on_looked
 from mitosis.contracts.attempt import AttemptKey
 from mitosis.contracts.lifecycle import WORKER, WorkerEvent, WorkerState
 from mitosis.contracts.wire import ClaimedTask
@@ -58,8 +61,10 @@ from mitosis.ipc.messages import EncodedReport
 from mitosis.retry_policy import RetryPolicy
 
 MAX_SURPLUS = 256
-HORIZON_SECONDS = 0.25
+PREFETCH_SECONDS = 0.25
 """Work to hold beyond what the workers have: enough to hide the time of a claim, no more."""
+LONG_SECONDS = 0.75
+"""Tasks that take longer do not wait on a host whose workers are all busy."""
 MEAN_WEIGHT = 0.2
 RESPAWNS = RetryPolicy(first_seconds=0.05, longest_seconds=5.0, jitter=0.0)
 
@@ -89,6 +94,10 @@ def _handle(state: State, event: Event) -> list[Instruction]:  # noqa: C901, PLR
             return _on_began(state, event)
         case TasksEnded():
             return _on_ended(state, event)
+        case TasksTakenBack():
+            return _on_taken_back(state, event)
+        case Looked():
+            return on_looked(state, event)
         case WorkerHangs():
             return _on_hangs(state, event)
         case Claimed():
@@ -147,6 +156,7 @@ def _on_began(state: State, event: TaskBegan) -> list[Instruction]:
     worker = _worker(state, event.slot, event.generation)
     if worker is None or not _started(worker, event.key, event.at):
         return []
+    state.begun += 1
     if state.order is not None and state.order.kill and not state.active:
         return [cancel(state, worker, event.key, state.order)]
     return []
@@ -172,9 +182,23 @@ def _on_ended(state: State, event: TasksEnded) -> list[Instruction]:
             _measure(state, report.finished_at - report.started_at)
     if reports:
         worker.useful, worker.crashes = True, 0
+    _idle_if_empty(worker)
+    return _report(state, reports)
+
+
+def _on_taken_back(state: State, event: TasksTakenBack) -> list[Instruction]:
+    worker = _worker(state, event.slot, event.generation)
+    if worker is None:
+        return []
+    worker.recalled = False
+    tasks = [worker.unstarted.pop(key) for key in event.keys if key in worker.unstarted]
+    _idle_if_empty(worker)
+    return _put_back(state, tasks)
+
+
+def _idle_if_empty(worker: Worker) -> None:
     if worker.phase is WorkerState.EXECUTING and worker.load == 0 and not worker.finishing:
         worker.phase = WORKER.after(worker.phase, WorkerEvent.FINISH)
-    return _report(state, reports)
 
 
 def _on_hangs(state: State, event: WorkerHangs) -> list[Instruction]:
@@ -214,6 +238,7 @@ def _after_death(state: State, worker: Worker) -> list[Instruction]:
         return []
     worker.crashes = 0 if worker.useful else worker.crashes + 1
     worker.useful, worker.killed_for = False, None
+    worker.head_seen, worker.recalled = None, False
     worker.phase = WorkerState.CRASHED
     worker.generation += 1
     if worker.crashes <= 1:
@@ -251,7 +276,10 @@ def _on_claimed(state: State, event: Claimed) -> list[Instruction]:
         return []
     state.claiming = False
     state.acked_seq = event.claim_seq
-    new = [_task(claimed) for claimed in event.tasks]
+    state.dry = len(event.tasks) < state.asked
+    if state.dry:
+        state.trust = 0
+    new = [_task(claimed, state) for claimed in event.tasks]
     new = [task for task in new if task.key not in state.held]
     state.held.update(task.key for task in new)
     for task in new:
@@ -303,7 +331,7 @@ def _dispatch(state: State) -> list[Instruction]:
 
 def _room(state: State, worker: Worker) -> int:
     """Return how many more tasks the worker may hold."""
-    if not worker.available or worker.announced is not None:
+    if not worker.available or worker.held_up or worker.announced is not None:
         return 0
     return max(0, state.credit - worker.load)
 
@@ -313,36 +341,44 @@ def _refill(state: State) -> list[Instruction]:
     idle = not state.active or state.fenced or state.claiming
     if idle or state.alone or state.alone_running is not None:
         return []
-    available = [worker for worker in state.workers if worker.available]
-    surplus = _surplus(state, len(available))
-    room = sum(_room(state, worker) for worker in available)
+    available = sum(worker.available for worker in state.workers)
+    surplus = 0 if state.stalled or state.given_back else _surplus(state, available)
+    room = sum(_room(state, worker) for worker in state.workers)
     waiting = len(state.ready) + len(state.to_announce)
     want = min(MAX_SURPLUS, room + surplus - waiting)
-    if not available or want < 1 or waiting > surplus // 2:
+    hungry = sum(worker.available and worker.load == 0 for worker in state.workers)
+    if not available or want < 1 or waiting > surplus // 2 or (state.dry and not hungry):
         return []
     state.claiming = True
     state.claim_seq += 1
-    return [Claim(state.claim_seq, state.acked_seq, want)]
+    state.asked = want
+    return [Claim(state.claim_seq, state.acked_seq, want, hungry)]
 
 
 def _surplus(state: State, workers: int) -> int:
+    """Return how many tasks to hold beyond what the workers have; none for one that would wait long."""
     if state.prefetch is not None:
         return state.prefetch
     if state.mean_seconds is None:
         return workers
     mean = max(state.mean_seconds, 1e-4)
-    return min(MAX_SURPLUS, math.ceil(workers * HORIZON_SECONDS / mean))
+    begun = workers * PREFETCH_SECONDS / mean
+    most = MAX_SURPLUS if state.trust is None else min(MAX_SURPLUS, 2 * state.trust)
+    return min(most, int(begun) if mean > LONG_SECONDS else math.ceil(begun))
 
 
 def _measure(state: State, seconds: float) -> None:
     seconds = max(0.0, seconds)
+    if state.trust is not None:
+        state.trust += 1
     mean = state.mean_seconds
     state.mean_seconds = seconds if mean is None else mean + MEAN_WEIGHT * (seconds - mean)
 
 
-def _task(claimed: ClaimedTask) -> Task:
+def _task(claimed: ClaimedTask, state: State) -> Task:
     key = AttemptKey(claimed.task_id, claimed.attempt)
-    return Task(key, bytes(claimed.spec), claimed.alone, claimed.announce)
+    look = state.given_back.get(claimed.task_id, state.looks)
+    return Task(key, bytes(claimed.spec), claimed.alone, claimed.announce, look)
 
 
 def _finish(state: State) -> list[Instruction]:

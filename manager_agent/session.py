@@ -23,6 +23,8 @@ from manager_agent.events import (
     Hold,
     Instruction,
     Kill,
+    Looked,
+    Recall,
     RenewNow,
     Report,
     RespawnDue,
@@ -32,6 +34,7 @@ from manager_agent.events import (
     SpawnLater,
     TaskBegan,
     TasksEnded,
+    TasksTakenBack,
     WorkerExited,
     WorkerHangs,
     WorkerReady,
@@ -42,6 +45,7 @@ from manager_agent.reactor import step
 from manager_agent.reporter import Reporter
 from manager_agent.router import Control, Router
 from manager_agent.state import State
+from manager_agent.unstarted import LOOK_SECONDS
 from manager_agent.watchdog import watch_processes
 from mitosis.contracts.attempt import AttemptKey
 from mitosis.contracts.control import LeaseEnd, LeaseProgress
@@ -58,6 +62,8 @@ from mitosis.ipc.messages import (
     RunTask,
     RunTasks,
     Shutdown,
+    TakeBack,
+    TakenBack,
     TaskOutput,
     TasksFinished,
     TaskStarted,
@@ -85,6 +91,8 @@ class SessionParts:
     renew_now: Callable[[], None]
     room: Callable[[], Awaitable[None]] = always_room
     """Wait until this host has room for tasks."""
+    in_contact: Callable[[], bool] = lambda: True
+    """Return whether the API has answered the last renewal in time."""
 
 
 class LeaseSession:
@@ -157,6 +165,7 @@ class LeaseSession:
         self._parts.reporter.subscribe(self.epoch, self.handle)
         self._background(self._start_pool())
         self._background(watch_processes(self.state, self._kill_stuck))
+        self._background(self._look())
         self._background(self._output.ask())
         self._background(self._output.deliver())
         self._background(self._output.whole.deliver())
@@ -188,6 +197,8 @@ class LeaseSession:
         match instruction:
             case Send():
                 self._send(instruction)
+            case Recall():
+                self._parts.router.send(instruction.slot, instruction.generation, TakeBack())
             case Report():
                 self._cancel_timers(instruction.reports)
                 self._parts.reporter.add(self.epoch, instruction.reports, instruction.urgent)
@@ -212,6 +223,11 @@ class LeaseSession:
                 self._parts.renew_now()
             case SessionOver():
                 self._background(self._end(instruction.end))
+
+    async def _look(self) -> None:
+        while True:
+            await asyncio.sleep(LOOK_SECONDS)
+            self.handle(Looked(self._parts.in_contact()))
 
     def _send(self, send: Send) -> None:
         tasks = tuple(RunTask(t.key, t.spec) for t in send.tasks)
@@ -366,6 +382,8 @@ class LeaseSession:
                     self._watch(
                         slot, generation, message.key, message.overdue_seconds, exits.OVERDUE
                     )
+            case TakenBack():
+                self.handle(TasksTakenBack(slot, generation, message.keys))
             case TaskOutput():
                 self._output.wrote(slot, generation, message)
             case Hello():

@@ -14,6 +14,10 @@ from mitosis.contracts.lifecycle import WorkerState
 from mitosis.contracts.wire import CancelOrder
 from mitosis.ipc.messages import EncodedReport
 
+HELD_UP_LOOKS = 2
+HORIZON_LOOKS = 4
+"""The claim horizon (protocol P7), in looks of ``unstarted.LOOK_SECONDS``."""
+
 
 @dataclass(frozen=True, slots=True)
 class Task:
@@ -24,6 +28,8 @@ class Task:
     alone: bool = False
     announce: bool = False
     """It starts only after PostgreSQL has recorded its start (protocol P5)."""
+    look: int = 0
+    """Number of looks that this host had made when it first claimed the task."""
 
 
 @dataclass(slots=True)
@@ -47,6 +53,12 @@ class Worker:
     """Number of processes in a row that died without finishing a task."""
     killed_for: str | None = None
     """Why the agent killed this process because of its task, if it did."""
+    head_seen: AttemptKey | None = None
+    """The head at the last look."""
+    head_looks: int = 0
+    """Number of looks since the one that first found this head."""
+    recalled: bool = False
+    """A :class:`~manager_agent.events.Recall` has not been answered."""
     suppress_reports: bool = False
     """The agent kills this worker deliberately; its tasks are requeued, not reported as failed."""
 
@@ -62,6 +74,17 @@ class Worker:
     def load(self) -> int:
         """Number of tasks it has to run, the running one included."""
         return len(self.unstarted) + (self.running is not None)
+
+    @property
+    def head(self) -> AttemptKey | None:
+        """The attempt that runs here, or else would be the next."""
+        return self.running or next(iter(self.unstarted), None)
+
+    @property
+    def held_up(self) -> bool:
+        """Whether its head takes long: nothing more is queued behind it."""
+        head = self.head
+        return head is not None and head == self.head_seen and self.head_looks >= HELD_UP_LOOKS
 
     @property
     def started(self) -> Iterator[tuple[AttemptKey, float]]:
@@ -111,6 +134,24 @@ class State:
     held: set[AttemptKey] = field(default_factory=set)
     """Every attempt of the session: ready, with a worker, or unreported."""
     finished: int = 0
+    asked: int = 0
+    """Number of tasks that the last claim asked for."""
+    dry: bool = False
+    """The last claim was answered with less than that."""
+    trust: int | None = None
+    """Number of tasks that have ended since then: what is known about the tasks that come now."""
+    looks: int = 0
+    given_back: dict[int, int] = field(default_factory=dict)
+    """Task returned because it waited for too long → :attr:`Task.look`; forgotten after a horizon."""
+    begun: int = 0
+    """Number of tasks that have begun since the last look."""
+    recent: deque[int] = field(default_factory=lambda: deque(maxlen=HORIZON_LOOKS))
+    """Number of tasks that began between any two of the last looks."""
+
+    @property
+    def stalled(self) -> bool:
+        """Whether no task has begun for a whole claim horizon."""
+        return not (self.begun or any(self.recent)) and len(self.recent) == HORIZON_LOOKS
 
     @property
     def active(self) -> bool:
@@ -126,7 +167,8 @@ class State:
         """Number of tasks a worker may hold: enough to hide a round trip of about 70 µs."""
         if self.mean_seconds is None or self.mean_seconds >= 0.010:
             return 1
-        return 2 if self.mean_seconds >= 0.001 else 8
+        most = 2 if self.mean_seconds >= 0.001 else 8
+        return most if self.trust is None else min(most, 1 + self.trust)
 
     @property
     def announced(self) -> list[AttemptKey]:

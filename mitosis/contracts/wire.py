@@ -72,6 +72,9 @@ class ClaimTasks(Request):
     """Number of the last claim whose answer has arrived."""
     max_tasks: Annotated[int, Meta(ge=1, le=MAX_CLAIM)]
     wait_seconds: Annotated[float, Meta(ge=0, le=60)] = 0.0
+    max_late: Annotated[int, Meta(ge=1, le=1000)] | None = None
+    """Number of tasks to answer if the claim had to wait for one; None: ``max_tasks``. What a host asks for
+    beyond its idle workers may be of more use to another host by then."""
     """How long to wait while nothing is claimable (P7)."""
 
 

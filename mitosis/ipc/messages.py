@@ -6,7 +6,8 @@ Two unions named by direction. Each message is a msgpack array with a one-byte v
 Flow: the worker sends :class:`Hello`; the agent sends :class:`RunTasks` while the worker holds fewer
 tasks than its credit; the worker runs them in order and sends :class:`TaskStarted` before each and
 :class:`TasksFinished` after them (in batches). Control messages carry a ``message_id`` and are answered by
-:class:`Acknowledge`; a broadcast is a loop of directed messages (architecture, section 5).
+:class:`Acknowledge`; a broadcast is a loop of directed messages (architecture, section 5). Tasks that wait
+behind a long one go back: :class:`TakeBack`, answered by :class:`TakenBack`.
 """
 
 import msgspec
@@ -14,7 +15,7 @@ import msgspec
 from mitosis.contracts.attempt import AttemptKey
 from mitosis.contracts.wire import TaskReport
 
-PROTOCOL_VERSION = 2
+PROTOCOL_VERSION = 3
 
 _encode_report = msgspec.json.Encoder().encode
 
@@ -37,6 +38,10 @@ class RunTasks(Message, frozen=True):
     """Run these tasks, in this order, after those the worker holds."""
 
     tasks: tuple[RunTask, ...]
+
+
+class TakeBack(Message, frozen=True):
+    """Give back every task that has not begun; :class:`TakenBack` answers, also when there is none."""
 
 
 class CancelTask(Message, frozen=True):
@@ -104,7 +109,15 @@ class OutputTaken(Message, frozen=True):
 
 
 ManagerToWorker = (
-    RunTasks | CancelTask | Shutdown | Pause | Resume | Configure | FollowOutput | OutputTaken
+    RunTasks
+    | TakeBack
+    | CancelTask
+    | Shutdown
+    | Pause
+    | Resume
+    | Configure
+    | FollowOutput
+    | OutputTaken
 )
 
 
@@ -127,6 +140,12 @@ class TaskStarted(Message, frozen=True):
     started_at: float
     overdue_seconds: float | None = None
     """The worker hangs if the task is not finished after this time (timeout, grace and a margin)."""
+
+
+class TakenBack(Message, frozen=True):
+    """These tasks have not begun and never will here, in the order in which the worker held them."""
+
+    keys: tuple[AttemptKey, ...]
 
 
 class EncodedReport(msgspec.Struct, array_like=True, frozen=True):
@@ -185,4 +204,6 @@ class Goodbye(Message, frozen=True):
     """Why the next task of this slot needs a new process; unstarted tasks are dropped as at a Shutdown."""
 
 
-WorkerToManager = Hello | TaskStarted | TasksFinished | TaskOutput | Acknowledge | Goodbye
+WorkerToManager = (
+    Hello | TaskStarted | TakenBack | TasksFinished | TaskOutput | Acknowledge | Goodbye
+)

@@ -29,6 +29,8 @@ from mitosis.ipc.messages import (
     RunTask,
     RunTasks,
     Shutdown,
+    TakeBack,
+    TakenBack,
     TasksFinished,
     TaskStarted,
 )
@@ -138,6 +140,10 @@ class Worker:
                 return
             case OutputTaken():
                 self._whole.taken(message)
+                return
+            case TakeBack():
+                self._channel.send(TakenBack(tuple(task.key for task in self._queue)))
+                self._queue.clear()
                 return
             case CancelTask():
                 self._cancel(message)

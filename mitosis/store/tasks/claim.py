@@ -5,6 +5,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from msgspec import Raw
+from msgspec.structs import replace
 from psycopg.rows import args_row
 
 from mitosis.contracts.lifecycle import LeaseState
@@ -65,8 +66,12 @@ async def claim_tasks(store: Store, manager_id: UUID, request: ClaimTasks) -> Cl
     if request.wait_seconds <= 0 or _is_final(first) or number is None or store.wake is None:
         return first.answer
 
+    late = request
+    if request.max_late is not None:
+        late = replace(request, max_tasks=min(request.max_tasks, request.max_late))
+
     async def look() -> _Look:
-        return await _claim(store, manager_id, request)
+        return await _claim(store, manager_id, late)
 
     due_in_seconds: float | None = None
 

@@ -18,6 +18,7 @@ TO_WORKER: list[m.ManagerToWorker] = [
             m.RunTask(AttemptKey(2, 3), b"{}"),
         )
     ),
+    m.TakeBack(),
     m.CancelTask(1, AttemptKey(2, 3), 0.5, "why"),
     m.Shutdown(1, graceful=True),
     m.Pause(1),
@@ -29,6 +30,7 @@ TO_WORKER: list[m.ManagerToWorker] = [
 FROM_WORKER: list[m.WorkerToManager] = [
     m.Hello(slot=0, generation=1, pid=2, cpus=(0, 3)),
     m.TaskStarted(AttemptKey(1, 1), 12.5),
+    m.TakenBack((AttemptKey(1, 1), AttemptKey(2, 5))),
     m.TasksFinished((m.EncodedReport(AttemptKey(1, 1), 1.0, 2.0, b"{}"),)),
     m.TaskOutput(AttemptKey(1, 2), "stderr", 3, b"\xff\0"),
     m.Acknowledge(4),
@@ -58,7 +60,7 @@ def test_what_a_worker_says_arrives_as_said(message: m.WorkerToManager) -> None:
 def test_another_version_is_refused() -> None:
     frame = encode(m.Pause(1))
     other = bytes([frame[0] + 1]) + frame[1:]
-    with pytest.raises(ProtocolMismatch, match="expected protocol version 2"):
+    with pytest.raises(ProtocolMismatch, match="expected protocol version 3"):
         decode_for_worker(other)
 
 
@@ -66,10 +68,10 @@ def test_another_version_is_refused() -> None:
     "frame",
     [
         b"",
-        b"\x02",
-        b"\x02\xff",
-        b"\x02\x91\xa4Nope",
-        b"\x02\x95\xaaCancelTask\x01\x92\x02\x03\xcb?\xe0\x00\x00\x00\x00\x00\x00\xa3w\xffy",
+        b"\x03",
+        b"\x03\xff",
+        b"\x03\x91\xa4Nope",
+        b"\x03\x95\xaaCancelTask\x01\x92\x02\x03\xcb?\xe0\x00\x00\x00\x00\x00\x00\xa3w\xffy",
     ],
     ids=["empty", "version only", "no array", "unknown", "no UTF-8"],
 )

@@ -20,6 +20,8 @@ from manager_agent.events import (
     Fenced,
     Instruction,
     Kill,
+    Looked,
+    Recall,
     Renewed,
     Report,
     Reported,
@@ -31,6 +33,7 @@ from manager_agent.events import (
     Stop,
     TaskBegan,
     TasksEnded,
+    TasksTakenBack,
     WorkerExited,
     WorkerReady,
 )
@@ -56,6 +59,8 @@ class World(RuleBasedStateMachine):
         self.processes: dict[tuple[int, int], deque[AttemptKey]] = {}
         self.waiting: dict[tuple[int, int], deque[AttemptKey]] = {}
         self.running: dict[tuple[int, int], AttemptKey] = {}
+        self.recalls: set[tuple[int, int]] = set()
+        self.begun: set[AttemptKey] = set()
         self.respawns: list[SpawnLater] = []
         self.claim: Claim | None = None
         self.abandoned = False
@@ -89,6 +94,9 @@ class World(RuleBasedStateMachine):
                     assert not task.announce or task.key in self.recorded, "not announced"
                     self.sent[task.key] += 1
                     self.processes[slot, generation].append(task.key)
+            case Recall(slot, generation):
+                assert (slot, generation) not in self.recalls, "recalled twice"
+                self.recalls.add((slot, generation))
             case Claim():
                 assert self.claim is None, "two claims in flight"
                 assert not self.ending
@@ -123,8 +131,25 @@ class World(RuleBasedStateMachine):
     def begin_task(self, data: st.DataObject) -> None:
         worker = data.draw(st.sampled_from(self._working()))
         key = self.processes[worker].popleft()
+        assert key not in self.begun, "begun twice"
+        assert key not in self.state.returned, "begun and returned"
+        self.begun.add(key)
         self.running[worker] = key
         self.feed(TaskBegan(*worker, key, 100.0))
+
+    @precondition(lambda self: self.recalls)
+    @rule(data=st.data())
+    def answer_recall(self, data: st.DataObject) -> None:
+        worker = data.draw(st.sampled_from(sorted(self.recalls)))
+        self.recalls.discard(worker)
+        keys = tuple(self.processes[worker])
+        self.processes[worker].clear()
+        self.feed(TasksTakenBack(*worker, keys))
+
+    @rule(in_contact=st.booleans(), times=st.integers(1, 6))
+    def look(self, in_contact: bool, times: int) -> None:
+        for _ in range(times):
+            self.feed(Looked(in_contact))
 
     @precondition(lambda self: self.running)
     @rule(data=st.data(), seconds=st.sampled_from([0.0001, 0.005, 1.0]))
@@ -140,6 +165,7 @@ class World(RuleBasedStateMachine):
         worker = data.draw(st.sampled_from(sorted(self.processes)))
         del self.processes[worker]
         self.running.pop(worker, None)
+        self.recalls.discard(worker)
         self.feed(WorkerExited(*worker, ExitReason(*reason), False, 101.0))
 
     @precondition(lambda self: self.respawns)
