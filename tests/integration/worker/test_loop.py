@@ -18,6 +18,8 @@ from mitosis.ipc.messages import (
     Pause,
     Resume,
     Shutdown,
+    TakeBack,
+    TakenBack,
     TasksFinished,
     TaskStarted,
 )
@@ -127,6 +129,28 @@ def test_cancelling_what_is_not_here_is_acknowledged_and_stops_nothing(
     number = host.order(CancelTask, AttemptKey(task_id, attempt), 0.0, "other")
     assert host.receive(Acknowledge).message_id == number
     assert not gone(pid)
+
+
+@pytest.mark.parametrize(
+    "long",
+    [{"command": ["sleep", "600"]}, {"handler": "time:sleep", "arguments": [600]}],
+    ids=["command", "handler"],
+)
+def test_what_waits_behind_a_long_task_is_given_back_and_never_begins(
+    host: WorkerHost, tmp_path: Path, long: dict[str, Any]
+) -> None:
+    marker = tmp_path / "never"
+    short = {"command": ["touch", str(marker)]}
+    host.submit(long, short, short)
+    host.started()
+    host.send(TakeBack())
+    assert host.receive(TakenBack).keys == (AttemptKey(2, 1), AttemptKey(3, 1))
+    host.send(TakeBack())
+    assert host.receive(TakenBack).keys == ()
+    host.order(CancelTask, AttemptKey(1, 1), 5.0, "over")
+    assert [report.task_id for report in host.finished()] == [1]
+    assert host.run(command=["true"])[0].outcome == "succeeded"
+    assert not marker.exists()
 
 
 # --- pause and configure --------------------------------------------------------------------------
