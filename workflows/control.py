@@ -5,6 +5,7 @@ It starts before PostgreSQL and Temporal do, waits for both, and survives their 
 
 import asyncio
 import logging
+from dataclasses import dataclass
 from typing import Self
 
 from temporalio.service import RPCError
@@ -12,9 +13,12 @@ from temporalio.service import RPCError
 from mitosis.concurrency import cancel_and_wait, wait_event
 from mitosis.contracts.errors import DatabaseUnavailable, TemporalUnavailable
 from mitosis.retry_policy import Backoff, RetryPolicy
-from workflows.bootstrap import EVERY_SECONDS, Bootstrap
+from workflows import bootstrap as bootstrapping
+from workflows import look as looking
+from workflows.bootstrap import Bootstrap
 from workflows.client import ControlClient, TemporalAddress
 from workflows.deletions import Deletions
+from workflows.look import Look
 from workflows.namespace import ensure_namespace
 from workflows.plugin import ControlPlugin
 from workflows.ports import HousekeepingPort, OutboxPort
@@ -24,6 +28,14 @@ from workflows.worker import ControlPorts, WorkerLimits, control_worker
 log = logging.getLogger(__name__)
 
 SESSIONS = RetryPolicy(first_seconds=0.2, longest_seconds=10.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Intervals:
+    """How often the control worker asks PostgreSQL by itself."""
+
+    bootstrap_seconds: float = bootstrapping.EVERY_SECONDS
+    look_seconds: float = looking.EVERY_SECONDS
 
 
 class ControlService:
@@ -37,14 +49,14 @@ class ControlService:
         housekeeping: HousekeepingPort,
         *,
         limits: WorkerLimits | None = None,
-        bootstrap_every_seconds: float = EVERY_SECONDS,
+        every: Intervals | None = None,
     ) -> None:
         self._where = where
         self._ports = ports
         self._outbox = outbox
         self._housekeeping = housekeeping
         self._limits = limits
-        self._bootstrap_every_seconds = bootstrap_every_seconds
+        self._every = every or Intervals()
         self._tasks: list[asyncio.Task[None]] = []
         self._up = asyncio.Event()
 
@@ -91,14 +103,16 @@ class ControlService:
     async def _session(self) -> None:
         """Serve one connection to Temporal; raise when its worker cannot continue."""
         client = ControlClient(await self._where.connect(ControlPlugin()))
-        bootstrap = Bootstrap(client, self._housekeeping, self._bootstrap_every_seconds)
+        bootstrap = Bootstrap(client, self._housekeeping, self._every.bootstrap_seconds)
         await ensure_namespace(client.temporal)
+        look = Look(client, self._housekeeping, self._every.look_seconds)
         worker = control_worker(client.temporal, self._ports, self._limits)
         relay = Relay(self._outbox, client, on_failure=bootstrap.ask)
         async with asyncio.TaskGroup() as together:
             together.create_task(worker.run(), name="control worker")
             together.create_task(relay.run(), name="outbox relay")
             together.create_task(bootstrap.run(), name="bootstrap")
+            together.create_task(look.run(), name="look")
             bootstrap.ask()
             self._up.set()
             log.info("control.started", extra={"address": self._where.address})

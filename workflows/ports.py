@@ -1,4 +1,4 @@
-"""The operations of the control worker on PostgreSQL outside activities. The store implements both.
+"""The operations of the control worker on PostgreSQL outside activities. The store implements them.
 
 The other ports are beside their activities (``activities/task_groups.py``, ``activities/managers.py``).
 """
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
-from mitosis.contracts.control import Expected, Poke
+from mitosis.contracts.control import Expected, Poke, WaitingWork
 
 
 class Listener(Protocol):
@@ -61,5 +61,13 @@ class ExpectedPort(Protocol):
         ...
 
 
-class HousekeepingPort(ExpectedPort, DeletionPort, Protocol):
+class LookPort(Protocol):
+    """The backstop of every wakeup (protocol P7)."""
+
+    async def look(self) -> WaitingWork:
+        """Return what waits for a round of the scheduler. Reads only."""
+        ...
+
+
+class HousekeepingPort(ExpectedPort, DeletionPort, LookPort, Protocol):
     """What the control worker does besides sending pokes."""

@@ -87,6 +87,16 @@ ALTER TABLE task_failures
     ADD COLUMN forgiven boolean NOT NULL DEFAULT false;   -- its host was quarantined: the task has it back
 """
 
+CONTACT_SINCE = """
+ALTER TABLE manager_live
+    ADD COLUMN contact_since timestamptz;          -- since when it has not been silent for suspect_after
+"""
+
+FREED_FOR = """
+ALTER TABLE leases
+    ADD COLUMN freed_for bigint;                   -- the group for which it was ended, until it gets the host
+"""
+
 STATEMENTS: tuple[str, ...] = (
     HOST_FAILURES,
     "CREATE INDEX host_failures_by_manager ON host_failures (manager_id)",
@@ -109,6 +119,9 @@ STATEMENTS: tuple[str, ...] = (
     OUTPUT_READERS,
     "ALTER TABLE task_output ADD COLUMN whole boolean NOT NULL DEFAULT false",
     FORGIVEN_FAILURES,
+    CONTACT_SINCE,
+    FREED_FOR,
+    "CREATE INDEX leases_freed_for ON leases (freed_for) WHERE freed_for IS NOT NULL",
 )
 """In this order, one statement each."""
 

@@ -219,6 +219,8 @@ class ReleaseReason(StrEnum):
     """An offer that the host did not take in 10 s."""
     MOVED = "moved"
     """Another group goes first, or fewer managers are wanted."""
+    NO_PROGRESS = "no_progress"
+    """It claimed nothing although work was claimable and nothing ran under it."""
     LOST = "lost"
     """Silent for longer than ``host_lost_after``."""
     GOODBYE = "goodbye"
@@ -283,6 +285,15 @@ class AssignAnswer(Model):
     resignalled: int
     next_round_in_seconds: float | None = None
     """When to look again without a poke (an offer to check, a delayed task); None = never."""
+
+
+class WaitingWork(Model):
+    """What one look at PostgreSQL has found (protocol P7)."""
+
+    what: str | None = None
+    """The first thing that a round would do now; None: nothing waits for one."""
+    offered: tuple[UUID, ...] = ()
+    """Hosts that have not taken an offer for a second."""
 
 
 # --- host activities ------------------------------------------------------------------------------

@@ -8,3 +8,5 @@ SUSPECT_AFTER = timedelta(seconds=10)
 """A host silent for this long is offered nothing new; its tasks keep running."""
 HOST_TAKES_WITHIN = timedelta(seconds=10)
 """A host that has not taken an activity by then is unreachable (protocol P6)."""
+STUCK_AFTER = timedelta(seconds=30)
+"""A lease that makes no progress for this long while work is claimable is ended (protocol P7)."""

@@ -10,7 +10,7 @@ from uuid import UUID
 
 from mitosis.contracts.accounts import Role, User
 from mitosis.contracts.host_failures import QUARANTINE_AFTER
-from mitosis.contracts.liveness import HOST_LOST_AFTER, SUSPECT_AFTER
+from mitosis.contracts.liveness import HOST_LOST_AFTER, STUCK_AFTER, SUSPECT_AFTER
 from mitosis.store.cache import ExpiringCache
 from mitosis.store.pg.database import Database
 from mitosis.store.pg.wake import Wake
@@ -61,6 +61,7 @@ class StoreOptions:
     suspect_after: timedelta = SUSPECT_AFTER
     idle_threshold: timedelta = IDLE_THRESHOLD
     quarantine_after: int = QUARANTINE_AFTER
+    stuck_after: timedelta = STUCK_AFTER
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +80,8 @@ class Store:
     """How long a lease without work is safe from other groups (C-03)."""
     quarantine_after: int = QUARANTINE_AFTER
     """So many different tasks in a row fail on a host before it is suspected (C-33)."""
+    stuck_after: timedelta = STUCK_AFTER
+    """How long a lease may make no progress while work is claimable (protocol P7)."""
 
     users: ExpiringCache[UUID, User | None] = field(
         default_factory=lambda: ExpiringCache(ACCESS_SECONDS, 10_000)
@@ -135,4 +138,5 @@ class Store:
                 suspect_after=options.suspect_after,
                 idle_threshold=options.idle_threshold,
                 quarantine_after=options.quarantine_after,
+                stuck_after=options.stuck_after,
             )

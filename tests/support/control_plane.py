@@ -24,7 +24,7 @@ from mitosis.store.store import Store, StoreOptions
 from mitosis.store.tasks.submit import submit_tasks
 from mitosis.store.users.accounts import ensure_admin
 from workflows.client import ControlClient, TemporalAddress
-from workflows.control import ControlService
+from workflows.control import ControlService, Intervals
 from workflows.plugin import ControlPlugin
 from workflows.worker import ControlPorts
 
@@ -93,7 +93,7 @@ class ControlPlane:
             ControlPorts(control, control, control),
             control,
             control,
-            bootstrap_every_seconds=bootstrap_every_seconds,
+            every=Intervals(bootstrap_seconds=bootstrap_every_seconds),
         )
 
     async def stop(self) -> None:

@@ -40,7 +40,7 @@ from tests.support.waiting import wait_until_async
 from tests.support.wire import Wire
 from workflows import options
 from workflows.client import ControlClient, TemporalAddress
-from workflows.control import ControlService
+from workflows.control import ControlService, Intervals
 from workflows.worker import ControlPorts
 
 PATIENCE_SECONDS = 60.0
@@ -228,7 +228,7 @@ async def fleet(
         api = await exits.enter_async_context(running_api(wanted, control))
         state, store = api.app_state, ControlStore(api.app_state.store)
         ports = ControlPorts(store, store, store)
-        service = ControlService(where, ports, store, store, bootstrap_every_seconds=1)
+        service = ControlService(where, ports, store, store, every=Intervals(bootstrap_seconds=1))
         await exits.enter_async_context(service)
         await service.wait_ready(PATIENCE_SECONDS)
         token = (await admin_token(state)).token

@@ -39,7 +39,7 @@ _GROUP: dict[str, Any] = {
     "max_managers": None,
     "goes_on": True,
     "live_leases": 0,
-    "stalled_leases": 0,
+    "capacity": 0,
     "ready": 1,
 }
 _WAITING_HOST: dict[str, Any] = {
@@ -70,6 +70,7 @@ def host(number: int = 1, **facts: Any) -> HostFacts:
 def group(number: int = GROUP, *, workers: int = 1, **facts: Any) -> GroupFacts:
     """An open group with one ready task."""
     plan = WorkerAllocationPlan(worker_count=workers)
+    facts.setdefault("capacity", facts.get("live_leases", 0))
     return GroupFacts(**{**_GROUP, "number": number, "plan": plan, **facts})
 
 

@@ -14,9 +14,11 @@ from mitosis.contracts.control import (
     ReleaseAnswer,
     ReleaseRequest,
     VerbRequest,
+    WaitingWork,
 )
 from mitosis.store.groups import deletion, endings
 from mitosis.store.groups.views import observe_group
+from mitosis.store.leases.look import look
 from mitosis.store.leases.scheduler import assign_round
 from mitosis.store.managers.api_liveness import API_STALE_SECONDS
 from mitosis.store.managers.release import release_lease
@@ -67,6 +69,9 @@ class ControlStore:
 
     async def assign_round(self) -> AssignAnswer:
         return await assign_round(self._store)
+
+    async def look(self) -> WaitingWork:
+        return await look(self._store)
 
     async def take_pokes(self, limit: int) -> Sequence[Poke]:
         return await outbox.take_pokes(self._store.database, limit)

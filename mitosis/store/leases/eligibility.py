@@ -33,6 +33,7 @@ def with_failures(statement: LiteralString) -> LiteralString:
 
 
 HOST_FACTS = with_failures(SQL["host_facts"])
+GROUP_FACTS = SQL["group_facts"].replace("{capacity}", load("leases/capacity.sql")["capacity"])
 TASKS_PER_WORKER = 2
 """A group wants one more host per this many ready tasks per worker; ten tasks must not prepare 100 hosts."""
 
@@ -124,20 +125,20 @@ class GroupFacts:
     goes_on: bool
     """OPEN or CLOSED, and not being cancelled."""
     live_leases: int
-    """Includes offers and setups in progress, which will become capacity."""
-    stalled_leases: int
-    """Those of hosts that are suspected or quarantined: they are no capacity."""
+    """Every lease that has not ended: what ``max_managers`` limits."""
+    capacity: int
+    """Leases that will claim its ready tasks, offers and setups in progress included; not those that
+    are ending, out of contact, without progress, or busy with long tasks in every worker."""
     ready: int
     """Tasks that can be claimed now, counted up to a bound."""
 
     @property
     def wanted_leases(self) -> int:
-        """How many leases the group should have in all: at least one if a task is ready."""
+        """How many leases the group should have in all: one more if a task is ready and none has room."""
         if self.ready == 0:
             return 0
-        by_work = (
-            -(-self.ready // (TASKS_PER_WORKER * self.plan.worker_count)) + self.stalled_leases
-        )
+        by_work = -(-self.ready // (TASKS_PER_WORKER * self.plan.worker_count))
+        by_work += self.live_leases - self.capacity
         return by_work if self.max_managers is None else min(by_work, self.max_managers)
 
 

@@ -57,11 +57,11 @@ SELECT m.id AS number, m.uuid AS manager_id, m.name, m.tags, m.draining, c.offli
               GROUP BY r.manager_id) AS f ON f.manager_id = m.id
 
 -- name: group_facts
--- Parameter: hosts. Ready tasks are counted only up to the number that this many more hosts could use.
+-- Parameters: hosts, and those of capacity.sql, whose part is put in. Ready tasks are counted only up to the
+-- number that this many more hosts could use.
 SELECT g.id AS number, g.name, g.priority, g.user_group_id AS user_group, u.name AS user_group_name, g.tags,
        g.tag_match, g.max_managers, g.assignment_method, g.worker_allocation_plan AS plan, s.live_leases,
-       s.stalled_leases,
-       r.ready,
+       s.capacity, r.ready,
        g.kind = 'managed' AND v.settled_at IS NULL AND v.state IN ('open', 'closed') AND NOT v.discarding
            AS goes_on,
        ARRAY(SELECT t.manager_id FROM task_group_managers AS t
@@ -69,13 +69,7 @@ SELECT g.id AS number, g.name, g.priority, g.user_group_id AS user_group, u.name
   FROM task_groups AS g
   JOIN group_live AS v ON v.group_id = g.id
   JOIN user_groups AS u ON u.id = g.user_group_id
- CROSS JOIN LATERAL (SELECT count(*) AS live_leases,
-                            count(*) FILTER (WHERE EXISTS (
-                                SELECT FROM host_failures AS f
-                                 WHERE f.group_id = l.group_id AND f.manager_id = l.manager_id
-                                   AND f.phase IN ('suspected', 'quarantined'))) AS stalled_leases
-                       FROM leases AS l
-                      WHERE l.group_id = g.id AND l.state <> 'ended') AS s
+ {capacity}
  CROSS JOIN LATERAL (
        SELECT count(*) AS ready FROM (
            (SELECT 1 FROM open_task AS o WHERE o.group_id = g.id AND o.state = 0

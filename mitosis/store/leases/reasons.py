@@ -21,6 +21,7 @@ from mitosis.contracts.lifecycle import (
     TaskGroupState,
 )
 from mitosis.store.leases import eligibility
+from mitosis.store.leases.capacity import progress_parameters
 from mitosis.store.leases.eligibility import (
     CONDITIONS,
     GroupFacts,
@@ -38,7 +39,7 @@ from mitosis.store.store import Store
 
 SQL = load("leases/reasons.sql")
 WAITING_GROUP = "\n".join(
-    ("WITH facts AS (", eligibility.SQL["group_facts"], SQL["one_group"], ")", SQL["group_details"])
+    ("WITH facts AS (", eligibility.GROUP_FACTS, SQL["one_group"], ")", SQL["group_details"])
 )
 WAITING_HOSTS = "\n".join(
     (
@@ -160,7 +161,7 @@ async def read_waiting(connection: Connection, store: Store, group_number: int) 
         "group_number": group_number,
         "hosts": 1,
         "quarantine_after": store.quarantine_after,
-        "suspect_after": store.suspect_after.total_seconds(),
+        **progress_parameters(store),
         "host_lost_after": store.host_lost_after.total_seconds(),
     }
     group = await fetch_one(connection, WaitingGroup, WAITING_GROUP, parameters)

@@ -3,12 +3,13 @@
 ``eligibility.py`` alone decides which host may be offered to which group; this module reads its facts.
 """
 
-from collections.abc import AsyncIterator, Collection, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from mitosis.contracts.control import AssignAnswer
 from mitosis.contracts.lifecycle import LeaseState
 from mitosis.store.leases import eligibility
+from mitosis.store.leases.capacity import end_stuck_leases, progress_parameters
 from mitosis.store.leases.doubt import end_leases_of_quarantined, judge_groups
 from mitosis.store.leases.eligibility import (
     CONDITIONS,
@@ -26,7 +27,7 @@ from mitosis.store.store import Store
 
 SQL = load("leases/scheduler.sql")
 ROUND_HOSTS = eligibility.HOST_FACTS + "\n" + SQL["hosts_of_round"]
-ROUND_GROUPS = eligibility.SQL["group_facts"] + "\n" + SQL["groups_of_round"]
+ROUND_GROUPS = eligibility.GROUP_FACTS + "\n" + SQL["groups_of_round"]
 GROUPS_PER_PAGE = 200
 BEFORE_FIRST = (2**31, 0)
 """A key before those of all groups: priority, one more than any has, and number."""
@@ -48,24 +49,27 @@ class _Held:
 
 
 async def assign_round(store: Store) -> AssignAnswer:
-    """Offer leases, end idle ones that other groups need, and poke the hosts concerned.
+    """Offer leases, end stuck ones and idle ones that other groups need, and poke the hosts concerned.
 
     The answer says when the next round is due without a poke. Rounds take turns by an advisory lock.
     """
     await judge_groups(store)
+    await end_stuck_leases(store)
     async with store.database.transaction() as connection:
         await connection.execute(SQL["lock"])
-        parameters = {
-            "suspect_after": store.suspect_after.total_seconds(),
-            "group_number": None,
-            "quarantine_after": store.quarantine_after,
-        }
-        hosts = await fetch_all(connection, HostFacts, ROUND_HOSTS, parameters)
-        offers = await _match_pages(connection, usable(hosts), CONDITIONS)
+        facts = _Facts.of(store, connection)
+        hosts = await facts.hosts()
+        offers = await _match_pages(facts, usable(hosts), CONDITIONS)
         offered = await _write(connection, offers)
-        contest = _Contest(connection, store.idle_threshold.total_seconds())
-        moved, next_idle = await contest.run(hosts, {offer.group for offer in offers})
-        moved += await end_leases_of_quarantined(connection)
+        contest = _Contest(facts, store.idle_threshold.total_seconds())
+        moves, next_idle = await contest.decide(hosts, {offer.group for offer in offers})
+        if moves:
+            values = {
+                "epochs": [move.epoch for move in moves],
+                "groups": [move.group for move in moves],
+            }
+            await connection.execute(SQL["move_leases"], values)
+        moved = len(moves) + await end_leases_of_quarantined(connection)
         poked = (await connection.execute(SQL["poke_offered"])).rowcount
         if poked or moved:
             await connection.execute(SQL["notify_relay"])
@@ -80,18 +84,80 @@ async def assign_round(store: Store) -> AssignAnswer:
     )
 
 
+async def would_assign(store: Store) -> tuple[int, int] | None:
+    """Return the first thing that a round would do now, as numbers of group and host; None: nothing.
+
+    The statements and rules of the round, without its writes.
+    """
+    async with store.database.connection() as connection:
+        facts = _Facts.of(store, connection)
+        hosts = await facts.hosts()
+        offers = await _match_pages(facts, usable(hosts), CONDITIONS)
+        if offers:
+            return offers[0].group, offers[0].manager
+        moved, _ = await _Contest(facts, store.idle_threshold.total_seconds()).decide(hosts, ())
+    return (moved[0].group, moved[0].manager) if moved else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Facts:
+    """Reads the facts of one round."""
+
+    connection: Connection
+    parameters: Mapping[str, object]
+
+    @classmethod
+    def of(cls, store: Store, connection: Connection) -> "_Facts":
+        parameters = {
+            **progress_parameters(store),
+            "quarantine_after": store.quarantine_after,
+            "group_number": None,
+        }
+        return cls(connection, parameters)
+
+    async def hosts(self) -> list[HostFacts]:
+        return await fetch_all(self.connection, HostFacts, ROUND_HOSTS, self.parameters)
+
+    async def pages(self, hosts: int) -> AsyncIterator[list[GroupFacts]]:
+        """Yield groups with work, best first; ready tasks are counted up to what ``hosts`` could use."""
+        priority, number = BEFORE_FIRST
+        while True:
+            values = {
+                **self.parameters,
+                "after_priority": priority,
+                "after_id": number,
+                "hosts": hosts,
+                "limit": GROUPS_PER_PAGE,
+            }
+            page = await fetch_all(self.connection, GroupFacts, ROUND_GROUPS, values)
+            if page:
+                yield page
+            if len(page) < GROUPS_PER_PAGE:
+                return
+            priority, number = page[-1].priority, page[-1].number
+
+
+@dataclass(frozen=True, slots=True)
+class _Move:
+    """A lease to end, and the group that gets its host."""
+
+    epoch: int
+    manager: int
+    group: int
+
+
 @dataclass(frozen=True, slots=True)
 class _Contest:
     """Takes idle hosts from the groups that hold them (C-03)."""
 
-    connection: Connection
+    facts: _Facts
     idle_threshold: float
     """How long a lease without work is safe from other groups, in seconds."""
 
-    async def run(
+    async def decide(
         self, hosts: Sequence[HostFacts], served: Collection[int]
-    ) -> tuple[int, float | None]:
-        """End idle leases whose hosts other groups need.
+    ) -> tuple[list[_Move], float | None]:
+        """Find idle leases whose hosts other groups need.
 
         No transaction reports that a lease runs out of work while its group is not drained (other hosts
         have the rest, or a retry is not due). So while a group waits for a busy host, another round is due.
@@ -101,7 +167,7 @@ class _Contest:
             served: groups that have just been offered a host; they wait for that one first.
 
         Returns:
-            How many leases ended, and the seconds until the next one is idle for long enough.
+            The leases to end, and the seconds until the next one is idle for long enough.
         """
         held = {
             number: lease
@@ -113,16 +179,18 @@ class _Contest:
         busy = {number: host for number, host in of_round.items() if held[number].has_work}
         needed = await self._match(idle, served)
         waits = {offer.manager: self._seconds_left(held[offer.manager]) for offer in needed}
-        due = [held[number].epoch for number, seconds in waits.items() if seconds <= 0]
-        if due:
-            await self.connection.execute(SQL["move_leases"], {"epochs": due})
+        due = [
+            _Move(held[offer.manager].epoch, offer.manager, offer.group)
+            for offer in needed
+            if waits[offer.manager] <= 0
+        ]
         left = list(waits.values())
         if await self._match(busy, {*served, *(offer.group for offer in needed)}):
             left.append(min(max(self.idle_threshold, LOOK_SECONDS[0]), LOOK_SECONDS[1]))
-        return len(due), min((seconds for seconds in left if seconds > 0), default=None)
+        return due, min((seconds for seconds in left if seconds > 0), default=None)
 
     async def _match(self, hosts: dict[int, HostFacts], served: Collection[int]) -> list[Offer]:
-        return await _match_pages(self.connection, hosts, CONTEST_CONDITIONS, without_lease=served)
+        return await _match_pages(self.facts, hosts, CONTEST_CONDITIONS, without_lease=served)
 
     def _seconds_left(self, lease: HostLease) -> float:
         return self.idle_threshold - (lease.idle_seconds or 0.0)
@@ -137,7 +205,7 @@ def _contestable(host: HostFacts) -> HostLease | None:
 
 
 async def _match_pages(
-    connection: Connection,
+    facts: _Facts,
     hosts: dict[int, HostFacts],
     conditions: Sequence[Condition],
     *,
@@ -145,35 +213,18 @@ async def _match_pages(
 ) -> list[Offer]:
     """Match page after page of groups while there are hosts; those used are removed from ``hosts``.
 
-    ``without_lease``: only groups that hold no lease count, and not these.
+    ``without_lease``: only groups whose leases are no capacity count, and not these.
     """
     offers: list[Offer] = []
     if not hosts:
         return offers
-    async for page in _pages(connection, len(hosts)):
+    async for page in facts.pages(len(hosts)):
         if without_lease is not None:
-            page = [g for g in page if g.live_leases == 0 and g.number not in without_lease]
+            page = [g for g in page if g.capacity == 0 and g.number not in without_lease]
         offers += match(page, hosts, conditions)
         if not hosts:
             break
     return offers
-
-
-async def _pages(connection: Connection, hosts: int) -> AsyncIterator[list[GroupFacts]]:
-    priority, number = BEFORE_FIRST
-    while True:
-        values = {
-            "after_priority": priority,
-            "after_id": number,
-            "hosts": hosts,
-            "limit": GROUPS_PER_PAGE,
-        }
-        page = await fetch_all(connection, GroupFacts, ROUND_GROUPS, values)
-        if page:
-            yield page
-        if len(page) < GROUPS_PER_PAGE:
-            return
-        priority, number = page[-1].priority, page[-1].number
 
 
 async def _write(connection: Connection, offers: list[Offer]) -> int:

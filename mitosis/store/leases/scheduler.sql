@@ -23,10 +23,14 @@ SELECT pg_advisory_xact_lock(hashtext('mitosis.assign_round'))
 -- finish and report first. A lease locked by another transaction is left to the next round: this one holds
 -- groups, and the lock order forbids waiting for a lease after a group.
 WITH moved AS (
-    UPDATE leases AS l SET state = 'ending', end_reason = 'moved'
-     WHERE l.epoch IN (SELECT c.epoch FROM leases AS c
-                        WHERE c.epoch = ANY(%(epochs)s::bigint[]) AND c.state = 'active'
-                          FOR UPDATE OF c SKIP LOCKED)
+    UPDATE leases AS l SET state = 'ending', end_reason = 'moved', freed_for = t.group_id
+      FROM (SELECT c.epoch, u.group_id
+              FROM leases AS c
+              JOIN unnest(%(epochs)s::bigint[], %(groups)s::bigint[]) AS u (epoch, group_id)
+                ON u.epoch = c.epoch
+             WHERE c.state = 'active'
+               FOR UPDATE OF c SKIP LOCKED) AS t
+     WHERE l.epoch = t.epoch
     RETURNING l.manager_id, l.group_id
 ), pokes AS (
     INSERT INTO outbox (kind, subject)
@@ -43,6 +47,11 @@ SELECT v.group_id FROM group_live AS v
    FOR KEY SHARE OF v
 
 -- name: offer
+-- The host is on its way to this group now, and to no other.
+WITH reached AS (
+    UPDATE leases SET freed_for = NULL
+     WHERE freed_for IS NOT NULL AND state = 'ended' AND manager_id = ANY(%(managers)s::bigint[])
+)
 INSERT INTO leases (group_id, manager_id)
 SELECT o.group_id, o.manager_id
   FROM unnest(%(groups)s::bigint[], %(managers)s::bigint[]) AS o (group_id, manager_id)

@@ -116,7 +116,11 @@ async def renew(store: Store, manager_id: UUID, renewal: Renewal) -> RenewalAnsw
 async def _contact(store: Store, manager_id: UUID) -> tuple[_Contact, TakenLease | None]:
     """Record contact in two statements over one connection: one would break the order of locks."""
     async with store.database.connection() as connection:
-        manager = await fetch_one(connection, _Contact, SQL["contact"], {"manager": manager_id})
+        parameters = {
+            "manager": manager_id,
+            "suspect_after": store.suspect_after.total_seconds(),
+        }
+        manager = await fetch_one(connection, _Contact, SQL["contact"], parameters)
         if manager is None:
             raise NotFound("no such manager", manager_id=str(manager_id))
         lost_after = store.host_lost_after.total_seconds()

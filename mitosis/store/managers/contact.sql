@@ -3,10 +3,17 @@
 -- name: contact
 -- Any authenticated call of the agent (P4). An ended lease stays ended. With the task groups whose environment
 -- must be torn down on this host now, oldest first: what it owes or has begun, and what is of no use any more.
+-- The end of a silence pokes the scheduler (P7).
 WITH seen AS (
-    UPDATE manager_live AS c SET last_contact_at = now()
+    UPDATE manager_live AS c
+       SET last_contact_at = now(),
+           contact_since = CASE WHEN c.last_contact_at > now() - make_interval(secs => %(suspect_after)s)
+                                THEN c.contact_since ELSE now() END
       FROM managers AS m WHERE m.uuid = %(manager)s AND c.manager_id = m.id
-    RETURNING m.id, m.incarnation, c.offline
+    RETURNING m.id, m.incarnation, c.offline, c.contact_since IS NOT DISTINCT FROM now() AS returned
+), pokes AS (
+    INSERT INTO outbox (kind, subject) SELECT 'scheduler', NULL FROM seen WHERE returned AND NOT offline
+    RETURNING pg_notify('mitosis_outbox', '')
 )
 SELECT s.id, s.incarnation, s.offline, ARRAY(
        SELECT coalesce(e.task_group_uuid, g.uuid)

@@ -36,7 +36,8 @@ UPDATE open_task AS o SET epoch = %(new_epoch)s, claim_seq = 0, started_at = NUL
    AND o.id = j.id AND o.attempt = j.attempt
 
 -- name: set_online
-UPDATE manager_live SET offline = false, last_contact_at = now() WHERE manager_id = %(manager_number)s
+UPDATE manager_live SET offline = false, last_contact_at = now(), contact_since = now()
+ WHERE manager_id = %(manager_number)s
 
 -- name: owed
 -- Also of groups that no longer exist.

@@ -120,6 +120,7 @@ manager_live = Table(
         autoincrement=False,
     ),
     Column("last_contact_at", Moment),
+    Column("contact_since", Moment),
     Column("offline", Boolean, nullable=False, server_default=text("true")),
 )
 
@@ -282,6 +283,7 @@ leases = Table(
     Column("busy_at", Moment),
     Column("ended_at", Moment),
     Column("end_reason", Text),
+    Column("freed_for", BigInteger),
     CheckConstraint("(manager_id IS NOT NULL) = (kind = 'manager')"),
     CheckConstraint("(worker_uuid IS NOT NULL) = (kind = 'worker')"),
     CheckConstraint("(state = 'ended') = (ended_at IS NOT NULL)"),
@@ -298,6 +300,7 @@ leases = Table(
         unique=True,
         postgresql_where=text("kind = 'worker' AND state <> 'ended'"),
     ),
+    Index("leases_freed_for", "freed_for", postgresql_where=text("freed_for IS NOT NULL")),
     Index("leases_live_by_group", "group_id", postgresql_where=text("state <> 'ended'")),
     Index(
         "leases_alive_until", "alive_until", postgresql_where=text("state IN ('active', 'ending')")

@@ -14,6 +14,7 @@ from mitosis.contracts.explain import Explanation
 from mitosis.store.groups.assignment import add_manager
 from mitosis.store.groups.explain import explain_group
 from mitosis.store.leases import eligibility, scheduler
+from mitosis.store.leases.capacity import progress_parameters
 from mitosis.store.leases.eligibility import CONDITIONS, Condition, GroupFacts, HostFacts
 from mitosis.store.leases.reasons import NONE_LEFT
 from mitosis.store.leases.scheduler import BEFORE_FIRST, ROUND_GROUPS, ROUND_HOSTS, assign_round
@@ -298,6 +299,7 @@ async def _compare(w: World) -> None:
         }
         priority, number = BEFORE_FIRST
         of_groups = {
+            **progress_parameters(w.store),
             "hosts": 5,
             "after_id": number,
             "after_priority": priority,
@@ -307,7 +309,7 @@ async def _compare(w: World) -> None:
             connection, HostFacts, eligibility.HOST_FACTS + " ORDER BY m.id", of_hosts
         )
         groups = await fetch_all(
-            connection, GroupFacts, eligibility.SQL["group_facts"] + " ORDER BY g.id", of_groups
+            connection, GroupFacts, eligibility.GROUP_FACTS + " ORDER BY g.id", of_groups
         )
         assert len(hosts) == await w.value("SELECT count(*) FROM managers") > 100
         assert len(groups) == await w.value("SELECT count(*) FROM task_groups") > 100

@@ -1,0 +1,40 @@
+"""The backstop of every wakeup (protocol P7): whether PostgreSQL holds anything that a round would act on.
+
+Reads only. One statement while nothing waits; the rules of the round, in Python, only if something may.
+"""
+
+from dataclasses import dataclass
+from uuid import UUID
+
+from mitosis.contracts.control import WaitingWork
+from mitosis.store.leases.capacity import CAPACITY, STUCK, progress_parameters
+from mitosis.store.leases.scheduler import would_assign
+from mitosis.store.pg.rows import fetch_one
+from mitosis.store.pg.statements import load
+from mitosis.store.store import Store
+
+SQL = load("leases/look.sql")
+WAITING = SQL["waiting"].replace("{capacity}", CAPACITY).replace("{stuck}", STUCK)
+
+
+@dataclass(frozen=True, slots=True)
+class _Waiting:
+    work: bool
+    stuck: bool
+    offered: list[UUID]
+
+
+async def look(store: Store) -> WaitingWork:
+    """Return what waits for a round, and the hosts of offers that have not been taken for a second."""
+    parameters = {
+        **progress_parameters(store),
+        "idle_threshold": store.idle_threshold.total_seconds(),
+    }
+    async with store.database.connection() as connection:
+        found = await fetch_one(connection, _Waiting, WAITING, parameters)
+    if found is None:
+        return WaitingWork()
+    what = "a lease without progress" if found.stuck else None
+    if found.work and what is None and (pair := await would_assign(store)) is not None:
+        what = f"host {pair[1]} for task group {pair[0]}"
+    return WaitingWork(what=what, offered=tuple(found.offered))

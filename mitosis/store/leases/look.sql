@@ -1,0 +1,36 @@
+-- The look of the control worker every few seconds (protocol P7): does anything wait for a round?
+
+-- name: waiting
+-- Cheap where nothing waits: without a usable host only the leases without progress are checked, and without
+-- claimable work only the small rows of unsettled groups are read. Tasks are counted up to what the group's
+-- hosts can use. A superset: whether the host may serve the group is decided by the rules of the round.
+WITH free AS MATERIALIZED (
+    SELECT m.id FROM managers AS m JOIN manager_live AS c ON c.manager_id = m.id
+     WHERE NOT m.draining AND NOT c.offline
+       AND c.last_contact_at > now() - make_interval(secs => %(suspect_after)s)
+       AND NOT EXISTS (SELECT FROM leases AS l
+                        WHERE l.manager_id = m.id AND l.kind = 'manager' AND l.state <> 'ended'
+                          AND NOT (l.state = 'active' AND greatest(l.busy_at, l.taken_at)
+                                   <= now() - make_interval(secs => %(idle_threshold)s)))
+)
+SELECT CASE WHEN EXISTS (SELECT FROM free) THEN EXISTS (
+           SELECT FROM group_live AS v
+             JOIN task_groups AS g ON g.id = v.group_id
+            {capacity}
+            CROSS JOIN LATERAL (
+                SELECT 2 * s.capacity * (g.worker_allocation_plan ->> 'worker_count')::bigint AS served) AS n
+            WHERE v.settled_at IS NULL AND v.unfinished > 0 AND v.state IN ('open', 'closed')
+              AND NOT v.discarding AND g.kind = 'managed'
+              AND (SELECT count(*) FROM (
+                     (SELECT FROM open_task AS o WHERE o.group_id = g.id AND o.state = 0 LIMIT n.served + 1)
+                     UNION ALL
+                     (SELECT FROM open_task AS o
+                       WHERE o.group_id = g.id AND o.state = 4 AND o.not_before <= now()
+                       LIMIT n.served + 1)) AS r) > n.served
+              AND EXISTS (SELECT FROM user_group_managers AS r JOIN free AS f ON f.id = r.manager_id
+                           WHERE r.user_group_id = g.user_group_id AND r.role IN ('write', 'admin')))
+       ELSE false END AS work,
+       EXISTS (SELECT {stuck}) AS stuck,
+       ARRAY(SELECT m.uuid FROM leases AS l JOIN managers AS m ON m.id = l.manager_id
+              WHERE l.kind = 'manager' AND l.state = 'offered'
+                AND l.offered_at < now() - interval '1 s') AS offered
