@@ -42,6 +42,8 @@ class Agent:
         return out
 
     def claims(self, *tasks: ClaimedTask) -> list[Instruction]:
+        """Answer the claim in flight with as many as it asked for."""
+        self.state.asked = len(tasks)
         return self(Claimed(self.state.claim_seq, ACTIVE, tasks))
 
     def recorded(self, *numbers: int, asked: tuple[int, ...] = ()) -> list[Instruction]:
