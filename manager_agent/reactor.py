@@ -63,6 +63,8 @@ from mitosis.retry_policy import RetryPolicy
 MAX_SURPLUS = 256
 PREFETCH_SECONDS = 0.25
 """Work to hold beyond what the workers have: enough to hide the time of a claim, no more."""
+AHEAD = 2
+"""Number of tasks to hold in advance for each that has ended since the queue was last empty."""
 LONG_SECONDS = 0.75
 """Tasks that take longer do not wait on a host whose workers are all busy."""
 MEAN_WEIGHT = 0.2
@@ -363,7 +365,7 @@ def _surplus(state: State, workers: int) -> int:
         return workers
     mean = max(state.mean_seconds, 1e-4)
     begun = workers * PREFETCH_SECONDS / mean
-    most = MAX_SURPLUS if state.trust is None else min(MAX_SURPLUS, 2 * state.trust)
+    most = MAX_SURPLUS if state.trust is None else min(MAX_SURPLUS, AHEAD * state.trust)
     return min(most, int(begun) if mean > LONG_SECONDS else math.ceil(begun))
 
 
