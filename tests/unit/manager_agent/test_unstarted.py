@@ -143,3 +143,16 @@ def test_tasks_are_recalled_in_order() -> None:
         look(session)
     session(TasksTakenBack(0, 0, tuple(AttemptKey(n, 1) for n in range(11, 18))))
     assert list(session.state.ready) == [task(n) for n in range(11, 20)]
+
+
+def test_after_an_empty_answer_a_host_asks_for_no_more_than_it_has_seen_end() -> None:
+    """The tasks that come next may be of another kind than those that were measured."""
+    session = Session(workers=1)
+    session.begin()
+    session.state.mean_seconds = SHORT / 2
+    (claim,) = session.claimed()
+    assert claim == Claim(2, 1, 1, max_late=1)
+    assert session.claimed(10) == [send(0, 10)]
+    session.began(10)
+    claims = [i for i in session.ended(10, seconds=SHORT / 2) if isinstance(i, Claim)]
+    assert claims == [Claim(3, 2, 2 + 2, max_late=1)]  # two in the worker, and two in advance
