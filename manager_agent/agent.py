@@ -29,6 +29,7 @@ from manager_agent.disk import MIN_FREE_BYTES, DiskRoom, is_full
 from manager_agent.environments import Environments
 from manager_agent.events import Stop
 from manager_agent.host import Host
+from manager_agent.instance import instance_mark
 from manager_agent.journal import Journal
 from manager_agent.leftovers import kill_leftovers
 from manager_agent.planned_stop import PlannedStop
@@ -103,7 +104,10 @@ class Agent:
         self._journal = Journal(folders.journal)
         self._reporter = Reporter(self._api, self._journal)
         self._checkpoints = Checkpoints(
-            folders.checkpoints, identity.machine_id(folders.state_dir), identity.boot_id()
+            folders.checkpoints,
+            identity.machine_id(folders.state_dir),
+            identity.boot_id(),
+            instance_mark(),
         )
         self._environments = Environments(config.manager_id, self._api, self._checkpoints)
         self.host = Host(

@@ -43,6 +43,8 @@ class Environments:
         self._manager_id = manager_id
         self._api = api
         self._checkpoints = checkpoints
+        self._failed: dict[int, HookOutcome] = {}
+        """Epochs whose setup has failed: it is not run again under the same lease."""
         self._setups: dict[UUID, asyncio.Task[HookOutcome]] = {}
         self._teardowns: dict[UUID, asyncio.Task[HookOutcome]] = {}
         self._one_teardown = asyncio.Lock()
@@ -53,7 +55,12 @@ class Environments:
 
     async def prepare(self, grant: LeaseGrant) -> HookOutcome:
         """Make the environment ready. A second call joins the first; the work survives a cancelled caller."""
-        return await _joined(self._setups, grant.task_group_id, lambda: self._prepare(grant))
+        if (failed := self._failed.get(grant.epoch)) is not None:
+            return failed
+        outcome = await _joined(self._setups, grant.task_group_id, lambda: self._prepare(grant))
+        if outcome.verdict is HookVerdict.FAILED:
+            self._failed = {grant.epoch: outcome}
+        return outcome
 
     def preparing(self, task_group_id: UUID) -> bool:
         """Return True during a setup."""
@@ -90,7 +97,7 @@ class Environments:
             fingerprint(grant.task_group_id, grant.environment_setup_hook),
         )
         ready = grant.environment_state is EnvironmentState.READY
-        if ready and self.is_prepared(grant):
+        if ready and await self.is_prepared(grant):
             return self._check_plan(grant) or HookOutcome(
                 verdict=HookVerdict.READY, message="prepared before"
             )
@@ -99,16 +106,27 @@ class Environments:
                 await self._change(group, event="preparing", epoch=grant.epoch, fingerprint=mark)
             refused = self._check_plan(grant)
             if refused is not None:
-                await self._refuse(grant, refused, known_ready=ready)
+                await self._refuse(grant, refused)
                 return refused
-            return await self._set_up(grant, mark, known_ready=ready)
+            return await self._set_up(grant, mark)
         except _GONE as error:
             return lease_lost(error)
 
-    def is_prepared(self, grant: LeaseGrant) -> bool:
-        """Check that the setup of this group has succeeded in this boot, or that it has none."""
+    async def is_prepared(self, grant: LeaseGrant) -> bool:
+        """Check that this group's setup is still valid here, or that it has none.
+
+        It has succeeded in this instance of the file system, and the group's probe, if any, agrees.
+        """
         hook, group = grant.environment_setup_hook, grant.task_group_id
-        return hook is None or self._checkpoints.holds(group, fingerprint(group, hook))
+        if hook is None:
+            return True
+        if not self._checkpoints.holds(group, fingerprint(group, hook)):
+            return False
+        probed = await self._run_for(grant, grant.environment_probe)
+        if probed is None or probed.succeeded:
+            return True
+        log.warning("probe.failed", extra={"reason": _failed(probed).message})
+        return False
 
     def _check_plan(self, grant: LeaseGrant) -> HookOutcome | None:
         try:
@@ -118,38 +136,29 @@ class Environments:
             return HookOutcome(verdict=HookVerdict.FAILED, message=error.message)
         return None
 
-    async def _refuse(self, grant: LeaseGrant, refused: HookOutcome, *, known_ready: bool) -> None:
-        if known_ready:
-            return
+    async def _refuse(self, grant: LeaseGrant, refused: HookOutcome) -> None:
+        """Report a plan that this host cannot hold."""
         now = datetime.now(UTC)
         hook = HookReport(state="failed", message=refused.message, started_at=now, finished_at=now)
         await self._change(grant.task_group_id, event="setup_failed", epoch=grant.epoch, hook=hook)
+        if grant.environment_state is not EnvironmentState.READY:  # no setup has started
+            await self._change(grant.task_group_id, event="cleaned")
 
-    async def _set_up(self, grant: LeaseGrant, mark: str, *, known_ready: bool) -> HookOutcome:
+    async def _set_up(self, grant: LeaseGrant, mark: str) -> HookOutcome:
+        """Run the setup hook; every run is reported, also one of an environment that was ready before."""
         group = grant.task_group_id
         self._checkpoints.forget(group)
-        plan = grant.worker_allocation_plan
-        result = await self._run(
-            grant.environment_setup_hook,
-            (group, grant.task_group_name, grant.group_name),
-            plan.worker_count,
-        )
+        result = await self._run_for(grant, grant.environment_setup_hook)
         if result is not None and not result.succeeded:
             await self._end_daemons(group)
-            if not known_ready:
-                report = result.report()
-                await self._change(group, event="setup_failed", epoch=grant.epoch, hook=report)
+            report = result.report()
+            await self._change(group, event="setup_failed", epoch=grant.epoch, hook=report)
             return _failed(result)
         if result is not None:
             self._checkpoints.write(group, mark)
-        if not known_ready:
-            await self._change(
-                group,
-                event="prepared",
-                epoch=grant.epoch,
-                fingerprint=mark,
-                hook=_report(result),
-            )
+        await self._change(
+            group, event="prepared", epoch=grant.epoch, fingerprint=mark, hook=_report(result)
+        )
         return HookOutcome(
             verdict=HookVerdict.READY, seconds=result.seconds if result is not None else 0.0
         )
@@ -198,6 +207,10 @@ class Environments:
         )
 
     # --- both -----------------------------------------------------------------------------------
+
+    async def _run_for(self, grant: LeaseGrant, hook: HookSpec | None) -> HookResult | None:
+        names = (grant.task_group_id, grant.task_group_name, grant.group_name)
+        return await self._run(hook, names, grant.worker_allocation_plan.worker_count)
 
     async def _run(
         self, hook: HookSpec | None, names: tuple[UUID, str, str], worker_count: int

@@ -118,7 +118,7 @@ class Host:
             grant = await until_reached(lambda: self._api.grant(lease.epoch))
             ready = (grant.lease_state, grant.environment_state) == _RESUMABLE
             async with self._starting:
-                if ready and self.session is None and self._environments.is_prepared(grant):
+                if ready and self.session is None and await self._environments.is_prepared(grant):
                     self._start(grant)
         except MitosisError as error:
             log.warning("lease.not_resumed", extra={"reason": error.message})
@@ -232,16 +232,18 @@ class Host:
                 await self._environments.stop_setup(grant.task_group_id)
                 await self._replayed()  # the lease may have been given for these reports alone (P5)
                 return None
-            if not self._environments.is_prepared(grant):
+            if not await self._environments.is_prepared(grant):
                 outcome = await self._prepared(grant)
                 if outcome.verdict is not HookVerdict.READY:
                     raise LeaseLost(f"the environment is not ready: {outcome.message}")
             return self._start(grant)
 
     async def _prepared(self, grant: LeaseGrant) -> HookOutcome:
+        """Prepare the environment. A setup that fails has started, so its teardown follows at once."""
         outcome = await self._environments.prepare(grant)
         if outcome.verdict is HookVerdict.FAILED:
             self._failed_setup = grant.epoch
+            await self._clean(grant.task_group_id)
         return outcome
 
     async def _clean(self, task_group_id: UUID) -> HookOutcome:

@@ -97,6 +97,8 @@ ALTER TABLE leases
     ADD COLUMN freed_for bigint;                   -- the group for which it was ended, until it gets the host
 """
 
+PROBE = "ALTER TABLE task_groups ADD COLUMN environment_probe jsonb"
+
 STATEMENTS: tuple[str, ...] = (
     HOST_FAILURES,
     "CREATE INDEX host_failures_by_manager ON host_failures (manager_id)",
@@ -122,6 +124,7 @@ STATEMENTS: tuple[str, ...] = (
     CONTACT_SINCE,
     FREED_FOR,
     "CREATE INDEX leases_freed_for ON leases (freed_for) WHERE freed_for IS NOT NULL",
+    PROBE,
 )
 """In this order, one statement each."""
 

@@ -14,6 +14,8 @@ from pydantic import (
     Field,
     Strict,
     StringConstraints,
+    ValidationInfo,
+    field_validator,
     model_validator,
 )
 
@@ -118,6 +120,8 @@ class TaskGroupSpec(RequestBody):
     worker_allocation_plan: WorkerAllocationPlan = WorkerAllocationPlan()
     environment_setup_hook: HookSpec | None = None
     environment_teardown_hook: HookSpec | None = None
+    environment_probe: HookSpec | None = None
+    """Runs on a host that was set up before; unless it ends with status 0, the host is set up again."""
     auto_close_timeout: PositiveDuration | None = None
     close_deadline: AwareDatetime | None = None
     """The latest time of its close; unfinished tasks are then cancelled, with grace."""
@@ -130,6 +134,15 @@ class TaskGroupSpec(RequestBody):
     host_lost_after: LivenessDuration | None = None
     """At least 10 s; None = the deployment's default (90 s)."""
     fence: Literal["finish", "kill"] = "finish"
+
+    @field_validator("environment_probe")
+    @classmethod
+    def _needs_setup(cls, probe: HookSpec | None, known: ValidationInfo) -> HookSpec | None:
+        if probe is not None and known.data.get("environment_setup_hook", ...) is None:
+            raise ValueError(
+                "needs an environment_setup_hook, which runs again when the probe fails"
+            )
+        return probe
 
 
 class TaskGroupUpdate(RequestBody):
@@ -211,6 +224,7 @@ class TaskGroupInfo(AnswerBody):
     worker_allocation_plan: WorkerAllocationPlan
     environment_setup_hook: HookSpec | None = None
     environment_teardown_hook: HookSpec | None = None
+    environment_probe: HookSpec | None = None
     auto_close_timeout: Duration | None = None
     close_deadline: datetime | None = None
     max_managers: int | None = None
@@ -493,6 +507,7 @@ class LeaseGrant(AnswerBody):
     group_name: str
     worker_allocation_plan: WorkerAllocationPlan
     environment_setup_hook: HookSpec | None = None
+    environment_probe: HookSpec | None = None
     environment_state: EnvironmentState | None = None
     environment_fingerprint: str | None = None
     """Fingerprint of the environment in PostgreSQL; compare it with the checkpoint."""

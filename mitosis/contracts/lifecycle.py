@@ -278,9 +278,10 @@ ENVIRONMENT: Lifecycle[EnvironmentState, EnvironmentEvent] = Lifecycle(
     EnvironmentState.PREPARING,
     {
         (EnvironmentState.PREPARING, EnvironmentEvent.PREPARED): EnvironmentState.READY,
-        (EnvironmentState.PREPARING, EnvironmentEvent.SETUP_FAILED): EnvironmentState.GONE,
+        (EnvironmentState.PREPARING, EnvironmentEvent.SETUP_FAILED): EnvironmentState.TEARING_DOWN,
         (EnvironmentState.PREPARING, EnvironmentEvent.TEAR_DOWN): EnvironmentState.TEARING_DOWN,
         (EnvironmentState.PREPARING, EnvironmentEvent.LOSE): EnvironmentState.OWED,
+        (EnvironmentState.READY, EnvironmentEvent.SETUP_FAILED): EnvironmentState.TEARING_DOWN,
         (EnvironmentState.READY, EnvironmentEvent.TEAR_DOWN): EnvironmentState.TEARING_DOWN,
         (EnvironmentState.READY, EnvironmentEvent.LOSE): EnvironmentState.OWED,
         (EnvironmentState.TEARING_DOWN, EnvironmentEvent.CLEANED): EnvironmentState.GONE,

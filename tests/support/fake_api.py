@@ -55,6 +55,13 @@ from mitosis.contracts.wire import (
 
 TOKEN = "manager-token"
 TWO_WORKERS = WorkerAllocationPlan(worker_count=2)
+GOALS = {
+    "prepared": EnvironmentState.READY,
+    "setup_failed": EnvironmentState.TEARING_DOWN,
+    "tear_down": EnvironmentState.TEARING_DOWN,
+    "cleaned": EnvironmentState.GONE,
+}
+"""The state after each change; one that it brings about again is success."""
 
 
 @dataclass
@@ -78,6 +85,7 @@ class FakeApi:
     plan: WorkerAllocationPlan = TWO_WORKERS
     setup: HookSpec | None = None
     teardown: HookSpec | None = None
+    probe: HookSpec | None = None
     retries: int = 0
     """How often a failed attempt is put back."""
     fence: Literal["finish", "kill"] = "finish"
@@ -181,6 +189,7 @@ class FakeApi:
             group_name="lab",
             worker_allocation_plan=self.plan,
             environment_setup_hook=self.setup,
+            environment_probe=self.probe,
             environment_state=self.environment,
             cancel_grace_seconds=self.grace_seconds,
             host_lost_after_seconds=self.host_lost_after_seconds,
@@ -206,7 +215,8 @@ class FakeApi:
         else:
             state = self.environment or EnvironmentState.GONE
             try:
-                self.environment = ENVIRONMENT.after(state, EnvironmentEvent(change.event))
+                if state is not GOALS[change.event]:
+                    self.environment = ENVIRONMENT.after(state, EnvironmentEvent(change.event))
             except Exception:  # noqa: BLE001 - the body says which
                 return problem(409, "invalid_transition", state=str(state), event=change.event)
         self.changes.append(change)

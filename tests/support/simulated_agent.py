@@ -103,6 +103,7 @@ class SimulatedAgent:
             await self._reached("preparing")
             if self.setup_exit_code:
                 await self._change(command, "setup_failed", "failed")
+                await self._change(command, "cleaned", "succeeded")
                 return HookOutcome(verdict=HookVerdict.FAILED)
             await self._change(command, "prepared", "succeeded")
             await self._reached("prepared")

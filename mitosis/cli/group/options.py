@@ -42,6 +42,14 @@ TeardownOption = Annotated[
     str | None, typer.Option(metavar="COMMAND", help="Command that cleans a host.")
 ]
 
+ProbeOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="COMMAND",
+        help="Command that checks whether a host that was prepared before still is.",
+    ),
+]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupOptions:
@@ -76,6 +84,7 @@ class GroupOptions:
     teardown_file: Annotated[
         Path | None, typer.Option(metavar="FILE", help="The teardown hook as a JSON object.")
     ] = None
+    probe: ProbeOption = None
     auto_close: Annotated[
         str | None,
         typer.Option(metavar="TIME", help="Close after this long without a submission, as in 30m."),

@@ -14,6 +14,7 @@ from mitosis.cli.group.options import (
     MaxTasksOption,
     PinOption,
     PriorityOption,
+    ProbeOption,
     SetupOption,
     TagOption,
     TeardownOption,
@@ -111,6 +112,7 @@ class RunGroupOptions:
     max_tasks_per_worker: MaxTasksOption = None
     setup: SetupOption = None
     teardown: TeardownOption = None
+    probe: ProbeOption = None
     tag: TagOption = None
     user_group: UserGroupOption = None
     max_hosts: Annotated[

@@ -151,6 +151,7 @@ async def _check_hosts(connection: Connection, group_number: int, spec: TaskGrou
 
 def _create_parameters(spec: TaskGroupSpec, user_id: UUID) -> dict[str, object]:
     setup, teardown = spec.environment_setup_hook, spec.environment_teardown_hook
+    probe = spec.environment_probe
     return {
         "name": spec.name,
         "group_name": spec.group_name,
@@ -162,6 +163,7 @@ def _create_parameters(spec: TaskGroupSpec, user_id: UUID) -> dict[str, object]:
         "plan": spec.worker_allocation_plan.model_dump_json(),
         "setup": setup and setup.model_dump_json(),
         "teardown": teardown and teardown.model_dump_json(),
+        "probe": probe and probe.model_dump_json(),
         "auto_close": _seconds(spec.auto_close_timeout),
         "close_deadline": spec.close_deadline,
         "max_managers": spec.max_managers,

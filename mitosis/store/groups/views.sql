@@ -5,6 +5,7 @@
 SELECT g.id AS number, g.uuid AS task_group_id, g.name, u.name AS group_name, v.state,
        v.settled_at IS NOT NULL AS settled, v.result, v.reason, g.tags, g.labels, g.priority,
        g.worker_allocation_plan, g.environment_setup_hook, g.environment_teardown_hook,
+       g.environment_probe,
        g.auto_close_timeout_seconds AS auto_close_timeout, g.close_deadline, g.max_managers, g.tag_match,
        g.assignment_method, g.reopen_on_submit, g.cancel_grace_seconds,
        g.host_lost_after_seconds AS host_lost_after, g.fence,

@@ -11,6 +11,7 @@ UPDATE leases AS l
 -- name: grant
 SELECT l.epoch, l.state AS lease_state, g.uuid AS task_group_id, g.id AS task_group_number,
        g.name AS task_group_name, u.name AS group_name, g.worker_allocation_plan, g.environment_setup_hook,
+       g.environment_probe,
        e.state AS environment_state, e.fingerprint AS environment_fingerprint, g.cancel_grace_seconds,
        coalesce(g.host_lost_after_seconds, %(host_lost_after)s)::float8 AS host_lost_after_seconds, g.fence
   FROM leases AS l

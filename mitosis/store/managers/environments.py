@@ -42,7 +42,7 @@ _SETUP_SUCCEEDS = ("preparing", "prepared")
 _GOAL: Mapping[str, EnvironmentState] = {
     "preparing": EnvironmentState.PREPARING,
     "prepared": EnvironmentState.READY,
-    "setup_failed": EnvironmentState.GONE,
+    "setup_failed": EnvironmentState.TEARING_DOWN,
     "tear_down": EnvironmentState.TEARING_DOWN,
     "cleaned": EnvironmentState.GONE,
 }

@@ -158,6 +158,7 @@ task_groups = Table(
     Column("worker_allocation_plan", JSONB, nullable=False),
     Column("environment_setup_hook", JSONB),
     Column("environment_teardown_hook", JSONB),
+    Column("environment_probe", JSONB),
     Column("auto_close_timeout_seconds", Double),
     CheckConstraint("auto_close_timeout_seconds > 0"),
     Column("close_deadline", Moment),

@@ -3,6 +3,7 @@
 import asyncio
 import resource
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 
 import psutil
@@ -67,7 +68,7 @@ async def test_a_failing_setup_is_final_on_this_host(
         outcome = await host.prepare()
         assert outcome.verdict is HookVerdict.FAILED
         assert says in outcome.message
-        assert [change.event for change in api.changes] == ["preparing", "setup_failed"]
+        assert [change.event for change in api.changes] == ["preparing", "setup_failed", "cleaned"]
         assert api.changes[1].hook is not None
         assert api.changes[1].hook.state == "failed"
 
@@ -119,7 +120,7 @@ async def test_gigabytes_of_output_keep_their_end_only(tmp_path: Path) -> None:
     setup = shell("head -c 300000000 /dev/zero | tr '\\0' x; echo; echo the end; exit 1")
     async with FakeApi(setup=setup).serving() as api, running_agent(api, tmp_path) as host:
         await host.prepare()
-        hook = api.changes[-1].hook
+        hook = api.changes[1].hook
         assert hook is not None
         assert hook.stdout_tail is not None
         assert hook.stdout_tail.endswith("the end\n")
@@ -161,6 +162,100 @@ async def test_a_lost_environment_is_prepared_again(tmp_path: Path) -> None:
         assert log.read_text() == "again\nagain\n"
 
 
+@pytest.mark.parametrize("end", ["exit 3", "kill -9 $$", "sleep 60"])
+async def test_the_teardown_of_a_setup_that_failed_half_way_runs_at_once(
+    tmp_path: Path, end: str
+) -> None:
+    staged = tmp_path / "staged"
+    setup = shell(f"mkdir {staged}; {end}", timeout=timedelta(seconds=0.3))
+    api = FakeApi(setup=setup, teardown=shell(f"rmdir {staged}"))
+    async with api.serving(), running_agent(api, tmp_path) as host:
+        assert (await host.prepare()).verdict is HookVerdict.FAILED
+        assert not staged.exists()
+        assert api.environment is EnvironmentState.GONE
+        recorded = [(c.event, c.hook.state if c.hook else None) for c in api.changes]
+        assert recorded[1:] == [("setup_failed", "failed"), ("cleaned", "succeeded")]
+
+
+async def test_the_teardown_of_a_failed_setup_is_owed_when_the_agent_is_killed(
+    tmp_path: Path,
+) -> None:
+    staged, begun = tmp_path / "staged", tmp_path / "begun"
+    teardown = shell(f"if mkdir {begun}; then sleep 60; else rmdir {staged}; fi")
+    async with FakeApi(setup=shell(f"mkdir {staged}; exit 3"), teardown=teardown).serving() as api:
+        async with running_agent(api, tmp_path) as host:
+            preparing = asyncio.create_task(host.prepare())
+            await until(begun.exists)
+            preparing.cancel()
+        assert staged.exists()
+        assert api.environment is EnvironmentState.TEARING_DOWN
+        api.owed, api.environment = (api.task_group_id,), EnvironmentState.OWED  # as a hello does
+        async with running_agent(api, tmp_path):
+            await until(lambda: api.environment is EnvironmentState.GONE)
+            assert not staged.exists()
+
+
+async def test_setup_runs_again_in_another_instance_of_the_file_system(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The state folder is a volume; the container around it was replaced."""
+    log = tmp_path / "log"
+    async with FakeApi(setup=shell(f"echo run >> {log}")).serving() as api:
+        for instance in ("first", "first", "second"):
+            monkeypatch.setattr("manager_agent.agent.instance_mark", partial(str, instance))
+            async with running_agent(api, tmp_path) as host:
+                assert (await host.prepare()).verdict is HookVerdict.READY
+        assert log.read_text() == "run\nrun\n"
+        hooks = [change.hook.state for change in api.changes if change.hook is not None]
+        assert hooks == ["succeeded", "succeeded"], "both are recorded"
+
+
+async def test_a_probe_decides_whether_a_checkpoint_is_believed(tmp_path: Path) -> None:
+    log, there = tmp_path / "log", tmp_path / "there"
+    setup = shell(f"echo run >> {log}; touch {there}")
+    api = FakeApi(setup=setup, probe=shell(f"echo probe >> {log}; test -e {there}"))
+    async with api.serving(), running_agent(api, tmp_path) as host:
+        for _ in range(2):
+            assert (await host.prepare()).verdict is HookVerdict.READY
+        there.unlink()
+        assert (await host.prepare()).verdict is HookVerdict.READY
+        assert log.read_text().split() == ["run", "probe", "probe", "run"]
+        hooks = [change.hook.state for change in api.changes if change.hook is not None]
+        assert hooks == ["succeeded", "succeeded"]
+
+
+async def test_a_lease_goes_on_after_a_restart_only_if_the_probe_agrees(tmp_path: Path) -> None:
+    log, there = tmp_path / "log", tmp_path / "there"
+    setup = shell(f"echo run >> {log}; touch {there}")
+    async with FakeApi(setup=setup, probe=shell(f"test -e {there}")).serving() as api:
+        async with running_agent(api, tmp_path) as host:
+            await host.prepare()
+        async with running_agent(api, tmp_path) as host:
+            await until(lambda: host.agent.host.session is not None)
+        there.unlink()
+        async with running_agent(api, tmp_path) as host:
+            (task_id,) = api.submit(command("/bin/ls", str(there)))
+            host.start_lease()
+            await until(lambda: task_id in api.results)
+            assert api.results[task_id].outcome == "succeeded"
+    assert log.read_text() == "run\nrun\n"
+
+
+async def test_a_setup_that_fails_when_it_is_repeated_is_recorded_and_final(tmp_path: Path) -> None:
+    """PostgreSQL says ready, the checkpoint is lost, and setup does not work any more."""
+    log = tmp_path / "log"
+    api = FakeApi(setup=shell(f"echo run >> {log}; exit 4"))
+    api.environment = EnvironmentState.READY
+    async with api.serving(), running_agent(api, tmp_path) as host:
+        assert (await host.run_lease()).end is LeaseEnd.GONE
+        for _ in range(3):  # what the workflow of the host does next
+            outcome = await host.prepare()
+            assert (outcome.verdict, outcome.message) == (HookVerdict.FAILED, "exit code 4")
+        assert log.read_text() == "run\n", "once under one lease"
+        recorded = [(c.event, c.hook.exit_code if c.hook else None) for c in api.changes]
+        assert recorded == [("setup_failed", 4), ("cleaned", None)]
+
+
 @pytest.mark.spec("S002-246", "S002-247", "S002-241", "S000-134", "S000-135")
 @pytest.mark.parametrize(
     ("plan", "says"),
@@ -191,8 +286,9 @@ async def test_a_plan_that_does_not_fit_fails_with_the_reason(
         outcome = await host.prepare()
         assert outcome.verdict is HookVerdict.FAILED
         assert says in outcome.message
-        hook = api.changes[-1].hook
-        assert api.changes[-1].event == "setup_failed"
+        hook = api.changes[1].hook
+        assert [change.event for change in api.changes] == ["preparing", "setup_failed", "cleaned"]
+        assert not any(change.hook for change in api.changes[2:]), "no setup has started"
         assert hook is not None
         assert says in str(hook.message)
 

@@ -77,6 +77,7 @@ async def failed_setup(w: World, group: UUID, host: Host) -> None:
     await host.environment(group, "preparing", epoch=host.epoch, hook=hook("running"))
     ended = hook("failed", exit_code=3)
     await host.environment(group, "setup_failed", epoch=host.epoch, hook=ended)
+    await host.environment(group, "cleaned")
     await released(host, ReleaseReason.SETUP_FAILED)
 
 

@@ -34,7 +34,7 @@ async def test_the_table_decides_every_edge(
         goal = {
             "preparing": "preparing",
             "prepared": "ready",
-            "setup_failed": "gone",
+            "setup_failed": "tearing_down",
             "tear_down": "tearing_down",
             "cleaned": "gone",
         }[event]
