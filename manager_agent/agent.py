@@ -52,6 +52,7 @@ from mitosis.contracts.errors import (
 from mitosis.contracts.http import HelloAnswer, LeaseGrant
 from mitosis.contracts.variables import without_settings
 from mitosis.worker.evidence import begun_attempts, forget_begun
+from mitosis.worker.process_limit import default_limit
 from mitosis.worker.signals import default_in_children
 from mitosis.worker.zygote_protocol import Setup
 
@@ -305,6 +306,8 @@ class Agent:
             environment=plan.environment,
             max_tasks_per_worker=plan.max_tasks_per_worker,
             cpusets=cpuset_prefix(self._config.manager_id) if plan.enforces_cores else None,
+            max_processes_per_worker=plan.max_processes_per_worker
+            or default_limit(plan.worker_count),
         )
         environment = without_settings(os.environ) | {
             "MITOSIS_MANAGER_ID": str(self._config.manager_id),

@@ -56,6 +56,9 @@ class WorkerAllocationPlan(CheckedModel):
     """Tasks a host holds beyond those its workers run; None = chosen from the task rate."""
     max_tasks_per_worker: Integer | None = Field(default=None, ge=1, le=2**31 - 1)
     """A worker process runs so many tasks, then a fresh one takes its slot. None = no limit."""
+    max_processes_per_worker: Integer | None = Field(default=None, ge=1, le=4_194_304)
+    """Processes and threads that the task of a worker may have at the same time; a task that has more is
+    killed. None = 4096, or less where all workers together could take more than half of the host's."""
     handler_modules: tuple[str, ...] = ()
     """Modules that the zygote imports once, before it forks the workers."""
     python_path: tuple[str, ...] = ()

@@ -42,7 +42,8 @@ from mitosis.worker.following import OutputFeed
 from mitosis.worker.handlers import HandlerSlot
 from mitosis.worker.orphans import Births, ChildBell
 from mitosis.worker.output import MemoryOutput, PipeOutput, memory_file
-from mitosis.worker.process_tree import kill_all_below, reap_any
+from mitosis.worker.process_limit import PidsGroup, ProcessLimit
+from mitosis.worker.process_tree import kill_all_below, kill_below, reap_any
 from mitosis.worker.report import Ended, encode_report
 from mitosis.worker.scratch import ScratchFolder
 from mitosis.worker.settings import WorkerSettings, worker_variables
@@ -59,6 +60,8 @@ _BATCH = 8
 _BATCH_AGE_SECONDS = 0.005
 _OVERDUE_MARGIN_SECONDS = 2.0
 _LEFTOVERS_SECONDS = 5.0
+_OWN_ENDS = (None, FailureKind.EXIT_CODE, FailureKind.SIGNAL, FailureKind.HANDLER_ERROR)
+"""How a task ends by itself, also because the kernel refused it a process."""
 _LONGEST_WAIT_MS = 3_600_000.0  # poll(2) takes an int of milliseconds: at most 24.8 days
 
 
@@ -93,10 +96,16 @@ class Worker:
         self._whole = WholeOutput(self._channel.send)
         self._bell = ChildBell()
         self._births = Births()
+        limit = settings.setup.max_processes_per_worker
+        confined = settings.setup.cpusets is not None
+        group = PidsGroup.enter(settings.pids_group, limit, confined=confined)
+        self._limit = ProcessLimit(limit, group)
         self._poll = select.poll()
         streams = (self._streams.stdout.read_fd, self._streams.stderr.read_fd)
         for fd in (self._channel.fd, self._bell.fd, *streams):
             self._poll.register(fd, select.POLLIN)
+        if self._limit.fd is not None:
+            self._poll.register(self._limit.fd, select.POLLPRI)
         self._queue: deque[RunTask] = deque()
         self._finished: list[EncodedReport] = []
         self._flush_at = 0.0
@@ -205,6 +214,7 @@ class Worker:
         """Run one task to its end and queue its report."""
         self._current = task
         self._births.forget()
+        self._limit.begin()
         self._scratch.ensure()
         self._mark.put(task.key)
         try:
@@ -229,11 +239,13 @@ class Worker:
         if self._feed.on:
             self._feed.stop()
         self._mark.clear()
-        self._count_task()
+        self._count_task(ended)
         if self._shutdown is None or self._shutdown.graceful:
             self._report(task, ended)
 
-    def _count_task(self) -> None:
+    def _count_task(self, ended: Ended) -> None:
+        if (self._limit.exceeded() or self._limit.hit) and ended.kind in _OWN_ENDS:
+            _blame(ended, self._limit)
         self._ran += 1
         limit = self._settings.setup.max_tasks_per_worker
         if limit is not None and self._ran >= limit:
@@ -255,6 +267,8 @@ class Worker:
                 self._feed.pump()
             if self._whole.on:
                 self._whole.pump()
+            if self._limit.exceeded():
+                run.stop(FailureKind.PROCESS_LIMIT, self._limit.message, 0.0)
             run.step()
         self._renew_for(self._handlers.state.restore_attributes())
         if self._whole.on:
@@ -293,6 +307,9 @@ class Worker:
         """Exchange messages with the agent while a handler runs; reap its orphans."""
         self._take_messages()
         self._births.reap_orphans()
+        if self._limit.exceeded():
+            kill_below(os.getpid())
+            self._handlers.stop(FailureKind.PROCESS_LIMIT, self._limit.message)
         if self._feed.on:
             self._feed.pump()
         if self._finished and time.monotonic() >= self._flush_at:
@@ -356,7 +373,7 @@ class Worker:
             self._poll.modify(stream.read_fd, 0 if stream.paused else select.POLLIN)
 
     def _wait_ms(self, run: CommandRun | None) -> float | None:
-        due = [run.wakes_at()] if run is not None else []
+        due = [run.wakes_at(), self._limit.wakes_at()] if run is not None else []
         due.append(self._flush_at if self._finished else None)
         if self._feed.on:
             due.append(self._feed.due_at())
@@ -368,6 +385,12 @@ class Worker:
         if not times:
             return None
         return min(max(0.0, min(times) - time.monotonic()) * 1000, _LONGEST_WAIT_MS)
+
+
+def _blame(ended: Ended, limit: ProcessLimit) -> None:
+    """Make it the end of a task that was refused a process, and so may have done half of its work."""
+    message = limit.message if ended.message is None else f"{limit.message}; {ended.message}"
+    ended.kind, ended.message, ended.result = FailureKind.PROCESS_LIMIT, message, None
 
 
 def _not_a_task(message: str) -> Ended:

@@ -24,8 +24,18 @@ class WorkerSettings(msgspec.Struct, array_like=True, frozen=True):
         return worker_identity(self.slot, self.generation)
 
     @property
+    def pids_group(self) -> str:
+        """The name of its cgroup: called in the worker, a child of the zygote."""
+        return f"{pids_groups(self.setup)}{os.getppid()}.{self.slot}"
+
+    @property
     def scratch_folder(self) -> str:
         return os.path.join(self.setup.scratch_folder, f"slot-{self.slot}")  # noqa: PTH118 - a string is wanted
+
+
+def pids_groups(setup: Setup) -> str:
+    """Return the beginning of the names of the cgroups of a manager; the pid of a zygote follows."""
+    return f"mitosis-{setup.manager_id}."
 
 
 def session_environment(setup: Setup, inherited: Mapping[str, str]) -> dict[str, str]:

@@ -29,8 +29,9 @@ from mitosis.worker.evidence import Evidence
 from mitosis.worker.linux import become_subreaper
 from mitosis.worker.preload import PreloadError, preload
 from mitosis.worker.process import EXIT_BROKEN, run_worker
+from mitosis.worker.process_limit import remove_groups
 from mitosis.worker.process_tree import below, kill_all_below, kill_below, process_parents
-from mitosis.worker.settings import WorkerSettings, session_environment
+from mitosis.worker.settings import WorkerSettings, pids_groups, session_environment
 from mitosis.worker.signals import default_signals
 from mitosis.worker.zygote_protocol import (
     AGENT_FD,
@@ -296,6 +297,7 @@ def main() -> int:
         return _serve(agent, setup)
     finally:
         kill_all_below(_GUARDIAN_SECONDS)
+        remove_groups(pids_groups(setup))
 
 
 def _own_signals() -> None:

@@ -58,6 +58,8 @@ class Setup(Packet, frozen=True, kw_only=True):
     """A worker exits after so many tasks; the agent starts another in its slot. None: no limit."""
     cpusets: str | None = None
     """Workers with cores are confined to them by cpuset cgroups whose names begin so. None: by affinity."""
+    max_processes_per_worker: int = 4096
+    """Processes and threads of a task."""
 
 
 class Spawn(Packet, frozen=True):

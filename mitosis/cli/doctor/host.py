@@ -27,6 +27,7 @@ def host_checks(settings: Settings) -> Iterator[Check]:
     yield from _programs(settings)
     yield _process_handles()
     yield _memory_events()
+    yield _process_limit()
     if settings.database.url is None and os.geteuid() == 0:
         yield _user_namespaces()
     yield _file_limit()
@@ -104,6 +105,22 @@ def _memory_events(root: Path = CGROUPS) -> Check:
             if any((place / "memory.oom_control").exists() for place in places):
                 return ok(name, f"version 1, {path}")
     return warn(name, "the memory events of this process cannot be read", advice)
+
+
+def _process_limit() -> Check:
+    """Check what bounds the processes of a task: the kernel, or the count of its worker."""
+    from mitosis.worker.process_limit import default_limit, pids_folder
+
+    name = "process limit"
+    workers = len(os.sched_getaffinity(0))
+    found = f"{default_limit(workers):,} processes and threads for each of {workers} workers"
+    if (folder := pids_folder()) is not None:
+        return ok(name, f"{found}, by cgroups in {folder}")
+    advice = (
+        "workers count their processes four times a second; to let the kernel do it, give the agent a"
+        " writable pids cgroup (systemd: Delegate=yes, DelegateSubgroup=agent)"
+    )
+    return warn(name, f"{found}, no pids cgroup can be made", advice)
 
 
 def _user_namespaces(limit: Path = Path("/proc/sys/user/max_user_namespaces")) -> Check:

@@ -27,6 +27,7 @@ OPTION_OF_FIELD = {
     "worker_allocation_plan.cpu_binding.cores": "--cores",
     "worker_allocation_plan.cpu_binding.cores_per_worker": "--cores-per-worker",
     "worker_allocation_plan.max_tasks_per_worker": "--max-tasks-per-worker",
+    "worker_allocation_plan.max_processes_per_worker": "--max-processes-per-worker",
     "worker_allocation_plan.handler_modules": "--handler-module",
     "worker_allocation_plan.python_path": "--python-path",
     "environment_setup_hook": "--setup",
@@ -95,6 +96,7 @@ def _typed_fields(name: str | None, options: GroupOptions) -> dict[str, Any]:
             {
                 "worker_count": options.workers,
                 "max_tasks_per_worker": options.max_tasks_per_worker,
+                "max_processes_per_worker": options.max_processes_per_worker,
                 "handler_modules": options.handler_module,
                 "python_path": options.python_path,
                 "cpu_binding": cpu_binding(options.pin, options.cores, options.cores_per_worker),

@@ -34,6 +34,12 @@ MaxTasksOption = Annotated[
     int | None,
     typer.Option(metavar="N", help="Start a worker process again after so many tasks."),
 ]
+MaxProcessesOption = Annotated[
+    int | None,
+    typer.Option(
+        metavar="N", help="Kill a task that has more processes and threads. [default: 4096 or less]"
+    ),
+]
 SetupOption = Annotated[
     str | None,
     typer.Option(metavar="COMMAND", help="Command that prepares a host, quoted as one word."),
@@ -68,6 +74,7 @@ class GroupOptions:
     cores: CoresOption = None
     cores_per_worker: CoresPerWorkerOption = None
     max_tasks_per_worker: MaxTasksOption = None
+    max_processes_per_worker: MaxProcessesOption = None
     handler_module: Annotated[
         list[str] | None,
         typer.Option(metavar="MODULE", help="Module that workers import; repeatable."),

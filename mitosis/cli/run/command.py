@@ -113,6 +113,7 @@ def _group_spec(group: RunGroupOptions, program: str) -> "TaskGroupSpec":
     plan = {
         "worker_count": workers,
         "max_tasks_per_worker": group.max_tasks_per_worker,
+        "max_processes_per_worker": group.max_processes_per_worker,
         "cpu_binding": cpu_binding(group.pin, group.cores, group.cores_per_worker),
     }
     fields = {

@@ -11,6 +11,7 @@ from mitosis.cli.arguments import ProgressOption
 from mitosis.cli.group.options import (
     CoresOption,
     CoresPerWorkerOption,
+    MaxProcessesOption,
     MaxTasksOption,
     PinOption,
     PriorityOption,
@@ -110,6 +111,7 @@ class RunGroupOptions:
     cores: CoresOption = None
     cores_per_worker: CoresPerWorkerOption = None
     max_tasks_per_worker: MaxTasksOption = None
+    max_processes_per_worker: MaxProcessesOption = None
     setup: SetupOption = None
     teardown: TeardownOption = None
     probe: ProbeOption = None

@@ -19,6 +19,7 @@ import pytest
 
 from mitosis.cli.doctor.host import (
     _memory_events,
+    _process_limit,
     _user_namespaces,
 )
 from mitosis.cli.doctor.servers import clock_check
@@ -256,3 +257,14 @@ def test_the_clock_of_a_database_is_looked_at(
     found = states(mitosis("doctor", "--json"))
     assert (found["database"], found["clock of PostgreSQL"]) == ("ok", "ok")
     assert clock_check("PostgreSQL", -100.0).state == "fail"
+
+
+@pytest.mark.parametrize("folder", [None, Path("/sys/fs/cgroup/pids/agent")])
+def test_the_limit_of_processes_is_said(
+    monkeypatch: pytest.MonkeyPatch, folder: Path | None
+) -> None:
+    monkeypatch.setattr("mitosis.worker.process_limit.pids_folder", lambda: folder)
+    check = _process_limit()
+    assert "processes and threads for each of" in check.found
+    assert check.state == ("warn" if folder is None else "ok")
+    assert ("Delegate=yes" in check.advice) is (folder is None)
