@@ -85,6 +85,7 @@ async def quarantined(w: World, group: UUID, bad: Host, good: Host) -> None:
     await fail_all(bad, (await bad.claim(5)).tasks)
     await good.finish((await good.claim(2)).tasks)
     assert await phase(w) == "quarantined"
+    assert await w.value("SELECT max(exit_failures) FROM open_task") == 0, "attempts are given back"
 
 
 async def probe(w: World) -> None:
