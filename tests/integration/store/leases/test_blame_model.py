@@ -39,6 +39,8 @@ class Plan:
     retries: int
     batch: int
     seed: int
+    signal: bool
+    """Broken hosts kill their tasks; they exit with a status otherwise."""
 
 
 PLANS = st.builds(
@@ -51,6 +53,7 @@ PLANS = st.builds(
     retries=st.sampled_from([0, 0, 1, 2, 5]),
     batch=st.integers(1, 12),
     seed=st.integers(0, 2**32),
+    signal=st.booleans(),
 )
 
 
@@ -92,7 +95,11 @@ class Fleet:
         fails = self.is_bad(index) or self.is_broken(task.task_id)
         self.done[index] += 1
         facts: dict[str, Any] = {"started_at": at, "finished_at": at + 0.5}
-        return failed(task, exit_code=42, **facts) if fails else succeeded(task, **facts)
+        if not fails:
+            return succeeded(task, **facts)
+        if self.plan.signal and not self.is_broken(task.task_id):
+            return failed(task, "signal", signal=11, **facts)
+        return failed(task, exit_code=42, **facts)
 
     async def pass_time(self, seconds: float) -> None:
         """Move every clock of the failures and of the delayed tasks, and judge what became due."""
