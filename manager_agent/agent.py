@@ -120,11 +120,11 @@ class Agent:
         )
         self._contact = Contact(
             self._api,
+            self._reporter,
             0,
             self._live_session,
             config.renew_seconds,
             self._counted_lost,
-            self._reporter.unacknowledged,
         )
         self._contact.host = self.host
         self._router = Router(folders.endpoint)

@@ -14,6 +14,7 @@ from manager_agent.agent_api import AgentApi
 from manager_agent.backoff import is_refusal
 from manager_agent.events import Announced, Fenced, Renewed, Superseded
 from manager_agent.host import Host
+from manager_agent.reporter import Reporter
 from manager_agent.session import LeaseSession
 from manager_agent.state import State
 from mitosis.concurrency import wait_event
@@ -38,21 +39,21 @@ class Contact:
     def __init__(
         self,
         api: AgentApi,
+        reporter: Reporter,
         incarnation: int,
         session: Callable[[], LeaseSession | None],
         renew_seconds: float = RENEW_SECONDS,
         counted_lost: Callable[[], None] = lambda: None,
-        journalled: Callable[[], Sequence[AttemptKey]] = tuple,
     ) -> None:
         """Renew nothing before :meth:`run`.
 
         Args:
             api: its ``renew``.
+            reporter: holds the attempts whose reports are not acknowledged, of any session.
             incarnation: of this process.
             session: returns the current session, if any.
             renew_seconds: the time between two renewals.
             counted_lost: called when the API counts this host as lost while it has no session.
-            journalled: returns the attempts whose reports are not acknowledged, of any session.
         """
         self.incarnation = incarnation
         self.host: Host | None = None
@@ -62,7 +63,7 @@ class Contact:
         self._session = session
         self._every = renew_seconds
         self._counted_lost = counted_lost
-        self._journalled = journalled
+        self._reporter = reporter
         self._now = asyncio.Event()
         self._acked_from = time.monotonic()
         self._held_at: float | None = None
@@ -110,6 +111,7 @@ class Contact:
         session = self._session()
         sent_at = time.monotonic()
         renewal, started, returned = self._next_renewal(session, sent_at)
+        renewal.report_trouble = self._reporter.trouble()
         answer = await self._api.renew(renewal)
         self._acked_from = sent_at
         self.host_lost_after_seconds = answer.host_lost_after_seconds
@@ -178,7 +180,7 @@ class Contact:
 
         The journal may hold attempts of this epoch that its session has never seen (P5).
         """
-        task_ids = {key.task_id for key in (*state.held, *self._journalled())}
+        task_ids = {key.task_id for key in (*state.held, *self._reporter.unacknowledged())}
         if len(task_ids) > MAX_HELD:
             return None
         return Held(acked_seq=state.acked_seq, task_ids=sorted(task_ids))

@@ -25,6 +25,8 @@ log = logging.getLogger(__name__)
 class _Postponed:
     epoch: int
     report: EncodedReport
+    error: MitosisError
+    """The last one."""
     backoff: Backoff
     due: float
     shortened: bool = False
@@ -58,6 +60,18 @@ class PostponedReports:
         """Return the reports, as the journal takes them."""
         return [(held.epoch, held.report) for held in self._held.values()]
 
+    def trouble(self) -> str | None:
+        """Return what is repeated, why, when next and what ends it; the same text until it changes."""
+        if not self._held:
+            return None
+        held = min(self._held.values(), key=lambda one: one.due)
+        failures, limit = held.backoff.failures, self._limit(held)
+        return (
+            f"{len(self._held)} reports are not taken; that of task {held.report.key.task_id}, sent"
+            f" {failures} of {limit} times: {_printable(held.error)}; sent again within"
+            f" {POSTPONED_POLICY.longest_seconds / 60:g} min, then the task ends as result_refused"
+        )
+
     @property
     def settling(self) -> bool:
         """Whether the task of a report ends within seconds, with or without it."""
@@ -68,14 +82,15 @@ class PostponedReports:
         epoch, report = entry
         held = self._held.get(report.key)
         if held is None:
-            held = _Postponed(epoch, report, Backoff(POSTPONED_POLICY), 0.0)
+            held = _Postponed(epoch, report, error, Backoff(POSTPONED_POLICY), 0.0)
             self._held[report.key] = held
         self._failed.add(report.key)
         pause = held.backoff.next_pause(error)
         held.due = self._loop.time() + pause
+        held.error = error
         held.settles = fate(error) is Fate.CALL_REFUSED and not held.shortened
         self._more.set()
-        if held.backoff.failures >= (POSTPONED_TRIES if held.shortened else tries(error)):
+        if held.backoff.failures >= self._limit(held):
             self._give_up(held, error)
             return
         log.warning(
@@ -110,6 +125,9 @@ class PostponedReports:
             if held.report.key not in self._failed:
                 self._forget(held)
 
+    def _limit(self, held: _Postponed) -> int:
+        return POSTPONED_TRIES if held.shortened else tries(held.error)
+
     def _give_up(self, held: _Postponed, error: MitosisError) -> None:
         """End the task without its result; if not even that is taken, without a report."""
         if held.shortened:
@@ -130,3 +148,7 @@ class PostponedReports:
     def _forget(self, held: _Postponed) -> None:
         self._held.pop(held.report.key, None)
         self._changed()
+
+
+def _printable(error: MitosisError) -> str:
+    return error.message[:500].replace("\0", "")

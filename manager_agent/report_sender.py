@@ -45,6 +45,8 @@ class ReportSender:
         self._api = api
         self._answered = answered
         self._postponed = postponed
+        self.trouble: str | None = None
+        """Why no report at all is taken, while that is so."""
 
     async def send(self, epoch: int, reports: Sequence[EncodedReport]) -> None:
         """Return when each report is answered or postponed.
@@ -73,10 +75,15 @@ class ReportSender:
                 answer = await self._api.report(epoch, encoded)
             except MitosisError as error:
                 if await self._is_about_content(epoch, error):
+                    self.trouble = None
                     return error
                 passes = fate(error) is Fate.PASSING
                 backoff = passing if passes else refused
                 pause = backoff.next_pause(error)
+                self.trouble = (
+                    f"no report is taken: {error.message[:500]}; sent again at least every"
+                    f" {backoff.policy.longest_seconds:g} s".replace("\0", "")
+                )
                 if backoff.failures == 1 or pause >= LOG_AFTER_PAUSE_SECONDS:
                     facts = {"reason": error.message, "pause_seconds": round(pause, 1)}
                     log.warning("reports.not_acknowledged", extra=facts)
@@ -84,6 +91,7 @@ class ReportSender:
                 if passes and len(reports) > 1 and sum(map(len, encoded)) > DIVISIBLE_BYTES:
                     return error
             else:
+                self.trouble = None
                 self._answered(epoch, reports, answer)
                 return None
 

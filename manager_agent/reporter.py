@@ -114,6 +114,11 @@ class Reporter:
             )
             await self._room.wait()
 
+    def trouble(self) -> str | None:
+        """Return why reports wait although the API may be in contact, and what becomes of them."""
+        found = self._postponed.trouble() or self._sender.trouble
+        return None if found is None else found.encode(errors="replace").decode()[:1_000]
+
     def unacknowledged(self) -> list[AttemptKey]:
         """Return the attempts whose reports the API may not have; at most MAX_ATTEMPTS_LISTED, the newest."""
         keys = [report.key for _, report in (*self._postponed.entries(), *self._waiting)]

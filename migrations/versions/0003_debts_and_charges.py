@@ -125,6 +125,7 @@ STATEMENTS: tuple[str, ...] = (
     FREED_FOR,
     "CREATE INDEX leases_freed_for ON leases (freed_for) WHERE freed_for IS NOT NULL",
     PROBE,
+    "ALTER TABLE manager_live ADD COLUMN report_trouble text",
 )
 """In this order, one statement each."""
 

@@ -395,6 +395,8 @@ class ManagerInfo(AnswerBody):
     environments: dict[str, EnvironmentState] = {}
     """Task group name → state, those that are not gone."""
     failures: list[HostFailureInfo] = []
+    report_trouble: str | None = None
+    """Why reports of ended tasks wait on the host, and what becomes of them."""
     created_at: datetime
 
 

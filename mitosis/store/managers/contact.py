@@ -34,6 +34,7 @@ class _Contact:
     id: int
     incarnation: int
     offline: bool
+    report_trouble: str | None
     teardowns: list[UUID]
 
 
@@ -83,6 +84,8 @@ async def renew(store: Store, manager_id: UUID, renewal: Renewal) -> RenewalAnsw
     manager, taken = await _contact(store, manager_id)
     if renewal.incarnation < manager.incarnation:
         raise Superseded(incarnation=manager.incarnation)
+    if renewal.report_trouble != manager.report_trouble:
+        await _keep_trouble(store, manager.id, renewal.report_trouble)
     if renewal.over is not None:
         await release_over(store, manager_id, renewal.over)
         manager, taken = await _contact(store, manager_id)
@@ -125,6 +128,12 @@ async def _contact(store: Store, manager_id: UUID) -> tuple[_Contact, TakenLease
             raise NotFound("no such manager", manager_id=str(manager_id))
         lost_after = store.host_lost_after.total_seconds()
         return manager, await extend_leases(connection, manager.id, lost_after)
+
+
+async def _keep_trouble(store: Store, manager_number: int, trouble: str | None) -> None:
+    parameters = {"manager_number": manager_number, "report_trouble": trouble}
+    async with store.database.connection() as connection:
+        await connection.execute(SQL["report_trouble"], parameters)
 
 
 def _notice(taken: TakenLease | None, known_epoch: int | None) -> LeaseNotice | None:

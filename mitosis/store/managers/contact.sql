@@ -10,12 +10,13 @@ WITH seen AS (
            contact_since = CASE WHEN c.last_contact_at > now() - make_interval(secs => %(suspect_after)s)
                                 THEN c.contact_since ELSE now() END
       FROM managers AS m WHERE m.uuid = %(manager)s AND c.manager_id = m.id
-    RETURNING m.id, m.incarnation, c.offline, c.contact_since IS NOT DISTINCT FROM now() AS returned
+    RETURNING m.id, m.incarnation, c.offline, c.report_trouble,
+              c.contact_since IS NOT DISTINCT FROM now() AS returned
 ), pokes AS (
     INSERT INTO outbox (kind, subject) SELECT 'scheduler', NULL FROM seen WHERE returned AND NOT offline
     RETURNING pg_notify('mitosis_outbox', '')
 )
-SELECT s.id, s.incarnation, s.offline, ARRAY(
+SELECT s.id, s.incarnation, s.offline, s.report_trouble, ARRAY(
        SELECT coalesce(e.task_group_uuid, g.uuid)
          FROM environments AS e
          LEFT JOIN task_groups AS g ON g.id = e.group_id
@@ -28,6 +29,10 @@ SELECT s.id, s.incarnation, s.offline, ARRAY(
                                       AND l.state <> 'ended')))
         ORDER BY e.changed_at) AS teardowns
   FROM seen AS s
+
+-- name: report_trouble
+-- Executed only when it has changed.
+UPDATE manager_live SET report_trouble = %(report_trouble)s WHERE manager_id = %(manager_number)s
 
 -- name: mark_busy
 -- Busy: a task of the group is claimable, or one is claimed under this epoch (C-04). A lease that has not

@@ -24,7 +24,7 @@ SELECT m.uuid AS manager_id, $state_facts$ AS facts
 -- name: show
 -- Managers by name, with the facts of their state. views.py selects the ids of a page.
 SELECT m.uuid AS manager_id, m.name, m.tags, m.labels, m.host_name, m.cores, m.created_at,
-       m.draining, c.last_contact_at, $state_facts$ AS facts,
+       m.draining, c.last_contact_at, c.report_trouble, $state_facts$ AS facts,
        (SELECT coalesce(array_agg(u.name ORDER BY u.name), '{}')
           FROM user_group_managers AS r JOIN user_groups AS u ON u.id = r.user_group_id
          WHERE r.manager_id = m.id) AS groups,

@@ -122,6 +122,7 @@ manager_live = Table(
     Column("last_contact_at", Moment),
     Column("contact_since", Moment),
     Column("offline", Boolean, nullable=False, server_default=text("true")),
+    Column("report_trouble", Text),
 )
 
 user_group_managers = Table(

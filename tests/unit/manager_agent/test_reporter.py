@@ -262,6 +262,7 @@ async def test_one_report_that_fails_again_and_again_holds_up_nothing_else(tmp_p
         assert it.api.acknowledged == {1, 3}
         assert sorted(acknowledged) == [(1, 1), (2, 1), (3, 1)]
         assert it.reporter.unacknowledged() == [(2, 1)]
+        assert "task 2, sent 1 of 20 times: a defect" in str(it.reporter.trouble())
         await wait_until_async(lambda: 2 in it.left_by_a_kill())
     assert 2 in it.left_by_a_kill()
 

@@ -14,7 +14,7 @@ from mitosis.contracts.wire import ClaimedTask, Held, Renewal, TaskAttempt
 from mitosis.store.groups.endings import settle
 from mitosis.store.managers.contact import renew
 from mitosis.store.managers.release import release_lease
-from mitosis.store.managers.views import observe_manager
+from mitosis.store.managers.views import get_manager, observe_manager
 from tests.support.campaigns import Host, World, stranded, succeeded, world
 
 Verb = Callable[[World, UUID, Host], Awaitable[object]]
@@ -198,6 +198,15 @@ async def test_which_running_attempts_still_count(database: str) -> None:
             assert answer.superseded == ([] if counts else running), fate
             await w.rows("DELETE FROM leases")
             await w.rows("TRUNCATE managers, task_groups, task, open_task, task_result CASCADE")
+
+
+async def test_a_host_shows_why_its_reports_wait(database: str) -> None:
+    async with world(database) as w:
+        host = await w.host()
+        for trouble in ("1 reports are not taken: why", None):
+            renewal = Renewal(incarnation=host.incarnation, report_trouble=trouble)
+            await renew(w.store, host.manager_id, renewal)
+            assert (await get_manager(w.store, host.manager_id)).report_trouble == trouble
 
 
 async def test_an_attempt_under_a_lease_of_another_host_never_counts(database: str) -> None:
