@@ -3,7 +3,7 @@
 BIN := .venv/bin
 WORKERS := 3
 
-.PHONY: help setup demo test check fmt lint types imports sizes fix bench bench-quick chaos campaign-blame pressure up docs spec model ci clean
+.PHONY: help setup demo test check fmt lint types imports sizes fix bench bench-quick chaos campaign-blame campaign-history pressure up docs spec model ci clean
 
 help: ## print this help
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -43,6 +43,9 @@ chaos: setup ## kill -9 of everything under 3,000 tasks, seeded, twice: `mitosis
 
 campaign-blame: setup ## 1,000 random fleets of good and broken hosts against the rules of blame (7 minutes)
 	@MITOSIS_BLAME_EXAMPLES=1000 $(BIN)/python -m pytest -q -n 0 --timeout 1800 tests/integration/store/leases/test_blame_model.py
+
+campaign-history: setup ## 10,000 signals and 10,000 updates to one task group (ARGS=COUNT)
+	@$(BIN)/python -m tests.campaigns.history $(ARGS)
 
 pressure: setup ## API, PostgreSQL, Temporal away for 60 s under 120 s tasks (6 minutes); ARGS=flood: a fast submitter
 	@$(BIN)/python -m tests.pressure $(ARGS)

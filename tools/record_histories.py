@@ -1,12 +1,14 @@
 """Record the golden histories of tests/histories: ``tools/record_histories.py [scenario …]``.
 
-Existing files are kept: an old history is the very thing that new code must replay. Give a scenario by
-name to add one; delete a file only when no installation can have such a history any more.
+Every scenario is recorded on each side of each patch, as ``scenario.side.json``; files without a side are
+of versions before the patch. Existing files are kept: an old history is the very thing that new code must
+replay. Delete a file only when no installation can have such a history any more.
 """
 
 import asyncio
 import re
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -14,16 +16,26 @@ FOLDER = ROOT / "tests" / "histories"
 IDENTITY = re.compile(r'"identity": "[^"]*"')
 sys.path.insert(0, str(ROOT))
 
+
 from tests.workflow.scenarios import SCENARIOS  # noqa: E402
 from tests.workflow.servers import time_skipping  # noqa: E402
+from workflows.earlier import ONLY_STEPS_COUNT  # noqa: E402
+from workflows.ensuring import QUIET_HISTORY  # noqa: E402
+
+SIDES: Mapping[str, frozenset[str]] = {
+    "quiet": frozenset(),
+    "earlier": frozenset({QUIET_HISTORY}),
+    "first": frozenset({QUIET_HISTORY, ONLY_STEPS_COUNT}),
+}
+"""Side -> the patches that its workflows do not have. The first one matters for repeated steps only."""
 
 
-async def record(name: str) -> None:
-    path = FOLDER / f"{name}.json"
+async def record(name: str, side: str) -> None:
+    path = FOLDER / f"{name}.{side}.json"
     if path.exists():
         print(f"kept      {path.relative_to(ROOT)}")
         return
-    async with time_skipping() as environment:
+    async with time_skipping(without=SIDES[side]) as environment:
         handle = await SCENARIOS[name](environment)
         text = (await handle.fetch_history()).to_json()
         path.write_text(IDENTITY.sub('"identity": "recorder"', text) + "\n")
@@ -33,7 +45,9 @@ async def record(name: str) -> None:
 async def main() -> None:
     FOLDER.mkdir(exist_ok=True)
     for name in sys.argv[1:] or SCENARIOS:
-        await record(name)
+        for side in SIDES:
+            if side != "first" or name == "task_group_refused":
+                await record(name, side)
 
 
 if __name__ == "__main__":

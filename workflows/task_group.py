@@ -237,9 +237,11 @@ class TaskGroupWorkflow:
 
     def _refuse(self, message: str, reason: str, code: str | None) -> None:
         """Say in the log and in the details that a message changed nothing, and why."""
-        facts = {"what": message, "code": code, "reason": reason}
-        workflow.logger.warning("task_group.verb_refused", extra=facts)
-        self._refused = f"{message}: {reason}"[:MOST_SHOWN]
+        refused = f"{message}: {reason}"[:MOST_SHOWN]
+        if refused != self._refused:  # a flood of one message is one line in the log
+            facts = {"what": message, "code": code, "reason": reason}
+            workflow.logger.warning("task_group.verb_refused", extra=facts)
+        self._refused = refused
         self._describe()
 
     def _describe(self) -> None:

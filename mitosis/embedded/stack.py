@@ -23,10 +23,12 @@ import signal
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import Any, Self, TypeVar
 
 from mitosis.embedded.data_folder import DataFolder
+from mitosis.embedded.kept_service import KeptService
 from mitosis.embedded.postgres import EmbeddedPostgres
+from mitosis.embedded.stop_deadline import StopDeadline
 from mitosis.embedded.stop_signals import StopSignals
 from mitosis.embedded.supervisor import Probe, ProcessSpec, SupervisedProcess, always_ready
 from mitosis.embedded.temporal import EmbeddedTemporal
@@ -36,15 +38,26 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
+SERVICE_ENDS_WITHIN_SECONDS = 4.0
+ABANDONED_SECONDS = 3.0
+"""So long the rest of the program may take when a part in this process did not end."""
+
 
 class EmbeddedStack:
     """PostgreSQL, Temporal and the caller's parts, up while the context is open."""
 
-    def __init__(self, settings: Settings, signals: StopSignals | None = None) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        signals: StopSignals | None = None,
+        *,
+        stop_within: float | None = None,
+    ) -> None:
         """Create or open the data folder without starting or locking anything.
 
         ``signals`` belong to a caller that cleans up after the stack; without them the stack handles
-        signals itself.
+        signals itself. ``stop_within``: seconds from the first signal, or the end of the context, after
+        which everything that still runs is killed, this process last; None = it is waited for.
 
         Raises:
             UnsafeFolder: the data folder is not ours.
@@ -58,6 +71,8 @@ class EmbeddedStack:
         self.postgres: EmbeddedPostgres | None = None
         self.temporal: EmbeddedTemporal | None = None
         self._exits = AsyncExitStack()
+        self._deadline = None if stop_within is None else StopDeadline(stop_within)
+        self._abandoned = False
         self._given_signals = signals
         self._signals: StopSignals
 
@@ -69,6 +84,8 @@ class EmbeddedStack:
             KeyboardInterrupt: nothing is left running.
         """
         self._signals = self._given_signals or StopSignals()
+        if self._deadline is not None:
+            self._signals.on_stop = self._deadline.arm
         try:
             async with AsyncExitStack() as exits:
                 if self._given_signals is None:
@@ -97,23 +114,47 @@ class EmbeddedStack:
         Raises:
             KeyboardInterrupt: a signal cancelled the work on the stack, or its stop.
         """
+        if self._deadline is not None:
+            self._deadline.arm()
         try:
             await self._exits.__aexit__(kind, error, trace)
         except asyncio.CancelledError:
             self._raise_interrupt()
             raise
+        finally:
+            self._finish_stop()
         if isinstance(error, asyncio.CancelledError):
             self._raise_interrupt()
+
+    def _finish_stop(self) -> None:
+        if self._deadline is not None and self._abandoned:
+            self._deadline.shorten(ABANDONED_SECONDS)
+        elif self._deadline is not None:
+            self._deadline.disarm()
 
     def _raise_interrupt(self) -> None:
         if self._signals.received:
             raise KeyboardInterrupt
 
     async def add_service(self, name: str, service: AbstractAsyncContextManager[T]) -> T:
-        """Enter a part that runs in this process; the stack exits it when it stops."""
-        value = await self._exits.enter_async_context(service)
+        """Enter a part that runs in this process; the stack exits it when it stops.
+
+        With a deadline, a part that does not end within :data:`SERVICE_ENDS_WITHIN_SECONDS` is left behind,
+        so that the servers below it are stopped in order all the same.
+        """
+        if self._deadline is None:
+            value = await self._exits.enter_async_context(service)
+        else:
+            kept = KeptService(service)
+            value = await kept.enter()
+            self._exits.push_async_callback(self._end_service, name, kept)
         log.info("part.ready", extra={"part": name})
         return value
+
+    async def _end_service(self, name: str, kept: "KeptService[Any]") -> None:
+        if not await kept.leave(SERVICE_ENDS_WITHIN_SECONDS):
+            self._abandoned = True
+            log.error("part.abandoned", extra={"part": name})
 
     async def add_process(
         self,

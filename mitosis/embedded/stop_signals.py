@@ -29,6 +29,8 @@ class StopSignals:
 
     def __init__(self) -> None:
         self.received = False
+        self.on_stop: Callable[[], None] = lambda: None
+        """Called for each signal that stops the program."""
         self._loop = asyncio.get_running_loop()
         self._task = asyncio.current_task()
         self._waiter: asyncio.Future[signal.Signals] | None = None
@@ -64,6 +66,7 @@ class StopSignals:
             self._taker(number)
             return
         self.received = True
+        self.on_stop()
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(number)
         elif self._task is not None:

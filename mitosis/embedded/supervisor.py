@@ -136,6 +136,7 @@ async def stop_process(
     for number, seconds in steps:
         if process.poll() is None:
             process.send_signal(number)
+            process.send_signal(signal.SIGCONT)  # a stopped process would not receive it
         try:
             return await within(exited(process), seconds)
         except TimeoutError:

@@ -162,6 +162,22 @@ class MemoryGroups:
         return group.view(now)
 
 
+class RefusingGroups(MemoryGroups):
+    """The guard of the settlement disagrees with the decision some times: nothing changes."""
+
+    refusals = 3
+
+    def __init__(self, clock: Clock, *groups: Group) -> None:
+        super().__init__(clock, *groups)
+        self.asked_at: list[datetime] = []
+
+    async def settle(self, task_group_id: UUID) -> GroupView:
+        self.asked_at.append(await self._clock())
+        if len(self.asked_at) > self.refusals:
+            return await super().settle(task_group_id)
+        return self.groups[task_group_id].view(self.asked_at[-1])
+
+
 @dataclass
 class Lease:
     epoch: int

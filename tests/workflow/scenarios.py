@@ -30,11 +30,12 @@ from mitosis.contracts.temporal_names import (
 )
 from tests.support.waiting import wait_until_async
 from tests.workflow.agent import ScriptedHost, host_worker
-from tests.workflow.memory import Group, Host, Lease, MemoryGroups, MemoryHost
+from tests.workflow.memory import Group, Host, Lease, MemoryGroups, MemoryHost, RefusingGroups
 from tests.workflow.running import running
 from workflows.client import ControlClient
 from workflows.manager import ManagerWorkflow
 from workflows.options import WORKFLOW_TASK_WITHIN
+from workflows.poke_loop import MESSAGES_BEFORE_CONTINUE_AS_NEW
 from workflows.scheduler import SchedulerWorkflow
 from workflows.task_group import TaskGroupWorkflow
 
@@ -100,8 +101,9 @@ async def verbs(skipping: WorkflowEnvironment) -> AnyHandle:
         await handle.signal("close", {})
         await control.execute_verb(group.uuid, Complete(force=True, reason="enough"))
         await wait_until_async(lambda: group.state is TaskGroupState.COMPLETE)
+        before = groups.calls.count("reopen")
         await handle.signal("reopen")
-        await wait_until_async(lambda: groups.calls.count("reopen") == 3)
+        await wait_until_async(lambda: groups.calls.count("reopen") > before)
         group.live_leases = 0
         await handle.signal(TaskGroupWorkflow.poke)
         await handle.result()
@@ -210,6 +212,76 @@ async def rounds(skipping: WorkflowEnvironment) -> AnyHandle:
     return handle
 
 
+async def refused(skipping: WorkflowEnvironment) -> AnyHandle:
+    """A settlement that the store refuses a few times, and a poke during one of the pauses."""
+    group = Group(state=TaskGroupState.COMPLETE)
+    groups = RefusingGroups(skipping.get_current_time, group)
+    async with running(skipping, groups=groups):
+        handle = await start_group(skipping, group)
+        await armed(handle, 2)
+        await handle.signal(TaskGroupWorkflow.poke)
+        await handle.result()
+    return handle
+
+
+async def group_continued(skipping: WorkflowEnvironment) -> AnyHandle:
+    """The first of two runs, with verbs among its messages."""
+    group = Group(running=1)
+    groups = MemoryGroups(skipping.get_current_time, group)
+    async with running(skipping, groups=groups):
+        handle = await start_group(skipping, group)
+        for turn in range(MESSAGES_BEFORE_CONTINUE_AS_NEW + 2):
+            await handle.signal("close" if turn % 75 == 10 else TaskGroupWorkflow.poke)
+            if turn % 75 == 40:
+                await ControlClient(skipping.client).execute_verb(group.uuid, Reopen())
+        await wait_until_async(lambda: is_continued(handle), timeout=30)
+        await handle.terminate()
+    return first_run(skipping, handle)
+
+
+async def manager_continued(skipping: WorkflowEnvironment) -> AnyHandle:
+    """The first of two runs; a lease goes on."""
+    memory = MemoryHost(skipping.get_current_time, Host(lease=Lease(7, uuid4())))
+    host = ScriptedHost(memory)
+    async with (
+        running(skipping, host=memory),
+        host_worker(skipping.client, memory.host.uuid, host),
+    ):
+        handle = await start_manager(skipping, memory)
+        await wait_until_async(host.running.is_set)
+        for _ in range(MESSAGES_BEFORE_CONTINUE_AS_NEW + 2):
+            await handle.signal(ManagerWorkflow.poke)
+        await wait_until_async(lambda: is_continued(handle), timeout=30)
+        host.stop.set()
+        await handle.terminate()
+    return first_run(skipping, handle)
+
+
+async def scheduler_continued(skipping: WorkflowEnvironment) -> AnyHandle:
+    """The first of two runs."""
+    memory = MemoryHost(skipping.get_current_time, Host())
+    async with running(skipping, host=memory):
+        handle: AnyHandle = await skipping.client.start_workflow(
+            SchedulerWorkflow.run,
+            id=SCHEDULER_WORKFLOW_ID,
+            task_queue=CONTROL_TASK_QUEUE,
+            task_timeout=WORKFLOW_TASK_WITHIN,
+        )
+        for _ in range(MESSAGES_BEFORE_CONTINUE_AS_NEW + 2):
+            await handle.signal(SchedulerWorkflow.poke)
+        await wait_until_async(lambda: is_continued(handle), timeout=30)
+        await handle.terminate()
+    return first_run(skipping, handle)
+
+
+async def is_continued(handle: AnyHandle) -> bool:
+    return (await handle.describe()).run_id != handle.first_execution_run_id
+
+
+def first_run(skipping: WorkflowEnvironment, handle: AnyHandle) -> AnyHandle:
+    return skipping.client.get_workflow_handle(handle.id, run_id=handle.first_execution_run_id)
+
+
 SCENARIOS: Mapping[str, Scenario] = {
     "task_group_auto_close": auto_close,
     "task_group_verbs": verbs,
@@ -220,4 +292,8 @@ SCENARIOS: Mapping[str, Scenario] = {
     "manager_setup_failed": setup_failed,
     "manager_offer_unreachable": offer_unreachable,
     "scheduler_rounds": rounds,
+    "task_group_refused": refused,
+    "task_group_continued": group_continued,
+    "manager_continued": manager_continued,
+    "scheduler_continued": scheduler_continued,
 }

@@ -10,7 +10,7 @@ from temporalio.testing import WorkflowEnvironment
 from mitosis.contracts.control import Cancel, Close, GroupView
 from mitosis.contracts.lifecycle import TaskGroupResult, TaskGroupState
 from tests.support.waiting import wait_until_async
-from tests.workflow.memory import Clock, Group, MemoryGroups
+from tests.workflow.memory import Group, MemoryGroups, RefusingGroups
 from tests.workflow.running import running
 from tests.workflow.scenarios import AnyHandle, armed, start_group
 from workflows.client import ControlClient
@@ -18,22 +18,6 @@ from workflows.poke_loop import MESSAGES_BEFORE_CONTINUE_AS_NEW
 from workflows.task_group import TaskGroupWorkflow
 
 HOUR, MINUTE, SECOND = timedelta(hours=1), timedelta(minutes=1), timedelta(seconds=1)
-
-
-class RefusingGroups(MemoryGroups):
-    """The guard of the settlement disagrees with the decision some times: nothing changes."""
-
-    refusals = 3
-
-    def __init__(self, clock: Clock, *groups: Group) -> None:
-        super().__init__(clock, *groups)
-        self.asked_at: list[datetime] = []
-
-    async def settle(self, task_group_id: UUID) -> GroupView:
-        self.asked_at.append(await self._clock())
-        if len(self.asked_at) > self.refusals:
-            return await super().settle(task_group_id)
-        return self.groups[task_group_id].view(self.asked_at[-1])
 
 
 def open_for(group: Group, since: datetime) -> timedelta:

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from mitosis.cli.connection import StackConnection
     from mitosis.settings import Settings
 
+STOPS_WITHIN_SECONDS = 10.0
+"""After this time the process of a part that should stop ends itself."""
+
 
 def up(data_dir: DataDirOption = None) -> int:
     """Run everything on this host until Ctrl-C: PostgreSQL, Temporal, API, control worker, agent.
@@ -137,14 +140,18 @@ async def _worker(settings: "Settings") -> None:
 
 
 async def _until_signal(work: Coroutine[Any, Any, None]) -> int:
-    """Run ``work`` until it ends; SIGINT or SIGTERM cancels it, and it cleans up."""
+    """Run ``work`` until it ends; SIGINT or SIGTERM cancels it, and it cleans up, in bounded time."""
+    from mitosis.embedded.stop_deadline import StopDeadline
+
     task = asyncio.ensure_future(work)
     loop = asyncio.get_running_loop()
+    deadline = StopDeadline(STOPS_WITHIN_SECONDS)
     stopped = False
 
     def stop() -> None:
         nonlocal stopped
         stopped = True
+        deadline.arm()
         task.cancel()
 
     for number in (signal.SIGINT, signal.SIGTERM):

@@ -30,8 +30,10 @@ from workflows.control import ControlService
 from workflows.worker import ControlPorts, WorkerLimits
 
 Say = Callable[[str], None]
-AGENT_ENDS_WITHIN_SECONDS = 30.0
-"""After its drain the agent stops the running tasks, with their grace, and reports."""
+STOPS_WITHIN_SECONDS = 10.0
+"""So long after the drain of the agent everything has ended, or is killed."""
+AGENT_ENDS_WITHIN_SECONDS = 6.0
+"""After its drain the agent stops the running tasks and reports; what it cannot finish runs again."""
 CONTROL_READY_SECONDS = 60.0
 ONE_HOST_IDLE_THRESHOLD = timedelta(seconds=5)
 """With one host, an idle group would block all others; its environment stays ready in any case."""
@@ -61,7 +63,8 @@ async def whole_stack(
     Raises:
         DataFolderInUse, PortInUse, StartFailed, ConfigurationError: no process is left running.
     """
-    async with EmbeddedStack(settings, signals) as stack:
+    stop_within = settings.agent.drain_seconds + STOPS_WITHIN_SECONDS
+    async with EmbeddedStack(settings, signals, stop_within=stop_within) as stack:
         say("servers are up")
         await asyncio.to_thread(migrate, direct_url(settings) or stack.database_url)
         say("database is migrated")

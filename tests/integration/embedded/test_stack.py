@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
@@ -20,6 +21,7 @@ from temporalio.client import Client
 from mitosis.embedded.data_folder import default_run_dir
 from mitosis.embedded.errors import DataFolderInUse, PortInUse, StartFailed
 from mitosis.embedded.stack import EmbeddedStack
+from mitosis.embedded.stop_deadline import STATUS
 from mitosis.settings import Settings, TemporalSettings
 from tests.support.checkout import ROOT
 from tests.support.processes import descendants, living, owner, read
@@ -70,6 +72,19 @@ def test_ctrl_c_stops_everything_cleanly(data_dir: Path) -> None:
         with socket.socket() as free:
             free.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             free.bind(("127.0.0.1", port))
+
+
+def test_a_stop_ends_in_time_whatever_hangs(data_dir: Path) -> None:
+    """Stopped children with sessions of a server that is hung, and a thread of the process itself."""
+    with running(data_dir, "within=2", "jammed") as (program, _):
+        below = descendants(program.pid)
+        for process in below:
+            process.suspend()
+        began = time.monotonic()
+        program.send_signal(signal.SIGTERM)
+        assert program.wait(30) == STATUS
+        assert time.monotonic() - began < 4
+        gone(below)
 
 
 def test_a_stop_during_the_start_is_heard(data_dir: Path) -> None:

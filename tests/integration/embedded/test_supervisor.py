@@ -142,6 +142,18 @@ async def test_stop_ends_with_sigkill(tmp_path: Path) -> None:
     assert not psutil.pid_exists(pid)
 
 
+async def test_a_stopped_process_gets_its_signal_all_the_same(tmp_path: Path) -> None:
+    process = SupervisedProcess(spec(tmp_path))
+    await process.start()
+    assert process.pid is not None
+    child = psutil.Process(process.pid)
+    child.suspend()
+    began = asyncio.get_running_loop().time()
+    await process.stop()
+    assert asyncio.get_running_loop().time() - began < 4  # SIGKILL comes after 5
+    assert living([child]) == []
+
+
 async def test_stop_is_idempotent_and_cancelled_start_leaves_nothing(tmp_path: Path) -> None:
     process = SupervisedProcess(spec(tmp_path, ready=exists(tmp_path / "never")))
     starting = asyncio.create_task(process.start())
