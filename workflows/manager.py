@@ -232,7 +232,8 @@ class ManagerWorkflow:
         """Continue as new unless a hook runs: the next run can attach to a lease again, not to a hook."""
         lease = self._watched.get("lease")
         hook = lease is not None and lease.running.activity is not HostActivity.RUN
-        if hook or "cleaning" in self._watched or not self._pokes.should_continue_as_new():
+        due = self._pokes.should_continue_as_new()
+        if not due or hook or "cleaning" in self._watched:
             return
         if lease is not None:
             self._request_lease_check()

@@ -23,6 +23,8 @@ EVENTS_BEFORE_CONTINUE_AS_NEW = 1500
 CALM_SECONDS = 1.0
 """A run continues as new after this time without a message: the server refuses the step if one arrives at the
 same time, and the worker then replays the whole history."""
+REFUSE_UPDATES_AFTER_EVENTS = 2 * EVENTS_BEFORE_CONTINUE_AS_NEW
+"""So that a steady flow of updates cannot keep a run from its end."""
 SHORTEST_CALM_SECONDS = 0.05
 """The same once a history is several times as long as it should be."""
 LONGEST_STORM_SECONDS = 10.0
@@ -43,6 +45,7 @@ class PokeLoop:
     def __init__(self) -> None:
         self._poked = False
         self._messages = 0
+        self._quiet = False
         self._calm = False
         self._calm_used = False
         self._waits_for_calm: asyncio.Task[None] | None = None
@@ -75,7 +78,8 @@ class PokeLoop:
 
         Looks without news become rarer while ``standing`` stays the same.
         """
-        if not quiet():
+        self._quiet = quiet()
+        if not self._quiet:
             self._earlier.reset()
             return await self._sleep(step.until_look, step.why, until)
         subject = (step.why, standing)
@@ -127,13 +131,19 @@ class PokeLoop:
             seconds = min(max(seconds, SHORTEST_SLEEP_SECONDS), LONGEST_SLEEP_SECONDS)
         try:
             await workflow.wait_condition(
-                lambda: self._poked or until() or (self._calm and not self._calm_used),
+                lambda: self._poked or until() or self._is_due(),
                 timeout=None if seconds is None else timedelta(seconds=seconds),
                 timeout_summary=None if seconds is None else why[:SUMMARY_LENGTH],
             )
         except TimeoutError:
             return False
         return True
+
+    def _is_due(self) -> bool:
+        """Return whether to look at the length of the history now."""
+        many = self._messages >= MESSAGES_BEFORE_CONTINUE_AS_NEW
+        unseen = self._quiet and many and self._waits_for_calm is None
+        return unseen or (self._calm and not self._calm_used)
 
     def is_long(self) -> bool:
         """Return whether the history of this run is long enough to continue as new."""
@@ -145,6 +155,10 @@ class PokeLoop:
             or info.get_current_history_length() >= EVENTS_BEFORE_CONTINUE_AS_NEW
             or info.is_continue_as_new_suggested()
         )
+
+    def must_calm(self) -> bool:
+        """Return whether the history is so long that updates are refused until the next run begins."""
+        return workflow.info().get_current_history_length() > REFUSE_UPDATES_AFTER_EVENTS
 
     def should_continue_as_new(self) -> bool:
         """Return whether to continue as new now: the history is long, and no message has come for a while.

@@ -26,7 +26,7 @@ with workflow.unsafe.imports_passed_through():
         TaskGroupInput,
         VerbRequest,
     )
-    from mitosis.contracts.errors import InvalidRequest
+    from mitosis.contracts.errors import InvalidRequest, TemporalUnavailable
     from workflows.decisions import (
         CloseIfInactive,
         Discard,
@@ -44,6 +44,7 @@ with workflow.unsafe.imports_passed_through():
     from workflows.visibility import Attributes, changes, group_attributes, group_details
 
 SIGNALS = ("poke", "close", "reopen", "cancel", "complete")
+CALM_FIRST = "too many messages: the workflow continues as new first; send the update again"
 MOST_SHOWN = 300
 """Characters of a refusal in the details."""
 
@@ -63,6 +64,7 @@ class TaskGroupWorkflow:
         self._one_verb_at_a_time = asyncio.Lock()
         self._shown: Attributes = {}
         self._refused = given.refused
+        self._refuses_updates_when_long = False
         self._view: GroupView | None = None
         self._why = ""
 
@@ -70,7 +72,8 @@ class TaskGroupWorkflow:
     async def run(self, given: TaskGroupInput) -> GroupSummary:
         loop = asyncio.create_task(self._live())
         tasks: list[asyncio.Task[None]] = []  # asyncio keeps only weak references to tasks
-        if quiet():
+        self._refuses_updates_when_long = quiet()
+        if self._refuses_updates_when_long:
             tasks.append(asyncio.create_task(self._execute_verbs()))
         while True:
             try:
@@ -317,29 +320,30 @@ class TaskGroupWorkflow:
 
     @close_update.validator
     def check_close(self, req: Any = None) -> None:
-        _check(Close, req)
+        self._check(Close, req)
 
     @reopen_update.validator
     def check_reopen(self, req: Any = None) -> None:
-        _check(Reopen, req)
+        self._check(Reopen, req)
 
     @cancel_update.validator
     def check_cancel(self, req: Any = None) -> None:
-        _check(Cancel, req)
+        self._check(Cancel, req)
 
     @complete_update.validator
     def check_complete(self, req: Any = None) -> None:
-        _check(Complete, req)
+        self._check(Complete, req)
 
-
-def _check(kind: type[Verb], given: Any) -> None:
-    """Refuse the argument of an update; a refused update leaves nothing in the history."""
-    try:
-        read_verb(kind, given)
-    except InvalidRequest as error:
-        raise ApplicationError(
-            str(error), error.facts, type=error.code, non_retryable=True
-        ) from None
+    def _check(self, kind: type[Verb], given: Any) -> None:
+        """Refuse a wrong update, or one that comes too soon; it leaves nothing in the history."""
+        if self._refuses_updates_when_long and self._pokes.must_calm():
+            raise ApplicationError(CALM_FIRST, type=TemporalUnavailable.code)
+        try:
+            read_verb(kind, given)
+        except InvalidRequest as error:
+            raise ApplicationError(
+                str(error), error.facts, type=error.code, non_retryable=True
+            ) from None
 
 
 def _raise_cause(error: ActivityError) -> NoReturn:

@@ -24,7 +24,10 @@ from mitosis.contracts.temporal_names import task_group_workflow_id
 from mitosis.settings import AgentSettings, Settings
 
 COUNT = 10_000
-AT_ONCE = 50
+SIGNALS_AT_ONCE = 50
+UPDATES_AT_ONCE = 8
+"""The server refuses more than 10 of one workflow at once."""
+AFTER_REFUSAL_SECONDS = 0.5
 MOST_EVENTS = 45_000
 """The server ends a run at 51,200."""
 SETTLED_WITHIN = timedelta(minutes=3)
@@ -33,9 +36,9 @@ SIGNALS = ("poke", "unknown", "close", "reopen")
 UPDATES = ("close", "reopen")
 
 
-async def flood(count: int, send: Callable[[int], Awaitable[None]]) -> Counter[str]:
+async def flood(count: int, at_once: int, send: Callable[[int], Awaitable[None]]) -> Counter[str]:
     """Send so many messages, some at once; count what became of them."""
-    gate, ends = asyncio.Semaphore(AT_ONCE), Counter[str]()
+    gate, ends = asyncio.Semaphore(at_once), Counter[str]()
 
     async def one(number: int) -> None:
         async with gate:
@@ -45,6 +48,7 @@ async def flood(count: int, send: Callable[[int], Awaitable[None]]) -> Counter[s
             except (RPCError, WorkflowUpdateFailedError) as error:
                 status = error.status if isinstance(error, RPCError) else None
                 ends[RPCStatusCode(status).name if status else "refused"] += 1
+                await asyncio.sleep(AFTER_REFUSAL_SECONDS)
 
     await asyncio.gather(*(one(number) for number in range(count)))
     return ends
@@ -60,14 +64,16 @@ async def campaign(stack: WholeStack, gate: Path, count: int) -> None:
         await client.submit(group, [TaskSubmission(command=["sh", "-c", wait])])
         handle = temporal.get_workflow_handle(task_group_workflow_id(group))
         began = time.monotonic()
-        signals = await flood(count, lambda i: handle.signal(SIGNALS[i % len(SIGNALS)]))
+        signals = await flood(
+            count, SIGNALS_AT_ONCE, lambda i: handle.signal(SIGNALS[i % len(SIGNALS)])
+        )
         print(f"{count} signals in {time.monotonic() - began:.0f} s: {dict(signals)}", flush=True)
         began = time.monotonic()
 
         async def update(number: int) -> None:
             await handle.execute_update(UPDATES[number % 2], rpc_timeout=timedelta(seconds=60))
 
-        updates = await flood(count, update)
+        updates = await flood(count, UPDATES_AT_ONCE, update)
         print(f"{count} updates in {time.monotonic() - began:.0f} s: {dict(updates)}", flush=True)
         await asyncio.to_thread(gate.touch)
         await client.close_group(group)

@@ -1,18 +1,23 @@
 """Auto-close, close deadline, cancel and the length of the history of a task group, with time skipping."""
 
+import asyncio
 from datetime import datetime, timedelta
 from itertools import pairwise
+from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
+from temporalio.api.sdk.v1 import WorkflowMetadata
+from temporalio.client import WorkflowUpdateFailedError
+from temporalio.exceptions import ApplicationError
 from temporalio.testing import WorkflowEnvironment
 
-from mitosis.contracts.control import Cancel, Close, GroupView
+from mitosis.contracts.control import Cancel, Close, GroupView, VerbRequest
 from mitosis.contracts.lifecycle import TaskGroupResult, TaskGroupState
 from tests.support.waiting import wait_until_async
-from tests.workflow.memory import Group, MemoryGroups, RefusingGroups
+from tests.workflow.memory import Clock, Group, MemoryGroups, RefusingGroups
 from tests.workflow.running import running
-from tests.workflow.scenarios import AnyHandle, armed, start_group
+from tests.workflow.scenarios import AnyHandle, armed, is_continued, start_group
 from workflows.client import ControlClient
 from workflows.poke_loop import MESSAGES_BEFORE_CONTINUE_AS_NEW
 from workflows.task_group import TaskGroupWorkflow
@@ -260,3 +265,77 @@ async def test_pokes_during_a_pause_make_it_no_longer(skipping: WorkflowEnvironm
         await handle.result()
     first, second, *_ = groups.asked_at
     assert second - first < 8 * SECOND  # after four longer pauses it would be 16
+
+
+class HeldVerb(MemoryGroups):
+    """The first verb takes as long as the test wants."""
+
+    def __init__(self, clock: Clock, *groups: Group) -> None:
+        super().__init__(clock, *groups)
+        self.held, self.go = asyncio.Event(), asyncio.Event()
+
+    async def apply(self, request: VerbRequest) -> GroupView:
+        self.held.set()
+        await self.go.wait()
+        return await super().apply(request)
+
+
+async def test_continue_as_new_counts_verbs_and_waits_for_the_one_in_progress(
+    skipping: WorkflowEnvironment,
+) -> None:
+    group = Group(running=1)
+    groups = HeldVerb(skipping.get_current_time, group)
+    async with running(skipping, groups=groups):
+        handle = await start_group(skipping, group)
+        update = asyncio.create_task(handle.execute_update("close", result_type=GroupView))
+        await groups.held.wait()
+        for number in range(MESSAGES_BEFORE_CONTINUE_AS_NEW + 1):
+            await handle.signal("reopen" if number % 2 else "close")
+        await armed(handle)  # the wait for a calm, though no poke came
+        await wait_until_async(lambda: fired(handle), timeout=30)
+        await handle.query("__temporal_workflow_metadata")  # all of its workflow tasks are done
+        assert not await is_continued(handle)
+        groups.go.set()
+        assert (await update).state is TaskGroupState.CLOSED
+        await wait_until_async(lambda: is_continued(handle), timeout=30)
+        assert groups.calls.count("close") + groups.calls.count("reopen") < 10, "merged"
+        assert group.state is TaskGroupState.CLOSED
+        group.running = 0
+        await handle.signal(TaskGroupWorkflow.poke)
+        summary = await handle.result()
+    assert summary.result is TaskGroupResult.SUCCESS
+
+
+async def fired(handle: AnyHandle) -> bool:
+    events = (await handle.fetch_history()).events
+    return any(event.HasField("timer_fired_event_attributes") for event in events)
+
+
+async def test_a_wrong_message_changes_nothing_and_is_shown(skipping: WorkflowEnvironment) -> None:
+    group = Group(ready=1)
+    groups = MemoryGroups(skipping.get_current_time, group)
+    async with running(skipping, groups=groups):
+        handle = await start_group(skipping, group)
+        wrong: list[tuple[str, list[Any], str]] = [
+            ("cancel", [{"grace_second": 1}], "did you mean grace_seconds"),
+            ("complete", [{"cancel_running_tasks": True}], "unknown field"),
+            ("close", ["now"], "an object or null"),
+            ("reopen", [{}, {}], "one argument"),
+            ("cancel", [{"grace_seconds": "1"}], "grace_seconds"),
+            ("stop", [], "no such signal"),
+        ]
+        for name, arguments, says in wrong:
+            await handle.signal(name, args=arguments)
+            shown = await handle.query("__temporal_workflow_metadata", result_type=WorkflowMetadata)
+            assert f"refused: signal {name}: " in shown.current_details
+            assert says in shown.current_details
+            if name == "stop":
+                continue
+            with pytest.raises(WorkflowUpdateFailedError) as refused:
+                await handle.execute_update(name, args=arguments)
+            assert isinstance(refused.value.cause, ApplicationError)
+            assert refused.value.cause.type == "invalid_request"
+            assert says in refused.value.cause.message
+        assert set(groups.calls) == {"observe"}
+        assert group.state is TaskGroupState.OPEN
+        await handle.terminate()
