@@ -210,6 +210,8 @@ class MemoryHost:
         self.api_away = False
         """No API is there to notice contact: no silence is a loss."""
         self.store_away = False
+        self.in_contact = False
+        """The agent calls all the time, as far as anybody can see."""
         self.open_offers = 0
         """Offers of every round that no host takes."""
 
@@ -236,6 +238,8 @@ class MemoryHost:
 
     async def observe_manager(self, manager_id: UUID) -> ManagerView:
         self._check()
+        if self.in_contact and not self.api_away:
+            await self.contact()
         now, host, lease = await self._clock(), self.host, self.host.lease
         silent = now - (host.last_contact_at or now)
         lost_in = None if host.offline else (host.host_lost_after - silent).total_seconds()

@@ -7,6 +7,8 @@ from datetime import timedelta
 from uuid import uuid4
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from temporalio.testing import WorkflowEnvironment
 
 from mitosis.contracts.control import GroupView, LeaseEnd, LeaseOutcome
@@ -16,7 +18,9 @@ from tests.workflow.agent import ScriptedHost, host_worker
 from tests.workflow.memory import Group, Host, Lease, MemoryGroups, MemoryHost
 from tests.workflow.running import running
 from tests.workflow.scenarios import AnyHandle, start_group, start_manager
+from tests.workflow.servers import time_skipping
 from workflows import options
+from workflows.manager import ManagerWorkflow
 from workflows.scheduler import SchedulerWorkflow
 
 HOUR = timedelta(hours=1)
@@ -161,5 +165,33 @@ async def test_store_away(skipping: WorkflowEnvironment) -> None:
     groups.store_away = memory.store_away = True
     async with running(skipping, groups=groups, host=memory):
         handles = [await start_group(skipping, group), await start_manager(skipping, memory)]
-        for handle in handles:
-            assert await an_hour_of(skipping, handle) < MOST / 10
+        await skipping.sleep(HOUR)
+        assert all(await length(handle) < MOST / 10 for handle in handles)
+
+
+CHANGES = st.lists(
+    st.tuples(st.sampled_from(["api", "contact"]), st.integers(1, 90), st.booleans()),
+    min_size=1,
+    max_size=6,
+)
+"""What changes, how many minutes it then stays so, and whether a poke says it."""
+
+
+@given(CHANGES)
+@settings(max_examples=4, deadline=None)
+async def test_events_are_bounded_by_changes(changes: list[tuple[str, int, bool]]) -> None:
+    """Outages of the API and silences of a host that Temporal does not reach, in any order."""
+    async with time_skipping() as skipping:
+        memory = leased(skipping, host_lost_after=timedelta(minutes=30))
+        async with running(skipping, host=memory):
+            handle = await start_manager(skipping, memory)
+            for part, minutes, poked in changes:
+                memory.api_away ^= part == "api"
+                memory.in_contact ^= part == "contact"
+                if poked:
+                    await handle.signal(ManagerWorkflow.poke)
+                await skipping.sleep(timedelta(minutes=minutes))
+                if memory.host.offline:
+                    break
+            hours = sum(minutes for _, minutes, _ in changes) / 60
+            assert await length(handle) < 60 + 100 * len(changes) + MOST * hours
