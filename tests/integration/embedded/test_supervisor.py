@@ -148,6 +148,7 @@ async def test_a_stopped_process_gets_its_signal_all_the_same(tmp_path: Path) ->
     assert process.pid is not None
     child = psutil.Process(process.pid)
     child.suspend()
+    await wait_until_async(lambda: child.status() == psutil.STATUS_STOPPED)
     began = asyncio.get_running_loop().time()
     await process.stop()
     assert asyncio.get_running_loop().time() - began < 4  # SIGKILL comes after 5

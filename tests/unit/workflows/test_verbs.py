@@ -136,6 +136,13 @@ def test_merged_signals_have_the_effect_of_all(verbs: list[Verb]) -> None:
     assert effect(drained(queue)) == effect(verbs)
 
 
+def test_only_the_last_of_closes_and_reopens_is_left() -> None:
+    queue = VerbQueue()
+    for verb in (Close(), Reopen(), Close(), Close(), Reopen(), Cancel(), Cancel()):
+        queue.put_signal(verb)
+    assert drained(queue) == [Reopen(), Cancel()]
+
+
 @pytest.mark.parametrize("verbs", [[Close(), Reopen()], [Close(), Cancel()], [Cancel()]], ids=str)
 def test_a_hundred_thousand_signals_leave_a_bounded_queue(verbs: list[Verb]) -> None:
     queue = VerbQueue()
