@@ -128,7 +128,7 @@ class EmbeddedStack:
 
     def _finish_stop(self) -> None:
         if self._deadline is not None and self._abandoned:
-            self._deadline.shorten(ABANDONED_SECONDS)
+            self._deadline.end_within(ABANDONED_SECONDS)
         elif self._deadline is not None:
             self._deadline.disarm()
 

@@ -31,17 +31,14 @@ class StopDeadline:
         """Start the clock. Later calls change nothing."""
         if not self._armed:
             self._armed = True
-            self._start(self.seconds)
-
-    def shorten(self, seconds: float) -> None:
-        """End the process at most ``seconds`` from now: all that is left is stuck."""
-        self._start(seconds)
+            self.end_within(self.seconds)
 
     def disarm(self) -> None:
         """Stop the clock: nothing is left to stop."""
         self._over.set()
 
-    def _start(self, seconds: float) -> None:
+    def end_within(self, seconds: float) -> None:
+        """Start another clock of ``seconds``, as when all that is left is stuck."""
         threading.Thread(
             target=self._end_after, args=(seconds,), name="stop deadline", daemon=True
         ).start()

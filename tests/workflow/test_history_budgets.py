@@ -159,14 +159,15 @@ async def test_group_whose_settlement_is_refused(skipping: WorkflowEnvironment) 
 
 
 async def test_store_away(skipping: WorkflowEnvironment) -> None:
-    """The retries of an activity are not in the history."""
+    """The retries of an activity are not in the history, however many there are."""
     group, memory = Group(state=TaskGroupState.COMPLETE), leased(skipping)
     groups = MemoryGroups(skipping.get_current_time, group)
     groups.store_away = memory.store_away = True
     async with running(skipping, groups=groups, host=memory):
         handles = [await start_group(skipping, group), await start_manager(skipping, memory)]
-        await skipping.sleep(HOUR)
-        assert all(await length(handle) < MOST / 10 for handle in handles)
+        await skipping.sleep(HOUR / 6)
+        for handle in handles:
+            assert await length(handle) < MOST / 10
 
 
 CHANGES = st.lists(
