@@ -65,7 +65,7 @@ LEAKS: dict[str, Callable[[], Any]] = {
     "umask": lambda: os.umask(0o777),
     "ignored": lambda: signal.signal(signal.SIGUSR1, signal.SIG_IGN),
     "handler": lambda: signal.signal(signal.SIGTERM, lambda *_: None),
-    "alarm": lambda: signal.signal(signal.SIGALRM, signal.SIG_DFL),
+    "alarm": lambda: signal.signal(signal.SIGALRM, lambda *_: None),
     "children": lambda: signal.signal(signal.SIGCHLD, signal.SIG_IGN),
     "mask": lambda: signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGALRM, signal.SIGTERM}),
     "timer": lambda: signal.setitimer(signal.ITIMER_PROF, 600),
