@@ -46,7 +46,6 @@ def killer(diary: Diary, pid: Path) -> TaskSubmission:
     return TaskSubmission(command=["/bin/sh", "-c", script])
 
 
-@pytest.mark.spec("S000-156")
 async def test_a_task_that_kills_its_agent_is_poison_and_innocents_go_on(
     it: Fleet, diary: Diary
 ) -> None:

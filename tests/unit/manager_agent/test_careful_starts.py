@@ -72,7 +72,6 @@ def sent(out: list[Instruction]) -> list[int]:
     return [t.key.task_id for one in out if isinstance(one, Send) for t in one.tasks]
 
 
-@pytest.mark.spec("S000-156")
 def test_an_announced_task_starts_when_its_start_is_recorded() -> None:
     agent = Agent()
     out = agent.claims(task(1, announce=True), task(2))
@@ -118,7 +117,6 @@ def test_a_lease_that_ends_starts_nothing_that_was_announced() -> None:
     assert sent(agent.recorded(1)) == []
 
 
-@pytest.mark.spec("S000-156")
 def test_a_task_that_runs_alone_waits_and_its_company_is_given_back() -> None:
     agent = Agent()
     agent.claims(task(1))

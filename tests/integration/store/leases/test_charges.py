@@ -233,7 +233,6 @@ LIFE = ("return", "claim", "claim", "start", "start", "kill", "end", "return")
 steps = st.lists(st.tuples(st.sampled_from(sorted(STEPS)), st.integers(0, 1)), max_size=15)
 
 
-@pytest.mark.spec("S000-156")
 @settings(max_examples=3, deadline=None, phases=[Phase.generate])
 @given(chosen=steps)
 def test_losses_are_charged_by_the_rule(
