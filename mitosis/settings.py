@@ -24,6 +24,7 @@ from pydantic_settings import (
 from mitosis.contracts.errors import ConfigurationError
 from mitosis.contracts.host_failures import QUARANTINE_AFTER
 from mitosis.contracts.liveness import HOST_LOST_AFTER, SUSPECT_AFTER
+from mitosis.contracts.outcome import MAX_TERMINATIONS
 from mitosis.contracts.variables import PREFIX
 
 CONFIG_FILE_VARIABLE = "MITOSIS_CONFIG"
@@ -184,6 +185,17 @@ class HostSettings(Group):
     )
 
 
+class TaskSettings(Group):
+    """What ends a task, where it says nothing itself."""
+
+    max_terminations: int = Field(
+        MAX_TERMINATIONS,
+        ge=1,
+        le=1000,
+        description="Deaths of a task by SIGTERM or SIGINT in a row after which it is not tried again",
+    )
+
+
 class TelemetrySettings(Group):
     """Logs."""
 
@@ -215,6 +227,7 @@ class Settings(BaseSettings):
     agent: AgentSettings = AgentSettings()
     worker: WorkerSettings = WorkerSettings()
     hosts: HostSettings = HostSettings()
+    tasks: TaskSettings = TaskSettings()
     telemetry: TelemetrySettings = TelemetrySettings()
 
     @classmethod

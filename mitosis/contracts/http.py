@@ -310,6 +310,10 @@ class TaskFailureInfo(AnswerBody):
     detail: dict[str, object] | None = None
     """Output and messages of the attempt, if one task is requested; null in lists and results."""
     failed_at: datetime
+    first_attempt: int | None = None
+    """The entry stands for deaths by SIGTERM or SIGINT in a row: from this attempt to ``attempt``."""
+    failure_count: int = 1
+    """So many."""
 
 
 class TaskInfo(AnswerBody):
@@ -332,6 +336,10 @@ class TaskInfo(AnswerBody):
     detail: dict[str, object] | None = None
     failures: list[TaskFailureInfo] = []
     """Attempts that failed and were retried, or ended the task by a crash or a loss; oldest first."""
+    next_attempt_at: datetime | None = None
+    """When it is tried again, if it waits for that."""
+    repetition: str | None = None
+    """Why it is tried again, how often that may happen, and the way out; null if it has had no failure."""
 
 
 class ResultsPage(AnswerBody):

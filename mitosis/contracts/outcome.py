@@ -36,6 +36,8 @@ class FailureKind(StrEnum):
     """It ended, but the API refuses its report for good, as one that is too large: never tried again."""
     CANCELLED = "cancelled"
     """A user cancelled it."""
+    TERMINATED = "terminated"
+    """It, or its worker, died of a SIGTERM or SIGINT that we did not send; charged to nothing (C-29)."""
 
 
 CRASHES = frozenset({FailureKind.SIGNAL, FailureKind.OUT_OF_MEMORY, FailureKind.WORKER_LOST})
@@ -92,6 +94,20 @@ def signal_name(number: int) -> str:
 _FATAL_AT_TWO = frozenset({signal.SIGSEGV, signal.SIGILL, signal.SIGBUS, signal.SIGFPE})
 _NEVER_FATAL = frozenset({signal.SIGTERM, signal.SIGINT})
 _FATAL_AT_THREE = 3
+
+MAX_TERMINATIONS = 20
+"""At this many deaths by SIGTERM or SIGINT in a row a task ends, unless it names another number (C-29)."""
+TERMINATION_PAUSE_SECONDS = 1.0
+"""The pause after the first such death; doubled for each further one."""
+FIRST_PAUSE_SECONDS = 0.1
+"""The pause after the second failure of a task without ``delay_seconds``; doubled for each further one."""
+LONGEST_PAUSE_SECONDS = 300.0
+"""Pauses that no user has chosen grow no further."""
+
+
+def is_termination(reason: ExitReason) -> bool:
+    """Return whether the process died of SIGTERM or SIGINT: that is no crash (C-29)."""
+    return reason.kind is ExitKind.SIGNAL and reason.number in _NEVER_FATAL
 
 
 def crash_limit(reason: ExitReason) -> int | None:

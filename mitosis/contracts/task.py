@@ -29,6 +29,7 @@ Priority = Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)]
 Seconds = Annotated[float, Meta(gt=0, le=MAX_TASK_SECONDS)]
 Retries = Annotated[int, Meta(ge=0, le=MAX_ATTEMPTS - 1)]
 """Number of retries: one less than the attempts."""
+Terminations = Annotated[int, Meta(ge=1, le=1000)]
 RetryDelay = Annotated[float, Meta(ge=0, le=2_592_000)]
 
 
@@ -40,7 +41,11 @@ class RetryFields(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True
     exit_codes: tuple[int, ...] | None = None
     """Retry only these exit codes; None = any, a timeout and a handler error too."""
     delay_seconds: RetryDelay = 0.0
-    """Pause before the next attempt; doubled for each further failure."""
+    """Pause before the next attempt; doubled for each further failure. 0: none before the second attempt,
+    then 0.1 s, doubled up to 5 min."""
+    max_terminations: Terminations | None = None
+    """The task ends after this many deaths by SIGTERM or SIGINT in a row, which count as no failed attempt;
+    None: as set for the deployment, 20 by default."""
 
 
 class RetryPolicy(RetryFields, frozen=True):

@@ -11,6 +11,7 @@ from uuid import UUID
 from mitosis.contracts.accounts import Role, User
 from mitosis.contracts.host_failures import QUARANTINE_AFTER
 from mitosis.contracts.liveness import HOST_LOST_AFTER, STUCK_AFTER, SUSPECT_AFTER
+from mitosis.contracts.outcome import MAX_TERMINATIONS
 from mitosis.store.cache import ExpiringCache
 from mitosis.store.pg.database import Database
 from mitosis.store.pg.wake import Wake
@@ -62,6 +63,7 @@ class StoreOptions:
     idle_threshold: timedelta = IDLE_THRESHOLD
     quarantine_after: int = QUARANTINE_AFTER
     stuck_after: timedelta = STUCK_AFTER
+    max_terminations: int = MAX_TERMINATIONS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,6 +84,8 @@ class Store:
     """So many different tasks in a row fail on a host before it is suspected (C-33)."""
     stuck_after: timedelta = STUCK_AFTER
     """How long a lease may make no progress while work is claimable (protocol P7)."""
+    max_terminations: int = MAX_TERMINATIONS
+    """Deaths by SIGTERM or SIGINT in a row that end a task; a task may have its own number (C-29)."""
 
     users: ExpiringCache[UUID, User | None] = field(
         default_factory=lambda: ExpiringCache(ACCESS_SECONDS, 10_000)
@@ -139,4 +143,5 @@ class Store:
                 idle_threshold=options.idle_threshold,
                 quarantine_after=options.quarantine_after,
                 stuck_after=options.stuck_after,
+                max_terminations=options.max_terminations,
             )

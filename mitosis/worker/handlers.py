@@ -178,6 +178,13 @@ class HandlerSlot:
             return Ended(kind=FailureKind.RESULT_NOT_STORABLE, message=str(error))
         except SystemExit as error:
             return _exited(error)
+        except KeyboardInterrupt as error:  # as a command that dies of SIGINT
+            return Ended(
+                kind=FailureKind.SIGNAL,
+                signal=signal.SIGINT,
+                message="ended by SIGINT",
+                traceback=_traceback(error),
+            )
         except BaseException as error:  # noqa: BLE001 - a handler may raise anything, the worker continues
             message = "".join(traceback.format_exception_only(error)).strip()
             return Ended(

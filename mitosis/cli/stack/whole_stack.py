@@ -163,6 +163,7 @@ def store_options(
         suspect_after=timedelta(seconds=settings.hosts.suspect_after_seconds),
         quarantine_after=settings.hosts.quarantine_after,
         idle_threshold=idle_threshold,
+        max_terminations=settings.tasks.max_terminations,
     )
 
 

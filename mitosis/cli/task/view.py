@@ -57,6 +57,8 @@ def task_item(task: "TaskInfo") -> Item:
         ("started", time_text(task.started_at)),
         ("finished", time_text(task.finished_at)),
         ("time", elapsed_text(task.started_at, task.finished_at)),
+        ("next attempt", time_text(task.next_attempt_at)),
+        ("tried again", task.repetition or ""),
         *_detail_fields(task.detail or {}),
         *[("earlier failure", _failure_text(failure)) for failure in task.failures],
     ]
@@ -129,6 +131,12 @@ def _failure_text(failure: "TaskFailureInfo") -> str:
         how += f", exit {failure.exit_code}"
     if failure.signal is not None:
         how += f", {signal_name(failure.signal)}"
+    if failure.failure_count > 1:
+        first = failure.first_attempt or failure.attempt
+        return (
+            f"attempts {first} to {failure.attempt}, {failure.failure_count} times, the last"
+            f" {time_text(failure.failed_at)}: {how}"
+        )
     return f"attempt {failure.attempt}, {time_text(failure.failed_at)}: {how}"
 
 

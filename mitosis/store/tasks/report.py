@@ -15,7 +15,17 @@ import msgspec
 from mitosis.contracts.attempt import AttemptKey
 from mitosis.contracts.errors import TooLarge
 from mitosis.contracts.lifecycle import LeaseState
-from mitosis.contracts.outcome import CRASHES, ExitKind, ExitReason, FailureKind, crash_limit
+from mitosis.contracts.outcome import (
+    CRASHES,
+    FIRST_PAUSE_SECONDS,
+    LONGEST_PAUSE_SECONDS,
+    TERMINATION_PAUSE_SECONDS,
+    ExitKind,
+    ExitReason,
+    FailureKind,
+    crash_limit,
+    is_termination,
+)
 from mitosis.contracts.wire import (
     MAX_REPORTS,
     LeaseStanding,
@@ -39,17 +49,21 @@ from mitosis.store.pg.rows import fetch_all, to_record
 from mitosis.store.pg.statements import load
 from mitosis.store.store import Store
 from mitosis.store.tasks.readable import storable
+from mitosis.store.tasks.terminations import termination_limits
 
 SQL = load("tasks/report.sql")
 REPORT = with_other_hosts(SQL["report"])
 log = logging.getLogger(__name__)
 
+_WITH_MESSAGE = CRASHES | {FailureKind.TERMINATED}
 _KINDS = {kind.value: kind for kind in FailureKind}
 NEVER = 0
 """Crash limit of a crash that never ends its task (None: not a crash)."""
 FINAL = -1
 """Crash limit of a failure that ends its task under any retry policy; it counts as no crash."""
 FINAL_KINDS = frozenset({FailureKind.RESULT_REFUSED})
+
+TERMINATED = MESSAGE + "terminated by SIGTERM or SIGINT in a row "
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +119,10 @@ async def report_tasks(store: Store, manager_id: UUID, request: ReportTasks) -> 
     for item in request.reports:
         distinct.setdefault(_key(item), storable(item))
     reports = [distinct[key] for key in sorted(distinct)]
-    columns = _columns(manager_id, request.epoch, reports, store.quarantine_after)
+    limits = await termination_limits(store, _terminated(reports))
+    columns = _columns(manager_id, request.epoch, reports, store.quarantine_after) | {
+        "termination_limits": number_array(limits.get(item.task_id) for item in reports)
+    }
     async with store.database.pipelined_transaction() as connection:
         await connection.execute(SQL["lock_for_report"], columns)
         cursor = await connection.execute(REPORT, columns)
@@ -186,6 +203,10 @@ def _columns(
         "quarantine_after": quarantine_after,
         "message": MESSAGE,
         "given_up": GIVEN_UP,
+        "terminated": TERMINATED,
+        "termination_pause": TERMINATION_PAUSE_SECONDS,
+        "first_pause": FIRST_PAUSE_SECONDS,
+        "longest_pause": LONGEST_PAUSE_SECONDS,
         "crash_limits": number_array(
             _crash_limit(item, kind) for item, kind in zip(items, kinds, strict=True)
         ),
@@ -204,13 +225,21 @@ def _kind(item: TaskReport) -> FailureKind | None:
         case Outcome.CANCELLED:
             return FailureKind.CANCELLED
         case Outcome.FAILED:
-            return _KINDS.get(item.kind or "", FailureKind.EXIT_CODE)
+            kind = _KINDS.get(item.kind or "", FailureKind.EXIT_CODE)
+            ended_by_signal = kind in CRASHES and is_termination(_reason(item))
+            return FailureKind.TERMINATED if ended_by_signal else kind
+
+
+def _terminated(items: Sequence[TaskReport]) -> list[int]:
+    return [item.task_id for item in items if _kind(item) is FailureKind.TERMINATED]
 
 
 def _crash_limit(item: TaskReport, kind: FailureKind | None) -> int | None:
     """Return how many crashes end the task; None for no crash, or :data:`NEVER` or :data:`FINAL`."""
     if kind in FINAL_KINDS:
         return FINAL
+    if kind is FailureKind.TERMINATED:
+        return NEVER
     if kind not in CRASHES:
         return None
     return crash_limit(_reason(item)) or NEVER

@@ -18,7 +18,7 @@ SELECT v.group_id FROM group_live AS v JOIN lease AS l ON l.group_id = v.group_i
 
 -- name: report
 -- A report counts if the open row has the same attempt and that attempt has not been reported (spent), under
--- any epoch. Per row: another attempt (requeued, now or with a delay that doubles), or the end (deleted, with
+-- any epoch. Per row: another attempt (requeued, now or with a pause that doubles), or the end (deleted, with
 -- a result). The caller holds lease and group (lock_for_report): the lock of group_live comes before any row
 -- and makes the counters, the drain edge and a submit's dedup keys exact. It also numbers the results,
 -- continuing from the number of ended tasks; the lock is held until the commit, so a reader that has read up
@@ -34,8 +34,10 @@ WITH lease AS MATERIALIZED (
 ), said AS MATERIALIZED (
     SELECT * FROM unnest(%(ids)s::bigint[], %(attempts)s::int[], %(outcomes)b::text[], %(kinds)b::text[],
                          %(exit_codes)s::int[], %(signals)s::int[], %(started)s::float8[],
-                         %(finished)s::float8[], %(details)b::text[], %(crash_limits)s::int[])
-           AS s (id, attempt, outcome, kind, exit_code, signal, started, finished, detail, crash_limit)
+                         %(finished)s::float8[], %(details)b::text[], %(crash_limits)s::int[],
+                         %(termination_limits)s::int[])
+           AS s (id, attempt, outcome, kind, exit_code, signal, started, finished, detail, crash_limit,
+                 termination_limit)
 ), other_hosts AS MATERIALIZED (
     SELECT $working$ AS working, $possible$ AS possible
       FROM live AS v WHERE EXISTS (SELECT FROM said WHERE outcome = 'failed')
@@ -43,22 +45,32 @@ WITH lease AS MATERIALIZED (
     -- Failures that end their attempt. The policy of the task gives another attempt, or the failure is final;
     -- a final one is doubted while its host may be to blame (C-33): another host could run the task, and this
     -- host has not succeeded since. recent: it ended after the last success in this batch.
+    -- Every pause grows; without one of the task's own the first is none.
     SELECT s.id, f.retries, f.recent, NOT f.retries AND f.recent AND h.possible AND NOT EXISTS (
                SELECT FROM host_failures AS x
                 WHERE x.group_id = v.group_id AND x.manager_id = v.manager_id AND x.kind = 'tasks_failed'
                   AND x.phase = 'excused' AND x.next_at > now()) AS doubted,
-           CASE WHEN f.retries AND s.crash_limit IS NULL THEN least(
-                o.retry_delay_seconds * power(2, o.exit_failures), 86400 * 365.0) ELSE 0 END AS delay, h.working
+           CASE WHEN NOT f.retries THEN 0
+                WHEN s.termination_limit IS NOT NULL
+                    THEN least(%(termination_pause)s * power(2::float8, o.terminations), %(longest_pause)s)
+                WHEN s.crash_limit IS NULL AND o.retry_delay_seconds > 0
+                    THEN least(o.retry_delay_seconds * power(2::float8, o.exit_failures), 86400 * 365.0)
+                WHEN n.failures = 0 THEN 0
+                ELSE least(%(first_pause)s * power(2::float8, n.failures - 1), %(longest_pause)s) END AS delay,
+           h.working
       FROM said AS s, live AS v, other_hosts AS h, open_task AS o
      CROSS JOIN LATERAL (SELECT
-           (CASE WHEN s.crash_limit IS NOT NULL
+           (CASE WHEN s.termination_limit IS NOT NULL THEN o.terminations + 1 < s.termination_limit
+                 WHEN s.crash_limit IS NOT NULL
                      THEN s.crash_limit = 0 OR o.crash_failures + 1 < s.crash_limit
                      ELSE o.exit_failures + 1 < o.max_attempts
                           AND (o.retry_exit_codes IS NULL
                                OR (s.kind = 'exit_code' AND s.exit_code = ANY(o.retry_exit_codes))) END) IS TRUE AS retries,
-           s.kind NOT LIKE 'result_%%'
+           s.kind NOT LIKE 'result_%%' AND s.termination_limit IS NULL
              AND coalesce(s.finished > (SELECT max(y.finished) FROM said AS y WHERE y.outcome = 'succeeded'), true)
                AS recent) AS f
+     CROSS JOIN LATERAL (SELECT CASE WHEN s.crash_limit IS NULL THEN o.exit_failures ELSE o.crash_failures END
+                                AS failures) AS n
      WHERE o.group_id = (SELECT group_id FROM live)
        AND o.id = ANY(ARRAY(SELECT id FROM said WHERE outcome = 'failed'))
        AND o.id = s.id AND o.attempt = s.attempt AND NOT o.spent AND s.outcome = 'failed' AND v.goes_on
@@ -72,37 +84,58 @@ WITH lease AS MATERIALIZED (
            spent = true, epoch = NULL, claim_seq = NULL,
            started_at = CASE WHEN f.doubted THEN to_timestamp(s.started) END,
            exit_failures = o.exit_failures + (s.crash_limit IS NULL)::int,
-           crash_failures = least(o.crash_failures + (s.crash_limit IS NOT NULL)::int, 32767)
+           crash_failures = least(o.crash_failures
+                                  + (s.crash_limit IS NOT NULL AND s.termination_limit IS NULL)::int, 32767),
+           terminations = CASE WHEN s.termination_limit IS NULL THEN 0 ELSE o.terminations + 1 END
       FROM said AS s, live AS v, failing AS f
      WHERE o.group_id = (SELECT group_id FROM live) AND o.id = ANY(ARRAY(SELECT id FROM failing))
        AND o.id = s.id AND o.attempt = s.attempt AND NOT o.spent
        AND f.id = s.id AND (f.retries OR f.doubted)
-    RETURNING o.id AS task_id, v.manager_id, v.group_id, o.crash_failures AS crashes, s.*
+    RETURNING o.id AS task_id, v.manager_id, v.group_id,
+              CASE WHEN s.termination_limit IS NULL THEN o.crash_failures ELSE o.terminations END AS crashes, s.*
 ), ended AS (
     DELETE FROM open_task AS o
      USING said AS s, live AS v
      WHERE o.group_id = (SELECT group_id FROM live) AND o.id = ANY(%(ids)s::bigint[])
        AND o.id = s.id AND o.attempt = s.attempt AND NOT o.spent
        AND o.id <> ALL(ARRAY(SELECT id FROM failing WHERE retries OR doubted))
-    RETURNING o.id AS task_id, v.manager_id, v.group_id, v.ended_before, o.crash_failures + 1 AS crashes,
-              s.outcome = 'failed' AND s.crash_limit > 0 AND o.crash_failures + 1 >= s.crash_limit AS given_up, s.*
+    RETURNING o.id AS task_id, v.manager_id, v.group_id, v.ended_before,
+              CASE WHEN s.termination_limit IS NULL THEN o.crash_failures ELSE o.terminations END + 1 AS crashes,
+              s.outcome = 'failed' AND CASE WHEN s.termination_limit IS NOT NULL
+                   THEN o.terminations + 1 >= s.termination_limit
+                   ELSE s.crash_limit > 0 AND o.crash_failures + 1 >= s.crash_limit END AS given_up, s.*
 ), results AS (
     INSERT INTO task_result (task_id, group_id, seq, state, attempt, manager_id, kind, exit_code, signal,
                              started_at, finished_at, detail)
     SELECT e.task_id, e.group_id, e.ended_before + row_number() OVER (), e.outcome, e.attempt, e.manager_id, e.kind, e.exit_code, e.signal,
            to_timestamp(e.started), to_timestamp(e.finished),
            (CASE WHEN e.given_up AND e.kind <> 'signal'
-                 THEN %(given_up)s || e.crashes || ' times: ' || substr(e.detail, 1 + length(%(message)s))
+                 THEN CASE WHEN e.termination_limit IS NULL THEN %(given_up)s ELSE %(terminated)s END
+                      || e.crashes || ' times: ' || substr(e.detail, 1 + length(%(message)s))
                  ELSE e.detail END)::json
       FROM ended AS e
+), failed AS MATERIALIZED (
+    SELECT task_id, group_id, attempt, manager_id, coalesce(kind, 'exit_code') AS kind, exit_code, signal, detail,
+           crashes, termination_limit FROM again
+    UNION ALL
+    SELECT task_id, group_id, attempt, manager_id, kind, exit_code, signal, detail, crashes, termination_limit
+      FROM ended WHERE outcome = 'failed' AND crash_limit >= 0
+), folded AS (
+    -- Terminations in a row are one failure, however many there are.
+    UPDATE task_failures AS f
+       SET attempt = n.attempt, first_attempt = coalesce(f.first_attempt, f.attempt), failed_at = now(),
+           failure_count = f.failure_count + 1, manager_id = n.manager_id, kind = n.kind, signal = n.signal,
+           detail = n.detail::json
+      FROM failed AS n
+     WHERE f.task_id = ANY(ARRAY(SELECT task_id FROM failed WHERE termination_limit IS NOT NULL AND crashes > 1))
+       AND f.task_id = n.task_id AND f.kind = 'terminated'
+       AND f.attempt = (SELECT max(l.attempt) FROM task_failures AS l WHERE l.task_id = n.task_id)
+    RETURNING f.task_id
 ), failures AS (
     INSERT INTO task_failures (task_id, group_id, attempt, manager_id, kind, exit_code, signal, detail)
-    SELECT f.task_id, f.group_id, f.attempt, f.manager_id, coalesce(f.kind, 'exit_code'), f.exit_code, f.signal,
-           f.detail::json
-      FROM (SELECT task_id, group_id, attempt, manager_id, kind, exit_code, signal, detail FROM again
-            UNION ALL
-            SELECT task_id, group_id, attempt, manager_id, kind, exit_code, signal, detail FROM ended
-             WHERE outcome = 'failed' AND crash_limit >= 0) AS f
+    SELECT f.task_id, f.group_id, f.attempt, f.manager_id, f.kind, f.exit_code, f.signal, f.detail::json
+      FROM failed AS f
+     WHERE NOT EXISTS (SELECT FROM folded AS o WHERE o.task_id = f.task_id)
         ON CONFLICT (task_id, attempt) DO UPDATE
        SET kind = excluded.kind, exit_code = excluded.exit_code, signal = excluded.signal,
            detail = excluded.detail, manager_id = excluded.manager_id
@@ -159,4 +192,4 @@ SELECT s.id, s.attempt,
   LEFT JOIN task AS t ON t.id = s.id
        AND t.group_id = (SELECT group_id FROM leases WHERE epoch = %(epoch)s)
   LEFT JOIN task_result AS r ON r.task_id = t.id
-  LEFT JOIN task_failures AS f ON f.task_id = t.id AND f.attempt = s.attempt
+  LEFT JOIN task_failures AS f ON f.task_id = t.id AND s.attempt BETWEEN coalesce(f.first_attempt, f.attempt) AND f.attempt

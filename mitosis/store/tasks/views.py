@@ -23,6 +23,7 @@ from mitosis.store.pg.tables import CLAIMED, DELAYED, open_task, task, task_resu
 from mitosis.store.store import Store
 from mitosis.store.tasks.group import group_number
 from mitosis.store.tasks.readable import readable
+from mitosis.store.tasks.repetition import Counts, repetition
 
 SQL = load("tasks/views.sql")
 MAX_PAGE = 1000
@@ -59,6 +60,12 @@ class _Task:
     started_at: datetime | None
     finished_at: datetime | None
     detail: str | None
+    next_attempt_at: datetime | None = None
+    exit_failures: int | None = None
+    max_attempts: int | None = None
+    crash_failures: int | None = None
+    lost_count: int | None = None
+    terminations: int | None = None
 
     @property
     def may_have_failures(self) -> bool:
@@ -74,6 +81,8 @@ class _Failure:
     exit_code: int | None
     signal: int | None
     failed_at: datetime
+    first_attempt: int | None
+    failure_count: int
     task_id: int = 0
     detail: str | None = None
 
@@ -193,7 +202,23 @@ def _task_info(row: _Task, failures: Sequence[_Failure]) -> TaskInfo:
                     failure.detail, f"detail FROM task_failures WHERE task_id = {row.task_id}"
                 ),
                 failed_at=failure.failed_at,
+                first_attempt=failure.first_attempt,
+                failure_count=failure.failure_count,
             )
             for failure in failures
         ],
+        next_attempt_at=row.next_attempt_at,
+        repetition=_repetition(row),
+    )
+
+
+def _repetition(row: _Task) -> str | None:
+    return repetition(
+        Counts(
+            exit_failures=row.exit_failures or 0,
+            max_attempts=row.max_attempts or 1,
+            crash_failures=row.crash_failures or 0,
+            lost_count=row.lost_count or 0,
+            terminations=row.terminations or 0,
+        )
     )

@@ -8,7 +8,8 @@ SELECT t.id AS task_id, t.group_id, g.uuid AS task_group_id, t.spec::text AS spe
                               ELSE 'ready' END) AS state,
        coalesce(r.attempt, o.attempt) AS attempt, r.seq, o.priority, r.kind, r.exit_code, r.signal,
        m.name AS manager_name, coalesce(r.started_at, o.started_at) AS started_at, r.finished_at,
-       r.detail::text AS detail
+       r.detail::text AS detail, o.not_before AS next_attempt_at, o.exit_failures, o.max_attempts,
+       o.crash_failures, o.lost_count, o.terminations
   FROM task AS t
   JOIN task_groups AS g ON g.id = t.group_id
   LEFT JOIN open_task AS o ON o.group_id = t.group_id AND o.id = t.id
@@ -19,13 +20,14 @@ SELECT t.id AS task_id, t.group_id, g.uuid AS task_group_id, t.spec::text AS spe
  ORDER BY t.id
 
 -- name: failures
-SELECT f.attempt, f.kind, f.exit_code, f.signal, f.detail::text AS detail, f.failed_at
+SELECT f.attempt, f.kind, f.exit_code, f.signal, f.detail::text AS detail, f.failed_at, f.first_attempt,
+       f.failure_count
   FROM task_failures AS f WHERE f.task_id = %(task)s AND f.group_id = %(group_number)s
  ORDER BY f.attempt
 
 -- name: failures_of_tasks
 -- Without output: a page of it could be very large.
-SELECT f.task_id, f.attempt, f.kind, f.exit_code, f.signal, f.failed_at
+SELECT f.task_id, f.attempt, f.kind, f.exit_code, f.signal, f.failed_at, f.first_attempt, f.failure_count
   FROM task_failures AS f
  WHERE f.group_id = %(group_number)s AND f.task_id = ANY(%(ids)s::bigint[])
  ORDER BY f.task_id, f.attempt

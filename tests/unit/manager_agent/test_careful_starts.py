@@ -1,7 +1,6 @@
 """Announced starts and tasks that run alone: who gets a place, and what may start beside them."""
 
 import msgspec
-import pytest
 
 from manager_agent.events import (
     Announced,

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
-import pytest
 from hypothesis import Phase, given, note, settings
 from hypothesis import strategies as st
 

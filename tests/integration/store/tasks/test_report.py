@@ -199,26 +199,22 @@ async def test_the_retry_policy_decides_failures_of_the_task_itself(
         ("worker_lost", None, 3),
         ("worker_lost", 11, 2),
         ("worker_lost", 9, 3),
-        ("worker_lost", 15, None),
-        ("signal", 15, None),
-        ("signal", 2, None),
     ],
 )
-@pytest.mark.spec("S000-60", "S000-61", "S000-63", "S000-64", "C-18", "S000-45", "C-19")
+@pytest.mark.spec("S000-60", "S000-61", "S000-64", "C-18", "S000-45", "C-19")
 async def test_the_signal_table_decides_crashes(
-    database: str, kind: str, signal: int | None, limit: int | None
+    database: str, kind: str, signal: int | None, limit: int
 ) -> None:
     async with world(database) as w:
         host, task = await one_task(w, max_attempts=1)
-        rounds = limit or 5
-        for number in range(1, rounds + 1):
+        for number in range(1, limit + 1):
             assert task.attempt == number
             assert (await host.report(failed(task, kind, signal=signal))).statuses == [COMMITTED]
             left = await w.value("SELECT count(*) FROM open_task")
             assert left == (0 if number == limit else 1)
             if left:
-                (task,) = (await host.claim()).tasks
-        assert await w.value("SELECT count(*) FROM task_failures") == rounds
+                (task,) = (await host.claim(wait=5)).tasks
+        assert await w.value("SELECT count(*) FROM task_failures") == limit
         await w.check()
 
 
@@ -233,7 +229,7 @@ async def test_a_worker_that_exits_under_its_task_is_a_crash_and_the_third_is_th
             await host.report(failed(task, "worker_lost", exit_code=exit_code))
             assert await w.value("SELECT count(*) FROM open_task") == left
             if left:
-                (task,) = (await host.claim()).tasks
+                (task,) = (await host.claim(wait=5)).tasks
         info = await read_task(w.store, task_uuid(1, task.task_id))
         assert (info.state, info.kind, len(info.failures)) == ("failed", "worker_lost", 3)
 
