@@ -22,7 +22,14 @@ from mitosis.contracts.attempt import AttemptKey
 from mitosis.contracts.control import LeaseEnd
 from mitosis.contracts.errors import MitosisError
 from mitosis.contracts.liveness import HOST_LOST_AFTER
-from mitosis.contracts.wire import MAX_HELD, Held, LeaseStanding, Renewal, TaskAttempt
+from mitosis.contracts.wire import (
+    MAX_HELD,
+    Held,
+    LeaseStanding,
+    Renewal,
+    RenewalAnswer,
+    TaskAttempt,
+)
 
 RENEW_SECONDS = 3.0
 HELD_SECONDS = 30.0
@@ -68,6 +75,8 @@ class Contact:
         self._acked_from = time.monotonic()
         self._held_at: float | None = None
         self._reported_started: set[AttemptKey] = set()
+        self._workers_of: int | None = None
+        """The epoch under which workers are known to run."""
 
     @property
     def recent(self) -> bool:
@@ -126,16 +135,14 @@ class Contact:
                 self._counted_lost()
             return
         self._reported_started |= started
+        self._workers_of = session.epoch if renewal.workers_started else self._workers_of
         standing = answer.standing or LeaseStanding.GONE
         session.handle(Renewed(standing, answer.order, returned))
         if answer.superseded:
             self._stop_superseded(session, answer.superseded)
         session.handle(Fenced(on=False))  # after that: a lease that is over starts nothing more
         if renewal.announced:
-            keys = frozenset(AttemptKey(one.task_id, one.attempt) for one in renewal.announced)
-            found = frozenset(answer.recorded)
-            recorded = frozenset(key for key in keys if key.task_id in found)
-            session.handle(Announced(keys, recorded))
+            session.handle(_announced(renewal, answer))
 
     def _stop_superseded(self, session: LeaseSession, found: Sequence[TaskAttempt]) -> None:
         """Have attempts stopped whose end no longer counts: such work must not hold the host (P5)."""
@@ -170,6 +177,8 @@ class Contact:
             started=_attempts(started),
             returned=_attempts(returned),
             announced=_attempts(state.announced),
+            cannot_start=session.cannot_start,
+            workers_started=self._workers_of != session.epoch and session.progress().workers > 0,
             held=self._held(state) if due else None,
             running=_attempts(state.started_before(math.inf)) if ask else [],
         )
@@ -204,3 +213,9 @@ class Contact:
 
 def _attempts(keys: Iterable[AttemptKey]) -> list[TaskAttempt]:
     return [TaskAttempt(task_id=key.task_id, attempt=key.attempt) for key in keys]
+
+
+def _announced(renewal: Renewal, answer: RenewalAnswer) -> Announced:
+    keys = frozenset(AttemptKey(one.task_id, one.attempt) for one in renewal.announced)
+    found = frozenset(answer.recorded)
+    return Announced(keys, frozenset(key for key in keys if key.task_id in found))

@@ -149,6 +149,7 @@ def _on_ready(state: State, event: WorkerReady) -> list[Instruction]:
     if worker is None or worker.phase is not WorkerState.STARTING:
         return []
     worker.phase = WORKER.after(worker.phase, WorkerEvent.HELLO)
+    worker.failed_starts = 0
     if not state.active:
         return [dismiss(worker)]
     return [Hold(worker.slot, worker.generation, on=True)] if state.fenced else []
@@ -216,6 +217,7 @@ def _on_exited(state: State, event: WorkerExited) -> list[Instruction]:
     if worker is None:
         return []
     expected = worker.phase is WorkerState.STOPPING
+    worker.failed_starts += worker.phase is WorkerState.STARTING
     if event.running is not None:
         _started(worker, event.running, event.at)
     reports = [

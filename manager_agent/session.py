@@ -44,7 +44,7 @@ from manager_agent.pool import HandlersNotImported, Pool
 from manager_agent.reactor import step
 from manager_agent.reporter import Reporter
 from manager_agent.router import Control, Router
-from manager_agent.state import State
+from manager_agent.state import START_ATTEMPTS, State
 from manager_agent.unstarted import LOOK_SECONDS
 from manager_agent.watchdog import watch_processes
 from mitosis.contracts.attempt import AttemptKey
@@ -69,12 +69,14 @@ from mitosis.ipc.messages import (
     TaskStarted,
     WorkerToManager,
 )
+from mitosis.retry_policy import RetryPolicy
 from mitosis.worker.zygote_protocol import Exited
 
 LAST_MESSAGES_SECONDS = 0.05
 """From the death of a worker until its last messages have been read."""
 HANG_MARGIN_SECONDS = 5.0
-ZYGOTE_RETRY_SECONDS = 1.0
+MAX_REASON = 1_000
+POOL_RETRIES = RetryPolicy(first_seconds=0.5, longest_seconds=5.0, jitter=0.0)
 
 log = logging.getLogger(__name__)
 
@@ -114,6 +116,8 @@ class LeaseSession:
         self.ends = asyncio.Event()
         """Set when the session begins to end."""
         self.ended_in: LeaseEnd | None = None
+        self.cannot_start: str | None = None
+        """Why no worker can be started here; the next renewal says so and ends the lease."""
         self.state = State(
             worker_count=grant.worker_allocation_plan.worker_count,
             prefetch=grant.worker_allocation_plan.task_prefetch_count,
@@ -282,8 +286,8 @@ class LeaseSession:
     # --- workers --------------------------------------------------------------------------------
 
     async def _start_pool(self) -> None:
-        """Start the zygote; try again until the session ends."""
-        preload = True
+        """Start the zygote; after some failures with a growing pause, give the lease back."""
+        preload, failures = True, 0
         while not self.ending:
             try:
                 self._pool = self._parts.make_pool(self, preload)
@@ -295,7 +299,11 @@ class LeaseSession:
                 # Cores and limits may have shrunk since the plan was checked.
                 log.error("workers.not_started", extra={"reason": str(error)})  # noqa: TRY400
                 await self._close_pool()
-                await asyncio.sleep(ZYGOTE_RETRY_SECONDS)
+                failures += 1
+                if failures >= START_ATTEMPTS:
+                    self._give_up(str(error))
+                    return
+                await asyncio.sleep(POOL_RETRIES.pause(failures - 1))
             else:
                 log.info(
                     "workers.starting",
@@ -308,6 +316,12 @@ class LeaseSession:
                 self._workers_wanted = True
                 self.handle(Begin())
                 return
+
+    def _give_up(self, reason: str) -> None:
+        """Have the lease ended, so that a host which can start workers gets the work."""
+        log.error("lease.given_up", extra={"epoch": self.epoch, "reason": reason})
+        self.cannot_start = reason[:MAX_REASON] or "no reason is known"
+        self._parts.renew_now()
 
     async def _close_pool(self) -> None:
         if self._pool is not None:
@@ -366,6 +380,8 @@ class LeaseSession:
                 },
             )
         self.handle(event)
+        if self.state.cannot_start and not self.ending and self.cannot_start is None:
+            self._give_up(f"workers end before they are ready: {event.reason}")
 
     def _with_pool(self, call: Callable[[Pool], None]) -> None:
         if self._pool is not None:

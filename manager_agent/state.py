@@ -17,6 +17,8 @@ from mitosis.ipc.messages import EncodedReport
 HELD_UP_LOOKS = 2
 HORIZON_LOOKS = 4
 """The claim horizon (protocol P7), in looks of ``unstarted.LOOK_SECONDS``."""
+START_ATTEMPTS = 3
+"""After so many failed starts in a row another host is tried (protocol P7)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +53,8 @@ class Worker:
     """Whether this process has finished a task."""
     crashes: int = 0
     """Number of processes in a row that died without finishing a task."""
+    failed_starts: int = 0
+    """Number of processes in a row that ended before they were ready."""
     killed_for: str | None = None
     """Why the agent killed this process because of its task, if it did."""
     head_seen: AttemptKey | None = None
@@ -169,6 +173,11 @@ class State:
             return 1
         most = 2 if self.mean_seconds >= 0.001 else 8
         return most if self.trust is None else min(most, 1 + self.trust)
+
+    @property
+    def cannot_start(self) -> bool:
+        """Whether no worker has become ready, several times in every slot."""
+        return all(worker.failed_starts >= START_ATTEMPTS for worker in self.workers)
 
     @property
     def announced(self) -> list[AttemptKey]:

@@ -215,6 +215,8 @@ class ReleaseReason(StrEnum):
     SETUP_FAILED = "setup_failed"
     SETUP_LOST = "setup_lost"
     """The setup activity ended without a verdict (agent restarted or unreachable)."""
+    WORKERS_NOT_STARTED = "workers_not_started"
+    """The agent cannot start workers for the group on this host."""
     UNREACHABLE = "unreachable"
     """An offer that the host did not take in 10 s."""
     MOVED = "moved"

@@ -273,6 +273,10 @@ class Renewal(Request):
     """Attempts that have been running for more than 1 s."""
     returned: list[TaskAttempt] = []
     """Claimed but unstarted tasks that the agent returns."""
+    cannot_start: Annotated[str, Meta(min_length=1, max_length=2000)] | None = None
+    """Why this host cannot start workers: the lease ends, and the next offer comes after a pause."""
+    workers_started: bool = False
+    """Workers run under this lease: sent once."""
     announced: list[TaskAttempt] = []
     """Attempts that start as soon as the answer says that their start is recorded (P5)."""
     held: Held | None = None

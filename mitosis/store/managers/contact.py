@@ -18,7 +18,7 @@ from mitosis.contracts.wire import (
 )
 from mitosis.store.leases.ending import STANDING, lock_group
 from mitosis.store.leases.granting import TakenLease, extend_leases
-from mitosis.store.managers.release import release_over
+from mitosis.store.managers.release import record_workers, release_over
 from mitosis.store.pg.arrays import number_array
 from mitosis.store.pg.database import Connection
 from mitosis.store.pg.rows import fetch_all, fetch_one
@@ -96,6 +96,8 @@ async def renew(store: Store, manager_id: UUID, renewal: Renewal) -> RenewalAnsw
     )
     if renewal.epoch is None:
         return with_changes(answer, standing=LeaseStanding.GONE if manager.offline else None)
+    if renewal.cannot_start is not None or renewal.workers_started:
+        await record_workers(store, manager_id, renewal.epoch, renewal.cannot_start)
     recorded: list[int] = []
     if renewal.started or renewal.announced or renewal.returned or renewal.held:
         recorded = await _reconcile(store, manager_id, renewal.epoch, renewal)

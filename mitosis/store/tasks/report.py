@@ -258,7 +258,7 @@ def _reason(item: TaskReport) -> ExitReason:
 
 def _detail(item: TaskReport, kind: FailureKind | None) -> str:
     """Return the JSON document as text; that of a crash begins with :data:`MESSAGE`."""
-    if kind not in CRASHES:
+    if kind not in _WITH_MESSAGE:
         return bytes(item.detail).decode()
     detail = _decoded_detail(item)
     message = str(detail.get("message") or _reason(item))

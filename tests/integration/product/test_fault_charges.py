@@ -1,13 +1,16 @@
 """Tasks that end their agent, beside tasks that do not; stops in order (protocol P5, "Who is charged")."""
 
 import asyncio
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 
+from mitosis.contracts.allocation import WorkerAllocationPlan
 from mitosis.contracts.task import TaskSubmission
+from mitosis.store.groups.explain import explain_group
 from tests.support.fleet import Diary, Fleet, FleetHost, diary, it, shared_fleet
 
 __all__ = ["diary", "it", "shared_fleet"]
@@ -82,3 +85,26 @@ async def test_a_stop_that_is_cut_short_charges_nothing(it: Fleet, diary: Diary)
     assert lost[0]["lost_count"] == 1, "the record of that stop is gone"
     diary.go("long")
     assert (await it.settled(group)).tasks_succeeded == 1
+
+
+async def test_a_host_that_cannot_start_workers_gives_the_work_to_another(
+    it: Fleet, diary: Diary
+) -> None:
+    """The failure is remembered and shown; the healthy host is not kept idle."""
+    bad = await it.host()
+    python = diary.folder / "python"
+    python.write_text(f"""#!/bin/sh
+[ "$MITOSIS_MANAGER_ID" = "{bad.manager_id}" ] && exit 126
+exec "{sys.executable}" "$@"
+""")
+    python.chmod(0o755)
+    plan = WorkerAllocationPlan(worker_count=1, worker_python=str(python))
+    group = await it.group(diary.task("t"), worker_allocation_plan=plan)
+    await it.until(lambda: bad.said("lease.given_up"))
+    await it.until(lambda: bad.said("session.over"))
+    store = it.api.app_state.store
+    (host,) = (await explain_group(store, group)).hosts
+    assert "could not start workers: the zygote ended before it was ready" in host.reason
+    await it.host()
+    assert (await it.settled(group)).tasks_succeeded == 1
+    assert bad.said("lease.given_up") == 1, "not tried again at once"
