@@ -104,7 +104,7 @@ exec "{sys.executable}" "$@"
     await it.until(lambda: bad.said("session.over"))
     store = it.api.app_state.store
     (host,) = (await explain_group(store, group)).hosts
-    assert "could not start workers: the zygote ended before it was ready" in host.reason
+    assert "could not start workers: the zygote ended before it was ready" in host.line
     await it.host()
     assert (await it.settled(group)).tasks_succeeded == 1
     assert bad.said("lease.given_up") == 1, "not tried again at once"
