@@ -1,0 +1,56 @@
+"""What a worker has begun, read by its zygote and by the next process of the agent."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mitosis.contracts.attempt import AttemptKey
+from mitosis.worker.evidence import KEPT, Evidence, RunningMark, begun_attempts, forget_begun
+
+keys = st.builds(AttemptKey, st.integers(0, 2**63 - 1), st.integers(0, 2**31 - 1))
+
+
+@settings(max_examples=30)
+@given(begun=st.lists(keys, max_size=3 * KEPT), last_ended=st.booleans())
+def test_the_last_starts_are_named_whether_they_have_ended_or_not(
+    tmp_path_factory: pytest.TempPathFactory, begun: list[AttemptKey], last_ended: bool
+) -> None:
+    folder = tmp_path_factory.mktemp("run")
+    evidence = Evidence.create(str(folder), 3)
+    mark = RunningMark(evidence.mark_fd)
+    for key in begun:
+        mark.put(key)
+    if last_ended:
+        mark.clear()
+    assert evidence.running() == (begun[-1] if begun and not last_ended else None)
+    evidence.close()
+    assert begun_attempts(folder) == set(begun[-KEPT:])
+    forget_begun(folder)
+    assert begun_attempts(folder) == set()
+
+
+def test_the_starts_of_an_earlier_worker_of_the_slot_are_kept(tmp_path: Path) -> None:
+    first, second = AttemptKey(1, 1), AttemptKey(2, 1)
+    for key in (second, first):
+        evidence = Evidence.create(str(tmp_path), 0)
+        assert evidence.running() is None
+        mark = RunningMark(evidence.mark_fd)
+        if key is second:
+            mark.put(AttemptKey(9, 9))
+        mark.put(key)
+        evidence.close()
+    assert begun_attempts(tmp_path) >= {first, second}
+
+
+@settings(max_examples=30)
+@given(st.binary(max_size=400))
+def test_a_file_that_a_task_has_written_into_is_read_as_far_as_it_goes(
+    tmp_path_factory: pytest.TempPathFactory, data: bytes
+) -> None:
+    folder = tmp_path_factory.mktemp("run")
+    (folder / "begun-0").write_bytes(data)
+    for key in begun_attempts(folder):
+        assert 0 <= key.task_id < 2**63
+        assert 0 <= key.attempt < 2**31
