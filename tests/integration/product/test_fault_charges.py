@@ -55,14 +55,15 @@ async def test_a_task_that_kills_its_agent_is_poison_and_innocents_go_on(
     host = await it.host(start=False)
     async with supervised(host) as pid:
         innocents = [diary.task(f"innocent{n}", wait=True) for n in range(2)]
-        group = await it.group(innocents[0], killer(diary, pid), innocents[1], workers=3)
+        tasks = (innocents[0], killer(diary, pid), innocents[1])
+        group = await it.group(*tasks, workers=3, host_lost_after="60s")
         await it.until(lambda: diary.began("killer") == 2)
         diary.go("innocent0", "innocent1")
         info = await it.settled(group)
     assert (info.tasks_succeeded, info.tasks_failed) == (2, 1)
     assert diary.began("killer") == 3, "known from its first start on, although that took no second"
-    tasks = [task async for task in it.client.tasks(group)]
-    failed = await it.client.task(next(task.task_uuid for task in tasks if task.state == "failed"))
+    ended = [task async for task in it.client.tasks(group)]
+    failed = await it.client.task(next(task.task_uuid for task in ended if task.state == "failed"))
     assert failed.kind == "host_lost"
     assert str((failed.detail or {})["message"]).startswith("poison: ")
     assert [one.kind for one in failed.failures] == ["host_lost"] * 3
@@ -71,7 +72,7 @@ async def test_a_task_that_kills_its_agent_is_poison_and_innocents_go_on(
 async def test_a_stop_that_is_cut_short_charges_nothing(it: Fleet, diary: Diary) -> None:
     """The agent is killed while it waits for its tasks: its next hello says that it was stopping."""
     host = await it.host()
-    group = await it.group(diary.task("long", wait=True), workers=1)
+    group = await it.group(diary.task("long", wait=True), workers=1, host_lost_after="60s")
     await it.until(lambda: diary.began("long"))
     await asked_to_stop(it, host)
     await host.kill()
