@@ -71,6 +71,10 @@ EFFECTS: Mapping[str, Mapping[str, tuple[str, str]]] = {
         "max_attempts": (REPORT, "max_attempts"),
         "exit_codes": (REPORT, "exit_codes"),
         "delay_seconds": (REPORT, "delay_seconds"),
+        "max_terminations": (
+            "integration/store/tasks/test_terminations.py",
+            "max_terminations",
+        ),
     },
     "TaskGroupSpec": {
         "name": ("integration/api/routes/test_task_groups.py", "name"),

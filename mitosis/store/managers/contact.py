@@ -18,7 +18,8 @@ from mitosis.contracts.wire import (
 )
 from mitosis.store.leases.ending import STANDING, lock_group
 from mitosis.store.leases.granting import TakenLease, extend_leases
-from mitosis.store.managers.release import record_workers, release_over
+from mitosis.store.managers.release import release_over
+from mitosis.store.managers.workers import record_workers
 from mitosis.store.pg.arrays import number_array
 from mitosis.store.pg.database import Connection
 from mitosis.store.pg.rows import fetch_all, fetch_one

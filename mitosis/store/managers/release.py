@@ -12,7 +12,7 @@ from mitosis.store.leases.ending import (
     lock_live_lease,
     lose_manager,
 )
-from mitosis.store.leases.failures import forget_failures, record_failure
+from mitosis.store.leases.failures import record_failure
 from mitosis.store.managers.api_liveness import no_api_alive
 from mitosis.store.managers.hello import lock_manager
 from mitosis.store.pg.database import Connection
@@ -69,26 +69,6 @@ async def release_over(store: Store, manager_id: UUID, epoch: int) -> None:
             terminal = group.state in TASK_GROUP.terminal
             reason = ReleaseReason.GROUP_ENDED if terminal else ReleaseReason.MOVED
         await end_lease(connection, lease, reason)
-
-
-async def record_workers(
-    store: Store, manager_id: UUID, epoch: int, cannot_start: str | None
-) -> None:
-    """Record that workers run under this lease; or end it because they cannot be started on this host.
-
-    The failure is remembered with a pause that grows, so that another host gets the work (protocol P7).
-    """
-    kind = HostFailureKind.WORKERS_NOT_STARTED
-    async with store.database.transaction() as connection:
-        lease = await lock_lease(connection, manager_id, epoch)
-        if lease is None or lease.state is not LeaseState.ACTIVE:
-            return
-        host = (lease.manager_number, lease.group_number)
-        if cannot_start is None:
-            await forget_failures(connection, *host, (kind,))
-            return
-        await end_lease(connection, lease, ReleaseReason.WORKERS_NOT_STARTED)
-        await record_failure(connection, *host, kind, cannot_start)
 
 
 async def _lose_without_lease(
