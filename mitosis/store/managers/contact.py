@@ -97,11 +97,7 @@ async def renew(store: Store, manager_id: UUID, renewal: Renewal) -> RenewalAnsw
     )
     if renewal.epoch is None:
         return with_changes(answer, standing=LeaseStanding.GONE if manager.offline else None)
-    if renewal.cannot_start is not None or renewal.workers_started:
-        await record_workers(store, manager_id, renewal.epoch, renewal.cannot_start)
-    recorded: list[int] = []
-    if renewal.started or renewal.announced or renewal.returned or renewal.held:
-        recorded = await _reconcile(store, manager_id, renewal.epoch, renewal)
+    recorded = await _record(store, manager_id, renewal.epoch, renewal)
     superseded: list[TaskAttempt] = []
     if renewal.running:
         superseded = await _superseded(store, manager_id, renewal.epoch, renewal.running)
@@ -117,6 +113,15 @@ async def renew(store: Store, manager_id: UUID, renewal: Renewal) -> RenewalAnsw
         recorded=recorded,
         host_lost_after_seconds=lease.host_lost_after_seconds or answer.host_lost_after_seconds,
     )
+
+
+async def _record(store: Store, manager_id: UUID, epoch: int, renewal: Renewal) -> list[int]:
+    """Record what the renewal says of workers and tasks; return the announced tasks that may start."""
+    if renewal.cannot_start is not None or renewal.workers_started:
+        await record_workers(store, manager_id, epoch, renewal.cannot_start)
+    if renewal.started or renewal.announced or renewal.returned or renewal.held:
+        return await _reconcile(store, manager_id, epoch, renewal)
+    return []
 
 
 async def _contact(store: Store, manager_id: UUID) -> tuple[_Contact, TakenLease | None]:
