@@ -13,6 +13,8 @@ import ctypes
 import os
 from pathlib import Path
 
+from mitosis.worker.process_tree import stat_fields
+
 _AT_FDCWD = -100
 _STATX_INO, _STATX_BTIME = 0x100, 0x800
 _STARTTIME = 19
@@ -41,7 +43,7 @@ class _Statx(ctypes.Structure):
     )
 
 
-def instance_mark(root: Path = Path("/"), first: Path = Path("/proc/1/stat")) -> str:
+def instance_mark(root: Path = Path("/"), first: int = 1) -> str:
     """Return a text that differs after the root folder was replaced or process 1 has started again."""
     return f"root {_born(root)}, process 1 {_started(first)}"
 
@@ -59,9 +61,7 @@ def _born(folder: Path) -> str:
     return f"{folder.stat().st_ino} of {when} on {os.statvfs(folder).f_fsid:x}"
 
 
-def _started(first: Path) -> str:
+def _started(pid: int) -> str:
     """Return the start of the process in clock ticks after the boot; empty if that is hidden."""
-    try:
-        return first.read_text().rpartition(")")[2].split()[_STARTTIME]
-    except (OSError, IndexError):
-        return ""
+    fields = stat_fields(pid)
+    return fields[_STARTTIME].decode() if fields else ""

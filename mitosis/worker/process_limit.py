@@ -12,7 +12,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from mitosis.worker.process_tree import below, process_parents
+from mitosis.worker.process_tree import below, process_parents, stat_fields
 
 MOST_BY_DEFAULT = 4096
 LEAST_BY_DEFAULT = 64
@@ -158,11 +158,8 @@ class ProcessLimit:
 
 
 def _threads_of(pid: int) -> int:
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as file:  # noqa: PTH123 - hundreds of entries
-            return max(1, int(file.read().rpartition(b")")[2].split()[_THREADS]))
-    except (OSError, ValueError, IndexError):
-        return 0
+    fields = stat_fields(pid)
+    return max(1, int(fields[_THREADS])) if fields else 0
 
 
 def _threads_of_host() -> int:

@@ -23,11 +23,20 @@ def process_parents() -> dict[int, int]:
 
 
 def _parent(pid: str) -> int | None:
+    fields = stat_fields(pid)
+    return int(fields[1]) if fields else None
+
+
+def stat_fields(pid: str | int) -> list[bytes]:
+    """Return what is known of a process, from its state (field 3) on; empty if it is gone or hidden.
+
+    Source: proc_pid_stat(5). The name before these fields may contain anything.
+    """
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:  # noqa: PTH123 - as above
-            return int(file.read().rpartition(b")")[2].split()[1])
+            return file.read().rpartition(b")")[2].split()
     except OSError:
-        return None
+        return []
 
 
 def below(root: int, parents: dict[int, int], spare: Collection[int] = ()) -> set[int]:

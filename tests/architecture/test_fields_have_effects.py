@@ -39,6 +39,10 @@ EFFECTS: Mapping[str, Mapping[str, tuple[str, str]]] = {
             "max_tasks_per_worker",
         ),
         "handler_modules": (HANDLERS, "handler_modules"),
+        "max_processes_per_worker": (
+            "integration/worker/test_process_limit.py",
+            "test_a_fork_bomb_fails_with_the_reason",
+        ),
         "python_path": (HANDLERS, "python_path"),
         "environment": (LEASE, "test_the_plan_names_interpreter_and_environment"),
         "worker_python": (LEASE, "test_the_plan_names_interpreter_and_environment"),
@@ -86,6 +90,7 @@ EFFECTS: Mapping[str, Mapping[str, tuple[str, str]]] = {
         "worker_allocation_plan": (LEASE, "WorkerAllocationPlan"),
         "environment_setup_hook": (ENVIRONMENTS, "setup"),
         "environment_teardown_hook": (ENVIRONMENTS, "teardown"),
+        "environment_probe": (ENVIRONMENTS, "probe"),
         "auto_close_timeout": (
             "integration/workflows/test_lifecycle.py",
             "auto_close_timeout",

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from manager_agent.instance import instance_mark
 
 
@@ -34,13 +36,14 @@ def test_a_root_with_the_same_inode_has_another_mark(tmp_path: Path) -> None:
     assert len(marks) == 3
 
 
-def test_a_process_1_that_started_again_makes_another_mark(tmp_path: Path) -> None:
-    first = tmp_path / "stat"
-    fields = ["S", *map(str, range(4, 53))]
+def test_a_process_1_that_started_again_makes_another_mark(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     marks = set()
-    for started in ("100", "200"):
-        fields[19] = started
-        first.write_text(f"1 (a (strange) name) {' '.join(fields)}")
-        marks.add(instance_mark(tmp_path, first))
+    for started in (b"100", b"200"):
+        fields = [b"S", *[b"0"] * 18, started]
+        monkeypatch.setattr("manager_agent.instance.stat_fields", lambda _, known=fields: known)
+        marks.add(instance_mark(tmp_path))
     assert len(marks) == 2
-    assert instance_mark(tmp_path, tmp_path / "hidden").endswith("process 1 ")
+    monkeypatch.setattr("manager_agent.instance.stat_fields", lambda _: [])
+    assert instance_mark(tmp_path).endswith("process 1 ")
