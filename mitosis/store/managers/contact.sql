@@ -3,17 +3,22 @@
 -- name: contact
 -- Any authenticated call of the agent (P4). An ended lease stays ended. With the task groups whose environment
 -- must be torn down on this host now, oldest first: what it owes or has begun, and what is of no use any more.
--- The end of a silence pokes the scheduler (P7).
+-- The end of a silence pokes the scheduler (P7), and the workflow of the host that waits for it under a lease.
 WITH seen AS (
     UPDATE manager_live AS c
        SET last_contact_at = now(),
            contact_since = CASE WHEN c.last_contact_at > now() - make_interval(secs => %(suspect_after)s)
                                 THEN c.contact_since ELSE now() END
       FROM managers AS m WHERE m.uuid = %(manager)s AND c.manager_id = m.id
-    RETURNING m.id, m.incarnation, c.offline, c.report_trouble,
+    RETURNING m.id, m.uuid, m.incarnation, c.offline, c.report_trouble,
               c.contact_since IS NOT DISTINCT FROM now() AS returned
 ), pokes AS (
-    INSERT INTO outbox (kind, subject) SELECT 'scheduler', NULL FROM seen WHERE returned AND NOT offline
+    INSERT INTO outbox (kind, subject)
+    SELECT 'scheduler', NULL FROM seen WHERE returned AND NOT offline
+    UNION ALL
+    SELECT 'manager', s.uuid FROM seen AS s
+     WHERE s.returned AND NOT s.offline
+       AND EXISTS (SELECT FROM leases AS l WHERE l.manager_id = s.id AND l.state <> 'ended')
     RETURNING pg_notify('mitosis_outbox', '')
 )
 SELECT s.id, s.incarnation, s.offline, s.report_trouble, ARRAY(

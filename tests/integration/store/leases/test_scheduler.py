@@ -11,6 +11,7 @@ from mitosis.contracts.task import RetryPolicy, TaskSubmission
 from mitosis.store.groups.assignment import add_manager
 from mitosis.store.groups.views import read_group
 from mitosis.store.leases.scheduler import assign_round
+from mitosis.store.managers.contact import record_contact
 from mitosis.store.managers.hello import say_goodbye
 from mitosis.store.managers.registration import register_manager
 from mitosis.store.managers.release import release_lease
@@ -267,6 +268,19 @@ async def test_an_overdue_host_is_poked(database: str) -> None:
         assert expected.task_groups == (group,)
         await assign_round(w.store)
         assert ("manager", host.manager_id) in await w.pokes()
+
+
+async def test_the_end_of_a_silence_pokes_the_workflow_of_a_leased_host(database: str) -> None:
+    async with world(database) as w:
+        group = await w.group()
+        await w.submit(group, 1)
+        host = await w.leased_host(group)
+        await w.rows("UPDATE manager_live SET last_contact_at = now() - interval '1 minute'")
+        await w.pokes()
+        await record_contact(w.store, host.manager_id, 1)
+        assert ("manager", host.manager_id) in await w.pokes()
+        await record_contact(w.store, host.manager_id, 1)
+        assert await w.pokes() == set()
 
 
 async def test_a_round_waits_for_the_one_before_it_and_sees_its_offers(database: str) -> None:
