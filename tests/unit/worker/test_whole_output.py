@@ -122,7 +122,8 @@ def test_a_full_stream_pauses_until_it_is_taken() -> None:
         assert both[0].paused
         assert not both[1].paused
         os.write(both[0].write_fd, b"y")
-        both[0].read()  # reads nothing
+        both[0].read()
+        assert both[0].since(1000) == (1000, b"")  # nothing was read
         while reader.queue:
             reader.take(whole)
         assert not both[0].paused

@@ -267,7 +267,8 @@ async def test_a_reader_that_is_behind_loses_nothing(running: Running) -> None:
         chunks = [running.chunk(at, b"x") for at in range(number, number + 16)]
         assert (await write_whole(running, *chunks)).written == 16
     more = running.chunk(ROWS_KEPT, b"y")
-    assert (await write_whole(running, more)).full
+    behind = await write_whole(running, more)
+    assert (behind.full, behind.written) == (True, 0)
     async with aclosing(running.client.task_output(await running.uuid())) as events:  # type: ignore[type-var]
         await anext(events)
         for number in range(40):
