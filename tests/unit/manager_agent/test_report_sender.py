@@ -66,6 +66,7 @@ TROUBLES = {
     "a defect": MitosisError(),
     "another server": foreign(404),
     "a gateway": foreign(502),
+    "a rolling upgrade": InvalidRequest("unknown field"),
 }
 
 
