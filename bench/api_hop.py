@@ -18,7 +18,8 @@ import httpx2
 
 from api.service import ApiOptions, admin_token, running_api
 from mitosis.client.client import Client
-from mitosis.contracts.http import EnvironmentChange, Hello, RegisterManager, TaskGroupSpec
+from mitosis.contracts.agent_http import EnvironmentChange, Hello
+from mitosis.contracts.http import RegisterManager, TaskGroupSpec
 from mitosis.contracts.wire import ClaimTasks, Outcome, ReportTasks, TaskReport
 from mitosis.embedded.data_folder import DataFolder, ed25519_private_key, free_port
 from mitosis.embedded.postgres import EmbeddedPostgres

@@ -40,6 +40,7 @@ from manager_agent.run_folder import HostFolders, make_private
 from manager_agent.session import LeaseSession, SessionParts
 from manager_agent.temporal import TemporalTarget, poll_for_ever
 from mitosis.concurrency import race, wait_event, within
+from mitosis.contracts.agent_http import HelloAnswer, LeaseGrant
 from mitosis.contracts.attempt import AttemptKey
 from mitosis.contracts.control import LeaseEnd
 from mitosis.contracts.errors import (
@@ -49,7 +50,6 @@ from mitosis.contracts.errors import (
     Superseded,
     Unauthenticated,
 )
-from mitosis.contracts.http import HelloAnswer, LeaseGrant
 from mitosis.contracts.variables import without_settings
 from mitosis.worker.evidence import begun_attempts, forget_begun
 from mitosis.worker.process_limit import default_limit

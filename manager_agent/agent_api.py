@@ -21,8 +21,7 @@ from mitosis.client.http_link import (
     LinkError,
 )
 from mitosis.client.problems import error_from
-from mitosis.contracts.errors import ApiUnavailable
-from mitosis.contracts.http import (
+from mitosis.contracts.agent_http import (
     EnvironmentAnswer,
     EnvironmentChange,
     EnvironmentGrant,
@@ -31,6 +30,7 @@ from mitosis.contracts.http import (
     HelloAnswer,
     LeaseGrant,
 )
+from mitosis.contracts.errors import ApiUnavailable
 from mitosis.contracts.lifecycle import EnvironmentState
 from mitosis.contracts.temporal_names import INCARNATION_HEADER
 from mitosis.contracts.wire import (

@@ -18,6 +18,7 @@ from manager_agent.checkpoint import Checkpoints, fingerprint
 from manager_agent.hooks import HookResult, run_hook
 from manager_agent.leftovers import end_daemons
 from mitosis.concurrency import cancel_and_wait
+from mitosis.contracts.agent_http import EnvironmentChange, EnvironmentGrant, HookReport, LeaseGrant
 from mitosis.contracts.control import HookOutcome, HookVerdict
 from mitosis.contracts.errors import (
     InvalidRequest,
@@ -28,7 +29,6 @@ from mitosis.contracts.errors import (
     Superseded,
 )
 from mitosis.contracts.hook import HookSpec
-from mitosis.contracts.http import EnvironmentChange, EnvironmentGrant, HookReport, LeaseGrant
 from mitosis.contracts.lifecycle import EnvironmentState
 
 log = logging.getLogger(__name__)

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from mitosis.concurrency import wait_event
+from mitosis.contracts.agent_http import HookReport
 from mitosis.contracts.hook import HookSpec
-from mitosis.contracts.http import HookReport
 from mitosis.contracts.outcome import ExitKind, ExitReason
 from mitosis.contracts.variables import without_settings
 

@@ -20,6 +20,7 @@ from manager_agent.backoff import is_refusal, until_reached
 from manager_agent.environments import Environments, lease_lost
 from manager_agent.session import LeaseSession
 from mitosis.concurrency import cancel_and_wait, wait_event, within
+from mitosis.contracts.agent_http import HeldLease, LeaseGrant
 from mitosis.contracts.control import (
     HookOutcome,
     HookVerdict,
@@ -28,7 +29,6 @@ from mitosis.contracts.control import (
     LeaseOutcome,
 )
 from mitosis.contracts.errors import ApiUnavailable, LeaseLost, MitosisError
-from mitosis.contracts.http import HeldLease, LeaseGrant
 from mitosis.contracts.lifecycle import EnvironmentState, LeaseState
 from mitosis.contracts.wire import LeaseNotice, LeaseStanding, RenewalAnswer
 

@@ -9,9 +9,9 @@ import uuid
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
+from mitosis.contracts.agent_http import AttemptList, Hello
 from mitosis.contracts.attempt import AttemptKey
 from mitosis.contracts.errors import ConfigurationError
-from mitosis.contracts.http import AttemptList, Hello
 from mitosis.version import __version__
 
 _INCARNATION = "incarnation"

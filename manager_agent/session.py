@@ -47,10 +47,10 @@ from manager_agent.router import Control, Router
 from manager_agent.state import START_ATTEMPTS, State
 from manager_agent.unstarted import LOOK_SECONDS
 from manager_agent.watchdog import watch_processes
+from mitosis.contracts.agent_http import LeaseGrant
 from mitosis.contracts.attempt import AttemptKey
 from mitosis.contracts.control import LeaseEnd, LeaseProgress
 from mitosis.contracts.errors import MitosisError
-from mitosis.contracts.http import LeaseGrant
 from mitosis.contracts.outcome import ExitKind, ExitReason
 from mitosis.ipc.messages import (
     CancelTask,

@@ -19,17 +19,17 @@ from api.deps import AppStateDep, ManagerDep, app_state_of
 from api.json_text import without_nul
 from api.limits import AgentRoute
 from api.openapi import hot_route
-from mitosis.contracts.errors import TooLarge
-from mitosis.contracts.http import (
+from mitosis.contracts.agent_http import (
     EnvironmentAnswer,
     EnvironmentChange,
     EnvironmentGrant,
-    Epoch,
     Goodbye,
     Hello,
     HelloAnswer,
     LeaseGrant,
 )
+from mitosis.contracts.errors import TooLarge
+from mitosis.contracts.http import Epoch
 from mitosis.contracts.temporal_names import INCARNATION_HEADER
 from mitosis.contracts.wire import (
     MAX_HELD,

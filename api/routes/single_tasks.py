@@ -17,8 +17,9 @@ from api.deps import AppStateDep, ManagerDep
 from api.json_text import without_nul
 from api.limits import AgentRoute
 from api.openapi import hot_answer, hot_route
+from mitosis.contracts.agent_http import ManagerTaskGroup
 from mitosis.contracts.errors import Conflict, LeaseLost
-from mitosis.contracts.http import MAX_WAIT_SECONDS, Epoch, ManagerTaskGroup
+from mitosis.contracts.http import MAX_WAIT_SECONDS, Epoch
 from mitosis.contracts.wire import (
     ClaimedTask,
     ClaimTasks,

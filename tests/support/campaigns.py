@@ -11,14 +11,9 @@ import msgspec
 from psycopg import AsyncConnection
 from psycopg.rows import DictRow, dict_row
 
+from mitosis.contracts.agent_http import EnvironmentChange, Hello, HookReport
 from mitosis.contracts.control import Cancel, Close, Complete, Reopen, VerbRequest
-from mitosis.contracts.http import (
-    EnvironmentChange,
-    Hello,
-    HookReport,
-    RegisterManager,
-    TaskGroupSpec,
-)
+from mitosis.contracts.http import RegisterManager, TaskGroupSpec
 from mitosis.contracts.task import SubmittedTask, TaskSubmission
 from mitosis.contracts.wire import (
     ClaimAnswer,

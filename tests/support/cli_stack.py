@@ -14,8 +14,9 @@ from api.app_state import AppState
 from api.service import ApiOptions, admin_token, running_api
 from mitosis.cli.connection import StackConnection, write_connection
 from mitosis.client.client import Client
+from mitosis.contracts.agent_http import EnvironmentChange
 from mitosis.contracts.control import ReleaseReason, ReleaseRequest
-from mitosis.contracts.http import EnvironmentChange, RegisterManager
+from mitosis.contracts.http import RegisterManager
 from mitosis.contracts.wire import ClaimTasks, Outcome, ReportTasks, TaskReport
 from mitosis.embedded.data_folder import ed25519_private_key, write_private
 from mitosis.store.control.control_store import ControlStore

@@ -23,10 +23,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from mitosis.contracts.allocation import WorkerAllocationPlan
-from mitosis.contracts.attempt import AttemptKey
-from mitosis.contracts.hook import HookSpec
-from mitosis.contracts.http import (
+from mitosis.contracts.agent_http import (
     AttemptList,
     EnvironmentChange,
     EnvironmentGrant,
@@ -34,6 +31,9 @@ from mitosis.contracts.http import (
     HelloAnswer,
     LeaseGrant,
 )
+from mitosis.contracts.allocation import WorkerAllocationPlan
+from mitosis.contracts.attempt import AttemptKey
+from mitosis.contracts.hook import HookSpec
 from mitosis.contracts.lifecycle import ENVIRONMENT, EnvironmentEvent, EnvironmentState, LeaseState
 from mitosis.contracts.task import TaskSubmission
 from mitosis.contracts.temporal_names import INCARNATION_HEADER, host_task_queue

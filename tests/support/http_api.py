@@ -14,9 +14,10 @@ from api.app_state import AppState, Verb
 from api.auth import Subject
 from api.service import ApiOptions, admin_token, open_app_state
 from mitosis.client.client import Client
+from mitosis.contracts.agent_http import Hello, HelloAnswer
 from mitosis.contracts.control import GroupView
 from mitosis.contracts.errors import TemporalUnavailable
-from mitosis.contracts.http import Hello, HelloAnswer, RegisterManager
+from mitosis.contracts.http import RegisterManager
 from mitosis.embedded.data_folder import ed25519_private_key
 from mitosis.store.store import StoreOptions
 from mitosis.store.users.accounts import create_user

@@ -9,7 +9,7 @@ import msgspec
 
 from manager_agent.agent_api import AgentApi
 from mitosis.client.http_link import AnswerBroken, HttpAnswer, HttpRequest
-from mitosis.contracts.http import ManagerTaskGroup
+from mitosis.contracts.agent_http import ManagerTaskGroup
 from mitosis.contracts.wire import (
     ClaimedTask,
     ReportAnswer,

@@ -8,7 +8,8 @@ from uuid import UUID
 
 from api.service import ApiOptions, RunningApi, admin_token, running_api
 from mitosis.client.client import Client
-from mitosis.contracts.http import EnvironmentChange, RegisterManager, TaskGroupSpec
+from mitosis.contracts.agent_http import EnvironmentChange
+from mitosis.contracts.http import RegisterManager, TaskGroupSpec
 from mitosis.contracts.wire import ClaimTasks, Outcome, ReportTasks, TaskReport
 from mitosis.embedded.data_folder import ed25519_private_key
 from mitosis.store.control.control_store import ControlStore

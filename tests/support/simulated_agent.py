@@ -15,6 +15,7 @@ from temporalio.client import Client
 from temporalio.worker import Worker
 
 from activities.host import HostActivities
+from mitosis.contracts.agent_http import EnvironmentChange, Hello, HookReport
 from mitosis.contracts.control import (
     HookOutcome,
     HookVerdict,
@@ -23,7 +24,7 @@ from mitosis.contracts.control import (
     LeaseOutcome,
 )
 from mitosis.contracts.errors import LeaseLost
-from mitosis.contracts.http import EnvironmentChange, Hello, HookReport, RegisterManager
+from mitosis.contracts.http import RegisterManager
 from mitosis.contracts.temporal_names import host_task_queue
 from mitosis.contracts.wire import (
     ClaimTasks,

@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 from uuid import UUID
 
+from mitosis.contracts.agent_http import LeaseGrant, ManagerTaskGroup
 from mitosis.contracts.errors import LeaseLost
 from mitosis.contracts.host_failures import HostFailureKind
-from mitosis.contracts.http import LeaseGrant, ManagerTaskGroup
 from mitosis.contracts.lifecycle import LeaseState
 from mitosis.store.leases.ending import lock_lease
 from mitosis.store.leases.failures import forget_failures

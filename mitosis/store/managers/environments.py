@@ -10,14 +10,14 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from uuid import UUID
 
-from mitosis.contracts.errors import InvalidRequest, InvalidTransition, LeaseLost, NotFound
-from mitosis.contracts.host_failures import HostFailureKind
-from mitosis.contracts.http import (
+from mitosis.contracts.agent_http import (
     EnvironmentAnswer,
     EnvironmentChange,
     EnvironmentGrant,
     HookReport,
 )
+from mitosis.contracts.errors import InvalidRequest, InvalidTransition, LeaseLost, NotFound
+from mitosis.contracts.host_failures import HostFailureKind
 from mitosis.contracts.lifecycle import (
     ENVIRONMENT,
     EnvironmentEvent,

@@ -6,9 +6,9 @@ Lock order in both: the manager, its live lease, the lease's group, task rows, e
 from dataclasses import dataclass
 from uuid import UUID
 
+from mitosis.contracts.agent_http import HeldLease, Hello, HelloAnswer
 from mitosis.contracts.control import ReleaseReason
 from mitosis.contracts.errors import ManagerIdInUse, NotFound, Superseded
-from mitosis.contracts.http import HeldLease, Hello, HelloAnswer
 from mitosis.contracts.lifecycle import TASK_GROUP, LeaseState
 from mitosis.contracts.temporal_names import NAMESPACE, host_task_queue
 from mitosis.store.leases.ending import (

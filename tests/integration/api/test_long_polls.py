@@ -13,8 +13,9 @@ import pytest
 
 from api.service import ApiOptions, RunningApi, admin_token, running_api
 from mitosis.client.client import Client
+from mitosis.contracts.agent_http import EnvironmentChange
 from mitosis.contracts.errors import ApiUnavailable
-from mitosis.contracts.http import EnvironmentChange, RegisterManager, TaskGroupInfo, TaskGroupSpec
+from mitosis.contracts.http import RegisterManager, TaskGroupInfo, TaskGroupSpec
 from mitosis.contracts.lifecycle import TaskGroupState
 from mitosis.contracts.wire import ClaimAnswer, ClaimTasks
 from mitosis.embedded.data_folder import ed25519_private_key

@@ -14,9 +14,9 @@ import zmq
 from manager_agent.events import Reported
 from manager_agent.router import Router
 from manager_agent.session import LeaseSession, SessionParts
+from mitosis.contracts.agent_http import LeaseGrant
 from mitosis.contracts.allocation import WorkerAllocationPlan
 from mitosis.contracts.attempt import AttemptKey
-from mitosis.contracts.http import LeaseGrant
 from mitosis.contracts.lifecycle import LeaseState
 from mitosis.contracts.outcome import ExitKind, ExitReason
 from mitosis.contracts.wire import ClaimAnswer, ClaimedTask, ClaimTasks, LeaseStanding

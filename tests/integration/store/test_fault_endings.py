@@ -12,9 +12,9 @@ from uuid import UUID
 
 import pytest
 
+from mitosis.contracts.agent_http import Hello
 from mitosis.contracts.control import ReleaseReason, ReleaseRequest
 from mitosis.contracts.errors import InvalidTransition, MitosisError
-from mitosis.contracts.http import Hello
 from mitosis.store.managers.hello import say_goodbye, say_hello
 from mitosis.store.managers.release import release_lease
 from tests.support.campaigns import Host, World, held, stranded, world

@@ -11,9 +11,9 @@ from uuid import UUID
 
 import pytest
 
+from mitosis.contracts.agent_http import EnvironmentChange, Hello
 from mitosis.contracts.control import ReleaseAnswer, ReleaseReason, ReleaseRequest
 from mitosis.contracts.errors import TaskGroupClosed
-from mitosis.contracts.http import EnvironmentChange, Hello
 from mitosis.contracts.task import RetryPolicy, TaskSubmission
 from mitosis.contracts.wire import LeaseStanding, ReportStatus
 from mitosis.store.control.control_store import ControlStore

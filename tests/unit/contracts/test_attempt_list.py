@@ -5,9 +5,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from api.bodies import BODY_LIMIT
+from mitosis.contracts.agent_http import AttemptList
 from mitosis.contracts.attempt import AttemptKey
 from mitosis.contracts.errors import InvalidRequest
-from mitosis.contracts.http import MAX_ATTEMPTS_LISTED, AttemptList
+from mitosis.contracts.http import MAX_ATTEMPTS_LISTED
 
 KEYS = st.lists(st.builds(AttemptKey, st.integers(0, 2**63 - 1), st.integers(-(2**31), 2**31 - 1)))
 

@@ -8,6 +8,7 @@ from uuid import UUID, uuid4
 import msgspec
 import pytest
 
+from mitosis.contracts.agent_http import EnvironmentChange, HookReport, LeaseGrant
 from mitosis.contracts.errors import (
     InvalidRequest,
     InvalidTransition,
@@ -17,14 +18,7 @@ from mitosis.contracts.errors import (
     Superseded,
 )
 from mitosis.contracts.hook import HookSpec
-from mitosis.contracts.http import (
-    EnvironmentChange,
-    HookReport,
-    LeaseGrant,
-    RegisterManager,
-    TaskGroupInfo,
-    TaskGroupSpec,
-)
+from mitosis.contracts.http import RegisterManager, TaskGroupInfo, TaskGroupSpec
 from mitosis.contracts.lifecycle import EnvironmentState, ManagerState, TaskState
 from mitosis.contracts.wire import (
     ClaimTasks,

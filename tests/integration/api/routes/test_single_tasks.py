@@ -7,8 +7,9 @@ from datetime import timedelta
 import msgspec
 import pytest
 
+from mitosis.contracts.agent_http import EnvironmentChange
 from mitosis.contracts.errors import Conflict, InvalidRequest, LeaseLost
-from mitosis.contracts.http import EnvironmentChange, TaskGroupSpec
+from mitosis.contracts.http import TaskGroupSpec
 from mitosis.contracts.lifecycle import LeaseState
 from mitosis.contracts.wire import (
     ClaimedTask,

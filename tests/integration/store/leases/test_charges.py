@@ -13,9 +13,9 @@ from uuid import UUID
 from hypothesis import Phase, given, note, settings
 from hypothesis import strategies as st
 
+from mitosis.contracts.agent_http import AttemptList, HelloAnswer
 from mitosis.contracts.attempt import AttemptKey
 from mitosis.contracts.control import ReleaseReason, ReleaseRequest
-from mitosis.contracts.http import AttemptList, HelloAnswer
 from mitosis.contracts.outcome import LOST_ALONE, LOST_LIMIT
 from mitosis.contracts.wire import ClaimedTask
 from mitosis.store.leases.scheduler import assign_round

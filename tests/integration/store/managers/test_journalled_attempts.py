@@ -7,9 +7,9 @@ from uuid import UUID
 
 import pytest
 
+from mitosis.contracts.agent_http import AttemptList
 from mitosis.contracts.attempt import AttemptKey
 from mitosis.contracts.control import ReleaseReason, ReleaseRequest
-from mitosis.contracts.http import AttemptList
 from mitosis.contracts.wire import ClaimedTask, Held, Renewal, TaskAttempt
 from mitosis.store.groups.endings import settle
 from mitosis.store.managers.contact import renew
