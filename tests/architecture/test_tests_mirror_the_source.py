@@ -45,6 +45,7 @@ TESTED_ELSEWHERE = {
     "mitosis/client/finding.py": "integration/client/test_task_group.py, unit/cli/test_connection.py",
     "mitosis/client/sync_task_group.py": "integration/client/test_task_group.py",
     # models without behaviour of their own
+    "mitosis/contracts/agent_http.py": "unit/contracts/test_attempt_list.py, integration/api",
     "mitosis/contracts/checking.py": "unit/client/test_parameters.py, unit/contracts/test_task.py",
     "mitosis/contracts/checked_model.py": "unit/contracts/test_mismatch.py",
     "mitosis/contracts/control.py": "models: unit/workflows/test_decisions.py reads them all",

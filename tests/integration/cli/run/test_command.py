@@ -2,7 +2,6 @@
 
 import base64
 import json
-import os
 import random
 import re
 import shlex
@@ -17,6 +16,7 @@ import pytest
 
 from mitosis.contracts.task_output import kept_bytes
 from tests.support.program import MITOSIS, clean_environment, mitosis_json, running_up
+from tests.support.run_command import mitosis_json_wait, run, running
 from tests.support.terminal import Terminal
 from tests.support.waiting import wait_until
 
@@ -34,22 +34,6 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 @pytest.fixture
 def env(stack: Path) -> Mapping[str, str]:
     return clean_environment(MITOSIS_DATA_DIR=str(stack))
-
-
-def run(
-    env: Mapping[str, str], *words: str, cwd: Path | None = None, stdin: bytes | None = None
-) -> "subprocess.CompletedProcess[bytes]":
-    """One run to its end; without ``stdin`` it is /dev/null."""
-    return subprocess.run(
-        [*MITOSIS, "run", "-w", "2", *words],
-        env=env,
-        cwd=cwd,
-        input=stdin,
-        stdin=subprocess.DEVNULL if stdin is None else None,
-        capture_output=True,
-        check=False,
-        timeout=120,
-    )
 
 
 def test_values_come_out_as_they_went_in_and_progress_goes_to_stderr(
@@ -505,40 +489,8 @@ def test_sigterm_detaches_or_cancels_as_told(env: Mapping[str, str], stack: Path
         mitosis_json_wait(stack, f"term-{wish}")
 
 
-def running(stack: Path, name: str) -> bool:
-    done = subprocess.run(
-        [*MITOSIS, "group", "show", "--data-dir", str(stack), "--json", name],
-        env=clean_environment(),
-        capture_output=True,
-        check=False,
-    )
-    return done.returncode == 0 and (json.loads(done.stdout)["tasks_running"] or 0) > 0
-
-
-def mitosis_json_wait(stack: Path, name: str) -> None:
-    """Wait for the end, whatever it is."""
-    argv = [*MITOSIS, "group", "wait", "--data-dir", str(stack), name]
-    subprocess.run(argv, env=clean_environment(), capture_output=True, check=False, timeout=90)
-
-
 @pytest.mark.spec("S001-45")
 def test_a_deadline_cancels_the_run(env: Mapping[str, str]) -> None:
     done = run(env, "--deadline", "3s", "sleep", "60")
     assert done.returncode == 124, done.stderr
     assert b"--deadline passed" in done.stderr
-
-
-def test_without_a_stack_the_command_to_type_is_named(tmp_path: Path) -> None:
-    done = run(
-        clean_environment(MITOSIS_DATA_DIR=str(tmp_path / "none"), HOME=os.environ["HOME"]), "true"
-    )
-    assert done.returncode == 4
-    assert b"mitosis up" in done.stderr
-    assert b"--up" in done.stderr
-
-
-def test_a_stack_for_this_run_alone(tmp_path: Path) -> None:
-    env = clean_environment(MITOSIS_DATA_DIR=str(tmp_path / "none"), TMPDIR=str(tmp_path))
-    done = run(env, "--up", "echo", "{}", ":::", "alone")
-    assert (done.returncode, done.stdout) == (0, b"alone\n"), done.stderr
-    assert not list(tmp_path.glob("mitosis-run-*"))

@@ -1,6 +1,7 @@
 """`mitosis run --up`: what does not go with it, what a signal does at any moment, and what a kill leaves."""
 
 import fcntl
+import os
 import signal
 import subprocess
 from collections.abc import Iterator, Mapping
@@ -12,6 +13,7 @@ import pytest
 from mitosis.cli.stack.temporary_folder import sweep
 from tests.support.processes import descendants, living
 from tests.support.program import MITOSIS, clean_environment
+from tests.support.run_command import run
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.timeout(180)
@@ -149,3 +151,19 @@ def test_what_belongs_to_nobody_known_is_left_alone(
         "mitosis-run-link",
         "other",
     }
+
+
+def test_without_a_stack_the_command_to_type_is_named(tmp_path: Path) -> None:
+    done = run(
+        clean_environment(MITOSIS_DATA_DIR=str(tmp_path / "none"), HOME=os.environ["HOME"]), "true"
+    )
+    assert done.returncode == 4
+    assert b"mitosis up" in done.stderr
+    assert b"--up" in done.stderr
+
+
+def test_a_stack_for_this_run_alone(tmp_path: Path) -> None:
+    env = clean_environment(MITOSIS_DATA_DIR=str(tmp_path / "none"), TMPDIR=str(tmp_path))
+    done = run(env, "--up", "echo", "{}", ":::", "alone")
+    assert (done.returncode, done.stdout) == (0, b"alone\n"), done.stderr
+    assert not list(tmp_path.glob("mitosis-run-*"))
