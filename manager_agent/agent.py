@@ -271,6 +271,7 @@ class Agent:
         if session.ended_in is LeaseEnd.GONE:
             self._counted_lost()
         elif session.ended_in is LeaseEnd.ENDING:
+            await self._reporter.replayed()  # rows of the lease may wait for these reports (P5)
             self.host.over = session.epoch
             self._contact.renew_now()
 

@@ -54,9 +54,14 @@ class Environments:
         return task_group_id in self._teardowns
 
     async def prepare(self, grant: LeaseGrant) -> HookOutcome:
-        """Make the environment ready. A second call joins the first; the work survives a cancelled caller."""
+        """Make the environment ready, after every teardown (P9).
+
+        A second call joins the first; the work survives a cancelled caller.
+        """
         if (failed := self._failed.get(grant.epoch)) is not None:
             return failed
+        while self._teardowns:
+            await asyncio.wait(list(self._teardowns.values()))
         outcome = await _joined(self._setups, grant.task_group_id, lambda: self._prepare(grant))
         if outcome.verdict is HookVerdict.FAILED:
             self._failed = {grant.epoch: outcome}
@@ -90,8 +95,6 @@ class Environments:
     # --- setup ----------------------------------------------------------------------------------
 
     async def _prepare(self, grant: LeaseGrant) -> HookOutcome:
-        while self._teardowns:  # they come first (P9)
-            await asyncio.wait(list(self._teardowns.values()))
         group, mark = (
             grant.task_group_id,
             fingerprint(grant.task_group_id, grant.environment_setup_hook),
@@ -168,7 +171,6 @@ class Environments:
     async def _clean(
         self, task_group_id: UUID, idle: Callable[[UUID], Awaitable[None]]
     ) -> HookOutcome:
-        await self.stop_setup(task_group_id)
         try:
             await idle(task_group_id)
         except LeaseLost as error:
@@ -187,6 +189,7 @@ class Environments:
             return HookOutcome(verdict=HookVerdict.CLEANED, message="nothing was left")
         except MitosisError as error:
             return lease_lost(error)
+        await self.stop_setup(task_group_id)  # confirmed: nothing of it is needed any more
         return await self._tear_down(grant)
 
     async def _tear_down(self, grant: EnvironmentGrant) -> HookOutcome:

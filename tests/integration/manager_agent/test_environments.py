@@ -15,7 +15,7 @@ from mitosis.contracts.control import HookVerdict, LeaseEnd
 from mitosis.contracts.errors import InvalidRequest
 from mitosis.contracts.hook import HookSpec
 from mitosis.contracts.lifecycle import EnvironmentState
-from mitosis.contracts.wire import CancelOrder
+from mitosis.contracts.wire import CancelOrder, RenewalAnswer
 from tests.support.agents import running_agent, until
 from tests.support.fake_api import FakeApi, command
 from tests.support.waiting import wait_until
@@ -372,6 +372,30 @@ async def test_teardown_is_refused_while_tasks_run_and_waits_for_an_ending_one(
         assert (await cleaning).verdict is HookVerdict.CLEANED
         assert torn.exists()
         assert api.results[task_id].outcome == "succeeded"
+
+
+async def test_no_session_and_no_setup_begins_while_a_teardown_runs(tmp_path: Path) -> None:
+    """A stale order of one kind must not meet a command of the other (P9)."""
+    go, torn = tmp_path / "go", tmp_path / "torn"
+    until_told = f"until [ -e {go} ]; do sleep 0.02; done"
+    api = FakeApi(teardown=shell(f"touch {torn}; {until_told}"))
+    async with api.serving(), running_agent(api, tmp_path) as host:
+        await host.prepare()
+        environments = host.agent.host._environments
+        host.agent.host.follow(RenewalAnswer(teardowns=[api.task_group_id]))
+        await until(torn.exists)
+        host.agent.host.follow(RenewalAnswer(teardowns=[api.task_group_id]))
+        assert (await host.run_lease()).end is LeaseEnd.GONE
+        preparing = asyncio.create_task(host.prepare())
+        await asyncio.wait([preparing], timeout=0.2)
+        assert not environments.preparing(api.task_group_id)
+        assert not preparing.done()
+        joined = asyncio.create_task(host.clean())
+        go.touch()
+        assert (await joined).verdict is HookVerdict.CLEANED
+        assert (await preparing).verdict is HookVerdict.READY
+    events = [change.event for change in api.changes]
+    assert events == ["preparing", "prepared", "tear_down", "cleaned", "preparing", "prepared"]
 
 
 async def test_a_lease_that_ends_during_setup_kills_the_hook_and_starts_no_worker(

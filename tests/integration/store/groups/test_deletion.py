@@ -28,7 +28,7 @@ from mitosis.store.managers.release import release_lease
 from mitosis.store.managers.views import get_manager, observe_manager
 from mitosis.store.tasks.results import wait_for_results
 from mitosis.store.tasks.retry import retry_tasks
-from mitosis.store.tasks.views import list_tasks, read_task
+from mitosis.store.tasks.views import list_tasks, read_task, read_tasks
 from mitosis.store.users.accounts import role_in_task_group
 from tests.support.campaigns import Host, World, failed, held, succeeded, until_blocked, world
 
@@ -104,7 +104,14 @@ async def test_every_reader_finds_it_gone_before_a_row_is_deleted(database: str)
         await delete_group(w.store, group)
         assert (await left(w))["task"] == 5
         store, one = w.store, task_uuid(number, task)
+
+        async def page() -> object:
+            """Of a reader that has read the ids before: it must not take a part for the whole."""
+            async with w.database.connection() as connection:
+                return await read_tasks(connection, number, [task])
+
         readers: list[Callable[[], Awaitable[object]]] = [
+            page,
             lambda: read_group(store, group),
             lambda: find_group(store, "alice/campaign"),
             lambda: wait_for_results(store, group),
@@ -198,6 +205,19 @@ async def test_a_retry_that_has_begun_is_waited_for(database: str) -> None:
         await deleting
         await finish(w)
         assert await w.value("SELECT count(*) FROM open_task") == 2
+
+
+async def test_an_offer_keeps_a_group_from_settling(database: str) -> None:
+    async with world(database) as w:
+        group = await w.group()
+        await w.host()
+        await w.cancel(group)
+        await w.rows(
+            "INSERT INTO leases (group_id, manager_id) SELECT g.id, m.id FROM task_groups AS g, managers AS m"
+        )
+        assert not (await w.control.settle(group)).settled
+        await w.rows("UPDATE leases SET state = 'ended', ended_at = now()")
+        assert (await w.control.settle(group)).settled
 
 
 async def test_only_a_settled_group_is_deleted(database: str) -> None:

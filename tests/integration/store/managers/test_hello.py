@@ -162,6 +162,23 @@ async def test_after_a_reboot_everything_is_cleaned_and_then_prepared_again(data
         assert len((await host.claim()).tasks) == 5
 
 
+async def test_a_teardown_that_has_begun_is_finished_also_for_a_group_that_goes_on(
+    database: str,
+) -> None:
+    async with world(database) as w:
+        host, group = await working(w)
+        await release_lease(
+            w.store,
+            ReleaseRequest(
+                manager_id=host.manager_id, epoch=host.epoch, reason=ReleaseReason.MOVED
+            ),
+        )
+        await host.environment(group, "tear_down")
+        assert (await host.hello()).owed == (group,)
+        assert await host.environment(group, "cleaned") == "gone"
+        assert (await host.hello()).owed == ()
+
+
 async def test_goodbye_gives_everything_back_and_a_late_one_does_nothing(database: str) -> None:
     async with world(database) as w:
         host, _ = await working(w)
