@@ -8,13 +8,15 @@ the same pieces again, so a lost answer loses nothing.
 from uuid import UUID
 
 from mitosis.contracts.wire import OutputPiece, ReadOutput, ReadOutputAnswer
-from mitosis.store.output.following import SQL, Chunk
+from mitosis.store.output.following import Chunk
 from mitosis.store.pg.long_poll import look_until
 from mitosis.store.pg.rows import fetch_all
+from mitosis.store.pg.statements import load
 from mitosis.store.pg.wake import Topic
 from mitosis.store.store import Store
 from mitosis.store.tasks.group import group_number
 
+SQL = load("output/reading.sql")
 PIECES = 16
 """Of at most ``wire.MAX_CHUNK_BYTES`` each: 2 MB in one answer."""
 LIFE_SECONDS = 30.0
