@@ -24,10 +24,7 @@ async def api(database: str) -> AsyncIterator[Api]:
         yield opened
 
 
-ANY_HOST = uuid4()
-
-
-def routes_with_a_body(api: Api) -> list[tuple[str, str]]:
+def routes_with_a_body(api: Api, manager_id: UUID) -> list[tuple[str, str]]:
     paths = create_app(api.app_state).openapi()["paths"]
     found = [
         (method.upper(), path.removeprefix("/api/v1"))
@@ -37,28 +34,28 @@ def routes_with_a_body(api: Api) -> list[tuple[str, str]]:
     ]
     assert len(found) >= 20
     return [
-        (method, path.format(reference="work", task_group_id=uuid4(), manager_id=ANY_HOST))
+        (method, path.format(reference="work", task_group_id=uuid4(), manager_id=manager_id))
         for method, path in found
     ]
 
 
 async def test_a_body_is_json_by_name_on_every_route(api: Api) -> None:
-    async with said_hello(api) as (manager, _):
-        host = manager.token
-        for method, route in routes_with_a_body(api):
+    async with said_hello(api) as (manager, answer):
+        host, manager_id = manager.token, answer.manager_id
+        for method, route in routes_with_a_body(api, manager_id):
             path = route + "?epoch=1" * (route == "/managers/tasks")
-            of_an_agent = path.startswith("/managers/") and str(ANY_HOST) not in path
+            of_an_agent = path.startswith("/managers/") and str(manager_id) not in path
             token = host if of_an_agent else ""
 
             async def status(kind: str | None, content: Any = b'{"no":1}') -> int:
                 headers = {} if kind is None else {"Content-Type": kind}
                 how = {"content": content, "headers": headers}
-                answer = await api.call(method, path, token=token, **how)  # noqa: B023
-                if answer.status_code == 415:
-                    with problem(answer, 415, "unsupported_media_type") as document:
+                refusal = await api.call(method, path, token=token, **how)  # noqa: B023
+                if refusal.status_code == 415:
+                    with problem(refusal, 415, "unsupported_media_type") as document:
                         assert "Content-Type: application/json" in document["detail"]
                         assert document["allowed"] == [JSON]
-                return answer.status_code
+                return refusal.status_code
 
             for kind in ("application/x-www-form-urlencoded", "text/plain", "json", JSON + "x", ""):
                 assert await status(kind) == 415, (method, path, kind)

@@ -50,6 +50,8 @@ MORE: dict[str, Sequence[Sequence[str]]] = {
     "task show": [["{task}", "--group", "done"]],
     "manager list": [[]],
     "manager show": [["{manager}"]],
+    "manager retry-setup": [["{manager}"]],
+    "manager release-quarantine": [["{manager}"]],
     "manager register": [["host-9"]],
     "login": [["person", "--password-file", "{password}"]],
     "logout": [[]],

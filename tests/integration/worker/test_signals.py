@@ -30,12 +30,16 @@ def inherited_by_children() -> Iterator[None]:
 
 
 def dispositions(status: str) -> dict[str, int]:
-    """Return the masks of /proc/PID/status by name. Source: proc_pid_status(5)."""
+    """Return the masks of /proc/PID/status by name. Source: proc_pid_status(5).
+
+    Without the two signals that the C library keeps for itself (32 and 33): no program sets them.
+    """
+    known = bits(*signal.valid_signals())
     lines = (line.split(":\t") for line in status.splitlines() if line.startswith("Sig"))
-    return {name: int(value, 16) for name, value in lines if name in ("SigBlk", "SigIgn")}
+    return {name: int(value, 16) & known for name, value in lines if name in ("SigBlk", "SigIgn")}
 
 
-def bits(*numbers: signal.Signals) -> int:
+def bits(*numbers: int) -> int:
     return sum(1 << (number - 1) for number in numbers)
 
 

@@ -28,6 +28,14 @@ async def _failed_at(api: Api, kind: HostFailureKind, manager_id: UUID, *group_i
             )
             row = await cursor.fetchone()
             assert row is not None
+            if kind is HostFailureKind.QUARANTINED:  # the end of a judgement
+                await connection.execute(
+                    "INSERT INTO host_failures (group_id, manager_id, kind, phase, failures, reason,"
+                    " incarnation, hook) VALUES (%s, %s, 'tasks_failed', 'quarantined', 5, 'exit code 3',"
+                    " 0, md5(''))",
+                    (row["task_group"], row["manager"]),
+                )
+                continue
             await record_failure(connection, row["manager"], row["task_group"], kind, "exit code 3")
 
 
