@@ -91,6 +91,12 @@ async def test_results_that_are_too_large_together_survive_a_kill_and_one_alone_
     assert "the body may have 50000 bytes" in str(shown.detail)
 
 
+async def change_token_version(it: Fleet, step: int) -> None:
+    """Revoke the tokens of hosts, or make the former ones valid again; at once, not when a cache expires."""
+    await it.rows("UPDATE managers SET token_version = token_version + %s", step)
+    it.api.app_state.store.manager_token_versions.clear()
+
+
 async def test_an_agent_whose_token_is_revoked_exits_for_good_and_keeps_its_journal(
     it: Fleet, diary: Diary
 ) -> None:
@@ -103,12 +109,12 @@ async def test_an_agent_whose_token_is_revoked_exits_for_good_and_keeps_its_jour
     await it.until(lambda: in_journal(host))
     await host.kill()
     host.wire.mend()
-    await it.rows("UPDATE managers SET token_version = token_version + 1")
+    await change_token_version(it, 1)
     await host.begin()
     assert await host.ended() == EXIT_DO_NOT_RESTART
     assert in_journal(host) == 1
     assert host.said("agent.refused") == 1
-    await it.rows("UPDATE managers SET token_version = token_version - 1")  # a later token
+    await change_token_version(it, -1)  # a later token
     host.wire.let_go(REPORT)
     await host.start()
     info = await it.settled(group)

@@ -118,6 +118,7 @@ def rows(known: ManagerFacts) -> tuple[dict[str, Any], dict[str, Any]]:
         "draining": known.draining,
         "lease": lease and {**lease, **held, "task_group_name": "a", "alive_until": None},
         "environments": {str(group): state for group, state in standing.items()},
+        "failures": [],
     }
     return observed, shown
 
