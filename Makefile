@@ -3,7 +3,7 @@
 BIN := .venv/bin
 WORKERS := 3
 
-.PHONY: help setup demo test check fmt lint types imports sizes fix bench bench-quick chaos campaign-blame campaign-debts campaign-history pressure up docs spec model ci clean
+.PHONY: help setup demo test check fmt lint types imports sizes fix bench bench-quick chaos campaign-blame campaign-debts campaign-history mutate pressure up docs spec model ci clean
 
 help: ## print this help
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -49,6 +49,9 @@ campaign-history: setup ## 10,000 signals and 10,000 updates to one task group (
 
 campaign-debts: setup ## 500 random sequences of verbs and failures: every setup is torn down once (about 5 minutes)
 	@MITOSIS_CAMPAIGN_EXAMPLES=500 $(BIN)/python -m pytest -n 0 -q --timeout 3600 tests/integration/store/test_debts.py
+
+mutate: setup ## break 116 guards one by one and name those that no test notices (half an hour; goes on where it stopped)
+	@$(BIN)/python tools/mutate $(ARGS)
 
 pressure: setup ## API, PostgreSQL, Temporal away for 60 s under 120 s tasks (6 minutes); ARGS=flood: a fast submitter
 	@$(BIN)/python -m tests.pressure $(ARGS)
