@@ -4,6 +4,8 @@ import ast
 import re
 from pathlib import Path
 
+from tests.support.sources import parsed
+
 ROOT = Path(__file__).resolve().parents[2]
 MATRIX = ROOT / "docs" / "fault-matrix.md"
 NAMED = re.compile(r"`(tests/[\w/]+\.py):(test_\w+)`")
@@ -11,7 +13,7 @@ NAMED = re.compile(r"`(tests/[\w/]+\.py):(test_\w+)`")
 
 def names_in(path: Path) -> set[str]:
     functions = (ast.FunctionDef, ast.AsyncFunctionDef)
-    names = (node.name for node in ast.parse(path.read_text()).body if isinstance(node, functions))
+    names = (node.name for node in parsed(path).body if isinstance(node, functions))
     return {name for name in names if name.startswith("test_")}
 
 

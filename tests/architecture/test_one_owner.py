@@ -4,10 +4,12 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
+from tests.support.sources import parsed
+
 ROOT = Path(__file__).resolve().parent.parent.parent
 PACKAGES = ("mitosis", "workflows", "activities", "manager_agent", "api")
 TREES = {
-    str(path.relative_to(ROOT)): ast.parse(path.read_text())
+    str(path.relative_to(ROOT)): parsed(path)
     for package in PACKAGES
     for path in sorted((ROOT / package).rglob("*.py"))
 }

@@ -5,6 +5,8 @@ from collections.abc import Iterator
 from fnmatch import fnmatch
 from pathlib import Path
 
+from tests.support.sources import parsed
+
 ROOT = Path(__file__).resolve().parent.parent.parent
 CODE = ("mitosis", "api", "manager_agent", "activities", "workflows")
 
@@ -69,7 +71,7 @@ def found() -> list[str]:
         f"{path.relative_to(ROOT)}:{name}"
         for package in CODE
         for path in sorted((ROOT / package).rglob("*.py"))
-        for name in pass_through(ast.parse(path.read_text()))
+        for name in pass_through(parsed(path))
     ]
 
 

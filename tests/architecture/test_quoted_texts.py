@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from mitosis.contracts.outcome import FailureKind
+from tests.support.sources import parsed
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 PAGE = ROOT / "docs" / "troubleshooting.md"
@@ -29,7 +30,7 @@ def said() -> str:
     texts = [kind.replace("_", " ") for kind in FailureKind] + [one.name for one in signal.Signals]
     for package in CODE:
         for path in (ROOT / package).rglob("*.py"):
-            texts += _strings(ast.parse(path.read_text()), docstrings=path.name == "errors.py")
+            texts += _strings(parsed(path), docstrings=path.name == "errors.py")
     return "\0".join(texts).lower()
 
 

@@ -8,6 +8,8 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
+from tests.support.sources import parsed
+
 ROOT = Path(__file__).resolve().parent.parent.parent
 CODE = ("mitosis", "api", "manager_agent", "activities", "workflows")
 THEIRS = {"ValidationError", "DecodeError", "MsgspecError", "RequestValidationError"}
@@ -80,7 +82,7 @@ def test_no_text_of_msgspec_or_pydantic_is_read() -> None:
         f"{path.relative_to(ROOT)}:{line}"
         for package in CODE
         for path in (ROOT / package).rglob("*.py")
-        for line in readings(ast.parse(path.read_text()))
+        for line in readings(parsed(path))
     ]
     assert not found, f"read the type and the context of the error instead: {found}"
 
@@ -90,7 +92,7 @@ def test_no_wording_of_theirs_stands_in_our_code() -> None:
         f"{path.relative_to(ROOT)}:{node.lineno}: {word}"
         for package in CODE
         for path in (ROOT / package).rglob("*.py")
-        for node in ast.walk(ast.parse(path.read_text()))
+        for node in ast.walk(parsed(path))
         if isinstance(node, ast.Constant) and isinstance(node.value, str)
         for word in WORDING
         if word in node.value
