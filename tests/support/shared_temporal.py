@@ -30,7 +30,7 @@ class SharedTemporal:
         self._exits = ExitStack()
         folder = self._exits.enter_context(TemporaryDirectory(prefix="mt-", dir="/tmp"))
         self.socket = Path(folder) / "temporal"
-        self._data = Path(folder) / "data"
+        self._data, self._run = Path(folder) / "data", Path(folder) / "run"
         self._loop = self._exits.enter_context(LoopThread())
         self._starting: asyncio.Future[EmbeddedTemporal] | None = None
         self._door = self._loop.run(asyncio.start_unix_server(self._answer, self.socket))
@@ -46,7 +46,7 @@ class SharedTemporal:
             writer.write((await self._starting).address.encode())
 
     async def _start(self) -> EmbeddedTemporal:
-        folder = DataFolder(self._data)
+        folder = DataFolder(self._data, self._run)
         folder.lock()
         server = EmbeddedTemporal(folder)
         await server.start()
