@@ -87,7 +87,7 @@ def group_step(view: GroupView) -> GroupStep:
         case TaskGroupState.CLOSED:
             return _closed_group(view) if view.unfinished else Finalize()
         case TaskGroupState.COMPLETE | TaskGroupState.CANCELLED:
-            return Settle() if view.settleable else Wait(_waiting(view))
+            return Settle() if view.settleable else _ended_group(view)
         case never:
             assert_never(never)
 
@@ -110,6 +110,12 @@ def _closed_group(view: GroupView) -> GroupStep:
     if deadline <= 0:
         return CloseIfInactive()
     return Wait(_waiting(view), deadline, then=CloseIfInactive())
+
+
+def _ended_group(view: GroupView) -> Wait:
+    """Wait for hosts. No poke comes when the time is over for which owed teardowns are waited for."""
+    only_cleanup = not (view.unfinished or view.live_leases)
+    return Wait(_waiting(view), view.cleanup_given_up_in_seconds if only_cleanup else None)
 
 
 def _waiting(view: GroupView) -> str:

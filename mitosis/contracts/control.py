@@ -119,7 +119,9 @@ class GroupView(Model):
     live_leases: int = 0
     """Leases that are not ENDED, offers included."""
     busy_environments: int = 0
-    """Environments that are neither gone nor owed."""
+    """Environments whose end the settlement waits for."""
+    cleanup_given_up_in_seconds: float | None = None
+    """Seconds until it stops waiting for what hosts in contact owe; None = it waits for no such thing."""
     waiting_for: str | None = None
     """One line for users: why no task runs, if none does."""
     settled_after_seconds: float | None = None
@@ -268,7 +270,8 @@ class Expected(Model):
     task_groups: tuple[UUID, ...] = ()
     """Unsettled groups."""
     managers: tuple[UUID, ...] = ()
-    """Managers with a live lease, or with an environment preparing, ready or tearing down."""
+    """Managers with a live lease, with an environment preparing, ready or tearing down, or with one that is
+    owed and that a group waits for."""
     overdue_managers: tuple[UUID, ...] = ()
     """Those among them that have been silent for long enough to be lost: their workflow must look."""
 

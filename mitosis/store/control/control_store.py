@@ -83,4 +83,8 @@ class ControlStore:
         return outbox.listen_for_pokes(self._store.database)
 
     async def expected(self) -> Expected:
-        return await outbox.expected(self._store.database, api_stale_after=API_STALE_SECONDS)
+        return await outbox.expected(
+            self._store.database,
+            api_stale_after=API_STALE_SECONDS,
+            host_lost_after=self._store.host_lost_after.total_seconds(),
+        )

@@ -24,6 +24,7 @@ from mitosis.contracts.lifecycle import (
     TaskGroupResult,
     TaskGroupState,
 )
+from mitosis.store.groups.cleanup import AWAITED, cleanup_parameters
 from mitosis.store.leases.doubt import judge_group
 from mitosis.store.leases.ending import LockedGroup, end_leases_of_group, lock_group_and_leases
 from mitosis.store.missing import require_task_group
@@ -33,6 +34,7 @@ from mitosis.store.pg.statements import load
 from mitosis.store.store import Store
 
 SQL = load("groups/endings.sql")
+SETTLE_FACTS = SQL["settle_facts"].replace("{awaited}", AWAITED)
 DISCARD_CHUNK = 10_000
 DEADLINE_PASSED = "its close deadline has passed"
 
@@ -59,8 +61,9 @@ class SettleFacts:
     cancelled: int
     live_leases: int
     busy_environments: int
+    """Those whose end is waited for."""
     degraded: bool
-    """The teardown on a host failed or is owed."""
+    """The teardown on a host failed, or is not over."""
     setup_failed: bool
 
 
@@ -137,7 +140,8 @@ async def settle(store: Store, task_group_id: UUID) -> None:
         except NotFound:
             return
         number = {"group_number": group.number}
-        facts = await fetch_one(connection, SettleFacts, SQL["settle_facts"], number)
+        given = {**number, **cleanup_parameters()}
+        facts = await fetch_one(connection, SettleFacts, SETTLE_FACTS, given)
         if facts is None or not may_settle(facts):
             return
         await connection.execute(SQL["settle"], {**number, "result": result_of(facts).value})

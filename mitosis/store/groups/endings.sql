@@ -94,13 +94,12 @@ SELECT s.n AS cancelled,
 SELECT EXISTS (SELECT FROM open_task AS o WHERE o.group_id = %(group_number)s AND o.state IN (0, 4)) AS left_over
 
 -- name: settle_facts
--- The caller holds all leases of the group and its live row.
+-- The caller holds all leases of the group and its live row..
 SELECT v.state, v.settled_at IS NOT NULL AS settled, v.unfinished, v.failed, v.cancelled, v.succeeded,
        (SELECT count(*) FROM leases AS l WHERE l.group_id = v.group_id AND l.state <> 'ended') AS live_leases,
-       (SELECT count(*) FROM environments AS e WHERE e.group_id = v.group_id AND e.state NOT IN ('gone', 'owed'))
-           AS busy_environments,
+       w.busy_environments,
        EXISTS (SELECT FROM environments AS e
-                WHERE e.group_id = v.group_id AND (e.degraded OR e.state = 'owed')) AS degraded,
+                WHERE e.group_id = v.group_id AND (e.degraded OR e.state <> 'gone')) AS degraded,
        v.cancelled > 0
        AND EXISTS (SELECT FROM hook_runs AS h
                     WHERE h.group_id = v.group_id AND h.kind = 'setup' AND h.state = 'failed')
@@ -108,7 +107,7 @@ SELECT v.state, v.settled_at IS NOT NULL AS settled, v.unfinished, v.failed, v.c
                         WHERE h.group_id = v.group_id AND h.kind = 'setup' AND h.state = 'succeeded')
        AND EXISTS (SELECT FROM task_result AS r
                     WHERE r.group_id = v.group_id AND r.state = 'cancelled' AND r.attempt = 0) AS setup_failed
-  FROM group_live AS v WHERE v.group_id = %(group_number)s
+  FROM group_live AS v {awaited} WHERE v.group_id = %(group_number)s
 
 -- name: settle
 UPDATE group_live SET settled_at = now(), result = %(result)s, watched = false

@@ -15,6 +15,7 @@ from mitosis.contracts.control import GroupView
 from mitosis.contracts.http import CancelStats, HookRunInfo, LeaseInfo, Page, TaskGroupInfo
 from mitosis.contracts.lifecycle import TaskGroupState
 from mitosis.contracts.temporal_names import task_group_workflow_id
+from mitosis.store.groups.cleanup import AWAITED, cleanup_parameters
 from mitosis.store.leases.reasons import read_waiting, waiting_for
 from mitosis.store.missing import require_task_group
 from mitosis.store.pg.compose import Composed, compose, fetch_composed
@@ -27,6 +28,7 @@ from mitosis.store.store import Store
 from mitosis.store.users.viewer import USER_GROUPS_OF_VIEWER, VIEWER_IS_ADMIN
 
 SQL = load("groups/views.sql")
+OBSERVE = SQL["observe"].replace("{awaited}", AWAITED)
 MAX_PAGE = 500
 _TEXTS = ARRAY(Text)
 _CONDITIONS = {
@@ -131,8 +133,8 @@ async def list_groups(
 async def observe_group(store: Store, task_group_id: UUID) -> GroupView:
     """Return the group as its workflow sees it; ``exists=False`` when there is none."""
     async with store.database.connection() as connection:
-        parameters = {"group": task_group_id}
-        view = await fetch_one(connection, _Observed, SQL["observe"], parameters)
+        parameters = {"group": task_group_id, **cleanup_parameters()}
+        view = await fetch_one(connection, _Observed, OBSERVE, parameters)
         if view is None:
             return GroupView(task_group_id=task_group_id, exists=False)
         reason = await _waiting_for(connection, store, view.number, settled=view.settled)

@@ -43,7 +43,7 @@ SELECT (SELECT count(*) FROM (SELECT FROM open_task AS o WHERE o.group_id = %(gr
           WHERE h.group_id = %(group_number)s ORDER BY h.started_at DESC LIMIT 100) AS r), '[]') AS hook_runs
 
 -- name: observe
--- All inputs of TaskGroupWorkflow's decisions, in one consistent read.
+-- All inputs of TaskGroupWorkflow's decisions, in one consistent read..
 SELECT g.id AS number, g.uuid AS task_group_id, g.name, u.name AS group_name, g.priority, g.tags, v.state,
        v.settled_at IS NOT NULL AS settled, v.result, v.total, v.unfinished,
        extract(epoch FROM v.settled_at - g.created_at)::float8 AS settled_after_seconds, v.succeeded, v.failed,
@@ -56,11 +56,11 @@ SELECT g.id AS number, g.uuid AS task_group_id, g.name, u.name AS group_name, g.
        v.discarding AND EXISTS (SELECT FROM open_task AS o WHERE o.group_id = g.id AND o.state IN (0, 4, 5))
            AS discardable,
        (SELECT count(*) FROM leases AS l WHERE l.group_id = g.id AND l.state <> 'ended') AS live_leases,
-       (SELECT count(*) FROM environments AS e WHERE e.group_id = g.id AND e.state NOT IN ('gone', 'owed'))
-           AS busy_environments
+       w.busy_environments, w.given_up_in_seconds AS cleanup_given_up_in_seconds
   FROM task_groups AS g
   JOIN group_live AS v ON v.group_id = g.id
   JOIN user_groups AS u ON u.id = g.user_group_id
+ {awaited}
  WHERE g.uuid = %(group)s
 
 -- name: cancel_stats

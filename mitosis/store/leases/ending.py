@@ -216,8 +216,8 @@ async def owe_begun_teardowns(connection: Connection, manager_number: int) -> No
 
 
 async def set_offline(connection: Connection, manager_number: int) -> None:
-    """Record that no agent of this manager runs."""
-    await connection.execute(SQL["set_offline"], {"manager_number": manager_number})
+    """Record that no agent of this manager runs; poke the groups that waited for what it owes."""
+    await _change_environments(connection, SQL["set_offline"], manager_number)
 
 
 async def forget_environments(connection: Connection, manager_number: int) -> None:

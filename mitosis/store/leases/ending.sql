@@ -120,13 +120,14 @@ SELECT n.requeued, n.poisoned,
 
 -- name: owe_environments
 -- A host that was lost, or that has booted again, owes the teardown of everything it has (protocol P9).
-UPDATE environments AS e SET state = 'owed', changed_at = now()
+UPDATE environments AS e
+   SET state = 'owed', changed_at = CASE WHEN e.state = 'tearing_down' THEN e.changed_at ELSE now() END
  WHERE e.manager_id = %(manager_number)s AND e.state IN ('preparing', 'ready', 'tearing_down')
 RETURNING (SELECT g.uuid FROM task_groups AS g WHERE g.id = e.group_id) AS uuid
 
 -- name: owe_begun_teardowns
--- A new process finishes what the one before has begun, also for a group that goes on.
-UPDATE environments AS e SET state = 'owed', changed_at = now()
+-- A new process finishes what the one before has begun, also for a group that goes on. It is due since then.
+UPDATE environments AS e SET state = 'owed'
  WHERE e.manager_id = %(manager_number)s AND e.state = 'tearing_down'
 RETURNING (SELECT g.uuid FROM task_groups AS g WHERE g.id = e.group_id) AS uuid
 
@@ -137,7 +138,14 @@ UPDATE environments AS e SET state = 'gone', changed_at = now(), degraded = true
 RETURNING (SELECT g.uuid FROM task_groups AS g WHERE g.id = e.group_id) AS uuid
 
 -- name: set_offline
-UPDATE manager_live SET offline = true WHERE manager_id = %(manager_number)s
+-- The groups that were waiting for what the host owes no longer do.
+WITH away AS (
+    UPDATE manager_live SET offline = true WHERE manager_id = %(manager_number)s
+)
+SELECT g.uuid FROM environments AS e
+  JOIN task_groups AS g ON g.id = e.group_id JOIN group_live AS v ON v.group_id = e.group_id
+ WHERE e.manager_id = %(manager_number)s AND e.state <> 'gone' AND e.state = 'owed'
+   AND v.settled_at IS NULL AND v.state IN ('complete', 'cancelled')
 
 -- name: end_leases_of_group
 -- The group became terminal or is discarding. The caller's transaction holds all its leases: offers are

@@ -269,7 +269,12 @@ def _ending(facts: Waiting) -> Reason | None:
         return unsent
     if group.unfinished:
         return Reason("discarding", "unclaimed tasks are being cancelled")
-    cleaning = [host for host in hosts if host.environment in _TO_TEAR_DOWN]
+    cleaning = [
+        host
+        for host in hosts
+        if host.environment in _TO_TEAR_DOWN
+        or (host.environment is EnvironmentState.OWED and not host.offline)
+    ]
     if not cleaning:
         return None
     line = f"cleanup on {names([host.name for host in cleaning])}"

@@ -41,8 +41,11 @@ SELECT %(manager_number)s, g.id, %(state)s, coalesce(%(fingerprint)s::text, ''),
     ON CONFLICT (manager_id, group_id) DO NOTHING
 
 -- name: change_environment
+-- A teardown is due since it was first owed or begun (cleanup.sql).
 UPDATE environments AS e
-   SET state = %(state)s, changed_at = now(), fingerprint = coalesce(%(fingerprint)s::text, e.fingerprint),
+   SET state = %(state)s,
+       changed_at = CASE WHEN e.state = 'owed' AND %(state)s = 'tearing_down' THEN e.changed_at ELSE now() END,
+       fingerprint = coalesce(%(fingerprint)s::text, e.fingerprint),
        epoch = coalesce(%(epoch)s::bigint, e.epoch), machine_id = %(machine_id)s, boot_id = %(boot_id)s,
        degraded = CASE WHEN %(state)s = 'preparing' THEN e.degraded ELSE e.degraded OR %(degraded)s END
  WHERE e.manager_id = %(manager_number)s AND e.group_id = %(group_number)s

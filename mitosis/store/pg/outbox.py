@@ -56,12 +56,15 @@ async def listen_for_pokes(database: Database) -> AsyncIterator[OutboxListener]:
         yield OutboxListener(connection)
 
 
-async def expected(database: Database, *, api_stale_after: float) -> Expected:
+async def expected(
+    database: Database, *, api_stale_after: float, host_lost_after: float
+) -> Expected:
     """Return every subject whose workflow must be running now.
 
     ``api_stale_after``: no host is overdue while the last heartbeat of an API is older than these seconds.
+    ``host_lost_after``: the silence in seconds after which a host without a lease is overdue.
     """
-    parameters = {"api_stale_after": api_stale_after}
+    parameters = {"api_stale_after": api_stale_after, "host_lost_after": host_lost_after}
     async with database.connection() as connection:
         row = await (await connection.execute(SQL["expected"], parameters)).fetchone()
     return Expected.model_validate(row)

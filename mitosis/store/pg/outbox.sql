@@ -26,17 +26,24 @@ DELETE FROM outbox WHERE id = ANY(%(ids)s::bigint[])
 
 -- name: expected
 -- Reconcile: the subjects that must have a running workflow. A manager needs one while it has a lease or an
--- environment; overdue = it has been silent for long enough to be lost, while an API was there to notice.
+-- environment, an owed one only while a group waits for it; overdue = it has been silent for long enough to be
+-- lost, while an API was there to notice. Without a lease no clock of a workflow runs while it is in contact.
 WITH held AS (
     SELECT m.id, m.uuid,
            coalesce((SELECT l.alive_until <= now() FROM leases AS l
                       WHERE l.manager_id = m.id AND l.kind = 'manager'
-                        AND l.state IN ('active', 'ending')), false) AS overdue
-      FROM managers AS m
+                        AND l.state IN ('active', 'ending')),
+                    NOT c.offline AND c.last_contact_at <= now() - make_interval(secs => %(host_lost_after)s)
+                    AND NOT EXISTS (SELECT FROM leases AS l WHERE l.manager_id = m.id AND l.kind = 'manager'
+                                       AND l.state = 'offered')) AS overdue
+      FROM managers AS m JOIN manager_live AS c ON c.manager_id = m.id
      WHERE EXISTS (SELECT FROM leases AS l
                     WHERE l.manager_id = m.id AND l.kind = 'manager' AND l.state <> 'ended')
-        OR EXISTS (SELECT FROM environments AS e
-                    WHERE e.manager_id = m.id AND e.state IN ('preparing', 'ready', 'tearing_down'))
+        OR EXISTS (SELECT FROM environments AS e LEFT JOIN group_live AS v ON v.group_id = e.group_id
+                    WHERE e.manager_id = m.id AND e.state <> 'gone'
+                      AND (e.state <> 'owed'
+                           OR (NOT c.offline AND v.settled_at IS NULL
+                               AND v.state IN ('complete', 'cancelled'))))
 )
 SELECT coalesce((SELECT array_agg(g.uuid ORDER BY g.id) FROM group_live AS v
                    JOIN task_groups AS g ON g.id = v.group_id
