@@ -2,11 +2,13 @@
 
 A backstop that needs no earlier wakeup: it finds what a lost poke or notification left behind, and what came
 due without a transaction. It signals the scheduler only then, and hosts only for offers they have not taken.
+What is found unchanged again is signalled ever more seldom; what is new, at once.
 """
 
 import asyncio
 import logging
 import time
+from collections.abc import Collection, Hashable
 
 from temporalio.service import RPCError
 
@@ -20,12 +22,33 @@ from workflows.ports import LookPort
 EVERY_SECONDS = 5.0
 AFTER_SIGNAL_SECONDS = 1.5
 """After a signal the next look comes sooner: a new offer may need one to its host."""
-SAME = RetryPolicy(first_seconds=EVERY_SECONDS, longest_seconds=60.0, jitter=0.0)
-"""Pauses while the same thing is found again and again, so that no history grows without end."""
+UNCHANGED = RetryPolicy(first_seconds=EVERY_SECONDS, longest_seconds=300.0, jitter=0.0)
+"""Pauses between signals for the same thing: an hour of it costs the scheduler fewer than 200 events."""
 SHARE = 20
 """A look may take this part of the time at most: one that took long is repeated later."""
 
 log = logging.getLogger(__name__)
+
+
+class SignalTimes:
+    """When each thing that looks find is signalled again: at once if it is new. Pure.
+
+    It is as large as the last answer: what is not found any more is forgotten.
+    """
+
+    def __init__(self) -> None:
+        self._next: dict[Hashable, tuple[Backoff, float]] = {}
+
+    def due(self, found: Collection[Hashable], now: float) -> list[Hashable]:
+        """Return those of the things found that are to be signalled now."""
+        self._next = {thing: self._next[thing] for thing in found if thing in self._next}
+        return [thing for thing in found if thing not in self._next or self._next[thing][1] <= now]
+
+    def signalled(self, things: Collection[Hashable], now: float) -> None:
+        """Record that things were signalled: each pause of one is longer than the one before."""
+        for thing in things:
+            backoff, _ = self._next.get(thing, (Backoff(UNCHANGED), 0.0))
+            self._next[thing] = (backoff, now + backoff.next_pause())
 
 
 class Look:
@@ -37,8 +60,8 @@ class Look:
         self._client = client
         self._port = port
         self._every = every_seconds
-        self._last: str | None = None
-        self._same = Backoff(SAME)
+        self._work = SignalTimes()
+        self._offers = SignalTimes()
 
     async def run(self) -> None:
         """Look and signal repeatedly. Survives outages of PostgreSQL and of Temporal."""
@@ -47,26 +70,30 @@ class Look:
             await asyncio.sleep(pause)
             raise_if_cancelled()
             began = time.monotonic()
+            pause = self._every
             try:
                 found = await self._port.look()
                 took = time.monotonic() - began
-                await self._signal(found)
+                if await self.signal(found, asyncio.get_running_loop().time()):
+                    pause = min(pause, AFTER_SIGNAL_SECONDS)
+                pause = max(pause, SHARE * took)
             except (TemporalUnavailable, DatabaseUnavailable, RPCError) as error:
                 log.warning("look.failed", extra={"reason": str(error)})
-                pause = self._every
-            else:
-                pause = max(self._pause_after(found), SHARE * took)
 
-    async def _signal(self, found: WaitingWork) -> None:
-        if found.what is not None:
-            log.info("look.signals", extra={"what": found.what})
+    async def signal(self, found: WaitingWork, now: float) -> bool:
+        """Signal what is due at ``now``, in seconds; return whether the scheduler got a signal.
+
+        Raises:
+            TemporalUnavailable, RPCError: the signal that was not accepted stays due.
+        """
+        # A lease that is newer than at the last look: a round has acted, and this is waiting again.
+        work = [(line, found.last_epoch) for line in found.what]
+        due = self._work.due(work, now)
+        if due:
+            log.info("look.signals", extra={"what": found.what[:5]})
             await self._client.poke("scheduler")
-        for manager in found.offered:
-            await self._client.poke("manager", manager)
-
-    def _pause_after(self, found: WaitingWork) -> float:
-        if found.what is None or found.what != self._last:
-            self._same.reset()
-            self._last = found.what
-            return self._every if found.what is None else min(self._every, AFTER_SIGNAL_SECONDS)
-        return max(self._every, self._same.next_pause())
+            self._work.signalled(work, now)  # one round serves all of it
+        for epoch in self._offers.due(found.offered, now):
+            await self._client.poke("manager", found.offered[epoch])
+            self._offers.signalled([epoch], now)
+        return bool(due)

@@ -6,6 +6,7 @@ Every field of a signal or update has a default, so that users may send no input
 object. Times are *seconds left*, computed by PostgreSQL.
 """
 
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import Literal
 from uuid import UUID
@@ -295,10 +296,12 @@ class AssignAnswer(Model):
 class WaitingWork(Model):
     """What one look at PostgreSQL has found (protocol P7)."""
 
-    what: str | None = None
-    """The first thing that a round would do now; None: nothing waits for one."""
-    offered: tuple[UUID, ...] = ()
-    """Hosts that have not taken an offer for a second."""
+    what: tuple[str, ...] = ()
+    """All that a round would do now, one line each; empty: nothing waits for one."""
+    last_epoch: int = 0
+    """Of the newest lease. While it and ``what`` stay the same, no round has acted."""
+    offered: Mapping[int, UUID] = {}
+    """The hosts that have not taken an offer for a second, by its epoch."""
 
 
 # --- host activities ------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from temporalio.testing import WorkflowEnvironment
 
-from mitosis.contracts.control import GroupView, LeaseEnd, LeaseOutcome
+from mitosis.contracts.control import GroupView, LeaseEnd, LeaseOutcome, WaitingWork
 from mitosis.contracts.lifecycle import EnvironmentState, LeaseState, TaskGroupState
 from mitosis.contracts.temporal_names import CONTROL_TASK_QUEUE, SCHEDULER_WORKFLOW_ID
 from tests.workflow.agent import ScriptedHost, host_worker
@@ -20,6 +20,8 @@ from tests.workflow.running import running
 from tests.workflow.scenarios import AnyHandle, start_group, start_manager
 from tests.workflow.servers import time_skipping
 from workflows import options
+from workflows.client import ControlClient
+from workflows.look import EVERY_SECONDS, Look
 from workflows.manager import ManagerWorkflow
 from workflows.scheduler import SchedulerWorkflow
 
@@ -125,6 +127,29 @@ async def test_open_offer_that_no_host_takes(skipping: WorkflowEnvironment) -> N
     async with scheduler(skipping, memory) as handle:
         assert await an_hour_of(skipping, handle) < MOST
     assert memory.rounds > 5
+
+
+async def test_usable_host_that_no_round_matches(skipping: WorkflowEnvironment) -> None:
+    """Every look finds the same work for it."""
+    memory = MemoryHost(skipping.get_current_time, Host())
+    look = Look(ControlClient(skipping.client), Never())
+    found = WaitingWork(what=("host 1 for task group 2",), last_epoch=7)
+    async with scheduler(skipping, memory) as handle:
+        before, now, slept = await length(handle), 0.0, 0.0
+        while now < HOUR.total_seconds():
+            now += EVERY_SECONDS
+            if await look.signal(found, now):
+                await skipping.sleep(timedelta(seconds=now - slept))
+                slept = now
+        assert await length(handle) - before < MOST
+    assert memory.rounds > 10
+
+
+class Never:
+    """Nobody looks by itself."""
+
+    async def look(self) -> WaitingWork:
+        raise NotImplementedError
 
 
 @asynccontextmanager

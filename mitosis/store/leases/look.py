@@ -18,10 +18,17 @@ WAITING = SQL["waiting"].replace("{capacity}", CAPACITY).replace("{stuck}", STUC
 
 
 @dataclass(frozen=True, slots=True)
+class _Offer:
+    epoch: int
+    manager_id: UUID
+
+
+@dataclass(frozen=True, slots=True)
 class _Waiting:
     work: bool
-    stuck: bool
-    offered: list[UUID]
+    stuck: list[int]
+    last_epoch: int
+    offered: list[_Offer]
 
 
 async def look(store: Store) -> WaitingWork:
@@ -34,7 +41,12 @@ async def look(store: Store) -> WaitingWork:
         found = await fetch_one(connection, _Waiting, WAITING, parameters)
     if found is None:
         return WaitingWork()
-    what = "a lease without progress" if found.stuck else None
-    if found.work and what is None and (pair := await would_assign(store)) is not None:
-        what = f"host {pair[1]} for task group {pair[0]}"
-    return WaitingWork(what=what, offered=tuple(found.offered))
+    what = [f"lease {epoch} without progress" for epoch in found.stuck]
+    if found.work:
+        pairs = await would_assign(store)
+        what += [f"host {manager} for task group {group}" for group, manager in pairs]
+    return WaitingWork(
+        what=tuple(what),
+        last_epoch=found.last_epoch,
+        offered={offer.epoch: offer.manager_id for offer in found.offered},
+    )

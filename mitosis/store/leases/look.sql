@@ -30,7 +30,9 @@ SELECT CASE WHEN EXISTS (SELECT FROM free) THEN EXISTS (
               AND EXISTS (SELECT FROM user_group_managers AS r JOIN free AS f ON f.id = r.manager_id
                            WHERE r.user_group_id = g.user_group_id AND r.role IN ('write', 'admin')))
        ELSE false END AS work,
-       EXISTS (SELECT {stuck}) AS stuck,
-       ARRAY(SELECT m.uuid FROM leases AS l JOIN managers AS m ON m.id = l.manager_id
-              WHERE l.kind = 'manager' AND l.state = 'offered'
-                AND l.offered_at < now() - interval '1 s') AS offered
+       ARRAY(SELECT l.epoch {stuck}) AS stuck,
+       coalesce((SELECT max(l.epoch) FROM leases AS l), 0) AS last_epoch,
+       coalesce((SELECT json_agg(json_build_object('epoch', l.epoch, 'manager_id', m.uuid) ORDER BY l.epoch)
+                   FROM leases AS l JOIN managers AS m ON m.id = l.manager_id
+                  WHERE l.kind = 'manager' AND l.state = 'offered'
+                    AND l.offered_at < now() - interval '1 s'), '[]') AS offered

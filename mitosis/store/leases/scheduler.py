@@ -84,8 +84,8 @@ async def assign_round(store: Store) -> AssignAnswer:
     )
 
 
-async def would_assign(store: Store) -> tuple[int, int] | None:
-    """Return the first thing that a round would do now, as numbers of group and host; None: nothing.
+async def would_assign(store: Store) -> Sequence[tuple[int, int]]:
+    """Return what a round would do now, as numbers of group and host: offers, else hosts that it would free.
 
     The statements and rules of the round, without its writes.
     """
@@ -94,9 +94,9 @@ async def would_assign(store: Store) -> tuple[int, int] | None:
         hosts = await facts.hosts()
         offers = await _match_pages(facts, usable(hosts), CONDITIONS)
         if offers:
-            return offers[0].group, offers[0].manager
-        moved, _ = await _Contest(facts, store.idle_threshold.total_seconds()).decide(hosts, ())
-    return (moved[0].group, moved[0].manager) if moved else None
+            return [(offer.group, offer.manager) for offer in offers]
+        moves, _ = await _Contest(facts, store.idle_threshold.total_seconds()).decide(hosts, ())
+    return [(move.group, move.manager) for move in moves]
 
 
 @dataclass(frozen=True, slots=True)

@@ -113,6 +113,21 @@ GROUP_STEPS: dict[str, tuple[GroupView, GroupStep]] = {
     "cancelled, running": (group(state=TaskGroupState.CANCELLED, unfinished=1), Wait("")),
     "complete, leased": (group(state=TaskGroupState.COMPLETE, live_leases=1), Wait("")),
     "complete, dirty hosts": (group(state=TaskGroupState.COMPLETE, busy_environments=1), Wait("")),
+    "complete, owed": (
+        group(
+            state=TaskGroupState.COMPLETE, busy_environments=1, cleanup_given_up_in_seconds=300.0
+        ),
+        Wait("", 300.0),
+    ),
+    "complete, owed and leased": (
+        group(
+            state=TaskGroupState.COMPLETE,
+            live_leases=1,
+            busy_environments=1,
+            cleanup_given_up_in_seconds=300.0,
+        ),
+        Wait(""),
+    ),
     "complete": (group(state=TaskGroupState.COMPLETE), Settle()),
     "cancelled": (group(state=TaskGroupState.CANCELLED), Settle()),
 }

@@ -6,6 +6,8 @@ from typing import Any, cast
 from uuid import UUID
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from mitosis.contracts.control import WaitingWork
 from mitosis.contracts.errors import DatabaseUnavailable, TemporalUnavailable
@@ -14,8 +16,10 @@ from workflows.client import ControlClient
 from workflows.look import Look
 
 HOST = UUID(int=3)
-NOTHING, WORK = WaitingWork(), WaitingWork(what="host 1 for task group 2")
-OTHER = WaitingWork(what="host 2 for task group 2")
+LINE = "host 1 for task group 2"
+NOTHING, WORK = WaitingWork(), WaitingWork(what=(LINE,), last_epoch=7)
+OFFER = WaitingWork(offered={8: HOST})
+LOOKS_PER_HOUR = 720
 
 
 class Script:
@@ -25,10 +29,10 @@ class Script:
         self._answers = list(answers)
         self.times: list[float] = []
         self.pokes: list[tuple[Any, ...]] = []
-        self.refuses = False
+        self.refuses = 0
 
     async def look(self) -> WaitingWork:
-        self.times.append(round(asyncio.get_running_loop().time(), 3))
+        self.times.append(self.now())
         if not self._answers:
             raise asyncio.CancelledError
         answer = self._answers.pop(0)
@@ -37,12 +41,16 @@ class Script:
         return answer
 
     async def poke(self, *subject: object) -> None:
-        self.pokes.append(subject)
+        self.pokes.append((self.now(), *subject))
         if self.refuses:
+            self.refuses -= 1
             raise TemporalUnavailable("no answer")
 
+    def now(self) -> float:
+        return round(asyncio.get_running_loop().time(), 3)
 
-def run(*answers: WaitingWork | Exception, refuses: bool = False) -> Script:
+
+def run(*answers: WaitingWork | Exception, refuses: int = 0) -> Script:
     script = Script(answers)
     script.refuses = refuses
     with pytest.raises(asyncio.CancelledError):
@@ -57,21 +65,75 @@ def test_nothing_is_signalled_while_nothing_waits() -> None:
 
 
 def test_waiting_work_signals_the_scheduler_and_the_next_look_comes_soon() -> None:
-    script = run(WORK, WaitingWork(offered=(HOST,)), NOTHING)
-    assert script.pokes == [("scheduler",), ("manager", HOST)]
+    script = run(WORK, OFFER, NOTHING)
+    assert script.pokes == [(5, "scheduler"), (6.5, "manager", HOST)]
     assert script.times == [5, 6.5, 11.5, 16.5]
 
 
-def test_the_same_work_again_and_again_is_signalled_ever_more_seldom() -> None:
-    script = run(*[WORK] * 9)
-    pauses = [after - before for before, after in zip(script.times, script.times[1:], strict=False)]
-    assert pauses == [1.5, 5, 10, 20, 40, 60, 60, 60, 60]
-    assert run(WORK, WORK, OTHER, NOTHING, WORK).times == [5, 6.5, 11.5, 13, 18, 19.5]
+@pytest.mark.parametrize("found", [WORK, OFFER], ids=["work", "offer"])
+def test_what_is_found_unchanged_is_signalled_ever_more_seldom(found: WaitingWork) -> None:
+    script = run(*[found] * LOOKS_PER_HOUR)
+    signals = [poke[0] for poke in script.pokes]
+    pauses = [after - before for before, after in zip(signals, signals[1:], strict=False)]
+    assert 5 <= pauses[0] <= 6.5, "the first may have met a transaction that was under way"
+    assert all(before <= after + 5 for before, after in zip(pauses, pauses[1:], strict=False))
+    assert 300 <= max(pauses) <= 305
+    assert len(signals) < 20
+    looks = [after - before for before, after in zip(script.times, script.times[1:], strict=False)]
+    assert max(looks) == 5, "looks go on: a change is found in time"
 
 
-@pytest.mark.parametrize("refuses", [False, True])
-def test_an_outage_ends_no_look(refuses: bool) -> None:
+CHANGED = {
+    "another host": WORK.model_copy(update={"what": ("host 2 for task group 2",)}),
+    "one host more": WORK.model_copy(update={"what": (LINE, "host 2 for task group 3")}),
+    "the same after a lease": WORK.model_copy(update={"last_epoch": 8}),
+    "an offer": WORK.model_copy(update={"offered": {8: HOST}}),
+    "another offer to the same host": WaitingWork(offered={9: HOST}),
+}
+
+
+@pytest.mark.parametrize("changed", CHANGED.values(), ids=CHANGED.keys())
+@pytest.mark.parametrize("before", [30, 200, LOOKS_PER_HOUR])
+def test_a_change_is_signalled_at_once_however_long_nothing_has_changed(
+    changed: WaitingWork, before: int
+) -> None:
+    same = OFFER if not changed.what else WORK
+    script = run(*[same] * before, changed)
+    *_, before_last, changed_at, _ = script.times
+    assert script.pokes[-1][0] == changed_at
+    assert changed_at - before_last <= 5
+
+
+FOUND = st.builds(
+    WaitingWork,
+    what=st.lists(st.sampled_from("abc"), max_size=3, unique=True).map(tuple),
+    last_epoch=st.integers(0, 2),
+)
+
+
+@given(st.lists(st.tuples(FOUND, st.integers(1, 90)), min_size=1, max_size=6))
+def test_signals_are_bounded_by_changes_and_no_change_waits(
+    answers: list[tuple[WaitingWork, int]],
+) -> None:
+    script = run(*[found for found, times in answers for _ in range(times)])
+    changes = 1 + sum(
+        (before[0] != after[0]) for before, after in zip(answers, answers[1:], strict=False)
+    )
+    assert len(script.pokes) <= 12 * changes
+    signals = {poke[0] for poke in script.pokes}
+    looks = iter(script.times)
+    seen: set[tuple[str, int]] = set()
+    for found, times in answers:
+        things = {(line, found.last_epoch) for line in found.what}
+        when = [next(looks) for _ in range(times)]
+        assert when[0] in signals or things <= seen
+        seen = things
+
+
+@pytest.mark.parametrize("refuses", [0, 1, 3])
+def test_an_outage_ends_no_look_and_an_unaccepted_signal_stays_due(refuses: int) -> None:
     first = WORK if refuses else DatabaseUnavailable("no answer")
-    script = run(first, WORK, NOTHING, refuses=refuses)
+    script = run(first, WORK, WORK, WORK, refuses=refuses)
     assert script.times[:2] == [5, 10]
-    assert len(script.times) == 4
+    accepted = script.pokes[refuses]
+    assert accepted[0] == 5 * (refuses + 1) if refuses else 10
