@@ -9,6 +9,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Collection, Hashable
+from typing import Generic, TypeVar
 
 from temporalio.service import RPCError
 
@@ -28,23 +29,24 @@ SHARE = 20
 """A look may take this part of the time at most: one that took long is repeated later."""
 
 log = logging.getLogger(__name__)
+Thing = TypeVar("Thing", bound=Hashable)
 
 
-class SignalTimes:
+class SignalTimes(Generic[Thing]):
     """When each thing that looks find is signalled again: at once if it is new. Pure.
 
     It is as large as the last answer: what is not found any more is forgotten.
     """
 
     def __init__(self) -> None:
-        self._next: dict[Hashable, tuple[Backoff, float]] = {}
+        self._next: dict[Thing, tuple[Backoff, float]] = {}
 
-    def due(self, found: Collection[Hashable], now: float) -> list[Hashable]:
+    def due(self, found: Collection[Thing], now: float) -> list[Thing]:
         """Return those of the things found that are to be signalled now."""
         self._next = {thing: self._next[thing] for thing in found if thing in self._next}
         return [thing for thing in found if thing not in self._next or self._next[thing][1] <= now]
 
-    def signalled(self, things: Collection[Hashable], now: float) -> None:
+    def signalled(self, things: Collection[Thing], now: float) -> None:
         """Record that things were signalled: each pause of one is longer than the one before."""
         for thing in things:
             backoff, _ = self._next.get(thing, (Backoff(UNCHANGED), 0.0))
@@ -60,8 +62,8 @@ class Look:
         self._client = client
         self._port = port
         self._every = every_seconds
-        self._work = SignalTimes()
-        self._offers = SignalTimes()
+        self._work = SignalTimes[tuple[str, int]]()
+        self._offers = SignalTimes[int]()
 
     async def run(self) -> None:
         """Look and signal repeatedly. Survives outages of PostgreSQL and of Temporal."""

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any, cast
 from uuid import UUID
 
@@ -74,12 +75,12 @@ def test_waiting_work_signals_the_scheduler_and_the_next_look_comes_soon() -> No
 def test_what_is_found_unchanged_is_signalled_ever_more_seldom(found: WaitingWork) -> None:
     script = run(*[found] * LOOKS_PER_HOUR)
     signals = [poke[0] for poke in script.pokes]
-    pauses = [after - before for before, after in zip(signals, signals[1:], strict=False)]
+    pauses = [after - before for before, after in pairwise(signals)]
     assert 5 <= pauses[0] <= 6.5, "the first may have met a transaction that was under way"
-    assert all(before <= after + 5 for before, after in zip(pauses, pauses[1:], strict=False))
+    assert all(before <= after + 5 for before, after in pairwise(pauses))
     assert 300 <= max(pauses) <= 305
     assert len(signals) < 20
-    looks = [after - before for before, after in zip(script.times, script.times[1:], strict=False)]
+    looks = [after - before for before, after in pairwise(script.times)]
     assert max(looks) == 5, "looks go on: a change is found in time"
 
 
@@ -116,9 +117,7 @@ def test_signals_are_bounded_by_changes_and_no_change_waits(
     answers: list[tuple[WaitingWork, int]],
 ) -> None:
     script = run(*[found for found, times in answers for _ in range(times)])
-    changes = 1 + sum(
-        (before[0] != after[0]) for before, after in zip(answers, answers[1:], strict=False)
-    )
+    changes = 1 + sum((before[0] != after[0]) for before, after in pairwise(answers))
     assert len(script.pokes) <= 12 * changes
     signals = {poke[0] for poke in script.pokes}
     looks = iter(script.times)

@@ -1,4 +1,4 @@
-"""What a settlement waits for: teardowns that hosts in contact owe, for a bounded time, and no others (P9)."""
+"""A settlement waits for teardowns that hosts in contact owe, for a bounded time, and no others (P9)."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -16,6 +16,7 @@ from tests.support.campaigns import Host, World, world
 
 HOOK_SECONDS = 30
 HOOK: dict[str, Any] = {"command": ["true"], "timeout": HOOK_SECONDS}
+MOST = CLEANUP_MARGIN_SECONDS + HOOK_SECONDS
 
 
 @asynccontextmanager
@@ -40,8 +41,14 @@ async def owing(database: str) -> AsyncIterator[tuple[World, UUID, Host]]:
         yield w, group, host
 
 
-async def age(w: World, table: str, column: str, seconds: float) -> None:
-    await w.rows(f"UPDATE {table} SET {column} = {column} - interval '{seconds} s'")
+async def pass_by(w: World, seconds: float) -> None:
+    """Move what began into the past."""
+    for statement in (
+        "UPDATE environments SET changed_at = changed_at - make_interval(secs => %s)",
+        "UPDATE group_live SET terminal_at = terminal_at - make_interval(secs => %s)",
+        "UPDATE manager_live SET last_contact_at = last_contact_at - make_interval(secs => %s)",
+    ):
+        await w.rows(statement, seconds)
 
 
 async def test_a_group_settles_after_the_teardown_that_a_host_in_contact_owes(
@@ -51,8 +58,7 @@ async def test_a_group_settles_after_the_teardown_that_a_host_in_contact_owes(
         view = await w.control.settle(group)
         assert (view.settled, view.settleable, view.busy_environments) == (False, False, 1)
         assert view.waiting_for == "cleanup on host"
-        most = CLEANUP_MARGIN_SECONDS + HOOK_SECONDS
-        assert view.cleanup_given_up_in_seconds == pytest.approx(most, abs=20)
+        assert view.cleanup_given_up_in_seconds == pytest.approx(MOST, abs=20)
         await host.environment(group, "tear_down")
         assert not (await w.control.settle(group)).settled
         await host.environment(group, "cleaned")
@@ -67,7 +73,7 @@ async def stops(w: World, host: Host) -> None:
 
 async def is_lost(w: World, host: Host) -> None:
     assert (await w.control.expected()).overdue_managers == ()
-    await age(w, "manager_live", "last_contact_at", 91)
+    await pass_by(w, 91)
     expected = await w.control.expected()
     assert (expected.managers, expected.overdue_managers) == ((host.manager_id,),) * 2
     lost = ReleaseRequest(manager_id=host.manager_id, epoch=None, reason=ReleaseReason.LOST)
@@ -95,16 +101,13 @@ async def test_a_teardown_that_always_ends_its_agent_holds_up_no_group_for_ever(
     """The time for it does not start again with each process, nor with each attempt."""
     async with owing(database) as (w, group, host):
         for _ in range(3):
-            most = CLEANUP_MARGIN_SECONDS + HOOK_SECONDS
-            await age(w, "environments", "changed_at", most / 4)
-            await age(w, "group_live", "terminal_at", most / 4)
+            await pass_by(w, MOST / 4)
             assert not (await w.control.settle(group)).settled
             await host.environment(group, "tear_down")
             assert (await host.hello()).owed == (group,)
         if begun:
             await host.environment(group, "tear_down")
-        await age(w, "environments", "changed_at", most / 4)
-        await age(w, "group_live", "terminal_at", most / 4)
+        await pass_by(w, MOST / 4)
         view = await w.control.settle(group)
         assert (view.settled, view.result) == (True, TaskGroupResult.TEARDOWN_DEGRADED)
 
