@@ -2,7 +2,8 @@
 
 A backstop that needs no earlier wakeup: it finds what a lost poke or notification left behind, and what came
 due without a transaction. It signals the scheduler only then, and hosts only for offers they have not taken.
-What is found unchanged again is signalled ever more seldom; what is new, at once.
+What is found once may be on its way, so it is looked for again soon, and signalled if it still waits. What is
+found unchanged again and again is signalled ever more seldom.
 """
 
 import asyncio
@@ -21,8 +22,9 @@ from workflows.client import ControlClient
 from workflows.ports import LookPort
 
 EVERY_SECONDS = 5.0
-AFTER_SIGNAL_SECONDS = 1.5
-"""After a signal the next look comes sooner: a new offer may need one to its host."""
+SOON_SECONDS = 1.5
+"""The next look comes so soon after one that found something new, and after a signal: a new offer may need
+one to its host. So work waits at most 8 s, also where every other message is lost."""
 UNCHANGED = RetryPolicy(first_seconds=EVERY_SECONDS, longest_seconds=300.0, jitter=0.0)
 """Pauses between signals for the same thing: an hour of it costs the scheduler fewer than 200 events."""
 SHARE = 20
@@ -64,6 +66,7 @@ class Look:
         self._every = every_seconds
         self._work = SignalTimes[tuple[str, int]]()
         self._offers = SignalTimes[int]()
+        self._found_before: frozenset[tuple[str, int]] = frozenset()
 
     async def run(self) -> None:
         """Look and signal repeatedly. Survives outages of PostgreSQL and of Temporal."""
@@ -77,25 +80,27 @@ class Look:
                 found = await self._port.look()
                 took = time.monotonic() - began
                 if await self.signal(found, asyncio.get_running_loop().time()):
-                    pause = min(pause, AFTER_SIGNAL_SECONDS)
+                    pause = min(pause, SOON_SECONDS)
                 pause = max(pause, SHARE * took)
             except (TemporalUnavailable, DatabaseUnavailable, RPCError) as error:
                 log.warning("look.failed", extra={"reason": str(error)})
 
     async def signal(self, found: WaitingWork, now: float) -> bool:
-        """Signal what is due at ``now``, in seconds; return whether the scheduler got a signal.
+        """Signal what is due at ``now``, in seconds; return whether to look again soon.
 
         Raises:
             TemporalUnavailable, RPCError: the signal that was not accepted stays due.
         """
         # A lease that is newer than at the last look: a round has acted, and this is waiting again.
         work = [(line, found.last_epoch) for line in found.what]
-        due = self._work.due(work, now)
+        waits = [thing for thing in work if thing in self._found_before]
+        self._found_before = frozenset(work)
+        due = self._work.due(waits, now)
         if due:
-            log.info("look.signals", extra={"what": found.what[:5]})
+            log.info("look.signals", extra={"what": [line for line, _ in due[:5]]})
             await self._client.poke("scheduler")
-            self._work.signalled(work, now)  # one round serves all of it
+            self._work.signalled(waits, now)  # one round serves all of it
         for epoch in self._offers.due(found.offered, now):
             await self._client.poke("manager", found.offered[epoch])
             self._offers.signalled([epoch], now)
-        return bool(due)
+        return bool(due) or len(waits) < len(work)

@@ -1,10 +1,14 @@
 """Every field of a plan, a hook, a task and a group does what it says, and a test shows it by its effect.
 
-A field that is accepted and ignored is a lie. Here each has the file of a test that would fail without its
-effect, and the words by which it is found there.
+A field that is accepted and ignored is a lie. Here each has a test that would fail without its effect. The
+test must exist, and its text (with what it uses of its module) must name the field.
 """
 
-from collections.abc import Mapping
+import ast
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
 
 import pytest
 
@@ -13,99 +17,146 @@ from mitosis.contracts.hook import HookSpec
 from mitosis.contracts.http import TaskGroupSpec
 from mitosis.contracts.task import RetryFields, SubmittedTask
 from tests.support.checkout import ROOT
+from tests.support.sources import parsed
 
+ALLOCATION = "unit/contracts/test_allocation.py"
 LEASE = "integration/manager_agent/test_lease.py"
 REAL = "integration/manager_agent/test_real_api.py"
 ENVIRONMENTS = "integration/manager_agent/test_environments.py"
 COMMAND = "integration/worker/test_command.py"
 HANDLERS = "integration/worker/test_handlers.py"
+RUN = "integration/cli/run/test_command.py"
+SCHEDULER = "integration/store/leases/test_scheduler.py"
 ELIGIBILITY = "integration/store/leases/test_eligibility.py"
 REPORT = "integration/store/tasks/test_report.py"
-ENDINGS = "integration/store/groups/test_endings.py"
+SUBMIT = "integration/store/tasks/test_submit.py"
+GROUPS = "integration/api/routes/test_task_groups.py"
 
-EFFECTS: Mapping[str, Mapping[str, tuple[str, str]]] = {
+
+@dataclass(frozen=True)
+class Shown:
+    """A test below tests/ that shows the effect of a field."""
+
+    file: str
+    test: str
+    by: str | None = None
+    """What stands for the field in it, where that is not its name: an option, a local variable."""
+
+
+BROKEN = "test_a_broken_condition_stops_the_offer_and_is_the_reason"
+RETRIES = "test_the_retry_policy_decides_failures_of_the_task_itself"
+HOOK = "test_hooks_have_what_commands_of_tasks_have"
+OF_PLAN = "test_the_plan_names_interpreter_and_environment"
+
+EFFECTS: Mapping[str, Mapping[str, Shown]] = {
     "CpuBinding": {
-        "strategy": ("unit/contracts/test_allocation.py", "round_robin"),
-        "cores": ("unit/contracts/test_allocation.py", "cores=[1, 11, 9]"),
-        "cores_per_worker": ("unit/contracts/test_allocation.py", "cores_per_worker=2"),
-        "use_cgroups": ("integration/worker/test_cores.py", "test_a_cpuset_cannot_be_left"),
+        "strategy": Shown(
+            ALLOCATION, "test_exclusive_cores_belong_to_one_worker_and_none_is_left_over"
+        ),
+        "cores": Shown(ALLOCATION, "test_round_robin_gives_worker_i_core_i_modulo_n"),
+        "cores_per_worker": Shown(
+            ALLOCATION, "test_exclusive_splits_evenly_and_gives_the_remainder_to_the_first_workers"
+        ),
+        "use_cgroups": Shown(
+            "integration/worker/test_cores.py", "test_a_cpuset_cannot_be_left", "cpusets"
+        ),
     },
     "WorkerAllocationPlan": {
-        "worker_count": (LEASE, "worker_count"),
-        "cpu_binding": (LEASE, "sched_getaffinity"),
-        "task_prefetch_count": (LEASE, "task_prefetch_count"),
-        "max_tasks_per_worker": (
+        "worker_count": Shown(LEASE, "test_256_workers_share_the_work_of_one_manager"),
+        "cpu_binding": Shown(LEASE, "test_workers_are_pinned_and_read_back_their_cores"),
+        "task_prefetch_count": Shown(
+            LEASE, "test_unstarted_tasks_of_a_killed_worker_cost_no_attempt"
+        ),
+        "max_tasks_per_worker": Shown(
             "integration/worker/test_process_state.py",
-            "max_tasks_per_worker",
+            "test_a_worker_runs_as_many_tasks_as_the_plan_allows",
         ),
-        "handler_modules": (HANDLERS, "handler_modules"),
-        "max_processes_per_worker": (
-            "integration/worker/test_process_limit.py",
-            "test_a_fork_bomb_fails_with_the_reason",
+        "handler_modules": Shown(HANDLERS, "test_arguments_are_keywords_or_positions"),
+        "max_processes_per_worker": Shown(
+            "integration/worker/test_process_limit.py", "test_a_fork_bomb_fails_with_the_reason"
         ),
-        "python_path": (HANDLERS, "python_path"),
-        "environment": (LEASE, "test_the_plan_names_interpreter_and_environment"),
-        "worker_python": (LEASE, "test_the_plan_names_interpreter_and_environment"),
+        "python_path": Shown(HANDLERS, "test_arguments_are_keywords_or_positions"),
+        "environment": Shown(LEASE, OF_PLAN),
+        "worker_python": Shown(LEASE, OF_PLAN),
     },
     "HookSpec": {
-        "command": (ENVIRONMENTS, "command"),
-        "environment": (ENVIRONMENTS, '"environment": {"WORD"'),
-        "working_directory": (ENVIRONMENTS, '"working_directory": str(folder)'),
-        "timeout": (ENVIRONMENTS, "timeout="),
+        "command": Shown(ENVIRONMENTS, HOOK),
+        "environment": Shown(ENVIRONMENTS, HOOK),
+        "working_directory": Shown(ENVIRONMENTS, HOOK),
+        "timeout": Shown(ENVIRONMENTS, "test_a_timeout_kills_the_whole_process_group"),
     },
     "SubmittedTask": {
-        "command": (COMMAND, "command="),
-        "command_encoding": ("integration/cli/run/test_command.py", "test_any_byte_reaches"),
-        "handler": (HANDLERS, "handler="),
-        "arguments": (HANDLERS, "test_arguments_are_keywords_or_positions"),
-        "environment": (COMMAND, "environment"),
-        "working_directory": (COMMAND, "working_directory"),
-        "timeout_seconds": (COMMAND, "timeout_seconds"),
-        "kill_grace_seconds": (COMMAND, "kill_grace_seconds"),
-        "stream_output": (
-            "integration/cli/run/test_command.py",
-            "test_the_whole_output_comes_out",
+        "command": Shown(COMMAND, "test_no_shell_ever_sees_a_command"),
+        "command_encoding": Shown(RUN, "test_any_byte_reaches_the_command", "odd"),
+        "handler": Shown(HANDLERS, "test_arguments_are_keywords_or_positions"),
+        "arguments": Shown(HANDLERS, "test_arguments_are_keywords_or_positions"),
+        "environment": Shown(COMMAND, "test_the_environment_is_the_plan_the_task_and_ours"),
+        "working_directory": Shown(COMMAND, "test_a_working_directory_is_entered_and_not_swept"),
+        "timeout_seconds": Shown(COMMAND, "test_a_timeout_sends_sigterm_to_the_group"),
+        "kill_grace_seconds": Shown(
+            COMMAND, "test_what_ignores_sigterm_is_killed_after_the_grace_with_all_its_children"
         ),
-        "priority": ("integration/store/tasks/test_claim.py", "priority"),
-        "dedup_key": ("integration/store/tasks/test_submit.py", "dedup_key"),
-        "labels": ("integration/api/test_retry.py", "labels"),
-        "retry": (REPORT, "RetryPolicy"),
+        "stream_output": Shown(RUN, "test_the_whole_output_comes_out", "outputs"),
+        "priority": Shown(
+            "integration/store/tasks/test_claim.py", "test_higher_priority_first_then_age"
+        ),
+        "dedup_key": Shown(SUBMIT, "test_a_dedup_key_is_taken_while_a_task_has_it"),
+        "labels": Shown(
+            "integration/api/test_retry.py",
+            "test_the_same_part_is_answered_again_and_another_retry_leaves_it_out",
+        ),
+        "retry": Shown(REPORT, RETRIES),
     },
     "RetryFields": {
-        "max_attempts": (REPORT, "max_attempts"),
-        "exit_codes": (REPORT, "exit_codes"),
-        "delay_seconds": (REPORT, "delay_seconds"),
-        "max_terminations": (
+        "max_attempts": Shown(REPORT, RETRIES),
+        "exit_codes": Shown(REPORT, RETRIES),
+        "delay_seconds": Shown(REPORT, "test_delays_double_and_crashes_have_none"),
+        "max_terminations": Shown(
             "integration/store/tasks/test_terminations.py",
-            "max_terminations",
+            "test_a_task_may_have_its_own_number_and_others_in_between_start_the_row_again",
         ),
     },
     "TaskGroupSpec": {
-        "name": ("integration/api/routes/test_task_groups.py", "name"),
-        "group_name": ("integration/api/test_access.py", "group_name"),
-        "tags": (ELIGIBILITY, "tags"),
-        "labels": ("integration/api/routes/test_task_groups.py", "labels"),
-        "tag_match": (ELIGIBILITY, "tag_match"),
-        "priority": ("integration/store/leases/test_scheduler.py", "priority"),
-        "worker_allocation_plan": (LEASE, "WorkerAllocationPlan"),
-        "environment_setup_hook": (ENVIRONMENTS, "setup"),
-        "environment_teardown_hook": (ENVIRONMENTS, "teardown"),
-        "environment_probe": (ENVIRONMENTS, "probe"),
-        "auto_close_timeout": (
-            "integration/workflows/test_lifecycle.py",
-            "auto_close_timeout",
+        "name": Shown(GROUPS, "test_a_name_is_taken_once"),
+        "group_name": Shown("integration/api/test_access.py", "test_roles_decide"),
+        "tags": Shown(ELIGIBILITY, BROKEN),
+        "labels": Shown(GROUPS, "test_groups_are_listed_by_what_they_are"),
+        "tag_match": Shown("unit/store/leases/test_eligibility.py", "test_what_is_in_the_way"),
+        "priority": Shown(SCHEDULER, "test_the_higher_priority_gets_the_only_host"),
+        "worker_allocation_plan": Shown(LEASE, OF_PLAN, "WorkerAllocationPlan"),
+        "environment_setup_hook": Shown(
+            ENVIRONMENTS, "test_setup_runs_once_with_its_context", "setup"
         ),
-        "close_deadline": ("workflow/test_task_group_timers.py", "close_deadline"),
-        "max_managers": ("integration/store/leases/test_scheduler.py", "max_managers"),
-        "assignment_method": (ELIGIBILITY, "assignment_method"),
-        "manager_ids": ("integration/api/routes/test_agents.py", "manager_ids"),
-        "reopen_on_submit": ("integration/store/tasks/test_submit.py", "reopen_on_submit"),
-        "cancel_grace_seconds": (REAL, "cancel_grace_seconds"),
-        "host_lost_after": ("integration/store/test_liveness_settings.py", "host_lost_after"),
-        "fence": ("integration/manager_agent/test_faults.py", "fence"),
+        "environment_teardown_hook": Shown(
+            ENVIRONMENTS, "test_teardown_runs_and_the_environment_is_gone", "teardown"
+        ),
+        "environment_probe": Shown(
+            ENVIRONMENTS, "test_a_probe_decides_whether_a_checkpoint_is_believed", "probe"
+        ),
+        "auto_close_timeout": Shown(
+            "integration/workflows/test_lifecycle.py",
+            "test_a_changed_auto_close_arms_the_timer_again",
+        ),
+        "close_deadline": Shown("workflow/test_task_group_timers.py", "test_close_deadline"),
+        "max_managers": Shown(
+            SCHEDULER, "test_each_host_gets_the_best_of_the_groups_that_it_may_run"
+        ),
+        "assignment_method": Shown(ELIGIBILITY, BROKEN),
+        "manager_ids": Shown(
+            "integration/api/routes/test_agents.py", "test_the_managers_of_a_group"
+        ),
+        "reopen_on_submit": Shown(SUBMIT, "test_reopen_on_submit"),
+        "cancel_grace_seconds": Shown(REAL, "test_a_cancelled_group_kills_what_runs"),
+        "host_lost_after": Shown(
+            "integration/store/test_liveness_settings.py",
+            "test_a_host_is_lost_everywhere_after_the_interval_that_is_set",
+        ),
+        "fence": Shown(
+            "integration/manager_agent/test_faults.py", "test_a_silent_api_fences_the_host"
+        ),
     },
 }
-"""Model → field → the file below tests/ and words in it."""
+
 
 MODELS = {
     **{model.__name__: set(model.model_fields) for model in (CpuBinding, WorkerAllocationPlan)},
@@ -117,5 +168,41 @@ MODELS = {
 @pytest.mark.parametrize("model", MODELS)
 def test_every_field_has_a_test_of_its_effect(model: str) -> None:
     assert set(EFFECTS[model]) == MODELS[model], "name a test of the effect of each field"
-    for field, (file, words) in EFFECTS[model].items():
-        assert words in (ROOT / "tests" / file).read_text(), f"{field}: {words} is not in {file}"
+    for field, shown in EFFECTS[model].items():
+        word, where = shown.by or field, f"{shown.file}:{shown.test}"
+        texts = list(texts_of(shown.file, shown.test))
+        assert texts, f"{field}: there is no test {where}"
+        named = any(re.search(rf"\b{re.escape(word)}\b", text) for text in texts)
+        assert named, f"{field}: {where} does not name {word}"
+
+
+def texts_of(file: str, test: str) -> Iterator[str]:
+    """Yield the source of a test and of what it uses of its own module, fixtures included."""
+    known, wanted, seen = definitions(file), [test], set[str]()
+    while wanted:
+        name = wanted.pop()
+        if name in seen or name not in known:
+            continue
+        seen.add(name)
+        node = known[name]
+        yield ast.unparse(node)
+        wanted += [inner.id for inner in ast.walk(node) if isinstance(inner, ast.Name)]
+        wanted += [inner.arg for inner in ast.walk(node) if isinstance(inner, ast.arg)]
+
+
+@cache
+def definitions(file: str) -> Mapping[str, ast.stmt]:
+    """Return what a module below tests/ defines at its top, by name."""
+    found: dict[str, ast.stmt] = {}
+    for node in parsed(ROOT / "tests" / file).body:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            found[node.name] = node
+        elif isinstance(node, ast.Assign | ast.AnnAssign):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            found |= {target.id: node for target in targets if isinstance(target, ast.Name)}
+    return found
+
+
+def test_a_test_that_is_gone_or_silent_about_its_field_is_found() -> None:
+    assert not list(texts_of(COMMAND, "test_that_is_not_there"))
+    assert "priority" not in "".join(texts_of(COMMAND, "test_no_shell_ever_sees_a_command"))

@@ -4,7 +4,8 @@
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Any
 from uuid import uuid4
@@ -62,6 +63,37 @@ async def start_manager(skipping: WorkflowEnvironment, memory: MemoryHost) -> An
         task_queue=CONTROL_TASK_QUEUE,
         task_timeout=WORKFLOW_TASK_WITHIN,
     )
+
+
+async def start_scheduler(skipping: WorkflowEnvironment) -> AnyHandle:
+    return await skipping.client.start_workflow(
+        SchedulerWorkflow.run,
+        id=SCHEDULER_WORKFLOW_ID,
+        task_queue=CONTROL_TASK_QUEUE,
+        task_timeout=WORKFLOW_TASK_WITHIN,
+    )
+
+
+@asynccontextmanager
+async def offered(
+    skipping: WorkflowEnvironment, setup: HookVerdict = HookVerdict.READY
+) -> AsyncIterator[tuple[AnyHandle, MemoryHost, ScriptedHost]]:
+    """The workflow of a host that has just been offered a lease, and its agent."""
+    memory = MemoryHost(skipping.get_current_time, Host(lease=Lease(7, uuid4())))
+    host = ScriptedHost(memory)
+    host.setup = setup
+    async with (
+        running(skipping, host=memory),
+        host_worker(skipping.client, memory.host.uuid, host),
+    ):
+        yield await start_manager(skipping, memory), memory, host
+
+
+async def ends(handle: AnyHandle, memory: MemoryHost) -> None:
+    """Let the agent say goodbye; return when the workflow of its host has ended."""
+    memory.host.offline = True
+    await handle.signal(ManagerWorkflow.poke)
+    await handle.result()
 
 
 async def armed(handle: AnyHandle, times: int = 1) -> None:
@@ -134,33 +166,19 @@ async def cancelled_by_verb(skipping: WorkflowEnvironment) -> AnyHandle:
 
 
 async def lease_from_offer_to_teardown(skipping: WorkflowEnvironment) -> AnyHandle:
-    memory = MemoryHost(skipping.get_current_time, Host(lease=Lease(7, uuid4())))
-    host = ScriptedHost(memory)
-    async with (
-        running(skipping, host=memory),
-        host_worker(skipping.client, memory.host.uuid, host),
-    ):
-        handle = await start_manager(skipping, memory)
+    async with offered(skipping) as (handle, memory, host):
         await wait_until_async(host.running.is_set)
         lease = memory.host.lease
         assert lease is not None
         lease.state, lease.group_state = LeaseState.ENDING, TaskGroupState.COMPLETE
         await handle.signal(ManagerWorkflow.poke)
         await wait_until_async(lambda: "clean" in host.calls)
-        memory.host.offline = True
-        await handle.signal(ManagerWorkflow.poke)
-        await handle.result()
+        await ends(handle, memory)
     return handle
 
 
 async def host_lost(skipping: WorkflowEnvironment) -> AnyHandle:
-    memory = MemoryHost(skipping.get_current_time, Host(lease=Lease(7, uuid4())))
-    host = ScriptedHost(memory)
-    async with (
-        running(skipping, host=memory),
-        host_worker(skipping.client, memory.host.uuid, host),
-    ):
-        handle = await start_manager(skipping, memory)
+    async with offered(skipping) as (handle, _, host):
         await wait_until_async(host.running.is_set)
         host.mute = True
         await handle.result()
@@ -170,18 +188,9 @@ async def host_lost(skipping: WorkflowEnvironment) -> AnyHandle:
 
 
 async def setup_failed(skipping: WorkflowEnvironment) -> AnyHandle:
-    memory = MemoryHost(skipping.get_current_time, Host(lease=Lease(7, uuid4())))
-    host = ScriptedHost(memory)
-    host.setup = HookVerdict.FAILED
-    async with (
-        running(skipping, host=memory),
-        host_worker(skipping.client, memory.host.uuid, host),
-    ):
-        handle = await start_manager(skipping, memory)
+    async with offered(skipping, HookVerdict.FAILED) as (handle, memory, _):
         await wait_until_async(lambda: memory.host.released)
-        memory.host.offline = True
-        await handle.signal(ManagerWorkflow.poke)
-        await handle.result()
+        await ends(handle, memory)
     return handle
 
 
@@ -190,21 +199,14 @@ async def offer_unreachable(skipping: WorkflowEnvironment) -> AnyHandle:
     async with running(skipping, host=memory):
         handle = await start_manager(skipping, memory)
         await wait_until_async(lambda: memory.host.released, timeout=30)
-        memory.host.offline = True
-        await handle.signal(ManagerWorkflow.poke)
-        await handle.result()
+        await ends(handle, memory)
     return handle
 
 
 async def rounds(skipping: WorkflowEnvironment) -> AnyHandle:
     memory = MemoryHost(skipping.get_current_time, Host())
     async with running(skipping, host=memory):
-        handle: AnyHandle = await skipping.client.start_workflow(
-            SchedulerWorkflow.run,
-            id=SCHEDULER_WORKFLOW_ID,
-            task_queue=CONTROL_TASK_QUEUE,
-            task_timeout=WORKFLOW_TASK_WITHIN,
-        )
+        handle = await start_scheduler(skipping)
         await wait_until_async(lambda: memory.rounds == 1)
         await asyncio.gather(*(handle.signal(SchedulerWorkflow.poke) for _ in range(5)))
         await wait_until_async(lambda: memory.rounds >= 2)
@@ -241,13 +243,7 @@ async def group_continued(skipping: WorkflowEnvironment) -> AnyHandle:
 
 async def manager_continued(skipping: WorkflowEnvironment) -> AnyHandle:
     """The first of two runs; a lease goes on."""
-    memory = MemoryHost(skipping.get_current_time, Host(lease=Lease(7, uuid4())))
-    host = ScriptedHost(memory)
-    async with (
-        running(skipping, host=memory),
-        host_worker(skipping.client, memory.host.uuid, host),
-    ):
-        handle = await start_manager(skipping, memory)
+    async with offered(skipping) as (handle, _, host):
         await wait_until_async(host.running.is_set)
         for _ in range(MESSAGES_BEFORE_CONTINUE_AS_NEW + 2):
             await handle.signal(ManagerWorkflow.poke)
@@ -261,12 +257,7 @@ async def scheduler_continued(skipping: WorkflowEnvironment) -> AnyHandle:
     """The first of two runs."""
     memory = MemoryHost(skipping.get_current_time, Host())
     async with running(skipping, host=memory):
-        handle: AnyHandle = await skipping.client.start_workflow(
-            SchedulerWorkflow.run,
-            id=SCHEDULER_WORKFLOW_ID,
-            task_queue=CONTROL_TASK_QUEUE,
-            task_timeout=WORKFLOW_TASK_WITHIN,
-        )
+        handle = await start_scheduler(skipping)
         for _ in range(MESSAGES_BEFORE_CONTINUE_AS_NEW + 2):
             await handle.signal(SchedulerWorkflow.poke)
         await wait_until_async(lambda: is_continued(handle), timeout=30)

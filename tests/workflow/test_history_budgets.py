@@ -13,17 +13,15 @@ from temporalio.testing import WorkflowEnvironment
 
 from mitosis.contracts.control import GroupView, LeaseEnd, LeaseOutcome, WaitingWork
 from mitosis.contracts.lifecycle import EnvironmentState, LeaseState, TaskGroupState
-from mitosis.contracts.temporal_names import CONTROL_TASK_QUEUE, SCHEDULER_WORKFLOW_ID
 from tests.workflow.agent import ScriptedHost, host_worker
 from tests.workflow.memory import Group, Host, Lease, MemoryGroups, MemoryHost
 from tests.workflow.running import running
-from tests.workflow.scenarios import AnyHandle, start_group, start_manager
+from tests.workflow.scenarios import AnyHandle, start_group, start_manager, start_scheduler
 from tests.workflow.servers import time_skipping
 from workflows import options
 from workflows.client import ControlClient
 from workflows.look import EVERY_SECONDS, Look
 from workflows.manager import ManagerWorkflow
-from workflows.scheduler import SchedulerWorkflow
 
 HOUR = timedelta(hours=1)
 MOST = 200
@@ -155,12 +153,7 @@ class Never:
 @asynccontextmanager
 async def scheduler(skipping: WorkflowEnvironment, memory: MemoryHost) -> AsyncIterator[AnyHandle]:
     async with running(skipping, host=memory):
-        handle: AnyHandle = await skipping.client.start_workflow(
-            SchedulerWorkflow.run,
-            id=SCHEDULER_WORKFLOW_ID,
-            task_queue=CONTROL_TASK_QUEUE,
-            task_timeout=options.WORKFLOW_TASK_WITHIN,
-        )
+        handle = await start_scheduler(skipping)
         yield handle
         await handle.terminate()
 

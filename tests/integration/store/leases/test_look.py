@@ -58,6 +58,32 @@ async def with_long_task(w: World, **spec: Any) -> Host:
     return host
 
 
+async def with_claimed_task(w: World) -> Host:
+    """A host with a claimed task of a group that may have no other host, and a free host."""
+    group = await w.group(max_managers=1)
+    await w.submit(group)
+    host = await w.leased_host(group)
+    await host.claim()
+    await w.host()
+    return host
+
+
+async def idle_beside_another_group(w: World) -> tuple[UUID, Host]:
+    """A group whose tasks are done, and its host, which another group needs."""
+    first = await w.group("first")
+    await w.submit(first)
+    host = await w.leased_host(first)
+    await host.finish((await host.claim()).tasks)
+    await w.submit(await w.group("second"))
+    return first, host
+
+
+async def idle_for_an_hour(w: World) -> None:
+    """Nothing has changed on any host for so long."""
+    await w.rows("UPDATE environments SET changed_at = now() - interval '1 hour'")
+    await w.rows("UPDATE manager_live SET contact_since = now() - interval '1 hour'")
+
+
 async def group_of(w: World, host: Host) -> UUID:
     lease = (await observe_manager(w.store, host.manager_id)).lease
     assert lease is not None
@@ -99,22 +125,14 @@ async def a_lost_host_says_hello(w: World) -> AsyncIterator[None]:
 
 @cause
 async def the_agent_stops_and_another_host_is_free(w: World) -> AsyncIterator[None]:
-    group = await w.group(max_managers=1)
-    await w.submit(group)
-    host = await w.leased_host(group)
-    await host.claim()
-    await w.host()
+    host = await with_claimed_task(w)
     yield
     await say_goodbye(w.store, host.manager_id, host.epoch)
 
 
 @cause
 async def a_host_is_lost(w: World) -> AsyncIterator[None]:
-    group = await w.group(max_managers=1)
-    await w.submit(group)
-    host = await w.leased_host(group)
-    await host.claim()
-    await w.host()
+    host = await with_claimed_task(w)
     yield
     await age(w, host, "alive_until", 1)
     request = ReleaseRequest(
@@ -219,11 +237,7 @@ async def a_lease_ends_while_a_long_task_runs_under_it(w: World) -> AsyncIterato
 
 @cause
 async def another_group_has_let_go_of_its_host(w: World) -> AsyncIterator[None]:
-    first = await w.group("first")
-    await w.submit(first)
-    host = await w.leased_host(first)
-    await host.finish((await host.claim()).tasks)
-    await w.submit(await w.group("second"))
+    first, host = await idle_beside_another_group(w)
     yield
     await w.close(first)
     await w.control.finalize(first)
@@ -236,11 +250,7 @@ async def another_group_has_let_go_of_its_host(w: World) -> AsyncIterator[None]:
 
 @cause
 async def an_idle_lease_is_past_its_threshold(w: World) -> AsyncIterator[None]:
-    first = await w.group("first")
-    await w.submit(first)
-    host = await w.leased_host(first)
-    await host.finish((await host.claim()).tasks)
-    await w.submit(await w.group("second"))
+    _, host = await idle_beside_another_group(w)
     yield
     for column in ("busy_at", "taken_at"):
         await age(w, host, column, 301)
@@ -271,8 +281,7 @@ async def a_lease_makes_no_progress(w: World) -> AsyncIterator[None]:
     group = await w.group()
     await w.submit(group)
     host = await w.leased_host(group)
-    await w.rows("UPDATE manager_live SET contact_since = now() - interval '1 hour'")
-    await w.rows("UPDATE environments SET changed_at = now() - interval '1 hour'")
+    await idle_for_an_hour(w)
     yield
     await age(w, host, "taken_at", 31)
 
@@ -353,8 +362,7 @@ async def test_a_lease_without_progress_is_kept_while_a_task_runs_or_nothing_is_
             await host.finish(tasks)
         for column in ("taken_at", "last_claim_at"):
             await age(w, host, column, 3600)
-        await w.rows("UPDATE environments SET changed_at = now() - interval '1 hour'")
-        await w.rows("UPDATE manager_live SET contact_since = now() - interval '1 hour'")
+        await idle_for_an_hour(w)
         await assign_round(w.store)
         assert (await observe_manager(w.store, host.manager_id)).lease is not None
 
