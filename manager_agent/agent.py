@@ -39,6 +39,7 @@ from manager_agent.router import Router
 from manager_agent.run_folder import HostFolders, make_private
 from manager_agent.session import LeaseSession, SessionParts
 from manager_agent.temporal import TemporalTarget, poll_for_ever
+from manager_agent.threads import started_threads
 from mitosis.concurrency import race, wait_event, within
 from mitosis.contracts.agent_http import HelloAnswer, LeaseGrant
 from mitosis.contracts.attempt import AttemptKey
@@ -65,6 +66,8 @@ GOODBYE_SECONDS = 5.0
 REPORT_SECONDS = 10.0
 KILL_MARGIN_SECONDS = 10.0
 CLOSE_SECONDS = 10.0
+THREADS = 4
+"""For slow file systems; made at the start, so that a host without processes to spare keeps its journal."""
 
 log = logging.getLogger(__name__)
 
@@ -379,6 +382,7 @@ async def run_agent(config: AgentConfig) -> int:
         ) as folders:
             agent = Agent(config, folders)
             loop = asyncio.get_running_loop()
+            loop.set_default_executor(started_threads(THREADS))
             for number in (signal.SIGTERM, signal.SIGINT):
                 loop.add_signal_handler(number, agent.stop)
             await agent.run()

@@ -137,7 +137,7 @@ class Reporter:
         try:
             while True:
                 if not self._more.is_set():
-                    await race(self._more.wait(), beside[1])
+                    await race(self._more.wait(), *beside)
                 await self._gather()
                 epoch, batch = self._next_batch()
                 await self._send_or_keep(epoch, batch)

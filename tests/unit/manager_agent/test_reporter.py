@@ -131,6 +131,22 @@ async def test_what_has_ended_is_in_the_journal_before_anybody_has_acknowledged_
         await wait_until_async(lambda: it.api.acknowledged == {1, 2, 3, 4})
 
 
+async def test_a_reporter_that_cannot_write_any_more_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It does not go on without a journal: what is no fault of the disk ends the agent, and is seen."""
+    async with agent(tmp_path) as it:
+
+        def broken(*_: object, **__: object) -> None:
+            raise RuntimeError("can't start new thread")
+
+        monkeypatch.setattr(it.journal, "write", broken)
+        it.api.open = True
+        it.ended(1)
+        with pytest.raises(RuntimeError, match="new thread"):
+            await asyncio.wait_for(it.running, 10)
+
+
 async def test_whenever_the_agent_is_killed_nothing_unacknowledged_is_missing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
