@@ -155,6 +155,7 @@ class Agent:
             MitosisError: the API refuses this agent.
         """
         kill_leftovers(str(self._config.manager_id), self._checkpoints.prepared())
+        shutil.rmtree(self._folders.scratch, ignore_errors=True)
         self._begun = begun_attempts(self._folders.run_dir)
         incarnation = identity.raise_incarnation(self._folders.state_dir)
         running: list[asyncio.Task[None]] = []
