@@ -3,7 +3,7 @@
 BIN := .venv/bin
 WORKERS := 3
 
-.PHONY: help setup demo test check fmt lint types imports sizes fix bench bench-quick chaos campaign-blame campaign-debts campaign-history mutate pressure up docs spec model ci clean
+.PHONY: help setup demo test check fmt lint types imports sizes fix bench bench-quick chaos campaign-blame campaign-debts campaign-history campaign-wake mutate pressure up docs spec model ci clean
 
 help: ## print this help
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -38,7 +38,7 @@ sizes: setup ## lengths of files and functions
 fix: setup ## format, and repair what ruff can repair by itself
 	@$(BIN)/ruff format --quiet . && $(BIN)/ruff check --quiet --fix .
 
-chaos: setup ## kill -9 of everything under 3,000 tasks, seeded, twice: `mitosis up`, and in parts (ARGS="--seed N" for the same again)
+chaos: setup ## kill -9 of everything under 3,000 tasks, twice, and a mix of verbs and faults over 10,000 (ARGS="--seed N")
 	@$(BIN)/python -m tests.chaos $(ARGS)
 
 campaign-blame: setup ## 1,000 random fleets of good and broken hosts against the rules of blame (7 minutes)
@@ -49,6 +49,9 @@ campaign-history: setup ## 10,000 signals and 10,000 updates to one task group (
 
 campaign-debts: setup ## 500 random sequences of verbs and failures: every setup is torn down once (about 5 minutes)
 	@MITOSIS_CAMPAIGN_EXAMPLES=500 $(BIN)/python -m pytest -n 0 -q --timeout 3600 tests/integration/store/test_debts.py
+
+campaign-wake: setup ## pokes and notifications lost at random beside verbs and lost hosts (10 minutes; ARGS="--seed N --steps N")
+	@$(BIN)/python -m tests.campaigns.wake $(ARGS)
 
 mutate: setup ## break 116 guards one by one and name those that no test notices (half an hour; goes on where it stopped)
 	@$(BIN)/python tools/mutate $(ARGS)

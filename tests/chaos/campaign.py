@@ -70,7 +70,7 @@ class Campaign:
         Raises:
             AssertionError: a part did not come back, or the group did not settle.
         """
-        _check_code()
+        check_code()
         self.records.create()
         with self._exits:
             self._start()
@@ -233,7 +233,7 @@ class Campaign:
         return f"{self.records.done()} done; {log.read_text()[-3000:]}"
 
 
-def _check_code() -> None:
+def check_code() -> None:
     """The programs must run the code beside these tests, not that of where the environment was made.
 
     Raises:

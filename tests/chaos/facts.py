@@ -21,6 +21,8 @@ class Execution:
     """CLOCK_MONOTONIC of this machine, ns, as every moment here."""
     ended: int | None
     """None: something ended it before it came to its end."""
+    host: str = ""
+    """Manager id."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,9 +1,9 @@
-"""The stack as one process per part, as on several machines: `python -P -m tests.chaos.parts DATA_DIR`.
+"""The stack as one process per part: `python -P -m tests.chaos.parts DATA_DIR [no-agent]`.
 
-`mitosis up` runs API, control worker and relay in its own process. Here `mitosis api`, `mitosis worker`
-(which carries the relay) and `mitosis agent` are children of their own, so that each can be killed
-alone; PostgreSQL and Temporal are the embedded ones. Stands for the supervisor of a machine: starts again
-what dies.
+`mitosis up` runs API, control worker and relay in its own process. Here, as on several machines, `mitosis
+api`, `mitosis worker` (which carries the relay) and `mitosis agent` are children of their own, so that each
+can be killed alone; PostgreSQL and Temporal are the embedded ones. Stands for the supervisor of a machine:
+starts again what dies.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ IDLE_THRESHOLD_SECONDS = 5
 """One host, as in `mitosis up`."""
 
 
-async def main(data_dir: Path) -> None:
+async def main(data_dir: Path, *words: str) -> None:
     settings = load_settings({"data_dir": data_dir}).settings
     async with EmbeddedStack(settings) as stack:
         await asyncio.to_thread(migrate, stack.database_url)
@@ -41,7 +41,8 @@ async def main(data_dir: Path) -> None:
         await stack.add_process("api", _mitosis("api"), env=servers, ready=token_written)
         idle = {"MITOSIS_WORKER__IDLE_THRESHOLD_SECONDS": str(IDLE_THRESHOLD_SECONDS)}
         await stack.add_process("worker", _mitosis("worker"), env=servers | idle)
-        await _add_agent(stack, connection, data_dir)
+        if "no-agent" not in words:
+            await _add_agent(stack, connection, data_dir)
         write_connection(data_dir, connection)
         print("Mitosis is up, in parts.", flush=True)
         try:
@@ -91,4 +92,4 @@ async def _add_agent(stack: EmbeddedStack, connection: StackConnection, data_dir
 
 if __name__ == "__main__":
     with suppress(KeyboardInterrupt):
-        asyncio.run(main(Path(sys.argv[1])))
+        asyncio.run(main(Path(sys.argv[1]), *sys.argv[2:]))

@@ -53,17 +53,22 @@ class Records:
         return len({run.number for run in self.executions() if run.ended is not None})
 
     def executions(self) -> tuple[Execution, ...]:
-        lines = [line.split() for line in self.tasks.read_text().splitlines()]
-        ends = {words[1]: int(words[2]) for words in lines if words[0] == "E"}
-        return tuple(_executions(lines, ends))
+        return executions(self.tasks)
+
+
+def executions(file: Path) -> tuple[Execution, ...]:
+    """What the tasks have recorded in this file."""
+    lines = [line.split() for line in file.read_text().splitlines()]
+    ends = {words[1]: int(words[2]) for words in lines if words[0] == "E"}
+    return tuple(_executions(lines, ends))
 
 
 def _executions(lines: list[list[str]], ends: dict[str, int]) -> Iterator[Execution]:
     for kind, nonce, *words in lines:
         if kind == "S":
-            number, task_id, attempt, prepared, started = map(int, words)
-            ended = ends.get(nonce)
-            yield Execution(nonce, number, task_id, attempt, bool(prepared), started, ended)
+            number, task_id, attempt, prepared, started = map(int, words[:-1])
+            ended, host = ends.get(nonce), words[-1]
+            yield Execution(nonce, number, task_id, attempt, bool(prepared), started, ended, host)
 
 
 def _hook(script: str) -> HookSpec:
