@@ -18,6 +18,11 @@ class Begin:
 
 
 @dataclass(frozen=True, slots=True)
+class PoolLost:
+    """The zygote has ended, and every worker with it: none can be started before the next :class:`Begin`."""
+
+
+@dataclass(frozen=True, slots=True)
 class WorkerReady:
     """The worker has sent its hello, and its identity has been checked."""
 
@@ -158,6 +163,7 @@ class Stop:
 
 Event = (
     Begin
+    | PoolLost
     | WorkerReady
     | WorkerExited
     | RespawnDue

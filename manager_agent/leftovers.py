@@ -1,4 +1,4 @@
-"""Ends processes left on the host by an earlier process of this manager (protocol P5) or by hooks.
+"""Ends processes left on the host by an earlier process of this manager (protocol P5), a zygote or hooks.
 
 Workers and tasks are killed without exception. Daemons that a *finished* setup hook has started belong
 to an environment that is still valid, and stay until it is torn down. Processes are recognised by the
@@ -12,7 +12,7 @@ import logging
 import os
 import signal
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 
 import psutil
 
@@ -24,7 +24,7 @@ GROUP = "MITOSIS_TASK_GROUP_UUID"
 OF_WORKERS = "MITOSIS_WORKER_ENDPOINT"
 """In the environment of a zygote and its descendants, not of hooks."""
 GRACE_SECONDS = 5.0
-"""From SIGTERM to SIGKILL for daemons of hooks."""
+"""From SIGTERM to SIGKILL."""
 LIMIT_SECONDS = 10.0
 ENDED = (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD)
 _PAUSE_SECONDS = 0.02
@@ -68,12 +68,33 @@ async def end_daemons(manager_id: str, task_group: str) -> int:
         How many there were.
     """
     manager, group = (MANAGER, manager_id), (GROUP, task_group)
+    ended = await _end(lambda: _daemons(manager, group))
+    if ended:
+        log.info("daemons.ended", extra={"count": ended, "task_group": task_group})
+    return ended
+
+
+async def end_workers(manager_id: str) -> int:
+    """End the workers and tasks of a zygote that was killed, as :func:`end_daemons`.
+
+    The kernel has sent them SIGTERM; code in C that never returns to Python does not act on it.
+
+    Returns:
+        How many there were.
+    """
+    ended = await _end(lambda: _workers((MANAGER, manager_id)))
+    if ended:
+        log.warning("workers.outlived_their_zygote", extra={"count": ended})
+    return ended
+
+
+async def _end(find: Callable[[], Iterator[int]]) -> int:
     signalled: set[int] = set()
     begun = time.monotonic()
-    while found := await asyncio.to_thread(lambda: list(_daemons(manager, group))):
+    while found := await asyncio.to_thread(lambda: list(find())):
         waited = time.monotonic() - begun
         if waited > GRACE_SECONDS + LIMIT_SECONDS:
-            log.error("daemons.not_ended", extra={"pids": found})
+            log.error("processes.not_ended", extra={"pids": found})
             break
         late = waited > GRACE_SECONDS
         for pid in found if late else set(found) - signalled:
@@ -81,9 +102,14 @@ async def end_daemons(manager_id: str, task_group: str) -> int:
                 os.kill(pid, signal.SIGKILL if late else signal.SIGTERM)
             signalled.add(pid)
         await asyncio.sleep(_PAUSE_SECONDS)
-    if signalled:
-        log.info("daemons.ended", extra={"count": len(signalled), "task_group": task_group})
     return len(signalled)
+
+
+def _workers(manager: Variable) -> Iterator[int]:
+    """Yield live workers of this manager, and what is below them."""
+    for pid, variables in _processes_of(manager):
+        if OF_WORKERS in variables:
+            yield pid
 
 
 def _daemons(manager: Variable, group: Variable) -> Iterator[int]:

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
+from manager_agent.leftovers import end_workers
 from mitosis.concurrency import wait_event, within
 from mitosis.contracts.errors import ConfigurationError
 from mitosis.contracts.outcome import ExitKind, ExitReason
@@ -96,6 +97,7 @@ class Pool:
         self._ready.add_done_callback(lambda ready: ready.cancelled() or ready.exception())
         self._ended = asyncio.Event()
         self._pidfd = -1
+        self._last_steps: asyncio.Task[None] | None = None
         self.pids: dict[tuple[int, int], int] = {}
 
     async def start(self) -> Ready:
@@ -134,8 +136,9 @@ class Pool:
             return
         if not await wait_event(self._ended, END_SECONDS):
             log.warning("zygote.not_ended", extra={"pid": self._pid})
-            with contextlib.suppress(ProcessLookupError):
-                signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
+            if self._pidfd >= 0:
+                with contextlib.suppress(ProcessLookupError):
+                    signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
             await self._ended.wait()
         if (cgroups := self._command.setup.cpusets) is not None:
             cpuset.remove(cgroups)
@@ -203,11 +206,18 @@ class Pool:
         self._on_packets()
         self._loop.remove_reader(self._pidfd)
         os.close(self._pidfd)
+        self._pidfd = -1
         _, status = os.waitpid(self._pid, 0)
         self._close_socket()
         reason = ExitReason.from_wait_status(status)
         self._answer(ZygoteFailed(f"the zygote ended before it was ready: {reason}"))
         log.debug("zygote.ended", extra={"pid": self._pid, "reason": str(reason)})
+        self._last_steps = self._loop.create_task(self._end(reason))
+
+    async def _end(self, reason: ExitReason) -> None:
+        """Say that everything has ended; a zygote that was killed has not seen to that itself."""
+        if reason.kind is ExitKind.SIGNAL:
+            await end_workers(self._command.setup.manager_id)
         self._ended.set()
         self._events.zygote_ended()
 

@@ -36,6 +36,7 @@ from manager_agent.events import (
     Instruction,
     Kill,
     Looked,
+    PoolLost,
     Renewed,
     Report,
     Reported,
@@ -86,6 +87,9 @@ def _handle(state: State, event: Event) -> list[Instruction]:  # noqa: C901, PLR
     match event:
         case Begin():
             return _on_begin(state)
+        case PoolLost():
+            state.pool_lost = True
+            return []
         case WorkerReady():
             return _on_ready(state, event)
         case WorkerExited():
@@ -137,6 +141,7 @@ def _worker(state: State, slot: int, generation: int) -> Worker | None:
 
 
 def _on_begin(state: State) -> list[Instruction]:
+    state.pool_lost = False
     if not state.active:
         return []
     for worker in state.workers:
@@ -236,7 +241,10 @@ def _on_exited(state: State, event: WorkerExited) -> list[Instruction]:
 
 
 def _after_death(state: State, worker: Worker) -> list[Instruction]:
-    """Respawn the slot while the session is active; with a growing delay if no process of it works."""
+    """Respawn the slot while the session is active; with a growing delay if no process of it works.
+
+    After the end of the zygote the next Begin starts all.
+    """
     if not state.active:
         worker.phase = WorkerState.EXITED
         return []
@@ -245,6 +253,8 @@ def _after_death(state: State, worker: Worker) -> list[Instruction]:
     worker.head_seen, worker.recalled = None, False
     worker.phase = WorkerState.CRASHED
     worker.generation += 1
+    if state.pool_lost:
+        return []
     if worker.crashes <= 1:
         return _respawn(worker)
     return [SpawnLater(worker.slot, worker.generation, RESPAWNS.pause(worker.crashes - 2))]
@@ -253,7 +263,7 @@ def _after_death(state: State, worker: Worker) -> list[Instruction]:
 def _on_respawn_due(state: State, event: RespawnDue) -> list[Instruction]:
     worker = state.workers[event.slot]
     due = worker.generation == event.generation and worker.phase is WorkerState.CRASHED
-    return _respawn(worker) if due else []
+    return _respawn(worker) if due and not state.pool_lost else []
 
 
 def _respawn(worker: Worker) -> list[Instruction]:

@@ -24,6 +24,7 @@ from manager_agent.events import (
     Instruction,
     Kill,
     Looked,
+    PoolLost,
     Recall,
     RenewNow,
     Report,
@@ -355,6 +356,7 @@ class LeaseSession:
             return
         self._workers_wanted = False
         self._parts.router.drain()
+        self.handle(PoolLost())
         reason = ExitReason(ExitKind.UNKNOWN)
         for worker in [worker for worker in self.state.workers if worker.alive]:
             event = WorkerExited(worker.slot, worker.generation, reason, False, time.time())

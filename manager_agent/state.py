@@ -130,6 +130,8 @@ class State:
     """The attempt that runs alone or is announced for it: nothing starts beside it."""
     to_announce: deque[Task] = field(default_factory=deque)
     """Ready tasks whose start must be recorded first and that have no worker yet (protocol P5)."""
+    pool_lost: bool = False
+    """No worker can be started: the zygote has ended."""
     cancelled: set[AttemptKey] = field(default_factory=set)
     """Running attempts that a user has cancelled."""
     unreported: dict[AttemptKey, EncodedReport] = field(default_factory=dict)

@@ -10,7 +10,8 @@ handler whose time is over. A handler is stopped in two steps, as a command is:
    otherwise. A handler inside C code that never returns gets neither step: the agent kills its worker
    when it is overdue (``TaskStarted.overdue_seconds``, or the grace of a CancelTask).
 
-The timer is ITIMER_REAL, so handlers must not use SIGALRM; one that does cannot be stopped this way.
+The timer is ITIMER_REAL, so handlers must not use SIGALRM; one that does cannot be stopped this way. It
+repeats by itself: an alarm just before a handler's system call does not interrupt it, the next one does.
 """
 
 import asyncio
@@ -106,13 +107,14 @@ class HandlerSlot:
         """What the last handler has left in this process and cannot be removed: run no other task in it."""
         self._on_tick, self._on_stuck = on_tick, on_stuck
         self._running = False
+        self._ticking = False
         self._spec = TaskSpec()
         self._started_at = 0.0
         self._timeout_at: float | None = None
         self._stop: Stop | None = None
         self._raised = False
         self._cancel_coroutine: Callable[[], object] | None = None
-        signal.signal(signal.SIGALRM, self._tick)
+        signal.signal(signal.SIGALRM, self._on_alarm)
         self._place = HandlerPlace(streams)
         self.state = ProcessState()
 
@@ -230,11 +232,18 @@ class HandlerSlot:
         due = self._stop.deadline if self._stop is not None else self._timeout_at
         if due is not None:
             seconds = max(0.001, min(seconds, due - now))
-        signal.setitimer(signal.ITIMER_REAL, seconds)
+        signal.setitimer(signal.ITIMER_REAL, seconds, _TICK_SECONDS)
 
-    def _tick(self, _number: int, _frame: FrameType | None) -> None:
-        if not self._running:
+    def _on_alarm(self, _number: int, _frame: FrameType | None) -> None:
+        if not self._running or self._ticking:
             return
+        self._ticking = True
+        try:
+            self._tick()
+        finally:
+            self._ticking = False
+
+    def _tick(self) -> None:
         self._on_tick()
         for stream in self.streams:
             stream.trim()

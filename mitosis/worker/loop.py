@@ -7,6 +7,7 @@ call the loop.
 
 import os
 import select
+import signal
 import time
 from collections import deque
 
@@ -18,7 +19,6 @@ from mitosis.ipc.messages import (
     Acknowledge,
     CancelTask,
     Configure,
-    EncodedReport,
     FollowOutput,
     Goodbye,
     Hello,
@@ -31,7 +31,6 @@ from mitosis.ipc.messages import (
     Shutdown,
     TakeBack,
     TakenBack,
-    TasksFinished,
     TaskStarted,
 )
 from mitosis.worker.channel import WorkerChannel
@@ -43,10 +42,12 @@ from mitosis.worker.handlers import HandlerSlot
 from mitosis.worker.orphans import Births, ChildBell
 from mitosis.worker.output import MemoryOutput, PipeOutput, memory_file
 from mitosis.worker.process_limit import PidsGroup, ProcessLimit
-from mitosis.worker.process_tree import kill_all_below, kill_below, reap_any
+from mitosis.worker.process_tree import end_with_all, kill_all_below, kill_below, reap_any
 from mitosis.worker.report import Ended, encode_report
+from mitosis.worker.report_batch import ReportBatch
 from mitosis.worker.scratch import ScratchFolder
 from mitosis.worker.settings import WorkerSettings, worker_variables
+from mitosis.worker.wakeup import SignalWakeup
 from mitosis.worker.whole_output import STALL_SECONDS, WholeOutput
 
 EXIT_OK = 0
@@ -56,8 +57,6 @@ EXIT_STUCK = 4
 _decode = msgspec.json.Decoder(
     TaskSpec
 ).decode  # made once, in the zygote: 0.5 MB that workers share
-_BATCH = 8
-_BATCH_AGE_SECONDS = 0.005
 _OVERDUE_MARGIN_SECONDS = 2.0
 _LEFTOVERS_SECONDS = 5.0
 _OWN_ENDS = (None, FailureKind.EXIT_CODE, FailureKind.SIGNAL, FailureKind.HANDLER_ERROR)
@@ -72,6 +71,8 @@ class Worker:
         self, settings: WorkerSettings, scratch: ScratchFolder, evidence: Evidence
     ) -> None:
         """Connect to the agent; the zygote reads ``evidence`` when this worker dies."""
+        self._wakeup = SignalWakeup()
+        self._zygote = os.getppid()
         self._mark = RunningMark(evidence.mark_fd)
         self._settings = settings
         self._cpus = tuple(sorted(os.sched_getaffinity(0)))
@@ -102,13 +103,12 @@ class Worker:
         self._limit = ProcessLimit(limit, group)
         self._poll = select.poll()
         streams = (self._streams.stdout.read_fd, self._streams.stderr.read_fd)
-        for fd in (self._channel.fd, self._bell.fd, *streams):
+        for fd in (self._channel.fd, self._wakeup.fd, *streams):
             self._poll.register(fd, select.POLLIN)
         if self._limit.fd is not None:
             self._poll.register(self._limit.fd, select.POLLPRI)
         self._queue: deque[RunTask] = deque()
-        self._finished: list[EncodedReport] = []
-        self._flush_at = 0.0
+        self._reports = ReportBatch(self._channel.send)
         self._paused = False
         self._shutdown: Shutdown | None = None
         self._ran = 0
@@ -128,10 +128,10 @@ class Worker:
             if self._queue and not self._paused:
                 self._run(self._queue.popleft())
             else:
-                self._flush()
+                self._reports.flush()
                 self._scratch.ensure()
                 self._wait(None)
-        self._flush()
+        self._reports.flush()
         self._channel.send(Goodbye(slot, generation, self._renewed_for))
         self._channel.close()
         return EXIT_OK
@@ -278,14 +278,14 @@ class Worker:
     def _deliver_whole(self) -> None:
         """Wait until the agent has all output of the ended command, or drops it."""
         self._whole.finish()
-        self._flush()
+        self._reports.flush()
         while self._whole.on and self._whole.undelivered:
             self._take_messages()
             due = self._whole.due_at()
             if due is not None and self._whole.on:
                 ready = self._poll.poll(max(0.0, due - time.monotonic()) * 1000)
-                if any(fd == self._bell.fd for fd, _ in ready):
-                    self._bell.clear()
+                if any(fd == self._wakeup.fd for fd, _ in ready):
+                    self._wakeup.clear()
             self._whole.pump()
         self._whole.end()
 
@@ -293,6 +293,8 @@ class Worker:
         self._stoppable = self._handlers
         self._bell.turn_off()
         ended = self._handlers.run(spec, variables, self._scratch.path)
+        self._wakeup.turn_on()  # the handler may have set another
+        self._end_with_zygote()
         if not reap_any() and not kill_all_below(_LEFTOVERS_SECONDS):
             what = ended.message or "succeeded"
             ended.message = f"{what}; a process it left behind could not be killed"
@@ -305,6 +307,7 @@ class Worker:
 
     def _on_handler_tick(self) -> None:
         """Exchange messages with the agent while a handler runs; reap its orphans."""
+        self._end_with_zygote()
         self._take_messages()
         self._births.reap_orphans()
         if self._limit.exceeded():
@@ -312,37 +315,27 @@ class Worker:
             self._handlers.stop(FailureKind.PROCESS_LIMIT, self._limit.message)
         if self._feed.on:
             self._feed.pump()
-        if self._finished and time.monotonic() >= self._flush_at:
-            self._flush()
+        if self._reports.is_due:
+            self._reports.flush()
             self._take_messages()
+
+    def _end_with_zygote(self) -> None:
+        """End this worker if its zygote has ended and the handler ignored or blocked the kernel's SIGTERM."""
+        if os.getppid() != self._zygote:
+            end_with_all(signal.SIGTERM)
 
     def _end_stuck(self, ended: Ended) -> None:
         """Report a handler that did not stop, kill its children and exit."""
         assert self._current is not None  # noqa: S101 - a handler runs for a task
         if self._shutdown is None or self._shutdown.graceful:
-            self._finished.append(self._to_message(self._current, ended))
-        self._flush()
+            self._report(self._current, ended)
+        self._reports.flush()
         self._channel.close()
         kill_all_below(_LEFTOVERS_SECONDS)
         os._exit(EXIT_STUCK)
 
-    # --- reports --------------------------------------------------------------------------------
-
     def _report(self, task: RunTask, ended: Ended) -> None:
-        now = time.monotonic()
-        if not self._finished:
-            self._flush_at = now + _BATCH_AGE_SECONDS
-        self._finished.append(self._to_message(task, ended))
-        if len(self._finished) >= _BATCH or now >= self._flush_at:
-            self._flush()
-
-    def _to_message(self, task: RunTask, ended: Ended) -> EncodedReport:
-        return encode_report(task, ended, self._settings.slot, self._cpus)
-
-    def _flush(self) -> None:
-        if self._finished:
-            self._channel.send(TasksFinished(tuple(self._finished)))
-            self._finished.clear()
+        self._reports.add(encode_report(task, ended, self._settings.slot, self._cpus))
 
     # --- waiting --------------------------------------------------------------------------------
 
@@ -359,13 +352,13 @@ class Worker:
             for fd in fds:
                 self._poll.unregister(fd)
         for fd, _ in ready:
-            if fd == self._bell.fd:
-                self._bell.clear()
+            if fd == self._wakeup.fd:
+                self._wakeup.clear()
             for stream in (self._streams.stdout, self._streams.stderr):
                 if fd == stream.read_fd:
                     stream.read()
-        if self._finished and time.monotonic() >= self._flush_at:
-            self._flush()
+        if self._reports.is_due:
+            self._reports.flush()
 
     def _pause_full_streams(self) -> None:
         """Poll only those streams that may be read; a command waits while its stream is full."""
@@ -374,7 +367,7 @@ class Worker:
 
     def _wait_ms(self, run: CommandRun | None) -> float | None:
         due = [run.wakes_at(), self._limit.wakes_at()] if run is not None else []
-        due.append(self._flush_at if self._finished else None)
+        due.append(self._reports.due_at())
         if self._feed.on:
             due.append(self._feed.due_at())
         if self._whole.on:

@@ -32,31 +32,20 @@ _STARTERS = (
 
 
 class ChildBell:
-    """Makes a descriptor readable when a child ends. On while commands run, off for handlers."""
+    """Has the end of a child wake the worker's poll. On while commands run, off for handlers."""
 
     def __init__(self) -> None:
-        self.fd, self._write_fd = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._on = False
 
     def turn_on(self) -> None:
         if not self._on:
             signal.signal(signal.SIGCHLD, _do_nothing)
-            signal.set_wakeup_fd(self._write_fd, warn_on_full_buffer=False)
             self._on = True
 
     def turn_off(self) -> None:
         if self._on:
-            signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             self._on = False
-
-    def clear(self) -> None:
-        """Make the descriptor wait for the next end of a child."""
-        try:
-            while len(os.read(self.fd, 4096)) == 4096:
-                pass
-        except BlockingIOError:
-            pass
 
 
 def _do_nothing(_number: int, _frame: FrameType | None) -> None:

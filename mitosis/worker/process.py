@@ -12,14 +12,12 @@ from typing import NoReturn
 from mitosis.worker.evidence import Evidence
 from mitosis.worker.linux import become_subreaper, die_with_parent, name_process
 from mitosis.worker.loop import Worker
-from mitosis.worker.process_tree import kill_all_below
+from mitosis.worker.process_tree import end_with_all
 from mitosis.worker.scratch import ScratchFolder
 from mitosis.worker.settings import WorkerSettings
 
 EXIT_BROKEN = 70
 """The worker itself failed; the reason is on its stderr. Source: sysexits.h, EX_SOFTWARE."""
-
-_LAST_WALK_SECONDS = 2.0
 
 
 def run_worker(settings: WorkerSettings, parent: int, evidence: Evidence) -> NoReturn:
@@ -33,7 +31,7 @@ def run_worker(settings: WorkerSettings, parent: int, evidence: Evidence) -> NoR
     try:
         os.setsid()
         name_process(f"mitosis-{settings.slot}")
-        signal.signal(signal.SIGTERM, _end_with_all)
+        signal.signal(signal.SIGTERM, _on_sigterm)
         signal.signal(signal.SIGINT, signal.default_int_handler)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         die_with_parent(parent, signal.SIGTERM)
@@ -56,7 +54,5 @@ def _reseed() -> None:
         numpy_random.seed()
 
 
-def _end_with_all(number: int, _frame: FrameType | None) -> None:
-    kill_all_below(_LAST_WALK_SECONDS)
-    signal.signal(number, signal.SIG_DFL)
-    os.kill(os.getpid(), number)
+def _on_sigterm(_number: int, _frame: FrameType | None) -> None:
+    end_with_all(signal.SIGTERM)

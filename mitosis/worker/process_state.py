@@ -123,7 +123,6 @@ class ProcessState:
             What cannot be put back; None if the next task sees what the first saw.
         """
         os.umask(self._umask)
-        signal.set_wakeup_fd(-1)
         left = [] if self._look() == self._quick else self._put_back()
         if python_threads() > self._threads and not self._threads_end():
             left.append("a thread")

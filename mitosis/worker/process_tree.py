@@ -9,8 +9,10 @@ import os
 import signal
 import time
 from collections.abc import Collection, Iterable
+from typing import NoReturn
 
 _ROUND_SECONDS = 0.002
+_LAST_WALK_SECONDS = 2.0
 
 
 def process_parents() -> dict[int, int]:
@@ -103,3 +105,12 @@ def kill_all_below(within_seconds: float) -> bool:
             return False
         time.sleep(_ROUND_SECONDS)
     return True
+
+
+def end_with_all(number: signal.Signals) -> NoReturn:
+    """Kill all descendants, then end this process as by the signal, also if it is blocked."""
+    kill_all_below(_LAST_WALK_SECONDS)
+    signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [number])
+    os.kill(os.getpid(), number)
+    os._exit(128 + number)  # as a shell would

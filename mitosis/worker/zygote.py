@@ -33,6 +33,7 @@ from mitosis.worker.process_limit import remove_groups
 from mitosis.worker.process_tree import below, kill_all_below, kill_below, process_parents
 from mitosis.worker.settings import WorkerSettings, pids_groups, session_environment
 from mitosis.worker.signals import default_signals
+from mitosis.worker.wakeup import SignalWakeup
 from mitosis.worker.zygote_protocol import (
     AGENT_FD,
     MAX_PACKET_BYTES,
@@ -94,8 +95,10 @@ class Zygote:
         self._cpus = os.sched_getaffinity(0)
         self._own = below(os.getpid(), process_parents())
         """Processes that the imports of handler modules started: not leftovers of a worker."""
+        self._wakeup = SignalWakeup()
         self._poll = select.poll()
-        self._poll.register(agent, select.POLLIN)
+        for fd in (agent.fileno(), self._wakeup.fd):
+            self._poll.register(fd, select.POLLIN)
 
     def serve(self) -> None:
         """Spawn, kill and reap workers until the agent's end of the socket is closed."""
@@ -103,6 +106,8 @@ class Zygote:
             ready = [
                 fd for fd, _ in self._poll.poll(_SWEEP_SECONDS * 1000 if self._deaths else None)
             ]
+            if self._wakeup.fd in ready:
+                self._wakeup.clear()
             for child in [c for c in self._children.values() if c.pidfd in ready]:
                 self._reap(child)
             if self._deaths:
@@ -193,6 +198,7 @@ class Zygote:
         if pid == 0:
             try:
                 self._agent.close()
+                self._wakeup.close()
                 for child in self._children.values():
                     os.close(child.pidfd)
                     child.evidence.close()

@@ -192,3 +192,11 @@ def worker_host(folder: Path, **setup: Any) -> Iterator[WorkerHost]:
 def gone(pid: int) -> bool:
     """No process has this pid, not even a zombie."""
     return not Path(f"/proc/{pid}").exists()
+
+
+def is_over(pid: int) -> bool:
+    """Gone, or a zombie that waits for an init that is not ours."""
+    try:
+        return ") Z " in Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return True

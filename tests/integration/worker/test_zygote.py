@@ -24,7 +24,7 @@ from mitosis.worker.zygote_protocol import (
 )
 from tests.support.checkout import ROOT
 from tests.support.waiting import wait_until
-from tests.support.worker_host import PATIENCE_SECONDS, WorkerHost, gone, worker_host
+from tests.support.worker_host import PATIENCE_SECONDS, WorkerHost, gone, is_over, worker_host
 
 CORES = tuple(sorted(os.sched_getaffinity(0)))
 READ_CPUS = ["grep", "Cpus_allowed_list", "/proc/self/status"]
@@ -199,7 +199,7 @@ def test_when_the_agent_is_killed_everything_dies(tmp_path: Path) -> None:
         assert len(pids) == 6
         agent.kill()
         agent.wait()
-    wait_until(lambda: all(map(_is_over, pids)))
+    wait_until(lambda: all(map(is_over, pids)))
 
 
 def test_when_the_zygote_is_killed_workers_end_with_all_they_started(
@@ -208,7 +208,7 @@ def test_when_the_zygote_is_killed_workers_end_with_all_they_started(
     host.spawn()
     pids = daemons(host, tmp_path / "note") | {host.worker_pid}
     host.zygote.kill()
-    wait_until(lambda: all(map(_is_over, pids)))
+    wait_until(lambda: all(map(is_over, pids)))
 
 
 def test_when_the_zygote_is_killed_a_worker_with_a_handler_ends_too(host: WorkerHost) -> None:
@@ -216,7 +216,7 @@ def test_when_the_zygote_is_killed_a_worker_with_a_handler_ends_too(host: Worker
     host.submit({"handler": "time:sleep", "arguments": [600]})
     host.started()
     host.zygote.kill()
-    wait_until(lambda: _is_over(host.worker_pid))
+    wait_until(lambda: is_over(host.worker_pid))
 
 
 def test_sigterm_ends_the_zygote_and_everything(host: WorkerHost, tmp_path: Path) -> None:
@@ -225,14 +225,6 @@ def test_sigterm_ends_the_zygote_and_everything(host: WorkerHost, tmp_path: Path
     host.zygote.terminate()
     assert host.zygote.wait(PATIENCE_SECONDS) == 0
     assert [pid for pid in pids if not gone(pid)] == []
-
-
-def _is_over(pid: int) -> bool:
-    """Gone, or a zombie that waits for an init that is not ours."""
-    try:
-        return ") Z " in Path(f"/proc/{pid}/stat").read_text()
-    except OSError:
-        return True
 
 
 # --- imports --------------------------------------------------------------------------------------

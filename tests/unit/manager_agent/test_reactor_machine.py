@@ -21,6 +21,7 @@ from manager_agent.events import (
     Instruction,
     Kill,
     Looked,
+    PoolLost,
     Recall,
     Renewed,
     Report,
@@ -73,6 +74,7 @@ class World(RuleBasedStateMachine):
         self.over = False
         self.ending = False
         self.fenced = False
+        self.pool_lost = False
         self.feed(Begin())
 
     def feed(self, event: Event) -> None:
@@ -82,6 +84,7 @@ class World(RuleBasedStateMachine):
     def obey(self, instruction: Instruction) -> None:  # noqa: C901, PLR0912 - one line each
         match instruction:
             case Spawn(slot, generation):
+                assert not self.pool_lost, "nothing can start it"
                 assert (slot, generation) not in self.processes
                 assert not any(s == slot for s, _ in self.processes), "two processes in one slot"
                 self.processes[slot, generation] = deque()
@@ -167,6 +170,21 @@ class World(RuleBasedStateMachine):
         self.running.pop(worker, None)
         self.recalls.discard(worker)
         self.feed(WorkerExited(*worker, ExitReason(*reason), False, 101.0))
+
+    @rule()
+    def lose_pool(self) -> None:
+        self.pool_lost = True
+        self.feed(PoolLost())
+        for worker in sorted(self.processes):
+            self.feed(WorkerExited(*worker, ExitReason(ExitKind.UNKNOWN), False, 101.0))
+        for one in (self.processes, self.running, self.recalls):
+            one.clear()
+
+    @precondition(lambda self: self.pool_lost)
+    @rule()
+    def begin_again(self) -> None:
+        self.pool_lost = False
+        self.feed(Begin())
 
     @precondition(lambda self: self.respawns)
     @rule()
@@ -267,6 +285,11 @@ class World(RuleBasedStateMachine):
             return
         known = self.state.held | set(self.reported) | self.given_back
         assert self.claimed <= known, f"lost: {self.claimed - known}"
+
+    @invariant()
+    def workers_that_count_as_alive_have_a_process(self) -> None:
+        alive = {(w.slot, w.generation) for w in self.state.workers if w.alive}
+        assert alive <= self.processes.keys(), "the session waits for a worker that is not there"
 
     @invariant()
     def workers_hold_what_the_reactor_thinks(self) -> None:
