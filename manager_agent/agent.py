@@ -10,24 +10,21 @@ import contextlib
 import logging
 import os
 import shutil
-import signal
 import sys
 from collections.abc import Coroutine, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import NoReturn
 from uuid import UUID
 
 from manager_agent import identity
-from manager_agent.affinity import cpuset_prefix, plan_cpus, raise_file_limit
+from manager_agent.affinity import cpuset_prefix, plan_cpus
 from manager_agent.agent_api import AgentApi
 from manager_agent.backoff import until_reached
 from manager_agent.checkpoint import Checkpoints
 from manager_agent.contact import RENEW_SECONDS, Contact
-from manager_agent.disk import MIN_FREE_BYTES, DiskRoom, is_full
+from manager_agent.disk import MIN_FREE_BYTES, DiskRoom
 from manager_agent.environments import Environments
-from manager_agent.events import Stop
 from manager_agent.host import Host
 from manager_agent.instance import instance_mark
 from manager_agent.journal import Journal
@@ -38,36 +35,21 @@ from manager_agent.reporter import Reporter
 from manager_agent.router import Router
 from manager_agent.run_folder import HostFolders, make_private
 from manager_agent.session import LeaseSession, SessionParts
+from manager_agent.shutdown import drain, leave
 from manager_agent.temporal import TemporalTarget, poll_for_ever
-from manager_agent.threads import started_threads
-from mitosis.concurrency import race, wait_event, within
+from mitosis.concurrency import race
 from mitosis.contracts.agent_http import HelloAnswer, LeaseGrant
 from mitosis.contracts.attempt import AttemptKey
 from mitosis.contracts.control import LeaseEnd
 from mitosis.contracts.errors import (
-    ConfigurationError,
-    ManagerIdInUse,
     MitosisError,
-    Superseded,
-    Unauthenticated,
 )
 from mitosis.contracts.variables import without_settings
 from mitosis.worker.evidence import begun_attempts, forget_begun
 from mitosis.worker.process_limit import default_limit
-from mitosis.worker.signals import default_in_children
 from mitosis.worker.zygote_protocol import Setup
 
-EXIT_OK = 0
-EXIT_FAILED = 1
-EXIT_DO_NOT_RESTART = 78
-"""A restart would not help: bad token, superseded, id in use, configuration (EX_CONFIG, sysexits(3))."""
-
-GOODBYE_SECONDS = 5.0
-REPORT_SECONDS = 10.0
-KILL_MARGIN_SECONDS = 10.0
 CLOSE_SECONDS = 10.0
-THREADS = 4
-"""For slow file systems; made at the start, so that a host without processes to spare keeps its journal."""
 
 log = logging.getLogger(__name__)
 
@@ -90,6 +72,8 @@ class AgentConfig:
     """Take the manager id from another host that is still in contact."""
     drain: timedelta = timedelta(seconds=30)
     """How long running tasks may go on after a stop."""
+    stop_grace: timedelta = timedelta(seconds=4)
+    """After that, the longest time from SIGTERM to SIGKILL; a shorter cancel grace of a group applies."""
     renew_seconds: float = RENEW_SECONDS
     min_free_bytes: int = MIN_FREE_BYTES
     """Free space on the disk of ``state_dir`` below which no task is claimed."""
@@ -319,7 +303,7 @@ class Agent:
             "MITOSIS_WORKER_ENDPOINT": self._folders.endpoint,
         }
         command = ZygoteCommand(plan.worker_python or sys.executable, setup, environment)
-        return Pool(command, plan_cpus(plan), session)
+        return Pool(command, plan_cpus(plan), session.workers)
 
     # --- end ------------------------------------------------------------------------------------
 
@@ -330,33 +314,12 @@ class Agent:
         self.host.stopping = True
         session = self.host.session
         if session is not None and not session.over.is_set():
-            await self._drain(session)
-        try:
-            await within(self._reporter.quiet(), REPORT_SECONDS)
-        except TimeoutError:  # the next process names these attempts; a goodbye would requeue them
-            log.warning("goodbye.omitted", extra={"reason": "reports are left in the journal"})
-            return
-        epoch = session.epoch if session is not None else None
-        try:
-            await within(self._api.goodbye(epoch), GOODBYE_SECONDS)
-        except (MitosisError, TimeoutError) as error:
-            log.warning("goodbye.failed", extra={"reason": str(error)})
+            await drain(session, self._config.drain, self._config.stop_grace, self._kill)
+        await leave(self._api, self._reporter, session.epoch if session is not None else None)
 
     def _record_stop(self) -> None:
         if self._contact.incarnation:  # else PostgreSQL does not know this process
             self._planned_stop.record(self._contact.incarnation)
-
-    async def _drain(self, session: LeaseSession) -> None:
-        session.handle(Stop())
-        drained = asyncio.sleep(self._config.drain.total_seconds())
-        await race(session.over.wait(), self._kill.wait(), drained)
-        if not session.over.is_set():
-            session.handle(Stop(kill=True))
-            grace = session.grant.cancel_grace_seconds + KILL_MARGIN_SECONDS
-            await wait_event(session.over, 0.0 if self._kill.is_set() else grace)
-        if not session.over.is_set():
-            await session.close()
-        await session.over.wait()
 
     async def _close(self, running: list[asyncio.Task[None]]) -> None:
         for task in running:
@@ -372,50 +335,6 @@ class Agent:
         self._router.close()
         self._api.close()
         self._reporter.close()
-
-
-async def run_agent(config: AgentConfig) -> int:
-    """Run an agent until SIGTERM or SIGINT; return the exit status of its process."""
-    raise_file_limit()
-    try:
-        with HostFolders.lock(
-            str(config.manager_id), config.state_dir, config.run_parent
-        ) as folders:
-            agent = Agent(config, folders)
-            loop = asyncio.get_running_loop()
-            loop.set_default_executor(started_threads(THREADS))
-            for number in (signal.SIGTERM, signal.SIGINT):
-                loop.add_signal_handler(number, agent.stop)
-            await agent.run()
-    except (Superseded, ManagerIdInUse, Unauthenticated, ConfigurationError) as error:
-        log.error("agent.refused", extra={"code": error.code, "reason": error.message})  # noqa: TRY400
-        return EXIT_DO_NOT_RESTART
-    except MitosisError as error:
-        log.error("agent.failed", extra={"code": error.code, "reason": error.message})  # noqa: TRY400
-        return EXIT_FAILED
-    except OSError as error:
-        if not is_full(error):
-            raise
-        log.error(  # noqa: TRY400
-            "agent.disk_full",
-            extra={"folder": str(config.state_dir), "reason": str(error)},
-        )
-        return EXIT_FAILED
-    return EXIT_OK
-
-
-def serve(config: AgentConfig) -> NoReturn:
-    """Run an agent and end the process.
-
-    Uses ``os._exit``: about one in seventeen processes with a Temporal worker aborts in the
-    interpreter's teardown (temporalio/sdk-python#300), after all work is done.
-    """
-    default_in_children()
-    status = asyncio.run(run_agent(config))
-    logging.shutdown()
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(status)
 
 
 @contextlib.contextmanager

@@ -177,7 +177,7 @@ class Contact:
             started=_attempts(started),
             returned=_attempts(returned),
             announced=_attempts(state.announced),
-            cannot_start=session.cannot_start,
+            cannot_start=session.workers.cannot_start,
             workers_started=self._workers_of != session.epoch and session.progress().workers > 0,
             held=self._held(state) if due else None,
             running=_attempts(state.started_before(math.inf)) if ask else [],

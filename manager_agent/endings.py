@@ -68,7 +68,8 @@ def on_stop(state: State, event: Stop) -> list[Instruction]:
         for worker in state.workers:
             if worker.phase is WorkerState.STOPPING:
                 worker.suppress_reports = True
-                out.append(Dismiss(worker.slot, worker.generation, graceful=False))
+                stop = Dismiss(worker.slot, worker.generation, False, event.grace_seconds)
+                out.append(stop)
     return out
 
 

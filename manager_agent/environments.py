@@ -67,6 +67,10 @@ class Environments:
             self._failed = {grant.epoch: outcome}
         return outcome
 
+    def setup_failed(self, epoch: int) -> bool:
+        """Return True if the last setup failed under this lease."""
+        return epoch in self._failed
+
     def preparing(self, task_group_id: UUID) -> bool:
         """Return True during a setup."""
         return task_group_id in self._setups

@@ -156,9 +156,10 @@ class Fenced:
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """The agent shuts down in order; ``kill``: do not wait for running tasks."""
+    """The agent shuts down in order; ``kill``: running tasks get SIGTERM now, and SIGKILL after the grace."""
 
     kill: bool = False
+    grace_seconds: float = 0.0
 
 
 Event = (
@@ -233,6 +234,7 @@ class Dismiss:
     slot: int
     generation: int
     graceful: bool = True
+    grace_seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

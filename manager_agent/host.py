@@ -66,8 +66,6 @@ class Host:
         self._make_session = make_session
         self._replayed = replayed
         self._starting = asyncio.Lock()
-        self._failed_setup: int | None = None
-        """The last epoch whose setup failed."""
         self._duties: dict[tuple[str, object], asyncio.Task[object]] = {}
 
     async def prepare_environment(self, command: HostCommand) -> HookOutcome:
@@ -152,9 +150,10 @@ class Host:
             epoch=notice.epoch,
         )
         try:
-            over = self._failed_setup == notice.epoch or await self._attach(command) is None
+            failed = self._environments.setup_failed(notice.epoch)
+            over = failed or await self._attach(command) is None
         except MitosisError as error:
-            over = self._failed_setup == notice.epoch
+            over = self._environments.setup_failed(notice.epoch)
             log.info("lease.not_adopted", extra={"epoch": notice.epoch, "reason": error.message})
         if over:
             self.over = notice.epoch
@@ -242,7 +241,6 @@ class Host:
         """Prepare the environment. A setup that fails has started, so its teardown follows at once."""
         outcome = await self._environments.prepare(grant)
         if outcome.verdict is HookVerdict.FAILED:
-            self._failed_setup = grant.epoch
             await self._clean(grant.task_group_id)
         return outcome
 

@@ -15,7 +15,6 @@ from manager_agent.agent_api import AgentApi
 from manager_agent.claimer import Claimer, always_room
 from manager_agent.events import (
     AbandonClaim,
-    Begin,
     CancelRunning,
     Claim,
     Dismiss,
@@ -24,7 +23,6 @@ from manager_agent.events import (
     Instruction,
     Kill,
     Looked,
-    PoolLost,
     Recall,
     RenewNow,
     Report,
@@ -36,23 +34,21 @@ from manager_agent.events import (
     TaskBegan,
     TasksEnded,
     TasksTakenBack,
-    WorkerExited,
     WorkerHangs,
     WorkerReady,
 )
 from manager_agent.following import OutputFollower
-from manager_agent.pool import HandlersNotImported, Pool
+from manager_agent.pool import Pool
 from manager_agent.reactor import step
 from manager_agent.reporter import Reporter
 from manager_agent.router import Control, Router
-from manager_agent.state import START_ATTEMPTS, State
+from manager_agent.session_workers import SessionWorkers
+from manager_agent.state import State
 from manager_agent.unstarted import LOOK_SECONDS
 from manager_agent.watchdog import watch_processes
 from mitosis.contracts.agent_http import LeaseGrant
 from mitosis.contracts.attempt import AttemptKey
 from mitosis.contracts.control import LeaseEnd, LeaseProgress
-from mitosis.contracts.errors import MitosisError
-from mitosis.contracts.outcome import ExitKind, ExitReason
 from mitosis.ipc.messages import (
     CancelTask,
     EncodedReport,
@@ -70,14 +66,8 @@ from mitosis.ipc.messages import (
     TaskStarted,
     WorkerToManager,
 )
-from mitosis.retry_policy import RetryPolicy
-from mitosis.worker.zygote_protocol import Exited
 
-LAST_MESSAGES_SECONDS = 0.05
-"""From the death of a worker until its last messages have been read."""
 HANG_MARGIN_SECONDS = 5.0
-MAX_REASON = 1_000
-POOL_RETRIES = RetryPolicy(first_seconds=0.5, longest_seconds=5.0, jitter=0.0)
 
 log = logging.getLogger(__name__)
 
@@ -117,8 +107,6 @@ class LeaseSession:
         self.ends = asyncio.Event()
         """Set when the session begins to end."""
         self.ended_in: LeaseEnd | None = None
-        self.cannot_start: str | None = None
-        """Why no worker can be started here; the next renewal says so and ends the lease."""
         self.state = State(
             worker_count=grant.worker_allocation_plan.worker_count,
             prefetch=grant.worker_allocation_plan.task_prefetch_count,
@@ -130,16 +118,17 @@ class LeaseSession:
             worker.generation = generation
         self._parts = parts
         self._loop = asyncio.get_running_loop()
-        self._pool: Pool | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._claimer = Claimer(parts.api, grant.epoch, self.handle, parts.room)
         self._output = OutputFollower(grant.epoch, self.state, parts.api, self._parts.router.send)
         self._hang_timers: dict[AttemptKey, asyncio.TimerHandle] = {}
-        self._oom_kills = exits.oom_kills()
         self._began_at = time.monotonic()
-        self._workers_wanted = False
-        self._renewed: set[tuple[int, int]] = set()
-        """Slots and generations of workers that have said goodbye so that another process takes over."""
+        self.workers = SessionWorkers(
+            self,
+            parts.router,
+            lambda preload: parts.make_pool(self, preload),
+            parts.renew_now,
+        )
 
     # --- for others ----------------------------------------------------------------------------
 
@@ -168,12 +157,12 @@ class LeaseSession:
     def start(self) -> None:
         """Start the workers; claims begin when the first of them is ready."""
         self._parts.reporter.subscribe(self.epoch, self.handle)
-        self._background(self._start_pool())
-        self._background(watch_processes(self.state, self._kill_stuck))
-        self._background(self._look())
-        self._background(self._output.ask())
-        self._background(self._output.deliver())
-        self._background(self._output.whole.deliver())
+        self.background(self.workers.start())
+        self.background(watch_processes(self.state, self.workers.kill_stuck))
+        self.background(self._look())
+        self.background(self._output.ask())
+        self.background(self._output.deliver())
+        self.background(self._output.whole.deliver())
 
     async def close(self) -> None:
         """Stop every process of the session and wait until they are gone. Does not wait for reports."""
@@ -183,7 +172,7 @@ class LeaseSession:
         self._claimer.abandon()
         for timer in self._hang_timers.values():
             timer.cancel()
-        await self._close_pool()
+        await self.workers.close()
         for worker in self.state.workers:
             self._parts.router.forget(worker.slot, worker.generation)
         self._parts.reporter.unsubscribe(self.epoch)
@@ -212,12 +201,12 @@ class LeaseSession:
             case AbandonClaim():
                 self._claimer.abandon()
             case Spawn():
-                self._with_pool(lambda pool: pool.spawn(instruction.slot, instruction.generation))
+                self.workers.spawn(instruction.slot, instruction.generation)
             case SpawnLater():
                 due = RespawnDue(instruction.slot, instruction.generation)
                 self._loop.call_later(instruction.seconds, self.handle, due)
             case Kill():
-                self._with_pool(lambda pool: pool.kill(instruction.slot, instruction.generation))
+                self.workers.kill(instruction.slot, instruction.generation)
             case CancelRunning():
                 self._cancel_running(instruction)
             case Dismiss():
@@ -227,7 +216,7 @@ class LeaseSession:
             case RenewNow():
                 self._parts.renew_now()
             case SessionOver():
-                self._background(self._end(instruction.end))
+                self.background(self._end(instruction.end))
 
     async def _look(self) -> None:
         while True:
@@ -248,11 +237,11 @@ class LeaseSession:
         self._watch(order.slot, order.generation, key, order.grace_seconds, exits.HUNG_CANCEL)
 
     def _dismiss(self, order: Dismiss) -> None:
-        grace = 0.0 if order.graceful else self.grant.cancel_grace_seconds
-        self._control(order, lambda message_id: Shutdown(message_id, order.graceful, grace))
+        graceful, grace = order.graceful, order.grace_seconds
+        self._control(order, lambda message_id: Shutdown(message_id, graceful, grace))
 
     def _control(self, to: CancelRunning | Dismiss | Hold, make: Callable[[int], Control]) -> None:
-        self._background(self._controlled(to.slot, to.generation, make))
+        self.background(self._controlled(to.slot, to.generation, make))
 
     async def _controlled(self, slot: int, generation: int, make: Callable[[int], Control]) -> None:
         await self._parts.router.control(slot, generation, make)
@@ -284,112 +273,9 @@ class LeaseSession:
         )
         await self.close()
 
-    # --- workers --------------------------------------------------------------------------------
+    # --- messages -------------------------------------------------------------------------------
 
-    async def _start_pool(self) -> None:
-        """Start the zygote; after some failures with a growing pause, give the lease back."""
-        preload, failures = True, 0
-        while not self.ending:
-            try:
-                self._pool = self._parts.make_pool(self, preload)
-                ready = await self._pool.start()
-            except HandlersNotImported:
-                preload = False  # each task that needs them fails with its own message
-                await self._close_pool()
-            except (MitosisError, OSError) as error:
-                # Cores and limits may have shrunk since the plan was checked.
-                log.error("workers.not_started", extra={"reason": str(error)})  # noqa: TRY400
-                await self._close_pool()
-                failures += 1
-                if failures >= START_ATTEMPTS:
-                    self._give_up(str(error))
-                    return
-                await asyncio.sleep(POOL_RETRIES.pause(failures - 1))
-            else:
-                log.info(
-                    "workers.starting",
-                    extra={
-                        "epoch": self.epoch,
-                        "forks": ready.forks,
-                        "no_fork_reason": ready.no_fork_reason,
-                    },
-                )
-                self._workers_wanted = True
-                self.handle(Begin())
-                return
-
-    def _give_up(self, reason: str) -> None:
-        """Have the lease ended, so that a host which can start workers gets the work."""
-        log.error("lease.given_up", extra={"epoch": self.epoch, "reason": reason})
-        self.cannot_start = reason[:MAX_REASON] or "no reason is known"
-        self._parts.renew_now()
-
-    async def _close_pool(self) -> None:
-        if self._pool is not None:
-            await self._pool.close()
-
-    def _kill_stuck(self, slot: int, generation: int) -> None:
-        log.warning("worker.stuck", extra={"slot": slot, "generation": generation})
-        self._with_pool(lambda pool: pool.kill(slot, generation))
-
-    def worker_spawned(self, slot: int, generation: int, pid: int) -> None:
-        self._parts.router.expect(slot, generation, pid, self._on_message)
-
-    def worker_exited(
-        self, slot: int, generation: int, reason: ExitReason, packet: Exited | None = None
-    ) -> None:
-        self._parts.router.drain()
-        kills = exits.oom_kills()
-        out_of_memory, self._oom_kills = kills > self._oom_kills, kills
-        words = packet.stderr_tail if packet is not None else ""
-        running = packet.running if packet is not None else None
-        event = WorkerExited(slot, generation, reason, out_of_memory, time.time(), words, running)
-        worker = self.state.workers[slot]
-        all_read = (slot, generation) in self._renewed or not any(worker.attempts())
-        wait = 0.0 if all_read else LAST_MESSAGES_SECONDS
-        self._loop.call_later(wait, self._handle_exit, event)
-
-    def zygote_ended(self) -> None:
-        """Handle the end of the zygote and all its workers; start again while the session is active."""
-        self._pool = None
-        if not self._workers_wanted:
-            return
-        self._workers_wanted = False
-        self._parts.router.drain()
-        self.handle(PoolLost())
-        reason = ExitReason(ExitKind.UNKNOWN)
-        for worker in [worker for worker in self.state.workers if worker.alive]:
-            event = WorkerExited(worker.slot, worker.generation, reason, False, time.time())
-            self._handle_exit(event)
-        if not self.ending:
-            log.error("zygote.died", extra={"epoch": self.epoch})
-            self._background(self._start_pool())
-
-    def _handle_exit(self, event: WorkerExited) -> None:
-        self._parts.router.drain()
-        self._parts.router.forget(event.slot, event.generation)
-        worker = (event.slot, event.generation)
-        if worker in self._renewed:
-            self._renewed.discard(worker)
-        elif not self.ending:
-            log.warning(
-                "worker.died",
-                extra={
-                    "slot": event.slot,
-                    "generation": event.generation,
-                    "reason": str(event.reason),
-                    "out_of_memory": event.out_of_memory,
-                },
-            )
-        self.handle(event)
-        if self.state.cannot_start and not self.ending and self.cannot_start is None:
-            self._give_up(f"workers end before they are ready: {event.reason}")
-
-    def _with_pool(self, call: Callable[[Pool], None]) -> None:
-        if self._pool is not None:
-            call(self._pool)
-
-    def _on_message(self, slot: int, generation: int, message: WorkerToManager) -> None:
+    def on_message(self, slot: int, generation: int, message: WorkerToManager) -> None:
         match message:
             case TasksFinished():
                 self.handle(TasksEnded(slot, generation, message.tasks))
@@ -415,12 +301,11 @@ class LeaseSession:
     def _on_goodbye(self, message: Goodbye) -> None:
         """Note why a worker ends by itself; its exit follows."""
         if message.renewed_for is not None:
-            worker = (message.slot, message.generation)
-            self._renewed.add(worker)
+            self.workers.renewed.add((message.slot, message.generation))
             facts = {"slot": message.slot, "reason": message.renewed_for}
             log.info("worker.renewed", extra=facts)
 
-    def _background(self, coroutine: Coroutine[None, None, None]) -> None:
+    def background(self, coroutine: Coroutine[None, None, None]) -> None:
         task = self._loop.create_task(coroutine)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

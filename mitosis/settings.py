@@ -141,6 +141,12 @@ class AgentSettings(Group):
     drain_seconds: float = Field(
         30.0, ge=0, description="How long running tasks may continue after a stop"
     )
+    stop_grace_seconds: float = Field(
+        4.0,
+        ge=0,
+        description="After that time, the longest from SIGTERM to SIGKILL of tasks that still run; "
+        "a shorter cancel grace of their group applies",
+    )
 
     @field_validator("tags", "labels", "groups", mode="before")
     @classmethod

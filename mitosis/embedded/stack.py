@@ -28,11 +28,11 @@ from typing import Any, Self, TypeVar
 from mitosis.embedded.data_folder import DataFolder
 from mitosis.embedded.kept_service import KeptService
 from mitosis.embedded.postgres import EmbeddedPostgres
-from mitosis.embedded.stop_deadline import StopDeadline
 from mitosis.embedded.stop_signals import StopSignals
 from mitosis.embedded.supervisor import Probe, ProcessSpec, SupervisedProcess, always_ready
 from mitosis.embedded.temporal import EmbeddedTemporal
 from mitosis.settings import Settings, default_data_dir
+from mitosis.stop_deadline import StopDeadline
 
 log = logging.getLogger(__name__)
 

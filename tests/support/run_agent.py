@@ -6,14 +6,17 @@ from datetime import timedelta
 from pathlib import Path
 from uuid import UUID
 
-from manager_agent import agent, identity
-from manager_agent.agent import AgentConfig, serve
+from manager_agent import agent, identity, process
+from manager_agent.agent import AgentConfig
+from manager_agent.process import serve
 from mitosis.telemetry import configure_logging
 
 
 def main() -> None:
     given = json.load(sys.stdin)
     configure_logging("INFO", "json")
+    if "ends_within_seconds" in given:
+        process.ENDS_WITHIN_SECONDS = given["ends_within_seconds"]
     if "machine_id" in given:
         _on_another_machine(given["machine_id"])
     serve(
@@ -25,6 +28,7 @@ def main() -> None:
             state_dir=Path(given["state_dir"]),
             run_parent=Path(given["run_parent"]),
             drain=timedelta(seconds=given.get("drain_seconds", 20)),
+            stop_grace=timedelta(seconds=given.get("stop_grace_seconds", 4)),
             renew_seconds=given.get("renew_seconds", 0.2),
         )
     )

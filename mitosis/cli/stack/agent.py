@@ -29,7 +29,8 @@ def agent(
     ] = False,
 ) -> None:
     """Run the agent of this host until SIGTERM; it finds the API as every command does."""
-    from manager_agent.agent import AgentConfig, serve
+    from manager_agent.agent import AgentConfig
+    from manager_agent.process import serve
     from mitosis.cli.connection import data_dir_of, find_api
     from mitosis.settings import load_settings
     from mitosis.telemetry import configure_logging
@@ -53,6 +54,7 @@ def agent(
             take_over=take_over,
             min_free_bytes=settings.agent.min_free_bytes,
             drain=timedelta(seconds=settings.agent.drain_seconds),
+            stop_grace=timedelta(seconds=settings.agent.stop_grace_seconds),
         )
     )
 

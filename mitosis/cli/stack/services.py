@@ -50,15 +50,17 @@ async def _up(settings: "Settings") -> int:
             typer.echo(line)
         await stack.embedded.until_stopped()
         with suppress(OSError):  # the terminal is gone, possibly the cause of the stop
-            typer.echo(stopping(settings.agent.drain_seconds))
+            agent = settings.agent
+            typer.echo(stopping(agent.drain_seconds, agent.stop_grace_seconds))
     return ExitStatus.OK
 
 
-def stopping(drain_seconds: float) -> str:
+def stopping(drain_seconds: float, grace_seconds: float) -> str:
     """Return the text that says what the stop waits for, and how to skip the wait."""
     return (
-        f"stopping: running tasks have {drain_seconds:g} s to end (Ctrl-C again stops them now; they run"
-        " again at the next start). The data folder is kept."
+        f"stopping: running tasks have {drain_seconds:g} s to end, then at most {grace_seconds:g} s from"
+        " SIGTERM to SIGKILL (Ctrl-C again stops them now; they run again at the next start). The data"
+        " folder is kept."
     )
 
 
@@ -141,7 +143,7 @@ async def _worker(settings: "Settings") -> None:
 
 async def _until_signal(work: Coroutine[Any, Any, None]) -> int:
     """Run ``work`` until it ends; SIGINT or SIGTERM cancels it, and it cleans up, in bounded time."""
-    from mitosis.embedded.stop_deadline import StopDeadline
+    from mitosis.stop_deadline import StopDeadline
 
     task = asyncio.ensure_future(work)
     loop = asyncio.get_running_loop()

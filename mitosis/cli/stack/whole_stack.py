@@ -30,10 +30,10 @@ from workflows.control import ControlService
 from workflows.worker import ControlPorts, WorkerLimits
 
 Say = Callable[[str], None]
-STOPS_WITHIN_SECONDS = 10.0
-"""So long after the drain of the agent everything has ended, or is killed."""
-AGENT_ENDS_WITHIN_SECONDS = 6.0
-"""After its drain the agent stops the running tasks and reports; what it cannot finish runs again."""
+AGENT_ENDS_WITHIN_SECONDS = 2.0
+"""After drain and grace the agent reports; what it cannot finish runs again."""
+STACK_ENDS_WITHIN_SECONDS = 4.0
+"""After the agent everything else has ended, or is killed."""
 CONTROL_READY_SECONDS = 60.0
 ONE_HOST_IDLE_THRESHOLD = timedelta(seconds=5)
 """With one host, an idle group would block all others; its environment stays ready in any case."""
@@ -63,7 +63,7 @@ async def whole_stack(
     Raises:
         DataFolderInUse, PortInUse, StartFailed, ConfigurationError: no process is left running.
     """
-    stop_within = settings.agent.drain_seconds + STOPS_WITHIN_SECONDS
+    stop_within = _agent_stops_within(settings) + STACK_ENDS_WITHIN_SECONDS
     async with EmbeddedStack(settings, signals, stop_within=stop_within) as stack:
         say("servers are up")
         await asyncio.to_thread(migrate, direct_url(settings) or stack.database_url)
@@ -215,5 +215,10 @@ async def _add_agent(stack: EmbeddedStack, connection: StackConnection, token: s
             "MITOSIS_RUN_DIR": str(stack.folder.run),
         },
         ready=in_contact,
-        stop_seconds=stack.settings.agent.drain_seconds + AGENT_ENDS_WITHIN_SECONDS,
+        stop_seconds=_agent_stops_within(stack.settings),
     )
+
+
+def _agent_stops_within(settings: Settings) -> float:
+    agent = settings.agent
+    return agent.drain_seconds + agent.stop_grace_seconds + AGENT_ENDS_WITHIN_SECONDS

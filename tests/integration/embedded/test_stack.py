@@ -21,8 +21,8 @@ from temporalio.client import Client
 from mitosis.embedded.data_folder import default_run_dir
 from mitosis.embedded.errors import DataFolderInUse, PortInUse, StartFailed
 from mitosis.embedded.stack import EmbeddedStack
-from mitosis.embedded.stop_deadline import STATUS
 from mitosis.settings import Settings, TemporalSettings
+from mitosis.stop_deadline import STATUS
 from tests.support.checkout import ROOT
 from tests.support.processes import descendants, living, owner, read
 from tests.support.waiting import wait_until

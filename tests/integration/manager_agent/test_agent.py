@@ -21,10 +21,12 @@ from temporalio.contrib.pydantic import pydantic_data_converter
 
 from mitosis.contracts.control import HookOutcome, HookVerdict, HostCommand, LeaseEnd, LeaseOutcome
 from mitosis.contracts.hook import HookSpec
+from mitosis.contracts.lifecycle import EnvironmentState
 from mitosis.contracts.temporal_names import host_task_queue
 from mitosis.contracts.wire import CancelOrder
 from mitosis.embedded.data_folder import DataFolder
 from mitosis.embedded.temporal import EmbeddedTemporal
+from mitosis.stop_deadline import STATUS
 from tests.support.agents import until
 from tests.support.checkout import ROOT
 from tests.support.fake_api import TOKEN, FakeApi, command
@@ -163,6 +165,22 @@ async def test_a_killed_agent_leaves_nothing_and_goes_on_after_its_restart(
             await until(lambda: task_id in api.results, on_timeout=agent.log.read_text)
             assert api.results[task_id].attempt == 2
             assert api.results[task_id].outcome == "succeeded"
+
+
+async def test_a_stop_that_hangs_ends_in_time_with_everything_below(tmp_path: Path) -> None:
+    api = FakeApi(taken=True, environment=EnvironmentState.READY)
+    times = {"drain_seconds": 0, "stop_grace_seconds": 0, "ends_within_seconds": 0.5}
+    async with api.serving():
+        with agent_process(api, tmp_path, "127.0.0.1:1", **times) as agent:
+            (task_id,) = api.submit(command("/bin/sleep", "60"))
+            await until(lambda: api.open[task_id].started)
+            below = descendants(agent.process.pid)
+            zygote = next(p for p in below if p.ppid() == agent.process.pid)
+            os.kill(zygote.pid, signal.SIGSTOP)
+            agent.process.terminate()
+            await until(lambda: agent.process.poll() is not None, 10.0)
+            assert agent.process.returncode == STATUS
+            assert not living(below)
 
 
 async def test_a_stopped_zygote_does_not_save_leftovers_from_the_next_agent(

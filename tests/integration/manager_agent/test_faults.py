@@ -6,10 +6,11 @@ from typing import Literal
 
 import pytest
 
-from manager_agent import agent as agent_module
-from manager_agent.agent import EXIT_DO_NOT_RESTART, Agent, run_agent
+from manager_agent import shutdown
+from manager_agent.agent import Agent
 from manager_agent.events import Hold, Instruction, Send
 from manager_agent.journal import Journal
+from manager_agent.process import EXIT_DO_NOT_RESTART, run_agent
 from manager_agent.run_folder import HostFolders
 from manager_agent.session import LeaseSession
 from mitosis.contracts.allocation import WorkerAllocationPlan
@@ -256,7 +257,7 @@ async def test_a_journal_of_any_length_is_replayed(tmp_path: Path) -> None:
 async def test_results_that_cannot_be_reported_outlive_the_agent(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(agent_module, "REPORT_SECONDS", 0.1)
+    monkeypatch.setattr(shutdown, "REPORT_SECONDS", 0.1)
     plan = WorkerAllocationPlan(worker_count=2, task_prefetch_count=20)
     journal = tmp_path / "state" / "journal"
     async with FakeApi(plan=plan).serving() as api:
@@ -285,7 +286,7 @@ async def test_an_agent_that_keeps_reports_says_no_goodbye(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A goodbye would requeue what has ended; the next process names it in its hello."""
-    monkeypatch.setattr(agent_module, "REPORT_SECONDS", 0.1)
+    monkeypatch.setattr(shutdown, "REPORT_SECONDS", 0.1)
     async with FakeApi().serving() as api:
         api.refuse[REPORT] = (503, "unavailable")
         (task_id,) = api.submit(command("/bin/true"))

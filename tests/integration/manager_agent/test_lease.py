@@ -40,7 +40,7 @@ def detail(api: FakeApi, task_id: int) -> dict[str, object]:
 
 
 def _pool(host: Commands) -> Pool:
-    pool = host.session._pool
+    pool = host.session.workers.pool
     assert pool is not None
     return pool
 
@@ -361,21 +361,6 @@ async def test_a_worker_that_cannot_hear_the_ending_is_killed(
         os.kill(next(iter(pool.pids.values())), signal.SIGSTOP)
         api.end(FINISH)
         assert (await host.lease).end is LeaseEnd.ENDING
-
-
-async def test_a_zygote_that_dies_is_started_again(tmp_path: Path) -> None:
-    async with FakeApi(retries=1).serving() as api, running_agent(api, tmp_path) as host:
-        once = tmp_path / "once"
-        script = f"if [ -e {once} ]; then exit 0; fi; touch {once}; sleep 60"
-        (task_id,) = api.submit(command("/bin/sh", "-c", script))
-        host.start_lease()
-        await until(once.exists)
-        pool = _pool(host)
-        os.kill(pool._pid, signal.SIGKILL)
-        await host.done(task_id)
-        assert api.failures[0].kind == "worker_lost"
-        assert api.results[task_id].outcome == "succeeded"
-        await _end(host)
 
 
 def _cores(text: str) -> set[int]:

@@ -1,25 +1,21 @@
 """The workers of one lease as their host sees them: how many, whose children, what they reach, until when."""
 
 import os
-import signal
 from pathlib import Path
 
 import msgspec
 import psutil
 import pytest
 
-from manager_agent import leftovers
 from mitosis.contracts.allocation import WorkerAllocationPlan
 from mitosis.contracts.control import HookVerdict, LeaseEnd
 from mitosis.contracts.hook import HookSpec
 from mitosis.contracts.lifecycle import WorkerState
-from mitosis.contracts.task import TaskSubmission
 from mitosis.contracts.wire import CancelOrder
 from mitosis.ipc.messages import Pause, Resume
 from tests.support.agents import Commands, running_agent, until
-from tests.support.checkout import ROOT
 from tests.support.fake_api import TOKEN, FakeApi, command
-from tests.support.processes import descendants, living, read, with_pids
+from tests.support.processes import descendants, living, read
 
 FINISH = CancelOrder(kill=False, grace_seconds=0, reason="complete")
 THREE = WorkerAllocationPlan(worker_count=3)
@@ -36,7 +32,7 @@ def of_manager(api: FakeApi) -> set[int]:
 
 
 def pids(host: Commands) -> dict[tuple[int, int], int]:
-    pool = host.session._pool
+    pool = host.session.workers.pool
     assert pool is not None
     return dict(pool.pids)
 
@@ -128,27 +124,3 @@ async def test_workers_speak_with_their_agent_only_which_knows_who_runs_what(
         assert sorted(runs) == [0, 1, 2]
         api.end(FINISH)
         await host.session.over.wait()
-
-
-async def test_a_worker_that_outlives_its_zygote_is_ended_before_its_task_counts_as_lost(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Its handler is in code in C that never returns, so it cannot act on the SIGTERM of the kernel."""
-    monkeypatch.setattr(leftovers, "GRACE_SECONDS", 0.3)
-    note = tmp_path / "note"
-    module = "tests.support.lost_signals"
-    plan = WorkerAllocationPlan(worker_count=1, handler_modules=(module,), python_path=(str(ROOT),))
-    stuck = TaskSubmission(handler=f"{module}:sleep_unreachable", arguments=[str(note)])
-    async with FakeApi(plan=plan).serving() as api, running_agent(api, tmp_path) as host:
-        (task_id,) = api.submit(stuck)
-        host.start_lease()
-        await until(lambda: note.exists() and len(note.read_text().split()) == 2)
-        below = with_pids(map(int, note.read_text().split()))
-        pool = host.session._pool
-        assert pool is not None
-        os.kill(pool._pid, signal.SIGKILL)
-        await host.done(task_id)
-        assert api.results[task_id].kind == "worker_lost"
-        assert (len(below), living(below)) == (2, [])
-        api.end(FINISH)
-        await host.lease

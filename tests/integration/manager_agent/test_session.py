@@ -126,7 +126,7 @@ class Stage:
         worker = Worker(self._context, self.router, epoch)
         self._sessions.append(session)
         self._workers.append(worker)
-        session.worker_spawned(0, epoch, os.getpid())
+        session.workers.worker_spawned(0, epoch, os.getpid())
         return session, worker
 
     async def close(self) -> None:
@@ -153,7 +153,7 @@ async def test_last_words_of_a_dead_worker_count(stage: Stage) -> None:
     worker.says(TaskStarted(AttemptKey(1, 1), 100.0))
     await until(lambda: session.state.running == 1)
 
-    session.worker_exited(0, 1, KILLED)
+    session.workers.worker_exited(0, 1, KILLED)
     done = EncodedReport(AttemptKey(1, 1), 100.0, 100.1, b"{}")
     asyncio.get_running_loop().call_later(0.002, worker.says, TasksFinished((done,)))
     await until(lambda: bool(stage.reports.reports))

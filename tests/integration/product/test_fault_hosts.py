@@ -10,7 +10,7 @@ from uuid import UUID
 import psutil
 import pytest
 
-from manager_agent.agent import EXIT_DO_NOT_RESTART
+from manager_agent.process import EXIT_DO_NOT_RESTART
 from mitosis.contracts.http import TaskGroupUpdate
 from mitosis.contracts.lifecycle import TaskGroupResult
 from tests.support.fleet import Diary, Fleet, FleetHost, diary, it, shared_fleet

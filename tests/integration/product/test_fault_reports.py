@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from api.routes import agents
-from manager_agent.agent import EXIT_DO_NOT_RESTART
+from manager_agent.process import EXIT_DO_NOT_RESTART
 from mitosis.contracts.allocation import WorkerAllocationPlan
 from mitosis.contracts.lifecycle import TaskGroupResult
 from mitosis.contracts.task import TaskSubmission

@@ -1,5 +1,6 @@
 """A task with too many processes fails and says so; its worker and its neighbour go on."""
 
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -8,7 +9,8 @@ import pytest
 from mitosis.worker import process_limit
 from mitosis.worker.process_limit import default_limit, pids_folder
 from tests.support.checkout import ROOT
-from tests.support.worker_host import WorkerHost, worker_host
+from tests.support.waiting import wait_until
+from tests.support.worker_host import WorkerHost, is_over, worker_host
 
 SAMPLES = "tests.support.sample_handlers"
 LIMIT = 40
@@ -53,6 +55,24 @@ def test_a_fork_bomb_of_a_handler_fails_with_the_reason(host: WorkerHost) -> Non
     report, detail = host.run(handler=f"{SAMPLES}:status_of", arguments=[["sh", "-c", BOMB]])
     assert (report.outcome, report.kind) == ("failed", "process_limit"), detail
     assert host.run(handler=f"{SAMPLES}:pid")[1]["result"] == before
+
+
+def test_a_command_that_ends_before_its_worker_looks_has_still_gone_too_far(
+    host: WorkerHost, tmp_path: Path
+) -> None:
+    go, note = tmp_path / "go", tmp_path / "note"
+    wait = f"echo $$ > {note}.new; mv {note}.new {note}; until [ -e {go} ]; do sleep 0.02; done"
+    host.submit({"command": ["sh", "-c", f"{wait}; ({BOMB.removesuffix('; wait')}); exit 0"]})
+    wait_until(note.exists)
+    leader = int(note.read_text())
+    host.worker_kill(signal.SIGSTOP)
+    try:
+        go.touch()
+        wait_until(lambda: is_over(leader))
+    finally:
+        host.worker_kill(signal.SIGCONT)
+    (report,) = host.finished()
+    assert (report.outcome, report.kind) == ("failed", "process_limit")
 
 
 def test_as_many_as_allowed_are_no_failure_also_again(host: WorkerHost) -> None:

@@ -73,6 +73,13 @@ def test_the_error_decides_how_often_a_report_is_tried(error: MitosisError, trie
     assert all(after - before <= 300 for before, after in pairwise(times))
 
 
+@pytest.mark.parametrize("error", [DEFECT, REFUSED, PROXY])
+def test_what_is_refused_once_and_then_taken_keeps_its_result(error: MitosisError) -> None:
+    world = World({1: (error, 0)})
+    run_skipping(world())
+    assert [kind for _, _, kind in world.sent] == [None]
+
+
 def test_what_not_even_the_small_report_can_end_is_given_up() -> None:
     world = World({1: (REFUSED, 10_000)})
     run_skipping(world())

@@ -1,0 +1,182 @@
+"""The worker processes of one lease session: started, ended, and started again when their zygote dies.
+
+Turns what happens to them into events of the reactor; knows no tasks.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Coroutine
+from typing import Protocol
+
+from manager_agent import exits
+from manager_agent.events import Begin, Event, PoolLost, WorkerExited
+from manager_agent.pool import HandlersNotImported, Pool
+from manager_agent.router import Router
+from manager_agent.state import START_ATTEMPTS, State
+from mitosis.contracts.errors import MitosisError
+from mitosis.contracts.outcome import ExitKind, ExitReason
+from mitosis.ipc.messages import WorkerToManager
+from mitosis.retry_policy import RetryPolicy
+from mitosis.worker.zygote_protocol import Exited
+
+LAST_MESSAGES_SECONDS = 0.05
+"""From the death of a worker until its last messages have been read."""
+MAX_REASON = 1_000
+POOL_RETRIES = RetryPolicy(first_seconds=0.5, longest_seconds=5.0, jitter=0.0)
+
+log = logging.getLogger(__name__)
+
+
+class Session(Protocol):
+    """The session that has the workers."""
+
+    state: State
+
+    @property
+    def epoch(self) -> int: ...
+
+    @property
+    def ending(self) -> bool: ...
+
+    def handle(self, event: Event) -> None: ...
+
+    def on_message(self, slot: int, generation: int, message: WorkerToManager) -> None: ...
+
+    def background(self, coroutine: Coroutine[None, None, None]) -> None: ...
+
+
+class SessionWorkers:
+    """The pool of a session and its successors; nothing runs before :meth:`start`."""
+
+    def __init__(
+        self,
+        session: Session,
+        router: Router,
+        make_pool: Callable[[bool], Pool],
+        renew_now: Callable[[], None],
+    ) -> None:
+        """``make_pool``: with True, the handler modules are imported before workers are forked."""
+        self.pool: Pool | None = None
+        self.cannot_start: str | None = None
+        """Why no worker can be started here; the next renewal says so and ends the lease."""
+        self.renewed: set[tuple[int, int]] = set()
+        """Slots and generations of workers that have said goodbye so that another process takes over."""
+        self._session = session
+        self._router = router
+        self._make_pool = make_pool
+        self._renew_now = renew_now
+        self._loop = asyncio.get_running_loop()
+        self._oom_kills = exits.oom_kills()
+        self._wanted = False
+
+    async def start(self) -> None:
+        """Start the zygote; after some failures with a growing pause, give the lease back."""
+        preload, failures = True, 0
+        while not self._session.ending:
+            try:
+                self.pool = self._make_pool(preload)
+                ready = await self.pool.start()
+            except HandlersNotImported:
+                preload = False  # each task that needs them fails with its own message
+                await self.close()
+            except (MitosisError, OSError) as error:
+                # Cores and limits may have shrunk since the plan was checked.
+                log.error("workers.not_started", extra={"reason": str(error)})  # noqa: TRY400
+                await self.close()
+                failures += 1
+                if failures >= START_ATTEMPTS:
+                    self._give_up(str(error))
+                    return
+                await asyncio.sleep(POOL_RETRIES.pause(failures - 1))
+            else:
+                log.info(
+                    "workers.starting",
+                    extra={
+                        "epoch": self._session.epoch,
+                        "forks": ready.forks,
+                        "no_fork_reason": ready.no_fork_reason,
+                    },
+                )
+                self._wanted = True
+                self._session.handle(Begin())
+                return
+
+    async def close(self) -> None:
+        """Kill the workers and wait until all processes are gone."""
+        if self.pool is not None:
+            await self.pool.close()
+
+    def spawn(self, slot: int, generation: int) -> None:
+        if self.pool is not None:
+            self.pool.spawn(slot, generation)
+
+    def kill(self, slot: int, generation: int) -> None:
+        if self.pool is not None:
+            self.pool.kill(slot, generation)
+
+    def kill_stuck(self, slot: int, generation: int) -> None:
+        log.warning("worker.stuck", extra={"slot": slot, "generation": generation})
+        self.kill(slot, generation)
+
+    # --- events of the pool ---------------------------------------------------------------------
+
+    def worker_spawned(self, slot: int, generation: int, pid: int) -> None:
+        self._router.expect(slot, generation, pid, self._session.on_message)
+
+    def worker_exited(
+        self, slot: int, generation: int, reason: ExitReason, packet: Exited | None = None
+    ) -> None:
+        self._router.drain()
+        kills = exits.oom_kills()
+        out_of_memory, self._oom_kills = kills > self._oom_kills, kills
+        words = packet.stderr_tail if packet is not None else ""
+        running = packet.running if packet is not None else None
+        event = WorkerExited(slot, generation, reason, out_of_memory, time.time(), words, running)
+        worker = self._session.state.workers[slot]
+        all_read = (slot, generation) in self.renewed or not any(worker.attempts())
+        wait = 0.0 if all_read else LAST_MESSAGES_SECONDS
+        self._loop.call_later(wait, self._handle_exit, event)
+
+    def zygote_ended(self) -> None:
+        """Handle the end of the zygote and all its workers; start again while the session is active."""
+        self.pool = None
+        if not self._wanted:
+            return
+        self._wanted = False
+        self._router.drain()
+        self._session.handle(PoolLost())
+        reason = ExitReason(ExitKind.UNKNOWN)
+        for worker in [worker for worker in self._session.state.workers if worker.alive]:
+            event = WorkerExited(worker.slot, worker.generation, reason, False, time.time())
+            self._handle_exit(event)
+        if not self._session.ending:
+            log.error("zygote.died", extra={"epoch": self._session.epoch})
+            self._session.background(self.start())
+
+    def _handle_exit(self, event: WorkerExited) -> None:
+        self._router.drain()
+        self._router.forget(event.slot, event.generation)
+        worker = (event.slot, event.generation)
+        if worker in self.renewed:
+            self.renewed.discard(worker)
+        elif not self._session.ending:
+            log.warning(
+                "worker.died",
+                extra={
+                    "slot": event.slot,
+                    "generation": event.generation,
+                    "reason": str(event.reason),
+                    "out_of_memory": event.out_of_memory,
+                },
+            )
+        self._session.handle(event)
+        active = not self._session.ending
+        if self._session.state.cannot_start and active and self.cannot_start is None:
+            self._give_up(f"workers end before they are ready: {event.reason}")
+
+    def _give_up(self, reason: str) -> None:
+        """Have the lease ended, so that a host which can start workers gets the work."""
+        log.error("lease.given_up", extra={"epoch": self._session.epoch, "reason": reason})
+        self.cannot_start = reason[:MAX_REASON] or "no reason is known"
+        self._renew_now()
