@@ -15,7 +15,7 @@ from uuid import UUID
 import msgspec
 import psutil
 
-from manager_agent.agent import EXIT_DO_NOT_RESTART
+from manager_agent.process import EXIT_DO_NOT_RESTART
 from manager_agent.registration import read_credentials
 from tests.chaos.mixed.wires import Refusal, RefusingWire
 from tests.support.processes import living
