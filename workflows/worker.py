@@ -13,6 +13,11 @@ from activities.task_groups import TaskGroupActivities, TaskGroupPort
 from mitosis.contracts.temporal_names import CONTROL_TASK_QUEUE
 from workflows.heartbeat import HeartbeatInterceptor
 
+DEADLOCK_AFTER_SECONDS = 10.0
+"""A workflow task that takes so long is a fault of its code; the server gives it to another worker after
+``WORKFLOW_TASK_WITHIN``. The SDK assumes one after 2 s, which 10,000 signals at once take on a loaded machine
+(0.7 s of CPU), and then cannot evict the workflow: the control worker never serves it again."""
+
 
 @dataclass(frozen=True, slots=True)
 class ControlPorts:
@@ -55,7 +60,7 @@ def control_worker(
 ) -> Worker:
     """Return the Temporal worker of the control plane. ``client`` carries the ``ControlPlugin``."""
     limits = limits or WorkerLimits()
-    return Worker(
+    worker = Worker(
         client,
         task_queue=CONTROL_TASK_QUEUE,
         activities=control_activities(ports),
@@ -67,3 +72,7 @@ def control_worker(
         sticky_queue_schedule_to_start_timeout=timedelta(seconds=1),
         graceful_shutdown_timeout=timedelta(seconds=2),
     )
+    # The SDK has no public option for it; a test holds that this has the effect.
+    tasks = vars(worker)["_workflow_worker"]
+    tasks._deadlock_timeout_seconds = DEADLOCK_AFTER_SECONDS  # noqa: SLF001
+    return worker

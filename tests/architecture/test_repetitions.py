@@ -3,7 +3,13 @@
 import pytest
 
 from mitosis.contracts.host_failures import PAUSES, QUARANTINE_AFTER, HostFailureKind
-from mitosis.contracts.outcome import LOST_ALONE, LOST_LIMIT
+from mitosis.contracts.outcome import (
+    LONGEST_PAUSE_SECONDS,
+    LOST_ALONE,
+    LOST_LIMIT,
+    MAX_TERMINATIONS,
+    TERMINATION_PAUSE_SECONDS,
+)
 from mitosis.store.leases.verdicts import (
     DOUBT_SECONDS,
     OTHERS_FIRST_SECONDS,
@@ -11,6 +17,7 @@ from mitosis.store.leases.verdicts import (
     SUSPECTED_SECONDS,
     TRIED_ELSEWHERE,
 )
+from mitosis.store.tasks.repetition import Counts, repetition
 from tests.support.checkout import ROOT
 from tests.support.host_facts import failure
 
@@ -54,3 +61,13 @@ def test_the_numbers_of_lost_hosts_are_those_of_the_code() -> None:
     assert f"runs alone after {LOST_ALONE}, poison after {LOST_LIMIT}" in row(
         "a host or an agent, while"
     )
+
+
+def test_the_numbers_of_terminations_are_those_of_the_code() -> None:
+    line = row("(`terminated`)")
+    pause = f"{TERMINATION_PAUSE_SECONDS:.0f} s, doubling up to {LONGEST_PAUSE_SECONDS:.0f} s"
+    assert pause in line.split("|")[3]
+    assert f"after {MAX_TERMINATIONS} in a row" in line.split("|")[4]
+    once = Counts(exit_failures=0, max_attempts=1, crash_failures=0, lost_count=0, terminations=1)
+    shown = line.split("|")[6].strip().strip("`").strip("… ")
+    assert (repetition(once) or "").startswith(shown)
