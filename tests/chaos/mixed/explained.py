@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 
+from mitosis.contracts.host_failures import QUARANTINE_AFTER
 from tests.chaos.facts import Execution
 from tests.chaos.mixed.facts import GroupFacts, MixedFacts
 from tests.chaos.mixed.plan import MixedTask, Trouble
@@ -48,3 +49,23 @@ def by_task(group: GroupFacts) -> defaultdict[int, list[Execution]]:
 
 def planned_of(group: GroupFacts) -> dict[int, MixedTask]:
     return dict(zip(group.submitted, group.plan.tasks, strict=False))
+
+
+def was_doubted(group: GroupFacts, task_id: int) -> bool:
+    """Whether this task failed in a row of failures of different tasks on one host.
+
+    By them the host is suspected, and the last failure of each is not final (C-33). Reports come in another
+    order than the ends of a few workers: a row that is one shorter counts too.
+    """
+    tasks, rows = planned_of(group), defaultdict[str, list[int]](list)
+    for run in sorted(group.executions, key=lambda run: run.ended or 0):
+        if run.ended is None or run.task_id not in tasks:
+            continue
+        row = rows[run.host]
+        if run.attempt > tasks[run.task_id].failures:
+            row.clear()
+            continue
+        row.append(run.task_id)
+        if task_id in row and len(set(row)) >= QUARANTINE_AFTER - 1:
+            return True
+    return False

@@ -289,6 +289,32 @@ def test_what_is_wrong_is_named_by_its_check(check: str, change: Change) -> None
     assert check in {said.partition(":")[0] for said in violations(change(right()))}
 
 
+def test_a_failure_on_a_suspected_host_is_not_the_last() -> None:
+    """Five tasks fail in a row on one host, so one of them is tried once more on the other (C-33)."""
+    tasks = [MixedTask(n, command=True, seconds=0, failures=ALWAYS) for n in range(5)]
+    runs = [run(n, 1, 20 + n, 20.5 + n) for n in range(5)]
+    failed = {"state": "failed", "kind": "exit_code"}
+    counters = counts(total=5, failed=5)
+    group = replace(
+        goes_on(),
+        plan=planned(0, Verb.NONE, *tasks),
+        submitted=tuple(range(100, 105)),
+        executions=(*runs, run(4, 2, 30, 31, "b")),
+        rows=Rows(
+            (*(result(n, 1, n + 1, **failed) for n in range(4)), result(4, 2, 5, **failed)),
+            (Failure(104, 1, "exit_code"),),
+            counters,
+            counters,
+            {"state": "complete", "result": "tasks_failed"},
+            (),
+        ),
+    )
+    assert violations(replace(right(), groups=(group,))) == []
+    alone = replace(group, executions=(runs[4], group.executions[-1]))
+    named = violations(replace(right(), groups=(alone,)))
+    assert any("failed 2 times by itself" in said for said in named)
+
+
 def test_each_check_has_been_seen_red() -> None:
     assert {check for check, _ in WRONG.values()} == {check.__name__ for check in CHECKS}
 
