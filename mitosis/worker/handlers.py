@@ -35,6 +35,8 @@ from mitosis.worker.stopping import Stop
 
 _FIRST_TICK_SECONDS = 0.005
 _TICK_SECONDS = 0.05
+_AGAIN_SECONDS = 0.5
+"""Until the next alarm when one had no effect; each interrupts a system call of code in C."""
 
 
 class TaskInterrupted(BaseException):
@@ -232,7 +234,7 @@ class HandlerSlot:
         due = self._stop.deadline if self._stop is not None else self._timeout_at
         if due is not None:
             seconds = max(0.001, min(seconds, due - now))
-        signal.setitimer(signal.ITIMER_REAL, seconds, _TICK_SECONDS)
+        signal.setitimer(signal.ITIMER_REAL, seconds, _AGAIN_SECONDS)
 
     def _on_alarm(self, _number: int, _frame: FrameType | None) -> None:
         if not self._running or self._ticking:
