@@ -36,6 +36,7 @@ from mitosis.store.leases.granting import get_grant, take_lease
 from mitosis.store.leases.scheduler import assign_round
 from mitosis.store.managers.contact import renew
 from mitosis.store.managers.environments import get_environment
+from mitosis.store.managers.hello import say_goodbye
 from mitosis.store.managers.release import release_lease
 from mitosis.store.managers.views import observe_manager
 from mitosis.store.tasks.retry import retry_tasks
@@ -84,6 +85,14 @@ class SimulatedHost:
             self.torn.discard(self.hook)
         self.torn.clear()
         self.hook, self.running = None, []
+
+    async def stop(self) -> None:
+        """The agent stops in order."""
+        if self.reachable:
+            epoch = self.host.epoch if self.session else None
+            await self.kill()
+            manager, incarnation = self.host.manager_id, self.host.incarnation
+            await say_goodbye(self.world.w.store, manager, epoch, incarnation)
 
     async def reboot(self) -> None:
         await self.kill()
@@ -385,12 +394,24 @@ class Debts:
                     await control.finalize(group)
                 case Settle():
                     await control.settle(group)
+                    await self.check_nothing_owed(group)
                 case CloseIfInactive():
                     await control.close_if_inactive(group)
                 case _:
                     return
 
     # --- the rules ----------------------------------------------------------------------------
+
+    async def check_nothing_owed(self, group: UUID) -> None:
+        """The group has just settled: only hosts that are lost or stopped may owe it a teardown."""
+        owing = await self.w.rows(
+            "SELECT FROM environments AS e JOIN task_groups AS g ON g.id = e.group_id"
+            " JOIN manager_live AS c ON c.manager_id = e.manager_id"
+            " WHERE g.uuid = %s AND e.state = 'owed' AND NOT c.offline",
+            group,
+        )
+        if owing:
+            raise Broken("settled before a teardown that a host in contact owes")
 
     async def step(self, action: Callable[[], Awaitable[None]]) -> None:
         """Do one thing, then look at every rule."""

@@ -18,6 +18,7 @@ EXAMPLES = int(os.environ.get("MITOSIS_CAMPAIGN_EXAMPLES", "8"))
 VERBS = ("submit", "close", "reopen", "cancel", "let finish", "force", "retry", "delete")
 OF_HOST = (
     "kill",
+    "stop",
     "start",
     "reboot",
     "cut",
@@ -41,6 +42,7 @@ STEPS = st.one_of(
 )
 WORK: Sequence[Step] = [("submit", 0), ("round", 0), ("take", 0), ("setup", 0), ("claim", 0)]
 END: Sequence[Step] = [("cancel", 0), ("lapse", 0), ("workflow", 0), ("delete", 0), ("chunk", 0)]
+DONE: Sequence[Step] = [("finish", 0), ("close", 0), ("workflow", 0), ("renew", 0), ("renew", 0)]
 SEQUENCES = st.builds(
     lambda begun, steps: [*begun, *steps],
     st.sampled_from([WORK, [*WORK, *END], [("submit", 1), *WORK], []]),
@@ -112,6 +114,8 @@ async def run(url: str, steps: Sequence[Step]) -> None:
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
+@example([*WORK, *DONE, ("clean", 0), ("kill", 0), ("start", 0), ("workflow", 0), ("hook", 0)])
+@example([*WORK, *DONE, ("clean", 0), ("kill", 0), ("start", 0), ("workflow", 0), ("stop", 0)])
 @example([*WORK, ("kill", 0), *END, ("start", 0), ("submit", 0), ("round", 0), ("take", 0)])
 @example([*WORK, ("cut", 0), *END, ("mend", 0), ("renew", 0), ("renew", 0)])
 @example([*WORK, ("deafen", 0), ("finish", 0), ("close", 0), ("workflow", 0), ("renew", 0)])
