@@ -43,6 +43,8 @@ STEPS = st.one_of(
 WORK: Sequence[Step] = [("submit", 0), ("round", 0), ("take", 0), ("setup", 0), ("claim", 0)]
 END: Sequence[Step] = [("cancel", 0), ("lapse", 0), ("workflow", 0), ("delete", 0), ("chunk", 0)]
 DONE: Sequence[Step] = [("finish", 0), ("close", 0), ("workflow", 0), ("renew", 0), ("renew", 0)]
+BACK: Sequence[Step] = [("kill", 0), ("lose answer", 0), ("start", 0)]
+"""Its teardown has been begun, and is owed."""
 SEQUENCES = st.builds(
     lambda begun, steps: [*begun, *steps],
     st.sampled_from([WORK, [*WORK, *END], [("submit", 1), *WORK], []]),
@@ -114,8 +116,8 @@ async def run(url: str, steps: Sequence[Step]) -> None:
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
-@example([*WORK, *DONE, ("clean", 0), ("kill", 0), ("start", 0), ("workflow", 0), ("hook", 0)])
-@example([*WORK, *DONE, ("clean", 0), ("kill", 0), ("start", 0), ("workflow", 0), ("stop", 0)])
+@example([*WORK, *DONE, *BACK, ("workflow", 0), ("renew", 0), ("hook", 0)])
+@example([*WORK, *DONE, *BACK, ("workflow", 0), ("stop", 0)])
 @example([*WORK, ("kill", 0), *END, ("start", 0), ("submit", 0), ("round", 0), ("take", 0)])
 @example([*WORK, ("cut", 0), *END, ("mend", 0), ("renew", 0), ("renew", 0)])
 @example([*WORK, ("deafen", 0), ("finish", 0), ("close", 0), ("workflow", 0), ("renew", 0)])
