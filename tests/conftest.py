@@ -20,6 +20,7 @@ pytest_plugins = [
     "tests.support.default_signals",
     "tests.support.long_files_first",
     "tests.support.open_folders",
+    "tests.support.prepared",
     "tests.support.shared_temporal",
     "tests.support.spec_report",
 ]

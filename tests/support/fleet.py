@@ -6,9 +6,7 @@ wait. One fleet serves the tests of a module, each with hosts of its own: ``shar
 """
 
 import asyncio
-import json
 import shutil
-import sys
 import uuid
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -35,7 +33,7 @@ from mitosis.embedded.data_folder import ed25519_private_key
 from mitosis.store.control.control_store import ControlStore
 from mitosis.store.managers.views import observe_manager
 from mitosis.store.store import StoreOptions
-from tests.support.checkout import ROOT
+from tests.support.prepared import AGENT, PreparedProcess
 from tests.support.waiting import wait_until_async
 from tests.support.wire import Wire
 from workflows import options
@@ -62,7 +60,7 @@ class FleetHost:
     """None: the one of this machine."""
     temporal_address: str | None = None
     """None: the one of the fleet."""
-    process: "asyncio.subprocess.Process | None" = None
+    process: PreparedProcess | None = None
 
     async def start(self) -> None:
         """Start the agent, and wait for the answer to its hello."""
@@ -82,14 +80,10 @@ class FleetHost:
         }
         if self.machine_id is not None:
             given["machine_id"] = self.machine_id
-        argv = [sys.executable, "-m", "tests.support.run_agent"]
         with self.log.open("ab") as log:
-            self.process = await asyncio.create_subprocess_exec(
-                *argv, stdin=asyncio.subprocess.PIPE, stdout=log, stderr=log, cwd=ROOT
+            self.process = await PreparedProcess.start(
+                AGENT, "tests.support.run_agent", given, out=log.fileno(), err=log.fileno()
             )
-        assert self.process.stdin is not None
-        self.process.stdin.write(json.dumps(given).encode())
-        self.process.stdin.close()
 
     @property
     def log(self) -> Path:

@@ -5,7 +5,7 @@ import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
-from tests.support.program import MITOSIS, clean_environment
+from tests.support.program import clean_environment, prepared_mitosis
 
 
 def run(
@@ -13,7 +13,7 @@ def run(
 ) -> "subprocess.CompletedProcess[bytes]":
     """One run to its end; without ``stdin`` it is /dev/null."""
     return subprocess.run(
-        [*MITOSIS, "run", "-w", "2", *words],
+        [*prepared_mitosis(env), "run", "-w", "2", *words],
         env=env,
         cwd=cwd,
         input=stdin,
@@ -25,9 +25,10 @@ def run(
 
 
 def running(stack: Path, name: str) -> bool:
+    env = clean_environment()
     done = subprocess.run(
-        [*MITOSIS, "group", "show", "--data-dir", str(stack), "--json", name],
-        env=clean_environment(),
+        [*prepared_mitosis(env), "group", "show", "--data-dir", str(stack), "--json", name],
+        env=env,
         capture_output=True,
         check=False,
     )
@@ -36,5 +37,6 @@ def running(stack: Path, name: str) -> bool:
 
 def mitosis_json_wait(stack: Path, name: str) -> None:
     """Wait for the end, whatever it is."""
-    argv = [*MITOSIS, "group", "wait", "--data-dir", str(stack), name]
-    subprocess.run(argv, env=clean_environment(), capture_output=True, check=False, timeout=90)
+    env = clean_environment()
+    argv = [*prepared_mitosis(env), "group", "wait", "--data-dir", str(stack), name]
+    subprocess.run(argv, env=env, capture_output=True, check=False, timeout=90)

@@ -13,7 +13,7 @@ from mitosis.contracts.wire import Outcome
 from mitosis.embedded.data_folder import ed25519_private_key, free_port
 from mitosis.store.groups.definition import find_group
 from tests.support.cli_stack import CliStack, cli_stack
-from tests.support.program import MITOSIS
+from tests.support.program import prepared_mitosis
 from tests.support.servers import LoopThread
 from tests.support.waiting import wait_until
 
@@ -37,9 +37,10 @@ def test_a_command_that_follows_says_that_it_waits_and_goes_on(
             client.create_group(TaskGroupSpec(name="work"))
             client.submit("work", [{"command": ["true"]}])
             client.close_group("work")
+    env = stack.environment()
     with said.open("wb") as output:
         following = subprocess.Popen(
-            [*MITOSIS, *command], env=stack.environment(), stdout=output, stderr=output
+            [*prepared_mitosis(env), *command], env=env, stdout=output, stderr=output
         )
     try:
         wait_until(lambda: held(stack) and is_closed(stack), 60, said.read_text)

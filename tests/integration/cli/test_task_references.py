@@ -9,7 +9,7 @@ import pytest
 from mitosis.cli.exit import ExitStatus
 from tests.support.cli_stack import CliStack, cli_stack
 from tests.support.command import mitosis
-from tests.support.program import MITOSIS
+from tests.support.program import prepared_mitosis
 from tests.support.servers import LoopThread
 
 
@@ -70,9 +70,10 @@ def test_the_name_of_a_list_is_exact_and_checked(stack: CliStack) -> None:
 def offered(stack: CliStack, *words: str) -> list[str]:
     """What bash is given after Tab."""
     asked = {"COMP_WORDS": " ".join(["mitosis", *words]), "COMP_CWORD": str(len(words))}
+    env = {**stack.environment(), **asked, "_MITOSIS_COMPLETE": "complete_bash"}
     done = subprocess.run(
-        [*MITOSIS],
-        env={**stack.environment(), **asked, "_MITOSIS_COMPLETE": "complete_bash"},
+        [*prepared_mitosis(env)],
+        env=env,
         capture_output=True,
         text=True,
         check=False,

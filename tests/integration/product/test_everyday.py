@@ -18,6 +18,7 @@ from tests.support.program import (
     clean_environment,
     mitosis,
     mitosis_json,
+    prepared_mitosis,
     refused,
     running_up,
 )
@@ -211,7 +212,11 @@ def sleeping(group: str) -> list[int]:
 def watched(env: Mapping[str, str], *words: str) -> tuple[int, bool]:
     """The exit status of a watch without a terminal, and whether it wrote no control characters."""
     done = subprocess.run(
-        [*MITOSIS, "watch", *words], env=env, capture_output=True, check=False, timeout=60
+        [*prepared_mitosis(env), "watch", *words],
+        env=env,
+        capture_output=True,
+        check=False,
+        timeout=60,
     )
     return done.returncode, b"\x1b" not in done.stderr + done.stdout
 
@@ -228,7 +233,12 @@ def logs(
     env: Mapping[str, str], *words: str, status: int = 0
 ) -> "subprocess.CompletedProcess[str]":
     done = subprocess.run(
-        [*MITOSIS, "logs", *words], env=env, capture_output=True, text=True, check=False, timeout=60
+        [*prepared_mitosis(env), "logs", *words],
+        env=env,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
     )
     assert done.returncode == status, done.stderr
     return done
@@ -284,7 +294,10 @@ def test_logs_follow_tasks_as_they_end_and_do_not_show_what_is_not_kept(
         in logs(env, f"trailed/{slow}").stderr
     )
     with subprocess.Popen(
-        [*MITOSIS, "logs", "trailed", "-f"], env=env, stdout=subprocess.PIPE, text=True
+        [*prepared_mitosis(env), "logs", "trailed", "-f"],
+        env=env,
+        stdout=subprocess.PIPE,
+        text=True,
     ) as process:
         assert process.stdout is not None
         first = {process.stdout.readline(), process.stdout.readline()}

@@ -12,10 +12,15 @@ import pytest
 
 from tests.support.checkout import ROOT
 from tests.support.pages import TYPED, File, Program, Step, Typed, fits, steps
-from tests.support.program import MITOSIS, clean_environment, mitosis, mitosis_json, running_up
+from tests.support.program import (
+    clean_environment,
+    mitosis,
+    mitosis_json,
+    prepared_mitosis,
+    running_up,
+)
 
 DOCS = ROOT / "docs"
-SHELL = f'mitosis() {{ {shlex.join(MITOSIS)} "$@"; }}\n'
 pytestmark = pytest.mark.timeout(240)
 
 
@@ -61,7 +66,9 @@ def follow(page: list[Step], folder: Path, env: Mapping[str, str]) -> dict[str, 
 def type_in(step: Typed, folder: Path, env: Mapping[str, str]) -> str:
     """Run one line in a shell: it must succeed, and print what is shown if something is."""
     line = step.line.replace("/tmp/staged", f"{folder}/staged")
-    argv = ["bash", "-c", f"{SHELL}{line}"]
+    without = {key: value for key, value in env.items() if key != "PYTHONPATH"}  # of programs
+    shell = f'mitosis() {{ {shlex.join(prepared_mitosis(without))} "$@"; }}\n'
+    argv = ["bash", "-c", f"{shell}{line}"]
     ran = subprocess.run(
         argv, capture_output=True, text=True, check=False, env=env, cwd=folder, timeout=90
     )

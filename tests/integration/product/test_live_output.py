@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.support.checkout import ROOT
-from tests.support.program import MITOSIS, clean_environment, mitosis_json, running_up
+from tests.support.program import clean_environment, mitosis_json, prepared_mitosis, running_up
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.timeout(120)
@@ -63,7 +63,7 @@ def following(stack: Path, folder: Path, *words: str) -> Iterator[Following]:
     env = clean_environment(MITOSIS_DATA_DIR=str(stack))
     with (folder / "out").open("wb") as out, (folder / "err").open("wb") as err:
         process = subprocess.Popen(
-            [*MITOSIS, "logs", "-f", *words], env=env, stdout=out, stderr=err
+            [*prepared_mitosis(env), "logs", "-f", *words], env=env, stdout=out, stderr=err
         )
         try:
             yield Following(folder, process)
@@ -187,7 +187,7 @@ def test_run_prints_a_line_of_json_for_each_result_and_the_group(
     words = ["run", "--json", "sh", "-c", "exit {}", ":::", "0", "3"]
     env = clean_environment(MITOSIS_DATA_DIR=str(stack))
     ended = subprocess.run(
-        [*MITOSIS, *words], env=env, capture_output=True, timeout=60, check=False
+        [*prepared_mitosis(env), *words], env=env, capture_output=True, timeout=60, check=False
     )
     assert ended.returncode == 1, ended.stderr
     *results, last = [json.loads(line) for line in ended.stdout.splitlines()]

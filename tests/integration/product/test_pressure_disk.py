@@ -15,7 +15,7 @@ from typing import Any
 import psutil
 import pytest
 
-from tests.support.program import MITOSIS, clean_environment, mitosis_json, running_up
+from tests.support.program import clean_environment, mitosis_json, prepared_mitosis, running_up
 from tests.support.waiting import wait_until
 
 pytestmark = [
@@ -54,7 +54,7 @@ def tried(data: Path, *words: str) -> "subprocess.CompletedProcess[str]":
     """One command with ``--json``; it may fail."""
     env = clean_environment(MITOSIS_DATA_DIR=str(data))
     return subprocess.run(
-        [*MITOSIS, *words[:2], "--json", *words[2:]],
+        [*prepared_mitosis(env), *words[:2], "--json", *words[2:]],
         env=env,
         capture_output=True,
         text=True,

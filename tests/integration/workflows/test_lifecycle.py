@@ -2,8 +2,7 @@
 
 import asyncio
 import contextlib
-import json
-import sys
+import os
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
@@ -30,6 +29,7 @@ from mitosis.embedded.temporal import EmbeddedTemporal
 from mitosis.store.groups.definition import update_group
 from mitosis.store.managers.views import observe_manager
 from tests.support.control_plane import ControlPlane, control_plane
+from tests.support.prepared import CONTROL, PreparedProcess
 from tests.support.simulated_agent import Reached, SimulatedAgent, nothing
 from tests.support.waiting import wait_until_async
 from workflows.client import ControlClient
@@ -161,24 +161,24 @@ class ControlProcess:
 
     def __init__(self, plane: ControlPlane, database: str) -> None:
         where = {"address": plane.where.address, "namespace": plane.where.namespace}
-        self._given = json.dumps({"database": database, **where}).encode()
-        self._process: asyncio.subprocess.Process | None = None
+        self._given = {"database": database, **where}
+        self._process: PreparedProcess | None = None
         self.kills: list[str] = []
 
     async def start(self) -> None:
-        pipe = asyncio.subprocess.PIPE
-        argv = (sys.executable, "-m", "tests.support.run_control")
-        self._process = await asyncio.create_subprocess_exec(*argv, stdin=pipe, stdout=pipe)
-        assert self._process.stdin
-        assert self._process.stdout
-        self._process.stdin.write(self._given)
-        self._process.stdin.close()
-        assert await self._process.stdout.readline() == b"ready\n"
+        said, out = os.pipe()
+        try:
+            self._process = await PreparedProcess.start(
+                CONTROL, "tests.support.run_control", self._given, out=out, err=2
+            )
+        finally:
+            os.close(out)
+        assert await asyncio.to_thread(os.read, said, 64) == b"ready\n"
+        os.close(said)
 
     async def kill(self) -> None:
         if self._process is not None:
-            with contextlib.suppress(ProcessLookupError):
-                self._process.kill()
+            self._process.kill()
             await self._process.wait()
 
     async def kill_and_start_again(self, step: str) -> None:

@@ -15,7 +15,13 @@ from typing import Any
 import pytest
 
 from mitosis.contracts.task_output import kept_bytes
-from tests.support.program import MITOSIS, clean_environment, mitosis_json, running_up
+from tests.support.program import (
+    MITOSIS,
+    clean_environment,
+    mitosis_json,
+    prepared_mitosis,
+    running_up,
+)
 from tests.support.run_command import mitosis_json_wait, run, running
 from tests.support.terminal import Terminal
 from tests.support.waiting import wait_until
@@ -66,7 +72,7 @@ def test_any_byte_comes_out_again(env: Mapping[str, str], tmp_path: Path) -> Non
     assert done.returncode == 0, done.stderr
     odd = b"\xff\0\xc3\n\0z"
     assert (done.stdout, (tmp_path / "kept" / "1.out").read_bytes()) == (odd, odd)
-    logs = [*MITOSIS, "logs", name]
+    logs = [*prepared_mitosis(env), "logs", name]
     assert subprocess.run(logs, env=dict(env), capture_output=True, check=True).stdout == odd
     shown = subprocess.run([*logs, "--json"], env=dict(env), capture_output=True, check=True).stdout
     assert base64.b64decode(json.loads(shown)[0]["base64"]) == odd
@@ -102,7 +108,7 @@ def test_the_whole_output_comes_out(env: Mapping[str, str], tmp_path: Path, form
             assert (tmp_path / "kept" / f"{number}.{kind}").read_bytes() == data, (number, kind)
     if form == "plain":
         assert done.stdout == b"".join(outputs)
-        words = [*MITOSIS, "logs", name]
+        words = [*prepared_mitosis(env), "logs", name]
         logs = subprocess.run(words, env=dict(env), capture_output=True, check=False)
         assert logs.returncode == 74
         assert b"the first 2991808 bytes of stdout are missing" in logs.stderr
@@ -172,7 +178,7 @@ def test_options_end_at_the_command(env: Mapping[str, str]) -> None:
 
 def test_an_open_pipe_starts_before_it_ends(env: Mapping[str, str], tmp_path: Path) -> None:
     with subprocess.Popen(
-        [*MITOSIS, "run", "-w", "2", "--progress", "plain", "touch", "{}"],
+        [*prepared_mitosis(env), "run", "-w", "2", "--progress", "plain", "touch", "{}"],
         env=env,
         cwd=tmp_path,
         stdin=subprocess.PIPE,
@@ -210,7 +216,8 @@ def test_output_is_kept_where_asked(env: Mapping[str, str], tmp_path: Path) -> N
 
 
 def test_a_late_pipe_is_waited_for_and_an_empty_one_is_no_work(env: Mapping[str, str]) -> None:
-    line = f"(sleep 0.5; echo late) | {shlex.join([*MITOSIS, 'run', '-w', '1', 'echo', '{}'])}"
+    command = shlex.join([*prepared_mitosis(env), "run", "-w", "1", "echo", "{}"])
+    line = f"(sleep 0.5; echo late) | {command}"
     late = subprocess.run(["sh", "-c", line], env=env, capture_output=True, check=True, timeout=60)
     assert late.stdout == b"late\n"
     empty = run(env, "echo", "{}", stdin=b"")
@@ -222,7 +229,8 @@ def test_a_late_pipe_is_waited_for_and_an_empty_one_is_no_work(env: Mapping[str,
 def test_an_input_without_anything_is_no_work_wherever_it_comes_from(
     env: Mapping[str, str], line: str
 ) -> None:
-    command = shlex.join([*MITOSIS, "run", "-w", "1", "echo", "{}"])
+    start = MITOSIS if "&-" in line else prepared_mitosis(env)
+    command = shlex.join([*start, "run", "-w", "1", "echo", "{}"])
     argv = ["sh", "-c", line.replace("{}", command)]
     done = subprocess.run(argv, env=env, capture_output=True, check=False, timeout=60)
     assert (done.returncode, done.stdout) == (0, b""), done.stderr
@@ -283,7 +291,7 @@ def test_too_many_failures_cancel_the_rest(env: Mapping[str, str]) -> None:
 
 def test_when_nobody_reads_the_output_the_run_detaches(env: Mapping[str, str], stack: Path) -> None:
     words = ["run", "-w", "2", "--name", "unread", "--range", "1-3000", "printf", "%099d\\n", "{}"]
-    line = f"{shlex.join([*MITOSIS, *words])} | head -1; exit ${{PIPESTATUS[0]}}"
+    line = f"{shlex.join([*prepared_mitosis(env), *words])} | head -1; exit ${{PIPESTATUS[0]}}"
     done = subprocess.run(
         ["bash", "-c", line], env=env, capture_output=True, check=False, timeout=60
     )
@@ -323,7 +331,7 @@ def test_no_group_is_made_for_inputs_that_are_not_right(
 def test_an_input_that_is_found_wrong_later_ends_the_run_and_its_group(
     env: Mapping[str, str], stack: Path
 ) -> None:
-    words = [*MITOSIS, "run", "-w", "1", "--name", "wrong-later", "echo", "{}"]
+    words = [*prepared_mitosis(env), "run", "-w", "1", "--name", "wrong-later", "echo", "{}"]
     with subprocess.Popen(
         words, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as process:
@@ -342,7 +350,7 @@ def test_an_input_that_is_found_wrong_later_ends_the_run_and_its_group(
 
 def test_nothing_is_made_before_the_first_input(env: Mapping[str, str], stack: Path) -> None:
     before = mitosis_json(stack, "group", "list")
-    words = [*MITOSIS, "run", "--deadline", "1s", "echo", "{}"]
+    words = [*prepared_mitosis(env), "run", "--deadline", "1s", "echo", "{}"]
     with subprocess.Popen(words, env=env, stdin=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.wait(60) == 124
         assert process.stderr is not None
@@ -467,7 +475,7 @@ def test_a_silent_pipe_keeps_its_group_open_and_a_killed_run_does_not(
         wait_until((tmp_path / "second").exists, 60)
         wait_until(lambda: group()["auto_close_timeout"] < 8, 60)
         process.kill()
-    watch = [*MITOSIS, "watch", "silent"]
+    watch = [*prepared_mitosis(env), "watch", "silent"]
     watched = subprocess.run(watch, env=env, capture_output=True, check=True, timeout=60)
     assert re.search(rb"mitosis group close silent, or \ds after the last sub", watched.stderr)
     assert b"2 ok, 0 failed" in watched.stderr
