@@ -83,6 +83,7 @@ def server_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DataFold
 def postgres(server_loop: LoopThread, server_folder: DataFolder) -> Iterator[EmbeddedPostgres]:
     """A PostgreSQL server. It survives the kill of a process, not a power cut: fsync is off."""
     options = {"fsync": "off", "full_page_writes": "off", "max_connections": "200"}
+    options["autovacuum"] = "off"  # it would look into hundreds of short-lived databases
     server = EmbeddedPostgres(server_folder, options=options)
     server_loop.run(server.start())
     yield server

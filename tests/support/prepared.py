@@ -30,7 +30,7 @@ CLI = (
     *("mitosis.cli.connection", "mitosis.cli.validation", "mitosis.cli.run.runner"),
     *("mitosis.client.client", "mitosis.client.sync", "rich.console", "rich.table"),
 )
-AGENT = ("manager_agent.agent", "mitosis.telemetry")
+AGENT = ("manager_agent.process", "mitosis.telemetry")
 CONTROL = ("tests.support.control_plane",)
 
 AT_IMPORT = ("PYTHON", "LC_", "LANG", "LD_", "FORCE_COLOR", "TERMINAL_WIDTH", "_TYPER", "MALLOC_")

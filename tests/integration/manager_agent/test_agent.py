@@ -1,15 +1,12 @@
 """An agent as a process, commanded by a real Temporal server: killed, restarted, stopped."""
 
 import asyncio
-import contextlib
-import json
 import os
 import signal
-import subprocess
-import sys
 import uuid
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -27,56 +24,56 @@ from mitosis.contracts.wire import CancelOrder
 from mitosis.embedded.data_folder import DataFolder
 from mitosis.embedded.temporal import EmbeddedTemporal
 from mitosis.stop_deadline import STATUS
-from tests.support.agents import until
-from tests.support.checkout import ROOT
+from tests.support.agents import PATIENCE_SECONDS, until
 from tests.support.fake_api import TOKEN, FakeApi, command
+from tests.support.prepared import AGENT, PreparedProcess
 from tests.support.processes import descendants, living, read
 from tests.support.waiting import wait_until
 
 FINISH = CancelOrder(kill=False, grace_seconds=0, reason="complete")
 
 
-class Process:
+@dataclass(frozen=True)
+class Running:
     """A running agent process and its log."""
 
-    def __init__(self, api: FakeApi, folder: Path, temporal: str, **more: Any) -> None:
-        self.log = folder / "agent.log"
-        given = {
-            "api_url": api.url,
-            "manager_id": str(api.manager_id),
-            "token": TOKEN,
-            "temporal_address": temporal,
-            "state_dir": str(folder / "state"),
-            "run_parent": str(folder),
-        }
-        with self.log.open("ab") as log:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "tests.support.run_agent"],
-                stdin=subprocess.PIPE,
-                stdout=log,
-                stderr=log,
-                cwd=ROOT,
-            )
-        assert self.process.stdin is not None
-        with self.process.stdin as stdin:
-            stdin.write(json.dumps(given | more).encode())
+    process: PreparedProcess
+    log: Path
 
-    def kill(self) -> None:
+    async def kill(self) -> None:
         self.process.kill()
-        self.process.wait()
+        await self.process.wait()
 
-    def terminate(self) -> int:
+    async def terminate(self) -> int:
         self.process.terminate()
-        return self.process.wait(30)
+        return await self.ended()
+
+    async def ended(self) -> int:
+        return await asyncio.wait_for(self.process.wait(), PATIENCE_SECONDS)
 
 
-@contextlib.contextmanager
-def agent_process(api: FakeApi, folder: Path, temporal: str, **more: Any) -> Iterator[Process]:
-    process = Process(api, folder, temporal, **more)
+@asynccontextmanager
+async def agent_process(
+    api: FakeApi, folder: Path, temporal: str, **more: Any
+) -> AsyncIterator[Running]:
+    given = {
+        "api_url": api.url,
+        "manager_id": str(api.manager_id),
+        "token": TOKEN,
+        "temporal_address": temporal,
+        "state_dir": str(folder / "state"),
+        "run_parent": str(folder),
+    }
+    path = folder / "agent.log"
+    with path.open("ab") as log:
+        process = await PreparedProcess.start(
+            AGENT, "tests.support.run_agent", given | more, out=log.fileno(), err=log.fileno()
+        )
+    running = Running(process, path)
     try:
-        yield process
+        yield running
     finally:
-        process.kill()
+        await running.kill()
 
 
 @asynccontextmanager
@@ -125,22 +122,25 @@ async def test_commands_of_temporal_run_a_lease_to_its_end(
     tmp_path: Path, temporal_server: str
 ) -> None:
     api = FakeApi()
-    async with api.serving(), commanded(api, temporal_server) as temporal:
-        with agent_process(api, tmp_path, temporal_server) as agent:
-            ready = await temporal.run("prepare_environment", HookOutcome)
-            assert ready.verdict is HookVerdict.READY
-            ids = api.submit(*[command("/bin/true")] * 50)
-            temporal.start_lease()
-            await until(lambda: len(api.results) == len(ids))
-            api.end(FINISH)
-            assert (await temporal.tasks[-1]).end is LeaseEnd.ENDING
-            cleaned = await temporal.run("clean_environment", HookOutcome, epoch=None)
-            assert cleaned.verdict is HookVerdict.CLEANED
-            forged = await temporal.run("run_lease", LeaseOutcome, epoch=999)
-            assert forged.end is LeaseEnd.GONE
-            status = await asyncio.to_thread(agent.terminate)
-            assert status == 0, agent.log.read_text()
-            assert api.said_goodbye
+    async with (
+        api.serving(),
+        commanded(api, temporal_server) as temporal,
+        agent_process(api, tmp_path, temporal_server) as agent,
+    ):
+        ready = await temporal.run("prepare_environment", HookOutcome)
+        assert ready.verdict is HookVerdict.READY
+        ids = api.submit(*[command("/bin/true")] * 50)
+        temporal.start_lease()
+        await until(lambda: len(api.results) == len(ids))
+        api.end(FINISH)
+        assert (await temporal.tasks[-1]).end is LeaseEnd.ENDING
+        cleaned = await temporal.run("clean_environment", HookOutcome, epoch=None)
+        assert cleaned.verdict is HookVerdict.CLEANED
+        forged = await temporal.run("run_lease", LeaseOutcome, epoch=999)
+        assert forged.end is LeaseEnd.GONE
+        status = await agent.terminate()
+        assert status == 0, agent.log.read_text()
+        assert api.said_goodbye
 
 
 @pytest.mark.spec("S002-141", "S000-91", "S000-92", "S000-79", "S000-80", "S000-81", "S000-82")
@@ -151,15 +151,15 @@ async def test_a_killed_agent_leaves_nothing_and_goes_on_after_its_restart(
     pid = tmp_path / "pid"
     script = f"if [ -e {pid} ]; then exit 0; fi; echo $$ > {pid}.new; mv {pid}.new {pid}; sleep 300"
     async with api.serving(), commanded(api, temporal_server) as temporal:
-        with agent_process(api, tmp_path, temporal_server) as agent:
+        async with agent_process(api, tmp_path, temporal_server) as agent:
             (task_id,) = api.submit(command("/bin/sh", "-c", script))
             temporal.start_lease()
             await until(pid.exists, on_timeout=agent.log.read_text)
             below = descendants(agent.process.pid)
             assert len(below) >= 4  # zygote, two workers, the command and its sleep
-            agent.kill()
+            await agent.kill()
             wait_until(lambda: not living(below))
-        with agent_process(api, tmp_path, temporal_server) as agent:
+        async with agent_process(api, tmp_path, temporal_server) as agent:
             await until(lambda: api.hellos == [1, 2], on_timeout=agent.log.read_text)
             temporal.start_lease()
             await until(lambda: task_id in api.results, on_timeout=agent.log.read_text)
@@ -170,17 +170,19 @@ async def test_a_killed_agent_leaves_nothing_and_goes_on_after_its_restart(
 async def test_a_stop_that_hangs_ends_in_time_with_everything_below(tmp_path: Path) -> None:
     api = FakeApi(taken=True, environment=EnvironmentState.READY)
     times = {"drain_seconds": 0, "stop_grace_seconds": 0, "ends_within_seconds": 0.5}
-    async with api.serving():
-        with agent_process(api, tmp_path, "127.0.0.1:1", **times) as agent:
-            (task_id,) = api.submit(command("/bin/sleep", "60"))
-            await until(lambda: api.open[task_id].started)
-            below = descendants(agent.process.pid)
-            zygote = next(p for p in below if p.ppid() == agent.process.pid)
-            os.kill(zygote.pid, signal.SIGSTOP)
-            agent.process.terminate()
-            await until(lambda: agent.process.poll() is not None, 10.0)
-            assert agent.process.returncode == STATUS
-            assert not living(below)
+    async with (
+        api.serving(),
+        agent_process(api, tmp_path, "127.0.0.1:1", **times) as agent,
+    ):
+        (task_id,) = api.submit(command("/bin/sleep", "60"))
+        await until(lambda: api.open[task_id].started)
+        below = descendants(agent.process.pid)
+        zygote = next(p for p in below if p.ppid() == agent.process.pid)
+        os.kill(zygote.pid, signal.SIGSTOP)
+        agent.process.terminate()
+        await until(lambda: agent.process.returncode is not None, 10.0)
+        assert agent.process.returncode == STATUS
+        assert not living(below)
 
 
 async def test_a_stopped_zygote_does_not_save_leftovers_from_the_next_agent(
@@ -189,7 +191,7 @@ async def test_a_stopped_zygote_does_not_save_leftovers_from_the_next_agent(
     """The guardian cannot act, so the next process finds what is left by its environment (P5)."""
     api = FakeApi()
     async with api.serving(), commanded(api, temporal_server) as temporal:
-        with agent_process(api, tmp_path, temporal_server) as agent:
+        async with agent_process(api, tmp_path, temporal_server) as agent:
             api.submit(command("/bin/sleep", "300"))
             temporal.start_lease()
             await until(
@@ -199,11 +201,11 @@ async def test_a_stopped_zygote_does_not_save_leftovers_from_the_next_agent(
             below = descendants(agent.process.pid)
             zygote = next(p for p in below if p.ppid() == agent.process.pid)
             os.kill(zygote.pid, signal.SIGSTOP)
-            agent.kill()
+            await agent.kill()
             assert living(below)
         scratch = tmp_path / "state/scratch"
         assert scratch.is_dir()
-        with agent_process(api, tmp_path, temporal_server) as agent:
+        async with agent_process(api, tmp_path, temporal_server) as agent:
             await until(lambda: api.hellos == [1, 2], on_timeout=agent.log.read_text)
             assert not living(below)
             assert not scratch.exists()
@@ -216,12 +218,12 @@ async def test_what_a_finished_setup_started_outlives_the_agent(
     script = f"setsid sh -c 'echo $$ > {pid}.new; mv {pid}.new {pid}; exec sleep 300' & exit 0"
     api = FakeApi(setup=HookSpec(command=("/bin/sh", "-c", script)))
     async with api.serving(), commanded(api, temporal_server) as temporal:
-        with agent_process(api, tmp_path, temporal_server):
+        async with agent_process(api, tmp_path, temporal_server):
             await temporal.run("prepare_environment", HookOutcome)
             wait_until(pid.exists)
         daemon = psutil.Process(int(pid.read_text()))
         try:
-            with agent_process(api, tmp_path, temporal_server):
+            async with agent_process(api, tmp_path, temporal_server):
                 await until(lambda: len(api.hellos) == 2)
                 assert living([daemon])
         finally:
@@ -234,8 +236,8 @@ async def test_the_exit_status_says_that_a_restart_would_not_help(
     api = FakeApi()
     async with api.serving():
         api.refuse["/managers/hello"] = (409, "superseded")
-        with agent_process(api, tmp_path, temporal_server) as agent:
-            assert await asyncio.to_thread(agent.process.wait, 30) == 78
+        async with agent_process(api, tmp_path, temporal_server) as agent:
+            assert await agent.ended() == 78
             assert "agent.refused" in agent.log.read_text()
 
 
@@ -248,32 +250,31 @@ async def test_an_agent_outlives_temporal(tmp_path: Path) -> None:
     await temporal.stop()  # its address is known now
     api = FakeApi()
     go = tmp_path / "go"
-    async with api.serving():
-        with agent_process(api, tmp_path, temporal.address) as agent:
-            await until(
-                lambda: "temporal.unreachable" in agent.log.read_text(),
-            )
+    async with api.serving(), agent_process(api, tmp_path, temporal.address) as agent:
+        await until(
+            lambda: "temporal.unreachable" in agent.log.read_text(),
+        )
+        await temporal.start()
+        try:
+            async with commanded(api, temporal.address) as commander:
+                (task_id,) = api.submit(
+                    command("/bin/sh", "-c", f"until [ -e {go} ]; do sleep 0.02; done")
+                )
+                commander.start_lease()
+                await until(lambda: api.open[task_id].started)
+            await temporal.stop()
+            (meanwhile,) = api.submit(command("/bin/true"))
+            await until(lambda: meanwhile in api.results)
+            temporal = EmbeddedTemporal(folder)
             await temporal.start()
-            try:
-                async with commanded(api, temporal.address) as commander:
-                    (task_id,) = api.submit(
-                        command("/bin/sh", "-c", f"until [ -e {go} ]; do sleep 0.02; done")
-                    )
-                    commander.start_lease()
-                    await until(lambda: api.open[task_id].started)
-                await temporal.stop()
-                (meanwhile,) = api.submit(command("/bin/true"))
-                await until(lambda: meanwhile in api.results)
-                temporal = EmbeddedTemporal(folder)
-                await temporal.start()
-                async with commanded(api, temporal.address) as commander:
-                    commander.start_lease()
-                    go.touch()
-                    await until(lambda: task_id in api.results)
-                    assert api.results[task_id].attempt == 1
-                    api.end(FINISH)
-                    outcome = await commander.tasks[-1]
-                    assert outcome.end is LeaseEnd.ENDING
-            finally:
-                await temporal.stop()
-                folder.release()
+            async with commanded(api, temporal.address) as commander:
+                commander.start_lease()
+                go.touch()
+                await until(lambda: task_id in api.results)
+                assert api.results[task_id].attempt == 1
+                api.end(FINISH)
+                outcome = await commander.tasks[-1]
+                assert outcome.end is LeaseEnd.ENDING
+        finally:
+            await temporal.stop()
+            folder.release()

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.support.campaigns import world
 from tests.support.debts import Debts
 
-EXAMPLES = int(os.environ.get("MITOSIS_CAMPAIGN_EXAMPLES", "8"))
+EXAMPLES = int(os.environ.get("MITOSIS_CAMPAIGN_EXAMPLES", "4"))
 VERBS = ("submit", "close", "reopen", "cancel", "let finish", "force", "retry", "delete")
 OF_HOST = (
     "kill",

@@ -14,7 +14,7 @@ from mitosis.store.managers.release import release_lease
 from mitosis.store.managers.views import observe_manager
 from tests.support.campaigns import Host, World, failed, succeeded, world
 
-ROUNDS = 4
+ROUNDS = 2
 HOSTS = 4
 
 
@@ -25,7 +25,7 @@ async def work(host: Host, chance: random.Random, stop: asyncio.Event) -> None:
             await host.claim(5, lose=True)
         tasks = (await host.claim(chance.randint(1, 7))).tasks
         if not tasks:
-            await asyncio.sleep(0)
+            await asyncio.sleep(0.005)
             continue
         chance.shuffle(tasks)
         reports = [failed(t, exit_code=1) if chance.random() < 0.2 else succeeded(t) for t in tasks]
@@ -124,7 +124,7 @@ async def test_reapers_claimers_and_reporters_do_not_deadlock(database: str) -> 
     chance = random.Random(7)
     async with world(database, pool_size=16) as w:
         group = await w.group()
-        await w.submit(group, 600)
+        await w.submit(group, 250)
         hosts = [await w.host() for _ in range(HOSTS)]
         await assign_round(w.store)
         for host in hosts:
