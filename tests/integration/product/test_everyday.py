@@ -26,6 +26,8 @@ from tests.support.terminal import Terminal
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.timeout(180)
+POLL = 0.2
+"""Seconds between two programs that ask for the same."""
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +62,7 @@ def needs(path: Path) -> dict[str, Any]:
 
 def completed(ask: Any, group: str, count: int) -> None:
     """Wait until so many tasks have ended."""
-    wait_until(lambda: ask("group", "show", group)["tasks_completed"] >= count, 60)
+    wait_until(lambda: ask("group", "show", group)["tasks_completed"] >= count, 60, interval=POLL)
 
 
 # --- retry ------------------------------------------------------------------------------------------
@@ -102,11 +104,11 @@ def test_a_group_that_has_ended_is_made_again_under_a_free_name(
     ask("group", "create", "over", *hook, *more, "--cancel-grace", "7s", "--tag-match", "any")
     submit(ask, tmp_path, "over", needs(tmp_path / "a"), needs(tmp_path / "b"), needs(told))
     ask("group", "close", "over")
-    wait_until(lambda: ask("group", "show", "over")["settled"], 60)
+    wait_until(lambda: ask("group", "show", "over")["settled"], 60, interval=POLL)
     said = ask("retry", "over")
     assert (said["name"], said["new_group"], len(said["task_ids"])) == ("over-retry-1", True, 2)
     assert ask("retry", "over") == {"task_ids": [], "retry_of": []}
-    wait_until(lambda: ask("group", "show", "over-retry-1")["settled"], 60)
+    wait_until(lambda: ask("group", "show", "over-retry-1")["settled"], 60, interval=POLL)
     old, new = ask("group", "show", "over"), ask("group", "show", "over-retry-1")
     same = ("worker_allocation_plan", "environment_setup_hook", "environment_teardown_hook")
     for field in (*same, "priority", "labels", "tags", "tag_match", "cancel_grace_seconds"):
@@ -115,7 +117,7 @@ def test_a_group_that_has_ended_is_made_again_under_a_free_name(
     assert new["cancel_grace_seconds"] == 7
     (tmp_path / "a").touch()
     assert ask("retry", "over-retry-1", "--name", "third")["name"] == "third"
-    wait_until(lambda: ask("group", "show", "third")["settled"], 60)
+    wait_until(lambda: ask("group", "show", "third")["settled"], 60, interval=POLL)
     assert ask("group", "show", "third")["tasks_succeeded"] == 1
     assert "called over" in refused("retry", "--data-dir", str(stack), "third", "--name", "over")
 
@@ -130,7 +132,7 @@ def test_a_closed_group_is_opened_for_them_and_closed_again(ask: Any, tmp_path: 
     assert not ask("retry", "shut")["new_group"]
     assert ask("group", "show", "shut")["state"] == "closed"
     (tmp_path / "go").touch()
-    wait_until(lambda: ask("group", "show", "shut")["settled"], 60)
+    wait_until(lambda: ask("group", "show", "shut")["settled"], 60, interval=POLL)
     group = ask("group", "show", "shut")
     assert (group["tasks_succeeded"], group["tasks_failed"]) == (2, 1)
 
@@ -144,7 +146,7 @@ def test_what_is_retried_can_be_chosen_and_seen_before(
     completed(ask, "chosen", 3)
     submit(ask, tmp_path, "chosen", {"command": ["sleep", "61"]})
     ask("group", "cancel", "chosen")
-    wait_until(lambda: ask("group", "show", "chosen")["settled"], 60)
+    wait_until(lambda: ask("group", "show", "chosen")["settled"], 60, interval=POLL)
     shown = ask("retry", "chosen", "--dry-run", "--reason", "timeout", "--reason", "not_started")
     assert [task["task_id"] for task in shown] == [ids[0], ids[2]]
     said = mitosis("retry", "chosen", "--dry-run", "--cancelled", env=env)
@@ -190,7 +192,7 @@ def test_ctrl_c_only_stops_watching(ask: Any, env: Mapping[str, str], tmp_path: 
     assert (group["state"], group["tasks_cancelled"]) == ("open", 0)
     assert group["tasks_running"] == len(sleeping("left")) == 1
     ask("group", "cancel", "left")
-    wait_until(lambda: ask("group", "show", "left")["settled"], 30)
+    wait_until(lambda: ask("group", "show", "left")["settled"], 30, interval=POLL)
     group = ask("group", "show", "left")
     assert (group["tasks_completed"], group["tasks_cancelled"]) == (0, 2)
     assert group["tasks_running"] == len(sleeping("left")) == 0

@@ -90,7 +90,9 @@ def test_a_full_disk_is_named_and_everything_goes_on_when_there_is_space(tmp_pat
 
             for file in disk.glob("filler*"):
                 file.unlink()
-            wait_until(lambda: tried(data, "group", "close", "full").returncode == 0, 60)
+            wait_until(
+                lambda: tried(data, "group", "close", "full").returncode == 0, 60, interval=0.2
+            )
             settled = mitosis_json(data, "group", "wait", "full", "--timeout", "90s")
             assert (settled["result"], settled["settled"]) == ("success", True)
             done = {task["task_id"] for task in mitosis_json(data, "group", "tasks", "full")}

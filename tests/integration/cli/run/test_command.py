@@ -27,6 +27,8 @@ from tests.support.terminal import Terminal
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.timeout(180)
+POLL = 0.2
+"""Seconds between two programs that ask for the same."""
 
 
 @pytest.fixture(scope="module")
@@ -468,12 +470,13 @@ def test_a_silent_pipe_keeps_its_group_open_and_a_killed_run_does_not(
         assert process.stdin is not None
         process.stdin.write(b"first\n")
         process.stdin.flush()
-        wait_until(lambda: (tmp_path / "first").exists() and group()["auto_close_timeout"] > 8, 60)
+        wait_until((tmp_path / "first").exists, 60)
+        wait_until(lambda: group()["auto_close_timeout"] > 8, 60, interval=POLL)
         assert group()["state"] == "open"
         process.stdin.write(b"second\n")
         process.stdin.flush()
         wait_until((tmp_path / "second").exists, 60)
-        wait_until(lambda: group()["auto_close_timeout"] < 8, 60)
+        wait_until(lambda: group()["auto_close_timeout"] < 8, 60, interval=POLL)
         process.kill()
     watch = [*prepared_mitosis(env), "watch", "silent"]
     watched = subprocess.run(watch, env=env, capture_output=True, check=True, timeout=60)
@@ -487,7 +490,7 @@ def test_sigterm_detaches_or_cancels_as_told(env: Mapping[str, str], stack: Path
         with subprocess.Popen(
             [*argv, "sleep", "300"], env=env, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         ) as process:
-            wait_until(lambda w=wish: running(stack, f"term-{w}"), 60)  # type: ignore[misc]
+            wait_until(lambda w=wish: running(stack, f"term-{w}"), 60, interval=POLL)  # type: ignore[misc]
             process.send_signal(signal.SIGTERM)
             assert process.wait(60) == 130
         group = mitosis_json(stack, "group", "show", f"term-{wish}")
