@@ -12,10 +12,19 @@ from mitosis.contracts.task import RetryPolicy, TaskSubmission
 from mitosis.store.leases.scheduler import assign_round
 from mitosis.store.managers.release import release_lease
 from mitosis.store.managers.views import observe_manager
+from mitosis.store.pg import database as pg_database
+from mitosis.store.pg.database import LIMITS
 from tests.support.campaigns import Host, World, failed, succeeded, world
 
 ROUNDS = 2
 HOSTS = 4
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Locks are waited for longer than 3 s on a busy machine; PostgreSQL itself ends a deadlock after 1 s."""
+    longer = LIMITS.replace("lock_timeout=3s", "lock_timeout=30s").replace("=15s", "=60s")
+    monkeypatch.setattr(pg_database, "LIMITS", longer)
 
 
 async def work(host: Host, chance: random.Random, stop: asyncio.Event) -> None:
