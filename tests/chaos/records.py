@@ -58,7 +58,9 @@ class Records:
 
 def executions(file: Path) -> tuple[Execution, ...]:
     """What the tasks have recorded in this file."""
-    lines = [line.split() for line in file.read_text().splitlines()]
+    text = file.read_text()
+    whole = text[: text.rfind("\n") + 1]  # not the line that is being written
+    lines = [line.split() for line in whole.splitlines()]
     ends = {words[1]: int(words[2]) for words in lines if words[0] == "E"}
     return tuple(_executions(lines, ends))
 

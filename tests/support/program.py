@@ -73,7 +73,7 @@ def mitosis_json(data_dir: Path, *arguments: str) -> Any:
 @contextmanager
 def running_up(
     data_dir: Path,
-    timeout: float = 60.0,
+    timeout: float = 120.0,
     more: Mapping[str, str] | None = None,
     argv: Sequence[str] = (),
 ) -> Iterator[subprocess.Popen[bytes]]:

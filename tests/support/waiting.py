@@ -18,7 +18,7 @@ def _on_timeout(timeout: float, on_timeout: Callable[[], object] | str | None) -
 
 def wait_until(
     cond: Callable[[], T],
-    timeout: float = 10.0,
+    timeout: float = 30.0,
     on_timeout: Callable[[], object] | str | None = None,
     interval: float = 0.01,
 ) -> T:
@@ -61,7 +61,7 @@ async def wait_until_async(
 
 async def wait_until_async(
     cond: Callable[[], object],
-    timeout: float = 10.0,
+    timeout: float = 30.0,
     on_timeout: Callable[[], object] | str | None = None,
     interval: float = 0.01,
 ) -> object:

@@ -64,7 +64,8 @@ async def test_every_answer_of_the_api_may_get_lost_after_its_commit(
 async def test_what_is_held_is_told_whole_when_contact_comes_back(it: Fleet, diary: Diary) -> None:
     """An exchange that left out what runs would have it claimed, and run, a second time (P3)."""
     host = await it.host()
-    group = await it.group(*[diary.task(f"t{n}", wait=True) for n in range(4)])
+    tasks = [diary.task(f"t{n}", wait=True) for n in range(4)]
+    group = await it.group(*tasks, host_lost_after="60s")
     await it.until(lambda: diary.began("t0") and diary.began("t1"))
     await it.until_claimed(3)  # t2 waits in the agent
     host.wire.lose_answers[RENEW] = 2

@@ -93,7 +93,7 @@ async def test_completers_submitters_and_a_closer(database: str, seed: int) -> N
         workers = [asyncio.create_task(work(host, chance, stop)) for host in hosts]
         accepted, *_ = await asyncio.gather(submit(w, group, chance, 40), toggle(w, group, 15))
         await w.close(group)
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(100):
             while (await w.control.observe_task_group(group)).unfinished:
                 await asyncio.gather(*(host.renew(held=[]) for host in hosts))
         stop.set()
@@ -157,7 +157,7 @@ async def test_reapers_claimers_and_reporters_do_not_deadlock(database: str) -> 
 
         workers = [asyncio.create_task(work(host, chance, stop)) for host in hosts]
         reapers = [asyncio.create_task(die(host)) for host in hosts]
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(100):
             while (await w.control.observe_task_group(group)).unfinished:
                 assert [task.exception() for task in workers + reapers if task.done()] == []
                 await asyncio.gather(*(host.renew(held=[]) for host in hosts))
