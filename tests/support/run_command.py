@@ -7,6 +7,19 @@ from pathlib import Path
 
 from tests.support.program import clean_environment, prepared_mitosis
 
+NOISE = """
+import random, sys
+n = int(sys.argv[1])
+data = random.Random(n).randbytes(n)
+half = n // 2
+sys.stdout.buffer.write(data[:half])
+sys.stdout.flush()
+sys.stderr.buffer.write(data)
+sys.stderr.flush()
+sys.stdout.buffer.write(data[half:])
+"""
+"""Writes as many bytes as its argument says to both streams, in pieces."""
+
 
 def run(
     env: Mapping[str, str], *words: str, cwd: Path | None = None, stdin: bytes | None = None

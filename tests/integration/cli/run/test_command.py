@@ -22,7 +22,7 @@ from tests.support.program import (
     prepared_mitosis,
     running_up,
 )
-from tests.support.run_command import mitosis_json_wait, run, running
+from tests.support.run_command import NOISE, mitosis_json_wait, run, running
 from tests.support.terminal import Terminal
 from tests.support.waiting import wait_until
 
@@ -82,17 +82,6 @@ def test_any_byte_comes_out_again(env: Mapping[str, str], tmp_path: Path) -> Non
 
 SIZES = (0, 1, 8_191, 8_192, 8_193, 131_071, 131_073, 3_000_000)
 """Around the kept tail, a piece, and several windows."""
-NOISE = """
-import random, sys
-n = int(sys.argv[1])
-data = random.Random(n).randbytes(n)
-half = n // 2
-sys.stdout.buffer.write(data[:half])
-sys.stdout.flush()
-sys.stderr.buffer.write(data)
-sys.stderr.flush()
-sys.stdout.buffer.write(data[half:])
-"""
 
 
 @pytest.mark.parametrize("form", ["plain", "json"])
