@@ -103,7 +103,8 @@ def failures_are_explained(facts: MixedFacts) -> Iterator[str]:
                 yield f"{group.name}: task {result.task_id} is {result.state}, planned was {task}"
             failed = own[result.task_id] + (result.kind in OWN_FAILURES)
             most = task.failures if task.succeeds else task.max_attempts
-            if failed > most + was_doubted(group, result.task_id):
+            doubted = was_doubted(group, result.task_id) or without_processes(facts)
+            if failed > most + doubted:
                 yield f"{group.name}: task {result.task_id} failed {failed} times by itself"
 
 
@@ -146,8 +147,9 @@ def nothing_ran_twice_at_once(facts: MixedFacts) -> Iterator[str]:
 def every_task_ran_prepared(facts: MixedFacts) -> Iterator[str]:
     for group in facts.groups:
         runs = by_task(group)
+        unstarted = {r.task_id for r in group.rows.results if r.kind == "not_started"}
         for number, task_id in enumerate(group.submitted):
-            if group.plan.goes_on and not runs[task_id]:
+            if group.plan.goes_on and not runs[task_id] and task_id not in unstarted:
                 yield f"{group.name}: task {task_id} never ran"
             for run in runs[task_id]:
                 if run.number != number:
