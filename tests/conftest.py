@@ -6,6 +6,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+import hypothesis
 import psycopg
 import pytest
 from psycopg import sql
@@ -24,6 +25,12 @@ pytest_plugins = [
     "tests.support.shared_temporal",
     "tests.support.spec_report",
 ]
+
+# How long an example takes says something about the machine only; the timeout of the test bounds it.
+hypothesis.settings.register_profile(
+    "suite", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.load_profile("suite")
 
 TEMPLATE = "template_mitosis"
 LONGEST_TEMPORARY_FOLDER = 40

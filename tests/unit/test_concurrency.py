@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from mitosis.concurrency import cancel_and_wait, race, wait_event, within
 
-LOOPING = settings(max_examples=40, deadline=None)
+LOOPING = settings(max_examples=40)
 """For tests that start an event loop in every example."""
 
 

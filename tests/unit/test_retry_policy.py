@@ -32,7 +32,7 @@ from mitosis.retry_policy import retrying as retry
 from tests.support.skipping_loop import run_skipping
 from workflows.control import SESSIONS
 
-LOOPING = settings(max_examples=40, deadline=None)
+LOOPING = settings(max_examples=40)
 """For tests that start an event loop in every example."""
 
 POLICIES = [SDK_POLICY, AGENT_POLICY, REPORT_POLICY, RESPAWNS, RESTARTS, SESSIONS]

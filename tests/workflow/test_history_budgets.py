@@ -197,7 +197,7 @@ CHANGES = st.lists(
 
 
 @given(CHANGES)
-@settings(max_examples=4, deadline=None)
+@settings(max_examples=4)
 async def test_events_are_bounded_by_changes(changes: list[tuple[str, int, bool]]) -> None:
     """Outages of the API and silences of a host that Temporal does not reach, in any order."""
     async with time_skipping() as skipping:

@@ -113,7 +113,6 @@ async def run(url: str, steps: Sequence[Step]) -> None:
 
 @settings(
     max_examples=EXAMPLES,
-    deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @example([*WORK, *DONE, *BACK, ("workflow", 0), ("renew", 0), ("hook", 0)])

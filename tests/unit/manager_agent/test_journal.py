@@ -108,7 +108,7 @@ def test_a_restart_after_a_clear_reads_nothing_old(path: Path) -> None:
     assert read(path) == [(8, 5)]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(cut=st.integers(1, 400))
 def test_a_torn_end_costs_only_what_was_torn(
     tmp_path_factory: pytest.TempPathFactory, cut: int

@@ -305,5 +305,5 @@ class World(RuleBasedStateMachine):
         return self._given
 
 
-World.TestCase.settings = settings(max_examples=100, stateful_step_count=50, deadline=None)
+World.TestCase.settings = settings(max_examples=100, stateful_step_count=50)
 TestWorld = World.TestCase

@@ -175,7 +175,7 @@ class Run:
         self.later.add((epoch, report), error)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     cases=CASES,
     limit=st.sampled_from([1_000, 6_000, 10**9]),

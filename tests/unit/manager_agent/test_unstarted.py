@@ -41,7 +41,7 @@ durations = st.lists(
 )
 @example(hosts=[(1, 32, 0.0), (1, 32, 0.1)], durations=[LONG] + [SHORT] * 60)
 @example(hosts=[(2, None, 0.0)], durations=[SHORT] * 30 + [LONG] + [SHORT] * 30)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_no_task_waits_longer_than_the_bound_while_a_worker_anywhere_is_idle(
     hosts: list[tuple[int, int | None, float]], durations: list[float]
 ) -> None:

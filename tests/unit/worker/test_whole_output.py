@@ -75,7 +75,7 @@ steps = st.lists(
 )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(steps)
 def test_what_arrives_has_no_gap_and_with_the_tail_it_is_everything(
     steps: list[tuple[int, bytes] | str],

@@ -198,7 +198,6 @@ async def test_random_fleets_keep_the_rules_of_blame(database: str) -> None:
 
         @settings(
             max_examples=int(os.environ.get("MITOSIS_BLAME_EXAMPLES", "8")),
-            deadline=None,
             database=None,
             derandomize=True,
             suppress_health_check=list(HealthCheck),

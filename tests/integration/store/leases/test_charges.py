@@ -232,7 +232,7 @@ LIFE = ("return", "claim", "claim", "start", "start", "kill", "end", "return")
 steps = st.lists(st.tuples(st.sampled_from(sorted(STEPS)), st.integers(0, 1)), max_size=15)
 
 
-@settings(max_examples=3, deadline=None, phases=[Phase.generate])
+@settings(max_examples=3, phases=[Phase.generate])
 @given(chosen=steps)
 def test_losses_are_charged_by_the_rule(
     databases: DatabasePool, chosen: list[tuple[str, int]]

@@ -108,7 +108,7 @@ async def test_a_task_may_have_its_own_number_and_others_in_between_start_the_ro
 ENDS = {"exit": ("exit_code", None), "crash": ("signal", 9), "terminated": ("signal", 15)}
 
 
-@settings(max_examples=3, deadline=None, phases=[Phase.generate])
+@settings(max_examples=3, phases=[Phase.generate])
 @given(st.lists(st.sampled_from(sorted(ENDS)), min_size=12, max_size=12))
 def test_every_repetition_has_a_bound_and_a_pause_that_grows(
     databases: DatabasePool, chosen: list[str]

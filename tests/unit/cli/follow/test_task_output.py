@@ -146,7 +146,7 @@ class Begun:
     def forget(self, task: TaskInfo) -> None: ...
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=60, suppress_health_check=list(HealthCheck))
 @given(
     st.lists(st.tuples(st.binary(max_size=40), st.integers(0, 50), st.integers(0, 50)), max_size=4)
 )
