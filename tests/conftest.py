@@ -1,5 +1,6 @@
 """Fixtures that every test may use: real servers, started once per session and only when asked."""
 
+import gc
 import logging
 import os
 import tempfile
@@ -34,6 +35,11 @@ hypothesis.settings.load_profile("suite")
 
 TEMPLATE = "template_mitosis"
 LONGEST_TEMPORARY_FOLDER = 40
+
+
+def pytest_collection_finish() -> None:
+    """Spare the collector what collection has loaded: each full collection would walk all of it again."""
+    gc.freeze()
 
 
 @pytest.fixture(scope="session", autouse=True)

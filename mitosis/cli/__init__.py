@@ -1,8 +1,7 @@
 """The ``mitosis`` command: finds the subcommand and ends the process.
 
-The module of a subcommand is imported only when that subcommand runs, so ``mitosis --version`` imports
-nothing but typer. Each row of :data:`COMMANDS` names a function or a typer application; these modules
-import heavy packages inside their functions.
+The module of a subcommand is imported only when that subcommand runs, so ``mitosis --version`` and
+``mitosis --help`` import nothing but typer. These modules import heavy packages inside their functions.
 """
 
 import logging
@@ -20,31 +19,9 @@ from typer.core import TyperGroup
 
 from mitosis.app_root import enter_app
 from mitosis.cli.streams import StandardOutputLost, flush, open_standard_streams
+from mitosis.cli.subcommands import COMMANDS
 from mitosis.version import __version__
 
-COMMANDS = {
-    "demo": "mitosis.cli.stack.demo:demo",
-    "up": "mitosis.cli.stack.services:up",
-    "run": "mitosis.cli.run.command:app",
-    "watch": "mitosis.cli.watch:app",
-    "logs": "mitosis.cli.logs.command:app",
-    "retry": "mitosis.cli.retry:app",
-    "explain": "mitosis.cli.explain:app",
-    "group": "mitosis.cli.group.commands:app",
-    "task": "mitosis.cli.task.commands:app",
-    "manager": "mitosis.cli.manager.commands:app",
-    "login": "mitosis.cli.account:login",
-    "logout": "mitosis.cli.account:logout",
-    "whoami": "mitosis.cli.account:whoami",
-    "config": "mitosis.cli.config:app",
-    "temporal": "mitosis.cli.temporal:app",
-    "doctor": "mitosis.cli.doctor.command:doctor",
-    "api": "mitosis.cli.stack.services:api",
-    "worker": "mitosis.cli.stack.services:worker",
-    "agent": "mitosis.cli.stack.agent:agent",
-    "migrate": "mitosis.cli.stack.services:migrate",
-}
-"""Subcommand -> ``module:attribute``, in the order of the help."""
 PASS_THROUGH = "temporal"  # noqa: S105 - not a password
 """Every word after this subcommand is passed to another program, including `--help` and `--`."""
 
@@ -110,6 +87,11 @@ class LazyGroup(TyperGroup):
             self.add_command(_load(cmd_name), cmd_name)
         return self.commands[cmd_name]
 
+    def format_commands(self, ctx: typer.Context, formatter: Any) -> None:  # type: ignore[override]
+        """Write the summaries of all subcommands without importing them."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, row.summary) for name, row in COMMANDS.items()])
+
 
 @cache
 def _root() -> Any:
@@ -118,7 +100,7 @@ def _root() -> Any:
 
 
 def _load(name: str) -> Any:
-    module, _, attribute = COMMANDS[name].partition(":")
+    module, _, attribute = COMMANDS[name].place.partition(":")
     found = getattr(import_module(module), attribute)
     if not isinstance(found, typer.Typer):
         single = plain_app()

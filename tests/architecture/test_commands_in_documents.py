@@ -19,6 +19,7 @@ DOCUMENTS = sorted(
 )
 BLOCK = re.compile(r"^```console\n(.*?)^```", re.MULTILINE | re.DOTALL)
 PROGRAM = {"mitosis", ".venv/bin/mitosis"}
+ROOT_COMMAND: Any = typer.main.get_command(app)
 SUBSTITUTION = re.compile(r"\$\(([^()]*)\)")
 
 
@@ -42,7 +43,7 @@ def parse(words: list[str]) -> None:
     """
     if words[0] == PASS_THROUGH:
         words = [words[0], "--", *words[1:]]
-    command: Any = typer.main.get_command(app)
+    command = ROOT_COMMAND
     context = command.make_context("mitosis", words)
     while hasattr(command, "resolve_command"):
         name, command, rest = command.resolve_command(

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from mitosis.cli import COMMANDS
+from mitosis.cli.subcommands import COMMANDS
 from mitosis.embedded.postgres import find_postgres_bin
 from mitosis.embedded.temporal import DYNAMIC_CONFIG, find_temporal_binary
 from mitosis.settings import SHORT_NAMES, Settings, environment_name, flatten, load_settings

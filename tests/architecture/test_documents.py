@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.sources import parsed_text
+
 ROOT = Path(__file__).resolve().parent.parent.parent
 DOCUMENTS = sorted(
     {
@@ -79,7 +81,7 @@ def _symbols(file: Path) -> frozenset[str]:
     text = file.read_text()
     if file.suffix == ".sql":
         return frozenset(SQL_NAME.findall(text))
-    return frozenset(_defined(ast.parse(text), ""))
+    return frozenset(_defined(parsed_text(text), ""))
 
 
 def _defined(node: ast.AST, prefix: str) -> set[str]:

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.sources import parsed_text
+
 ROOT = Path(__file__).resolve().parent.parent.parent
 PACKAGES = ("mitosis", "workflows", "activities", "manager_agent", "api")
 MODULES = [path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"))]
@@ -17,7 +19,7 @@ EVENT = re.compile(r"[a-z_]+(\.[a-z_]+)+")
 
 def wrong_events(source: str) -> Iterator[str]:
     """The log calls of a module whose message is not a constant dotted name."""
-    for call in ast.walk(ast.parse(source)):
+    for call in ast.walk(parsed_text(source)):
         if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
             continue
         if call.func.attr not in LEVELS or not LOGGERS.search(ast.unparse(call.func.value)):

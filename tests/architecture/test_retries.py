@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.architecture.test_source_layout import MODULES, named
+from tests.support.sources import parsed_text
 
 POLICY = "mitosis/retry_policy.py"
 REPLAYED = "workflows/"
@@ -57,7 +58,7 @@ def reads_retry_after(node: ast.AST) -> bool:
 
 
 def offences(text: str, name: str) -> Iterator[str]:
-    for node in ast.walk(ast.parse(text)):
+    for node in ast.walk(parsed_text(text)):
         if grows(node):
             yield f"line {node.lineno}: a pause that doubles"  # type: ignore[attr-defined]
         if is_random(node):

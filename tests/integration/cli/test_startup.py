@@ -8,11 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from mitosis.cli import COMMANDS
+from mitosis.cli.subcommands import COMMANDS
 from mitosis.version import __version__
 
 MAIN = "from mitosis.cli import main; main()"
-HEAVY = ("pydantic", "pydantic_settings", "httpx2", "rich", "temporalio", "psycopg")
+SERVERS = {"fastapi", "psycopg", "sqlalchemy", "temporalio", "uvicorn", "zmq"}
+CLIENT = {"httpx2", "pydantic_settings"}
+HEAVY = {*SERVERS, *CLIENT, "asyncio", "pydantic", "rich"}
+LISTING = f"import sys\ntry:\n {MAIN}\nfinally:\n print(*sys.modules, file=sys.stderr)"
+"""The program, and on standard error what it has imported."""
 
 
 def start(*words: str, code: str = MAIN, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -26,21 +30,38 @@ def start(*words: str, code: str = MAIN, **environment: str) -> subprocess.Compl
     )
 
 
-def test_the_version_is_shown_without_importing_any_part() -> None:
-    code = f"import sys\ntry:\n {MAIN}\nfinally:\n print(*sys.modules, file=sys.stderr)"
-    ran = start("--version", code=code)
-    assert ran.stdout == f"mitosis {__version__}\n"
-    assert ran.returncode == 0
-    assert set(HEAVY) & set(ran.stderr.split()) == set()
+def imported(*words: str, status: int = 0, **environment: str) -> set[str]:
+    """Return the modules that a command line has loaded at its end."""
+    ran = start(*words, code=LISTING, **environment)
+    assert ran.returncode == status, ran.stderr
+    return set(ran.stderr.splitlines()[-1].split())
 
 
-@pytest.mark.parametrize("words", [["--help"], ["group", "create", "--help"], ["doctor", "--help"]])
-def test_help_imports_no_client_and_no_settings(words: list[str]) -> None:
-    code = f"import sys\ntry:\n {MAIN}\nfinally:\n print(*sys.modules, file=sys.stderr)"
-    ran = start(*words, code=code)
-    assert ran.returncode == 0
+@pytest.mark.parametrize("words", [["--version"], ["--help"]])
+def test_before_a_subcommand_is_named_no_part_of_the_product_is_imported(words: list[str]) -> None:
+    modules = imported(*words)
+    assert HEAVY & modules == set()
+    parts = {name for name in modules if name.startswith("mitosis.")}
+    assert not [name for name in parts if name.count(".") > 2], "a subcommand"
+
+
+@pytest.mark.parametrize("words", [["group", "create", "--help"], ["doctor", "--help"]])
+def test_help_of_a_subcommand_imports_no_client_and_no_settings(words: list[str]) -> None:
     light = {"pydantic"}  # typer reads values with it
-    assert (set(HEAVY) - light) & set(ran.stderr.split()) == set()
+    assert (HEAVY - light) & imported(*words) == set()
+
+
+@pytest.mark.parametrize("words", [["group", "list"], ["config", "show"], ["whoami"]])
+def test_a_command_of_a_client_imports_no_server(words: list[str], tmp_path: Path) -> None:
+    status = 0 if words[0] == "config" else 69
+    modules = imported(*words, status=status, MITOSIS_DATA_DIR=str(tmp_path / "nothing"))
+    assert (SERVERS | {"rich"}) & modules == set()
+    assert not {"api", "activities", "manager_agent", "workflows"} & modules
+
+
+def test_the_version_is_shown() -> None:
+    ran = start("--version")
+    assert (ran.returncode, ran.stdout) == (0, f"mitosis {__version__}\n")
 
 
 def test_help_lists_every_command_and_needs_no_rich() -> None:

@@ -20,6 +20,7 @@ from mitosis.contracts.lifecycle import (
     TaskGroupResult,
     TaskGroupState,
 )
+from tests.support.sources import parsed_text
 
 Life = Lifecycle[Any, Any]
 LIVES = pytest.mark.parametrize("life", ALL, ids=lambda life: life.name)
@@ -94,7 +95,7 @@ def test_the_diagram_has_every_edge(life: Life) -> None:
 
 @LIVES
 def test_every_state_says_what_it_means(life: Life) -> None:
-    (body,) = ast.parse(inspect.getsource(type(life.initial))).body
+    (body,) = parsed_text(inspect.getsource(type(life.initial))).body
     assert isinstance(body, ast.ClassDef)
     members = [node for node in body.body if isinstance(node, ast.Assign)]
     texts = [node for node in body.body if isinstance(node, ast.Expr)]

@@ -1,0 +1,99 @@
+"""The subcommands of ``mitosis``: where each is, and its line in ``mitosis --help``.
+
+The help is printed from this table, so that it imports no subcommand.
+"""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+
+class Subcommand(NamedTuple):
+    """One row: ``module:attribute`` of a function or a typer application, and the summary of its help."""
+
+    place: str
+    summary: str
+
+
+COMMANDS: Mapping[str, Subcommand] = {
+    "demo": Subcommand(
+        "mitosis.cli.stack.demo:demo",
+        "Start a temporary stack, compress and checksum the standard library on it, and verify the results.",
+    ),
+    "up": Subcommand(
+        "mitosis.cli.stack.services:up",
+        "Run everything on this host until Ctrl-C: PostgreSQL, Temporal, API, control worker, agent.",
+    ),
+    "run": Subcommand(
+        "mitosis.cli.run.command:app",
+        "Run a command over many inputs: ::: values, a file, a pipe, a range, JSON or CSV.",
+    ),
+    "watch": Subcommand(
+        "mitosis.cli.watch:app",
+        "Follow a task group until it is settled, then show its failures by reason, as `mitosis run` does.",
+    ),
+    "logs": Subcommand(
+        "mitosis.cli.logs.command:app",
+        "Print the output of tasks, one after the other; with -f, print it live until they end.",
+    ),
+    "retry": Subcommand(
+        "mitosis.cli.retry:app",
+        "Submit the failed tasks of a task group again.",
+    ),
+    "explain": Subcommand(
+        "mitosis.cli.explain:app",
+        "Explain why a task group or a task waits, runs or has ended, and the part of each host in it.",
+    ),
+    "group": Subcommand(
+        "mitosis.cli.group.commands:app",
+        "Create, fill, watch and end task groups.",
+    ),
+    "task": Subcommand(
+        "mitosis.cli.task.commands:app",
+        "Look at single tasks.",
+    ),
+    "manager": Subcommand(
+        "mitosis.cli.manager.commands:app",
+        "Manage the hosts that run tasks.",
+    ),
+    "login": Subcommand(
+        "mitosis.cli.account:login",
+        "Get a token with a password.",
+    ),
+    "logout": Subcommand(
+        "mitosis.cli.account:logout",
+        "Delete the token that a login stored for this API address.",
+    ),
+    "whoami": Subcommand(
+        "mitosis.cli.account:whoami",
+        "Show the user of the token.",
+    ),
+    "config": Subcommand(
+        "mitosis.cli.config:app",
+        "Show the settings of this host.",
+    ),
+    "temporal": Subcommand(
+        "mitosis.cli.temporal:app",
+        "Run the bundled Temporal CLI.",
+    ),
+    "doctor": Subcommand(
+        "mitosis.cli.doctor.command:doctor",
+        "Check this host and the servers.",
+    ),
+    "api": Subcommand(
+        "mitosis.cli.stack.services:api",
+        "Run only the HTTP API; the settings name PostgreSQL and Temporal.",
+    ),
+    "worker": Subcommand(
+        "mitosis.cli.stack.services:worker",
+        "Run only a control worker: workflows, database activities, outbox relay, reconcile.",
+    ),
+    "agent": Subcommand(
+        "mitosis.cli.stack.agent:agent",
+        "Run the agent of this host until SIGTERM; it finds the API as every command does.",
+    ),
+    "migrate": Subcommand(
+        "mitosis.cli.stack.services:migrate",
+        "Bring the database of MITOSIS_DATABASE_URL to the schema of this version.",
+    ),
+}
+"""In the order of the help."""
