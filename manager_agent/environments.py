@@ -7,7 +7,9 @@ only the host can make: no task of the group runs here during its teardown.
 import asyncio
 import logging
 import os
+import time
 from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from uuid import UUID
 
@@ -30,10 +32,28 @@ from mitosis.contracts.errors import (
 )
 from mitosis.contracts.hook import HookSpec
 from mitosis.contracts.lifecycle import EnvironmentState
+from mitosis.retry_policy import Backoff, RetryPolicy
+
+DEBTS = RetryPolicy(first_seconds=10.0, longest_seconds=300.0, jitter=0.0)
+"""Between two tries to begin a teardown whose hook cannot be started."""
+
+OWED_UNTIL = (
+    "it is tried again with a growing pause of at most 5 min, and by a restart of the agent; until then"
+    " the host serves nothing else"
+)
 
 log = logging.getLogger(__name__)
 
 _GONE = (LeaseLost, NotFound, InvalidTransition, Superseded)
+
+
+@dataclass(slots=True)
+class _Debt:
+    """A teardown that this host owes because it had no process for the hook."""
+
+    backoff: Backoff
+    due_at: float = 0.0
+    """On the monotonic clock."""
 
 
 class Environments:
@@ -48,10 +68,16 @@ class Environments:
         self._setups: dict[UUID, asyncio.Task[HookOutcome]] = {}
         self._teardowns: dict[UUID, asyncio.Task[HookOutcome]] = {}
         self._one_teardown = asyncio.Lock()
+        self._debts: dict[UUID, _Debt] = {}
 
     def cleaning(self, task_group_id: UUID) -> bool:
         """Return True during a teardown: no task of the group may start."""
         return task_group_id in self._teardowns
+
+    def postponed(self, task_group_id: UUID) -> bool:
+        """Return True in the pause before a teardown that could not begin is tried again."""
+        debt = self._debts.get(task_group_id)
+        return debt is not None and time.monotonic() < debt.due_at
 
     async def prepare(self, grant: LeaseGrant) -> HookOutcome:
         """Make the environment ready, after every teardown (P9).
@@ -201,6 +227,9 @@ class Environments:
         self._checkpoints.forget(group)
         names = (group, grant.task_group_name, grant.group_name)
         result = await self._run(grant.environment_teardown_hook, names, grant.worker_count)
+        if result is not None and not result.begun:
+            return await self._owe(group, result)
+        self._debts.pop(group, None)
         await self._end_daemons(group)
         degraded = result is not None and not result.succeeded
         try:
@@ -212,6 +241,22 @@ class Environments:
             message=result.message if result is not None else "",
             seconds=result.seconds if result is not None else 0.0,
         )
+
+    async def _owe(self, group: UUID, result: HookResult) -> HookOutcome:
+        """Report a teardown that could not begin: the host serves nothing else before it is done."""
+        debt = self._debts.setdefault(group, _Debt(Backoff(DEBTS)))
+        pause = debt.backoff.next_pause()
+        debt.due_at = time.monotonic() + pause
+        why = f"{result.message}; {OWED_UNTIL}"
+        log.warning("teardown.not_begun", extra={"reason": result.message, "pause": pause})
+        hook = result.report().model_copy(
+            update={"message": why, "retry_count": debt.backoff.failures}
+        )
+        try:
+            await self._change(group, event="postpone", hook=hook)
+        except _GONE as error:
+            return lease_lost(error)
+        return HookOutcome(verdict=HookVerdict.LEASE_LOST, message=why)
 
     # --- both -----------------------------------------------------------------------------------
 

@@ -1,7 +1,8 @@
 """Runs one setup or teardown hook: a command in a new session, with a timeout and bounded output.
 
 Owns the process from its start to the death of its process group. Knows no leases and no HTTP. A hook
-that leaves a daemon behind ends with its own process, even if the daemon keeps the pipes open.
+that leaves a daemon behind ends with its own process, even if the daemon keeps the pipes open. A hook
+whose process cannot be made now has not run: its start is repeated for some seconds.
 """
 
 import asyncio
@@ -14,16 +15,22 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Literal
 
 from mitosis.concurrency import wait_event
 from mitosis.contracts.agent_http import HookReport
 from mitosis.contracts.hook import HookSpec
 from mitosis.contracts.outcome import ExitKind, ExitReason
 from mitosis.contracts.variables import without_settings
+from mitosis.process_starts import start_may_pass
+from mitosis.retry_policy import RetryPolicy
 
 TAIL_BYTES = 16 * 1024
 GRACE_SECONDS = 5.0
 """From SIGTERM to SIGKILL after a timeout."""
+START_SECONDS = 10.0
+"""For so long a start is repeated while the host has no process for it."""
+STARTS = RetryPolicy(first_seconds=0.1, longest_seconds=2.0)
 _CHUNK = 64 * 1024
 
 log = logging.getLogger(__name__)
@@ -31,7 +38,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class HookResult:
-    """How a hook ended. Any failure is an execution failure (S002-137), never retried here."""
+    """How a hook ended. Any failure is an execution failure (S002-137), unless it has not ``begun``."""
 
     reason: ExitReason | None
     """None: it could not be started."""
@@ -40,6 +47,8 @@ class HookResult:
     stderr_tail: str
     started_at: datetime
     seconds: float
+    begun: bool = True
+    """False: for now no process can be made for it, so it has not run."""
 
     @property
     def succeeded(self) -> bool:
@@ -49,8 +58,9 @@ class HookResult:
         """Return the result as the API takes it."""
         number = self.reason.number if self.reason is not None else None
         kind = self.reason.kind if self.reason is not None else None
+        ended: Literal["succeeded", "failed"] = "succeeded" if self.succeeded else "failed"
         return HookReport(
-            state="succeeded" if self.succeeded else "failed",
+            state=ended if self.begun else "waiting",
             exit_code=number if kind in (ExitKind.SUCCESS, ExitKind.EXIT_CODE) else None,
             signal=number if kind is ExitKind.SIGNAL else None,
             message=self.message or None,
@@ -72,6 +82,12 @@ class _Tail:
         self._dropped = 0
         self._loop.add_reader(self._read, self.drain)
 
+    def close_write(self) -> None:
+        """Close this process's own end: what is written comes from the hook and its children only."""
+        if self.write >= 0:
+            os.close(self.write)
+            self.write = -1
+
     def drain(self) -> None:
         """Read the bytes that have arrived; at most 64 MiB at a time, to let other callbacks run."""
         for _ in range(1024):
@@ -89,6 +105,7 @@ class _Tail:
                 self._dropped += surplus
 
     def close(self) -> str:
+        self.close_write()
         self.drain()
         self._loop.remove_reader(self._read)
         os.close(self._read)
@@ -103,21 +120,37 @@ async def run_hook(hook: HookSpec, variables: Mapping[str, str]) -> HookResult:
         hook: command, environment, folder and timeout.
         variables: MITOSIS_* context, added last (docs/design-notes.md).
     """
-    started_at, begun = datetime.now(UTC), time.monotonic()
-    out, err = _Tail(), _Tail()
+    until, failures = time.monotonic() + START_SECONDS, 0
+    while True:
+        result = await _run_once(hook, variables)
+        pause = STARTS.pause(failures)
+        if result.begun or time.monotonic() + pause > until:
+            return result
+        failures += 1
+        await asyncio.sleep(pause)
+
+
+async def _run_once(hook: HookSpec, variables: Mapping[str, str]) -> HookResult:
+    started_at, begun_at = datetime.now(UTC), time.monotonic()
     reason: ExitReason | None = None
-    message = ""
+    message, begun = "", True
+    tails: list[_Tail] = []
     try:
-        process = _start(hook, variables, out.write, err.write)
+        tails += [_Tail()]
+        tails += [_Tail()]
+        process = _start(hook, variables, *tails)
     except (OSError, ValueError) as error:
         message = f"cannot start {hook.command[0]}: {getattr(error, 'strerror', None) or error}"
+        begun = not start_may_pass(error)
     else:
         status, timed_out = await _wait(process, hook.timeout.total_seconds())
         reason = ExitReason.from_wait_status(status)
         message = _message(reason, timed_out, hook.timeout.total_seconds())
     finally:
-        stdout, stderr = out.close(), err.close()
-    return HookResult(reason, message, stdout, stderr, started_at, time.monotonic() - begun)
+        texts = [tail.close() for tail in tails]
+    stdout, stderr = texts if len(texts) == 2 else ("", "")
+    seconds = time.monotonic() - begun_at
+    return HookResult(reason, message, stdout, stderr, started_at, seconds, begun)
 
 
 def _message(reason: ExitReason, timed_out: bool, timeout: float) -> str:
@@ -127,21 +160,21 @@ def _message(reason: ExitReason, timed_out: bool, timeout: float) -> str:
 
 
 def _start(
-    hook: HookSpec, variables: Mapping[str, str], out: int, err: int
+    hook: HookSpec, variables: Mapping[str, str], out: _Tail, err: _Tail
 ) -> "subprocess.Popen[bytes]":
     try:
         return subprocess.Popen(
             list(hook.command),
             stdin=subprocess.DEVNULL,
-            stdout=out,
-            stderr=err,
+            stdout=out.write,
+            stderr=err.write,
             cwd=hook.working_directory,
             env=without_settings(os.environ) | hook.environment | dict(variables),
             start_new_session=True,
         )
     finally:
-        os.close(out)
-        os.close(err)
+        out.close_write()
+        err.close_write()
 
 
 async def _wait(process: "subprocess.Popen[bytes]", timeout: float) -> tuple[int, bool]:

@@ -133,6 +133,8 @@ class Host:
         if notice is not None and self.over is None:
             self._take_up(notice)
         for task_group_id in answer.teardowns:
+            if self._environments.postponed(task_group_id):
+                continue
             self._duty(("teardown", task_group_id), partial(self._clean, task_group_id))
 
     def _take_up(self, notice: LeaseNotice) -> None:

@@ -149,7 +149,8 @@ class HookReport(RequestBody):
 class EnvironmentChange(RequestBody):
     """``preparing`` may be repeated; the others are edges of ``lifecycle.ENVIRONMENT``."""
 
-    event: Literal["preparing", "prepared", "setup_failed", "tear_down", "cleaned"]
+    event: Literal["preparing", "prepared", "setup_failed", "tear_down", "postpone", "cleaned"]
+    """``setup_failed`` with a ``waiting`` hook: no process could be made for it, so it has not run."""
     epoch: LeaseEpoch | None = None
     """Needed for preparing, prepared and setup_failed: the lease they belong to."""
     fingerprint: str | None = None

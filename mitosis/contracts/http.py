@@ -398,6 +398,8 @@ class ManagerInfo(AnswerBody):
     lease: LeaseInfo | None = None
     environments: dict[str, EnvironmentState] = {}
     """Task group name → state, those that are not gone."""
+    debts: dict[str, str] = {}
+    """Task group name → why the teardown that the host owes cannot begin, and when it is tried again."""
     failures: list[HostFailureInfo] = []
     report_trouble: str | None = None
     """Why reports of ended tasks wait on the host, and what becomes of them."""

@@ -270,6 +270,8 @@ class EnvironmentEvent(StrEnum):
     TEAR_DOWN = "tear_down"
     CLEANED = "cleaned"
     LOSE = "lose"
+    POSTPONE = "postpone"
+    """The teardown hook cannot be started for now: the teardown has not begun."""
     PREPARE_AGAIN = "prepare_again"
 
 
@@ -286,6 +288,7 @@ ENVIRONMENT: Lifecycle[EnvironmentState, EnvironmentEvent] = Lifecycle(
         (EnvironmentState.READY, EnvironmentEvent.LOSE): EnvironmentState.OWED,
         (EnvironmentState.TEARING_DOWN, EnvironmentEvent.CLEANED): EnvironmentState.GONE,
         (EnvironmentState.TEARING_DOWN, EnvironmentEvent.LOSE): EnvironmentState.OWED,
+        (EnvironmentState.TEARING_DOWN, EnvironmentEvent.POSTPONE): EnvironmentState.OWED,
         (EnvironmentState.OWED, EnvironmentEvent.TEAR_DOWN): EnvironmentState.TEARING_DOWN,
         (EnvironmentState.OWED, EnvironmentEvent.CLEANED): EnvironmentState.GONE,
         (EnvironmentState.GONE, EnvironmentEvent.PREPARE_AGAIN): EnvironmentState.PREPARING,

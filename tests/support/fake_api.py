@@ -59,6 +59,7 @@ GOALS = {
     "prepared": EnvironmentState.READY,
     "setup_failed": EnvironmentState.TEARING_DOWN,
     "tear_down": EnvironmentState.TEARING_DOWN,
+    "postpone": EnvironmentState.OWED,
     "cleaned": EnvironmentState.GONE,
 }
 """The state after each change; one that it brings about again is success."""
@@ -96,6 +97,8 @@ class FakeApi:
     taken: bool = False
     order: CancelOrder | None = None
     owed: tuple[UUID, ...] = ()
+    owed_teardowns: bool = False
+    """Renewals order the teardown of an environment that is owed."""
     incarnation: int = 0
     environment: EnvironmentState | None = None
     degraded: bool = False
@@ -300,6 +303,7 @@ class FakeApi:
         if body.epoch is None:
             return RenewalAnswer(
                 standing=LeaseStanding.GONE if self.counted_lost else None,
+                teardowns=[self.task_group_id] if self._is_owed() else [],
                 host_lost_after_seconds=self.host_lost_after_seconds,
             )
         for attempt in body.started:
@@ -316,6 +320,9 @@ class FakeApi:
             superseded=[key for key in body.running if not self._counts(key)],
             host_lost_after_seconds=self.host_lost_after_seconds,
         )
+
+    def _is_owed(self) -> bool:
+        return self.owed_teardowns and self.environment is EnvironmentState.OWED
 
     def _matching(self, task_id: int, attempt: int, *, started: bool) -> None:
         task = self.open.get(task_id)

@@ -44,6 +44,7 @@ def manager_item(one: "ManagerInfo") -> Item:
         ("works for", ", ".join(one.groups)),
         ("lease", f"{lease.task_group_name}, {lease.state}, epoch {lease.epoch}" if lease else ""),
         *[("environment", f"{name}: {state}") for name, state in one.environments.items()],
+        *[("owes", f"teardown of {name}: {why}") for name, why in one.debts.items()],
         *[("failure", f"{failure.task_group_name}: {failure.line}") for failure in one.failures],
         ("reports", one.report_trouble or ""),
         ("last contact", time_text(one.last_contact_at)),

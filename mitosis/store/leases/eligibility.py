@@ -80,6 +80,8 @@ class HostFacts:
     failures: tuple[HostFailure, ...]
     """What it failed at for task groups (P7), as far as it counts."""
     lease: HostLease | None
+    debt: str | None = None
+    """Why a teardown that it owes cannot begin, and when it is tried again."""
 
     @property
     def in_contact(self) -> bool:
@@ -236,6 +238,11 @@ def _busy(host: HostFacts, group: GroupFacts) -> str:
     return f"is busy with another task group{higher}: {host.lease.group_name}"
 
 
+def with_debt(line: str, *hosts: HostFacts) -> str:
+    """Add why the teardown of one of these hosts cannot begin."""
+    return f"{line}: {debt}" if (debt := next((h.debt for h in hosts if h.debt), None)) else line
+
+
 CONDITIONS: Sequence[Condition] = (
     Condition(
         code="ended",
@@ -305,12 +312,12 @@ CONDITIONS: Sequence[Condition] = (
     Condition(
         code="cleanup",
         of_pair=lambda host, group: group.number not in host.unclean,
-        sentence=lambda *_: "cleans up after this task group",
+        sentence=lambda host, _: with_debt("cleans up after this task group", host),
     ),
     Condition(
         code="unclean",
         of_host=lambda host: not host.unclean,
-        sentence=lambda *_: "cleans up after another task group",
+        sentence=lambda host, _: with_debt("cleans up after another task group", host),
     ),
 )
 """Every condition, in the order in which they are reported."""

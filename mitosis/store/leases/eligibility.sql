@@ -30,6 +30,10 @@ SELECT m.id AS number, m.uuid AS manager_id, m.name, m.tags, m.draining, c.offli
                 AND (e.state <> 'ready'
                      OR NOT EXISTS (SELECT FROM group_live AS v WHERE v.group_id = e.group_id
                                        AND v.state IN ('open', 'closed')))) AS unclean,
+       (SELECT min(h.message) FROM environments AS e
+          JOIN hook_runs AS h ON h.manager_id = e.manager_id AND h.group_id = e.group_id
+         WHERE e.manager_id = m.id AND e.state <> 'gone' AND e.state IN ('owed', 'tearing_down')
+           AND h.kind = 'teardown' AND h.state = 'waiting') AS debt,
        coalesce(f.failures, '[]') AS failures,
        CASE WHEN l.epoch IS NOT NULL THEN json_build_object(
             'epoch', l.epoch, 'state', l.state, 'group', l.group_id, 'group_name', b.name,

@@ -29,6 +29,7 @@ from mitosis.store.leases.eligibility import (
     missing_tags,
     obstacles,
     plan_mismatch,
+    with_debt,
 )
 from mitosis.store.leases.host_failures import HostFailure, command
 from mitosis.store.leases.wording import hook_end, names, span
@@ -277,7 +278,7 @@ def _ending(facts: Waiting) -> Reason | None:
     ]
     if not cleaning:
         return None
-    line = f"cleanup on {names([host.name for host in cleaning])}"
+    line = with_debt(f"cleanup on {names([host.name for host in cleaning])}", *cleaning)
     silent = [host for host in cleaning if not host.in_contact]
     if silent:
         after = max(host.lost_after_seconds for host in silent)
@@ -460,9 +461,12 @@ NONE_LEFT: Mapping[str, NoneLeft] = {
     },
     "draining": _draining,
     "busy": _busy,
-    "cleanup": lambda hosts, _: Reason("cleanup", f"cleanup on {_host_names(hosts)}"),
+    "cleanup": lambda hosts, _: Reason(
+        "cleanup", with_debt(f"cleanup on {_host_names(hosts)}", *hosts)
+    ),
     "unclean": lambda hosts, _: Reason(
-        "unclean", f"cleanup after another task group on {_host_names(hosts)}"
+        "unclean",
+        with_debt(f"cleanup after another task group on {_host_names(hosts)}", *hosts),
     ),
 }
 """By the code of a condition: the reason of a group if it holds for none of the remaining hosts."""

@@ -44,6 +44,7 @@ _GOAL: Mapping[str, EnvironmentState] = {
     "prepared": EnvironmentState.READY,
     "setup_failed": EnvironmentState.TEARING_DOWN,
     "tear_down": EnvironmentState.TEARING_DOWN,
+    "postpone": EnvironmentState.OWED,
     "cleaned": EnvironmentState.GONE,
 }
 """The state after each event of the agent; if the environment is in it already, the call succeeds."""
@@ -215,8 +216,13 @@ def _row(facts: _Facts, asked: EnvironmentChange, state: EnvironmentState) -> Ma
 
 
 async def _remember_setup(connection: Connection, facts: _Facts, asked: EnvironmentChange) -> None:
-    """Remember a failed setup, which is not repeated on this host by itself (C-30)."""
+    """Remember a failed setup, which is not repeated on this host by itself (C-30).
+
+    A setup for which no process could be made has not run: it is charged to the host and repeated.
+    """
     kind, hook = HostFailureKind.SETUP_FAILED, asked.hook
+    if hook is not None and hook.state == "waiting":
+        kind = HostFailureKind.WORKERS_NOT_STARTED
     manager, group = facts.manager_number, facts.group_number
     if asked.event == "setup_failed":
         end = hook_end(hook.message, hook.exit_code, hook.signal) if hook else "no message"
@@ -241,6 +247,7 @@ async def _save_hook_run(
             values[name] is not None
         ):  # the output of a program may contain NUL, which PostgreSQL cannot store
             values[name] = values[name].replace("\0", "\N{SYMBOL FOR NULL}")
+    await connection.execute(SQL["forget_waiting_hook"], values)
     updated = await connection.execute(SQL["update_hook_run"], values)
     if updated.rowcount == 0:
         await connection.execute(SQL["insert_hook_run"], values)

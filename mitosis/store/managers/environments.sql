@@ -41,14 +41,20 @@ SELECT %(manager_number)s, g.id, %(state)s, coalesce(%(fingerprint)s::text, ''),
     ON CONFLICT (manager_id, group_id) DO NOTHING
 
 -- name: change_environment
--- A teardown is due since it was first owed or begun (cleanup.sql).
+-- A teardown is due since it was first owed or begun (cleanup.sql); one that could not begin is still due.
 UPDATE environments AS e
    SET state = %(state)s,
-       changed_at = CASE WHEN e.state = 'owed' AND %(state)s = 'tearing_down' THEN e.changed_at ELSE now() END,
+       changed_at = CASE WHEN (e.state = 'owed' AND %(state)s = 'tearing_down')
+                           OR (e.state = 'tearing_down' AND %(state)s = 'owed') THEN e.changed_at ELSE now() END,
        fingerprint = coalesce(%(fingerprint)s::text, e.fingerprint),
        epoch = coalesce(%(epoch)s::bigint, e.epoch), machine_id = %(machine_id)s, boot_id = %(boot_id)s,
        degraded = CASE WHEN %(state)s = 'preparing' THEN e.degraded ELSE e.degraded OR %(degraded)s END
  WHERE e.manager_id = %(manager_number)s AND e.group_id = %(group_number)s
+
+-- name: forget_waiting_hook
+-- A run that could not begin is shown until the next try.
+DELETE FROM hook_runs
+ WHERE manager_id = %(manager_number)s AND group_id = %(group_number)s AND kind = %(kind)s AND state = 'waiting'
 
 -- name: update_hook_run
 UPDATE hook_runs

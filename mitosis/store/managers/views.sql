@@ -36,6 +36,11 @@ SELECT m.uuid AS manager_id, m.name, m.tags, m.labels, m.host_name, m.cores, m.c
        coalesce((SELECT json_object_agg(coalesce(g.name, e.task_group_name || ' (deleted)'), e.state)
           FROM environments AS e LEFT JOIN task_groups AS g ON g.id = e.group_id
          WHERE e.manager_id = m.id AND e.state <> 'gone'), '{}') AS environments,
+       coalesce((SELECT json_object_agg(coalesce(g.name, e.task_group_name || ' (deleted)'), h.message)
+          FROM environments AS e LEFT JOIN task_groups AS g ON g.id = e.group_id
+          JOIN hook_runs AS h ON h.manager_id = e.manager_id AND h.group_id = e.group_id
+         WHERE e.manager_id = m.id AND e.state <> 'gone' AND e.state IN ('owed', 'tearing_down')
+           AND h.kind = 'teardown' AND h.state = 'waiting'), '{}') AS debts,
        coalesce((SELECT json_agg(json_build_object('group', h.group_id, 'task_group_id', g.uuid, 'kind', $kind$,
                    'group_name', g.name, 'failures', h.failures, 'reason', h.reason, 'tried_at', h.next_at,
                    'tried_in_seconds', extract(epoch FROM h.next_at - now())::float8) ORDER BY h.failed_at)

@@ -5,6 +5,7 @@ import pytest
 from mitosis.contracts.control import ReleaseReason, ReleaseRequest
 from mitosis.contracts.errors import InvalidRequest, InvalidTransition, LeaseLost, NotFound
 from mitosis.contracts.lifecycle import ENVIRONMENT, EnvironmentEvent, EnvironmentState
+from mitosis.store.groups.explain import explain_group
 from mitosis.store.groups.views import read_group
 from mitosis.store.leases.granting import take_lease
 from mitosis.store.leases.scheduler import assign_round
@@ -20,7 +21,9 @@ async def released(host: Host, reason: ReleaseReason = ReleaseReason.MOVED) -> N
 
 
 @pytest.mark.parametrize("state", list(EnvironmentState))
-@pytest.mark.parametrize("event", ["preparing", "prepared", "setup_failed", "tear_down", "cleaned"])
+@pytest.mark.parametrize(
+    "event", ["preparing", "prepared", "setup_failed", "tear_down", "postpone", "cleaned"]
+)
 async def test_the_table_decides_every_edge(
     database: str, state: EnvironmentState, event: str
 ) -> None:
@@ -28,7 +31,7 @@ async def test_the_table_decides_every_edge(
         group = await w.group()
         await w.submit(group, 1)
         host = await w.leased_host(group)
-        if event in ("tear_down", "cleaned"):
+        if event in ("tear_down", "postpone", "cleaned"):
             await released(host)
         await w.rows("UPDATE environments SET state = %s", state.value)
         goal = {
@@ -36,6 +39,7 @@ async def test_the_table_decides_every_edge(
             "prepared": "ready",
             "setup_failed": "tearing_down",
             "tear_down": "tearing_down",
+            "postpone": "owed",
             "cleaned": "gone",
         }[event]
         asked = EnvironmentEvent("prepare_again" if event == "preparing" else event)
@@ -155,6 +159,68 @@ async def test_a_failed_setup_is_told_kept_and_not_tried_again_there(database: s
         other = await w.host()
         assert (await assign_round(w.store)).offered == 1
         assert (await observe_manager(w.store, other.manager_id)).lease is not None
+
+
+async def test_a_setup_that_could_not_start_is_charged_to_the_host_and_tried_again(
+    database: str,
+) -> None:
+    async with world(database) as w:
+        group = await w.group()
+        await w.submit(group, 1)
+        host = await w.host()
+        await assign_round(w.store)
+        for failures, pause in ((1, 10), (2, 20)):
+            await host.take(group, prepare=False)
+            await host.environment(group, "preparing", epoch=host.epoch)
+            waits = hook("waiting", message="cannot start /bin/sh: no process")
+            await host.environment(group, "setup_failed", epoch=host.epoch, hook=waits)
+            await released(host, ReleaseReason.SETUP_FAILED)
+            await host.environment(group, "cleaned")
+            shown = (await get_manager(w.store, host.manager_id)).failures
+            assert [(f.kind, f.failures) for f in shown] == [("workers_not_started", failures)]
+            assert "cannot start /bin/sh: no process" in shown[0].line
+            answer = await assign_round(w.store)
+            assert answer.offered == 0
+            assert answer.next_round_in_seconds == pytest.approx(pause, abs=3)
+            await w.rows("UPDATE host_failures SET next_at = now()")
+            assert (await assign_round(w.store)).offered == 1
+        await host.take(group, prepare=False)
+        await host.environment(group, "preparing", epoch=host.epoch)
+        ran = hook("succeeded", exit_code=0, started_at="2030-01-01T00:10:00Z")
+        await host.environment(group, "prepared", epoch=host.epoch, hook=ran)
+        states = [run.state for run in (await read_group(w.store, group)).hook_runs]
+        assert states == ["succeeded"], "what waits is shown until the next run"
+
+
+async def test_a_teardown_that_cannot_begin_is_owed_and_named(database: str) -> None:
+    why = "cannot start /bin/sh: no process; it is tried again"
+    async with world(database) as w:
+        group, other = await w.group(), await w.group("other")
+        await w.submit(group, 1)
+        host = await w.leased_host(group)
+        await w.submit(other, 1)
+        await host.finish((await host.claim()).tasks)
+        await w.close(group)
+        await w.control.finalize(group)
+        await released(host, ReleaseReason.GROUP_ENDED)
+        await host.environment(group, "tear_down")
+        due = await w.value("SELECT changed_at FROM environments")
+        await host.environment(group, "postpone", hook=hook("waiting", message=why))
+        await host.environment(group, "tear_down")
+        later = hook("waiting", message=why, started_at="2030-01-01T00:10:00Z", retry_count=2)
+        await host.environment(group, "postpone", hook=later)
+        assert await w.value("SELECT changed_at FROM environments") == due, "due since then"
+        assert (await assign_round(w.store)).offered == 0
+        shown = await get_manager(w.store, host.manager_id)
+        assert (shown.environments, shown.debts) == ({"campaign": "owed"}, {"campaign": why})
+        for waits in (group, other):
+            info = await read_group(w.store, waits)
+            assert why in str(info.waiting_for), waits
+        assert why in str((await explain_group(w.store, other)).model_dump())
+        await host.environment(group, "tear_down")
+        await host.environment(group, "cleaned", hook=hook("succeeded", exit_code=0))
+        assert (await get_manager(w.store, host.manager_id)).debts == {}
+        assert (await assign_round(w.store)).offered == 1
 
 
 @pytest.mark.spec("S000-137")
