@@ -25,10 +25,9 @@ from tests.workflow.memory import MemoryHost
 class ScriptedHost:
     """Implements ``HostPort`` over a :class:`MemoryHost`, as an agent would over the API.
 
-    It sees that its lease ends only when it is asked to check. If it saw that by itself, its activity could end
-    while a workflow task asks for the check: the time-skipping server refuses such a task for good
-    (``ACTIVITY_UNKNOWN``), which no server of Temporal does
-    (``tests/integration/workflows/test_crossing.py``).
+    It sees the end of its lease only when it is asked to check. If it saw that by itself, its activity could
+    end while a workflow task asks for the check: the time-skipping server refuses such a task for good
+    (``ACTIVITY_UNKNOWN``); a real one does not (``tests/integration/workflows/test_crossing.py``).
     """
 
     def __init__(self, memory: MemoryHost) -> None:

@@ -37,6 +37,15 @@ LOOK_SECONDS = (10.0, 60.0)
 """Shortest and longest pause before the next round while a group waits for a busy host: the idle threshold,
 within these limits."""
 
+_OF_OTHERS = (
+    *CONTEST_CONDITIONS,
+    Condition(
+        code="own",
+        of_pair=lambda host, group: host.lease is None or host.lease.group != group.number,
+        sentence=lambda *_: "serves the task group",
+    ),
+)
+
 
 @dataclass(frozen=True, slots=True)
 class _Due:
@@ -162,6 +171,9 @@ class _Contest:
         No transaction reports that a lease runs out of work while its group is not drained (other hosts
         have the rest, or a retry is not due). So while a group waits for a busy host, another round is due.
 
+        A group without any capacity comes first, and rounds follow for it. A group that has some, and work
+        for more, gets what is idle for long enough now; looks find for it what becomes so later (P7).
+
         Args:
             hosts: all of the round.
             served: groups that have just been offered a host; they wait for that one first.
@@ -179,10 +191,13 @@ class _Contest:
         busy = {number: host for number, host in of_round.items() if held[number].has_work}
         needed = await self._match(idle, served)
         waits = {offer.manager: self._seconds_left(held[offer.manager]) for offer in needed}
+        served = {*served, *(offer.group for offer in needed)}
+        over = {n: host for n, host in idle.items() if self._seconds_left(held[n]) <= 0}
+        needed += await _match_pages(self.facts, over, _OF_OTHERS, besides=served)
         due = [
             _Move(held[offer.manager].epoch, offer.manager, offer.group)
             for offer in needed
-            if waits[offer.manager] <= 0
+            if waits.get(offer.manager, 0.0) <= 0
         ]
         left = list(waits.values())
         if await self._match(busy, {*served, *(offer.group for offer in needed)}):
@@ -190,7 +205,10 @@ class _Contest:
         return due, min((seconds for seconds in left if seconds > 0), default=None)
 
     async def _match(self, hosts: dict[int, HostFacts], served: Collection[int]) -> list[Offer]:
-        return await _match_pages(self.facts, hosts, CONTEST_CONDITIONS, without_lease=served)
+        """Match groups whose leases are no capacity."""
+        return await _match_pages(
+            self.facts, hosts, CONTEST_CONDITIONS, besides=served, without_capacity=True
+        )
 
     def _seconds_left(self, lease: HostLease) -> float:
         return self.idle_threshold - (lease.idle_seconds or 0.0)
@@ -209,18 +227,27 @@ async def _match_pages(
     hosts: dict[int, HostFacts],
     conditions: Sequence[Condition],
     *,
-    without_lease: Collection[int] | None = None,
+    besides: Collection[int] = (),
+    without_capacity: bool = False,
 ) -> list[Offer]:
     """Match page after page of groups while there are hosts; those used are removed from ``hosts``.
 
-    ``without_lease``: only groups whose leases are no capacity count, and not these.
+    Args:
+        facts: of the round.
+        hosts: those that are left.
+        conditions: those that must hold.
+        besides: groups that do not count.
+        without_capacity: only groups whose leases are no capacity count.
     """
     offers: list[Offer] = []
     if not hosts:
         return offers
     async for page in facts.pages(len(hosts)):
-        if without_lease is not None:
-            page = [g for g in page if g.capacity == 0 and g.number not in without_lease]
+        page = [
+            group
+            for group in page
+            if group.number not in besides and not (without_capacity and group.capacity)
+        ]
         offers += match(page, hosts, conditions)
         if not hosts:
             break

@@ -1,4 +1,4 @@
-"""A host activity that ends while a workflow task asks for its check: a real server keeps the workflow going."""
+"""A host activity ends while a workflow task asks for its check: on a real server the workflow goes on."""
 
 import asyncio
 from collections.abc import AsyncIterator

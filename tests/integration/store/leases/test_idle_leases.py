@@ -1,7 +1,9 @@
 """An idle lease goes to a group that has work (C-03, C-04); a busy one stays."""
 
+import random
 from dataclasses import replace
 from datetime import timedelta
+from uuid import UUID
 
 import pytest
 
@@ -11,7 +13,7 @@ from mitosis.store.groups.views import read_group
 from mitosis.store.leases.scheduler import LOOK_SECONDS, assign_round
 from mitosis.store.managers.release import release_lease
 from mitosis.store.managers.views import observe_manager
-from tests.support.campaigns import Host, failed, world
+from tests.support.campaigns import Host, World, failed, world
 
 
 async def let_go(host: Host) -> None:
@@ -212,4 +214,77 @@ async def test_a_lease_is_renewed_while_its_group_has_anything_unfinished(
         left = "SELECT extract(epoch FROM alive_until - now()) FROM leases"
         assert await w.value(left) > 80
         await assign_round(replace(w.store, idle_threshold=timedelta(0)))
+        assert (await host.renew()).standing == "active"
+
+
+async def idle_hosts(w: World, groups: int) -> list[Host]:
+    """Hosts under leases of groups that go on and have nothing to do."""
+    hosts = []
+    for number in range(groups):
+        group = await w.group(f"earlier-{number}", priority=number)
+        await w.submit(group)
+        hosts.append(await w.leased_host(group))
+        await hosts[-1].finish((await hosts[-1].claim()).tasks)
+    return hosts
+
+
+async def freed_for(w: World, group: UUID) -> int:
+    freed = "SELECT count(*) FROM leases AS l JOIN task_groups AS g ON g.id = l.freed_for WHERE g.uuid = %s"
+    return int(await w.value(freed, group))
+
+
+@pytest.mark.spec("C-03", "S002-174")
+@pytest.mark.parametrize("seed", range(4))
+async def test_what_waits_behind_a_long_task_gets_the_hosts_that_other_groups_leave_idle(
+    database: str, seed: int
+) -> None:
+    """Its own host has just claimed, so it counts as capacity; the agent returns what it does not begin."""
+    chance = random.Random(seed)
+    async with world(database) as w:
+        store = replace(w.store, idle_threshold=timedelta(0))
+        idle = chance.randint(1, 4)
+        await idle_hosts(w, idle)
+        group = await w.group("mixed", worker_allocation_plan={"worker_count": 1})
+        count = chance.randint(1, 20)
+        await w.submit(group, count)
+        host = await w.leased_host(group)
+        tasks = (await host.claim()).tasks
+        assert len(tasks) == count
+        long = chance.randrange(count)
+        await host.finish(tasks[:long])
+        await host.renew(returned=tasks[long + 1 :])
+        waiting = count - long - 1
+        for _ in range(2):  # the second finds them on their way
+            answer = await assign_round(store)
+            more = -(-waiting // 2) - 1  # its own host has room for two
+            assert await freed_for(w, group) == max(0, min(more, idle))
+        assert answer.offered == 0
+
+
+async def test_a_group_without_a_host_gets_an_idle_one_before_a_group_that_has_some(
+    database: str,
+) -> None:
+    async with world(database) as w:
+        store = replace(w.store, idle_threshold=timedelta(0))
+        await idle_hosts(w, 1)
+        rich = await w.group("rich", priority=9, worker_allocation_plan={"worker_count": 1})
+        await w.submit(rich, 10)
+        await (await w.leased_host(rich)).claim(1)
+        poor = await w.group("poor")
+        await w.submit(poor)
+        await assign_round(store)
+        assert (await freed_for(w, poor), await freed_for(w, rich)) == (1, 0)
+
+
+async def test_a_group_does_not_take_a_host_from_itself(database: str) -> None:
+    """Tasks that have just become due are no work of a lease yet, and could use more hosts."""
+    async with world(database) as w:
+        store = replace(w.store, idle_threshold=timedelta(0))
+        group = await w.group(worker_allocation_plan={"worker_count": 1})
+        retry = RetryPolicy(max_attempts=2, delay_seconds=600)
+        await w.submit_tasks(group, [TaskSubmission(command=["x"], retry=retry)] * 9)
+        host = await w.leased_host(group)
+        await host.report(*(failed(task, exit_code=1) for task in (await host.claim()).tasks))
+        await w.rows("UPDATE open_task SET not_before = now()")
+        await assign_round(store)
         assert (await host.renew()).standing == "active"

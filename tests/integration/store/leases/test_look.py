@@ -257,6 +257,20 @@ async def an_idle_lease_is_past_its_threshold(w: World) -> AsyncIterator[None]:
 
 
 @cause
+async def a_group_that_has_a_host_could_use_an_idle_one(w: World) -> AsyncIterator[None]:
+    first = await w.group("first")
+    await w.submit(first)
+    host = await w.leased_host(first)
+    await host.finish((await host.claim()).tasks)
+    second = await w.group("second", worker_allocation_plan={"worker_count": 1})
+    await w.submit(second, 10)
+    await (await w.leased_host(second)).claim(1)
+    yield
+    for column in ("busy_at", "taken_at"):
+        await age(w, host, column, 301)
+
+
+@cause
 async def the_pause_after_a_failure_is_over(w: World) -> AsyncIterator[None]:
     await w.host()
     await w.submit(await w.group())
