@@ -16,8 +16,9 @@ from mitosis.store.pg import database as pg_database
 from mitosis.store.pg.database import LIMITS
 from tests.support.campaigns import Host, World, failed, succeeded, world
 
-ROUNDS = 2
+ROUNDS = 4
 HOSTS = 4
+FIRST = 25
 
 
 @pytest.fixture(autouse=True)
@@ -83,7 +84,7 @@ async def test_completers_submitters_and_a_closer(database: str, seed: int) -> N
     chance = random.Random(seed)
     async with world(database, pool_size=16) as w:
         group = await w.group()
-        await w.submit(group, 50)
+        await w.submit(group, FIRST)
         hosts = [await w.host() for _ in range(HOSTS)]
         await assign_round(w.store)
         for host in hosts:
@@ -91,7 +92,7 @@ async def test_completers_submitters_and_a_closer(database: str, seed: int) -> N
         await w.pokes()
         stop = asyncio.Event()
         workers = [asyncio.create_task(work(host, chance, stop)) for host in hosts]
-        accepted, *_ = await asyncio.gather(submit(w, group, chance, 40), toggle(w, group, 15))
+        accepted, *_ = await asyncio.gather(submit(w, group, chance, 20), toggle(w, group, 8))
         await w.close(group)
         async with asyncio.timeout(100):
             while (await w.control.observe_task_group(group)).unfinished:
@@ -99,7 +100,7 @@ async def test_completers_submitters_and_a_closer(database: str, seed: int) -> N
         stop.set()
         await asyncio.gather(*workers)
         view = await w.control.observe_task_group(group)
-        assert view.total == 50 + accepted
+        assert view.total == FIRST + accepted
         await w.check()
         assert (await w.control.finalize(group)).state == "complete"
         twice = await w.rows("SELECT task_id FROM task_result GROUP BY task_id HAVING count(*) > 1")
