@@ -60,5 +60,5 @@ async def test_an_activity_may_end_while_the_workflow_asks_for_its_check(
     assert agent.calls == ["prepare", "run", "clean"]
     assert (await plane.stores.observe(group)).result is TaskGroupResult.SUCCESS
     workflow = client.get_workflow_handle(manager_workflow_id(agent.manager_id))
-    asked = "activity_task_cancel_requested_event_attributes"
-    assert any(event.HasField(asked) for event in (await workflow.fetch_history()).events)
+    events = (await workflow.fetch_history()).events
+    assert any(e.HasField("activity_task_cancel_requested_event_attributes") for e in events)
