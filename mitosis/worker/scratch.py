@@ -1,7 +1,7 @@
 """The scratch folder of a worker slot: working directory of its tasks, swept after a task left files.
 
-The check costs one ``lstat`` per task: the modification time of the folder changes with its entries
-(protocol P12 allows no more per task).
+The check costs one ``lstat`` per task: the change time of the folder changes with its entries and its mode,
+and no program can set it (protocol P12 allows no more per task).
 """
 
 import logging
@@ -13,8 +13,12 @@ from pathlib import Path
 
 _log = logging.getLogger(__name__)
 
-_CLOCK_GRAIN_NS = 20_000_000
-"""A folder changed twice within one tick of the kernel's coarse clock keeps its modification time."""
+_REALTIME_COARSE = 5
+"""``CLOCK_REALTIME_COARSE`` of Linux: the clock of change times. ``time`` has no name for it."""
+_GRAIN_NS = 20_000_000
+"""Two changes that are closer together may leave the same change time."""
+_GRAIN_OF_WHOLE_SECONDS_NS = 2_000_000_000
+"""The same on a file system that keeps no fractions of seconds."""
 
 
 class ScratchFolder:
@@ -30,24 +34,37 @@ class ScratchFolder:
             self._sweep()
 
     def _state(self) -> tuple[int, int] | None:
-        """Return inode and modification time; None unless it is a folder (and no link to one)."""
+        """Return inode and change time; None unless it is a folder (and no link to one)."""
         try:
             facts = os.lstat(self.path)
         except OSError:
             return None
-        return (facts.st_ino, facts.st_mtime_ns) if stat.S_ISDIR(facts.st_mode) else None
+        return (facts.st_ino, facts.st_ctime_ns) if stat.S_ISDIR(facts.st_mode) else None
 
     def _sweep(self) -> None:
         if self._state() is None:
             Path(self.path).unlink(missing_ok=True)
             Path(self.path).mkdir(mode=0o700, parents=True)
-        os.chmod(self.path, 0o700)  # noqa: PTH101 - the path is a string already
+        if (
+            stat.S_IMODE(os.lstat(self.path).st_mode) != 0o700
+        ):  # a needless change would be seen as one
+            os.chmod(self.path, 0o700)  # noqa: PTH101 - the path is a string already
+        began = _kernel_now()
         with os.scandir(self.path) as entries:
             for entry in list(entries):
                 _remove(entry)
         state = self._state()
-        settled = state is not None and time.time_ns() - state[1] > _CLOCK_GRAIN_NS
-        self._clean = state if settled else None
+        self._clean = state if state is not None and _is_settled(state[1], began) else None
+
+
+def _kernel_now() -> int:
+    return time.clock_gettime_ns(_REALTIME_COARSE)
+
+
+def _is_settled(changed: int, now: int) -> bool:
+    """Return whether every change after ``now`` leaves another change time than ``changed``."""
+    whole = changed % 1_000_000_000 == 0
+    return now - changed > (_GRAIN_OF_WHOLE_SECONDS_NS if whole else _GRAIN_NS)
 
 
 def _remove(entry: os.DirEntry[str]) -> None:
