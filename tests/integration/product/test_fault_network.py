@@ -67,14 +67,21 @@ async def test_what_is_held_is_told_whole_when_contact_comes_back(it: Fleet, dia
     tasks = [diary.task(f"t{n}", wait=True) for n in range(4)]
     group = await it.group(*tasks, host_lost_after="60s")
     await it.until(lambda: diary.began("t0") and diary.began("t1"))
-    await it.until_claimed(3)  # t2 waits in the agent
+
+    async def t2_was_claimed() -> bool:  # and waits in the agent
+        return [attempt for _, attempt in await open_rows(it)] == [1, 1, 1, 0]
+
+    await it.until(t2_was_claimed)
     host.wire.lose_answers[RENEW] = 2
     await it.until(lambda: host.wire.lost[RENEW] == 2)
+    await it.until_claimed(2)  # t2 was returned, since nothing on this host ends
     await renewed_twice(it, host)
+    assert await open_rows(it) == [(1, 1), (1, 1), (0, 1), (0, 0)]
     diary.go(*(f"t{n}" for n in range(4)))
     info = await it.settled(group)
     assert info.tasks_succeeded == 4
-    assert (await it.attempts(group))[:2] == [1, 1]  # t2 is given back when it waits for long
+    # A claim raises the attempt, a return keeps it (P2); no failure is counted.
+    assert await it.attempts(group) == [1, 1, 2, 1]
     assert [diary.began(f"t{n}") for n in range(4)] == [1] * 4
 
 
