@@ -148,7 +148,10 @@ async def test_max_managers_is_raised_and_lowered_under_live_leases(
     first, second = await it.host(), await it.host()
     names = [f"t{n}" for n in range(12)]
     group = await it.group(
-        *[diary.task(name, wait=True) for name in names], workers=1, max_managers=1
+        *[diary.task(name, wait=True) for name in names],
+        workers=1,
+        max_managers=1,
+        host_lost_after="60s",  # a busy machine may keep the first host silent for 2 s
     )
 
     async def leases() -> int:
@@ -171,6 +174,11 @@ async def test_max_managers_is_raised_and_lowered_under_live_leases(
     await running(2)
     assert await leases() == 2
     await second.kill()
+    await it.rows(
+        "UPDATE leases SET alive_until = now() - interval '1 s'"
+        " FROM managers AS m WHERE m.id = manager_id AND m.uuid = %s",
+        second.manager_id,
+    )
     await lost(it, second)
     await second.start()
     await it.client.submit(group, [diary.task("last", wait=True)])  # another round looks
