@@ -30,10 +30,13 @@ from mitosis.contracts.wire import (
     RenewalAnswer,
     TaskAttempt,
 )
+from mitosis.worker.start_wait import START_SECONDS
 
 RENEW_SECONDS = 3.0
 HELD_SECONDS = 30.0
 STARTED_AFTER_SECONDS = 1.0
+PROVEN_AFTER_SECONDS = 2 * START_SECONDS
+"""A task that was begun so long ago waits for no process."""
 FENCE_CHECK_SECONDS = 0.5
 LATE_SECONDS = 2.0
 
@@ -178,7 +181,7 @@ class Contact:
             returned=_attempts(returned),
             announced=_attempts(state.announced),
             cannot_start=session.workers.cannot_start,
-            workers_started=self._workers_of != session.epoch and session.progress().workers > 0,
+            workers_started=self._workers_of != session.epoch and _proven(state),
             held=self._held(state) if due else None,
             running=_attempts(state.started_before(math.inf)) if ask else [],
         )
@@ -209,6 +212,12 @@ class Contact:
                 if not session.state.fenced:
                     log.error("lease.fenced", extra={"silent_seconds": round(silent, 1)})
                 session.handle(Fenced(on=True))
+
+
+def _proven(state: State) -> bool:
+    """Return whether this host starts workers and what they run: a task has ended, or runs for some time."""
+    began = state.started_before(time.time() - PROVEN_AFTER_SECONDS)
+    return state.finished > 0 or any(True for _ in began)
 
 
 def _attempts(keys: Iterable[AttemptKey]) -> list[TaskAttempt]:

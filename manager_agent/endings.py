@@ -124,7 +124,11 @@ def return_unstarted(state: State) -> list[Instruction]:
 
 def give_back(state: State, tasks: Iterable[Task]) -> list[Instruction]:
     """Return these tasks, which wait nowhere any more; drop them if the lease is gone."""
-    keys = {task.key for task in tasks}
+    return give_back_attempts(state, {task.key for task in tasks})
+
+
+def give_back_attempts(state: State, keys: set[AttemptKey]) -> list[Instruction]:
+    """Return these attempts, as :func:`give_back`."""
     state.held -= keys
     if not keys or state.end is LeaseEnd.GONE:
         return []

@@ -71,6 +71,16 @@ class TasksEnded:
 
 
 @dataclass(frozen=True, slots=True)
+class TaskNotBegun:
+    """A task that was said to have begun has not: this host has no process for it (protocol P7)."""
+
+    slot: int
+    generation: int
+    key: AttemptKey
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class TasksTakenBack:
     """The answer to a :class:`Recall`: these attempts have not begun and never will in this worker."""
 
@@ -170,6 +180,7 @@ Event = (
     | RespawnDue
     | TaskBegan
     | TasksEnded
+    | TaskNotBegun
     | TasksTakenBack
     | Looked
     | WorkerHangs

@@ -47,12 +47,14 @@ from manager_agent.events import (
     Stop,
     Superseded,
     TaskBegan,
+    TaskNotBegun,
     TasksEnded,
     TasksTakenBack,
     WorkerExited,
     WorkerHangs,
     WorkerReady,
 )
+from manager_agent.starved import on_not_begun
 from manager_agent.state import State, Task, Worker
 from manager_agent.unstarted import on_looked
 from mitosis.contracts.attempt import AttemptKey
@@ -77,8 +79,11 @@ def step(state: State, event: Event) -> list[Instruction]:
     if state.over:
         return []
     out = _handle(state, event)
-    out += _dispatch(state)
-    out += _refill(state)
+    if state.starved is not None:
+        out += return_unstarted(state)
+    else:
+        out += _dispatch(state)
+        out += _refill(state)
     out += _finish(state)
     return out
 
@@ -100,6 +105,8 @@ def _handle(state: State, event: Event) -> list[Instruction]:  # noqa: C901, PLR
             return _on_began(state, event)
         case TasksEnded():
             return _on_ended(state, event)
+        case TaskNotBegun():
+            return _on_not_begun(state, event)
         case TasksTakenBack():
             return _on_taken_back(state, event)
         case Looked():
@@ -189,9 +196,17 @@ def _on_ended(state: State, event: TasksEnded) -> list[Instruction]:
         if report.started_at is not None and report.finished_at is not None:
             _measure(state, report.finished_at - report.started_at)
     if reports:
-        worker.useful, worker.crashes = True, 0
+        worker.useful, worker.crashes, state.starved = True, 0, None
     _idle_if_empty(worker)
     return _report(state, reports)
+
+
+def _on_not_begun(state: State, event: TaskNotBegun) -> list[Instruction]:
+    worker = _worker(state, event.slot, event.generation)
+    if worker is None or not _remove_attempt(worker, event.key):
+        return []
+    _idle_if_empty(worker)
+    return on_not_begun(state, worker, event)
 
 
 def _on_taken_back(state: State, event: TasksTakenBack) -> list[Instruction]:

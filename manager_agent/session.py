@@ -32,6 +32,7 @@ from manager_agent.events import (
     Spawn,
     SpawnLater,
     TaskBegan,
+    TaskNotBegun,
     TasksEnded,
     TasksTakenBack,
     WorkerHangs,
@@ -43,6 +44,7 @@ from manager_agent.reactor import step
 from manager_agent.reporter import Reporter
 from manager_agent.router import Control, Router
 from manager_agent.session_workers import SessionWorkers
+from manager_agent.starved import gives_up
 from manager_agent.state import State
 from manager_agent.unstarted import LOOK_SECONDS
 from manager_agent.watchdog import watch_processes
@@ -61,6 +63,7 @@ from mitosis.ipc.messages import (
     Shutdown,
     TakeBack,
     TakenBack,
+    TaskNotStarted,
     TaskOutput,
     TasksFinished,
     TaskStarted,
@@ -182,6 +185,8 @@ class LeaseSession:
         """Pass an event to the reactor and carry out its instructions."""
         for instruction in step(self.state, event):
             self._do(instruction)
+        if (why := gives_up(self.state)) is not None:
+            self.workers.give_up(why)
         if self.ending:
             self.ends.set()
 
@@ -248,18 +253,20 @@ class LeaseSession:
 
     def _watch(self, slot: int, generation: int, key: AttemptKey, seconds: float, why: str) -> None:
         """Kill the worker if the attempt is not over after ``seconds`` and a margin."""
-        if old := self._hang_timers.pop(key, None):
-            old.cancel()
+        self._unwatch(key)
         event = WorkerHangs(slot, generation, key, why)
         self._hang_timers[key] = self._loop.call_later(
             seconds + HANG_MARGIN_SECONDS, self.handle, event
         )
 
+    def _unwatch(self, key: AttemptKey) -> None:
+        if timer := self._hang_timers.pop(key, None):
+            timer.cancel()
+
     def _cancel_timers(self, reports: tuple[EncodedReport, ...]) -> None:
         if self._hang_timers:
             for report in reports:
-                if timer := self._hang_timers.pop(report.key, None):
-                    timer.cancel()
+                self._unwatch(report.key)
 
     async def _end(self, end: LeaseEnd) -> None:
         if (
@@ -275,7 +282,7 @@ class LeaseSession:
 
     # --- messages -------------------------------------------------------------------------------
 
-    def on_message(self, slot: int, generation: int, message: WorkerToManager) -> None:
+    def on_message(self, slot: int, generation: int, message: WorkerToManager) -> None:  # noqa: C901 - one line per message
         match message:
             case TasksFinished():
                 self.handle(TasksEnded(slot, generation, message.tasks))
@@ -286,6 +293,9 @@ class LeaseSession:
                     self._watch(
                         slot, generation, message.key, message.overdue_seconds, exits.OVERDUE
                     )
+            case TaskNotStarted():
+                self._unwatch(message.key)
+                self.handle(TaskNotBegun(slot, generation, message.key, message.reason))
             case TakenBack():
                 self.handle(TasksTakenBack(slot, generation, message.keys))
             case TaskOutput():

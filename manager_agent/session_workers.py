@@ -86,7 +86,7 @@ class SessionWorkers:
                 await self.close()
                 failures += 1
                 if failures >= START_ATTEMPTS:
-                    self._give_up(str(error))
+                    self.give_up(str(error))
                     return
                 await asyncio.sleep(POOL_RETRIES.pause(failures - 1))
             else:
@@ -171,12 +171,13 @@ class SessionWorkers:
                 },
             )
         self._session.handle(event)
-        active = not self._session.ending
-        if self._session.state.cannot_start and active and self.cannot_start is None:
-            self._give_up(f"workers end before they are ready: {event.reason}")
+        if self._session.state.cannot_start and not self._session.ending:
+            self.give_up(f"workers end before they are ready: {event.reason}")
 
-    def _give_up(self, reason: str) -> None:
-        """Have the lease ended, so that a host which can start workers gets the work."""
+    def give_up(self, reason: str) -> None:
+        """Have the lease ended, so that a host which can start workers and commands gets the work."""
+        if self.cannot_start is not None:
+            return
         log.error("lease.given_up", extra={"epoch": self._session.epoch, "reason": reason})
         self.cannot_start = reason[:MAX_REASON] or "no reason is known"
         self._renew_now()

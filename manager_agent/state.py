@@ -132,6 +132,9 @@ class State:
     """Ready tasks whose start must be recorded first and that have no worker yet (protocol P5)."""
     pool_lost: bool = False
     """No worker can be started: the zygote has ended."""
+    starved: str | None = None
+    """Why this host can start no command for now. It takes no task until one of those that run has ended,
+    which frees a process; when it holds nothing more, its lease is given up (protocol P7)."""
     cancelled: set[AttemptKey] = field(default_factory=set)
     """Running attempts that a user has cancelled."""
     unreported: dict[AttemptKey, EncodedReport] = field(default_factory=dict)

@@ -142,6 +142,13 @@ class TaskStarted(Message, frozen=True):
     """The worker hangs if the task is not finished after this time (timeout, grace and a margin)."""
 
 
+class TaskNotStarted(Message, frozen=True):
+    """A task that was said to start could not: its host has no process for it. It has not run."""
+
+    key: AttemptKey
+    reason: str
+
+
 class TakenBack(Message, frozen=True):
     """These tasks have not begun and never will here, in the order in which the worker held them."""
 
@@ -205,5 +212,12 @@ class Goodbye(Message, frozen=True):
 
 
 WorkerToManager = (
-    Hello | TaskStarted | TakenBack | TasksFinished | TaskOutput | Acknowledge | Goodbye
+    Hello
+    | TaskStarted
+    | TaskNotStarted
+    | TakenBack
+    | TasksFinished
+    | TaskOutput
+    | Acknowledge
+    | Goodbye
 )

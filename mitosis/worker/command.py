@@ -52,7 +52,14 @@ class Streams:
 class CommandRun:
     """One started command."""
 
-    def __init__(self, spec: TaskSpec, environment: Mapping[str, str], folder: str, to: Streams):
+    def __init__(
+        self,
+        spec: TaskSpec,
+        environment: Mapping[str, str],
+        folder: str,
+        to: Streams,
+        waited_seconds: float = 0.0,
+    ) -> None:
         """Start it.
 
         Args:
@@ -60,6 +67,7 @@ class CommandRun:
             environment: the whole environment of the command.
             folder: its working directory, unless the spec has one.
             to: the streams of the slot.
+            waited_seconds: how much of the timeout the wait for a process has used.
 
         Raises:
             OSError, ValueError: it could not be started; see :func:`not_started`.
@@ -81,7 +89,7 @@ class CommandRun:
         self._pidfd = os.pidfd_open(self.pid)
         self._grace_seconds = spec.kill_grace_seconds
         self._timeout_seconds = spec.timeout_seconds
-        self._timeout_at = _after(spec.timeout_seconds)
+        self._timeout_at = _after(spec.timeout_seconds, waited_seconds)
         self._stop: Stop | None = None
         self._reason: ExitReason | None = None
         self._usage: Usage | None = None
@@ -213,8 +221,6 @@ def _explain(
         return _what_is_missing(program, folder or ".", environment), EXIT_NOT_FOUND
     if isinstance(error, PermissionError):
         return f"no permission to execute {program}", EXIT_NOT_EXECUTABLE
-    if isinstance(error, OSError) and error.errno in (errno.EAGAIN, errno.ENOMEM, errno.EMFILE):
-        return f"no process could be made for {program}: {error.strerror}", None
     if isinstance(error, OSError) and error.errno == errno.E2BIG:
         return f"cannot execute {program}: {TOO_LONG}", EXIT_NOT_EXECUTABLE
     why = error.strerror if isinstance(error, OSError) else error
@@ -249,5 +255,5 @@ def _verdict(reason: ExitReason, stop: Stop | None) -> tuple[FailureKind | None,
     return kind, f"{reason}{core}"
 
 
-def _after(seconds: float | None) -> float | None:
-    return None if seconds is None else time.monotonic() + seconds
+def _after(seconds: float | None, used: float) -> float | None:
+    return None if seconds is None else time.monotonic() + seconds - used

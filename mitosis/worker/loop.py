@@ -31,8 +31,10 @@ from mitosis.ipc.messages import (
     Shutdown,
     TakeBack,
     TakenBack,
+    TaskNotStarted,
     TaskStarted,
 )
+from mitosis.process_starts import start_may_pass
 from mitosis.worker.channel import WorkerChannel
 from mitosis.worker.command import CommandRun, Streams, not_started
 from mitosis.worker.context import task_variables
@@ -47,6 +49,7 @@ from mitosis.worker.report import Ended, encode_report
 from mitosis.worker.report_batch import ReportBatch
 from mitosis.worker.scratch import ScratchFolder
 from mitosis.worker.settings import WorkerSettings, worker_variables
+from mitosis.worker.start_wait import StartWait
 from mitosis.worker.wakeup import SignalWakeup
 from mitosis.worker.whole_output import STALL_SECONDS, WholeOutput
 
@@ -59,6 +62,7 @@ _decode = msgspec.json.Decoder(
 ).decode  # made once, in the zygote: 0.5 MB that workers share
 _OVERDUE_MARGIN_SECONDS = 2.0
 _LEFTOVERS_SECONDS = 5.0
+MAX_REASON = 500
 _OWN_ENDS = (None, FailureKind.EXIT_CODE, FailureKind.SIGNAL, FailureKind.HANDLER_ERROR)
 """How a task ends by itself, also because the kernel refused it a process."""
 _LONGEST_WAIT_MS = 3_600_000.0  # poll(2) takes an int of milliseconds: at most 24.8 days
@@ -115,7 +119,7 @@ class Worker:
         self._renewed_for: str | None = None
         """Why this process must run no other task: the agent starts a new one in its slot."""
         self._current: RunTask | None = None
-        self._stoppable: CommandRun | HandlerSlot | None = None
+        self._stoppable: CommandRun | StartWait | HandlerSlot | None = None
 
     def serve(self) -> int:
         """Run tasks until a Shutdown, or until another process must run the next; return the exit status."""
@@ -229,6 +233,7 @@ class Worker:
             overdue += STALL_SECONDS if spec.stream_output else 0.0
         self._channel.send(TaskStarted(task.key, time.time(), overdue))
         variables = task_variables(self._group_number, task.key)
+        ended: Ended | None
         if spec.handler:
             ended = self._run_handler(spec, variables)
         elif spec.command:
@@ -239,6 +244,10 @@ class Worker:
         if self._feed.on:
             self._feed.stop()
         self._mark.clear()
+        if ended is not None:
+            self._finish(task, ended)
+
+    def _finish(self, task: RunTask, ended: Ended) -> None:
         self._count_task(ended)
         if self._shutdown is None or self._shutdown.graceful:
             self._report(task, ended)
@@ -251,13 +260,38 @@ class Worker:
         if limit is not None and self._ran >= limit:
             self._renewed_for = f"max_tasks_per_worker is {limit}"
 
-    def _run_command(self, spec: TaskSpec, variables: dict[str, str]) -> Ended:
+    def _start_command(
+        self, spec: TaskSpec, environment: dict[str, str]
+    ) -> CommandRun | Ended | None:
+        """Start it, again and again for some seconds if its host has no process; None: given back."""
+        wait = StartWait(spec.timeout_seconds)
+        while wait.ended is None:
+            waited = time.monotonic() - wait.began_at
+            try:
+                run = CommandRun(spec, environment, self._scratch.path, self._streams, waited)
+            except (OSError, ValueError) as error:
+                if not start_may_pass(error):
+                    return not_started(spec, environment, error)
+                problem = f"no process could be made for {spec.command}: {error}"
+            else:
+                if wait.tried:  # a start may be refused once and then succeed: vfork, then fork
+                    self._limit.begin()
+                return run
+            if not wait.again():
+                assert self._current is not None  # noqa: S101 - a command runs for a task
+                self._channel.send(TaskNotStarted(self._current.key, problem[:MAX_REASON]))
+                return None
+            self._stoppable = wait
+            while not wait.is_over:
+                self._wait(wait)
+        return wait.ended
+
+    def _run_command(self, spec: TaskSpec, variables: dict[str, str]) -> Ended | None:
         environment = {**self._environment, **spec.environment, **variables}
         self._bell.turn_on()
-        try:
-            run = CommandRun(spec, environment, self._scratch.path, self._streams)
-        except (OSError, ValueError) as error:
-            return not_started(spec, environment, error)
+        run = self._start_command(spec, environment)
+        if not isinstance(run, CommandRun):
+            return run
         if spec.stream_output and self._current is not None:
             self._whole.begin(self._current.key, (self._streams.stdout, self._streams.stderr))
         self._stoppable = run
@@ -339,7 +373,7 @@ class Worker:
 
     # --- waiting --------------------------------------------------------------------------------
 
-    def _wait(self, run: CommandRun | None) -> None:
+    def _wait(self, run: CommandRun | StartWait | None) -> None:
         """Wait for a message, output, the end of the command, or the next timer."""
         self._take_messages()  # a send may have consumed the edge of the socket's descriptor
         fds = run.fds() if run is not None else ()
@@ -365,7 +399,7 @@ class Worker:
         for stream in (self._streams.stdout, self._streams.stderr):
             self._poll.modify(stream.read_fd, 0 if stream.paused else select.POLLIN)
 
-    def _wait_ms(self, run: CommandRun | None) -> float | None:
+    def _wait_ms(self, run: CommandRun | StartWait | None) -> float | None:
         due = [run.wakes_at(), self._limit.wakes_at()] if run is not None else []
         due.append(self._reports.due_at())
         if self._feed.on:
