@@ -21,8 +21,8 @@ from mitosis.concurrency import wait_event
 from mitosis.contracts.agent_http import HookReport
 from mitosis.contracts.hook import HookSpec
 from mitosis.contracts.outcome import ExitKind, ExitReason
+from mitosis.contracts.process_starts import start_may_pass
 from mitosis.contracts.variables import without_settings
-from mitosis.process_starts import start_may_pass
 from mitosis.retry_policy import RetryPolicy
 
 TAIL_BYTES = 16 * 1024

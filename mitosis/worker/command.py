@@ -35,6 +35,7 @@ TOO_LONG = (
 )
 """Source: execve(2), "Limits on size of arguments and environment"."""
 
+_PROGRAM_SHOWN = 200
 _GROUP_POLL_SECONDS = 0.01
 _KILL_POLL_SECONDS = 0.002
 _UNKILLABLE_AFTER_SECONDS = 5.0
@@ -208,6 +209,12 @@ def not_started(spec: TaskSpec, environment: Mapping[str, str], error: Exception
         started_at=now,
         finished_at=now,
     )
+
+
+def no_process(spec: TaskSpec, error: Exception) -> str:
+    """Return why a command could not be started now; its arguments may be secret."""
+    program = next(iter(command_argv(spec)), "")[:_PROGRAM_SHOWN]
+    return f"no process could be made for {program}: {getattr(error, 'strerror', error)}"
 
 
 def _explain(

@@ -14,6 +14,7 @@ from collections import deque
 import msgspec
 
 from mitosis.contracts.outcome import FailureKind
+from mitosis.contracts.process_starts import start_may_pass
 from mitosis.contracts.task import TaskSpec
 from mitosis.ipc.messages import (
     Acknowledge,
@@ -34,9 +35,8 @@ from mitosis.ipc.messages import (
     TaskNotStarted,
     TaskStarted,
 )
-from mitosis.process_starts import start_may_pass
 from mitosis.worker.channel import WorkerChannel
-from mitosis.worker.command import CommandRun, Streams, not_started
+from mitosis.worker.command import CommandRun, Streams, no_process, not_started
 from mitosis.worker.context import task_variables
 from mitosis.worker.evidence import Evidence, RunningMark
 from mitosis.worker.following import OutputFeed
@@ -62,7 +62,6 @@ _decode = msgspec.json.Decoder(
 ).decode  # made once, in the zygote: 0.5 MB that workers share
 _OVERDUE_MARGIN_SECONDS = 2.0
 _LEFTOVERS_SECONDS = 5.0
-MAX_REASON = 500
 _OWN_ENDS = (None, FailureKind.EXIT_CODE, FailureKind.SIGNAL, FailureKind.HANDLER_ERROR)
 """How a task ends by itself, also because the kernel refused it a process."""
 _LONGEST_WAIT_MS = 3_600_000.0  # poll(2) takes an int of milliseconds: at most 24.8 days
@@ -272,14 +271,14 @@ class Worker:
             except (OSError, ValueError) as error:
                 if not start_may_pass(error):
                     return not_started(spec, environment, error)
-                problem = f"no process could be made for {spec.command}: {error}"
+                problem = no_process(spec, error)
             else:
                 if wait.tried:  # a start may be refused once and then succeed: vfork, then fork
                     self._limit.begin()
                 return run
             if not wait.again():
                 assert self._current is not None  # noqa: S101 - a command runs for a task
-                self._channel.send(TaskNotStarted(self._current.key, problem[:MAX_REASON]))
+                self._channel.send(TaskNotStarted(self._current.key, problem))
                 return None
             self._stoppable = wait
             while not wait.is_over:

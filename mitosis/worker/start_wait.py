@@ -3,15 +3,16 @@
 The worker's loop waits with it as with a running command: it can be stopped, and has its next time.
 """
 
+import math
 import time
 
 from mitosis.contracts.outcome import FailureKind
 from mitosis.worker.report import Ended
 
-START_SECONDS = 5.0
+PAUSES_SECONDS = (0.05, 0.1, 0.2, 0.4, 0.8, 1.5, 2.0)
+"""Between two tries. A table, since the policy of retries is too heavy for a worker."""
+START_SECONDS = sum(PAUSES_SECONDS)
 """For so long a start is repeated; then another host, or a later lease, gets the task."""
-FIRST_PAUSE_SECONDS = 0.05
-LONGEST_PAUSE_SECONDS = 1.0
 
 
 class StartWait:
@@ -25,18 +26,17 @@ class StartWait:
         self.tried = False
         """A start was refused: what the kernel has counted since was no limit of the task."""
         self._started_at = time.time()
-        self._until = self.began_at + min(START_SECONDS, timeout_seconds or START_SECONDS)
-        self._pause = FIRST_PAUSE_SECONDS
+        self._until = self.began_at + (timeout_seconds or math.inf)
+        self._pauses = iter(PAUSES_SECONDS)
         self._due_at = self.began_at
 
     def again(self) -> bool:
         """Begin the next pause, which is longer; return False when the time is over."""
         self.tried = True
-        now = time.monotonic()
-        if now + self._pause > self._until:
+        pause = next(self._pauses, None)
+        if pause is None or time.monotonic() + pause > self._until:
             return False
-        self._due_at = now + self._pause
-        self._pause = min(self._pause * 2, LONGEST_PAUSE_SECONDS)
+        self._due_at = time.monotonic() + pause
         return True
 
     @property

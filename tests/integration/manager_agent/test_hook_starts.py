@@ -9,7 +9,7 @@ from manager_agent import environments, hooks
 from mitosis.contracts.control import HookVerdict
 from mitosis.contracts.hook import HookSpec
 from mitosis.contracts.lifecycle import EnvironmentState
-from mitosis.process_starts import PASSING_ERRORS
+from mitosis.contracts.process_starts import PASSING_ERRORS
 from mitosis.retry_policy import RetryPolicy
 from tests.support.agents import Commands, running_agent, until
 from tests.support.fake_api import FakeApi

@@ -30,6 +30,7 @@ TO_WORKER: list[m.ManagerToWorker] = [
 FROM_WORKER: list[m.WorkerToManager] = [
     m.Hello(slot=0, generation=1, pid=2, cpus=(0, 3)),
     m.TaskStarted(AttemptKey(1, 1), 12.5),
+    m.TaskNotStarted(AttemptKey(1, 1), "no process"),
     m.TakenBack((AttemptKey(1, 1), AttemptKey(2, 5))),
     m.TasksFinished((m.EncodedReport(AttemptKey(1, 1), 1.0, 2.0, b"{}"),)),
     m.TaskOutput(AttemptKey(1, 2), "stderr", 3, b"\xff\0"),
