@@ -52,6 +52,13 @@ TESTED_ELSEWHERE = {
     "mitosis/contracts/http.py": "models: unit/api/test_openapi.py, integration/api/test_refusals.py",
     "mitosis/contracts/wire.py": "models: unit/api/test_bodies.py, unit/contracts/test_strict_numbers.py",
     "mitosis/ipc/messages.py": "models: unit/ipc/test_codec.py sends each of them",
+    # parts of the scheduling decision, tested by the decisions they lead to
+    "mitosis/scheduling/actions.py": "models: unit/scheduling/test_offers.py",
+    "mitosis/scheduling/facts.py": "models: unit/scheduling/test_snapshot.py puts them all",
+    "mitosis/scheduling/moment.py": "unit/scheduling/test_predicates.py",
+    "mitosis/scheduling/round.py": "unit/scheduling/test_offers.py",
+    "mitosis/scheduling/sentences.py": "unit/scheduling/test_predicates.py",
+    "mitosis/scheduling/waiting_line.py": "the order of offers: unit/scheduling/test_offers.py",
     # the store: operations tested by the stories that they are part of
     "mitosis/store/groups/assignment.py": "integration/store/groups/test_task_groups.py",
     "mitosis/store/groups/definition.py": "integration/store/groups/test_task_groups.py",

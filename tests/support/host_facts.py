@@ -6,8 +6,8 @@ from typing import Any
 from mitosis.contracts.allocation import WorkerAllocationPlan
 from mitosis.contracts.host_failures import HostFailureKind
 from mitosis.contracts.lifecycle import EnvironmentState, HookState, LeaseState, TaskGroupState
+from mitosis.scheduling.host_failures import HostFailure
 from mitosis.store.leases.eligibility import GroupFacts, HostFacts, HostLease
-from mitosis.store.leases.host_failures import HostFailure
 from mitosis.store.leases.reasons import SetupRun, Waiting, WaitingGroup, WaitingHost
 
 GROUP, OTHER_GROUP = 7, 8

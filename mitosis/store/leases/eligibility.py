@@ -11,16 +11,15 @@ A test compares their rows with the unfiltered facts.
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Literal, LiteralString
 from uuid import UUID
 
-from mitosis.contracts.allocation import CpuBinding, WorkerAllocationPlan, worker_cpus
-from mitosis.contracts.errors import InvalidRequest
+from mitosis.contracts.allocation import WorkerAllocationPlan
 from mitosis.contracts.host_failures import HostFailureKind
 from mitosis.contracts.lifecycle import LeaseState
-from mitosis.store.leases.host_failures import HostFailure
-from mitosis.store.leases.wording import span
+from mitosis.scheduling.binding import binding_mismatch
+from mitosis.scheduling.host_failures import HostFailure
+from mitosis.scheduling.wording import span
 from mitosis.store.pg.statements import load
 
 SQL = load("leases/eligibility.sql")
@@ -169,21 +168,7 @@ class Condition:
 
 def plan_mismatch(plan: WorkerAllocationPlan, cores: Sequence[int]) -> str | None:
     """Return why the workers of ``plan`` cannot be bound to ``cores``; None if they can."""
-    if plan.cpu_binding is None:
-        return None
-    return _binding_mismatch(plan.worker_count, plan.cpu_binding, tuple(cores))
-
-
-@lru_cache(maxsize=4096)
-def _binding_mismatch(count: int, binding: CpuBinding, cores: tuple[int, ...]) -> str | None:
-    # Cached, because a round checks every pair and a fleet has few kinds of hosts.
-    if not cores:
-        return "its workers are bound to cores, and the agent of this host reported none"
-    try:
-        worker_cpus(WorkerAllocationPlan(worker_count=count, cpu_binding=binding), cores)
-    except InvalidRequest as error:
-        return error.message
-    return None
+    return binding_mismatch(plan.worker_count, plan.cpu_binding, tuple(cores))
 
 
 def missing_tags(host: HostFacts, group: GroupFacts) -> list[str]:

@@ -20,6 +20,8 @@ from mitosis.contracts.lifecycle import (
     TaskGroupResult,
     TaskGroupState,
 )
+from mitosis.scheduling.host_failures import HostFailure, command
+from mitosis.scheduling.wording import hook_end, names, span
 from mitosis.store.leases import eligibility
 from mitosis.store.leases.capacity import progress_parameters
 from mitosis.store.leases.eligibility import (
@@ -31,8 +33,6 @@ from mitosis.store.leases.eligibility import (
     plan_mismatch,
     with_debt,
 )
-from mitosis.store.leases.host_failures import HostFailure, command
-from mitosis.store.leases.wording import hook_end, names, span
 from mitosis.store.pg.database import Connection
 from mitosis.store.pg.rows import fetch_all, fetch_one
 from mitosis.store.pg.statements import load

@@ -24,8 +24,8 @@ from mitosis.contracts.lifecycle import (
     EnvironmentState,
     LeaseState,
 )
+from mitosis.scheduling.wording import hook_end
 from mitosis.store.leases.failures import forget_failures, record_failure
-from mitosis.store.leases.wording import hook_end
 from mitosis.store.missing import require_task_group
 from mitosis.store.pg.database import Connection
 from mitosis.store.pg.outbox import poke

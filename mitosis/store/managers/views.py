@@ -14,8 +14,8 @@ from mitosis.contracts.host_failures import HostFailureKind
 from mitosis.contracts.http import HostFailureInfo, ManagerInfo, Page
 from mitosis.contracts.lifecycle import ManagerState
 from mitosis.contracts.manager_state import ManagerFacts, derived_manager_state
+from mitosis.scheduling.host_failures import HostFailure
 from mitosis.store.leases.eligibility import with_failures
-from mitosis.store.leases.host_failures import HostFailure
 from mitosis.store.managers.state_facts import state_of, with_state_facts
 from mitosis.store.missing import require_manager
 from mitosis.store.pg.compose import Composed, compose, fetch_composed

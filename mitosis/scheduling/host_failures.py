@@ -6,7 +6,7 @@ from shlex import quote
 
 from mitosis.contracts.host_failures import HostFailureKind
 from mitosis.contracts.liveness import HOST_TAKES_WITHIN
-from mitosis.store.leases.wording import span
+from mitosis.scheduling.wording import span
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,139 @@
+"""A decision under way: what it has given away so far. The snapshot stays as it was."""
+
+from mitosis.scheduling.actions import EndLease, Offer, Rank, Renew
+from mitosis.scheduling.facts import FOREVER, NEVER, Capacity, Freed, Lease
+from mitosis.scheduling.host_sets import NONE, Hosts
+from mitosis.scheduling.moment import Moment
+from mitosis.scheduling.policy import Order
+from mitosis.scheduling.predicates import able_hosts, free_hosts, unfailed_hosts
+from mitosis.scheduling.snapshot import Snapshot
+from mitosis.scheduling.states import GroupState, Profile
+
+
+class Round:
+    """The actions decided so far, and what they leave for those that follow."""
+
+    def __init__(self, snapshot: Snapshot, now: float) -> None:
+        self.snapshot = snapshot
+        self.moment = Moment(snapshot, now)
+        self.now = now
+        self.policy = snapshot.policy
+        self.actions: list[Offer | EndLease | Renew] = []
+        self.full: Hosts = NONE
+        """Hosts without a slot for anything more."""
+        self.ended: set[int] = set()
+        """Leases that this decision ends."""
+        self._given: dict[int, int] = {}
+        self._share_changes: dict[int, int] = {}
+        self._left: dict[int, Capacity] = {}
+        self._able: dict[Profile, Hosts] = {}
+        self._free: dict[Profile, Hosts] = {}
+        self._arrived: dict[int, int] = {}
+        self.moment.broken_promises = self._broken_promises()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether there are as many actions as one decision returns."""
+        return len(self.actions) >= self.policy.actions_per_round
+
+    def able(self, group: GroupState) -> Hosts:
+        """Return the hosts that could serve the profile of a task group, were they free."""
+        found = self._able.get(group.profile)
+        if found is None:
+            found = self._able[group.profile] = able_hosts(self.moment, group)
+        return found
+
+    def free(self, group: GroupState) -> Hosts:
+        """Return the hosts that are free for the profile of a task group; see :meth:`room`."""
+        found = self._free.get(group.profile)
+        if found is None:
+            found = self._free[group.profile] = free_hosts(self.moment, group)
+        return found & ~self.full
+
+    def room(self, ordinal: int) -> Capacity:
+        """Return what a host still has."""
+        left = self._left.get(ordinal)
+        return self.snapshot.host_at(ordinal).free if left is None else left
+
+    def no_room(self, group: GroupState, ordinal: int) -> None:
+        """Note that a host no longer has what task groups of this profile need."""
+        self._free[group.profile] &= ~(1 << ordinal)
+
+    def missing(self, group: GroupState) -> int:
+        """Return how many leases a task group should still get."""
+        return self.moment.missing(group) - self._given.get(group.fact.number, 0)
+
+    def leases(self, group: GroupState) -> int:
+        """Return the leases of a task group, with those on the way."""
+        held = group.held
+        return held.live + held.promised + self._given.get(group.fact.number, 0)
+
+    def share(self, user_group: int) -> int:
+        """Return the leases of a user group, with those on the way."""
+        return self.snapshot.share.get(user_group, 0) + self._share_changes.get(user_group, 0)
+
+    def priority(self, group: GroupState) -> float:
+        """Return the priority of a task group: above all others if it has starved and still has no host."""
+        starved = group.fact.number in self.moment.starved and not self.leases(group)
+        return FOREVER if starved else group.fact.priority
+
+    def rank(self, group: GroupState) -> Rank:
+        """Return the place of a waiting task group in the line."""
+        by_share = self.policy.order is Order.SHARE
+        return Rank(
+            order=-self.priority(group) if self.policy.order is not Order.AGE else 0,
+            share=self.share(group.fact.user_group) if by_share else 0,
+            leases=self.leases(group) if by_share else 0,
+            created_at=group.fact.created_at,
+            number=group.fact.number,
+        )
+
+    def wants_promised(self, group: GroupState) -> bool:
+        """Return whether a task group can use one of the hosts that are on the way to it."""
+        promised = self.moment.held(group).promised - self._arrived.get(group.fact.number, 0)
+        return group.fact.goes_on and self.missing(group) + promised > 0
+
+    def offer(self, group: GroupState, ordinal: int, *, freed: Freed | None = None) -> None:
+        """Offer a host; ``freed``: it was on the way to this task group."""
+        host = self.snapshot.host_at(ordinal)
+        number = group.fact.number
+        self.actions.append(Offer(number, host.fact.number, self.rank(group), freed is not None))
+        left = self._left[ordinal] = self.room(ordinal).minus(group.fact.demand)
+        if left.slots <= 0:
+            self.full |= 1 << ordinal
+        if freed is not None and freed.at + self.policy.freed_counts_seconds > self.now:
+            self._arrived[number] = self._arrived.get(number, 0) + 1
+        else:
+            self.gain(group)
+
+    def gain(self, group: GroupState) -> None:
+        """Count a lease more for a task group."""
+        number, user_group = group.fact.number, group.fact.user_group
+        self._given[number] = self._given.get(number, 0) + 1
+        self._share_changes[user_group] = self._share_changes.get(user_group, 0) + 1
+
+    def end(self, action: EndLease) -> None:
+        """End a lease."""
+        lease = self.snapshot.leases[action.lease]
+        self.actions.append(action)
+        self.ended.add(lease.number)
+        loser = self.snapshot.group_of(lease)
+        self._given[lease.group] = self._given.get(lease.group, 0) - 1
+        user_group = loser.fact.user_group
+        self._share_changes[user_group] = self._share_changes.get(user_group, 0) - 1
+
+    def _broken_promises(self) -> dict[int, int]:
+        """Return, by task group, the hosts on the way that it could not be offered, or that take too long."""
+        broken: dict[int, int] = {}
+        for until, (number, host) in self.snapshot.promises.later(NEVER):
+            group = self.snapshot.groups.get(number)
+            if group is None:
+                continue
+            hosts = group.fact.members & self.able(group) & unfailed_hosts(self.moment, group)
+            if until <= self.now or not hosts >> self.snapshot.ordinal(host) & 1:
+                broken[number] = broken.get(number, 0) + 1
+        return broken
+
+    def is_live(self, lease: Lease) -> bool:
+        """Return whether a lease can still be ended for another task group."""
+        return lease.contestable and lease.number not in self.ended

@@ -1,0 +1,117 @@
+"""The sentences about conditions that do not hold: each has the value compared and the threshold.
+
+They are printed after the name of the host.
+"""
+
+from collections.abc import Callable
+
+from mitosis.contracts.host_failures import HostFailureKind
+from mitosis.scheduling.binding import binding_mismatch
+from mitosis.scheduling.facts import Capacity
+from mitosis.scheduling.moment import Moment
+from mitosis.scheduling.sizes import useful_leases
+from mitosis.scheduling.states import GroupState, HostState
+from mitosis.scheduling.wording import names, span
+
+Sentence = Callable[[Moment, GroupState, HostState], str]
+
+
+def no_work(moment: Moment, group: GroupState, _: HostState) -> str:
+    """Say that no task is ready, and when a delayed one will be."""
+    line = "is not needed: no task is ready"
+    due = group.work.delayed_until
+    if due is None:
+        return line
+    return f"{line}; the next attempt is due in {span(max(due - moment.now, 0.0))}"
+
+
+def max_managers(moment: Moment, group: GroupState, _: HostState) -> str:
+    """Say how many hosts the task group has, and how many it may have."""
+    held = moment.held(group)
+    count = held.live + held.ending + held.promised
+    return f"is not needed: the task group has {count} of at most {group.fact.max_managers} hosts"
+
+
+def enough(moment: Moment, group: GroupState, _: HostState) -> str:
+    """Say how many hosts the task group has, how many it can use, and what that is computed from."""
+    held, work = moment.held(group), group.work
+    useful = useful_leases(work, group.fact.workers, held.full, moment.policy)
+    count = held.coming + held.full + held.promised
+    measured = ""
+    if work.tasks_measured >= moment.policy.measured_tasks:
+        measured = f" of {span(work.task_seconds)} each"
+    return (
+        f"is not needed: the task group has {count} of the {useful} hosts that it can use;"
+        f" {work.ready} tasks{measured} are ready, {group.fact.workers} run at once on a host"
+    )
+
+
+def missing_tags(group: GroupState, host: HostState) -> list[str]:
+    """Return the tags of the task group that the host does not have."""
+    return sorted(group.fact.tags - host.fact.tags)
+
+
+def tags(_: Moment, group: GroupState, host: HostState) -> str:
+    """Say which tags the host lacks, or that they have changed since the last refresh."""
+    wanted, has = group.fact.tags, group.fact.tags & host.fact.tags
+    if not wanted or (has == wanted if group.fact.tag_match == "all" else has):
+        return "has the tags now, but did not when hosts were last matched; refresh the task group"
+    lacks = ", ".join(missing_tags(group, host))
+    return (
+        f"lacks {lacks}; the task group needs {group.fact.tag_match} of {', '.join(sorted(wanted))}"
+    )
+
+
+def misfit(_: Moment, group: GroupState, host: HostState) -> str:
+    """Say why the workers cannot be bound to the cores of the host."""
+    fact = group.fact
+    return f"cannot serve it: {binding_mismatch(fact.workers, fact.binding, host.fact.cores or ())}"
+
+
+def too_small(_: Moment, group: GroupState, host: HostState) -> str:
+    """Name what the host has less of than one lease takes."""
+    return f"is too small: {lacking(host.fact.capacity, group.fact.demand)}"
+
+
+def lacking(has: Capacity, takes: Capacity) -> str:
+    """Return ``2 of 4 cores`` for everything of which there is too little."""
+    short = [
+        f"{there} of {wanted} {name.replace('_', ' ')}"
+        for name, there, wanted in zip(Capacity._fields, has, takes, strict=True)
+        if there < wanted
+    ]
+    return f"it has {', '.join(short)}"
+
+
+def failure(kind: HostFailureKind) -> Sentence:
+    """Return the sentence about a failure of this kind."""
+
+    def sentence(moment: Moment, group: GroupState, host: HostState) -> str:
+        for found in host.fact.failures:
+            if found.kind is kind and found.name[1] in (None, group.fact.number):
+                return found.at(moment.now).sentence(host.fact.name)
+        return "is tried again now"
+
+    return sentence
+
+
+def no_contact(moment: Moment, _: GroupState, host: HostState) -> str:
+    """Say how long the host has been silent, and for how long it may be."""
+    if host.fact.last_contact_at is None:
+        return "has never been in contact"
+    silent = span(moment.now - host.fact.last_contact_at)
+    allowed = span(moment.policy.suspect_after_seconds)
+    return f"was last seen {silent} ago; silence of {allowed} is allowed"
+
+
+def busy(moment: Moment, group: GroupState, host: HostState) -> str:
+    """Name the task groups that the host serves."""
+    holders = [
+        moment.snapshot.group_of(moment.snapshot.leases[number]).fact
+        for number in sorted(host.leases)
+    ]
+    higher = holders and all(holder.priority > group.fact.priority for holder in holders)
+    others = "task group" if len(holders) == 1 else "task groups"
+    which = f"another {others}" if len(holders) == 1 else f"other {others}"
+    first = " of higher priority" if higher else ""
+    return f"is busy with {which}{first}: {names([holder.name for holder in holders])}"

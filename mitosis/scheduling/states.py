@@ -1,0 +1,77 @@
+"""What a snapshot keeps for each host and task group beside the facts: what follows from their leases."""
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from mitosis.contracts.allocation import CpuBinding
+from mitosis.scheduling.facts import Capacity, Group, Host, Work
+from mitosis.scheduling.host_sets import Hosts
+from mitosis.scheduling.policy import Order, Policy
+from mitosis.scheduling.sizes import Held
+
+
+class Profile(NamedTuple):
+    """What a task group needs of a host besides membership. Few are different."""
+
+    user_group: int
+    demand: Capacity
+    workers: int
+    """0 without a binding: then their number makes no difference."""
+    binding: CpuBinding | None
+
+    @classmethod
+    def of(cls, group: Group) -> "Profile":
+        """Return the profile of a task group."""
+        workers = 0 if group.binding is None else group.workers
+        return cls(group.user_group, group.demand, workers, group.binding)
+
+
+class Key(NamedTuple):
+    """The place of a waiting task group within its bucket."""
+
+    leases: int
+    created_at: float
+    number: int
+
+
+@dataclass(slots=True, eq=False)
+class Bucket:
+    """The waiting task groups of equal priority that may use the same hosts, best first."""
+
+    members: Hosts
+    profile: Profile
+    priority: int
+    line: list[Key] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class HostState:
+    """A host and what follows from its leases."""
+
+    ordinal: int
+    fact: Host
+    free: Capacity
+    leases: set[int] = field(default_factory=set)
+    """Numbers of its leases, those that are ENDING included."""
+
+
+@dataclass(slots=True)
+class GroupState:
+    """A task group and what follows from its leases."""
+
+    fact: Group
+    profile: Profile
+    work: Work = field(default_factory=Work)
+    held: Held = field(default_factory=Held)
+    leases: set[int] = field(default_factory=set)
+    missing: int = 0
+    """Leases to add, as far as no clock is concerned."""
+    bucket: Bucket | None = None
+    """The one in which it waits."""
+    key: Key | None = None
+
+
+def line_key(state: GroupState, policy: Policy) -> Key:
+    """Return the place of a task group among those of its bucket."""
+    leases = state.held.live + state.held.promised if policy.order is Order.SHARE else 0
+    return Key(leases, state.fact.created_at, state.fact.number)

@@ -1,0 +1,116 @@
+"""The waiting task groups in the order in which they are served, while every lease given changes that order.
+
+A lane holds the task groups of one priority and one user group. A lease changes the share of its user group:
+that moves whole lanes, not the task groups in them.
+"""
+
+from collections.abc import Callable, Iterator
+from heapq import heapify, heappop, heappush, heapreplace
+from typing import NamedTuple
+
+from mitosis.scheduling.host_sets import Hosts
+from mitosis.scheduling.policy import Order
+from mitosis.scheduling.round import Round
+from mitosis.scheduling.states import Bucket, GroupState, Key
+
+Place = tuple[int, float, int, Bucket, int]
+"""A task group: its key, its bucket, and its position there; -1 if it stands in the lane by itself."""
+
+
+class Lane(NamedTuple):
+    """Minus the priority, and the user group; 0 where shares make no difference."""
+
+    order: float
+    user_group: int
+
+
+class WaitingLine:
+    """Yields waiting task groups, best first, each with its bucket.
+
+    The next task group of a bucket enters its lane when the one before it was yielded. So buckets without any
+    host cost nothing, however many task groups they have.
+    """
+
+    def __init__(self, round_: Round, hosts_of: Callable[[GroupState], Hosts]) -> None:
+        self._round = round_
+        self._groups = round_.snapshot.groups
+        self._by_share = round_.policy.order is Order.SHARE
+        self.hosts: dict[Bucket, Hosts] = {}
+        """Hosts that each bucket may use; only buckets that have some."""
+        self._lanes: dict[Lane, list[Place]] = {}
+        for bucket in round_.snapshot.buckets.values():
+            hosts = bucket.members & hosts_of(self._groups[bucket.line[0].number])
+            if hosts:
+                self.hosts[bucket] = hosts
+                self._enter(bucket, 0)
+        self._enter_others(hosts_of)
+        self._order = [self._entry(lane) for lane in self._lanes]
+        heapify(self._order)
+
+    def __iter__(self) -> Iterator[tuple[GroupState, Bucket]]:
+        order = self._order
+        while order:
+            lane = order[0][-1]
+            places = self._lanes[lane]
+            if not places:
+                heappop(order)
+                continue
+            now = self._entry(lane)
+            if now != order[0]:
+                heapreplace(order, now)
+                continue
+            _, _, number, bucket, position = heappop(places)
+            if bucket not in self.hosts:
+                continue
+            if position >= 0:
+                self._enter(bucket, position + 1)
+            if position < 0 or number not in self._round.moment.starved:
+                yield self._groups[number], bucket
+
+    def again(self, group: GroupState, bucket: Bucket) -> None:
+        """Let a task group stand in the line by itself: after it got a lease, its place is another one."""
+        leases = self._round.leases(group) if self._by_share else 0
+        key = Key(leases, group.fact.created_at, group.fact.number)
+        heappush(self._lanes.setdefault(self._lane(group), []), (*key, bucket, -1))
+
+    def exhaust(self, bucket: Bucket) -> None:
+        """Leave out all task groups of a bucket: there is no host for them any more."""
+        del self.hosts[bucket]
+
+    def share_fell(self, user_group: int) -> None:
+        """Move the lanes of a user group forward that has lost a lease."""
+        if self._by_share:
+            for lane, places in self._lanes.items():
+                if lane.user_group == user_group and places:
+                    heappush(self._order, self._entry(lane))
+
+    def _enter_others(self, hosts_of: Callable[[GroupState], Hosts]) -> None:
+        """Enter task groups that only the clock makes wait, or wait in another place than their bucket."""
+        moment = self._round.moment
+        for number in {*moment.starved, *moment.broken_promises}:
+            group = self._groups.get(number)
+            if group is None or not group.fact.goes_on or moment.missing(group) <= 0:
+                continue
+            if group.bucket is not None and number not in moment.starved:
+                continue
+            bucket = Bucket(group.fact.members, group.profile, group.fact.priority)
+            hosts = bucket.members & hosts_of(group)
+            if hosts:
+                self.hosts[bucket] = hosts
+                self.again(group, bucket)
+
+    def _enter(self, bucket: Bucket, position: int) -> None:
+        if position < len(bucket.line):
+            lane = self._lane_of(-bucket.priority, bucket.profile.user_group)
+            heappush(self._lanes.setdefault(lane, []), (*bucket.line[position], bucket, position))
+
+    def _lane(self, group: GroupState) -> Lane:
+        return self._lane_of(self._round.rank(group).order, group.fact.user_group)
+
+    def _lane_of(self, order: float, user_group: int) -> Lane:
+        return Lane(order, user_group if self._by_share else 0)
+
+    def _entry(self, lane: Lane) -> tuple[float, int, Key, Lane]:
+        leases, created_at, number, _, _ = self._lanes[lane][0]
+        share = self._round.share(lane.user_group) if self._by_share else 0
+        return lane.order, share, Key(leases, created_at, number), lane

@@ -1,0 +1,196 @@
+"""The indexes of a snapshot depend on its facts alone, whatever the changes were that led to them."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from mitosis.contracts.host_failures import HostFailureKind
+from mitosis.contracts.lifecycle import LeaseState
+from mitosis.scheduling.decide import decide
+from mitosis.scheduling.facts import Capacity, Failure, Freed, Group, Lease, Progress, Work
+from mitosis.scheduling.policy import Bounds, LeaseSettings
+from mitosis.scheduling.snapshot import Snapshot
+from tests.support.scheduling import NOW, OTHERS, USERS, Fleet, host
+
+GROUPS = st.integers(1, 4)
+SOME_GROUPS = st.frozensets(GROUPS, max_size=3)
+TIMES = st.sampled_from([NOW - 7200.0, NOW - 400.0, NOW - 1.0, NOW + 10.0])
+CAPACITIES = st.sampled_from([Capacity(), Capacity(3, 8, 100, 1)])
+DEMANDS = st.sampled_from([Capacity(), Capacity(1, 4, 10, 0)])
+FAILURES = st.builds(
+    Failure,
+    group=GROUPS,
+    group_name=st.just("g"),
+    kind=st.sampled_from(HostFailureKind),
+    reason=st.just("exit code 3"),
+    next_at=st.none() | TIMES,
+)
+HOST_FACTS: dict[str, st.SearchStrategy[Any]] = {
+    "capacity": CAPACITIES,
+    "cores": st.sampled_from([None, (), (0, 1), (0, 1, 2)]),
+    "serves": st.frozensets(st.sampled_from([USERS, OTHERS])),
+    "in_contact": st.booleans(),
+    "draining": st.booleans(),
+    "warm": SOME_GROUPS,
+    "unclean": SOME_GROUPS,
+    "failures": st.lists(FAILURES, max_size=2, unique_by=lambda f: (f.kind, f.group)).map(tuple),
+    "moved_at": st.lists(TIMES, max_size=7).map(sorted).map(tuple),
+    "freed_for": st.lists(st.builds(Freed, GROUPS, TIMES), max_size=2).map(tuple),
+}
+GROUP_FACTS: dict[str, st.SearchStrategy[Any]] = {
+    "user_group": st.sampled_from([USERS, OTHERS]),
+    "priority": st.integers(-1, 1),
+    "goes_on": st.booleans(),
+    "demand": DEMANDS,
+    "workers": st.integers(1, 3),
+    "max_managers": st.none() | st.integers(0, 2),
+    "leases": st.sampled_from([None, LeaseSettings(idle_seconds=Bounds(5, 5))]),
+    "members": st.integers(0, 31),
+}
+WORK = st.builds(
+    Work,
+    ready=st.integers(0, 9),
+    unfinished=st.integers(0, 9),
+    delayed_until=st.none() | TIMES,
+    hostless_since=st.none() | TIMES,
+    tasks_measured=st.sampled_from([0, 9]),
+    task_seconds=st.sampled_from([1.0, 1000.0]),
+    setup_seconds=st.sampled_from([0.0, 300.0]),
+)
+LEASE_FACTS: dict[str, st.SearchStrategy[Any]] = {
+    "state": st.sampled_from([LeaseState.OFFERED, LeaseState.ACTIVE, LeaseState.ENDING]),
+    "progress": st.sampled_from(Progress),
+    "affinity_until": TIMES,
+    "renewed": st.booleans(),
+    "idle_since": st.none() | TIMES,
+    "for_group": st.none() | GROUPS,
+    "ending_since": TIMES,
+}
+
+
+def indexes(snapshot: Snapshot) -> dict[str, Any]:
+    """Everything that a snapshot derives from its facts."""
+    derived = {
+        name: value
+        for name, value in vars(snapshot).items()
+        if name not in ("_ordinals", "_numbers", "_timed", "buckets", "groups", "hosts", "sets")
+    }
+    derived["sets"] = snapshot.sets._sets
+    derived["hosts"] = {n: (s.fact, s.free, s.leases) for n, s in snapshot.hosts.items()}
+    derived["groups"] = {
+        n: (s.fact, s.profile, s.work, s.held, s.leases, s.missing, s.key)
+        for n, s in snapshot.groups.items()
+    }
+    derived["buckets"] = {name: bucket.line for name, bucket in snapshot.buckets.items()}
+    return derived
+
+
+class Changes(RuleBasedStateMachine):
+    """Puts and drops in any order; hosts come in the order of their numbers, as in PostgreSQL."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fleet = Fleet()
+        self.snapshot = self.fleet.snapshot
+
+    @rule()
+    @precondition(lambda self: len(self.snapshot._numbers) < 5)
+    def add_host(self) -> None:
+        self.snapshot.put_host(host(len(self.snapshot._numbers) + 1))
+
+    @rule(data=st.data())
+    @precondition(lambda self: self.snapshot.hosts)
+    def change_host(self, data: st.DataObject) -> None:
+        state = self.snapshot.hosts[data.draw(st.sampled_from(sorted(self.snapshot.hosts)))]
+        name = data.draw(st.sampled_from(sorted(HOST_FACTS)))
+        self.snapshot.put_host(replace(state.fact, **{name: data.draw(HOST_FACTS[name])}))
+
+    @rule(data=st.data())
+    @precondition(lambda self: any(not s.leases for s in self.snapshot.hosts.values()))
+    def drop_host(self, data: st.DataObject) -> None:
+        unused = sorted(n for n, s in self.snapshot.hosts.items() if not s.leases)
+        self.snapshot.drop_host(data.draw(st.sampled_from(unused)))
+
+    @rule(number=GROUPS, facts=st.fixed_dictionaries(GROUP_FACTS), work=st.none() | WORK)
+    def put_group(self, number: int, facts: dict[str, Any], work: Work | None) -> None:
+        self.snapshot.put_group(Group(number=number, name=f"g{number}", **facts), work)
+
+    @rule(data=st.data(), work=WORK)
+    @precondition(lambda self: self.snapshot.groups)
+    def put_work(self, data: st.DataObject, work: Work) -> None:
+        self.snapshot.put_work(data.draw(st.sampled_from(sorted(self.snapshot.groups))), work)
+
+    @rule(data=st.data())
+    @precondition(lambda self: any(not s.leases for s in self.snapshot.groups.values()))
+    def drop_group(self, data: st.DataObject) -> None:
+        unused = sorted(n for n, s in self.snapshot.groups.items() if not s.leases)
+        self.snapshot.drop_group(data.draw(st.sampled_from(unused)))
+
+    @rule(data=st.data(), facts=st.fixed_dictionaries(LEASE_FACTS))
+    @precondition(lambda self: self.snapshot.hosts and self.snapshot.groups)
+    def add_lease(self, data: st.DataObject, facts: dict[str, Any]) -> None:
+        group = data.draw(st.sampled_from(sorted(self.snapshot.groups)))
+        on = data.draw(st.sampled_from(sorted(self.snapshot.hosts)))
+        self.fleet.lease(group, on, **facts)
+
+    @rule(data=st.data(), facts=st.fixed_dictionaries(LEASE_FACTS))
+    @precondition(lambda self: self.snapshot.leases)
+    def change_lease(self, data: st.DataObject, facts: dict[str, Any]) -> None:
+        number = data.draw(st.sampled_from(sorted(self.snapshot.leases)))
+        self.fleet.change_lease(number, **facts)
+
+    @rule(data=st.data())
+    @precondition(lambda self: self.snapshot.leases)
+    def drop_lease(self, data: st.DataObject) -> None:
+        self.snapshot.drop_lease(data.draw(st.sampled_from(sorted(self.snapshot.leases))))
+
+    @invariant()
+    def it_equals_a_snapshot_built_from_scratch(self) -> None:
+        rebuilt = self.snapshot.copy()
+        assert indexes(rebuilt) == indexes(self.snapshot)
+
+    @invariant()
+    def a_decision_leaves_it_as_it_was_and_is_the_same_again(self) -> None:
+        before = indexes(self.snapshot.copy())
+        decided = decide(self.snapshot, NOW)
+        assert decide(self.snapshot, NOW) == decided
+        assert decide(self.snapshot.copy(), NOW) == decided
+        assert indexes(self.snapshot) == before
+
+
+TestChanges = Changes.TestCase
+TestChanges.settings = settings(
+    max_examples=15, stateful_step_count=20, deadline=None, suppress_health_check=[*HealthCheck]
+)
+
+
+def test_a_host_or_a_group_with_leases_cannot_be_dropped() -> None:
+    fleet = Fleet(1)
+    fleet.group(1)
+    fleet.lease(1, 1)
+    with pytest.raises(ValueError, match="host h1 has leases"):
+        fleet.snapshot.drop_host(1)
+    with pytest.raises(ValueError, match="task group g1 has leases"):
+        fleet.snapshot.drop_group(1)
+
+
+def test_a_lease_keeps_its_host_and_its_task_group() -> None:
+    fleet = Fleet(2)
+    fleet.group(1)
+    number = fleet.lease(1, 1)
+    with pytest.raises(ValueError, match="keeps its host"):
+        fleet.snapshot.put_lease(Lease(number=number, group=1, host=2))
+
+
+def test_a_host_keeps_its_bit_after_it_was_dropped() -> None:
+    fleet = Fleet(2)
+    fleet.group(1, on=[2])
+    fleet.snapshot.drop_host(2)
+    assert fleet.offers() == []
+    fleet.host(3)
+    fleet.host(2)
+    assert fleet.offers() == [(1, 2)]
