@@ -2,10 +2,22 @@
 
 from collections.abc import Sequence
 
-from mitosis.scheduling.actions import Action, Wake, WakeReason
+from mitosis.scheduling.actions import Action
+from mitosis.scheduling.contest import take_hosts
+from mitosis.scheduling.duties import end_leases_that_may_not_stay, renew_leases
 from mitosis.scheduling.offers import offer_free_hosts, offer_freed_hosts
 from mitosis.scheduling.round import Round
 from mitosis.scheduling.snapshot import Snapshot
+from mitosis.scheduling.wake import next_wake
+
+STEPS = (
+    end_leases_that_may_not_stay,
+    offer_freed_hosts,
+    offer_free_hosts,
+    take_hosts,
+    renew_leases,
+)
+"""The parts of a decision, in their order; each sees what those before it have given away."""
 
 
 def decide(snapshot: Snapshot, now: float) -> Sequence[Action]:
@@ -19,15 +31,15 @@ def decide(snapshot: Snapshot, now: float) -> Sequence[Action]:
         now: seconds on the clock of the snapshot.
     """
     round_ = decided_round(snapshot, now)
-    actions: list[Action] = list(round_.actions)
-    if round_.is_over:
-        actions.append(Wake(now, WakeReason.MORE))
-    return actions
+    wake = next_wake(round_)
+    return round_.actions if wake is None else [*round_.actions, wake]
 
 
 def decided_round(snapshot: Snapshot, now: float) -> Round:
     """Return the whole decision, with what it leaves: `explain` reads it."""
     round_ = Round(snapshot, now)
-    offer_freed_hosts(round_)
-    offer_free_hosts(round_)
+    for step in STEPS:
+        if round_.is_over:
+            break
+        step(round_)
     return round_

@@ -12,12 +12,12 @@ from mitosis.scheduling.waiting_line import WaitingLine
 
 def offer_freed_hosts(round_: Round) -> None:
     """Offer every host that was freed for a task group to that group, if it can still use it."""
-    for host in round_.snapshot.freed.values():
-        for freed in host.freed_for:
+    for number in sorted(round_.snapshot.freed):
+        for freed in round_.snapshot.freed[number].freed_for:
             group = round_.snapshot.groups.get(freed.group)
             if group is None or not round_.wants_promised(group) or round_.is_over:
                 continue
-            ordinal = round_.snapshot.ordinal(host.number)
+            ordinal = round_.snapshot.ordinal(number)
             hosts = group.fact.members & round_.free(group) & unfailed_hosts(round_.moment, group)
             if hosts >> ordinal & 1 and round_.room(ordinal).covers(group.fact.demand):
                 round_.offer(group, ordinal, freed=freed)

@@ -24,6 +24,7 @@ class Round:
         self.ended: set[int] = set()
         """Leases that this decision ends."""
         self._given: dict[int, int] = {}
+        self._lost: dict[int, int] = {}
         self._share_changes: dict[int, int] = {}
         self._left: dict[int, Capacity] = {}
         self._able: dict[Profile, Hosts] = {}
@@ -65,8 +66,9 @@ class Round:
 
     def leases(self, group: GroupState) -> int:
         """Return the leases of a task group, with those on the way."""
-        held = group.held
-        return held.live + held.promised + self._given.get(group.fact.number, 0)
+        held, number = group.held, group.fact.number
+        before = held.live + held.promised
+        return before + self._given.get(number, 0) - self._lost.get(number, 0)
 
     def share(self, user_group: int) -> int:
         """Return the leases of a user group, with those on the way."""
@@ -113,14 +115,21 @@ class Round:
         self._share_changes[user_group] = self._share_changes.get(user_group, 0) + 1
 
     def end(self, action: EndLease) -> None:
-        """End a lease."""
+        """End a lease. The task group that loses it is served again by the next decision."""
         lease = self.snapshot.leases[action.lease]
         self.actions.append(action)
         self.ended.add(lease.number)
-        loser = self.snapshot.group_of(lease)
-        self._given[lease.group] = self._given.get(lease.group, 0) - 1
-        user_group = loser.fact.user_group
+        self._lost[lease.group] = self._lost.get(lease.group, 0) + 1
+        user_group = self.snapshot.group_of(lease).fact.user_group
         self._share_changes[user_group] = self._share_changes.get(user_group, 0) - 1
+
+    def renew(self, action: Renew) -> None:
+        """Renew a lease."""
+        self.actions.append(action)
+
+    def is_live(self, lease: Lease) -> bool:
+        """Return whether a lease can still be ended for another task group."""
+        return lease.contestable and lease.number not in self.ended
 
     def _broken_promises(self) -> dict[int, int]:
         """Return, by task group, the hosts on the way that it could not be offered, or that take too long."""
@@ -133,7 +142,3 @@ class Round:
             if until <= self.now or not hosts >> self.snapshot.ordinal(host) & 1:
                 broken[number] = broken.get(number, 0) + 1
         return broken
-
-    def is_live(self, lease: Lease) -> bool:
-        """Return whether a lease can still be ended for another task group."""
-        return lease.contestable and lease.number not in self.ended

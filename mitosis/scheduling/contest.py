@@ -1,0 +1,116 @@
+"""Takes hosts from the task groups that hold them, for those that wait (C-03, C-31, C-35, C-36)."""
+
+from dataclasses import dataclass
+from itertools import islice
+
+from mitosis.scheduling.actions import EndLease, EndReason
+from mitosis.scheduling.claims import Claim, claim, move_seconds
+from mitosis.scheduling.contestable import BusyHosts, IdleHosts
+from mitosis.scheduling.facts import Lease
+from mitosis.scheduling.host_sets import Hosts, ordinals
+from mitosis.scheduling.predicates import unfailed_hosts
+from mitosis.scheduling.round import Round
+from mitosis.scheduling.states import Bucket, GroupState
+from mitosis.scheduling.waiting_line import WaitingLine
+
+
+@dataclass(frozen=True, slots=True)
+class _Taking:
+    """The leases of one host whose ends make room for a task group."""
+
+    cost_seconds: float
+    leases: list[tuple[Lease, Claim]]
+
+
+def take_hosts(round_: Round) -> None:
+    """End leases for task groups that wait, until none can take a host, or the actions are too many."""
+    if round_.snapshot.buckets:
+        _Contest(round_).run()
+
+
+class _Contest:
+    def __init__(self, round_: Round) -> None:
+        self._round = round_
+        self._idle = IdleHosts(round_)
+        self._busy = BusyHosts(round_)
+        self._left: Hosts = (self._idle.all | self._busy.all) & ~round_.moment.moved
+        """Hosts of which nothing has been taken. A host is taken from once in a decision."""
+
+    def run(self) -> None:
+        round_ = self._round
+        if not self._left:
+            return
+        line = WaitingLine(round_, lambda group: round_.able(group) & self._left)
+        for group, bucket in line:
+            if round_.missing(group) <= 0:
+                continue
+            taking = self._find(group, bucket, line)
+            if taking is None:
+                continue
+            self._take(group, taking, line)
+            if round_.is_over:
+                return
+            if round_.missing(group) > 0:
+                line.again(group, bucket)
+
+    def _find(self, group: GroupState, bucket: Bucket, line: WaitingLine) -> _Taking | None:
+        hosts = line.hosts[bucket] & self._left
+        if not hosts:
+            line.exhaust(bucket)
+            return None
+        hosts &= unfailed_hosts(self._round.moment, group)
+        found = self._cheapest(group, hosts & self._idle.ripe_for(group))
+        for reach in self._busy.reach(group) if found is None else ():
+            found = self._cheapest(group, hosts & reach)
+            if found is not None:
+                break
+        return found
+
+    def _cheapest(self, group: GroupState, hosts: Hosts) -> _Taking | None:
+        """Return what costs least among the first hosts that can be taken (S000-164)."""
+        takings = (self._taking(group, ordinal) for ordinal in ordinals(hosts))
+        able = (taking for taking in takings if taking is not None)
+        first = islice(able, self._round.policy.candidates)
+        return min(first, key=lambda taking: taking.cost_seconds, default=None)
+
+    def _taking(self, group: GroupState, ordinal: int) -> _Taking | None:
+        """Return the cheapest leases of a host whose ends make room; None if they cannot."""
+        round_ = self._round
+        found = []
+        for lease in round_.snapshot.leases_on(ordinal):
+            right = claim(round_, group, lease)
+            if isinstance(right, Claim):
+                found.append((move_seconds(round_, group, lease), lease.number, lease, right))
+        found.sort(key=lambda entry: entry[:2])
+        room, demand = round_.room(ordinal), group.fact.demand
+        for count, (_, _, lease, _) in enumerate(found, start=1):
+            room = room.plus(round_.snapshot.group_of(lease).fact.demand)
+            if room.covers(demand):
+                taken = found[:count]
+                cost = sum(entry[0] for entry in taken)
+                return _Taking(cost, [(lease, right) for _, _, lease, right in taken])
+        return None
+
+    def _take(self, group: GroupState, taking: _Taking, line: WaitingLine) -> None:
+        round_ = self._round
+        rank = round_.rank(group)
+        for lease, right in taking.leases:
+            holder = round_.snapshot.group_of(lease)
+            grace = round_.policy.settings_of(holder.fact.leases).grace_seconds
+            round_.end(
+                EndLease(
+                    lease=lease.number,
+                    host=lease.host,
+                    reason=right.reason,
+                    ask_back_at=round_.now + (grace if right.reason is EndReason.AFFINITY else 0.0),
+                    for_group=group.fact.number,
+                    rank=rank,
+                    since=right.since,
+                    threshold_seconds=right.threshold_seconds,
+                    cost_seconds=taking.cost_seconds,
+                )
+            )
+            self._left &= ~(1 << round_.snapshot.ordinal(lease.host))
+            line.share_fell(holder.fact.user_group)
+        round_.gain(group)
+        self._busy.shares_changed()

@@ -1,0 +1,166 @@
+"""Finds the next time at which the clock alone changes a decision.
+
+Only times that some waiting task group has a use for count, so a fleet with nothing to gain is left alone. A
+time may be early (the next decision finds nothing and asks again), never late.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+
+from mitosis.scheduling.actions import Wake, WakeReason
+from mitosis.scheduling.claims import goes_before
+from mitosis.scheduling.due_times import ROUNDING_SECONDS
+from mitosis.scheduling.host_sets import NONE, Hosts, ordinals
+from mitosis.scheduling.policy import HOUR, MINUTE
+from mitosis.scheduling.round import Round
+from mitosis.scheduling.states import GroupState
+
+
+def next_wake(round_: Round) -> Wake | None:
+    """Return when to decide again, after all actions of this decision; None: only when a fact changes."""
+    if round_.is_over:
+        return Wake(round_.now, WakeReason.MORE)
+    return min(_Wakes(round_).times(), key=lambda wake: wake.at, default=None)
+
+
+@dataclass(slots=True)
+class _Held:
+    """Hosts held with one priority by one user group, and the task groups that hold them."""
+
+    holders: list[GroupState] = field(default_factory=list)
+    hosts: Hosts = NONE
+
+
+class _Wakes:
+    def __init__(self, round_: Round) -> None:
+        self._round = round_
+        self._snapshot = round_.snapshot
+        self._now = round_.now
+        self._waiting = _waiting_heads(round_)
+        self._wanted: Hosts = NONE
+        """Hosts that some waiting task group could use, were they free."""
+        self._members: Hosts = NONE
+        for group in self._waiting:
+            self._members |= group.fact.members
+            self._wanted |= group.fact.members & round_.able(group)
+
+    def times(self) -> Iterator[Wake]:
+        """Yield the first time of each kind."""
+        yield from self._idle()
+        yield from self._affinity()
+        yield from self._failures()
+        yield from self._moves()
+        yield from self._starved()
+        for at, _ in self._snapshot.promises.later(self._now):
+            yield Wake(at, WakeReason.ON_THE_WAY)
+            break
+        for at, _ in self._snapshot.delayed.later(self._now):
+            yield Wake(at, WakeReason.DELAYED)
+            break
+
+    def _idle(self) -> Iterator[Wake]:
+        """Yield when idle leases may be long enough idle.
+
+        How long is enough depends on who waits. So between the least and the greatest threshold of a lease, a
+        decision looks once a minute.
+        """
+        for at, number in self._idle_leases():
+            lease = self._snapshot.leases[number]
+            settings = self._round.policy.settings_of(self._snapshot.group_of(lease).fact.leases)
+            last = (lease.idle_since or 0.0) + settings.idle_seconds.greatest
+            steps = max(0.0, (self._now - at) // MINUTE + 1) if at <= self._now else 0.0
+            next_at = min(at + steps * MINUTE, last)
+            if next_at > self._now + ROUNDING_SECONDS:
+                yield Wake(next_at, WakeReason.IDLE)
+            if at > self._now:
+                return
+
+    def _idle_leases(self) -> Iterator[tuple[float, int]]:
+        idle = self._snapshot.idle
+        for entries in (idle.due(self._now), idle.later(self._now)):
+            for at, (number,) in entries:
+                if number not in self._round.ended and self._is_in(number, self._wanted):
+                    yield at, number
+
+    def _is_in(self, lease: int, hosts: Hosts) -> bool:
+        host = self._snapshot.leases[lease].host
+        return bool(hosts >> self._snapshot.ordinal(host) & 1)
+
+    def _affinity(self) -> Iterator[Wake]:
+        weaker = self._hosts_of_weaker() if self._wanted else NONE
+        for at, (number,) in self._snapshot.affinity.later(self._now) if weaker else ():
+            if number not in self._round.ended and self._is_in(number, weaker):
+                yield Wake(at, WakeReason.AFFINITY)
+                return
+
+    def _hosts_of_weaker(self) -> Hosts:
+        """Return the hosts that some waiting task group could take once their affinity is over."""
+        classes = self._held_by_class()
+        reach: dict[tuple[float, int], Hosts] = {}
+        found = NONE
+        for group in self._waiting:
+            lane = (self._round.priority(group), group.fact.user_group)
+            if lane not in reach:
+                reach[lane] = self._reach(group, classes)
+            found |= group.fact.members & self._round.able(group) & reach[lane]
+        return found
+
+    def _reach(self, group: GroupState, classes: Sequence[_Held]) -> Hosts:
+        lane = (self._round.priority(group), group.fact.user_group)
+        found = NONE
+        for one in classes:
+            holder = one.holders[0].fact
+            # Inside a user group it depends on the task group; with two of them, one may win.
+            own = lane == (holder.priority, holder.user_group)
+            wins = len(one.holders) > 1 if own else goes_before(self._round, group, one.holders[0])
+            if wins or (own and one.holders[0] is not group):
+                found |= one.hosts
+        return found
+
+    def _held_by_class(self) -> Sequence[_Held]:
+        found: dict[tuple[int, int], _Held] = {}
+        for number, hosts in self._snapshot.sets.of_kind("held").items():
+            assert isinstance(number, int)  # noqa: S101 - see set_names
+            holder = self._snapshot.groups[number]
+            one = found.setdefault((holder.fact.priority, holder.fact.user_group), _Held())
+            one.holders.append(holder)
+            one.hosts |= hosts
+        return list(found.values())
+
+    def _failures(self) -> Iterator[Wake]:
+        for at, (ordinal, _) in self._snapshot.retries.later(self._now):
+            if self._members >> ordinal & 1:
+                yield Wake(at, WakeReason.FAILURE)
+                return
+
+    def _moves(self) -> Iterator[Wake]:
+        for ordinal in ordinals(self._round.moment.moved & self._wanted):
+            moves = self._round.moment.moves(self._snapshot.host_at(ordinal))
+            yield Wake(moves[-self._round.policy.moves_per_hour] + HOUR, WakeReason.MOVES)
+
+    def _starved(self) -> Iterator[Wake]:
+        after = self._round.policy.starve_after_seconds
+        if after is None:
+            return
+        for since, (number,) in self._snapshot.hostless.later(self._now - after):
+            if self._round.missing(self._snapshot.groups[number]) > 0:
+                yield Wake(since + after, WakeReason.STARVED)
+                return
+
+
+def _waiting_heads(round_: Round) -> Sequence[GroupState]:
+    """Return the first task group of each bucket that still waits, and those that wait by the clock alone.
+
+    All of a bucket can use the same hosts; one that has starved can take more of them.
+    """
+    groups, moment = round_.snapshot.groups, round_.moment
+    found: list[GroupState] = []
+    for bucket in round_.snapshot.buckets.values():
+        waiting = (groups[key.number] for key in bucket.line)
+        found += islice((group for group in waiting if round_.missing(group) > 0), 1)
+    others = (groups.get(number) for number in {*moment.starved, *moment.broken_promises})
+    found += [
+        group for group in others if group and group.fact.goes_on and round_.missing(group) > 0
+    ]
+    return found

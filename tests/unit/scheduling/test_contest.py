@@ -1,0 +1,316 @@
+"""When a waiting task group takes a host from another one: each rule in a fleet of a few hosts."""
+
+from dataclasses import replace
+
+import pytest
+
+from mitosis.scheduling.actions import EndLease, EndReason, WakeReason
+from mitosis.scheduling.facts import Capacity, Progress
+from mitosis.scheduling.policy import Bounds, LeaseSettings, Order, Policy, Preemption
+from tests.support.scheduling import HOUR, NOW, OTHERS, Fleet
+
+MINUTE = 60.0
+
+
+def taken(fleet: Fleet, now: float = NOW) -> list[tuple[int, int | None, str]]:
+    return [(end.host, end.for_group, end.reason.value) for end in fleet.ends(now)]
+
+
+# --- idle leases (C-03, C-35) ---------------------------------------------------------------------------
+
+
+@pytest.mark.spec("C-03", "C-35", "S002-160", "S002-161")
+@pytest.mark.parametrize(
+    ("teardown", "setup", "threshold"),
+    [(0.0, 0.0, 180.0), (100.0, 79.0, 180.0), (100.0, 200.0, 300.0), (900.0, 900.0, 600.0)],
+)
+@pytest.mark.parametrize("priority", [-5, 0, 5])
+def test_an_idle_host_goes_to_any_group_after_the_threshold_of_the_pair(
+    teardown: float, setup: float, threshold: float, priority: int
+) -> None:
+    fleet = Fleet(1)
+    fleet.group(1, ready=0, unfinished=1, teardown_seconds=teardown)
+    fleet.group(2, setup_seconds=setup, priority=priority)
+    lease = fleet.idle(1, 1, since=threshold - 0.01)
+    assert fleet.ends() == []
+    fleet.change_lease(lease, idle_since=NOW - threshold)
+    (end,) = fleet.ends()
+    assert end.reason is EndReason.IDLE
+    assert (end.lease, end.for_group, end.ask_back_at) == (lease, 2, NOW)
+    assert (end.since, end.threshold_seconds) == (NOW - threshold, threshold)
+    assert end.cost_seconds == teardown + setup
+
+
+@pytest.mark.spec("S002-162", "S002-172", "S002-178")
+def test_an_idle_lease_stays_while_no_other_group_waits() -> None:
+    fleet = Fleet(1)
+    fleet.group(1, ready=0)
+    fleet.group(2, ready=0)
+    fleet.idle(1, 1, since=2 * HOUR)
+    assert fleet.decide() == []
+
+
+def test_the_threshold_is_set_by_the_group_that_holds_the_host() -> None:
+    fleet = Fleet(1)
+    fleet.group(1, ready=0, leases=LeaseSettings(idle_seconds=Bounds(20.0, 20.0)))
+    fleet.group(2)
+    fleet.idle(1, 1, since=20.0)
+    assert taken(fleet) == [(1, 2, "idle")]
+
+
+def test_a_lease_in_its_setup_or_with_work_is_not_idle() -> None:
+    fleet = Fleet(2)
+    fleet.group(1, ready=0, unfinished=1)
+    fleet.group(2)
+    fleet.lease(1, 1, progress=Progress.STARTING, taken_at=NOW - HOUR)
+    fleet.lease(1, 2)
+    assert fleet.ends() == []
+
+
+@pytest.mark.spec("C-03")
+def test_of_those_that_wait_the_best_gets_the_idle_host() -> None:
+    fleet = Fleet(1)
+    fleet.group(1, ready=0)
+    fleet.group(2, priority=1)
+    fleet.group(3, priority=2)
+    fleet.idle(1, 1, since=HOUR)
+    assert taken(fleet) == [(1, 3, "idle")]
+
+
+def test_one_need_ends_one_of_many_idle_leases() -> None:
+    fleet = Fleet(10)
+    fleet.group(1, ready=0)
+    for number in range(1, 11):
+        fleet.idle(1, number, since=HOUR)
+    fleet.group(2)
+    assert len(fleet.ends()) == 1
+    lease = fleet.ends()[0].lease
+    fleet.change_lease(lease, state="ending", for_group=2, ending_since=NOW, idle_since=None)
+    assert fleet.ends(NOW + 10) == []
+
+
+def test_the_cheapest_idle_host_is_taken_a_warm_one_before_all() -> None:
+    fleet = Fleet(3)
+    for number, teardown in ((1, 50.0), (2, 20.0), (3, 90.0)):
+        fleet.group(number, ready=0, teardown_seconds=teardown)
+        fleet.idle(number, number, since=HOUR)
+    fleet.group(4, setup_seconds=100.0)
+    assert taken(fleet) == [(2, 4, "idle")]
+    fleet.host(3, warm=frozenset({4}))
+    assert taken(fleet) == [(3, 4, "idle")]
+    assert fleet.ends()[0].cost_seconds == 90.0
+
+
+@pytest.mark.spec("S000-164")
+def test_costs_of_so_many_hosts_are_compared_after_all_conditions() -> None:
+    fleet = Fleet(5, Policy(candidates=2))
+    fleet.group(9, ready=0, teardown_seconds=600.0)
+    for number in (1, 2):
+        fleet.idle(9, number, since=200.0)
+    for number in (3, 4, 5):
+        fleet.group(number, ready=0, teardown_seconds=10.0 - number)
+        fleet.idle(number, number, since=200.0)
+    fleet.group(10)
+    assert taken(fleet) == [(4, 10, "idle")]
+
+
+# --- affinity (C-31) --------------------------------------------------------------------------------------
+
+
+def busy_fleet(**waiting: object) -> Fleet:
+    """Host 1 works for task group 1, affinity over now; task group 2 waits."""
+    fleet = Fleet(1)
+    fleet.group(1, ready=5, teardown_seconds=10.0)
+    fleet.lease(1, 1, affinity_until=NOW)
+    fleet.group(2, **{"ready": 1, "setup_seconds": 50.0, **waiting})  # type: ignore[arg-type]
+    return fleet
+
+
+@pytest.mark.spec("C-31", "C-27", "S000-140")
+def test_at_the_end_of_the_affinity_a_higher_priority_takes_the_host_after_the_grace() -> None:
+    fleet = busy_fleet(priority=1)
+    assert taken(fleet, NOW - 0.01) == []
+    (end,) = fleet.ends()
+    assert (end.host, end.for_group, end.reason) == (1, 2, EndReason.AFFINITY)
+    assert end.ask_back_at == NOW + 300.0
+    assert end.since == NOW
+    assert end.rank is not None
+    assert end.rank.order == -1
+    assert fleet.renewals() == []
+
+
+@pytest.mark.spec("C-02", "S002-163")
+def test_otherwise_the_lease_is_renewed() -> None:
+    fleet = busy_fleet(priority=-1)
+    assert fleet.ends() == []
+    (renewal,) = fleet.renewals()
+    assert renewal.until == NOW + HOUR
+
+
+@pytest.mark.spec("C-31")
+def test_of_equal_priority_a_user_group_without_a_lease_takes_it() -> None:
+    assert taken(busy_fleet(user_group=OTHERS)) == [(1, 2, "affinity")]
+
+
+@pytest.mark.spec("C-31")
+@pytest.mark.parametrize(("theirs", "mine", "wins"), [(3, 1, True), (2, 1, False), (2, 0, True)])
+@pytest.mark.parametrize("user_group", [1, OTHERS])
+def test_of_equal_priority_two_leases_fewer_are_enough_one_is_not(
+    theirs: int, mine: int, wins: bool, user_group: int
+) -> None:
+    fleet = Fleet(theirs + mine)
+    fleet.group(1, ready=100)
+    fleet.group(2, ready=100, user_group=user_group)
+    for number in range(1, theirs + 1):
+        fleet.lease(1, number, affinity_until=NOW)
+    for number in range(theirs + 1, theirs + mine + 1):
+        fleet.lease(2, number, affinity_until=NOW + HOUR)
+    assert (len(fleet.ends()) > 0) == wins
+    assert len(fleet.ends()) <= 1
+
+
+def test_hosts_move_until_the_shares_are_even_and_no_further() -> None:
+    fleet = Fleet(6)
+    fleet.group(1, ready=100)
+    for number in range(1, 7):
+        fleet.lease(1, number, affinity_until=NOW)
+    fleet.group(2, ready=100, user_group=OTHERS)
+    assert len(fleet.ends()) == 3
+    assert len(fleet.renewals()) == 3
+
+
+@pytest.mark.spec("C-31")
+def test_a_renewed_lease_stays_contestable_for_a_group_without_any_host() -> None:
+    fleet = Fleet(2)
+    fleet.group(1, ready=100)
+    fleet.lease(1, 1, affinity_until=NOW + HOUR, renewed=True)
+    fleet.group(2, ready=100, priority=1)
+    assert taken(fleet) == [(1, 2, "affinity")]
+    fleet.host(2, in_contact=False)
+    fleet.lease(2, 2)
+    assert fleet.ends() == []
+
+
+@pytest.mark.spec("C-31")
+def test_the_weakest_holder_loses_and_of_its_hosts_the_cheapest() -> None:
+    fleet = Fleet(4)
+    fleet.group(1, ready=1, priority=-1, workers=8, task_seconds=1000.0)
+    fleet.group(2, ready=1, priority=-1, workers=1, task_seconds=1000.0, teardown_seconds=500.0)
+    fleet.group(3, ready=1, priority=0)
+    for number, holder in enumerate((1, 3, 2, 1), start=1):
+        fleet.lease(holder, number, affinity_until=NOW)
+    fleet.group(4, priority=5)
+    (end,) = fleet.ends()
+    assert (end.host, end.cost_seconds) == (3, 500.0)
+
+
+@pytest.mark.spec("C-36", "S000-155")
+def test_a_host_moved_six_times_in_an_hour_waits_until_the_hour_is_over() -> None:
+    fleet = busy_fleet(priority=1)
+    moves = tuple(NOW - HOUR + 1 + n for n in range(6))
+    fleet.host(1, moved_at=moves)
+    assert fleet.ends() == []
+    wake = fleet.wake()
+    assert wake is not None
+    assert (wake.at, wake.reason) == (NOW + 1, WakeReason.MOVES)
+    assert taken(fleet, NOW + 1) == [(1, 2, "affinity")]
+
+
+def test_a_starved_group_takes_the_host_of_a_higher_priority() -> None:
+    fleet = busy_fleet(priority=-5, hostless_since=NOW - 24 * HOUR)
+    assert taken(fleet) == [(1, 2, "affinity")]
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        {"in_contact": False},
+        {"serves": frozenset[int]({OTHERS})},
+        {"cores": ()},
+    ],
+)
+def test_only_a_host_that_may_serve_the_group_is_taken(facts: dict[str, object]) -> None:
+    fleet = busy_fleet(priority=1)
+    if "cores" in facts:
+        fleet.change_group(2, demand=Capacity(2))
+        facts = {}
+    fleet.host(1, **facts)
+    assert [end for end in fleet.ends() if end.for_group is not None] == []
+
+
+def test_for_comparison_preemption_can_be_at_once_or_never() -> None:
+    always = Fleet(1, Policy(preemption=Preemption.ALWAYS))
+    never = Fleet(1, Policy(preemption=Preemption.NEVER))
+    for fleet in (always, never):
+        fleet.group(1, ready=5)
+        fleet.lease(1, 1, affinity_until=NOW + HOUR if fleet is always else NOW)
+        fleet.group(2, priority=1)
+    assert taken(always) == [(1, 2, "affinity")]
+    assert taken(never) == []
+
+
+def test_without_fair_share_equal_priorities_take_nothing_from_each_other() -> None:
+    fleet = Fleet(1, Policy(order=Order.PRIORITY))
+    fleet.group(1, ready=5)
+    fleet.lease(1, 1, affinity_until=NOW)
+    fleet.group(2, user_group=OTHERS)
+    assert fleet.ends() == []
+
+
+def test_several_leases_of_a_host_are_ended_if_one_leaves_too_little_room() -> None:
+    fleet = Fleet()
+    fleet.host(1, capacity=Capacity(4, 8))
+    for number, teardown in ((1, 30.0), (2, 10.0), (3, 20.0)):
+        fleet.group(number, ready=0, demand=Capacity(1, 2), teardown_seconds=teardown)
+        fleet.idle(number, 1, since=HOUR)
+    fleet.group(4, demand=Capacity(1, 6))
+    ends = fleet.ends()
+    assert [fleet.snapshot.leases[end.lease].group for end in ends] == [2, 3]
+    assert {end.cost_seconds for end in ends} == {30.0}
+    fleet.change_group(4, demand=Capacity(1, 9))
+    assert fleet.ends() == []
+
+
+# --- when to look again -----------------------------------------------------------------------------------
+
+
+def test_the_next_decision_is_due_when_an_idle_lease_may_be_taken() -> None:
+    fleet = Fleet(1)
+    fleet.group(1, ready=0, teardown_seconds=200.0)
+    fleet.group(2, setup_seconds=200.0)
+    fleet.idle(1, 1, since=0.0)
+    now, looks = NOW, []
+    while not fleet.ends(now):
+        wake = fleet.wake(now)
+        assert wake is not None
+        assert wake.reason is WakeReason.IDLE
+        assert wake.at > now
+        now = wake.at
+        looks.append(now - NOW)
+    assert looks == [180.0, 240.0, 300.0, 360.0, 420.0]
+
+
+@pytest.mark.spec("S002-158")
+def test_the_next_decision_is_due_at_an_affinity_that_some_group_waits_for() -> None:
+    fleet = busy_fleet(priority=1)
+    fleet.snapshot.put_host(replace(fleet.host(1), number=2, name="h2"))
+    lease = next(iter(fleet.snapshot.leases))
+    fleet.change_lease(lease, affinity_until=NOW + 7 * MINUTE)
+    fleet.change_group(2, members=fleet.snapshot.host_set([1]))
+    wake = fleet.wake()
+    assert wake is not None
+    assert (wake.at, wake.reason) == (NOW + 7 * MINUTE, WakeReason.AFFINITY)
+    fleet.change_group(2, priority=-1)
+    assert fleet.wake() is None
+
+
+def test_nothing_is_due_while_no_group_waits() -> None:
+    fleet = busy_fleet(ready=0)
+    fleet.change_lease(next(iter(fleet.snapshot.leases)), affinity_until=NOW + 1)
+    assert fleet.wake() is None
+
+
+def test_contested_ends_are_known_by_their_reason() -> None:
+    contested = {reason for reason in EndReason if reason.is_contested}
+    assert contested == {EndReason.IDLE, EndReason.AFFINITY}
+    assert EndLease(1, 1, EndReason.NO_WORK, NOW).asks_back
