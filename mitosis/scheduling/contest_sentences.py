@@ -1,0 +1,109 @@
+"""The sentences about leases that a waiting task group cannot take, and about hosts that another one took."""
+
+from collections.abc import Callable, Mapping
+
+from mitosis.scheduling.actions import Offer
+from mitosis.scheduling.claims import (
+    Objection,
+    ObjectionKind,
+    compared_shares,
+    threshold_seconds,
+)
+from mitosis.scheduling.facts import FOREVER, Lease
+from mitosis.scheduling.round import Round
+from mitosis.scheduling.states import GroupState, HostState
+from mitosis.scheduling.wording import span
+
+
+def objection(round_: Round, group: GroupState, lease: Lease, found: Objection) -> str:
+    """Say what protects a lease, with the values compared. Printed after the name of the host."""
+    return _SENTENCES[found.kind](round_, group, lease, found)
+
+
+def _holder(round_: Round, lease: Lease) -> str:
+    return round_.snapshot.group_of(lease).fact.name
+
+
+def _ending(round_: Round, _: GroupState, lease: Lease, __: Objection) -> str:
+    winner = round_.snapshot.groups.get(lease.for_group or 0)
+    for_whom = f" for {winner.fact.name}" if winner is not None else ""
+    return f"finishes its tasks of {_holder(round_, lease)}{for_whom}"
+
+
+def _moves(round_: Round, _: GroupState, lease: Lease, found: Objection) -> str:
+    count = len(round_.moment.moves(round_.snapshot.hosts[lease.host]))
+    allowed = round_.policy.moves_per_hour
+    again = span(found.until - round_.now)
+    return f"was moved {count} times within an hour of {allowed} allowed; again in {again}"
+
+
+def _idle(round_: Round, group: GroupState, lease: Lease, _: Objection) -> str:
+    idle_for = span(round_.now - (lease.idle_since or round_.now))
+    threshold = span(threshold_seconds(round_, group, lease))
+    return f"is idle under {_holder(round_, lease)} for {idle_for} of {threshold}"
+
+
+def _affinity(round_: Round, group: GroupState, lease: Lease, found: Objection) -> str:
+    left = span(found.until - round_.now)
+    compared = _compared(round_, group, lease)
+    return f"stays with {_holder(round_, lease)} for {left}; then {compared}"
+
+
+def _compared(round_: Round, group: GroupState, lease: Lease) -> str:
+    """Compare the waiting task group with the one that holds the lease."""
+    holder = round_.snapshot.group_of(lease)
+    mine, theirs = group.fact.priority, holder.fact.priority
+    if mine != theirs or group.fact.number in round_.moment.starved:
+        return f"priority {mine} is {'above' if mine > theirs else 'not above'} {theirs}"
+    own, other = compared_shares(round_, group, holder)
+    same = group.fact.user_group == holder.fact.user_group
+    whose = "the task group" if same else "its user group"
+    gap = round_.policy.share_gap
+    return (
+        f"with priority {mine} as well, {whose} has {own} leases of {other};"
+        f" it goes first with {gap} fewer, or none"
+    )
+
+
+_SENTENCES: Mapping[ObjectionKind, Callable[[Round, GroupState, Lease, Objection], str]] = {
+    ObjectionKind.OWN: lambda *_: "serves the task group",
+    ObjectionKind.ENDING: _ending,
+    ObjectionKind.STARTING: lambda round_, _, lease, __: (
+        f"is being set up for {_holder(round_, lease)}"
+    ),
+    ObjectionKind.MOVES: _moves,
+    ObjectionKind.IDLE: _idle,
+    ObjectionKind.AFFINITY: _affinity,
+    ObjectionKind.RANK: lambda round_, group, lease, _: (
+        f"works for {_holder(round_, lease)}, and {_compared(round_, group, lease)}"
+    ),
+}
+
+
+def given_to(round_: Round, group: GroupState, winner: Offer) -> str:
+    """Say to which task group a free host was given, and with which rank."""
+    first = round_.snapshot.groups[winner.group].fact
+    mine = round_.rank(group)
+    if winner.freed:
+        return f"was freed for {first.name}"
+    line = f"is offered to {first.name}, which goes first: "
+    if winner.rank.order == -FOREVER:
+        return f"{line}it had no host for {span(round_.policy.starve_after_seconds)}"
+    if winner.rank.order != mine.order:
+        return f"{line}priority {first.priority} is above {group.fact.priority}"
+    if winner.rank.share != mine.share:
+        return f"{line}its user group has {winner.rank.share} leases, this one's {mine.share}"
+    if winner.rank.leases != mine.leases:
+        return f"{line}it has {winner.rank.leases} leases, this one {mine.leases}"
+    return f"{line}it is the elder one"
+
+
+def wait(kind: ObjectionKind, host: HostState) -> str:
+    """Say what a wait is for."""
+    match kind:
+        case ObjectionKind.MOVES:
+            return f"{host.fact.name} can be moved again then"
+        case ObjectionKind.IDLE:
+            return f"{host.fact.name} will have been idle for long enough"
+        case _:
+            return f"the affinity of the lease on {host.fact.name} is over then"
