@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from mitosis.scheduling.facts import Capacity, Host
+from mitosis.scheduling.facts import Host
 from mitosis.scheduling.policy import MINUTE
 from mitosis.scheduling.snapshot import Snapshot
 
@@ -114,8 +114,7 @@ def _fit_plan(snapshot: Snapshot, change: Change) -> None:
     assert change.host is not None  # noqa: S101 - of one host
     group = snapshot.groups[change.group].fact
     capacity = snapshot.hosts[change.host].fact.capacity
-    demand = Capacity(*(min(pair) for pair in zip(group.demand, capacity, strict=True)))
-    snapshot.put_group(replace(group, demand=demand, binding=None))
+    snapshot.put_group(replace(group, demand=capacity.least(group.demand), binding=None))
 
 
 def _retagged(snapshot: Snapshot, change: Change, host: Host) -> Host:

@@ -1,7 +1,7 @@
 """Takes hosts from the task groups that hold them, for those that wait (C-03, C-31, C-35, C-36)."""
 
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain
 
 from mitosis.scheduling.actions import EndLease, EndReason
 from mitosis.scheduling.claims import Claim, claim, move_seconds
@@ -59,19 +59,12 @@ class _Contest:
             line.exhaust(bucket)
             return None
         hosts &= unfailed_hosts(self._round.moment, group)
-        found = self._cheapest(group, hosts & self._idle.ripe_for(group))
-        for reach in self._busy.reach(group) if found is None else ():
-            found = self._cheapest(group, hosts & reach)
-            if found is not None:
-                break
-        return found
-
-    def _cheapest(self, group: GroupState, hosts: Hosts) -> _Taking | None:
-        """Return what costs least among the first hosts that can be taken (S000-164)."""
-        takings = (self._taking(group, ordinal) for ordinal in ordinals(hosts))
-        able = (taking for taking in takings if taking is not None)
-        first = islice(able, self._round.policy.candidates)
-        return min(first, key=lambda taking: taking.cost_seconds, default=None)
+        for able in chain(self._idle.takeable(group, hosts), self._busy.takeable(group, hosts)):
+            for ordinal in ordinals(able):
+                taking = self._taking(group, ordinal)
+                if taking is not None:
+                    return taking
+        return None
 
     def _taking(self, group: GroupState, ordinal: int) -> _Taking | None:
         """Return the cheapest leases of a host whose ends make room; None if they cannot."""

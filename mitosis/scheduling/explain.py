@@ -189,12 +189,16 @@ def _freed(round_: Round, group: GroupState, host: HostState) -> list[Change] | 
         if changes is not None:
             options.append((sum(change.price for change in changes), lease.number, changes))
     options.sort(key=lambda option: option[:2])
+    # A host that is too small gets another plan first; see `remedies`.
+    demand = host.fact.capacity.least(group.fact.demand)
     room, needed = host.free, list[Change]()
+    if room.covers(demand):
+        return needed
     for _, number, changes in options:
         lease = round_.snapshot.leases[number]
         room = room.plus(round_.snapshot.group_of(lease).fact.demand)
         needed += changes
-        if room.covers(group.fact.demand):
+        if room.covers(demand):
             return needed
     return None
 

@@ -51,6 +51,10 @@ class Capacity(NamedTuple):
         """Return the difference; negative where a host is given more than it has."""
         return Capacity(*(a - b for a, b in zip(self, other, strict=True)))
 
+    def least(self, other: "Capacity") -> "Capacity":
+        """Return the lesser of each."""
+        return Capacity(*(min(pair) for pair in zip(self, other, strict=True)))
+
 
 ONE_SLOT = Capacity()
 """All of a host, as long as leases are exclusive."""

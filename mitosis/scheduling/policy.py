@@ -81,8 +81,6 @@ class Policy:
     """A host that was freed for a task group, and is being cleaned, counts for it for so long."""
     suspect_after_seconds: float = 10.0
     """Silence after which a host is offered nothing; facts say who is in contact, this is for texts."""
-    candidates: int = 32
-    """Leases whose costs are compared when one of several is to end (S000-164)."""
     actions_per_round: int = 1_000
     """A decision returns at most so many offers, ends and renewals; the rest follows in the next one."""
     order: Order = Order.SHARE

@@ -184,6 +184,7 @@ PREDICATES: Sequence[Predicate] = (
         passing=lambda moment, group: moment.free(group.fact.demand),
         sentence=sentences.busy,
     ),
+    # Contained in the next one, so it may stand among conditions that are shared by profile.
     Predicate(
         code="cleanup",
         scope=Scope.FREE,

@@ -53,9 +53,10 @@ def _submit(moment: Moment, group: GroupState, _: HostState) -> Change | None:
         switch = max(work.setup_seconds + work.teardown_seconds, policy.least_switch_seconds)
         pays = (coming + held.full + 1) * switch * group.fact.workers / work.task_seconds
         ready = max(ready, math.ceil(pays * (1 + 1e-9)))
+    more = ready - work.ready
     return Change(
         kind=ChangeKind.SUBMIT,
-        line=f"submit {ready - work.ready} tasks more to {group.fact.name}",
+        line=f"submit {more} more {'task' if more == 1 else 'tasks'} to {group.fact.name}",
         group=group.fact.number,
         value=ready,
     )

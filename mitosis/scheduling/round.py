@@ -60,6 +60,11 @@ class Round:
         """Note that a host no longer has what task groups of this profile need."""
         self._free[group.profile] &= ~(1 << ordinal)
 
+    @property
+    def has_given(self) -> bool:
+        """Whether some task group got a lease."""
+        return bool(self._given or self._arrived)
+
     def missing(self, group: GroupState) -> int:
         """Return how many leases a task group should still get."""
         return self.moment.missing(group) - self._given.get(group.fact.number, 0)

@@ -110,8 +110,9 @@ def busy(moment: Moment, group: GroupState, host: HostState) -> str:
         moment.snapshot.group_of(moment.snapshot.leases[number]).fact
         for number in sorted(host.leases)
     ]
-    higher = holders and all(holder.priority > group.fact.priority for holder in holders)
-    others = "task group" if len(holders) == 1 else "task groups"
-    which = f"another {others}" if len(holders) == 1 else f"other {others}"
+    if not holders:
+        return f"has too little room: {lacking(host.free, group.fact.demand)}"
+    higher = all(holder.priority > group.fact.priority for holder in holders)
+    others = "another task group" if len(holders) == 1 else "other task groups"
     first = " of higher priority" if higher else ""
-    return f"is busy with {which}{first}: {names([holder.name for holder in holders])}"
+    return f"is busy with {others}{first}: {names([holder.name for holder in holders])}"

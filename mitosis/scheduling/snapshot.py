@@ -52,6 +52,8 @@ class Snapshot:
         """(task group), by the time since when it has had no host."""
         self.delayed: DueTimes[tuple[int, ...]] = DueTimes()
         """(task group), by the time at which a delayed attempt is due."""
+        self.profiles: dict[tuple[object, ...], Profile] = {}
+        """By their fields."""
         self._ordinals: dict[int, int] = {}
         self._numbers: list[int] = []
         self._promised: dict[int, int] = {}
@@ -144,12 +146,12 @@ class Snapshot:
         """Add a task group, or replace its definition. Its work is kept unless it is given."""
         state = self.groups.get(group.number)
         if state is None:
-            state = GroupState(group, Profile.of(group))
+            state = GroupState(group, self._profile(group))
             state.held.promised = self._promised.get(group.number, 0)
             self.groups[group.number] = state
         else:
             self._add_share(state, -1)
-        former, state.fact, state.profile = state.fact, group, Profile.of(group)
+        former, state.fact, state.profile = state.fact, group, self._profile(group)
         self._add_share(state, 1)
         if work is not None:
             state.work = work
@@ -211,7 +213,18 @@ class Snapshot:
         """Return the leases of a host, in the order of their numbers."""
         return [self.leases[number] for number in sorted(self.host_at(ordinal).leases)]
 
+    def hosts_by_group(self, kind: str) -> Iterator[tuple[int, Hosts]]:
+        """Yield the sets of a kind whose sets are distinguished by task groups."""
+        for number, hosts in self.sets.of_kind(kind).items():
+            assert isinstance(number, int)  # noqa: S101 - see set_names
+            yield number, hosts
+
     # --- indexes -------------------------------------------------------------------------------------
+
+    def _profile(self, group: Group) -> Profile:
+        workers = 0 if group.binding is None else group.workers
+        fields = (group.user_group, group.demand, workers, group.binding)
+        return self.profiles.setdefault(fields, Profile(*fields))
 
     def _count(self, lease: Lease, by: int) -> None:
         state = self.groups[lease.group]
@@ -324,8 +337,8 @@ class Snapshot:
         priority = 0 if self.policy.order is Order.AGE else group.priority
         bucket = state.bucket
         if bucket is not None and state.key == key:
-            same = bucket.members == group.members and bucket.profile == state.profile
-            if same and bucket.priority == priority:
+            same = bucket.profile is state.profile and bucket.priority == priority
+            if same and bucket.members == group.members:
                 return
         self._leave_line(state)
         name = (group.members, state.profile, priority)

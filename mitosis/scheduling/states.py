@@ -10,20 +10,15 @@ from mitosis.scheduling.policy import Order, Policy
 from mitosis.scheduling.sizes import Held
 
 
-class Profile(NamedTuple):
-    """What a task group needs of a host besides membership. Few are different."""
+@dataclass(frozen=True, slots=True, eq=False)
+class Profile:
+    """What a task group needs of a host besides membership. A snapshot has one of each; few are different."""
 
     user_group: int
     demand: Capacity
     workers: int
     """0 without a binding: then their number makes no difference."""
     binding: CpuBinding | None
-
-    @classmethod
-    def of(cls, group: Group) -> "Profile":
-        """Return the profile of a task group."""
-        workers = 0 if group.binding is None else group.workers
-        return cls(group.user_group, group.demand, workers, group.binding)
 
 
 class Key(NamedTuple):

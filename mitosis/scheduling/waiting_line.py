@@ -11,7 +11,7 @@ from typing import NamedTuple
 from mitosis.scheduling.host_sets import Hosts
 from mitosis.scheduling.policy import Order
 from mitosis.scheduling.round import Round
-from mitosis.scheduling.states import Bucket, GroupState, Key
+from mitosis.scheduling.states import Bucket, GroupState, Key, Profile
 
 Place = tuple[int, float, int, Bucket, int]
 """A task group: its key, its bucket, and its position there; -1 if it stands in the lane by itself."""
@@ -38,9 +38,13 @@ class WaitingLine:
         self.hosts: dict[Bucket, Hosts] = {}
         """Hosts that each bucket may use; only buckets that have some."""
         self._lanes: dict[Lane, list[Place]] = {}
+        masks: dict[Profile, Hosts] = {}
         for bucket in round_.snapshot.buckets.values():
-            hosts = bucket.members & hosts_of(self._groups[bucket.line[0].number])
-            if hosts:
+            mask = masks.get(bucket.profile)
+            if mask is None:
+                mask = hosts_of(self._groups[bucket.line[0].number])
+                masks[bucket.profile] = mask
+            if mask and (hosts := bucket.members & mask):
                 self.hosts[bucket] = hosts
                 self._enter(bucket, 0)
         self._enter_others(hosts_of)

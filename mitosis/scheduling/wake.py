@@ -6,7 +6,6 @@ time may be early (the next decision finds nothing and asks again), never late.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
 
 from mitosis.scheduling.actions import Wake, WakeReason
 from mitosis.scheduling.claims import goes_before
@@ -14,7 +13,7 @@ from mitosis.scheduling.due_times import ROUNDING_SECONDS
 from mitosis.scheduling.host_sets import NONE, Hosts, ordinals
 from mitosis.scheduling.policy import HOUR, MINUTE
 from mitosis.scheduling.round import Round
-from mitosis.scheduling.states import GroupState
+from mitosis.scheduling.states import GroupState, Profile
 
 
 def next_wake(round_: Round) -> Wake | None:
@@ -32,18 +31,28 @@ class _Held:
     hosts: Hosts = NONE
 
 
+@dataclass(slots=True)
+class _Lane:
+    """Waiting task groups of one priority and profile."""
+
+    first: GroupState
+    members: Hosts
+    """Of all of them."""
+
+
 class _Wakes:
     def __init__(self, round_: Round) -> None:
         self._round = round_
         self._snapshot = round_.snapshot
         self._now = round_.now
-        self._waiting = _waiting_heads(round_)
+        self._lanes = _waiting_lanes(round_)
+        self._members: Hosts = NONE
+        """Members of some waiting task group."""
         self._wanted: Hosts = NONE
         """Hosts that some waiting task group could use, were they free."""
-        self._members: Hosts = NONE
-        for group in self._waiting:
-            self._members |= group.fact.members
-            self._wanted |= group.fact.members & round_.able(group)
+        for lane in self._lanes:
+            self._members |= lane.members
+            self._wanted |= lane.members & round_.able(lane.first)
 
     def times(self) -> Iterator[Wake]:
         """Yield the first time of each kind."""
@@ -97,13 +106,11 @@ class _Wakes:
     def _hosts_of_weaker(self) -> Hosts:
         """Return the hosts that some waiting task group could take once their affinity is over."""
         classes = self._held_by_class()
-        reach: dict[tuple[float, int], Hosts] = {}
         found = NONE
-        for group in self._waiting:
-            lane = (self._round.priority(group), group.fact.user_group)
-            if lane not in reach:
-                reach[lane] = self._reach(group, classes)
-            found |= group.fact.members & self._round.able(group) & reach[lane]
+        for lane in self._lanes:
+            able = lane.members & self._round.able(lane.first)
+            if able & ~found:
+                found |= able & self._reach(lane.first, classes)
         return found
 
     def _reach(self, group: GroupState, classes: Sequence[_Held]) -> Hosts:
@@ -120,8 +127,7 @@ class _Wakes:
 
     def _held_by_class(self) -> Sequence[_Held]:
         found: dict[tuple[int, int], _Held] = {}
-        for number, hosts in self._snapshot.sets.of_kind("held").items():
-            assert isinstance(number, int)  # noqa: S101 - see set_names
+        for number, hosts in self._snapshot.hosts_by_group("held"):
             holder = self._snapshot.groups[number]
             one = found.setdefault((holder.fact.priority, holder.fact.user_group), _Held())
             one.holders.append(holder)
@@ -149,18 +155,30 @@ class _Wakes:
                 return
 
 
-def _waiting_heads(round_: Round) -> Sequence[GroupState]:
-    """Return the first task group of each bucket that still waits, and those that wait by the clock alone.
-
-    All of a bucket can use the same hosts; one that has starved can take more of them.
-    """
-    groups, moment = round_.snapshot.groups, round_.moment
-    found: list[GroupState] = []
+def _waiting_lanes(round_: Round) -> Sequence[_Lane]:
+    """Return the task groups that still wait, by priority and profile; those that starved by themselves."""
+    groups = round_.snapshot.groups
+    lanes: dict[tuple[int, Profile], _Lane] = {}
     for bucket in round_.snapshot.buckets.values():
-        waiting = (groups[key.number] for key in bucket.line)
-        found += islice((group for group in waiting if round_.missing(group) > 0), 1)
-    others = (groups.get(number) for number in {*moment.starved, *moment.broken_promises})
-    found += [
-        group for group in others if group and group.fact.goes_on and round_.missing(group) > 0
-    ]
-    return found
+        first: GroupState | None = groups[bucket.line[0].number]
+        if first is not None and round_.has_given and round_.missing(first) <= 0:
+            waiting = (groups[key.number] for key in bucket.line)
+            first = next((group for group in waiting if round_.missing(group) > 0), None)
+        if first is None:
+            continue
+        name = (bucket.priority, bucket.profile)
+        lane = lanes.get(name)
+        if lane is None:
+            lanes[name] = _Lane(first, bucket.members)
+        else:
+            lane.members |= bucket.members
+    return [*lanes.values(), *_by_the_clock(round_)]
+
+
+def _by_the_clock(round_: Round) -> Iterator[_Lane]:
+    """Yield the task groups that wait because of the clock alone, or with another priority."""
+    moment = round_.moment
+    for number in {*moment.starved, *moment.broken_promises}:
+        group = round_.snapshot.groups.get(number)
+        if group is not None and group.fact.goes_on and round_.missing(group) > 0:
+            yield _Lane(group, group.fact.members)

@@ -1,6 +1,6 @@
 """Small fleets for decisions: hosts 1, 2, 3 ... in one user group, task groups with work, leases."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -61,6 +61,10 @@ class Fleet:
         made = Group(number=number, **{**defaults, **facts})
         self.snapshot.put_group(made, Work(**{"ready": ready, "unfinished": ready, **work}))
         return made
+
+    def put_group(self, number: int, facts: Mapping[str, Any], work: Work | None) -> None:
+        """A task group with exactly these facts."""
+        self.snapshot.put_group(Group(number=number, name=f"g{number}", **facts), work)
 
     def work(self, number: int, **facts: Any) -> None:
         """Change what is known about the tasks of a task group."""

@@ -101,19 +101,6 @@ def test_the_cheapest_idle_host_is_taken_a_warm_one_before_all() -> None:
     assert fleet.ends()[0].cost_seconds == 90.0
 
 
-@pytest.mark.spec("S000-164")
-def test_costs_of_so_many_hosts_are_compared_after_all_conditions() -> None:
-    fleet = Fleet(5, Policy(candidates=2))
-    fleet.group(9, ready=0, teardown_seconds=600.0)
-    for number in (1, 2):
-        fleet.idle(9, number, since=200.0)
-    for number in (3, 4, 5):
-        fleet.group(number, ready=0, teardown_seconds=10.0 - number)
-        fleet.idle(number, number, since=200.0)
-    fleet.group(10)
-    assert taken(fleet) == [(4, 10, "idle")]
-
-
 # --- affinity (C-31) --------------------------------------------------------------------------------------
 
 

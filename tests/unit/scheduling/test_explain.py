@@ -1,4 +1,4 @@
-"""Explanations: the chain of conditions with their values, and the smallest change, confirmed by a decision."""
+"""Explanations: the chain of conditions with values, and the smallest change, confirmed by a decision."""
 
 from collections.abc import Callable
 from typing import Any
@@ -75,7 +75,7 @@ SITUATIONS: dict[str, tuple[Callable[[Fleet], object], str, str, str]] = {
         lambda fleet: fleet.group(WAITING, ready=0),
         "no_work",
         "is not needed: no task is ready",
-        "submit 1 tasks more to g1",
+        "submit 1 more task to g1",
     ),
     "max_managers": (
         lambda fleet: fleet.group(WAITING, max_managers=0),

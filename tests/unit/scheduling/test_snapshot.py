@@ -8,68 +8,12 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from mitosis.contracts.host_failures import HostFailureKind
-from mitosis.contracts.lifecycle import LeaseState
 from mitosis.scheduling.decide import decide
-from mitosis.scheduling.facts import Capacity, Failure, Freed, Group, Lease, Progress, Work
-from mitosis.scheduling.policy import Bounds, LeaseSettings
+from mitosis.scheduling.facts import Lease, Work
 from mitosis.scheduling.snapshot import Snapshot
-from tests.support.scheduling import NOW, OTHERS, USERS, Fleet, host
-
-GROUPS = st.integers(1, 4)
-SOME_GROUPS = st.frozensets(GROUPS, max_size=3)
-TIMES = st.sampled_from([NOW - 7200.0, NOW - 400.0, NOW - 1.0, NOW + 10.0])
-CAPACITIES = st.sampled_from([Capacity(), Capacity(3, 8, 100, 1)])
-DEMANDS = st.sampled_from([Capacity(), Capacity(1, 4, 10, 0)])
-FAILURES = st.builds(
-    Failure,
-    group=GROUPS,
-    group_name=st.just("g"),
-    kind=st.sampled_from(HostFailureKind),
-    reason=st.just("exit code 3"),
-    next_at=st.none() | TIMES,
-)
-HOST_FACTS: dict[str, st.SearchStrategy[Any]] = {
-    "capacity": CAPACITIES,
-    "cores": st.sampled_from([None, (), (0, 1), (0, 1, 2)]),
-    "serves": st.frozensets(st.sampled_from([USERS, OTHERS])),
-    "in_contact": st.booleans(),
-    "draining": st.booleans(),
-    "warm": SOME_GROUPS,
-    "unclean": SOME_GROUPS,
-    "failures": st.lists(FAILURES, max_size=2, unique_by=lambda f: (f.kind, f.group)).map(tuple),
-    "moved_at": st.lists(TIMES, max_size=7).map(sorted).map(tuple),
-    "freed_for": st.lists(st.builds(Freed, GROUPS, TIMES), max_size=2).map(tuple),
-}
-GROUP_FACTS: dict[str, st.SearchStrategy[Any]] = {
-    "user_group": st.sampled_from([USERS, OTHERS]),
-    "priority": st.integers(-1, 1),
-    "goes_on": st.booleans(),
-    "demand": DEMANDS,
-    "workers": st.integers(1, 3),
-    "max_managers": st.none() | st.integers(0, 2),
-    "leases": st.sampled_from([None, LeaseSettings(idle_seconds=Bounds(5, 5))]),
-    "members": st.integers(0, 31),
-}
-WORK = st.builds(
-    Work,
-    ready=st.integers(0, 9),
-    unfinished=st.integers(0, 9),
-    delayed_until=st.none() | TIMES,
-    hostless_since=st.none() | TIMES,
-    tasks_measured=st.sampled_from([0, 9]),
-    task_seconds=st.sampled_from([1.0, 1000.0]),
-    setup_seconds=st.sampled_from([0.0, 300.0]),
-)
-LEASE_FACTS: dict[str, st.SearchStrategy[Any]] = {
-    "state": st.sampled_from([LeaseState.OFFERED, LeaseState.ACTIVE, LeaseState.ENDING]),
-    "progress": st.sampled_from(Progress),
-    "affinity_until": TIMES,
-    "renewed": st.booleans(),
-    "idle_since": st.none() | TIMES,
-    "for_group": st.none() | GROUPS,
-    "ending_since": TIMES,
-}
+from mitosis.scheduling.states import Profile
+from tests.support.random_fleets import GROUP_FACTS, GROUPS, HOST_FACTS, LEASE_FACTS, WORK
+from tests.support.scheduling import NOW, Fleet, host
 
 
 def indexes(snapshot: Snapshot) -> dict[str, Any]:
@@ -77,16 +21,24 @@ def indexes(snapshot: Snapshot) -> dict[str, Any]:
     derived = {
         name: value
         for name, value in vars(snapshot).items()
-        if name not in ("_ordinals", "_numbers", "_timed", "buckets", "groups", "hosts", "sets")
+        if name
+        not in ("_ordinals", "_numbers", "_timed", "buckets", "groups", "hosts", "sets", "profiles")
     }
     derived["sets"] = snapshot.sets._sets
     derived["hosts"] = {n: (s.fact, s.free, s.leases) for n, s in snapshot.hosts.items()}
     derived["groups"] = {
-        n: (s.fact, s.profile, s.work, s.held, s.leases, s.missing, s.key)
+        n: (s.fact, fields(s.profile), s.work, s.held, s.leases, s.missing, s.key)
         for n, s in snapshot.groups.items()
     }
-    derived["buckets"] = {name: bucket.line for name, bucket in snapshot.buckets.items()}
+    derived["buckets"] = {
+        (members, fields(profile), priority): bucket.line
+        for (members, profile, priority), bucket in snapshot.buckets.items()
+    }
     return derived
+
+
+def fields(profile: Profile) -> tuple[object, ...]:
+    return profile.user_group, profile.demand, profile.workers, profile.binding
 
 
 class Changes(RuleBasedStateMachine):
@@ -117,7 +69,7 @@ class Changes(RuleBasedStateMachine):
 
     @rule(number=GROUPS, facts=st.fixed_dictionaries(GROUP_FACTS), work=st.none() | WORK)
     def put_group(self, number: int, facts: dict[str, Any], work: Work | None) -> None:
-        self.snapshot.put_group(Group(number=number, name=f"g{number}", **facts), work)
+        self.fleet.put_group(number, facts, work)
 
     @rule(data=st.data(), work=WORK)
     @precondition(lambda self: self.snapshot.groups)

@@ -1,0 +1,106 @@
+"""Random facts and fleets for properties of the scheduling decision: up to 5 hosts and 4 task groups."""
+
+from typing import Any
+
+from hypothesis import strategies as st
+
+from mitosis.contracts.host_failures import HostFailureKind
+from mitosis.contracts.lifecycle import LeaseState
+from mitosis.scheduling.facts import Capacity, Failure, Freed, Progress, Work
+from mitosis.scheduling.policy import Bounds, LeaseSettings
+from tests.support.scheduling import NOW, OTHERS, USERS, Fleet
+
+GROUPS = st.integers(1, 4)
+SOME_GROUPS = st.frozensets(GROUPS, max_size=3)
+TIMES = st.sampled_from([NOW - 7200.0, NOW - 400.0, NOW - 1.0, NOW + 10.0])
+CAPACITIES = st.sampled_from([Capacity(), Capacity(3, 8, 100, 1)])
+DEMANDS = st.sampled_from([Capacity(), Capacity(1, 4, 10, 0)])
+FAILURES = st.builds(
+    Failure,
+    group=GROUPS,
+    group_name=st.just("g"),
+    kind=st.sampled_from(HostFailureKind),
+    reason=st.just("exit code 3"),
+    next_at=st.none() | TIMES,
+)
+HOST_FACTS: dict[str, st.SearchStrategy[Any]] = {
+    "capacity": CAPACITIES,
+    "cores": st.sampled_from([None, (), (0, 1), (0, 1, 2)]),
+    "serves": st.frozensets(st.sampled_from([USERS, OTHERS])),
+    "in_contact": st.booleans(),
+    "draining": st.booleans(),
+    "warm": SOME_GROUPS,
+    "unclean": SOME_GROUPS,
+    "failures": st.lists(FAILURES, max_size=2, unique_by=lambda f: (f.kind, f.group)).map(tuple),
+    "moved_at": st.lists(TIMES, max_size=7).map(sorted).map(tuple),
+    "freed_for": st.lists(st.builds(Freed, GROUPS, TIMES), max_size=2).map(tuple),
+}
+GROUP_FACTS: dict[str, st.SearchStrategy[Any]] = {
+    "user_group": st.sampled_from([USERS, OTHERS]),
+    "priority": st.integers(-1, 1),
+    "goes_on": st.booleans(),
+    "demand": DEMANDS,
+    "workers": st.integers(1, 3),
+    "max_managers": st.none() | st.integers(0, 2),
+    "leases": st.sampled_from([None, LeaseSettings(idle_seconds=Bounds(5, 5))]),
+    "members": st.integers(0, 31),
+}
+WORK = st.builds(
+    Work,
+    ready=st.integers(0, 9),
+    unfinished=st.integers(0, 9),
+    delayed_until=st.none() | TIMES,
+    hostless_since=st.none() | TIMES,
+    tasks_measured=st.sampled_from([0, 9]),
+    task_seconds=st.sampled_from([1.0, 1000.0]),
+    setup_seconds=st.sampled_from([0.0, 300.0]),
+)
+LEASE_FACTS: dict[str, st.SearchStrategy[Any]] = {
+    "state": st.sampled_from([LeaseState.OFFERED, LeaseState.ACTIVE, LeaseState.ENDING]),
+    "progress": st.sampled_from(Progress),
+    "affinity_until": TIMES,
+    "renewed": st.booleans(),
+    "idle_since": st.none() | TIMES,
+    "for_group": st.none() | GROUPS,
+    "ending_since": TIMES,
+}
+
+
+def mostly(usual: Any, other: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    """The usual value two times out of three."""
+    return st.one_of(st.just(usual), st.just(usual), other)
+
+
+USABLE_HOST: dict[str, st.SearchStrategy[Any]] = {
+    **HOST_FACTS,
+    "serves": mostly(frozenset({USERS, OTHERS}), HOST_FACTS["serves"]),
+    "in_contact": mostly(True, st.booleans()),
+    "draining": mostly(False, st.booleans()),
+    "unclean": mostly(frozenset(), SOME_GROUPS),
+    "failures": mostly((), HOST_FACTS["failures"]),
+    "moved_at": mostly((), HOST_FACTS["moved_at"]),
+    "freed_for": mostly((), HOST_FACTS["freed_for"]),
+}
+WAITING_GROUP: dict[str, st.SearchStrategy[Any]] = {
+    **GROUP_FACTS,
+    "goes_on": mostly(True, st.booleans()),
+    "members": mostly(31, st.integers(0, 31)),
+    "max_managers": mostly(None, GROUP_FACTS["max_managers"]),
+}
+
+
+@st.composite
+def fleets(draw: st.DrawFn) -> Fleet:
+    """A fleet whose hosts have no more leases than they have room for."""
+    fleet = Fleet()
+    for number in range(1, draw(st.integers(1, 5)) + 1):
+        fleet.host(number, **draw(st.fixed_dictionaries(USABLE_HOST)))
+    groups = draw(st.integers(1, 4))
+    for number in range(1, groups + 1):
+        fleet.put_group(number, draw(st.fixed_dictionaries(WAITING_GROUP)), draw(WORK))
+    for on, host in fleet.snapshot.hosts.items():
+        for _ in range(draw(st.integers(0, host.fact.capacity.slots))):
+            group = draw(st.integers(1, groups))
+            if host.free.covers(fleet.snapshot.groups[group].fact.demand):
+                fleet.lease(group, on, **draw(st.fixed_dictionaries(LEASE_FACTS)))
+    return fleet

@@ -1,0 +1,258 @@
+"""Properties of every decision, in random fleets: what it does is allowed, and it leaves nothing undone."""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import count
+
+import pytest
+from hypothesis import HealthCheck, assume, given, settings
+
+from mitosis.contracts.host_failures import HostFailureKind
+from mitosis.contracts.lifecycle import LeaseState
+from mitosis.scheduling.actions import Action, EndLease, EndReason, Offer, Renew, Wake
+from mitosis.scheduling.decide import decide
+from mitosis.scheduling.explain import explain_group
+from mitosis.scheduling.facts import Failure, Freed, Group, Host, Lease, Progress
+from mitosis.scheduling.policy import Policy
+from mitosis.scheduling.sizes import missing_leases
+from mitosis.scheduling.snapshot import Snapshot
+from tests.support.random_fleets import fleets
+from tests.support.scheduling import HOUR, NOW, USERS, Fleet
+
+EXAMPLES = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+FEW = settings(EXAMPLES, max_examples=40)
+
+
+# --- the rules once more, in plain words over plain facts ------------------------------------------------
+
+
+def blocks(failure: Failure, group: Group, now: float) -> bool:
+    if failure.kind is HostFailureKind.TASKS_FAILED:
+        return False
+    if failure.kind is not HostFailureKind.UNREACHABLE and failure.group != group.number:
+        return False
+    if failure.kind in (HostFailureKind.SETUP_FAILED, HostFailureKind.SUSPECTED):
+        return True
+    return failure.next_at is not None and failure.next_at > now
+
+
+def may_serve(snapshot: Snapshot, group: Group, host: Host, now: float) -> bool:
+    """Whether the host could serve the task group, were it free."""
+    return (
+        host.in_contact
+        and not host.draining
+        and group.user_group in host.serves
+        and bool(group.members >> snapshot.ordinal(host.number) & 1)
+        and host.capacity.covers(group.demand)
+        and not any(blocks(failure, group, now) for failure in host.failures)
+    )
+
+
+def wants_more(snapshot: Snapshot, number: int) -> int:
+    state = snapshot.groups[number]
+    if not state.fact.goes_on:
+        return 0
+    fact = state.fact
+    return missing_leases(state.work, fact.workers, fact.max_managers, state.held, snapshot.policy)
+
+
+def is_idle_for(snapshot: Snapshot, lease: Lease, group: int, now: float) -> bool:
+    """Whether the lease has been idle past the threshold of this pair (C-35)."""
+    holder = snapshot.groups[lease.group]
+    if lease.idle_since is None or not lease.contestable or lease.group == group:
+        return False
+    bounds = snapshot.policy.settings_of(holder.fact.leases).idle_seconds
+    pair = holder.work.teardown_seconds + snapshot.groups[group].work.setup_seconds
+    return now - lease.idle_since >= max(bounds.least, min(bounds.greatest, pair))
+
+
+def may_move(snapshot: Snapshot, host: Host, now: float) -> bool:
+    return sum(at > now - HOUR for at in host.moved_at) < snapshot.policy.moves_per_hour
+
+
+NUMBERS = count(10**6)
+
+
+def carry_out(snapshot: Snapshot, actions: list[Action], now: float) -> None:
+    """Put what follows from the actions at once: offers are taken up, ended leases end later."""
+    for action in actions:
+        if isinstance(action, Offer):
+            host = snapshot.hosts[action.host].fact
+            freed = [one for one in host.freed_for if one.group != action.group]
+            snapshot.put_host(replace(host, freed_for=tuple(freed)))
+            snapshot.put_lease(
+                Lease(
+                    number=next(NUMBERS),
+                    group=action.group,
+                    host=action.host,
+                    state=LeaseState.OFFERED,
+                    progress=Progress.STARTING,
+                    taken_at=now,
+                )
+            )
+        elif isinstance(action, EndLease):
+            lease = snapshot.leases[action.lease]
+            ended = replace(
+                lease, state=LeaseState.ENDING, for_group=action.for_group, ending_since=now
+            )
+            snapshot.put_lease(ended)
+            if action.reason.is_contested:
+                host = snapshot.hosts[lease.host].fact
+                snapshot.put_host(replace(host, moved_at=(*host.moved_at, now)))
+        elif isinstance(action, Renew):
+            lease = snapshot.leases[action.lease]
+            snapshot.put_lease(replace(lease, affinity_until=action.until, renewed=True))
+
+
+def end_what_ends(snapshot: Snapshot, now: float) -> None:
+    """Let the leases that are ENDING end: their hosts are free, for the task group that gets them."""
+    for lease in [one for one in snapshot.leases.values() if not one.is_live]:
+        snapshot.drop_lease(lease.number)
+        if lease.for_group is not None:
+            host = snapshot.hosts[lease.host].fact
+            snapshot.put_host(
+                replace(host, freed_for=(*host.freed_for, Freed(lease.for_group, now)))
+            )
+
+
+def rounds(snapshot: Snapshot, now: float) -> Iterator[list[Action]]:
+    """Decide and carry out until nothing is left to do at this time."""
+    for _ in range(60):
+        actions = [one for one in decide(snapshot, now) if not isinstance(one, Wake)]
+        if not actions:
+            return
+        yield actions
+        carry_out(snapshot, actions, now)
+        end_what_ends(snapshot, now)
+    pytest.fail("hosts move for ever at one time")
+
+
+# --- the properties ----------------------------------------------------------------------------------------
+
+
+@EXAMPLES
+@given(fleets())
+def test_every_offer_is_allowed_and_no_host_is_given_more_than_it_has(fleet: Fleet) -> None:
+    snapshot = fleet.snapshot
+    offers = [action for action in decide(snapshot, NOW) if isinstance(action, Offer)]
+    used = {number: host.free for number, host in snapshot.hosts.items()}
+    for offer in offers:
+        group, host = snapshot.groups[offer.group].fact, snapshot.hosts[offer.host].fact
+        assert may_serve(snapshot, group, host, NOW)
+        assert not host.unclean
+        assert used[offer.host].covers(group.demand)
+        used[offer.host] = used[offer.host].minus(group.demand)
+    for number, gained in Counter(offer.group for offer in offers).items():
+        most, held = snapshot.groups[number].fact.max_managers, snapshot.groups[number].held
+        assert most is None or held.live + held.ending + gained <= most
+
+
+@EXAMPLES
+@given(fleets())
+def test_every_contested_end_is_allowed(fleet: Fleet) -> None:
+    snapshot = fleet.snapshot
+    actions = decide(snapshot, NOW)
+    ends = [action for action in actions if isinstance(action, EndLease)]
+    assert len({end.lease for end in ends}) == len(ends)
+    for end in ends:
+        lease = snapshot.leases[end.lease]
+        assert lease.is_live
+        if end.for_group is None:
+            assert not end.reason.is_contested
+            continue
+        winner, host = snapshot.groups[end.for_group], snapshot.hosts[end.host].fact
+        assert lease.contestable
+        assert lease.group != end.for_group
+        assert may_serve(snapshot, winner.fact, host, NOW)
+        assert may_move(snapshot, host, NOW)
+        if end.reason is EndReason.IDLE:
+            assert is_idle_for(snapshot, lease, end.for_group, NOW)
+        else:
+            assert lease.affinity_until <= NOW or lease.renewed
+            holder = snapshot.groups[lease.group].fact
+            starved = winner.work.hostless_since is not None
+            assert winner.fact.priority >= holder.priority or starved
+
+
+@pytest.mark.spec("S002-174")
+@EXAMPLES
+@given(fleets())
+def test_work_is_conserved(fleet: Fleet) -> None:
+    """No host that may serve a task group that wants one stays free, or idle past its threshold."""
+    snapshot = fleet.snapshot
+    actions = list(decide(snapshot, NOW))
+    carry_out(snapshot, actions, NOW)
+    taken_from = {action.host for action in actions if isinstance(action, EndLease)}
+    for number in snapshot.groups:
+        if wants_more(snapshot, number) <= 0:
+            continue
+        group = snapshot.groups[number].fact
+        for host in snapshot.hosts.values():
+            if not may_serve(snapshot, group, host.fact, NOW):
+                continue
+            assert host.fact.unclean or not host.free.covers(group.demand)
+            if host.fact.number in taken_from or not may_move(snapshot, host.fact, NOW):
+                continue
+            leases = [snapshot.leases[one] for one in host.leases]
+            room = host.free
+            for lease in leases:
+                if is_idle_for(snapshot, lease, number, NOW):
+                    room = room.plus(snapshot.groups[lease.group].fact.demand)
+            assert not room.covers(group.demand) or room == host.free
+
+
+@FEW
+@given(fleets())
+def test_hosts_come_to_rest(fleet: Fleet) -> None:
+    """However often decisions follow each other at one time, no host is moved to and fro."""
+    for actions in rounds(fleet.snapshot, NOW):
+        assert actions
+
+
+@FEW
+@given(fleets())
+def test_the_clock_alone_changes_nothing_before_the_wake(fleet: Fleet) -> None:
+    snapshot = fleet.snapshot
+    for actions in rounds(snapshot, NOW):
+        assert actions
+    (*_, last) = [None, *decide(snapshot, NOW)]
+    wake = last.at if isinstance(last, Wake) else NOW + 10 * HOUR
+    assert wake > NOW
+    for now in (NOW + (wake - NOW) / 2, wake - 0.001):
+        early = [one for one in decide(snapshot, now) if not isinstance(one, (Wake, Renew))]
+        assert [one for one in early if getattr(one, "reason", None) is not EndReason.NO_WORK] == []
+
+
+@FEW
+@given(fleets())
+def test_an_explained_change_leads_to_a_lease_and_every_refusal_has_a_reason(fleet: Fleet) -> None:
+    snapshot = fleet.snapshot
+    for number in snapshot.groups:
+        found = explain_group(snapshot, NOW, number)
+        if found.gets is not None:
+            assert found.smallest is None
+            continue
+        for chain in found.chains:
+            assert chain.first_obstacle is not None
+            assert chain.first_obstacle.sentence
+
+
+@EXAMPLES
+@given(fleets())
+def test_a_decision_in_parts_is_the_whole_decision(fleet: Fleet) -> None:
+    """With few actions a round, so many rounds lead to as many leases."""
+    whole = [one for one in decide(fleet.snapshot, NOW) if not isinstance(one, Wake)]
+    assume(whole)
+    facts = fleet.snapshot
+    capped = Snapshot.of(
+        Policy(actions_per_round=1),
+        [state.fact for state in facts.hosts.values()],
+        [(state.fact, state.work) for state in facts.groups.values()],
+        facts.leases.values(),
+    )
+    first, wake = decide(capped, NOW)
+    assert first == whole[0]
+    assert isinstance(wake, Wake)
+    assert wake.at == NOW
+    assert USERS
