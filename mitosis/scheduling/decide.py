@@ -24,7 +24,10 @@ def decide(snapshot: Snapshot, now: float) -> Sequence[Action]:
     """Return what is to be done now, in the order in which it was decided.
 
     Pure: the snapshot stays as it is, and the same snapshot gives the same answer. The caller carries the
-    actions out and puts what follows from them; then another decision has nothing to do before its ``Wake``.
+    actions out and puts what follows from them: a lease for each offer, ENDING leases (``for_group`` is the
+    winner; ``Host.moved_at`` gets the time if the end was contested), the new ``affinity_until`` of a renewed
+    lease. A lease that is taken has ``affinity_until`` = now + ``costs.affinity_seconds``. A task group that
+    loses a lease is served by the next decision, so the caller decides again until there is nothing to do.
 
     Args:
         snapshot: all facts as of ``now``.

@@ -72,7 +72,7 @@ class Round:
     def leases(self, group: GroupState) -> int:
         """Return the leases of a task group, with those on the way."""
         held, number = group.held, group.fact.number
-        before = held.live + held.promised
+        before = held.live + held.promised - self.moment.broken_promises.get(number, 0)
         return before + self._given.get(number, 0) - self._lost.get(number, 0)
 
     def share(self, user_group: int) -> int:

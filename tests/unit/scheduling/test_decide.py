@@ -1,7 +1,7 @@
 """Properties of every decision, in random fleets: what it does is allowed, and it leaves nothing undone."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import count
 
@@ -18,7 +18,7 @@ from mitosis.scheduling.policy import Policy
 from mitosis.scheduling.sizes import missing_leases
 from mitosis.scheduling.snapshot import Snapshot
 from tests.support.random_fleets import fleets
-from tests.support.scheduling import HOUR, NOW, USERS, Fleet
+from tests.support.scheduling import HOUR, NOW, Fleet
 
 EXAMPLES = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 FEW = settings(EXAMPLES, max_examples=40)
@@ -74,7 +74,7 @@ def may_move(snapshot: Snapshot, host: Host, now: float) -> bool:
 NUMBERS = count(10**6)
 
 
-def carry_out(snapshot: Snapshot, actions: list[Action], now: float) -> None:
+def carry_out(snapshot: Snapshot, actions: Sequence[Action], now: float) -> None:
     """Put what follows from the actions at once: offers are taken up, ended leases end later."""
     for action in actions:
         if isinstance(action, Offer):
@@ -116,7 +116,7 @@ def end_what_ends(snapshot: Snapshot, now: float) -> None:
             )
 
 
-def rounds(snapshot: Snapshot, now: float) -> Iterator[list[Action]]:
+def rounds(snapshot: Snapshot, now: float) -> Iterator[Sequence[Action]]:
     """Decide and carry out until nothing is left to do at this time."""
     for _ in range(60):
         actions = [one for one in decide(snapshot, now) if not isinstance(one, Wake)]
@@ -255,4 +255,3 @@ def test_a_decision_in_parts_is_the_whole_decision(fleet: Fleet) -> None:
     assert first == whole[0]
     assert isinstance(wake, Wake)
     assert wake.at == NOW
-    assert USERS
