@@ -54,8 +54,13 @@ TESTED_ELSEWHERE = {
     "mitosis/ipc/messages.py": "models: unit/ipc/test_codec.py sends each of them",
     # parts of the scheduling decision, tested by the decisions they lead to
     "mitosis/scheduling/actions.py": "models: unit/scheduling/test_offers.py",
+    "mitosis/scheduling/changes.py": "unit/scheduling/test_explain.py",
+    "mitosis/scheduling/claims.py": "the rules of the contest: unit/scheduling/test_contest.py",
+    "mitosis/scheduling/contest_sentences.py": "unit/scheduling/test_explain.py",
+    "mitosis/scheduling/contestable.py": "unit/scheduling/test_contest.py",
     "mitosis/scheduling/facts.py": "models: unit/scheduling/test_snapshot.py puts them all",
     "mitosis/scheduling/moment.py": "unit/scheduling/test_predicates.py",
+    "mitosis/scheduling/remedies.py": "unit/scheduling/test_explain.py",
     "mitosis/scheduling/round.py": "unit/scheduling/test_offers.py",
     "mitosis/scheduling/sentences.py": "unit/scheduling/test_predicates.py",
     "mitosis/scheduling/waiting_line.py": "the order of offers: unit/scheduling/test_offers.py",

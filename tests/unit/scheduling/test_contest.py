@@ -1,9 +1,8 @@
 """When a waiting task group takes a host from another one: each rule in a fleet of a few hosts."""
 
-from dataclasses import replace
-
 import pytest
 
+from mitosis.contracts.lifecycle import LeaseState
 from mitosis.scheduling.actions import EndLease, EndReason, WakeReason
 from mitosis.scheduling.facts import Capacity, Progress
 from mitosis.scheduling.policy import Bounds, LeaseSettings, Order, Policy, Preemption
@@ -85,7 +84,7 @@ def test_one_need_ends_one_of_many_idle_leases() -> None:
     fleet.group(2)
     assert len(fleet.ends()) == 1
     lease = fleet.ends()[0].lease
-    fleet.change_lease(lease, state="ending", for_group=2, ending_since=NOW, idle_since=None)
+    fleet.change_lease(lease, state=LeaseState.ENDING, for_group=2, ending_since=NOW)
     assert fleet.ends(NOW + 10) == []
 
 
@@ -169,11 +168,11 @@ def test_hosts_move_until_the_shares_are_even_and_no_further() -> None:
 @pytest.mark.spec("C-31")
 def test_a_renewed_lease_stays_contestable_for_a_group_without_any_host() -> None:
     fleet = Fleet(2)
+    fleet.host(2, in_contact=False)
     fleet.group(1, ready=100)
     fleet.lease(1, 1, affinity_until=NOW + HOUR, renewed=True)
     fleet.group(2, ready=100, priority=1)
     assert taken(fleet) == [(1, 2, "affinity")]
-    fleet.host(2, in_contact=False)
     fleet.lease(2, 2)
     assert fleet.ends() == []
 
@@ -181,9 +180,10 @@ def test_a_renewed_lease_stays_contestable_for_a_group_without_any_host() -> Non
 @pytest.mark.spec("C-31")
 def test_the_weakest_holder_loses_and_of_its_hosts_the_cheapest() -> None:
     fleet = Fleet(4)
-    fleet.group(1, ready=1, priority=-1, workers=8, task_seconds=1000.0)
-    fleet.group(2, ready=1, priority=-1, workers=1, task_seconds=1000.0, teardown_seconds=500.0)
-    fleet.group(3, ready=1, priority=0)
+    weak = {"ready": 0, "unfinished": 9, "priority": -1, "task_seconds": 1000.0}
+    fleet.group(1, workers=8, **weak)  # type: ignore[arg-type]
+    fleet.group(2, workers=1, teardown_seconds=500.0, **weak)  # type: ignore[arg-type]
+    fleet.group(3, ready=0, unfinished=9)
     for number, holder in enumerate((1, 3, 2, 1), start=1):
         fleet.lease(holder, number, affinity_until=NOW)
     fleet.group(4, priority=5)
@@ -256,45 +256,6 @@ def test_several_leases_of_a_host_are_ended_if_one_leaves_too_little_room() -> N
     assert {end.cost_seconds for end in ends} == {30.0}
     fleet.change_group(4, demand=Capacity(1, 9))
     assert fleet.ends() == []
-
-
-# --- when to look again -----------------------------------------------------------------------------------
-
-
-def test_the_next_decision_is_due_when_an_idle_lease_may_be_taken() -> None:
-    fleet = Fleet(1)
-    fleet.group(1, ready=0, teardown_seconds=200.0)
-    fleet.group(2, setup_seconds=200.0)
-    fleet.idle(1, 1, since=0.0)
-    now, looks = NOW, []
-    while not fleet.ends(now):
-        wake = fleet.wake(now)
-        assert wake is not None
-        assert wake.reason is WakeReason.IDLE
-        assert wake.at > now
-        now = wake.at
-        looks.append(now - NOW)
-    assert looks == [180.0, 240.0, 300.0, 360.0, 420.0]
-
-
-@pytest.mark.spec("S002-158")
-def test_the_next_decision_is_due_at_an_affinity_that_some_group_waits_for() -> None:
-    fleet = busy_fleet(priority=1)
-    fleet.snapshot.put_host(replace(fleet.host(1), number=2, name="h2"))
-    lease = next(iter(fleet.snapshot.leases))
-    fleet.change_lease(lease, affinity_until=NOW + 7 * MINUTE)
-    fleet.change_group(2, members=fleet.snapshot.host_set([1]))
-    wake = fleet.wake()
-    assert wake is not None
-    assert (wake.at, wake.reason) == (NOW + 7 * MINUTE, WakeReason.AFFINITY)
-    fleet.change_group(2, priority=-1)
-    assert fleet.wake() is None
-
-
-def test_nothing_is_due_while_no_group_waits() -> None:
-    fleet = busy_fleet(ready=0)
-    fleet.change_lease(next(iter(fleet.snapshot.leases)), affinity_until=NOW + 1)
-    assert fleet.wake() is None
 
 
 def test_contested_ends_are_known_by_their_reason() -> None:

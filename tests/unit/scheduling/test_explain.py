@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from mitosis.contracts.host_failures import HostFailureKind
+from mitosis.contracts.lifecycle import LeaseState
 from mitosis.scheduling.changes import apply_change
 from mitosis.scheduling.decide import decided_round
 from mitosis.scheduling.explain import Explained, explain_group, gain_of
@@ -229,7 +230,7 @@ CONTESTED: list[tuple[Callable[[Fleet], object], str, str]] = [
     ),
     (with_holder({"progress": Progress.STARTING}, {}), "held_starting", "is being set up for g2"),
     (
-        with_holder({"state": "ending", "for_group": 2}, {}),
+        with_holder({"state": LeaseState.ENDING, "for_group": 2}, {}),
         "held_ending",
         "finishes its tasks of g2 for g2",
     ),
