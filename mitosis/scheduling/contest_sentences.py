@@ -15,11 +15,6 @@ from mitosis.scheduling.states import GroupState, HostState
 from mitosis.scheduling.wording import span
 
 
-def objection(round_: Round, group: GroupState, lease: Lease, found: Objection) -> str:
-    """Say what protects a lease, with the values compared. Printed after the name of the host."""
-    return _SENTENCES[found.kind](round_, group, lease, found)
-
-
 def _holder(round_: Round, lease: Lease) -> str:
     return round_.snapshot.group_of(lease).fact.name
 
@@ -65,7 +60,7 @@ def _compared(round_: Round, group: GroupState, lease: Lease) -> str:
     )
 
 
-_SENTENCES: Mapping[ObjectionKind, Callable[[Round, GroupState, Lease, Objection], str]] = {
+OBJECTIONS: Mapping[ObjectionKind, Callable[[Round, GroupState, Lease, Objection], str]] = {
     ObjectionKind.OWN: lambda *_: "serves the task group",
     ObjectionKind.ENDING: _ending,
     ObjectionKind.STARTING: lambda round_, _, lease, __: (
@@ -78,6 +73,7 @@ _SENTENCES: Mapping[ObjectionKind, Callable[[Round, GroupState, Lease, Objection
         f"works for {_holder(round_, lease)}, and {_compared(round_, group, lease)}"
     ),
 }
+"""What protects a lease, with the values compared. Printed after the name of the host."""
 
 
 def given_to(round_: Round, group: GroupState, winner: Offer) -> str:

@@ -31,7 +31,7 @@ def renew_leases(round_: Round) -> None:
         group = round_.snapshot.group_of(lease)
         if group.work.unfinished > 0 or group.work.ready > 0:
             until = round_.now + affinity_seconds(group.fact, group.work, round_.policy)
-            round_.renew(Renew(number, until))
+            round_.actions.append(Renew(number, until))
         else:
             round_.end(EndLease(number, lease.host, EndReason.NO_WORK, round_.now))
 

@@ -118,7 +118,7 @@ def _leases(round_: Round, group: GroupState, host: HostState) -> Iterator[Step]
     for lease in round_.snapshot.leases_on(host.ordinal):
         right = claim(round_, group, lease)
         if isinstance(right, Objection):
-            text = contest_sentences.objection(round_, group, lease, right)
+            text = contest_sentences.OBJECTIONS[right.kind](round_, group, lease, right)
             yield Step(f"held_{right.kind}", False, text)
         else:
             yield Step("held", True)

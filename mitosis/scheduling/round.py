@@ -128,10 +128,6 @@ class Round:
         user_group = self.snapshot.group_of(lease).fact.user_group
         self._share_changes[user_group] = self._share_changes.get(user_group, 0) - 1
 
-    def renew(self, action: Renew) -> None:
-        """Renew a lease."""
-        self.actions.append(action)
-
     def is_live(self, lease: Lease) -> bool:
         """Return whether a lease can still be ended for another task group."""
         return lease.contestable and lease.number not in self.ended
