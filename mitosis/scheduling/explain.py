@@ -8,11 +8,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from mitosis.scheduling import contest_sentences
-from mitosis.scheduling.actions import Action, EndLease, Offer, Renew
+from mitosis.scheduling.actions import EndLease, Offer, Renew
 from mitosis.scheduling.changes import Change, ChangeKind, apply_change
 from mitosis.scheduling.claims import Objection, ObjectionKind, claim
 from mitosis.scheduling.decide import decided_round
-from mitosis.scheduling.facts import FOREVER, Lease
+from mitosis.scheduling.facts import FOREVER, Group, Lease, Work
 from mitosis.scheduling.host_sets import Hosts
 from mitosis.scheduling.predicates import PREDICATES
 from mitosis.scheduling.remedies import priority_above, remedy, wait_until
@@ -65,8 +65,8 @@ class Changes:
 class Explained:
     """The explanation of one task group."""
 
-    gets: Action | None
-    """What the decision does for it first; None: it gets no host now."""
+    gets: Sequence[Offer | EndLease]
+    """The actions of the decision that give it hosts; empty: it gets none now."""
     chains: Sequence[HostChain]
     """Hosts in the order of their numbers."""
     smallest: Changes | None
@@ -74,26 +74,33 @@ class Explained:
 
 
 def explain_group(snapshot: Snapshot, now: float, number: int) -> Explained:
-    """Explain one task group for all hosts. Costs a copy of the snapshot and some decisions."""
+    """Explain one task group for all hosts. Costs up to some hundred decisions on copies of the snapshot."""
     round_ = decided_round(snapshot, now)
     group = snapshot.groups[number]
-    gets = gain_of(round_, number)
+    gets = gains_of(round_, number)
     hosts = [snapshot.hosts[of] for of in sorted(snapshot.hosts)]
     return Explained(
         gets=gets,
         chains=[chain(round_, group, host) for host in hosts],
-        smallest=None if gets is not None else _smallest(round_, group, hosts),
+        smallest=None if gets else _smallest(round_, group, hosts),
     )
 
 
-def gain_of(round_: Round, group: int) -> Action | None:
-    """Return the first action that gives a host to a task group."""
-    for action in round_.actions:
-        if isinstance(action, Offer) and action.group == group:
-            return action
-        if isinstance(action, EndLease) and action.for_group == group:
-            return action
-    return None
+def plan_group(snapshot: Snapshot, now: float, group: Group, work: Work) -> Explained:
+    """Explain a task group that does not exist yet. The snapshot stays as it is."""
+    planned = snapshot.copy()
+    planned.put_group(group, work)
+    return explain_group(planned, now, group.number)
+
+
+def gains_of(round_: Round, group: int) -> Sequence[Offer | EndLease]:
+    """Return the actions that give hosts to a task group."""
+    return [
+        action
+        for action in round_.actions
+        if (isinstance(action, Offer) and action.group == group)
+        or (isinstance(action, EndLease) and action.for_group == group)
+    ]
 
 
 def chain(round_: Round, group: GroupState, host: HostState) -> HostChain:
@@ -234,7 +241,7 @@ def _confirmed(round_: Round, group: GroupState, needed: Sequence[Change]) -> Ch
     number = group.fact.number
     for _ in range(RAISED):
         tried = _tried(round_, changes)
-        if gain_of(tried, number) is not None:
+        if gains_of(tried, number):
             return Changes(tuple(changes))
         state = tried.snapshot.groups[number]
         above = _highest_winner(tried, state.fact.members)

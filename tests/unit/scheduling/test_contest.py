@@ -2,11 +2,12 @@
 
 import pytest
 
+from mitosis.contracts.host_failures import HostFailureKind
 from mitosis.contracts.lifecycle import LeaseState
 from mitosis.scheduling.actions import EndLease, EndReason, WakeReason
-from mitosis.scheduling.facts import Capacity, Progress
+from mitosis.scheduling.facts import Capacity, Failure, Progress
 from mitosis.scheduling.policy import Bounds, LeaseSettings, Order, Policy, Preemption
-from tests.support.scheduling import HOUR, NOW, OTHERS, Fleet
+from tests.support.scheduling import HOUR, NOW, OTHERS, USERS, Fleet
 
 MINUTE = 60.0
 
@@ -223,6 +224,30 @@ def test_only_a_host_that_may_serve_the_group_is_taken(facts: dict[str, object])
         facts = {}
     fleet.host(1, **facts)
     assert [end for end in fleet.ends() if end.for_group is not None] == []
+
+
+def test_a_user_group_that_loses_a_host_is_served_earlier_in_the_same_round() -> None:
+    fleet = Fleet(7)
+    for number in range(1, 8):
+        fleet.host(number, serves=frozenset({USERS, OTHERS, 3}))
+    for group, user_group, hosts in ((1, USERS, (1, 2, 3)), (2, OTHERS, (4, 5, 6))):
+        fleet.group(group, ready=0, unfinished=1, user_group=user_group)
+        for number in hosts:
+            fleet.lease(group, number, affinity_until=NOW if number == 1 else NOW + HOUR)
+    fleet.group(3, ready=0, unfinished=1, user_group=3, priority=-1)
+    fleet.lease(3, 7, affinity_until=NOW)
+    fleet.group(4, on=[7], created_at=50.0)
+    fleet.group(5, on=[7], created_at=40.0, user_group=OTHERS)
+    assert taken(fleet) == [(7, 5, "affinity")]
+    fleet.group(6, on=[1], user_group=3, priority=5)
+    assert taken(fleet) == [(1, 6, "affinity"), (7, 4, "affinity")]
+
+
+def test_a_host_that_failed_for_the_group_is_not_taken() -> None:
+    fleet = busy_fleet(priority=1)
+    kind = HostFailureKind.SETUP_FAILED
+    fleet.host(1, failures=(Failure(group=2, group_name="g2", kind=kind, reason="exit code 3"),))
+    assert fleet.ends() == []
 
 
 def test_for_comparison_preemption_can_be_at_once_or_never() -> None:

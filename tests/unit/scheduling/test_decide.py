@@ -234,7 +234,7 @@ def test_an_explained_change_leads_to_a_lease_and_every_refusal_has_a_reason(fle
     snapshot = fleet.snapshot
     for number in snapshot.groups:
         found = explain_group(snapshot, NOW, number)
-        if found.gets is not None:
+        if found.gets:
             assert found.smallest is None
             continue
         for chain in found.chains:

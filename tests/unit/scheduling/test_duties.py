@@ -26,6 +26,15 @@ def test_lowering_max_managers_ends_the_excess_last_come_first() -> None:
     assert len(fleet.ends()) == 3
 
 
+def test_a_lease_that_ends_anyway_counts_as_gone() -> None:
+    fleet = Fleet(2)
+    fleet.group(1, ready=100, max_managers=1)
+    fleet.lease(1, 1, taken_at=NOW - 9)
+    fleet.lease(1, 2, taken_at=NOW - 1)
+    fleet.host(1, draining=True)
+    assert [(end.host, end.reason) for end in fleet.ends()] == [(1, EndReason.DRAINING)]
+
+
 def test_leases_on_a_draining_host_end_and_it_finishes_its_tasks() -> None:
     fleet = Fleet(2)
     fleet.group(1, ready=100)

@@ -9,8 +9,8 @@ from mitosis.contracts.host_failures import HostFailureKind
 from mitosis.contracts.lifecycle import LeaseState
 from mitosis.scheduling.changes import apply_change
 from mitosis.scheduling.decide import decided_round
-from mitosis.scheduling.explain import Explained, explain_group, gain_of
-from mitosis.scheduling.facts import Capacity, Failure, Progress
+from mitosis.scheduling.explain import Explained, explain_group, gains_of, plan_group
+from mitosis.scheduling.facts import Capacity, Failure, Progress, Work
 from tests.support.scheduling import HOUR, NOW, OTHERS, Fleet
 
 WAITING = 1
@@ -27,7 +27,7 @@ def confirmed(fleet: Fleet, found: Explained) -> bool:
     copied, now = fleet.snapshot.copy(), NOW
     for change in found.smallest.changes:
         now = apply_change(copied, change, now)
-    return gain_of(decided_round(copied, now), WAITING) is not None
+    return bool(gains_of(decided_round(copied, now), WAITING))
 
 
 def obstacle(found: Explained, host: int = 1) -> tuple[str, str]:
@@ -192,7 +192,7 @@ def test_the_smallest_change_leads_to_a_lease(name: str) -> None:
     fleet = Fleet(1)
     build(fleet)
     found = explained(fleet)
-    assert found.gets is None
+    assert not found.gets
     assert obstacle(found)[0] == code
     assert sentence in obstacle(found)[1]
     assert found.smallest is not None
@@ -272,12 +272,13 @@ def test_a_group_that_gets_a_host_or_has_ended_needs_no_change() -> None:
     fleet = Fleet(1)
     fleet.group(WAITING)
     found = explained(fleet)
-    assert found.gets is not None
+    assert found.gets
     assert found.smallest is None
     assert found.chains[0].first_obstacle is None
     fleet.group(WAITING, goes_on=False)
     found = explained(fleet)
-    assert (found.gets, found.smallest) == (None, None)
+    assert not found.gets
+    assert found.smallest is None
     assert obstacle(found)[0] == "ended"
 
 
@@ -290,3 +291,25 @@ def test_a_second_group_that_goes_first_is_overtaken_too() -> None:
     assert found.smallest is not None
     assert found.smallest.line == "set the priority of g1 above 4, then end the drain of h1"
     assert confirmed(fleet, found)
+
+
+def test_a_renewed_lease_is_protected_from_a_group_that_has_a_host() -> None:
+    fleet = Fleet(2)
+    fleet.group(2, priority=-1)
+    fleet.group(WAITING, ready=100)
+    fleet.lease(2, 1, affinity_until=NOW + 600, renewed=True)
+    fleet.lease(WAITING, 2)
+    codes = [step.code for step in explained(fleet).chains[0].steps]
+    assert codes[-1] == "held_affinity"
+
+
+def test_a_plan_names_the_hosts_that_a_new_group_would_get_and_changes_nothing() -> None:
+    fleet = Fleet(3)
+    fleet.host(2, draining=True)
+    group = fleet.group(WAITING)
+    fleet.snapshot.drop_group(WAITING)
+    planned = plan_group(fleet.snapshot, NOW, group, Work(ready=100, unfinished=100))
+    assert [gain.host for gain in planned.gets] == [1, 3]
+    obstacles = [chain.first_obstacle for chain in planned.chains]
+    assert [found.code if found else None for found in obstacles] == [None, "draining", None]
+    assert fleet.snapshot.groups == {}

@@ -116,6 +116,13 @@ def test_of_two_freed_hosts_one_is_offered_if_one_is_enough() -> None:
     assert fleet.offers() == [(1, 1)]
 
 
+def test_a_freed_host_was_counted_before_it_was_offered() -> None:
+    fleet = Fleet(2)
+    fleet.group(1, ready=4)
+    fleet.host(2, freed_for=(Freed(1, NOW - 1),))
+    assert fleet.offers() == [(1, 2), (1, 1)]
+
+
 @pytest.mark.parametrize(
     ("facts", "expected"),
     [
