@@ -8,7 +8,6 @@ from mitosis.scheduling.claims import Claim, claim, move_seconds
 from mitosis.scheduling.contestable import BusyHosts, IdleHosts
 from mitosis.scheduling.facts import Lease
 from mitosis.scheduling.host_sets import Hosts, ordinals
-from mitosis.scheduling.predicates import unfailed_hosts
 from mitosis.scheduling.round import Round
 from mitosis.scheduling.states import Bucket, GroupState
 from mitosis.scheduling.waiting_line import WaitingLine
@@ -58,7 +57,7 @@ class _Contest:
         if not hosts:
             line.exhaust(bucket)
             return None
-        hosts &= unfailed_hosts(self._round.moment, group)
+        hosts &= self._round.unfailed(group)
         for able in chain(self._idle.takeable(group, hosts), self._busy.takeable(group, hosts)):
             for ordinal in ordinals(able):
                 taking = self._taking(group, ordinal)

@@ -3,7 +3,7 @@
 import math
 
 from mitosis.scheduling.facts import Group, Work
-from mitosis.scheduling.policy import LeaseSettings, Policy
+from mitosis.scheduling.policy import LeaseBounds, Policy
 
 
 def drain_seconds(work: Work, workers: int) -> float:
@@ -21,7 +21,7 @@ def affinity_seconds(group: Group, work: Work, policy: Policy) -> float:
     return bounds.clamp(policy.affinity_factor * cost)
 
 
-def idle_threshold(loser: Work, winner: Work, settings: LeaseSettings) -> float:
+def idle_threshold(loser: Work, winner: Work, settings: LeaseBounds) -> float:
     """Return how long a lease must be idle before this other task group may take it.
 
     Args:

@@ -7,6 +7,7 @@ Times are seconds on the clock of the decision.
 import math
 from dataclasses import dataclass
 from enum import Enum
+from operator import add, sub
 from typing import Literal, NamedTuple
 
 from mitosis.contracts.allocation import CpuBinding
@@ -14,7 +15,7 @@ from mitosis.contracts.host_failures import HostFailureKind
 from mitosis.contracts.lifecycle import LeaseState
 from mitosis.scheduling.host_failures import HostFailure
 from mitosis.scheduling.host_sets import NONE, Hosts
-from mitosis.scheduling.policy import LeaseSettings
+from mitosis.scheduling.policy import LeaseBounds
 
 FOREVER = math.inf
 """A time that never comes."""
@@ -45,15 +46,15 @@ class Capacity(NamedTuple):
 
     def plus(self, other: "Capacity") -> "Capacity":
         """Return the sum of both."""
-        return Capacity(*(a + b for a, b in zip(self, other, strict=True)))
+        return Capacity(*map(add, self, other))
 
     def minus(self, other: "Capacity") -> "Capacity":
         """Return the difference; negative where a host is given more than it has."""
-        return Capacity(*(a - b for a, b in zip(self, other, strict=True)))
+        return Capacity(*map(sub, self, other))
 
     def least(self, other: "Capacity") -> "Capacity":
         """Return the lesser of each."""
-        return Capacity(*(min(pair) for pair in zip(self, other, strict=True)))
+        return Capacity(*map(min, self, other))
 
 
 ONE_SLOT = Capacity()
@@ -173,7 +174,7 @@ class Group:
     """How the workers are bound to cores; None fits every host."""
     max_managers: int | None = None
     """Leases it may have at once, in all states but ENDED."""
-    leases: LeaseSettings | None = None
+    leases: LeaseBounds | None = None
     """None: the settings of the deployment."""
 
 

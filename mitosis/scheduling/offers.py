@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 
 from mitosis.scheduling.host_sets import NONE, Hosts, lowest
-from mitosis.scheduling.predicates import unfailed_hosts
 from mitosis.scheduling.round import Round
 from mitosis.scheduling.set_names import MANY_DORMANT
 from mitosis.scheduling.states import Bucket, GroupState
@@ -18,7 +17,7 @@ def offer_freed_hosts(round_: Round) -> None:
             if group is None or not round_.wants_promised(group) or round_.is_over:
                 continue
             ordinal = round_.snapshot.ordinal(number)
-            hosts = group.fact.members & round_.free(group) & unfailed_hosts(round_.moment, group)
+            hosts = group.fact.members & round_.free(group) & round_.unfailed(group)
             if hosts >> ordinal & 1 and round_.room(ordinal).covers(group.fact.demand):
                 round_.offer(group, ordinal, freed=freed)
 
@@ -63,7 +62,7 @@ def _choose(round_: Round, group: GroupState, hosts: Hosts, spared: Hosts) -> in
     Those that failed at nothing for the task group go first; then those with its environment; then those that
     no choosier task group could use; then those with the fewest environments of others.
     """
-    hosts &= unfailed_hosts(round_.moment, group)
+    hosts &= round_.unfailed(group)
     while hosts:
         ordinal = lowest(_preferred(round_, group, hosts, spared))
         if round_.room(ordinal).covers(group.fact.demand):

@@ -24,7 +24,7 @@ class Bounds:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LeaseSettings:
+class LeaseBounds:
     """How long a host stays with a task group: set for the deployment, and for single task groups."""
 
     affinity_seconds: Bounds = Bounds(HOUR, 4 * HOUR)
@@ -59,7 +59,7 @@ class Preemption(StrEnum):
 class Policy:
     """The rules of one deployment."""
 
-    leases: LeaseSettings = field(default_factory=LeaseSettings)
+    leases: LeaseBounds = field(default_factory=LeaseBounds)
     """For task groups without settings of their own."""
     affinity_factor: float = 20.0
     """Affinity is this many times the cost of moving the host away, within its bounds."""
@@ -86,6 +86,6 @@ class Policy:
     order: Order = Order.SHARE
     preemption: Preemption = Preemption.AT_AFFINITY
 
-    def settings_of(self, own: LeaseSettings | None) -> LeaseSettings:
+    def settings_of(self, own: LeaseBounds | None) -> LeaseBounds:
         """Return a task group's own settings, or those of the deployment."""
         return own or self.leases

@@ -207,6 +207,7 @@ def _of(*scopes: Scope) -> Sequence[Predicate]:
     return tuple(predicate for predicate in PREDICATES if predicate.scope in scopes)
 
 
+_LASTING = _of(Scope.PROFILE)
 _SHARED_BY_PROFILE = _of(Scope.PROFILE, Scope.HOST)
 _SHARED_IF_FREE = _of(Scope.FREE)
 _FAILURES = _of(Scope.FAILURES)
@@ -238,6 +239,16 @@ def unfailed_hosts(moment: Moment, group: GroupState) -> Hosts:
     for predicate in _FAILURES:
         found &= predicate.passing(moment, group)
     return found
+
+
+def setup_failed_everywhere(moment: Moment, group: GroupState) -> Hosts:
+    """Return the hosts that may serve a task group if its setup has failed on all of them; else none.
+
+    Hosts that drain or are out of contact may serve it later, so they count as well.
+    """
+    eligible = group.fact.members & _all_of(_LASTING, moment, group)
+    failed = eligible & moment.failed(HostFailureKind.SETUP_FAILED, group.fact.number)
+    return failed if failed == eligible else NONE
 
 
 def obstacles(moment: Moment, group: GroupState, host: HostState) -> Iterator[Predicate]:

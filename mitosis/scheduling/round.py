@@ -29,6 +29,7 @@ class Round:
         self._left: dict[int, Capacity] = {}
         self._able: dict[Profile, Hosts] = {}
         self._free: dict[Profile, Hosts] = {}
+        self._unfailed: dict[int, Hosts] = {}
         self._arrived: dict[int, int] = {}
         self.moment.broken_promises = self._broken_promises()
 
@@ -50,6 +51,14 @@ class Round:
         if found is None:
             found = self._free[group.profile] = free_hosts(self.moment, group)
         return found & ~self.full
+
+    def unfailed(self, group: GroupState) -> Hosts:
+        """Return the hosts that no failure keeps from a task group, members or not."""
+        number = group.fact.number
+        found = self._unfailed.get(number)
+        if found is None:
+            found = self._unfailed[number] = unfailed_hosts(self.moment, group)
+        return found
 
     def room(self, ordinal: int) -> Capacity:
         """Return what a host still has."""
@@ -84,11 +93,15 @@ class Round:
         starved = group.fact.number in self.moment.starved and not self.leases(group)
         return FOREVER if starved else group.fact.priority
 
+    def order(self, group: GroupState) -> float:
+        """Return what the line compares first: the smaller is served first."""
+        return 0.0 if self.policy.order is Order.AGE else -self.priority(group)
+
     def rank(self, group: GroupState) -> Rank:
         """Return the place of a waiting task group in the line."""
         by_share = self.policy.order is Order.SHARE
         return Rank(
-            order=-self.priority(group) if self.policy.order is not Order.AGE else 0,
+            order=self.order(group),
             share=self.share(group.fact.user_group) if by_share else 0,
             leases=self.leases(group) if by_share else 0,
             created_at=group.fact.created_at,
@@ -139,7 +152,7 @@ class Round:
             group = self.snapshot.groups.get(number)
             if group is None:
                 continue
-            hosts = group.fact.members & self.able(group) & unfailed_hosts(self.moment, group)
+            hosts = group.fact.members & self.able(group) & self.unfailed(group)
             if until <= self.now or not hosts >> self.snapshot.ordinal(host) & 1:
                 broken[number] = broken.get(number, 0) + 1
         return broken

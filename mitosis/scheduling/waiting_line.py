@@ -109,7 +109,7 @@ class WaitingLine:
             heappush(self._lanes.setdefault(lane, []), (*bucket.line[position], bucket, position))
 
     def _lane(self, group: GroupState) -> Lane:
-        return self._lane_of(self._round.rank(group).order, group.fact.user_group)
+        return self._lane_of(self._round.order(group), group.fact.user_group)
 
     def _lane_of(self, order: float, user_group: int) -> Lane:
         return Lane(order, user_group if self._by_share else 0)

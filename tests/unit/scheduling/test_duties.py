@@ -5,7 +5,7 @@ import pytest
 from mitosis.contracts.lifecycle import LeaseState
 from mitosis.scheduling.actions import EndReason
 from mitosis.scheduling.facts import FOREVER
-from mitosis.scheduling.policy import Bounds, LeaseSettings
+from mitosis.scheduling.policy import Bounds, LeaseBounds
 from tests.support.scheduling import HOUR, NOW, OTHERS, Fleet
 
 
@@ -103,7 +103,7 @@ def test_affinity_is_twenty_times_the_cost_of_a_move_within_one_to_four_hours(
 
 
 def test_a_group_can_set_its_own_affinity_and_grace() -> None:
-    own = LeaseSettings(affinity_seconds=Bounds(60.0, 60.0), grace_seconds=7.0)
+    own = LeaseBounds(affinity_seconds=Bounds(60.0, 60.0), grace_seconds=7.0)
     fleet = Fleet(2)
     fleet.group(1, ready=9, leases=own)
     fleet.lease(1, 1, affinity_until=NOW)

@@ -8,7 +8,7 @@ from mitosis.contracts.allocation import CpuBinding, CpuBindingStrategy
 from mitosis.contracts.host_failures import HostFailureKind
 from mitosis.scheduling.facts import Capacity, Failure, Progress
 from mitosis.scheduling.moment import Moment
-from mitosis.scheduling.predicates import BY_CODE, PREDICATES, obstacles
+from mitosis.scheduling.predicates import BY_CODE, PREDICATES, obstacles, setup_failed_everywhere
 from tests.support.scheduling import NOW, OTHERS, USERS, Fleet
 
 EXCLUSIVE = CpuBinding(strategy=CpuBindingStrategy.EXCLUSIVE)
@@ -141,6 +141,22 @@ def test_a_host_stays_unreachable_while_one_of_its_pauses_lasts() -> None:
     fleet.host(1, failures=(failed(kind, 1, NOW - 1), failed(kind, 2)))
     fleet.group(1)
     assert found(fleet) == ["unreachable"]
+
+
+def test_a_group_whose_setup_failed_on_every_host_that_may_serve_it_is_found() -> None:
+    fleet = Fleet(4)
+    fleet.host(3, serves=frozenset({OTHERS}))
+    fleet.group(1, on=[1, 2, 3])
+    group = fleet.snapshot.groups[1]
+    setup = failed(HostFailureKind.SETUP_FAILED)
+    assert not setup_failed_everywhere(Moment(fleet.snapshot, NOW), group)
+    fleet.host(1, failures=(setup,))
+    assert not setup_failed_everywhere(Moment(fleet.snapshot, NOW), group)
+    fleet.host(2, failures=(setup,), in_contact=False)
+    both = fleet.snapshot.host_set([1, 2])
+    assert setup_failed_everywhere(Moment(fleet.snapshot, NOW), group) == both
+    fleet.group(1, on=[])
+    assert not setup_failed_everywhere(Moment(fleet.snapshot, NOW), fleet.snapshot.groups[1])
 
 
 def test_codes_are_distinct_and_in_the_order_of_repair() -> None:
