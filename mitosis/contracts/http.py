@@ -149,11 +149,21 @@ class TaskGroupUpdate(RequestBody):
 
     tags: frozenset[Tag] | None = None
     labels: frozenset[Tag] | None = None
+    tag_match: Literal["all", "any"] | None = None
+    """As for tags: the list of managers is unchanged until it is refreshed."""
     priority: Int32 | None = None
+    """Counts from the next assignment round on."""
+    worker_allocation_plan: WorkerAllocationPlan | None = None
+    """The whole plan. A host that works for the group keeps the old one until its lease ends."""
     auto_close_timeout: PositiveDuration | None = None
     """``null``: never closed for inactivity."""
     max_managers: Annotated[Integer, Field(ge=1, le=2**31 - 1)] | None = None
-    """``null``: as many as there are."""
+    """``null``: as many as there are. A lower number ends the excess leases, the last ones first; tasks
+    that run there finish."""
+    cancel_grace_seconds: GraceSeconds | None = None
+    """For cancels that begin later."""
+    reopen_on_submit: Flag | None = None
+    """Counts from the next submit on."""
     expected_updated_at: AwareDatetime | None = None
     """Optimistic lock: refuse if the group was changed since."""
 

@@ -38,6 +38,7 @@ OPTION_OF_FIELD = {
     "max_managers": "--max-hosts",
     "manager_ids": "--host",
     "cancel_grace_seconds": "--cancel-grace",
+    "reopen_on_submit": "--reopen-on-submit",
     "host_lost_after": "--host-lost-after",
 }
 """Field of the API -> option, to name the option when a field is refused."""
@@ -111,6 +112,7 @@ def _typed_fields(name: str | None, options: GroupOptions) -> dict[str, Any]:
         "assignment_method": "user_specified" if options.host else None,
         "manager_ids": options.host,
         "cancel_grace_seconds": seconds(options.cancel_grace, "--cancel-grace"),
+        "reopen_on_submit": options.reopen_on_submit,
         "host_lost_after": options.host_lost_after,
     }
     return present(fields) or {}

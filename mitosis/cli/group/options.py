@@ -40,6 +40,22 @@ MaxProcessesOption = Annotated[
         metavar="N", help="Kill a task that has more processes and threads. [default: 4096 or less]"
     ),
 ]
+TagMatchOption = Annotated[
+    Literal["all", "any"] | None,
+    typer.Option(help="Whether hosts must have all the tags, or any of them."),
+]
+WorkersOption = Annotated[int | None, typer.Option(help="Worker processes on each host.")]
+CancelGraceOption = Annotated[
+    str | None,
+    typer.Option(metavar="TIME", help="Time from SIGTERM to SIGKILL when tasks are cancelled."),
+]
+ReopenOption = Annotated[
+    bool | None,
+    typer.Option(
+        "--reopen-on-submit/--no-reopen-on-submit",
+        help="Whether a submit opens the task group again after it was closed.",
+    ),
+]
 SetupOption = Annotated[
     str | None,
     typer.Option(metavar="COMMAND", help="Command that prepares a host, quoted as one word."),
@@ -64,12 +80,9 @@ class GroupOptions:
     user_group: UserGroupOption = None
     tag: TagOption = None
     label: LabelOption = None
-    tag_match: Annotated[
-        Literal["all", "any"] | None,
-        typer.Option(help="Whether hosts must have all the tags, or any of them."),
-    ] = None
+    tag_match: TagMatchOption = None
     priority: PriorityOption = None
-    workers: Annotated[int | None, typer.Option(help="Worker processes on each host.")] = None
+    workers: WorkersOption = None
     pin: PinOption = None
     cores: CoresOption = None
     cores_per_worker: CoresPerWorkerOption = None
@@ -113,10 +126,8 @@ class GroupOptions:
         typer.Option(metavar="ID", help="Run only on the host with this id; repeatable."),
         FormerNames(("--manager",)),
     ] = None
-    cancel_grace: Annotated[
-        str | None,
-        typer.Option(metavar="TIME", help="Time from SIGTERM to SIGKILL when tasks are cancelled."),
-    ] = None
+    cancel_grace: CancelGraceOption = None
+    reopen_on_submit: ReopenOption = None
     host_lost_after: Annotated[
         str | None,
         typer.Option(metavar="TIME", help="Declare a host lost after this long without contact."),

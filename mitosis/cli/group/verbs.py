@@ -2,22 +2,31 @@
 
 from collections.abc import Callable
 from datetime import timedelta
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from mitosis.cli.arguments import GroupArgument
 from mitosis.cli.context import Cli
-from mitosis.cli.group.create import OPTION_OF_FIELD
+from mitosis.cli.group.create import OPTION_OF_FIELD, merged, present
 from mitosis.cli.group.options import (
+    CancelGraceOption,
     LabelOption,
+    MaxProcessesOption,
+    MaxTasksOption,
     PriorityOption,
+    ReopenOption,
+    TagMatchOption,
     TagOption,
+    WorkersOption,
 )
 from mitosis.cli.group.view import group_item
 from mitosis.cli.registration import FormerNames
 from mitosis.cli.rendering import Item
 from mitosis.contracts.errors import InvalidRequest
+
+if TYPE_CHECKING:
+    from mitosis.contracts.http import TaskGroupInfo
 
 ReasonOption = Annotated[
     str | None, typer.Option(metavar="TEXT", help="Reason, stored with the task group.")
@@ -47,23 +56,42 @@ def change(
     group: GroupArgument,
     tag: TagOption = None,
     label: LabelOption = None,
+    tag_match: TagMatchOption = None,
     priority: PriorityOption = None,
+    workers: WorkersOption = None,
+    max_tasks_per_worker: MaxTasksOption = None,
+    max_processes_per_worker: MaxProcessesOption = None,
     auto_close: ChangedAutoCloseOption = None,
     max_hosts: ChangedMaxHostsOption = None,
+    cancel_grace: CancelGraceOption = None,
+    reopen_on_submit: ReopenOption = None,
 ) -> None:
     """Change a task group that has not ended; options that are left out change nothing.
 
-    New tags and labels replace the present ones.
+    New tags and labels replace the present ones; tags change the list of hosts at the next
+    `mitosis group managers --refresh`. Fewer hosts end the last leases after the tasks that run there.
+    Hosts that work for the task group take over a new plan of workers with their next lease.
     """
-    from mitosis.cli.validation import named, validated
+    from mitosis.cli.validation import named, seconds, validated
     from mitosis.contracts.http import TaskGroupUpdate
 
-    given = {
+    plan = present(
+        {
+            "worker_count": workers,
+            "max_tasks_per_worker": max_tasks_per_worker,
+            "max_processes_per_worker": max_processes_per_worker,
+        }
+    )
+    given: dict[str, Any] = {
         "tags": tag,
         "labels": label,
+        "tag_match": tag_match,
         "priority": priority,
+        "worker_allocation_plan": plan,
         "auto_close_timeout": auto_close,
         "max_managers": _number(max_hosts),
+        "cancel_grace_seconds": seconds(cancel_grace, "--cancel-grace"),
+        "reopen_on_submit": reopen_on_submit,
     }
     values = {
         key: None if value == NO_LIMIT.get(key) else value
@@ -72,11 +100,24 @@ def change(
     }
     if not values:
         raise InvalidRequest(
-            "give at least one change: " + ", ".join(OPTION_OF_FIELD[key] for key in given)
+            "give at least one change: "
+            + ", ".join(OPTION_OF_FIELD.get(key, "--workers") for key in given)
         )
-    update = validated(TaskGroupUpdate, values, OPTION_OF_FIELD)
+    validated(TaskGroupUpdate, values, OPTION_OF_FIELD)
     with named(OPTION_OF_FIELD), cli.client() as client:
+        if plan is not None:
+            values |= _plan_of(client.group(group), plan)
+        update = validated(TaskGroupUpdate, values, OPTION_OF_FIELD)
         cli.output.item(group_item(client.update_group(group, update)))
+
+
+def _plan_of(group: "TaskGroupInfo", changes: dict[str, Any]) -> dict[str, Any]:
+    """Return the whole plan with these changes, refused if it has been changed by then."""
+    plan = group.worker_allocation_plan.model_dump(mode="json", exclude_none=True)
+    return {
+        "worker_allocation_plan": merged(plan, changes),
+        "expected_updated_at": group.updated_at,
+    }
 
 
 def _number(text: str | None) -> int | str | None:

@@ -6,12 +6,12 @@ from uuid import UUID
 
 from psycopg.errors import UniqueViolation
 
-from mitosis.contracts.allocation import CpuBindingStrategy, worker_cpus
+from mitosis.contracts.allocation import CpuBindingStrategy, WorkerAllocationPlan, worker_cpus
 from mitosis.contracts.errors import AlreadyExists, Conflict, InvalidRequest, NotFound
 from mitosis.contracts.http import TaskGroupInfo, TaskGroupSpec, TaskGroupUpdate
 from mitosis.contracts.lifecycle import TASK_GROUP
 from mitosis.store.groups.assignment import list_manager
-from mitosis.store.groups.endings import lock_live, notify_group
+from mitosis.store.groups.endings import LiveGroup, lock_live, notify_group
 from mitosis.store.groups.views import read_group
 from mitosis.store.leases.eligibility import plan_mismatch
 from mitosis.store.missing import require_task_group
@@ -51,7 +51,7 @@ async def create_group(store: Store, spec: TaskGroupSpec, user_id: UUID) -> Task
         InvalidRequest: the plan cannot hold on any host (more exclusive workers than cores listed),
             or on none of those that work for the user group now.
     """
-    _check_plan(spec)
+    check_plan(spec.worker_allocation_plan)
     try:
         async with store.database.transaction() as connection:
             created = await fetch_one(
@@ -59,7 +59,7 @@ async def create_group(store: Store, spec: TaskGroupSpec, user_id: UUID) -> Task
             )
             if created is None:
                 raise NotFound("no such user group", field="group_name")
-            await _check_hosts(connection, created.id, spec)
+            await _check_hosts(connection, created.id, spec.worker_allocation_plan)
             for manager_id in spec.manager_ids:
                 await list_manager(connection, created.uuid, manager_id, user_id)
     except UniqueViolation as error:
@@ -96,12 +96,18 @@ async def update_group(
 
     Raises:
         NotFound: there is no such group.
-        Conflict: it was changed since ``expected_updated_at``, or it is terminal.
+        Conflict: it was changed since ``expected_updated_at``, it is terminal, or a cancel is in progress
+            and keeps its grace.
+        InvalidRequest: the plan cannot hold on any host, as for :func:`create_group`.
     """
+    plan = changes.worker_allocation_plan
+    if plan is not None:
+        check_plan(plan)
     async with store.database.transaction() as connection:
         live = await lock_live(connection, task_group_id)
-        if live.state in TASK_GROUP.terminal:
-            raise Conflict(f"the task group is {live.state}", state=live.state.value)
+        _check_changeable(live, changes)
+        if plan is not None:
+            await _check_hosts(connection, live.number, plan)
         parameters = _update_parameters(changes, live.number)
         updated = await connection.execute(SQL["update"], parameters)
         if updated.rowcount == 0:
@@ -110,13 +116,30 @@ async def update_group(
     return await read_group(store, task_group_id)
 
 
-def _check_plan(spec: TaskGroupSpec) -> None:
+def _check_changeable(live: LiveGroup, changes: TaskGroupUpdate) -> None:
+    """Check that the changes can still have an effect.
+
+    Raises:
+        Conflict: they cannot.
+    """
+    ended = live.state in TASK_GROUP.terminal
+    if changes.cancel_grace_seconds is not None and (ended or live.discarding):
+        raise Conflict(
+            f"the task group is {live.state if ended else 'being completed by force'}: its running tasks"
+            " keep the grace that its end began with",
+            state=live.state.value,
+            field="cancel_grace_seconds",
+        )
+    if ended:
+        raise Conflict(f"the task group is {live.state}", state=live.state.value)
+
+
+def check_plan(plan: WorkerAllocationPlan) -> None:
     """Refuse a plan that cannot work on any host.
 
     Raises:
         InvalidRequest: more exclusive workers than listed cores, or a field that would have no effect.
     """
-    plan = spec.worker_allocation_plan
     binding = plan.cpu_binding
     if binding is None:
         return
@@ -132,7 +155,9 @@ def _check_plan(spec: TaskGroupSpec) -> None:
         worker_cpus(plan, binding.cores)
 
 
-async def _check_hosts(connection: Connection, group_number: int, spec: TaskGroupSpec) -> None:
+async def _check_hosts(
+    connection: Connection, group_number: int, plan: WorkerAllocationPlan
+) -> None:
     """Refuse a plan that no known host can hold. Without known hosts any plan passes.
 
     Raises:
@@ -140,7 +165,7 @@ async def _check_hosts(connection: Connection, group_number: int, spec: TaskGrou
     """
     parameters = {"group_number": group_number}
     hosts = await fetch_all(connection, _HostCores, SQL["hosts_of_group"], parameters)
-    reasons = [plan_mismatch(spec.worker_allocation_plan, host.cores) for host in hosts]
+    reasons = [plan_mismatch(plan, host.cores) for host in hosts]
     if reasons and all(reason is not None for reason in reasons):
         raise InvalidRequest(
             f"{hosts[0].name} cannot serve it: {reasons[0]}",
@@ -180,11 +205,16 @@ def _update_parameters(changes: TaskGroupUpdate, group_number: int) -> dict[str,
 
     Auto-close and max_managers can be removed, so for them it counts whether they were given.
     """
+    plan = changes.worker_allocation_plan
     return {
         "group_number": group_number,
         "tags": None if changes.tags is None else sorted(changes.tags),
         "labels": None if changes.labels is None else sorted(changes.labels),
+        "tag_match": changes.tag_match,
         "priority": changes.priority,
+        "plan": plan and plan.model_dump_json(),
+        "cancel_grace": changes.cancel_grace_seconds,
+        "reopen_on_submit": changes.reopen_on_submit,
         "sets_auto_close": "auto_close_timeout" in changes.model_fields_set,
         "auto_close": _seconds(changes.auto_close_timeout),
         "sets_max_managers": "max_managers" in changes.model_fields_set,

@@ -39,7 +39,11 @@ SELECT g.uuid FROM task_groups AS g JOIN user_groups AS u ON u.id = g.user_group
 -- name: update
 UPDATE task_groups AS g
    SET tags = coalesce(%(tags)s::text[], g.tags), labels = coalesce(%(labels)s::text[], g.labels),
+       tag_match = coalesce(%(tag_match)s::text, g.tag_match),
        priority = coalesce(%(priority)s::int, g.priority),
+       worker_allocation_plan = coalesce(%(plan)s::jsonb, g.worker_allocation_plan),
+       cancel_grace_seconds = coalesce(%(cancel_grace)s::float8, g.cancel_grace_seconds),
+       reopen_on_submit = coalesce(%(reopen_on_submit)s::boolean, g.reopen_on_submit),
        auto_close_timeout_seconds = CASE WHEN %(sets_auto_close)s THEN %(auto_close)s::float8
                                          ELSE g.auto_close_timeout_seconds END,
        max_managers = CASE WHEN %(sets_max_managers)s THEN %(max_managers)s::int ELSE g.max_managers END,

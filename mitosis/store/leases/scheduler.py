@@ -19,6 +19,7 @@ from mitosis.store.leases.eligibility import (
     HostFacts,
     HostLease,
 )
+from mitosis.store.leases.excess import end_excess_leases
 from mitosis.store.leases.matching import Offer, match, usable
 from mitosis.store.pg.database import Connection
 from mitosis.store.pg.rows import fetch_all, fetch_one
@@ -33,6 +34,8 @@ BEFORE_FIRST = (2**31, 0)
 """A key before those of all groups: priority, one more than any has, and number."""
 CHECK_OFFERS_SECONDS = 10.0
 """While an offer is open, its manager is poked again after this long."""
+LOCKED_LEASE_SECONDS = 0.5
+"""A lease to end that another transaction has locked is looked at again after this long."""
 LOOK_SECONDS = (10.0, 60.0)
 """Shortest and longest pause before the next round while a group waits for a busy host: the idle threshold,
 within these limits."""
@@ -66,6 +69,7 @@ async def assign_round(store: Store) -> AssignAnswer:
     await end_stuck_leases(store)
     async with store.database.transaction() as connection:
         await connection.execute(SQL["lock"])
+        excess = await end_excess_leases(connection)
         facts = _Facts.of(store, connection)
         hosts = await facts.hosts()
         offers = await _match_pages(facts, usable(hosts), CONDITIONS)
@@ -78,7 +82,7 @@ async def assign_round(store: Store) -> AssignAnswer:
                 "groups": [move.group for move in moves],
             }
             await connection.execute(SQL["move_leases"], values)
-        moved = len(moves) + await end_leases_of_quarantined(connection)
+        moved = len(moves) + excess.ended + await end_leases_of_quarantined(connection)
         poked = (await connection.execute(SQL["poke_offered"])).rowcount
         if poked or moved:
             await connection.execute(SQL["notify_relay"])
@@ -89,7 +93,7 @@ async def assign_round(store: Store) -> AssignAnswer:
     return AssignAnswer(
         offered=offered,
         resignalled=poked - offered,
-        next_round_in_seconds=_next_round(due, poked, next_idle),
+        next_round_in_seconds=_next_round(due, poked, next_idle, excess.left),
     )
 
 
@@ -270,9 +274,11 @@ async def _write(connection: Connection, offers: list[Offer]) -> int:
 
 
 def _next_round(
-    due: Sequence[_Due | None], open_offers: int, next_idle: float | None
+    due: Sequence[_Due | None], open_offers: int, next_idle: float | None, locked_leases: int
 ) -> float | None:
     candidates = [CHECK_OFFERS_SECONDS] if open_offers else []
+    if locked_leases:
+        candidates.append(LOCKED_LEASE_SECONDS)
     if next_idle is not None:
         candidates.append(max(next_idle, 0.1))
     candidates += [

@@ -215,6 +215,11 @@ def test_a_group_is_changed_where_it_is_told_so(stack: CliStack) -> None:
     assert (changed["auto_close_timeout"], changed["max_managers"]) == (7200.0, 4)
     kept = done(mitosis("group", "change", "c", "--auto-close", "never", "--json")).json
     assert (kept["auto_close_timeout"], kept["max_managers"]) == (None, 4)
+    more = ("--workers", "3", "--tag-match", "any", "--cancel-grace", "2m", "--reopen-on-submit")
+    other = done(mitosis("group", "change", "c", *more, "--json")).json
+    assert other["worker_allocation_plan"]["worker_count"] == 3
+    assert (other["tag_match"], other["cancel_grace_seconds"]) == ("any", 120.0)
+    assert other["reopen_on_submit"]
     free = done(mitosis("group", "change", "c", "--max-hosts", "unlimited", "--json")).json
     assert (free["max_managers"], free["tags"]) == (None, ["new"])
     done(mitosis("group", "cancel", "c"))
