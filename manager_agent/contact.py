@@ -8,11 +8,11 @@ import asyncio
 import logging
 import math
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 
 from manager_agent.agent_api import AgentApi
 from manager_agent.backoff import is_refusal
-from manager_agent.events import Announced, Fenced, Renewed, Superseded
+from manager_agent.events import Announced, Fenced, Renewed, StopsOrdered, Superseded
 from manager_agent.host import Host
 from manager_agent.reporter import Reporter
 from manager_agent.session import LeaseSession
@@ -141,20 +141,22 @@ class Contact:
         self._workers_of = session.epoch if renewal.workers_started else self._workers_of
         standing = answer.standing or LeaseStanding.GONE
         session.handle(Renewed(standing, answer.order, returned))
-        if answer.superseded:
-            self._stop_superseded(session, answer.superseded)
+        self._stop_attempts(session, answer)
         session.handle(Fenced(on=False))  # after that: a lease that is over starts nothing more
         if renewal.announced:
             session.handle(_announced(renewal, answer))
 
-    def _stop_superseded(self, session: LeaseSession, found: Sequence[TaskAttempt]) -> None:
+    def _stop_attempts(self, session: LeaseSession, answer: RenewalAnswer) -> None:
         """Have attempts stopped whose end no longer counts: such work must not hold the host (P5)."""
-        keys = frozenset(AttemptKey(one.task_id, one.attempt) for one in found)
+        if answer.stops:
+            session.handle(StopsOrdered(tuple(answer.stops)))
+        keys = frozenset(AttemptKey(one.task_id, one.attempt) for one in answer.superseded)
         for key in keys - session.state.cancelled:
             log.warning(
                 "attempt.superseded", extra={"task_id": key.task_id, "attempt": key.attempt}
             )
-        session.handle(Superseded(keys, session.grant.cancel_grace_seconds))
+        if keys:
+            session.handle(Superseded(keys, session.grant.cancel_grace_seconds))
 
     def _next_renewal(
         self, session: LeaseSession | None, now: float

@@ -14,6 +14,7 @@ from manager_agent.events import (
     Kill,
     RenewNow,
     Stop,
+    StopsOrdered,
     Superseded,
 )
 from manager_agent.state import State, Task, Worker
@@ -59,6 +60,40 @@ def on_superseded(state: State, event: Superseded) -> list[Instruction]:
         for worker in state.workers
         if worker.running in event.keys and worker.running not in state.cancelled
     ]
+
+
+def on_stops_ordered(state: State, event: StopsOrdered) -> list[Instruction]:
+    """Stop the attempts of single tasks that a user cancelled, and start none of them.
+
+    A worker that has an attempt decides whether it has begun. One that waits in a queue here is returned. An
+    announced one is not recorded any more, so it is returned when that is answered.
+    """
+    out: list[Instruction] = []
+    waiting: set[AttemptKey] = set()
+    for one in event.orders:
+        key = AttemptKey(one.task_id, one.attempt)
+        order = CancelOrder(kill=True, grace_seconds=one.grace_seconds, reason=one.reason)
+        worker = next((w for w in state.workers if key == w.running or key in w.unstarted), None)
+        if worker is None:
+            waiting.add(key)
+        elif worker.running == key and key not in state.cancelled:
+            out.append(cancel(state, worker, key, order))
+        elif key in worker.unstarted and key != worker.announced:
+            out.append(
+                CancelRunning(worker.slot, worker.generation, key, one.grace_seconds, one.reason)
+            )
+    return out + _return_waiting(state, waiting)
+
+
+def _return_waiting(state: State, keys: set[AttemptKey]) -> list[Instruction]:
+    """Return those of the attempts that wait for a worker."""
+    out: list[Instruction] = []
+    for queue in (state.ready, state.alone, state.to_announce):
+        found = [task for task in queue if task.key in keys]
+        for task in found:
+            queue.remove(task)
+        out += give_back(state, found)
+    return out
 
 
 def on_stop(state: State, event: Stop) -> list[Instruction]:

@@ -6,7 +6,7 @@ from manager_agent.state import Task
 from mitosis.contracts.attempt import AttemptKey
 from mitosis.contracts.control import LeaseEnd
 from mitosis.contracts.outcome import ExitReason
-from mitosis.contracts.wire import CancelOrder, ClaimedTask, LeaseStanding
+from mitosis.contracts.wire import CancelOrder, ClaimedTask, LeaseStanding, StopOrder
 from mitosis.ipc.messages import EncodedReport
 
 # --- events -----------------------------------------------------------------------------------------
@@ -149,6 +149,13 @@ class Superseded:
 
 
 @dataclass(frozen=True, slots=True)
+class StopsOrdered:
+    """A user cancelled these attempts; the event is repeated until they are reported or returned."""
+
+    orders: tuple[StopOrder, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Announced:
     """The answer to a renewal that announced the starts of these attempts."""
 
@@ -189,6 +196,7 @@ Event = (
     | Reported
     | Renewed
     | Superseded
+    | StopsOrdered
     | Announced
     | Fenced
     | Stop

@@ -21,6 +21,7 @@ from manager_agent.endings import (
     on_fenced,
     on_standing,
     on_stop,
+    on_stops_ordered,
     on_superseded,
     return_unstarted,
 )
@@ -45,6 +46,7 @@ from manager_agent.events import (
     Spawn,
     SpawnLater,
     Stop,
+    StopsOrdered,
     Superseded,
     TaskBegan,
     TaskNotBegun,
@@ -130,6 +132,8 @@ def _handle(state: State, event: Event) -> list[Instruction]:  # noqa: C901, PLR
             return on_standing(state, event.standing, event.order)
         case Superseded():
             return on_superseded(state, event)
+        case StopsOrdered():
+            return on_stops_ordered(state, event)
         case Announced():
             return on_announced(state, event)
         case Fenced():

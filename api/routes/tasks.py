@@ -29,8 +29,10 @@ from mitosis.contracts.http import (
     TaskInfo,
 )
 from mitosis.contracts.queries import ResultsQuery, TasksQuery
+from mitosis.contracts.task_cancel import CancelledTask, CancelledTasks, CancelTask, CancelTasks
 from mitosis.contracts.wire import SubmitAnswer, SubmitTasks
 from mitosis.store.tasks import views
+from mitosis.store.tasks.cancel import cancel_tasks
 from mitosis.store.tasks.results import wait_for_results
 from mitosis.store.tasks.retry import retry_tasks
 from mitosis.store.tasks.submit import submit_tasks
@@ -59,6 +61,18 @@ async def retry(
     return await retry_tasks(state.store, group, into, body)
 
 
+@router.post(PATH + "/cancel-tasks")
+async def cancel_some(
+    state: AppStateDep, group: WritableGroup, body: CancelTasks
+) -> CancelledTasks:
+    """Cancel the tasks of a list, or those that a filter names, in parts. Idempotent.
+
+    Tasks that run are stopped with the grace; all others never start. The result of a task that has ended
+    stays. With `dry_run` the answer counts what would be cancelled.
+    """
+    return await cancel_tasks(state.store, group, body)
+
+
 @router.get(PATH + "/tasks")
 async def list_tasks(
     state: AppStateDep, group: ReadableGroup, query: Annotated[TasksQuery, Query()]
@@ -85,6 +99,23 @@ async def results(
         timeout=timedelta(seconds=query.wait_seconds),
     )
     return await state.long_polls.hold(request, following)
+
+
+@router.post("/tasks/{task_uuid}/cancel")
+async def cancel_one(
+    request: Request,
+    state: AppStateDep,
+    _: UserDep,
+    task_uuid: UUID,
+    body: CancelTask | None = None,
+) -> CancelledTask:
+    """Cancel one task. The result of a task that has ended stays. Idempotent."""
+    task = await views.read_task(state.store, task_uuid)
+    group = await writable_group(request, str(task.task_group_id))
+    how = body or CancelTask()
+    one = CancelTasks(task_ids=(task.task_id,), reason=how.reason, grace_seconds=how.grace_seconds)
+    (cancelled,) = (await cancel_tasks(state.store, group, one)).tasks
+    return cancelled
 
 
 @router.get("/tasks/{task_uuid}")

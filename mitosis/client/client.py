@@ -16,6 +16,7 @@ from uuid import UUID
 
 from pydantic import BaseModel, TypeAdapter
 
+from mitosis.client.cancel_calls import CancelCalls
 from mitosis.client.connection import Params
 from mitosis.client.creating import GroupArgument, planned
 from mitosis.client.finding import find_target
@@ -25,6 +26,7 @@ from mitosis.client.parameters import (
     check_tasks,
     choice,
     duration,
+    grace_seconds,
     group_reference,
     identifier,
     model,
@@ -39,7 +41,6 @@ from mitosis.contracts.errors import InvalidRequest, MitosisError
 from mitosis.contracts.explain import Explanation
 from mitosis.contracts.following import GroupEvent
 from mitosis.contracts.http import (
-    MAX_GRACE_SECONDS,
     MAX_WAIT_SECONDS,
     CancelBody,
     CompleteBody,
@@ -80,7 +81,7 @@ LONG_POLL = timedelta(seconds=30)
 _MANAGERS = TypeAdapter(list[ManagerInfo])
 
 
-class Client(OutputCalls):
+class Client(OutputCalls, CancelCalls):
     """A client of one API for one user. An async context manager; for one event loop only."""
 
     async def login(self, username: str, password: str) -> Token:
@@ -223,7 +224,7 @@ class Client(OutputCalls):
         body = CancelBody(
             reason=reason,
             cancel_running_tasks=cancel_running_tasks,
-            grace_seconds=_grace_seconds(grace),
+            grace_seconds=grace_seconds(grace),
         )
         return await self._verb("POST", group, "cancel", body)
 
@@ -236,7 +237,7 @@ class Client(OutputCalls):
         grace: timedelta | None = None,
     ) -> TaskGroupInfo:
         """Close the group and complete it; ``force`` cancels its unfinished tasks."""
-        body = CompleteBody(force=force, reason=reason, grace_seconds=_grace_seconds(grace))
+        body = CompleteBody(force=force, reason=reason, grace_seconds=grace_seconds(grace))
         return await self._verb("POST", group, "complete", body)
 
     async def wait(
@@ -459,9 +460,3 @@ class Client(OutputCalls):
 
 def _listed(value: T | None) -> list[T] | None:
     return None if value is None else [value]
-
-
-def _grace_seconds(grace: timedelta | None) -> float | None:
-    if grace is None:
-        return None
-    return duration(grace, "grace", most=MAX_GRACE_SECONDS).total_seconds()

@@ -17,6 +17,7 @@ import msgspec
 from mitosis.client.background import background
 from mitosis.client.outcome import TaskNotRun
 from mitosis.client.submitting import PART_BYTES, Part
+from mitosis.client.withdrawal import Cancel, Withdrawals
 from mitosis.concurrency import cancel_and_wait
 from mitosis.contracts.errors import InvalidRequest
 from mitosis.contracts.http import ResultsPage, TaskInfo
@@ -31,21 +32,33 @@ Page = Callable[[int], Awaitable[ResultsPage]]
 _ITEM = re.compile(r"^tasks\[(\d+)\]")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class Call:
     """One task; ``deliver`` is called once, with its end or the reason why its end is unknown."""
 
     task: msgspec.Raw
     """JSON of a :class:`~mitosis.contracts.task.SubmittedTask`."""
     deliver: Deliver
+    task_id: int | None = None
+    """None until it is submitted."""
+    withdrawn: bool = False
+    """The program has cancelled it: nothing is delivered."""
 
 
 class Dispatcher:
     """The calls in progress of one task group."""
 
-    def __init__(self, send: Send, page: Page, after: int = 0) -> None:
-        """``after``: number of the last result that no call of this dispatcher waits for."""
+    def __init__(self, send: Send, page: Page, cancel: Cancel, after: int = 0) -> None:
+        """Start nothing before the first call.
+
+        Args:
+            send: submits tasks.
+            page: reads results.
+            cancel: cancels tasks, by number.
+            after: number of the last result that no call of this dispatcher waits for.
+        """
         self._send, self._page, self._after = send, page, after
+        self.withdrawals = Withdrawals(cancel)
         self._queued: deque[Call] = deque()
         self._waiting: dict[int, list[Call]] = {}
         self._early: dict[int, TaskInfo] = {}
@@ -62,6 +75,15 @@ class Dispatcher:
             self._sender = background(self._sending_all())
         self._keep_following()
 
+    def withdraw(self, call: Call) -> None:
+        """Cancel the task of a call, or do not submit it; other calls may wait for the same task."""
+        call.withdrawn = True
+        if call.task_id is not None and (calls := self._waiting.get(call.task_id)) is not None:
+            calls.remove(call)
+            if not calls:
+                del self._waiting[call.task_id]
+                self.withdrawals.add(call.task_id)
+
     async def submitted(self) -> None:
         """Wait until every call queued so far is submitted or has failed."""
         if self._sender is not None:
@@ -77,6 +99,7 @@ class Dispatcher:
         """Stop, and fail the waiting calls. Their tasks, if submitted, continue."""
         running = (self._sender, self._follower)
         await cancel_and_wait(*(task for task in running if task is not None))
+        await self.withdrawals.aclose()
         self._fail_all(TaskNotRun("the with block of the task group ended before this task"))
 
     # --- submitting
@@ -94,8 +117,10 @@ class Dispatcher:
         taken: list[Call] = []
         size = 0
         while self._queued and len(taken) < MAX_TASKS_PER_SUBMIT and size < PART_BYTES:
-            taken.append(self._queued.popleft())
-            size += len(memoryview(taken[-1].task))
+            call = self._queued.popleft()
+            if not call.withdrawn:
+                taken.append(call)
+                size += len(memoryview(call.task))
         return taken
 
     async def _send_batch(self, calls: list[Call]) -> None:
@@ -116,10 +141,14 @@ class Dispatcher:
 
     def _remember(self, calls: list[Call], task_ids: list[int]) -> None:
         for call, task_id in zip(calls, task_ids, strict=True):
+            call.task_id = task_id
             if (early := self._early.get(task_id)) is not None:
                 call.deliver(early)
             else:
                 self._waiting.setdefault(task_id, []).append(call)
+        for call in calls:
+            if call.withdrawn:
+                self.withdraw(call)
         self._keep_following()
 
     # --- following

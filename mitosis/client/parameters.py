@@ -17,6 +17,7 @@ from mitosis.contracts.checked_model import refused
 from mitosis.contracts.checking import shown
 from mitosis.contracts.duration import parse_duration
 from mitosis.contracts.errors import InvalidRequest
+from mitosis.contracts.http import MAX_GRACE_SECONDS
 from mitosis.contracts.identifiers import Name
 from mitosis.contracts.queries import Query
 from mitosis.contracts.task import TaskSubmission
@@ -90,6 +91,17 @@ def duration(
     if wrong is not None:
         raise InvalidRequest(f"{wrong}, not {length.total_seconds():g}", field=parameter)
     return length
+
+
+def grace_seconds(grace: timedelta | None) -> float | None:
+    """Return a time from SIGTERM to SIGKILL in seconds.
+
+    Raises:
+        InvalidRequest: it is negative or too long.
+    """
+    if grace is None:
+        return None
+    return duration(grace, "grace", most=MAX_GRACE_SECONDS).total_seconds()
 
 
 def choice(value: str, choices: tuple[str, ...], parameter: str) -> None:

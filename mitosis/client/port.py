@@ -1,5 +1,6 @@
 """The calls of a client that a task group in a program uses."""
 
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Protocol
 
@@ -8,6 +9,7 @@ from mitosis.client.submitting import Part, Tasks
 from mitosis.contracts.http import ResultsPage, TaskGroupInfo, TaskGroupSpec
 from mitosis.contracts.lifecycle import TaskGroupState
 from mitosis.contracts.queries import Until
+from mitosis.contracts.task_cancel import CancelledTasks
 from mitosis.contracts.wire import SubmitAnswer
 
 __all__ = ["Group", "GroupCalls", "Until", "path_of", "reached"]
@@ -57,6 +59,8 @@ class GroupCalls(Protocol):
     ) -> list[int]: ...
 
     async def submit_part(self, group: Group, part: Part) -> SubmitAnswer: ...
+
+    async def cancel_tasks(self, group: Group, tasks: Sequence[int]) -> CancelledTasks: ...
 
     async def results_page(
         self, group: Group, *, after: int = 0, wait: timedelta = timedelta()

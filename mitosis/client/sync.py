@@ -4,7 +4,7 @@ The calls run in an event loop in a separate thread. So a client may be used fro
 with a running event loop, as in a notebook (the call blocks it).
 """
 
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -39,6 +39,7 @@ from mitosis.contracts.http import (
 )
 from mitosis.contracts.lifecycle import TaskGroupState, TaskState
 from mitosis.contracts.outcome import FailureKind
+from mitosis.contracts.task_cancel import CancelledTask, CancelledTasks, TaskFilter
 from mitosis.contracts.wire import ReadOutputAnswer, SubmitAnswer
 
 T = TypeVar("T")
@@ -207,6 +208,24 @@ class SyncClient:
             self._client.retry(
                 group, into=into, reasons=reasons, cancelled=cancelled, dry_run=dry_run
             )
+        )
+
+    def cancel_task(
+        self, task_uuid: UUID, *, reason: str | None = None, grace: timedelta | None = None
+    ) -> CancelledTask:
+        return self._loop.run(self._client.cancel_task(task_uuid, reason=reason, grace=grace))
+
+    def cancel_tasks(
+        self,
+        group: Group,
+        tasks: Sequence[int] | TaskFilter | Mapping[str, Any],
+        *,
+        reason: str | None = None,
+        grace: timedelta | None = None,
+        dry_run: bool = False,
+    ) -> CancelledTasks:
+        return self._loop.run(
+            self._client.cancel_tasks(group, tasks, reason=reason, grace=grace, dry_run=dry_run)
         )
 
     def explain(self, group: Group) -> Explanation:

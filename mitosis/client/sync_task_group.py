@@ -5,6 +5,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from datetime import timedelta
+from threading import Lock
 from types import TracebackType
 from typing import (
     Any,
@@ -41,11 +42,34 @@ As = TypeVarTuple("As")
 class SyncTaskFuture(Future[R]):
     """The result of one task; works with :mod:`concurrent.futures`.
 
-    A task cannot be withdrawn: :meth:`cancel` returns False, as for a running call.
+    :meth:`cancel` cancels the task too, also while it runs: it is stopped with the grace of the group.
     """
 
     task: TaskInfo | None = None
     """The task with all its details, once it has ended."""
+    withdraw: Callable[[], None] | None = None
+    """Cancels the task."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._ending = Lock()
+
+    def cancel(self) -> bool:
+        """Cancel future and task; return False if the task has ended."""
+        with self._ending:
+            if self.cancelled():
+                return True
+            if not super().cancel():
+                return False
+            self.set_running_or_notify_cancel()
+        if self.withdraw is not None:
+            self.withdraw()
+        return True
+
+    def begin_result(self) -> bool:
+        """Return whether the result is wanted; from then on :meth:`cancel` returns False."""
+        with self._ending:
+            return not self.cancelled() and self.set_running_or_notify_cancel()
 
 
 class SyncTaskGroup:
@@ -223,9 +247,14 @@ class SyncTaskGroup:
 
     def _call(self, task: msgspec.Raw, convert: Callable[[TaskInfo], Any]) -> SyncTaskFuture[Any]:
         future: SyncTaskFuture[Any] = SyncTaskFuture()
-        future.set_running_or_notify_cancel()
-        call = Call(task, lambda ended: resolve_future(future, ended, convert))
-        self._loop.soon(self._group.dispatcher.add, call)
+
+        def deliver(ended: TaskInfo | Exception) -> None:
+            if future.begin_result():
+                resolve_future(future, ended, convert)
+
+        dispatcher, call = self._group.dispatcher, Call(task, deliver)
+        future.withdraw = lambda: self._loop.soon(dispatcher.withdraw, call)
+        self._loop.soon(dispatcher.add, call)
         return future
 
     # --- ending

@@ -9,6 +9,7 @@ import weakref
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Coroutine, Iterable, Mapping
 from contextlib import suppress
 from datetime import timedelta
+from functools import partial
 from types import TracebackType
 from typing import (
     Any,
@@ -60,11 +61,21 @@ CANCEL_SECONDS = 10.0
 class TaskFuture(asyncio.Future[R]):
     """The result of one task, an :mod:`asyncio` future.
 
-    A task cannot be withdrawn: cancelling the future only stops the wait.
+    :meth:`cancel` cancels the task too: it never starts, or is stopped with the grace of the group. So does a
+    timeout of :func:`asyncio.wait_for`; with :func:`asyncio.shield` the task goes on.
     """
 
     task: TaskInfo | None = None
     """The task with all its details, once it has ended."""
+    withdraw: Callable[[], None] | None = None
+    """Cancels the task."""
+
+    def cancel(self, msg: Any = None) -> bool:
+        """Cancel future and task; return False if the task has ended."""
+        cancelled = super().cancel(msg)
+        if cancelled and self.withdraw is not None:
+            self.withdraw()
+        return cancelled
 
 
 class TaskGroup:
@@ -331,7 +342,9 @@ class TaskGroup:
             resolve_future(future, ended, convert)
             future.exception()  # retrieved, so asyncio logs nothing when the program ignores the future
 
-        self.dispatcher.add(Call(task, deliver))
+        call = Call(task, deliver)
+        future.withdraw = partial(self.dispatcher.withdraw, call)
+        self.dispatcher.add(call)
         return future
 
     # --- ending
@@ -355,6 +368,7 @@ class TaskGroup:
         self._dispatcher = Dispatcher(
             lambda part: self._client.submit_part(group, part),
             self._page,
+            lambda tasks: self._client.cancel_tasks(group, tasks),
             _ended(info),
         )
         return self
@@ -381,6 +395,7 @@ class TaskGroup:
 
     async def _end(self) -> None:
         await self.dispatcher.submitted()
+        await self.dispatcher.withdrawals.sent()
         if self._on_exit == "leave":
             return
         with suppress(InvalidTransition):  # another caller has ended it
@@ -394,6 +409,10 @@ class TaskGroup:
 
     async def _end_after(self, error: BaseException) -> None:
         """Cancel or close the group; the caller re-raises the exception."""
+        if isinstance(error, KeyboardInterrupt | asyncio.CancelledError):
+            self.dispatcher.withdrawals.drop()  # the program only waited for these
+        else:
+            await self.dispatcher.withdrawals.sent()
         if self._on_error == "leave":
             return
         reason = _reason(error)

@@ -299,6 +299,15 @@ class CancelOrder(Answer):
     reason: str
 
 
+class StopOrder(Answer):
+    """A user cancelled this attempt: stop it if it runs, and do not start it otherwise."""
+
+    task_id: int
+    attempt: int
+    grace_seconds: float
+    reason: str
+
+
 class LeaseNotice(Answer):
     """The manager's live lease, in the answer to a renewal that did not name it."""
 
@@ -315,6 +324,8 @@ class RenewalAnswer(Answer):
     """Present while the lease is ending, and if a lost lease's running tasks must be killed."""
     superseded: list[TaskAttempt] = []
     """Those of ``running`` whose end no longer counts: stop them with the task group's grace (P5)."""
+    stops: list[StopOrder] = []
+    """Repeated until the agent has reported or returned the attempt."""
     recorded: list[int] = []
     """Tasks of ``Renewal.announced`` that are recorded as started and may start now."""
     lease: LeaseNotice | None = None

@@ -1,4 +1,4 @@
-"""`mitosis task …`: shows single tasks."""
+"""`mitosis task …`: shows and cancels single tasks."""
 
 from typing import Annotated
 from uuid import UUID
@@ -10,6 +10,7 @@ from mitosis.cli.completion import group_names, groups_and_tasks
 from mitosis.cli.context import Cli
 from mitosis.cli.references import check_reference
 from mitosis.cli.registration import register
+from mitosis.cli.task import cancel
 from mitosis.cli.task.find import split_target, task_of_group
 from mitosis.cli.task.view import task_item
 from mitosis.contracts.errors import InvalidRequest
@@ -19,7 +20,10 @@ app = plain_app()
 
 @app.callback()
 def task() -> None:
-    """Look at single tasks."""
+    """Look at single tasks, or cancel them."""
+
+
+register(app, "cancel")(cancel.cancel)
 
 
 @register(app, "show")

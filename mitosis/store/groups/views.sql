@@ -78,5 +78,6 @@ SELECT (SELECT count(*) FROM open_task AS o
                       WHERE c.group_id = g.id AND c.state = 1 AND c.started_at IS NOT NULL) AS o
  CROSS JOIN LATERAL (SELECT count(*) FILTER (WHERE e.manager_id IS NULL) AS unclaimed,
                             count(*) FILTER (WHERE e.manager_id IS NOT NULL) AS managed
-                       FROM task_result AS e WHERE e.group_id = g.id AND e.state = 'cancelled') AS r
+                       FROM task_result AS e WHERE e.group_id = g.id AND e.state = 'cancelled'
+                        AND e.recorded_at >= v.terminal_at) AS r
  WHERE g.uuid = %(group)s

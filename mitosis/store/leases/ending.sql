@@ -98,6 +98,8 @@ WITH begun AS MATERIALIZED (
 ), ended AS (
     UPDATE leases SET state = 'ended', ended_at = now(), end_reason = %(reason)s
      WHERE epoch = %(epoch)s
+), unstopped AS (
+    DELETE FROM task_stops WHERE epoch = %(epoch)s
 ), pokes AS (
     INSERT INTO outbox (kind, subject)
     SELECT 'task_group', b.uuid FROM before AS b, sums AS n

@@ -14,6 +14,7 @@ from mitosis.contracts.wire import (
     LeaseStanding,
     Renewal,
     RenewalAnswer,
+    StopOrder,
     TaskAttempt,
 )
 from mitosis.store.leases.ending import STANDING, lock_group
@@ -48,6 +49,7 @@ class _Standing:
     reason: str | None
     grace_seconds: float
     host_lost_after_seconds: float | None
+    stops: list[StopOrder]
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +112,7 @@ async def renew(store: Store, manager_id: UUID, renewal: Renewal) -> RenewalAnsw
         standing=standing,
         order=_order(lease) if _has_order(standing, lease) else None,
         superseded=superseded,
+        stops=lease.stops,
         recorded=recorded,
         host_lost_after_seconds=lease.host_lost_after_seconds or answer.host_lost_after_seconds,
     )
@@ -209,6 +212,7 @@ async def _take_back(
     if renewal.returned:
         values = {**parameters, **_attempts(renewal.returned)}
         back += (await connection.execute(SQL["returned"], values)).rowcount
+        await connection.execute(SQL["forget_returned_stops"], values)
     if renewal.held is not None:
         values = {
             **parameters,

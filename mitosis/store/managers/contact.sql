@@ -84,6 +84,11 @@ UPDATE open_task AS o
  WHERE o.group_id = %(group_number)s AND o.id = ANY(%(ids)s::bigint[])
    AND o.id = s.id AND o.attempt = s.attempt AND o.state = 1 AND o.epoch = %(epoch)s
 
+-- name: forget_returned_stops
+-- What was returned does not start here.
+DELETE FROM task_stops AS x USING unnest(%(ids)s::bigint[], %(attempts)s::int[]) AS s (id, attempt)
+ WHERE x.epoch = %(epoch)s AND x.task_id = s.id AND x.attempt = s.attempt
+
 -- name: not_held
 -- Rows of this epoch whose claim was answered and acknowledged, but which the agent does not hold (P3).
 UPDATE open_task AS o
@@ -115,7 +120,10 @@ SELECT CASE WHEN EXISTS (SELECT FROM pokes) THEN pg_notify('mitosis_outbox', '')
 SELECT l.state AS lease_state, v.state AS group_state, coalesce(v.kill_running, true) AS kill_running, v.reason,
        coalesce(v.grace_seconds, g.cancel_grace_seconds, d.cancel_grace_seconds, 30)
            AS grace_seconds,
-       g.host_lost_after_seconds
+       g.host_lost_after_seconds,
+       coalesce((SELECT json_agg(json_build_object('task_id', s.task_id, 'attempt', s.attempt,
+                                                   'grace_seconds', s.grace_seconds, 'reason', s.reason))
+                   FROM task_stops AS s WHERE s.epoch = l.epoch), '[]') AS stops
   FROM leases AS l
   JOIN managers AS m ON m.id = l.manager_id
   LEFT JOIN group_live AS v ON v.group_id = l.group_id

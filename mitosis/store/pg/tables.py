@@ -484,6 +484,17 @@ task_failures = Table(
     Index("task_failures_by_group", "group_id", "task_id"),
 )
 
+task_stops = Table(
+    "task_stops",
+    METADATA,
+    Column("epoch", BigInteger, nullable=False),
+    Column("task_id", BigInteger, nullable=False),
+    Column("attempt", Integer, nullable=False),
+    Column("grace_seconds", Double, nullable=False),
+    Column("reason", Text, nullable=False),
+    PrimaryKeyConstraint("epoch", "task_id", "attempt"),
+)
+
 submission = Table(
     "submission",
     METADATA,

@@ -140,7 +140,9 @@ async def report_tasks(store: Store, manager_id: UUID, request: ReportTasks) -> 
     fates = dict.fromkeys(accepted, ReportStatus.COMMITTED)
     rest = [item for item in reports if _key(item) not in accepted]
     if rest:
+        stopped = _columns(manager_id, request.epoch, rest, store.quarantine_after)
         async with store.database.connection() as connection:
+            await connection.execute(SQL["stopped"], stopped)
             fates |= await _why_not(connection, request.epoch, rest)
     return ReportAnswer(
         standing=STANDING[row.lease_state], statuses=_in_order(request.reports, fates)

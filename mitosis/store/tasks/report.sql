@@ -179,6 +179,24 @@ SELECT l.state AS lease_state, v.group_id AS group_number, v.manager_id AS manag
             THEN pg_notify('mitosis_wake', v.group_id || '!') END AS notified_watchers
   FROM lease AS l LEFT JOIN live AS v ON v.group_id = l.group_id, sums AS n
 
+-- name: stopped
+-- Reports of attempts whose tasks were cancelled one by one. The first report ends the order to stop. Of a
+-- stopped attempt it adds to the result where it ran, how it ended and what it wrote; the state stays.
+WITH obeyed AS (
+    DELETE FROM task_stops AS x USING unnest(%(ids)s::bigint[], %(attempts)s::int[]) AS s (id, attempt)
+     WHERE x.epoch = %(epoch)s AND x.task_id = s.id AND x.attempt = s.attempt
+    RETURNING x.task_id, x.attempt
+)
+UPDATE task_result AS r
+   SET manager_id = l.manager_id, exit_code = s.exit_code, signal = s.signal,
+       started_at = to_timestamp(s.started), finished_at = to_timestamp(s.finished), detail = s.detail::json
+  FROM obeyed AS o, leases AS l,
+       unnest(%(ids)s::bigint[], %(outcomes)b::text[], %(exit_codes)s::int[], %(signals)s::int[],
+              %(started)s::float8[], %(finished)s::float8[], %(details)b::text[])
+       AS s (id, outcome, exit_code, signal, started, finished, detail)
+ WHERE l.epoch = %(epoch)s AND s.id = o.task_id AND s.outcome = 'cancelled' AND s.started IS NOT NULL
+   AND r.task_id = o.task_id AND r.attempt = o.attempt AND r.state = 'cancelled'
+
 -- name: why_not
 -- Why reports did not count, read after the fact. An attempt that is recorded is a duplicate, unless
 -- the recorded end did not come from a host (loss, cancellation of a task that never ran).

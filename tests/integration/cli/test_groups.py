@@ -226,6 +226,30 @@ def test_a_group_is_changed_where_it_is_told_so(stack: CliStack) -> None:
     assert mitosis("group", "change", "c", "--priority", "2").status == ExitStatus.CONFLICT
 
 
+def test_tasks_are_cancelled_by_number_and_by_filter(stack: CliStack) -> None:
+    create("t")
+    for label in ("a", "b", "b"):
+        done(mitosis("group", "submit", "t", "--label", label, "--", "true"))
+    first = done(mitosis("group", "tasks", "t", "--json")).json[0]
+    dry = done(
+        mitosis("task", "cancel", "--group", "t", "--label", "b", "--dry-run", "--json")
+    ).json
+    assert (dry["cancelled"], dry["dry_run"]) == (2, True)
+    one = done(
+        mitosis("task", "cancel", f"t/{first['task_id']}", "--reason", "why not", "--json")
+    ).json
+    assert (one["cancelled"], one["tasks"][0]["outcome"]) == (1, "cancelled")
+    again = done(mitosis("task", "cancel", first["task_uuid"])).out
+    assert "had ended before" in again
+    assert mitosis("task", "cancel", "t/999999").status == ExitStatus.NOT_FOUND
+    assert mitosis("task", "cancel", "--group", "t").status == ExitStatus.INVALID
+    assert mitosis("task", "cancel", "--state", "ready").status == ExitStatus.INVALID
+    wrong = mitosis("task", "cancel", "--group", "t", "--state", "failed")
+    assert (wrong.status, "--state" in wrong.err) == (ExitStatus.INVALID, True)
+    done(mitosis("task", "cancel", "--group", "t", "--all"))
+    assert done(mitosis("group", "show", "t", "--json")).json["tasks_cancelled"] == 3
+
+
 def test_delete_waits_for_the_end(stack: CliStack) -> None:
     group_id = create("gone")
     early = mitosis("group", "delete", "gone")

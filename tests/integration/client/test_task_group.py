@@ -273,6 +273,29 @@ def test_what_is_to_be_kept_is_kept(client: SyncClient, tmp_path: Path) -> None:
         pass
 
 
+def test_cancelled_futures_cancel_their_tasks(client: SyncClient, tmp_path: Path) -> None:
+    begun, never = tmp_path / "begun", str(tmp_path / "never")
+    with client.task_group(workers=1) as group:
+        running = group.submit_task({"command": ["sh", "-c", f"touch {begun}; exec sleep 600"]})
+        wait_until(begun.exists)
+        waiting = [group.submit(wait_for, never) for _ in range(3)]
+        kept = group.submit(area, 2)
+        futures: list[SyncTaskFuture[Any]] = [running, *waiting]
+        for future in futures:
+            assert future.cancel()
+            assert future.cancel(), "again"
+            assert future.cancelled()
+        assert kept.result(60) == (2, 2.0), "the worker is free again"
+        assert not kept.cancel()
+        assert concurrent.futures.wait(futures, timeout=1).not_done == set()
+    assert (group.info.tasks_succeeded, group.info.tasks_cancelled) == (1, 4)
+    with client.task_group() as group:
+        unsent = [group.submit(wait_for, never) for _ in range(3)]
+        assert all(future.cancel() for future in unsent)
+    assert group.info.tasks_succeeded == 0
+    assert group.info.tasks_cancelled == group.info.tasks_total
+
+
 def test_a_group_that_was_ended_inside_ends_well(client: SyncClient) -> None:
     with client.task_group() as group:
         group.cancel(reason="enough")

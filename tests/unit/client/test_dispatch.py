@@ -1,7 +1,7 @@
 """Single calls go out together, and each is told once how it ended, whatever happens on the way."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime
 from uuid import uuid4
 
@@ -43,6 +43,7 @@ class Group:
         self.changed = asyncio.Event()
         self.before_answer: Callable[[Part], Awaitable[None]] | None = None
         self.polls = 0
+        self.cancelled: list[list[int]] = []
 
     async def send(self, part: Part) -> SubmitAnswer:
         numbers = [msgspec.json.decode(task, type=int) for task in part.tasks]
@@ -52,6 +53,9 @@ class Group:
         if self.before_answer is not None:
             await self.before_answer(part)
         return SubmitAnswer(task_ids=[number + 100 for number in numbers], created=len(numbers))
+
+    async def cancel(self, tasks: Sequence[int]) -> None:
+        self.cancelled.append(list(tasks))
 
     async def page(self, after: int) -> ResultsPage:
         self.polls += 1
@@ -84,7 +88,7 @@ def ids(told: Told) -> dict[int, list[object]]:
 
 async def test_what_is_queued_together_goes_together_and_each_is_told() -> None:
     group = Group()
-    dispatcher = Dispatcher(group.send, group.page)
+    dispatcher = Dispatcher(group.send, group.page, group.cancel)
     told = calls(dispatcher, 1, 2, 3)
     await dispatcher.submitted()
     assert group.parts == [[1, 2, 3]]
@@ -104,7 +108,7 @@ async def test_what_is_queued_together_goes_together_and_each_is_told() -> None:
 
 async def test_a_result_that_comes_before_the_answer_is_not_lost() -> None:
     group = Group()
-    dispatcher = Dispatcher(group.send, group.page)
+    dispatcher = Dispatcher(group.send, group.page, group.cancel)
 
     async def meanwhile(_: Part) -> None:
         group.end(1)
@@ -119,7 +123,7 @@ async def test_a_result_that_comes_before_the_answer_is_not_lost() -> None:
 
 async def test_one_that_is_refused_does_not_take_the_others_with_it() -> None:
     group = Group()
-    dispatcher = Dispatcher(group.send, group.page)
+    dispatcher = Dispatcher(group.send, group.page, group.cancel)
     told = calls(dispatcher, 1, -1, 2)
     await dispatcher.submitted()
     assert group.parts == [[1, 2]]
@@ -135,7 +139,7 @@ async def test_one_that_is_refused_does_not_take_the_others_with_it() -> None:
 @pytest.mark.parametrize("error", [TaskGroupClosed(), ApiUnavailable()])
 async def test_what_cannot_be_submitted_is_told(error: Exception) -> None:
     group = Group()
-    dispatcher = Dispatcher(group.send, group.page)
+    dispatcher = Dispatcher(group.send, group.page, group.cancel)
 
     async def fail(_: Part) -> None:
         raise error
@@ -164,7 +168,7 @@ async def test_when_results_cannot_be_read_those_who_wait_are_told_and_later_one
             raise ApiUnavailable
         return await group.page(after)
 
-    dispatcher = Dispatcher(group.send, page)
+    dispatcher = Dispatcher(group.send, page, group.cancel)
     told = calls(dispatcher, 1)
     await wait_until_async(lambda: bool(told[1]))
     assert ids(told) == {1: [ApiUnavailable]}
@@ -180,7 +184,7 @@ async def test_when_results_cannot_be_read_those_who_wait_are_told_and_later_one
 
 async def test_the_end_of_the_group_and_the_end_of_the_block_are_told() -> None:
     group = Group()
-    dispatcher = Dispatcher(group.send, group.page)
+    dispatcher = Dispatcher(group.send, group.page, group.cancel)
     told = calls(dispatcher, 1, 2)
     await dispatcher.submitted()
     group.end(1)
@@ -193,3 +197,71 @@ async def test_the_end_of_the_group_and_the_end_of_the_block_are_told() -> None:
     queued = calls(dispatcher, 4)
     await dispatcher.aclose()
     assert (ids(left), ids(queued)) == ({3: [TaskNotRun]}, {4: [TaskNotRun]})
+
+
+def call(number: int, told: list[TaskInfo | Exception]) -> Call:
+    return Call(msgspec.Raw(str(number).encode()), told.append)
+
+
+async def test_a_withdrawn_call_is_cancelled_or_never_sent() -> None:
+    group, told = Group(), list[TaskInfo | Exception]()
+    dispatcher = Dispatcher(group.send, group.page, group.cancel)
+    sent, unsent, kept = call(1, told), call(2, told), call(3, told)
+    dispatcher.add(sent)
+    await dispatcher.submitted()
+    for one in (unsent, kept):
+        dispatcher.add(one)
+    dispatcher.withdraw(unsent)
+    dispatcher.withdraw(sent)
+    await dispatcher.submitted()
+    await dispatcher.withdrawals.sent()
+    assert (group.parts, group.cancelled) == ([[1], [3]], [[101]])
+    await dispatcher.aclose()
+    assert [type(one) for one in told] == [TaskNotRun], "of the call that was kept"
+
+
+async def test_a_call_that_is_withdrawn_while_it_is_submitted_is_cancelled() -> None:
+    group, told = Group(), list[TaskInfo | Exception]()
+    dispatcher = Dispatcher(group.send, group.page, group.cancel)
+    one = call(1, told)
+
+    async def withdraw(_: Part) -> None:
+        dispatcher.withdraw(one)
+
+    group.before_answer = withdraw
+    dispatcher.add(one)
+    await dispatcher.submitted()
+    await dispatcher.withdrawals.sent()
+    assert group.cancelled == [[101]]
+    await dispatcher.aclose()
+    assert told == []
+
+
+async def test_a_task_is_cancelled_when_no_call_waits_for_it_any_more() -> None:
+    """Two calls with one dedup key are one task."""
+    group, told = Group(), list[TaskInfo | Exception]()
+    dispatcher = Dispatcher(group.send, group.page, group.cancel)
+    first, second = call(1, told), call(1, told)
+    dispatcher.add(first)
+    dispatcher.add(second)
+    await dispatcher.submitted()
+    dispatcher.withdraw(first)
+    await dispatcher.withdrawals.sent()
+    assert group.cancelled == []
+    dispatcher.withdraw(second)
+    await dispatcher.withdrawals.sent()
+    assert group.cancelled == [[101]]
+    await dispatcher.aclose()
+
+
+async def test_what_is_dropped_in_time_is_not_cancelled() -> None:
+    group, told = Group(), list[TaskInfo | Exception]()
+    dispatcher = Dispatcher(group.send, group.page, group.cancel)
+    one = call(1, told)
+    dispatcher.add(one)
+    await dispatcher.submitted()
+    dispatcher.withdraw(one)
+    dispatcher.withdrawals.drop()
+    await dispatcher.withdrawals.sent()
+    assert group.cancelled == []
+    await dispatcher.aclose()

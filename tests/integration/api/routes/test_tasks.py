@@ -10,6 +10,7 @@ from mitosis.contracts.errors import InvalidRequest, TaskGroupClosed, TooLarge
 from mitosis.contracts.http import TaskGroupSpec
 from mitosis.contracts.lifecycle import TaskState
 from mitosis.contracts.task import TaskSubmission
+from mitosis.store.users.accounts import add_member
 from tests.support.http_api import Api, in_process_api, problem
 
 TASKS = "/task-groups/work/tasks"
@@ -173,3 +174,61 @@ async def test_tasks_are_pages_by_state(api: Api) -> None:
     for query in ("after=x", "limit=1001", "state=done"):
         with problem(await api.call("GET", f"{TASKS}?{query}"), 422, "invalid_request"):
             pass
+
+
+async def test_who_may_write_to_a_group_may_cancel_its_tasks(api: Api) -> None:
+    token, reader = await api.user("ann"), await api.user("ben")
+    await add_member(api.app_state.store, "ann", "ben", "read")
+    async with api.client(token) as ann:
+        await ann.create_group(TaskGroupSpec(name="hers"))
+        (number,) = await ann.submit("hers", [OK])
+        (task,) = [task async for task in ann.tasks("hers")]
+        path, body = "/task-groups/ann/hers/cancel-tasks", {"task_ids": [number]}
+        one = f"/tasks/{task.task_uuid}/cancel"
+        for address in (path, one):
+            sent = body if address == path else {}
+            refused = await api.call("POST", address, token=reader, json=sent)
+            assert (refused.status_code, refused.json()["needed"]) == (403, "write")
+        stranger = await api.user("eve")
+        for address in (path, one):
+            sent = body if address == path else {}
+            assert (await api.call("POST", address, token=stranger, json=sent)).status_code == 404
+        first = await ann.cancel_task(task.task_uuid, reason="enough")
+        assert (first.outcome, first.state) == ("cancelled", "cancelled")
+        again = await ann.cancel_task(task.task_uuid)
+        assert (again.outcome, again.state) == ("ended", "cancelled"), "repeating is harmless"
+        ended = await ann.task(task.task_uuid)
+        assert (ended.state, ended.kind) == (TaskState.CANCELLED, "cancelled")
+        assert ended.detail == {"message": "cancelled: enough"}
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        ({}, "filter"),
+        ({"task_ids": [1], "filter": {}}, "filter"),
+        ({"task_ids": []}, "task_ids"),
+        ({"task_ids": ["1"]}, "task_ids[0]"),
+        ({"filter": {"states": ["failed"]}}, "filter.states[0]"),
+        ({"filter": {"label": "x"}}, "filter.label"),
+        ({"task_ids": [1], "grace_seconds": -1}, "grace_seconds"),
+    ],
+)
+async def test_a_cancel_that_names_nothing_right_is_refused(
+    api: Api, body: dict[str, Any], field: str
+) -> None:
+    answer = await api.call("POST", "/task-groups/work/cancel-tasks", json=body)
+    assert (answer.status_code, answer.json()["field"]) == (422, field)
+
+
+async def test_more_tasks_than_one_part_are_cancelled_by_a_filter(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mitosis.store.tasks.cancel.CHUNK", 7)
+    async with api.client() as client:
+        ids = await client.submit("work", [OK] * 20)
+        dry = await client.cancel_tasks("work", {}, dry_run=True)
+        assert (dry.cancelled, dry.stopping) == (20, 0)
+        assert (await client.cancel_tasks("work", ids[:1])).cancelled == 1
+        assert (await client.cancel_tasks("work", {"states": ["ready"]})).cancelled == 19
+        assert (await client.group("work")).tasks_cancelled == 20
