@@ -17,7 +17,7 @@ from api.deps import (
 )
 from api.limits import LimitedRoute
 from api.routes.references import PATH
-from mitosis.contracts.accounts import RANK, User
+from mitosis.contracts.accounts import RANK, Role, User
 from mitosis.contracts.errors import NotFound, PermissionDenied
 from mitosis.contracts.host_failures import HostFailureKind
 from mitosis.contracts.http import (
@@ -30,6 +30,7 @@ from mitosis.contracts.http import (
     RegisteredManager,
     RegisterManager,
 )
+from mitosis.contracts.manager_verbs import DeleteManagerQuery, DrainBody, ManagerUpdate
 from mitosis.contracts.queries import ManagersQuery
 from mitosis.store.groups.assignment import (
     add_manager,
@@ -39,6 +40,8 @@ from mitosis.store.groups.assignment import (
 )
 from mitosis.store.leases.failures import lift_failures
 from mitosis.store.managers import views
+from mitosis.store.managers.changes import delete_manager, update_manager
+from mitosis.store.managers.draining import drain_manager, resume_manager
 from mitosis.store.managers.registration import generated_name, register_manager
 
 router = APIRouter(tags=["managers"], route_class=LimitedRoute)
@@ -87,6 +90,50 @@ async def show(manager: VisibleManager) -> ManagerInfo:
     return manager
 
 
+@router.put("/managers/{manager_id}")
+async def update(
+    state: AppStateDep, user: UserDep, manager: VisibleManager, body: ManagerUpdate
+) -> ManagerInfo:
+    """Change name, tags or labels of a host. Task groups follow new tags when they are refreshed."""
+    _require_role(user, manager, "admin")
+    await update_manager(state.store, manager.manager_id, body)
+    return await views.get_manager(state.store, manager.manager_id)
+
+
+@router.delete("/managers/{manager_id}", status_code=204)
+async def delete(
+    state: AppStateDep,
+    user: UserDep,
+    manager: VisibleManager,
+    query: Annotated[DeleteManagerQuery, Query()],
+) -> None:
+    """Delete a host that has no lease and nothing to clean up. Its token is refused from then on."""
+    _require_role(user, manager, "admin")
+    await delete_manager(state.store, manager.manager_id, force=query.force)
+
+
+@router.post("/managers/{manager_id}/drain")
+async def drain(
+    state: AppStateDep, user: UserDep, manager: VisibleManager, body: DrainBody | None = None
+) -> ManagerInfo:
+    """Have a host finish its tasks and take no new ones, until it is resumed. Idempotent.
+
+    `drain.empty` of the host says when nothing runs on it and nothing is left to clean up.
+    """
+    _require_role(user, manager, "write")
+    how = body or DrainBody()
+    await drain_manager(state.store, manager.manager_id, now=how.now, reason=how.reason)
+    return await views.get_manager(state.store, manager.manager_id)
+
+
+@router.post("/managers/{manager_id}/resume")
+async def resume(state: AppStateDep, user: UserDep, manager: VisibleManager) -> ManagerInfo:
+    """Take a drained host into service again. Idempotent."""
+    _require_role(user, manager, "write")
+    await resume_manager(state.store, manager.manager_id)
+    return await views.get_manager(state.store, manager.manager_id)
+
+
 @router.post("/managers/{manager_id}/retry-setup")
 async def retry_setup(
     request: Request, user: UserDep, manager: VisibleManager, body: LiftFailures
@@ -115,15 +162,24 @@ async def _lift(
     """Try a host again, for users who may change the task group, or without one a group of the host."""
     named = body.task_group
     group_id = None if named is None else await writable_group(request, named)
-    roles = [user.groups[name] for name in manager.groups if name in user.groups]
-    may_write = user.is_admin or any(RANK[role] >= RANK["write"] for role in roles)
-    if group_id is None and not may_write:
-        raise PermissionDenied(
-            "this needs the role write in a user group of the host", needed="write"
-        )
+    if group_id is None:
+        _require_role(user, manager, "write")
     store = app_state_of(request).store
     names = await lift_failures(store, manager.manager_id, group_id, kinds)
     return LiftedFailures(task_groups=list(names))
+
+
+def _require_role(user: User, manager: ManagerInfo, needed: Role) -> None:
+    """Check a role in one of the user groups of a host.
+
+    Raises:
+        PermissionDenied: the user has it in none.
+    """
+    roles = [user.groups[name] for name in manager.groups if name in user.groups]
+    if not (user.is_admin or any(RANK[role] >= RANK[needed] for role in roles)):
+        raise PermissionDenied(
+            f"this needs the role {needed} in a user group of the host", needed=needed
+        )
 
 
 @router.get(PATH + "/managers")

@@ -18,7 +18,19 @@ CREATE TABLE task_stops (
 );
 """
 
-STATEMENTS: tuple[str, ...] = (TASK_STOPS,)
+DRAINED_HOSTS = """
+ALTER TABLE managers
+    ADD COLUMN draining_since timestamptz,
+    ADD COLUMN drain_reason text,
+    ADD COLUMN deleted_at timestamptz;             -- kept, because results name the host
+"""
+
+STATEMENTS: tuple[str, ...] = (
+    TASK_STOPS,
+    DRAINED_HOSTS,
+    # Claims nothing more, and ends when it holds no task.
+    "ALTER TABLE leases ADD COLUMN draining boolean NOT NULL DEFAULT false",
+)
 """In this order, one statement each."""
 
 

@@ -21,6 +21,7 @@ from mitosis.client.connection import Params
 from mitosis.client.creating import GroupArgument, planned
 from mitosis.client.finding import find_target
 from mitosis.client.following import follow
+from mitosis.client.host_calls import HostCalls
 from mitosis.client.output_calls import OutputCalls, task_path
 from mitosis.client.parameters import (
     check_tasks,
@@ -81,7 +82,7 @@ LONG_POLL = timedelta(seconds=30)
 _MANAGERS = TypeAdapter(list[ManagerInfo])
 
 
-class Client(OutputCalls, CancelCalls):
+class Client(OutputCalls, CancelCalls, HostCalls):
     """A client of one API for one user. An async context manager; for one event loop only."""
 
     async def login(self, username: str, password: str) -> Token:

@@ -4,7 +4,7 @@ The calls run in an event loop in a separate thread. So a client may be used fro
 with a running event loop, as in a notebook (the call blocks it).
 """
 
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -268,6 +268,34 @@ class SyncClient:
 
     def release_quarantine(self, manager_id: UUID, group: Group | None = None) -> list[str]:
         return self._loop.run(self._client.release_quarantine(manager_id, group))
+
+    def drain_manager(
+        self, manager_id: UUID, *, now: bool = False, reason: str | None = None
+    ) -> ManagerInfo:
+        return self._loop.run(self._client.drain_manager(manager_id, now=now, reason=reason))
+
+    def wait_until_empty(
+        self, manager_id: UUID, *, timeout: timedelta | None = None
+    ) -> ManagerInfo:
+        return self._loop.run(self._client.wait_until_empty(manager_id, timeout=timeout))
+
+    def resume_manager(self, manager_id: UUID) -> ManagerInfo:
+        return self._loop.run(self._client.resume_manager(manager_id))
+
+    def update_manager(
+        self,
+        manager_id: UUID,
+        *,
+        name: str | None = None,
+        tags: Iterable[str] | None = None,
+        labels: Iterable[str] | None = None,
+    ) -> ManagerInfo:
+        return self._loop.run(
+            self._client.update_manager(manager_id, name=name, tags=tags, labels=labels)
+        )
+
+    def delete_manager(self, manager_id: UUID, *, force: bool = False) -> None:
+        self._loop.run(self._client.delete_manager(manager_id, force=force))
 
     def group_managers(self, group: Group) -> list[ManagerInfo]:
         return self._loop.run(self._client.group_managers(group))

@@ -224,6 +224,8 @@ class ReleaseReason(StrEnum):
     """An offer that the host did not take in 10 s."""
     MOVED = "moved"
     """Another group goes first, or fewer managers are wanted."""
+    DRAINED = "drained"
+    """The offer was withdrawn because its host is drained."""
     NO_PROGRESS = "no_progress"
     """It claimed nothing although work was claimable and nothing ran under it."""
     LOST = "lost"

@@ -395,6 +395,17 @@ class HostFailureInfo(AnswerBody):
     """What happened, when it is tried again and the way out, to be read after the name of the host."""
 
 
+class DrainInfo(AnswerBody):
+    """The drain of a host that an operator has begun."""
+
+    since: datetime
+    reason: str | None = None
+    empty: bool
+    """Nothing runs on it, and there is nothing to clean up: it can be taken away."""
+    waits_for: list[str]
+    """What must end before it is empty, to be read after "waits for"."""
+
+
 class ManagerInfo(AnswerBody):
     manager_id: UUID
     name: str
@@ -405,6 +416,8 @@ class ManagerInfo(AnswerBody):
     host_name: str | None = None
     cores: list[int]
     last_contact_at: datetime | None = None
+    drain: DrainInfo | None = None
+    """Of a host that is drained: it finishes its work and is offered nothing."""
     lease: LeaseInfo | None = None
     environments: dict[str, EnvironmentState] = {}
     """Task group name → state, those that are not gone."""

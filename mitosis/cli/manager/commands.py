@@ -8,7 +8,9 @@ import typer
 from mitosis.cli import plain_app
 from mitosis.cli.arguments import LimitOption
 from mitosis.cli.context import Cli
+from mitosis.cli.manager import verbs
 from mitosis.cli.manager.find import find_manager
+from mitosis.cli.manager.verbs import HostArgument
 from mitosis.cli.manager.view import lifted_item, manager_item, managers_table
 from mitosis.cli.registration import FormerNames, register
 from mitosis.cli.rendering import Item, time_text
@@ -27,8 +29,6 @@ OPTION_OF_FIELD = {
     "lifetime": "--lifetime",
 }
 
-
-HostArgument = Annotated[str, typer.Argument(metavar="HOST", help="Id or name of the host.")]
 OfTaskGroup = Annotated[
     str | None,
     typer.Option(metavar="GROUP", help="Only for this task group: id, NAME or USERGROUP/NAME."),
@@ -58,6 +58,10 @@ def show(
     """Show one host: state, cores, lease and environments."""
     with cli.client() as client:
         cli.output.item(manager_item(find_manager(client, manager)))
+
+
+for name, verb in verbs.COMMANDS.items():
+    register(app, name)(verb)
 
 
 @register(app, "retry-setup")

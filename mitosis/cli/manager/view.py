@@ -37,6 +37,7 @@ def manager_item(one: "ManagerInfo") -> Item:
         ("host", one.name),
         ("id", str(one.manager_id)),
         ("state", str(one.state)),
+        *drain_fields(one),
         ("host name", one.host_name or ""),
         ("cores", ", ".join(map(str, one.cores))),
         ("tags", ", ".join(one.tags)),
@@ -52,6 +53,18 @@ def manager_item(one: "ManagerInfo") -> Item:
     ]
     shown = [(label, text) for label, text in fields if text]
     return Item(one.model_dump(mode="json"), shown, str(one.manager_id))
+
+
+def drain_fields(one: "ManagerInfo") -> list[tuple[str, str]]:
+    """Return what is shown of a drain; none if the host is in service."""
+    if one.drain is None:
+        return []
+    done = "empty" if one.drain.empty else "; ".join(one.drain.waits_for)
+    return [
+        ("drained since", time_text(one.drain.since)),
+        ("drained because", one.drain.reason or ""),
+        ("drain waits for" if not one.drain.empty else "drain", done),
+    ]
 
 
 def lifted_item(host_name: str, label: str, task_groups: Sequence[str]) -> Item:

@@ -18,7 +18,7 @@ CROSS JOIN LATERAL (
                WHEN l.freed_for = g.id THEN NOT EXISTS (
                    SELECT FROM open_task AS o WHERE o.group_id = l.group_id AND o.state = 1
                       AND o.epoch = l.epoch AND o.started_at IS NOT NULL)
-               WHEN l.state <> 'active' OR EXISTS (
+               WHEN l.state <> 'active' OR l.draining OR EXISTS (
                    SELECT FROM host_failures AS f WHERE f.group_id = g.id AND f.manager_id = l.manager_id
                       AND f.phase IN ('suspected', 'quarantined')) THEN false
                WHEN e.state IS DISTINCT FROM 'ready' THEN l.taken_at > now() - make_interval(secs =>

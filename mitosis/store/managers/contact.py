@@ -43,6 +43,8 @@ class _Contact:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Standing:
     lease_state: LeaseState
+    draining: bool
+    """It claims nothing, and ends when it holds no task."""
     group_state: TaskGroupState | None
     """None: the group has been deleted."""
     kill_running: bool
@@ -166,6 +168,11 @@ async def _standing(store: Store, manager_id: UUID, epoch: int) -> _Standing | N
             return replace(lease, lease_state=LeaseState.ENDED)
         if lease is not None and lease.lease_state is LeaseState.ACTIVE:
             await connection.execute(SQL["mark_busy"], parameters)
+            if (
+                lease.draining
+                and (await connection.execute(SQL["end_drained"], parameters)).rowcount
+            ):
+                return replace(lease, lease_state=LeaseState.ENDING)
     return lease
 
 

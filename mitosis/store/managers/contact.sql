@@ -10,7 +10,7 @@ WITH seen AS (
            contact_since = CASE WHEN c.last_contact_at > now() - make_interval(secs => %(suspect_after)s)
                                 THEN c.contact_since ELSE now() END
       FROM managers AS m WHERE m.uuid = %(manager)s AND c.manager_id = m.id
-    RETURNING m.id, m.uuid, m.incarnation, c.offline, c.report_trouble,
+    RETURNING m.id, m.uuid, m.incarnation, m.draining, c.offline, c.report_trouble,
               c.contact_since IS NOT DISTINCT FROM now() AS returned
 ), pokes AS (
     INSERT INTO outbox (kind, subject)
@@ -28,7 +28,8 @@ SELECT s.id, s.incarnation, s.offline, s.report_trouble, ARRAY(
          LEFT JOIN group_live AS v ON v.group_id = e.group_id
         WHERE e.manager_id = s.id AND e.state <> 'gone'
           AND (e.state IN ('owed', 'tearing_down')
-               OR ((e.state = 'preparing' OR v.group_id IS NULL OR v.state IN ('complete', 'cancelled'))
+               OR ((e.state = 'preparing' OR v.group_id IS NULL OR v.state IN ('complete', 'cancelled')
+                    OR s.draining)
                    AND NOT EXISTS (SELECT FROM leases AS l
                                     WHERE l.manager_id = e.manager_id AND l.group_id = e.group_id
                                       AND l.state <> 'ended')))
@@ -117,7 +118,7 @@ SELECT CASE WHEN EXISTS (SELECT FROM pokes) THEN pg_notify('mitosis_outbox', '')
 -- name: standing
 -- The standing of the agent's lease.
 -- Nothing that ran for a group counts once it has been deleted: it is killed (P5).
-SELECT l.state AS lease_state, v.state AS group_state, coalesce(v.kill_running, true) AS kill_running, v.reason,
+SELECT l.state AS lease_state, l.draining, v.state AS group_state, coalesce(v.kill_running, true) AS kill_running, v.reason,
        coalesce(v.grace_seconds, g.cancel_grace_seconds, d.cancel_grace_seconds, 30)
            AS grace_seconds,
        g.host_lost_after_seconds,
@@ -135,6 +136,22 @@ SELECT l.state AS lease_state, v.state AS group_state, coalesce(v.kill_running, 
 -- Only a settled group is deleted, which has no lease; another removal has left no task to requeue.
 UPDATE leases SET state = 'ended', ended_at = now(), end_reason = 'group_ended'
  WHERE epoch = %(epoch)s AND state <> 'ended'
+
+-- name: end_drained
+-- The lease of a drained host holds no task any more: nothing is claimed under it, so that it ends.
+WITH ended AS (
+    UPDATE leases AS l SET state = 'ending', end_reason = 'drained'
+     WHERE l.epoch = %(epoch)s AND l.state = 'active' AND l.draining
+       AND NOT EXISTS (SELECT FROM open_task AS o
+                        WHERE o.group_id = l.group_id AND o.state = 1 AND o.epoch = l.epoch)
+    RETURNING l.epoch
+), pokes AS (
+    INSERT INTO outbox (kind, subject) SELECT 'manager', %(manager)s::uuid FROM ended
+    UNION ALL SELECT 'scheduler', NULL FROM ended
+    RETURNING 1
+)
+SELECT e.epoch, CASE WHEN EXISTS (SELECT FROM pokes) THEN pg_notify('mitosis_outbox', '') END AS notified_relay
+  FROM ended AS e
 
 -- name: superseded
 -- Those of the running attempts whose end would change nothing: the task has been claimed again or has ended,

@@ -43,6 +43,7 @@ class LockedManager:
     machine_id: str | None
     boot_id: str | None
     host_name: str | None
+    draining: bool
     offline: bool
     silent_seconds: float
     """Infinite if it has never been in contact."""
@@ -182,8 +183,9 @@ async def _begin_process(
 ) -> None:
     """End the lease of the process before, and give a new epoch if there is use for one.
 
-    An ACTIVE lease gets one if its group has not ended. So does a lease with journalled attempts, whose
-    rows move to it: under a dead epoch they would be stranded if this host died before its replay.
+    An ACTIVE lease gets one if its group has not ended and the host is not drained. So does a lease with
+    journalled attempts, whose rows move to it: under a dead epoch they would be stranded if this host died
+    before its replay.
 
     An ending that was not planned is charged to the tasks that had started (P5).
     """
@@ -202,7 +204,7 @@ async def _begin_process(
             begun=hello.begun.keys(),
         )
         goes_on = group.state not in TASK_GROUP.terminal and not group.discarding
-        goes_on = goes_on and lease.state is LeaseState.ACTIVE
+        goes_on = goes_on and lease.state is LeaseState.ACTIVE and not manager.draining
         if goes_on or moved:
             values = {
                 "manager_number": manager.id,

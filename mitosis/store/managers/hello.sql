@@ -1,11 +1,11 @@
 -- The first and the last call of an agent process (protocol P5).
 
 -- name: lock_manager
-SELECT m.id, m.uuid, m.name, m.incarnation, m.machine_id, m.boot_id, m.host_name,
+SELECT m.id, m.uuid, m.name, m.incarnation, m.machine_id, m.boot_id, m.host_name, m.draining,
        c.offline, coalesce(extract(epoch FROM clock_timestamp() - c.last_contact_at)::float8, 'infinity')
            AS silent_seconds
   FROM managers AS m JOIN manager_live AS c ON c.manager_id = m.id
- WHERE m.uuid = %(manager)s
+ WHERE m.uuid = %(manager)s AND m.deleted_at IS NULL
    FOR NO KEY UPDATE OF m
 
 -- name: save_hello

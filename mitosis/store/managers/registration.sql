@@ -15,4 +15,4 @@ WITH created AS (
 SELECT uuid, token_version FROM created
 
 -- name: token_version
-SELECT token_version FROM managers WHERE uuid = %(manager)s
+SELECT token_version FROM managers WHERE uuid = %(manager)s AND deleted_at IS NULL

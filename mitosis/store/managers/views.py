@@ -16,6 +16,7 @@ from mitosis.contracts.lifecycle import ManagerState
 from mitosis.contracts.manager_state import ManagerFacts, derived_manager_state
 from mitosis.scheduling.host_failures import HostFailure
 from mitosis.store.leases.eligibility import with_failures
+from mitosis.store.managers.drain_info import drain_info
 from mitosis.store.managers.state_facts import state_of, with_state_facts
 from mitosis.store.missing import require_manager
 from mitosis.store.pg.compose import Composed, compose, fetch_composed
@@ -65,7 +66,8 @@ class ShownManager(_DerivesState, ManagerInfo):
     @classmethod
     def _with_lines(cls, row: Mapping[str, Any]) -> Mapping[str, Any]:
         failures = [_failure_info(row["name"], facts) for facts in row["failures"]]
-        return {**row, "failures": failures}
+        drain = row["drain_facts"] and drain_info(row["drain_facts"], row["environments"])
+        return {**row, "failures": failures, "drain": drain}
 
 
 class ObservedManager(_DerivesState, ManagerView):
@@ -160,7 +162,7 @@ def _ids_of_page(*, is_first: bool) -> Composed:
     rows = (
         select(managers.c.id, managers.c.uuid, managers.c.name)
         .join(manager_live)
-        .where(or_(VIEWER_IS_ADMIN, in_own_group))
+        .where(managers.c.deleted_at.is_(None), or_(VIEWER_IS_ADMIN, in_own_group))
     )
     key = (managers.c.name, managers.c.id)
     if not is_first:

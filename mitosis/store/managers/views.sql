@@ -24,7 +24,11 @@ SELECT m.uuid AS manager_id, $state_facts$ AS facts
 -- name: show
 -- Managers by name, with the facts of their state. views.py selects the ids of a page.
 SELECT m.uuid AS manager_id, m.name, m.tags, m.labels, m.host_name, m.cores, m.created_at,
-       m.draining, c.last_contact_at, c.report_trouble, $state_facts$ AS facts,
+       c.last_contact_at, c.report_trouble, $state_facts$ AS facts,
+       CASE WHEN m.draining THEN json_build_object('since', m.draining_since, 'reason', m.drain_reason,
+            'offline', c.offline, 'group_name', (SELECT g.name FROM task_groups AS g WHERE g.id = l.group_id),
+            'lease', l.state, 'tasks', (SELECT count(*) FROM open_task AS o WHERE o.group_id = l.group_id
+                                           AND o.state = 1 AND o.epoch = l.epoch)) END AS drain_facts,
        (SELECT coalesce(array_agg(u.name ORDER BY u.name), '{}')
           FROM user_group_managers AS r JOIN user_groups AS u ON u.id = r.user_group_id
          WHERE r.manager_id = m.id) AS groups,
@@ -48,8 +52,10 @@ SELECT m.uuid AS manager_id, m.name, m.tags, m.labels, m.host_name, m.cores, m.c
           JOIN managers AS o ON o.id = h.manager_id
           JOIN task_groups AS g ON g.id = h.group_id JOIN group_live AS v ON v.group_id = g.id
          WHERE h.manager_id = m.id AND v.settled_at IS NULL AND $counts$), '[]') AS failures
-  FROM managers AS m JOIN manager_live AS c ON c.manager_id = m.id
- WHERE m.uuid = ANY(%(ids)s::uuid[])
+  FROM managers AS m
+  JOIN manager_live AS c ON c.manager_id = m.id
+  LEFT JOIN leases AS l ON l.manager_id = m.id AND l.kind = 'manager' AND l.state <> 'ended'
+ WHERE m.uuid = ANY(%(ids)s::uuid[]) AND m.deleted_at IS NULL
  ORDER BY m.name, m.id
 
 -- name: observe
@@ -68,7 +74,7 @@ SELECT m.uuid AS manager_id, m.name, $state_facts$ AS facts,
        coalesce((SELECT json_agg(json_build_object(
                    'task_group_id', coalesce(g.uuid, e.task_group_uuid),
                    'task_group_name', coalesce(g.name, e.task_group_name), 'state', e.state, 'cleanable',
-                   (v.group_id IS NULL OR v.state IN ('complete', 'cancelled') OR e.state <> 'ready')
+                   (v.group_id IS NULL OR v.state IN ('complete', 'cancelled') OR e.state <> 'ready' OR m.draining)
                    AND NOT EXISTS (SELECT FROM leases AS l WHERE l.manager_id = m.id
                                       AND l.group_id = e.group_id AND l.state <> 'ended'))
                    ORDER BY e.changed_at)
@@ -76,4 +82,4 @@ SELECT m.uuid AS manager_id, m.name, $state_facts$ AS facts,
           LEFT JOIN group_live AS v ON v.group_id = g.id
          WHERE e.manager_id = m.id AND e.state <> 'gone'), '[]') AS environments
   FROM managers AS m JOIN manager_live AS c ON c.manager_id = m.id
- WHERE m.uuid = %(manager)s
+ WHERE m.uuid = %(manager)s AND m.deleted_at IS NULL

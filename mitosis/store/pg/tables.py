@@ -106,6 +106,9 @@ managers = Table(
     Column("agent_version", Text),
     Column("created_at", Moment, nullable=False, server_default=text("now()")),
     Column("updated_at", Moment, nullable=False, server_default=text("now()")),
+    Column("draining_since", Moment),
+    Column("drain_reason", Text),
+    Column("deleted_at", Moment),
     Index("managers_tags", "tags", postgresql_using="gin"),
 )
 
@@ -286,6 +289,7 @@ leases = Table(
     Column("ended_at", Moment),
     Column("end_reason", Text),
     Column("freed_for", BigInteger),
+    Column("draining", Boolean, nullable=False, server_default=text("false")),
     CheckConstraint("(manager_id IS NOT NULL) = (kind = 'manager')"),
     CheckConstraint("(worker_uuid IS NOT NULL) = (kind = 'worker')"),
     CheckConstraint("(state = 'ended') = (ended_at IS NOT NULL)"),

@@ -17,11 +17,13 @@ WITH lease AS MATERIALIZED (
       FROM managers AS m
      WHERE l.epoch = %(epoch)s AND m.id = l.manager_id AND m.uuid = %(manager)s
        AND l.state = 'active' AND l.alive_until > now() AND l.acked_seq < %(claim_seq)s
-    RETURNING l.group_id, l.manager_id, m.incarnation
+    RETURNING l.group_id, l.manager_id, l.draining, m.incarnation
 ), allowed AS MATERIALIZED (
-    -- A suspected or quarantined host gets no new task, and one at a time to prove itself (C-33).
+    -- A suspected or quarantined host gets no new task, and one at a time to prove itself (C-33). A drained one
+    -- gets none.
     SELECT l.group_id, l.manager_id,
-           CASE WHEN f.phase IS NULL THEN %(max_tasks)s
+           CASE WHEN l.draining THEN 0
+                WHEN f.phase IS NULL THEN %(max_tasks)s
                 WHEN f.phase = 'suspected' OR f.next_at > now() THEN 0
                 ELSE 1 - (SELECT count(*) FROM open_task AS o
                            WHERE o.group_id = l.group_id AND o.state = 1 AND o.epoch = %(epoch)s) END AS most

@@ -250,6 +250,26 @@ def test_tasks_are_cancelled_by_number_and_by_filter(stack: CliStack) -> None:
     assert done(mitosis("group", "show", "t", "--json")).json["tasks_cancelled"] == 3
 
 
+def test_a_host_is_drained_renamed_retagged_and_deleted(stack: CliStack) -> None:
+    done(mitosis("manager", "register", "drained", "--tag", "cpu", "--quiet"))
+    words = ("--now", "--reason", "new disk", "--wait", "--timeout", "9s", "--json")
+    drained = done(mitosis("manager", "drain", "drained", *words)).json
+    assert (drained["drain"]["empty"], drained["drain"]["reason"]) == (True, "new disk")
+    assert "drained because  new disk" in done(mitosis("manager", "show", "drained")).out
+    assert mitosis("manager", "drain", "drained", "--timeout", "9s").status == ExitStatus.INVALID
+    assert done(mitosis("manager", "resume", "drained", "--json")).json["drain"] is None
+    tagged = done(mitosis("manager", "retag", "drained", "--tag", "gpu", "--json")).json
+    assert tagged["tags"] == ["gpu"]
+    assert done(mitosis("manager", "retag", "drained", "--no-tags", "--json")).json["tags"] == []
+    assert mitosis("manager", "retag", "drained").status == ExitStatus.INVALID
+    done(mitosis("manager", "rename", "drained", "renamed"))
+    done(mitosis("manager", "register", "second", "--quiet"))
+    taken = mitosis("manager", "rename", "second", "renamed")
+    assert (taken.status, "is called renamed" in taken.err) == (ExitStatus.CONFLICT, True)
+    assert done(mitosis("manager", "delete", "renamed", "--json")).json == {"deleted": "renamed"}
+    assert mitosis("manager", "show", "renamed").status == ExitStatus.NOT_FOUND
+
+
 def test_delete_waits_for_the_end(stack: CliStack) -> None:
     group_id = create("gone")
     early = mitosis("group", "delete", "gone")

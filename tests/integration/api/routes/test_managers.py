@@ -76,3 +76,48 @@ async def test_a_user_ends_what_keeps_a_host_away(
             pass
     async with api.client() as client:
         assert len((await client.manager(host)).failures) == 1
+
+
+VERBS = [
+    ("POST", "/drain", {}, "write"),
+    ("POST", "/resume", None, "write"),
+    ("PUT", "", {"name": "other"}, "admin"),
+    ("DELETE", "", None, "admin"),
+]
+
+
+@pytest.mark.parametrize(("method", "below", "body", "needed"), VERBS)
+async def test_who_may_change_a_host(
+    api: Api, method: str, below: str, body: object, needed: str
+) -> None:
+    async with api.client() as client:
+        host = (await client.register_manager(RegisterManager(name="host-1"))).manager_id
+    ben, path = await api.user("ben"), f"/managers/{host}{below}"
+    how = {} if body is None else {"json": body}
+    with problem(await api.call(method, path, token=ben, **how), 404, "not_found"):
+        pass
+    lower = "write" if needed == "admin" else "read"
+    await add_member(api.app_state.store, "admin", "ben", lower)  # type: ignore[arg-type]
+    refused = await api.call(method, path, token=ben, **how)
+    assert (refused.status_code, refused.json()["needed"]) == (403, needed)
+    await add_member(api.app_state.store, "admin", "ben", needed)  # type: ignore[arg-type]
+    assert (await api.call(method, path, token=ben, **how)).status_code in (200, 204)
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        ({"name": "two words"}, "name"),
+        ({"name": "0194f7b0-0000-7000-8000-000000000000"}, "name"),
+        ({"tags": ["a b"]}, "tags[0]"),
+        ({"labels": [""]}, "labels[0]"),
+        ({"draining": True}, "draining"),
+    ],
+)
+async def test_a_wrong_change_of_a_host_names_the_field(
+    api: Api, body: dict[str, object], field: str
+) -> None:
+    async with api.client() as client:
+        host = (await client.register_manager(RegisterManager(name="host-1"))).manager_id
+    answer = await api.call("PUT", f"/managers/{host}", json=body)
+    assert (answer.status_code, answer.json()["field"]) == (422, field)
