@@ -3,7 +3,7 @@
 from datetime import timedelta
 from typing import Annotated
 
-from fastapi import APIRouter, Query, Request
+from fastapi import APIRouter, Query, Request, Response
 
 from api.deps import AppStateDep, ReadableGroup, UserDep, WritableGroup, require_role_in_group
 from api.limits import LimitedRoute
@@ -20,7 +20,7 @@ from mitosis.contracts.http import (
     TaskGroupUpdate,
     VerbBody,
 )
-from mitosis.contracts.queries import GroupQuery, GroupsQuery
+from mitosis.contracts.queries import DeleteGroupQuery, GroupQuery, GroupsQuery
 from mitosis.store.groups import views
 from mitosis.store.groups.definition import create_group, update_group
 from mitosis.store.groups.deletion import delete_group
@@ -120,7 +120,17 @@ async def update(state: AppStateDep, group: WritableGroup, body: TaskGroupUpdate
     return await update_group(state.store, group, body)
 
 
-@router.delete(PATH, status_code=204)
-async def delete(state: AppStateDep, group: WritableGroup) -> None:
-    """Delete a settled group with its tasks and results. It is gone at once, and its name is free."""
-    await delete_group(state.store, group)
+@router.delete(PATH, status_code=204, responses={202: {"model": TaskGroupInfo}})
+async def delete(
+    state: AppStateDep, group: WritableGroup, query: Annotated[DeleteGroupQuery, Query()]
+) -> Response:
+    """Delete a settled group with its tasks and results. It is gone at once, and its name is free.
+
+    With `force` any other group is cancelled, its hosts clean up, and then it is deleted: the answer is 202
+    until it is gone. Repeating it is harmless.
+    """
+    forced = Cancel(reason=query.reason, grace_seconds=query.grace_seconds)
+    if await delete_group(state.store, group, forced if query.force else None):
+        return Response(status_code=204)
+    info = await read_group(state.store, group)
+    return Response(info.model_dump_json(), status_code=202, media_type="application/json")

@@ -30,6 +30,8 @@ STATEMENTS: tuple[str, ...] = (
     DRAINED_HOSTS,
     # Claims nothing more, and ends when it holds no task.
     "ALTER TABLE leases ADD COLUMN draining boolean NOT NULL DEFAULT false",
+    "ALTER TABLE group_live ADD COLUMN delete_when_settled boolean NOT NULL DEFAULT false",
+    "CREATE INDEX group_live_deleting ON group_live (group_id) WHERE delete_when_settled",
 )
 """In this order, one statement each."""
 

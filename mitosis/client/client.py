@@ -68,6 +68,7 @@ from mitosis.contracts.http import (
 from mitosis.contracts.lifecycle import TaskGroupState, TaskState
 from mitosis.contracts.outcome import FailureKind
 from mitosis.contracts.queries import (
+    DeleteGroupQuery,
     EventsQuery,
     GroupsQuery,
     ResultsQuery,
@@ -189,13 +190,26 @@ class Client(OutputCalls, CancelCalls, HostCalls):
         body = model(TaskGroupUpdate, update, "update")
         return await self._api.model(TaskGroupInfo, "PUT", path_of(group), body)
 
-    async def delete_group(self, group: Group) -> None:
-        """Delete a settled group with its tasks and results.
+    async def delete_group(
+        self,
+        group: Group,
+        *,
+        force: bool = False,
+        grace: timedelta | None = None,
+        reason: str | None = None,
+    ) -> TaskGroupInfo | None:
+        """Delete a settled group with its tasks and results; with ``force`` cancel any other one first.
+
+        Returns:
+            None if the group is gone; else the group, which is deleted when its hosts are clean.
 
         Raises:
-            Conflict: the group is not settled.
+            Conflict: the group is not settled, and ``force`` is not given.
         """
-        await self._api.call("DELETE", path_of(group))
+        given = {"force": force, "grace_seconds": grace_seconds(grace), "reason": reason}
+        params = query(DeleteGroupQuery, **given) if force else {}
+        answer = await self._api.call("DELETE", path_of(group), params=params)
+        return TaskGroupInfo.model_validate_json(answer) if answer else None
 
     async def close_group(self, group: Group, *, reason: str | None = None) -> TaskGroupInfo:
         """Accept no more tasks; complete when the last one ends."""

@@ -124,8 +124,17 @@ class SyncClient:
     def update_group(self, group: Group, update: TaskGroupUpdate) -> TaskGroupInfo:
         return self._loop.run(self._client.update_group(group, update))
 
-    def delete_group(self, group: Group) -> None:
-        self._loop.run(self._client.delete_group(group))
+    def delete_group(
+        self,
+        group: Group,
+        *,
+        force: bool = False,
+        grace: timedelta | None = None,
+        reason: str | None = None,
+    ) -> TaskGroupInfo | None:
+        return self._loop.run(
+            self._client.delete_group(group, force=force, grace=grace, reason=reason)
+        )
 
     def close_group(self, group: Group, *, reason: str | None = None) -> TaskGroupInfo:
         return self._loop.run(self._client.close_group(group, reason=reason))

@@ -264,6 +264,8 @@ class TaskGroupInfo(AnswerBody):
     workflow_id: str
     counting: bool = False
     """Cancelled, and unclaimed tasks are still being cancelled."""
+    deleting: bool = False
+    """It is deleted as soon as its hosts are clean."""
     cancel_stats: CancelStats | None = None
     """In the answer to a cancel."""
 

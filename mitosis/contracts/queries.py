@@ -7,7 +7,7 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from mitosis.contracts.http import MAX_WAIT_SECONDS
+from mitosis.contracts.http import MAX_GRACE_SECONDS, MAX_WAIT_SECONDS
 from mitosis.contracts.lifecycle import TaskGroupState, TaskState
 
 Until: TypeAlias = Literal["changed", "complete", "settled"]
@@ -39,6 +39,16 @@ class GroupQuery(Query):
 
     wait_seconds: WaitSeconds = 0.0
     until: Until = "changed"
+
+
+class DeleteGroupQuery(Query):
+    """Query of the deletion of a group."""
+
+    force: bool = False
+    """Also one that is not settled: it is cancelled, its hosts clean up, then it is deleted."""
+    grace_seconds: Annotated[float, Field(ge=0, le=MAX_GRACE_SECONDS)] | None = None
+    """From SIGTERM to SIGKILL of its running tasks; left out: the grace of the group."""
+    reason: Annotated[str, Field(max_length=1000)] | None = None
 
 
 class TasksQuery(Query):

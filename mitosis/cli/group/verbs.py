@@ -23,7 +23,7 @@ from mitosis.cli.group.options import (
 from mitosis.cli.group.view import group_item
 from mitosis.cli.registration import FormerNames
 from mitosis.cli.rendering import Item
-from mitosis.contracts.errors import InvalidRequest
+from mitosis.contracts.errors import InvalidRequest, NotFound
 
 if TYPE_CHECKING:
     from mitosis.contracts.http import TaskGroupInfo
@@ -193,11 +193,42 @@ def _grace(text: str | None) -> timedelta | None:
     return span
 
 
-def delete(cli: Cli, group: GroupArgument) -> None:
-    """Delete a settled task group with its tasks and results."""
+def delete(
+    cli: Cli,
+    group: GroupArgument,
+    force: Annotated[
+        bool,
+        typer.Option(
+            "--force", help="Cancel it first if it has not ended, and delete it after that."
+        ),
+    ] = False,
+    grace: GraceOption = None,
+    reason: ReasonOption = None,
+    wait: Annotated[
+        bool, typer.Option("--wait", help="With --force: wait until it is deleted.")
+    ] = False,
+) -> None:
+    """Delete a settled task group with its tasks and results.
+
+    With --force a running one is cancelled with grace and its hosts clean up; then it is deleted, also if
+    nothing waits for it.
+    """
+    grace_period = _grace(grace)
+    for option, given in (("--grace", grace), ("--reason", reason), ("--wait", wait)):
+        if given and not force:
+            raise InvalidRequest("is only for --force", option=option)
     with cli.client() as client:
-        client.delete_group(group)
-    cli.output.item(Item(data={"deleted": group}, fields=[("deleted", group)], id=group))
+        left = client.delete_group(group, force=force, grace=grace_period, reason=reason)
+        if wait and left is not None:
+            try:
+                client.wait(left.task_group_id)
+            except NotFound:
+                left = None
+    if left is None:
+        cli.output.item(Item(data={"deleted": group}, fields=[("deleted", group)], id=group))
+        return
+    fields = [("is deleted when its hosts are clean", group)]
+    cli.output.item(Item(data={"deleting": group}, fields=fields, id=group))
 
 
 COMMANDS: dict[str, Callable[..., Any]] = {

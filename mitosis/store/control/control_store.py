@@ -55,8 +55,12 @@ class ControlStore:
         return await observe_group(self._store, task_group_id)
 
     async def settle(self, task_group_id: UUID) -> GroupView:
-        await endings.settle(self._store, task_group_id)
-        return await observe_group(self._store, task_group_id)
+        before = await observe_group(self._store, task_group_id)
+        result = await endings.settle(self._store, task_group_id)
+        after = await observe_group(self._store, task_group_id)
+        if after.exists or result is None:
+            return after
+        return before.model_copy(update={"settled": True, "result": result})  # it is deleted
 
     async def delete_chunk(self, limit: int) -> bool:
         return await deletion.delete_chunk(self._store, limit)

@@ -12,7 +12,11 @@ from datetime import timedelta
 from typing import LiteralString
 from uuid import UUID
 
+from mitosis.contracts.control import Cancel
 from mitosis.contracts.errors import Conflict
+from mitosis.contracts.lifecycle import TaskGroupState
+from mitosis.store.groups.endings import cancel_locked, notify_group
+from mitosis.store.groups.removal import remove_settled
 from mitosis.store.leases.ending import lock_group_and_leases
 from mitosis.store.pg.rows import fetch_one
 from mitosis.store.pg.statements import load
@@ -32,8 +36,8 @@ STEPS: Sequence[LiteralString] = (
 
 
 @dataclass(frozen=True, slots=True)
-class _Removed:
-    id: int
+class _LeftOver:
+    uuid: UUID
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,18 +52,31 @@ class _Reached:
     position: int | None
 
 
-async def delete_group(store: Store, task_group_id: UUID) -> None:
-    """Delete a settled group; the control worker deletes its tasks afterwards.
+async def delete_group(store: Store, task_group_id: UUID, forced: Cancel | None = None) -> bool:
+    """Delete a settled group; the control worker deletes its tasks afterwards. Return whether it is gone.
+
+    With ``forced`` any other group is cancelled as it says, and deleted in the transaction that settles it,
+    when its hosts are clean. Nothing else is needed for that, whatever is killed in between.
 
     Raises:
         NotFound: there is no such group.
-        Conflict: it is not settled.
+        Conflict: it is not settled, and not to be deleted by force.
     """
     async with store.database.transaction() as connection:
         group = await lock_group_and_leases(connection, task_group_id)
-        parameters = {"group_number": group.number}
-        if await fetch_one(connection, _Removed, SQL["remove"], parameters) is None:
-            raise Conflict("only a settled task group can be deleted", state=group.state.value)
+        if await remove_settled(connection, group.number):
+            return True
+        if forced is None:
+            raise Conflict(
+                f"the task group is {group.state} and not settled; wait until it is, or have it cancelled"
+                " and deleted: mitosis group delete --force",
+                state=group.state.value,
+            )
+        await connection.execute(SQL["mark_for_deletion"], {"group_number": group.number})
+        if group.state is not TaskGroupState.COMPLETE:
+            await cancel_locked(connection, group, forced)
+        await notify_group(connection, group.number)
+    return False
 
 
 async def delete_chunk(store: Store, limit: int) -> bool:
@@ -70,6 +87,9 @@ async def delete_chunk(store: Store, limit: int) -> bool:
     async with store.database.transaction() as connection:
         group = await fetch_one(connection, _Unfinished, SQL["take"], {})
         if group is None:
+            if (left := await fetch_one(connection, _LeftOver, SQL["left_over"], {})) is not None:
+                locked = await lock_group_and_leases(connection, left.uuid)
+                return await remove_settled(connection, locked.number)
             kept = {"kept_seconds": BOOKKEEPING.total_seconds()}
             return bool((await connection.execute(SQL["forget"], kept)).rowcount)
         number = {"group_number": group.group_id}

@@ -25,6 +25,7 @@ from mitosis.contracts.lifecycle import (
     TaskGroupState,
 )
 from mitosis.store.groups.cleanup import AWAITED, cleanup_parameters
+from mitosis.store.groups.removal import remove_settled
 from mitosis.store.leases.doubt import judge_group
 from mitosis.store.leases.ending import LockedGroup, end_leases_of_group, lock_group_and_leases
 from mitosis.store.missing import require_task_group
@@ -65,6 +66,8 @@ class SettleFacts:
     degraded: bool
     """The teardown on a host failed, or is not over."""
     setup_failed: bool
+    deleting: bool = False
+    """It is deleted as soon as it is settled."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,20 +135,27 @@ async def finalize(store: Store, task_group_id: UUID) -> None:
             await _finalize(connection, group.number, group.state, group.unfinished, workflow=False)
 
 
-async def settle(store: Store, task_group_id: UUID) -> None:
-    """Write ``settled_at`` and ``result`` if nothing of the group is left anywhere; else change nothing."""
+async def settle(store: Store, task_group_id: UUID) -> TaskGroupResult | None:
+    """Write ``settled_at`` and ``result`` if nothing of the group is left anywhere, and return the result.
+
+    Else change nothing. A group that is to be deleted is removed in the same transaction.
+    """
     async with store.database.transaction() as connection:
         try:
             group = await lock_group_and_leases(connection, task_group_id)
         except NotFound:
-            return
+            return None
         number = {"group_number": group.number}
         given = {**number, **cleanup_parameters()}
         facts = await fetch_one(connection, SettleFacts, SETTLE_FACTS, given)
         if facts is None or not may_settle(facts):
-            return
-        await connection.execute(SQL["settle"], {**number, "result": result_of(facts).value})
+            return None
+        result = result_of(facts)
+        await connection.execute(SQL["settle"], {**number, "result": result.value})
         await notify_group(connection, group.number, workflow=False)
+        if facts.deleting:
+            await remove_settled(connection, group.number)
+    return result
 
 
 def result_of(facts: SettleFacts) -> TaskGroupResult:
@@ -217,22 +227,29 @@ async def _reopen(store: Store, task_group_id: UUID, verb: Reopen) -> None:
 async def _cancel(store: Store, task_group_id: UUID, verb: Cancel) -> None:
     async with store.database.transaction() as connection:
         group = await lock_group_and_leases(connection, task_group_id)
-        if group.state is TaskGroupState.CANCELLED:
-            if verb.cancel_running_tasks:
-                await _change(
-                    connection, SQL["kill_running"], group.number, grace=verb.grace_seconds
-                )
-            return
-        TASK_GROUP.after(group.state, TaskGroupEvent.CANCEL)
-        await _change(
-            connection,
-            SQL["cancel"],
-            group.number,
-            reason=verb.reason,
-            kill=verb.cancel_running_tasks,
-            grace=verb.grace_seconds,
-        )
-        await end_leases_of_group(connection, group.number)
+        await cancel_locked(connection, group, verb)
+
+
+async def cancel_locked(connection: Connection, group: LockedGroup, verb: Cancel) -> None:
+    """Cancel a group whose leases and row the caller holds.
+
+    Raises:
+        InvalidTransition: it is COMPLETE.
+    """
+    if group.state is TaskGroupState.CANCELLED:
+        if verb.cancel_running_tasks:
+            await _change(connection, SQL["kill_running"], group.number, grace=verb.grace_seconds)
+        return
+    TASK_GROUP.after(group.state, TaskGroupEvent.CANCEL)
+    await _change(
+        connection,
+        SQL["cancel"],
+        group.number,
+        reason=verb.reason,
+        kill=verb.cancel_running_tasks,
+        grace=verb.grace_seconds,
+    )
+    await end_leases_of_group(connection, group.number)
 
 
 async def _complete(store: Store, task_group_id: UUID, verb: Complete) -> None:

@@ -96,6 +96,7 @@ SELECT EXISTS (SELECT FROM open_task AS o WHERE o.group_id = %(group_number)s AN
 -- name: settle_facts
 -- The caller holds all leases of the group and its live row..
 SELECT v.state, v.settled_at IS NOT NULL AS settled, v.unfinished, v.failed, v.cancelled, v.succeeded,
+       v.delete_when_settled AS deleting,
        (SELECT count(*) FROM leases AS l WHERE l.group_id = v.group_id AND l.state <> 'ended') AS live_leases,
        w.busy_environments,
        EXISTS (SELECT FROM environments AS e

@@ -13,7 +13,7 @@ SELECT g.id AS number, g.uuid AS task_group_id, g.name, u.name AS group_name, v.
        v.succeeded + v.failed AS tasks_completed, v.succeeded AS tasks_succeeded,
        v.failed AS tasks_failed, v.cancelled AS tasks_cancelled, g.created_at, g.updated_at,
        v.last_task_submitted_at, v.closed_at, v.terminal_at AS completed_at, v.settled_at,
-       v.discarding AND v.unfinished > 0 AS counting
+       v.discarding AND v.unfinished > 0 AS counting, v.delete_when_settled AS deleting
   FROM task_groups AS g
   JOIN group_live AS v ON v.group_id = g.id
   JOIN user_groups AS u ON u.id = g.user_group_id

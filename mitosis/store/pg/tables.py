@@ -246,6 +246,8 @@ group_live = Table(
     CheckConstraint("settled_at IS NULL OR state IN ('complete', 'cancelled')"),
     CheckConstraint("(settled_at IS NULL) = (result IS NULL)"),
     Index("group_live_unsettled", "group_id", postgresql_where=text("settled_at IS NULL")),
+    Column("delete_when_settled", Boolean, nullable=False, server_default=text("false")),
+    Index("group_live_deleting", "group_id", postgresql_where=text("delete_when_settled")),
 )
 
 deleted_groups = Table(

@@ -270,6 +270,22 @@ def test_a_host_is_drained_renamed_retagged_and_deleted(stack: CliStack) -> None
     assert mitosis("manager", "show", "renamed").status == ExitStatus.NOT_FOUND
 
 
+def test_a_group_that_runs_is_deleted_by_force(stack: CliStack) -> None:
+    group_id = create("forced")
+    early = mitosis("group", "delete", "forced")
+    assert (early.status, "mitosis group delete --force" in early.err) == (
+        ExitStatus.CONFLICT,
+        True,
+    )
+    assert mitosis("group", "delete", "forced", "--wait").status == ExitStatus.INVALID
+    words = ("--force", "--grace", "1s", "--json")
+    assert done(mitosis("group", "delete", "forced", *words)).json == {"deleting": "forced"}
+    shown = done(mitosis("group", "show", "forced", "--json")).json
+    assert (shown["state"], shown["deleting"]) == ("cancelled", True)
+    stack.end(group_id)
+    assert mitosis("group", "show", "forced").status == ExitStatus.NOT_FOUND
+
+
 def test_delete_waits_for_the_end(stack: CliStack) -> None:
     group_id = create("gone")
     early = mitosis("group", "delete", "gone")

@@ -85,3 +85,27 @@ async def test_a_task_on_a_host_that_is_away_ends_when_it_is_back(
     info = await it.settled(group)
     assert (info.tasks_succeeded, info.tasks_cancelled) == (1, 1)
     assert len(pids(diary.folder)) == 2, "it never ran again"
+
+
+@pytest.mark.parametrize("killed", ["nothing", "agent"])
+async def test_a_running_group_is_deleted_by_force(it: Fleet, diary: Diary, killed: str) -> None:
+    host = await it.host()
+    group = await it.group(
+        stubborn(diary.folder), environment_teardown_hook=diary.hook("teardown"), workers=1
+    )
+    processes = await begun(it, diary.folder)
+    info = await it.client.delete_group(group, force=True, grace=timedelta(seconds=0.5))
+    assert info is not None
+    assert (info.deleting, info.state) == (True, "cancelled")
+    if killed == "agent":
+        await host.kill()
+        await host.start()
+
+    async def gone() -> bool:
+        return await it.rows("SELECT 1 FROM task_groups") == []
+
+    await it.until(gone)
+    await it.until(lambda: diary.ended("teardown") == 1)
+    assert not living(processes)
+    following = await it.group(diary.task("next"), workers=1)
+    assert (await it.settled(following)).tasks_succeeded == 1

@@ -234,7 +234,7 @@ async def test_a_host_with_a_lease_or_a_teardown_is_not_deleted(database: str) -
         assert await token_version(w.store, host.manager_id) is None, "its token is refused"
         for gone in (get_manager, delete_manager, drain_manager):
             with pytest.raises(NotFound):
-                await gone(w.store, host.manager_id)  # type: ignore[operator]
+                await gone(w.store, host.manager_id)
         with pytest.raises(NotFound):
             await host.hello()
         assert (await list_managers(w.store, w.user_id)).items == []
