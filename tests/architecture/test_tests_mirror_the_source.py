@@ -30,6 +30,8 @@ TESTED_ELSEWHERE = {
     "mitosis/cli/group/verbs.py": "integration/cli/test_groups.py",
     "mitosis/cli/logs/command.py": "integration/product/test_everyday.py",
     "mitosis/cli/manager/commands.py": "integration/cli/test_groups.py",
+    "mitosis/cli/manager/verbs.py": "integration/cli/test_groups.py",
+    "mitosis/cli/task/cancel.py": "integration/cli/test_groups.py",
     "mitosis/cli/retry.py": "integration/product/test_everyday.py",
     "mitosis/cli/run/options.py": "declarations of options: unit/cli/test_numbers.py",
     "mitosis/cli/run/runner.py": "integration/cli/run/test_command.py",

@@ -288,7 +288,8 @@ def test_cancelled_futures_cancel_their_tasks(client: SyncClient, tmp_path: Path
         assert kept.result(60) == (2, 2.0), "the worker is free again"
         assert not kept.cancel()
         assert concurrent.futures.wait(futures, timeout=1).not_done == set()
-    assert (group.info.tasks_succeeded, group.info.tasks_cancelled) == (1, 4)
+    assert group.info.tasks_succeeded == 1
+    assert group.info.tasks_cancelled == group.info.tasks_total - 1, "some were never submitted"
     with client.task_group() as group:
         unsent = [group.submit(wait_for, never) for _ in range(3)]
         assert all(future.cancel() for future in unsent)
