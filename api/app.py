@@ -17,6 +17,7 @@ from api.routes import (
     single_tasks,
     task_groups,
     tasks,
+    templates,
 )
 from mitosis.version import __version__
 
@@ -65,6 +66,7 @@ def _authenticated() -> APIRouter:
         managers,
         tasks,
         events,
+        templates,
         task_groups,
     ):
         router.include_router(part.router)

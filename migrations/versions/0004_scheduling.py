@@ -25,6 +25,20 @@ ALTER TABLE managers
     ADD COLUMN deleted_at timestamptz;             -- kept, because results name the host
 """
 
+TEMPLATES = """
+CREATE TABLE task_group_templates (
+    id              bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    uuid            uuid NOT NULL UNIQUE DEFAULT gen_random_uuid(),
+    user_group_id   bigint NOT NULL REFERENCES user_groups (id),
+    name            text NOT NULL,
+    spec            jsonb NOT NULL,                -- the fields of a task group that were given
+    creator_id      bigint NOT NULL REFERENCES users (id),
+    created_at      timestamptz NOT NULL DEFAULT now(),
+    updated_at      timestamptz NOT NULL DEFAULT now(),
+    UNIQUE (user_group_id, name)
+);
+"""
+
 STATEMENTS: tuple[str, ...] = (
     TASK_STOPS,
     DRAINED_HOSTS,
@@ -32,6 +46,7 @@ STATEMENTS: tuple[str, ...] = (
     "ALTER TABLE leases ADD COLUMN draining boolean NOT NULL DEFAULT false",
     "ALTER TABLE group_live ADD COLUMN delete_when_settled boolean NOT NULL DEFAULT false",
     "CREATE INDEX group_live_deleting ON group_live (group_id) WHERE delete_when_settled",
+    TEMPLATES,
 )
 """In this order, one statement each."""
 

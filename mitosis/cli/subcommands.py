@@ -47,6 +47,10 @@ COMMANDS: Mapping[str, Subcommand] = {
         "mitosis.cli.group.commands:app",
         "Create, fill, watch and end task groups.",
     ),
+    "template": Subcommand(
+        "mitosis.cli.template.commands:app",
+        "Save task groups as templates; `mitosis group create --template` uses them.",
+    ),
     "task": Subcommand(
         "mitosis.cli.task.commands:app",
         "Look at single tasks.",

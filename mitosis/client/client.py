@@ -37,6 +37,7 @@ from mitosis.client.port import Group, Until, path_of, reached
 from mitosis.client.repeated_calls import PAGE
 from mitosis.client.submitting import Part, Tasks, parts_of, submit_parts
 from mitosis.client.task_group import OnError, OnExit, TaskGroup
+from mitosis.client.template_calls import TemplateCalls
 from mitosis.contracts.checking import checked, shown
 from mitosis.contracts.errors import InvalidRequest, MitosisError
 from mitosis.contracts.explain import Explanation
@@ -83,7 +84,7 @@ LONG_POLL = timedelta(seconds=30)
 _MANAGERS = TypeAdapter(list[ManagerInfo])
 
 
-class Client(OutputCalls, CancelCalls, HostCalls):
+class Client(OutputCalls, CancelCalls, HostCalls, TemplateCalls):
     """A client of one API for one user. An async context manager; for one event loop only."""
 
     async def login(self, username: str, password: str) -> Token:

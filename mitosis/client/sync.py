@@ -20,6 +20,7 @@ from mitosis.client.port import Group, Until
 from mitosis.client.submitting import Part, Tasks
 from mitosis.client.sync_task_group import SyncTaskGroup, each_of, submit_from_here
 from mitosis.client.task_group import OnError, OnExit
+from mitosis.client.template_calls import Template
 from mitosis.contracts.errors import MitosisError
 from mitosis.contracts.explain import Explanation
 from mitosis.contracts.following import GroupEvent, OutputEvent
@@ -40,6 +41,7 @@ from mitosis.contracts.http import (
 from mitosis.contracts.lifecycle import TaskGroupState, TaskState
 from mitosis.contracts.outcome import FailureKind
 from mitosis.contracts.task_cancel import CancelledTask, CancelledTasks, TaskFilter
+from mitosis.contracts.templates import TemplateInfo
 from mitosis.contracts.wire import ReadOutputAnswer, SubmitAnswer
 
 T = TypeVar("T")
@@ -262,6 +264,42 @@ class SyncClient:
 
     def task(self, task_uuid: UUID) -> TaskInfo:
         return self._loop.run(self._client.task(task_uuid))
+
+    def save_template(
+        self,
+        name: str,
+        spec: Mapping[str, Any] | None = None,
+        *,
+        task_group: Group | None = None,
+        group_name: str | None = None,
+        replace: bool = False,
+    ) -> TemplateInfo:
+        return self._loop.run(
+            self._client.save_template(
+                name, spec, task_group=task_group, group_name=group_name, replace=replace
+            )
+        )
+
+    def templates(self) -> Iterator[TemplateInfo]:
+        return self._each(self._client.templates())
+
+    def template(self, template: Template) -> TemplateInfo:
+        return self._loop.run(self._client.template(template))
+
+    def create_from_template(
+        self,
+        template: Template,
+        name: str,
+        overrides: Mapping[str, Any] | None = None,
+        *,
+        group_name: str | None = None,
+    ) -> TaskGroupInfo:
+        return self._loop.run(
+            self._client.create_from_template(template, name, overrides, group_name=group_name)
+        )
+
+    def delete_template(self, template: Template) -> None:
+        self._loop.run(self._client.delete_template(template))
 
     def register_manager(self, manager: RegisterManager) -> RegisteredManager:
         return self._loop.run(self._client.register_manager(manager))

@@ -88,3 +88,10 @@ class ManagersQuery(Query):
 
     after: str | None = None
     limit: Annotated[int, Field(ge=1, le=500)] = 100
+
+
+class TemplatesQuery(Query):
+    """Query of the list of templates."""
+
+    after: str | None = None
+    limit: Annotated[int, Field(ge=1, le=500)] = 100

@@ -13,6 +13,7 @@ from mitosis.cli.context import Cli
 from mitosis.cli.group.options import GroupOptions
 from mitosis.cli.group.view import group_item
 from mitosis.cli.input_files import read_json_object
+from mitosis.cli.references import check_reference
 from mitosis.contracts.errors import InvalidRequest
 
 OPTION_OF_FIELD = {
@@ -59,6 +60,13 @@ def create(
             metavar="FILE", help="The whole task group as JSON (- = stdin); options override it."
         ),
     ] = None,
+    template: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TEMPLATE",
+            help="Take everything else from this template: id, NAME or USERGROUP/NAME.",
+        ),
+    ] = None,
 ) -> None:
     """Create a task group.
 
@@ -67,21 +75,31 @@ def create(
     from mitosis.cli.validation import named, validated
     from mitosis.contracts.http import TaskGroupSpec
 
-    typed = _typed_fields(name, options)
+    typed = typed_fields(name, options)
     values = merged(read_json_object(spec, "--spec") if spec else {}, typed)
     if "name" not in values:
         raise InvalidRequest(
             "name the task group, as in: mitosis group create my-group", option="NAME"
         )
-    names = _option_names(options, typed, spec)
+    names = option_names(options, typed, spec)
     checked = validated(TaskGroupSpec, values, names)
+    if template is not None:
+        names = {f"overrides.{field}": option for field, option in names.items()}
+        names |= {"name": "NAME", "template": "--template"}
     with named(names), cli.client() as client:
-        group = client.create_group(checked)
+        if template is None:
+            group = client.create_group(checked)
+        else:
+            values.pop("name")
+            owner = values.pop("group_name", None)
+            group = client.create_from_template(
+                check_reference(template), checked.name, values, group_name=owner
+            )
     cli.output.item(group_item(group))
     cli.output.note(f"\nnext: mitosis group submit {group.name} -- COMMAND …")
 
 
-def _typed_fields(name: str | None, options: GroupOptions) -> dict[str, Any]:
+def typed_fields(name: str | None, options: GroupOptions) -> dict[str, Any]:
     """Return the fields of the task group that the command line sets."""
     from mitosis.cli.validation import positive_duration, seconds
 
@@ -118,9 +136,7 @@ def _typed_fields(name: str | None, options: GroupOptions) -> dict[str, Any]:
     return present(fields) or {}
 
 
-def _option_names(
-    options: GroupOptions, typed: dict[str, Any], spec: Path | None
-) -> dict[str, str]:
+def option_names(options: GroupOptions, typed: dict[str, Any], spec: Path | None) -> dict[str, str]:
     """Return the option to name for each field: the typed one, else the file that has the field."""
     names = dict(OPTION_OF_FIELD)
     if spec is not None:

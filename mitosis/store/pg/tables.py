@@ -207,6 +207,20 @@ task_group_managers = Table(
     Index("idx_task_group_managers_manager", "manager_id"),
 )
 
+task_group_templates = Table(
+    "task_group_templates",
+    METADATA,
+    Column("id", BigInteger, Identity(always=True), primary_key=True),
+    Column("uuid", Uuid, nullable=False, unique=True, server_default=text("gen_random_uuid()")),
+    Column("user_group_id", BigInteger, ForeignKey("user_groups.id"), nullable=False),
+    Column("name", Text, nullable=False),
+    Column("spec", JSONB, nullable=False),
+    Column("creator_id", BigInteger, ForeignKey("users.id"), nullable=False),
+    Column("created_at", Moment, nullable=False, server_default=text("now()")),
+    Column("updated_at", Moment, nullable=False, server_default=text("now()")),
+    UniqueConstraint("user_group_id", "name"),
+)
+
 group_live = Table(
     "group_live",
     METADATA,

@@ -286,6 +286,24 @@ def test_a_group_that_runs_is_deleted_by_force(stack: CliStack) -> None:
     assert mitosis("group", "show", "forced").status == ExitStatus.NOT_FOUND
 
 
+def test_templates_are_saved_used_and_deleted(stack: CliStack) -> None:
+    words = ("--workers", "4", "--priority", "3", "--setup", "true")
+    saved = done(mitosis("template", "save", "nightly", *words, "--json")).json
+    assert saved["spec"]["worker_allocation_plan"] == {"worker_count": 4}
+    assert mitosis("template", "save", "nightly", "--workers", "1").status == ExitStatus.CONFLICT
+    made = ("group", "create", "tonight", "--template", "nightly", "--workers", "2", "--json")
+    group = done(mitosis(*made)).json
+    assert (group["worker_allocation_plan"]["worker_count"], group["priority"]) == (2, 3)
+    done(mitosis("template", "save", "copied", "--from", "tonight"))
+    listed = done(mitosis("template", "list", "--json")).json
+    assert [one["name"] for one in listed] == ["copied", "nightly"]
+    assert "priority" in done(mitosis("template", "show", "admin/copied")).out
+    wrong = mitosis("template", "save", "bad", "--priority", str(2**40))
+    assert (wrong.status, "--priority" in wrong.err) == (ExitStatus.INVALID, True)
+    done(mitosis("template", "delete", "copied"))
+    assert mitosis("template", "show", "copied").status == ExitStatus.NOT_FOUND
+
+
 def test_delete_waits_for_the_end(stack: CliStack) -> None:
     group_id = create("gone")
     early = mitosis("group", "delete", "gone")

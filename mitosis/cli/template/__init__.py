@@ -1,0 +1,1 @@
+"""The commands about templates of task groups."""
