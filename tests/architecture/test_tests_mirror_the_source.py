@@ -33,6 +33,7 @@ TESTED_ELSEWHERE = {
     "mitosis/cli/template/commands.py": "integration/cli/test_groups.py",
     "mitosis/contracts/templates.py": "integration/api/routes/test_templates.py",
     "mitosis/store/groups/templates.py": "integration/api/routes/test_templates.py",
+    "mitosis/store/managers/changes.py": "integration/store/managers/test_draining.py",
     "mitosis/cli/manager/verbs.py": "integration/cli/test_groups.py",
     "mitosis/cli/task/cancel.py": "integration/cli/test_groups.py",
     "mitosis/cli/retry.py": "integration/product/test_everyday.py",

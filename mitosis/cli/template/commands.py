@@ -69,11 +69,12 @@ def save(
     names = {
         f"spec.{field}": option for field, option in option_names(options, typed, spec).items()
     }
-    with named(names | {"name": "NAME"}), cli.client() as client:
+    with named(names | {"name": "NAME"}):
         if source is None:
             read = read_json_object(spec, "--spec") if spec else {}
             given = merged(read, typed)
             checked_spec(given, "spec")
+    with named(names | {"name": "NAME"}), cli.client() as client:
         saved = client.save_template(
             name, given, task_group=source, group_name=user_group, replace=replace
         )

@@ -56,7 +56,7 @@ async def delete_group(store: Store, task_group_id: UUID, forced: Cancel | None 
     """Delete a settled group; the control worker deletes its tasks afterwards. Return whether it is gone.
 
     With ``forced`` any other group is cancelled as it says, and deleted in the transaction that settles it,
-    when its hosts are clean. Nothing else is needed for that, whatever is killed in between.
+    when its hosts are clean. So it is deleted even if every process is killed in between.
 
     Raises:
         NotFound: there is no such group.

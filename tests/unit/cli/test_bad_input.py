@@ -217,7 +217,7 @@ def test_an_unknown_setting_in_the_settings_file_is_named(
     [
         (
             [],
-            "error: give at least one change: --tag, --label, --priority, --auto-close, --max-hosts",
+            "error: give at least one change: --tag, --label, --tag-match, --priority, --workers, ",
         ),
         (["--max-hosts", "0"], "error: --max-hosts: "),
         (["--auto-close", "x"], "error: --auto-close: 'x' is not a duration"),

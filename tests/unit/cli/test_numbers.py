@@ -55,6 +55,26 @@ REFUSED: dict[str, tuple[str, ...]] = {
     "group change --priority": NOT_32_BITS,
     "group change --auto-close": NO_SPAN,
     "group change --max-hosts": NO_HOSTS,
+    "group change --cancel-grace": NO_GRACE,
+    "group change --workers": NO_WORKERS,
+    "group change --max-tasks-per-worker": NOT_ONE_OR_MORE,
+    "group change --max-processes-per-worker": NOT_ONE_OR_MORE,
+    "group delete --grace": NO_GRACE,
+    "task cancel --grace": NO_GRACE,
+    "task cancel --min-priority": NOT_32_BITS,
+    "task cancel --max-priority": NOT_32_BITS,
+    "manager drain --timeout": NOT_A_TIME,
+    "template list --limit": ("-1", *NOT_A_NUMBER),
+    "template save --priority": NOT_32_BITS,
+    "template save --workers": NO_WORKERS,
+    "template save --cores-per-worker": NOT_ONE_OR_MORE,
+    "template save --max-tasks-per-worker": NOT_ONE_OR_MORE,
+    "template save --max-processes-per-worker": NOT_ONE_OR_MORE,
+    "template save --max-hosts": NO_HOSTS,
+    "template save --auto-close": NO_SPAN,
+    "template save --deadline": NO_SPAN,
+    "template save --cancel-grace": NO_GRACE,
+    "template save --host-lost-after": ("9", *NOT_A_TIME),
     "group cancel --grace": NO_GRACE,
     "group complete --grace": NO_GRACE,
     "group wait --timeout": NOT_A_TIME,
@@ -65,7 +85,14 @@ REFUSED: dict[str, tuple[str, ...]] = {
     "demo --workers": NO_WORKERS,
 }
 """Option -> values that it must refuse."""
-BEHIND = {"run": ["true"], "group submit": ["g", "--", "true"], "demo": [], "group list": []}
+BEHIND = {
+    "run": ["true"],
+    "group submit": ["g", "--", "true"],
+    "demo": [],
+    "group list": [],
+    "task cancel": ["--group=g", "--all"],
+    "template list": [],
+}
 """What else the command needs; else the name of something."""
 NUMERIC = {"N", "TIME", "TIME|never", "N|unlimited", "N|P%", "A-B[:STEP]"}
 

@@ -115,7 +115,7 @@ def rows(known: ManagerFacts) -> tuple[dict[str, Any], dict[str, Any]]:
         "cores": [0],
         "created_at": now,
         "last_contact_at": None,
-        "draining": known.draining,
+        "drain_facts": None,
         "lease": lease and {**lease, **held, "task_group_name": "a", "alive_until": None},
         "environments": {str(group): state for group, state in standing.items()},
         "failures": [],
