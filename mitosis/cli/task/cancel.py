@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 from uuid import UUID
 
@@ -28,41 +29,62 @@ OPTION_OF_FIELD = {
 }
 
 
-def cancel(
-    cli: Cli,
-    tasks: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="[TASK]...",
-            help="GROUP/NUMBER or a UUID; with --group only the number.",
-            autocompletion=groups_and_tasks,
-        ),
-    ] = None,
-    group: Annotated[
-        str | None,
-        typer.Option(
-            metavar="GROUP",
-            help="The task group of the numbers, or of the filter.",
-            autocompletion=group_names,
-        ),
-    ] = None,
-    every: Annotated[bool, typer.Option("--all", help="Every unfinished task of --group.")] = False,
+TasksArgument = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="[TASK]...",
+        help="GROUP/NUMBER or a UUID; with --group only the number.",
+        autocompletion=groups_and_tasks,
+    ),
+]
+GroupOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="GROUP",
+        help="The task group of the numbers, or of the filter.",
+        autocompletion=group_names,
+    ),
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """The options that choose tasks of a group."""
+
+    every: Annotated[bool, typer.Option("--all", help="Every unfinished task of --group.")] = False
     state: Annotated[
         list[str] | None,
         typer.Option(
             metavar="STATE", help="Tasks of --group that are ready, delayed or running; repeatable."
         ),
-    ] = None,
+    ] = None
     label: Annotated[
         list[str] | None,
         typer.Option(help="Tasks of --group with this label; repeatable: with all of them."),
-    ] = None,
+    ] = None
     min_priority: Annotated[
         int | None, typer.Option(metavar="N", help="Tasks of --group of this priority or higher.")
-    ] = None,
+    ] = None
     max_priority: Annotated[
         int | None, typer.Option(metavar="N", help="Tasks of --group of this priority or lower.")
-    ] = None,
+    ] = None
+
+    def fields(self) -> dict[str, Any]:
+        """Return the fields of the filter that are given."""
+        given = {
+            "states": self.state,
+            "labels": self.label,
+            "min_priority": self.min_priority,
+            "max_priority": self.max_priority,
+        }
+        return {key: value for key, value in given.items() if value not in (None, [])}
+
+
+def cancel(
+    cli: Cli,
+    choice: Choice,
+    tasks: TasksArgument = None,
+    group: GroupOption = None,
     reason: Annotated[
         str | None, typer.Option(metavar="TEXT", help="Reason, stored with the tasks.")
     ] = None,
@@ -84,14 +106,8 @@ def cancel(
     from mitosis.cli.validation import duration, named, validated
     from mitosis.contracts.task_cancel import CancelTask, TaskFilter
 
-    chosen = {
-        "states": state,
-        "labels": label,
-        "min_priority": min_priority,
-        "max_priority": max_priority,
-    }
-    chosen = {key: value for key, value in chosen.items() if value not in (None, [])}
-    _check_choice(tasks, group, every, chosen)
+    chosen = choice.fields()
+    _check_choice(tasks, group, choice.every, chosen)
     span = duration(grace, "--grace")
     seconds = None if span is None else span.total_seconds()
     validated(CancelTask, {"reason": reason, "grace_seconds": seconds}, OPTION_OF_FIELD)

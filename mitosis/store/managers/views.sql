@@ -25,7 +25,7 @@ SELECT m.uuid AS manager_id, $state_facts$ AS facts
 -- Managers by name, with the facts of their state. views.py selects the ids of a page.
 SELECT m.uuid AS manager_id, m.name, m.tags, m.labels, m.host_name, m.cores, m.created_at,
        c.last_contact_at, c.report_trouble, $state_facts$ AS facts,
-       CASE WHEN m.draining THEN json_build_object('since', m.draining_since, 'reason', m.drain_reason,
+       CASE WHEN m.draining THEN json_build_object('since', coalesce(m.draining_since, m.updated_at), 'reason', m.drain_reason,
             'offline', c.offline, 'group_name', (SELECT g.name FROM task_groups AS g WHERE g.id = l.group_id),
             'lease', l.state, 'tasks', (SELECT count(*) FROM open_task AS o WHERE o.group_id = l.group_id
                                            AND o.state = 1 AND o.epoch = l.epoch)) END AS drain_facts,

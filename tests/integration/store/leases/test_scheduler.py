@@ -289,7 +289,9 @@ async def test_a_round_waits_for_the_one_before_it_and_sees_its_offers(database:
         await w.submit(group, 10)
         first, _ = await w.host(), await w.host()
         assert (await assign_round(Store(database=before))).offered == 1
-        await w.rows("UPDATE managers SET draining = true WHERE uuid = %s", first.manager_id)
+        await before.held.execute(
+            "UPDATE managers SET draining = true WHERE uuid = %s", (first.manager_id,)
+        )
         after = asyncio.create_task(assign_round(w.store))
         await until_blocked(w)
         await before.commit()
