@@ -17,7 +17,7 @@ from mitosis.contracts.control import (
     Reopen,
     VerbRequest,
 )
-from mitosis.contracts.errors import InvalidTransition, NotFound
+from mitosis.contracts.errors import Conflict, InvalidTransition, NotFound
 from mitosis.contracts.lifecycle import (
     TASK_GROUP,
     TaskGroupEvent,
@@ -73,6 +73,11 @@ class SettleFacts:
 @dataclass(frozen=True, slots=True)
 class _Discarded:
     cancelled: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Grace:
+    seconds: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,10 +240,14 @@ async def cancel_locked(connection: Connection, group: LockedGroup, verb: Cancel
 
     Raises:
         InvalidTransition: it is COMPLETE.
+        Conflict: its tasks are being stopped with another grace.
     """
     if group.state is TaskGroupState.CANCELLED:
         if verb.cancel_running_tasks:
-            await _change(connection, SQL["kill_running"], group.number, grace=verb.grace_seconds)
+            values = {"group_number": group.number, "grace": verb.grace_seconds}
+            begun = (await connection.execute(SQL["kill_running"], values)).rowcount
+            if not begun and group.unfinished:
+                await _check_grace(connection, group.number, verb.grace_seconds)
         return
     TASK_GROUP.after(group.state, TaskGroupEvent.CANCEL)
     await _change(
@@ -265,12 +274,29 @@ async def _complete(store: Store, task_group_id: UUID, verb: Complete) -> None:
             TASK_GROUP.after(group.state, TaskGroupEvent.COMPLETE)
         if await _finalize(connection, number, TaskGroupState.CLOSED, group.unfinished):
             return
-        if verb.force:
+        if verb.force and group.discarding:
+            await _check_grace(connection, number, verb.grace_seconds)
+        elif verb.force:
             await _change(
                 connection, SQL["force"], number, reason=verb.reason, grace=verb.grace_seconds
             )
             await end_leases_of_group(connection, number)
         await notify_group(connection, number)
+
+
+async def _check_grace(connection: Connection, group_number: int, asked: float | None) -> None:
+    """Check that running tasks, which are being stopped already, have this grace.
+
+    Raises:
+        Conflict: they have another one, which stays.
+    """
+    number = {"group_number": group_number}
+    held = await fetch_one(connection, _Grace, SQL["grace_in_force"], number)
+    if held is not None and asked is not None and asked != held.seconds:
+        raise Conflict(
+            f"its running tasks are being stopped with a grace of {held.seconds:g} s, which stays",
+            field="grace_seconds",
+        )
 
 
 async def _finalize(

@@ -39,6 +39,11 @@ UPDATE group_live
 UPDATE group_live SET kill_running = true, grace_seconds = %(grace)s
  WHERE group_id = %(group_number)s AND state = 'cancelled' AND NOT kill_running
 
+-- name: grace_in_force
+SELECT coalesce(v.grace_seconds, g.cancel_grace_seconds) AS seconds
+  FROM group_live AS v JOIN task_groups AS g ON g.id = v.group_id
+ WHERE v.group_id = %(group_number)s
+
 -- name: force
 UPDATE group_live
    SET discarding = true, kill_running = true, grace_seconds = %(grace)s,

@@ -15,7 +15,7 @@ def drain_info(facts: Mapping[str, Any], environments: Mapping[str, str]) -> Dra
     """
     waits = []
     if facts["lease"] is not None:
-        tasks, group = facts["tasks"], facts["group_name"]
+        tasks, group = facts["tasks"], facts["group_name"] or "a deleted task group"
         what = f"{tasks} task{'s' * (tasks != 1)}" if tasks else "the lease"
         waits.append(f"{what} of {group} to end")
     held = facts["group_name"] if facts["lease"] is not None else None

@@ -133,6 +133,26 @@ async def test_a_changed_grace_is_the_grace_of_the_next_cancel(database: str) ->
             await update_group(w.store, group, TaskGroupUpdate(cancel_grace_seconds=99.0))
 
 
+@pytest.mark.parametrize("verb", ["cancel", "complete"])
+async def test_a_second_cancel_does_not_change_the_grace_and_says_so(
+    database: str, verb: str
+) -> None:
+    async with world(database) as w:
+        group = await w.group()
+        await w.submit(group, 1)
+        host = await w.leased_host(group)
+        await host.claim()
+        end, force = (w.cancel, {}) if verb == "cancel" else (w.complete, {"force": True})
+        await end(group, grace_seconds=5.0, **force)
+        await end(group, grace_seconds=5.0, **force)
+        await end(group, **force)
+        with pytest.raises(Conflict, match="a grace of 5 s, which stays"):
+            await end(group, grace_seconds=60.0, **force)
+        order = (await host.renew()).order
+        assert order is not None
+        assert order.grace_seconds == 5.0
+
+
 async def test_the_grace_of_a_forced_completion_stays(database: str) -> None:
     async with world(database) as w:
         group = await w.group()

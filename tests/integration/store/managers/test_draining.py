@@ -37,7 +37,7 @@ async def without_epoch(w: World, host: Host) -> Any:
     return await renew(w.store, host.manager_id, Renewal(incarnation=host.incarnation))
 
 
-@pytest.mark.spec("C-07", "S000-104")
+@pytest.mark.spec("C-07")
 async def test_a_drained_host_finishes_what_it_has_and_takes_nothing_new(database: str) -> None:
     async with world(database) as w:
         group = await w.group("render")
