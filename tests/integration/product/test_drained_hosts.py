@@ -58,3 +58,19 @@ async def test_a_drained_host_ends_its_task_cleans_up_and_can_be_deleted(
     empty = await it.client.wait_until_empty(other.manager_id, timeout=timedelta(seconds=30))
     assert empty.drain is not None
     assert empty.drain.empty
+
+
+async def test_a_host_is_drained_during_its_setup(it: Fleet, diary: Diary) -> None:
+    host = await it.host()
+    await it.group(
+        diary.task("task"),
+        environment_setup_hook=diary.hook("setup", wait=True),
+        environment_teardown_hook=diary.hook("teardown"),
+    )
+    await it.until(lambda: diary.began("setup"))
+    await it.client.drain_manager(host.manager_id)
+    diary.go("setup")
+    info = await it.client.wait_until_empty(host.manager_id, timeout=timedelta(seconds=60))
+    assert info.drain is not None
+    assert info.drain.empty, info.drain.waits_for
+    assert (diary.ended("teardown"), diary.began("task")) == (1, 0)
