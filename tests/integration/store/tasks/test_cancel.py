@@ -190,17 +190,19 @@ async def test_a_claim_whose_answer_was_lost_is_not_answered_again(database: str
 async def test_a_report_in_flight_comes_before_the_cancel(database: str) -> None:
     async with world(database) as w, held(database) as other:
         group = await w.group()
-        (task,) = (await w.submit(group, 1)).task_ids
+        task, second = (await w.submit(group, 2)).task_ids
         host = await w.leased_host(group)
-        claimed = (await host.claim()).tasks
+        claimed = (await host.claim(1)).tasks
         host.world = w.on(other)
         await host.finish(claimed)
-        cancelling = asyncio.create_task(cancel(w, group, task))
+        cancelling = asyncio.create_task(cancel(w, group, task, second))
         await until_blocked(w)
         await other.commit()
         done = await cancelling
-        assert (outcomes(done), done.tasks[0].state) == (["ended"], TaskState.SUCCEEDED)
-        assert await states(w, group) == ["succeeded"]
+        assert outcomes(done) == ["ended", "cancelled"]
+        assert done.tasks[0].state is TaskState.SUCCEEDED
+        assert await states(w, group) == ["succeeded", "cancelled"]
+        assert [task.seq for task in (await list_tasks(w.store, group)).items] == [1, 2]
         await w.check()
 
 
