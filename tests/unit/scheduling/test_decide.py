@@ -206,6 +206,41 @@ def idle_room(snapshot: Snapshot, host: HostState, group: int) -> Capacity:
     return room
 
 
+def goes_first(snapshot: Snapshot, group: Group, holder: Group) -> bool:
+    """C-31 in plain words, for a task group that has not starved."""
+    if group.priority != holder.priority:
+        return group.priority > holder.priority
+    if group.user_group == holder.user_group:
+        mine, theirs = (snapshot.groups[one.number].held for one in (group, holder))
+        fewer, more = mine.live + mine.promised, theirs.live + theirs.promised
+    else:
+        fewer, more = (snapshot.share.get(one.user_group, 0) for one in (group, holder))
+    return more - fewer >= 2 or (fewer == 0 and more > 0)
+
+
+@pytest.mark.spec("C-31")
+@EXAMPLES
+@given(fleets())
+def test_no_lease_is_renewed_that_a_waiting_group_could_have_taken(fleet: Fleet) -> None:
+    snapshot = fleet.snapshot
+    actions = decide(snapshot, NOW)
+    carry_out(snapshot, actions, NOW)
+    ended = [snapshot.leases[one.lease].group for one in actions if isinstance(one, EndLease)]
+    lost = {snapshot.groups[number].fact.user_group for number in ended}
+    for renewal in (action for action in actions if isinstance(action, Renew)):
+        lease = snapshot.leases[renewal.lease]
+        host, holder = snapshot.hosts[lease.host], snapshot.groups[lease.group].fact
+        if len(host.leases) > 1 or not may_move(snapshot, host.fact, NOW):
+            continue
+        for number, state in snapshot.groups.items():
+            group = state.fact
+            if wants_more(snapshot, number) <= 0 or group.user_group in lost or group == holder:
+                continue
+            room = host.free.plus(holder.demand).covers(group.demand)
+            if room and may_serve(snapshot, group, host.fact, NOW):
+                assert not goes_first(snapshot, group, holder)
+
+
 @FEW
 @given(fleets())
 def test_hosts_come_to_rest(fleet: Fleet) -> None:
