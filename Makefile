@@ -3,7 +3,7 @@
 BIN := .venv/bin
 WORKERS := 3
 
-.PHONY: help setup demo test check fmt lint types imports sizes fix bench bench-quick chaos campaign-blame campaign-debts campaign-history campaign-wake mutate pressure up docs spec model ci clean
+.PHONY: help setup demo test check fmt lint types imports sizes fix bench bench-quick chaos campaign-blame campaign-debts campaign-history campaign-scheduling campaign-wake mutate pressure up docs spec model ci clean
 
 help: ## print this help
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -46,6 +46,9 @@ campaign-blame: setup ## 1,000 random fleets of good and broken hosts against th
 
 campaign-history: setup ## 10,000 signals and 10,000 updates to one task group (ARGS=COUNT)
 	@$(BIN)/python -m tests.campaigns.history $(ARGS)
+
+campaign-scheduling: setup ## 3,000 random fleets for each property of a scheduling decision (3 minutes)
+	@MITOSIS_CAMPAIGN_EXAMPLES=3000 $(BIN)/python -m pytest -n 0 -q --timeout 3600 tests/unit/scheduling/test_decide.py
 
 campaign-debts: setup ## 500 random sequences of verbs and failures: every setup is torn down once (about 5 minutes)
 	@MITOSIS_CAMPAIGN_EXAMPLES=500 $(BIN)/python -m pytest -n 0 -q --timeout 3600 tests/integration/store/test_debts.py

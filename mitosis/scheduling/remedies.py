@@ -1,12 +1,13 @@
 """For each condition that does not hold, the change that makes it hold; none where no change can."""
 
-import math
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from mitosis.contracts.host_failures import HostFailureKind
 from mitosis.scheduling.changes import Change, ChangeKind
 from mitosis.scheduling.moment import Moment
 from mitosis.scheduling.sentences import missing_tags
+from mitosis.scheduling.sizes import useful_leases
 from mitosis.scheduling.states import GroupState, HostState
 from mitosis.scheduling.wording import span
 
@@ -44,22 +45,33 @@ def priority_above(group: GroupState, priority: int) -> Change:
 
 def _submit(moment: Moment, group: GroupState, _: HostState) -> Change | None:
     """Return the submit of so many tasks that the task group can use one host more."""
-    held, work, policy = moment.held(group), group.work, moment.policy
-    coming = held.coming + held.promised
-    ready = coming * policy.tasks_per_worker * group.fact.workers + 1
-    if work.tasks_measured >= policy.measured_tasks and coming + held.full > 0:
-        if work.task_seconds <= 0:
-            return None
-        switch = max(work.setup_seconds + work.teardown_seconds, policy.least_switch_seconds)
-        pays = (coming + held.full + 1) * switch * group.fact.workers / work.task_seconds
-        ready = max(ready, math.ceil(pays * (1 + 1e-9)))
-    more = ready - work.ready
+    ready = _ready_for_one_more(moment, group)
+    if ready is None:
+        return None
+    more = ready - group.work.ready
     return Change(
         kind=ChangeKind.SUBMIT,
         line=f"submit {more} more {'task' if more == 1 else 'tasks'} to {group.fact.name}",
         group=group.fact.number,
         value=ready,
     )
+
+
+def _ready_for_one_more(moment: Moment, group: GroupState) -> int | None:
+    """Return the least number of ready tasks for one lease more; None if tasks take no time."""
+    held, work, policy = moment.held(group), group.work, moment.policy
+    workers, coming = group.fact.workers, held.coming + held.promised
+    ready = coming * policy.tasks_per_worker * workers + 1
+    count = coming + held.full
+    if work.tasks_measured >= policy.measured_tasks and count > 0:
+        if work.task_seconds <= 0:
+            return None
+        switch = max(work.setup_seconds + work.teardown_seconds, policy.least_switch_seconds)
+        ready = max(ready, int((count + 1) * switch * workers / work.task_seconds))
+        # The quotient may be rounded to the number below.
+        while useful_leases(replace(work, ready=ready), workers, held.full, policy) <= count:
+            ready += 1
+    return ready
 
 
 def _max_managers(moment: Moment, group: GroupState, _: HostState) -> Change:

@@ -12,7 +12,7 @@ from tests.support.scheduling import NOW, OTHERS, USERS, Fleet
 
 GROUPS = st.integers(1, 4)
 SOME_GROUPS = st.frozensets(GROUPS, max_size=3)
-TIMES = st.sampled_from([NOW - 7200.0, NOW - 400.0, NOW - 1.0, NOW + 10.0])
+TIMES = st.sampled_from([NOW - 7200.0, NOW - 250.0, NOW - 100.0, NOW - 1.0, NOW + 10.0])
 CAPACITIES = st.sampled_from([Capacity(), Capacity(3, 8, 100, 1)])
 DEMANDS = st.sampled_from([Capacity(), Capacity(1, 4, 10, 0)])
 FAILURES = st.builds(
@@ -67,8 +67,9 @@ LEASE_FACTS: dict[str, st.SearchStrategy[Any]] = {
 
 
 def mostly(usual: Any, other: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
-    """The usual value two times out of three."""
-    return st.one_of(st.just(usual), st.just(usual), other)
+    """The usual value six times out of seven, or so."""
+    drawn = st.tuples(st.integers(0, 6), other)
+    return drawn.map(lambda pair: pair[1] if pair[0] == 6 else usual)
 
 
 USABLE_HOST: dict[str, st.SearchStrategy[Any]] = {
@@ -89,18 +90,56 @@ WAITING_GROUP: dict[str, st.SearchStrategy[Any]] = {
 }
 
 
+IDLE_LEASE = st.fixed_dictionaries(
+    {
+        "progress": st.just(Progress.ROOM),
+        "idle_since": TIMES,
+        "affinity_until": st.just(NOW + 100.0),
+    }
+)
+BUSY_LEASE = st.fixed_dictionaries({"affinity_until": TIMES, "renewed": st.booleans()})
+ANY_LEASE = st.one_of(IDLE_LEASE, IDLE_LEASE, BUSY_LEASE, st.fixed_dictionaries(LEASE_FACTS))
+
+
 @st.composite
 def fleets(draw: st.DrawFn) -> Fleet:
     """A fleet whose hosts have no more leases than they have room for."""
     fleet = Fleet()
     for number in range(1, draw(st.integers(1, 5)) + 1):
         fleet.host(number, **draw(st.fixed_dictionaries(USABLE_HOST)))
-    groups = draw(st.integers(1, 4))
+    groups = draw(st.integers(2, 4))
     for number in range(1, groups + 1):
         fleet.put_group(number, draw(st.fixed_dictionaries(WAITING_GROUP)), draw(WORK))
     for on, host in fleet.snapshot.hosts.items():
         for _ in range(draw(st.integers(0, host.fact.capacity.slots))):
             group = draw(st.integers(1, groups))
             if host.free.covers(fleet.snapshot.groups[group].fact.demand):
-                fleet.lease(group, on, **draw(st.fixed_dictionaries(LEASE_FACTS)))
+                fleet.lease(group, on, **draw(ANY_LEASE))
+    return fleet
+
+
+@st.composite
+def contested_fleets(draw: st.DrawFn) -> Fleet:
+    """A fleet whose hosts all work, most of them past their affinity, while other task groups wait."""
+    fleet = Fleet(draw(st.integers(2, 5)))
+    groups = draw(st.integers(3, 5))
+    for number in range(1, groups + 1):
+        facts = {
+            "user_group": draw(st.sampled_from([USERS, OTHERS])),
+            "priority": draw(st.sampled_from([0, 0, 0, -1, 1])),
+            "members": draw(mostly(31, st.integers(1, 31))),
+        }
+        work = Work(
+            ready=draw(st.sampled_from([0, 1, 4])),
+            unfinished=9,
+            teardown_seconds=draw(st.sampled_from([0.0, 50.0])),
+        )
+        fleet.put_group(number, facts, work)
+    for on in fleet.snapshot.hosts:
+        fleet.lease(
+            draw(st.integers(1, groups)),
+            on,
+            affinity_until=draw(mostly(NOW - 1.0, st.just(NOW + 100.0))),
+            renewed=draw(st.booleans()),
+        )
     return fleet

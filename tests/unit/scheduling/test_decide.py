@@ -18,7 +18,7 @@ from mitosis.scheduling.policy import Policy
 from mitosis.scheduling.sizes import missing_leases
 from mitosis.scheduling.snapshot import Snapshot
 from mitosis.scheduling.states import HostState
-from tests.support.random_fleets import fleets
+from tests.support.random_fleets import contested_fleets, fleets
 from tests.support.scheduling import HOUR, NOW, Fleet
 
 EXAMPLES = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -151,7 +151,7 @@ def test_every_offer_is_allowed_and_no_host_is_given_more_than_it_has(fleet: Fle
 
 
 @EXAMPLES
-@given(fleets())
+@given(fleets() | contested_fleets())
 def test_every_contested_end_is_allowed(fleet: Fleet) -> None:
     snapshot = fleet.snapshot
     actions = decide(snapshot, NOW)
@@ -181,20 +181,40 @@ def test_every_contested_end_is_allowed(fleet: Fleet) -> None:
 @EXAMPLES
 @given(fleets())
 def test_work_is_conserved(fleet: Fleet) -> None:
-    """No host that may serve a task group that wants one stays free, or idle past its threshold."""
+    """No host that may serve a task group that wants one stays free, or idle past its threshold.
+
+    A task group that loses a lease is served by the next decision, and a host is taken from once in each.
+    """
+    snapshot = fleet.snapshot
+    actions = decide(snapshot, NOW)
+    carry_out(snapshot, actions, NOW)
+    ends = [action for action in actions if isinstance(action, EndLease)]
+    losers = {snapshot.leases[end.lease].group for end in ends}
+    for number in snapshot.groups:
+        if wants_more(snapshot, number) > 0 and number not in losers:
+            check_no_host_is_left(snapshot, number, {end.host for end in ends})
+
+
+@FEW
+@given(fleets() | contested_fleets())
+def test_when_decisions_have_come_to_rest_nothing_at_all_is_left(fleet: Fleet) -> None:
     snapshot = fleet.snapshot
     for actions in rounds(snapshot, NOW, ends=False):
         assert actions
-    for number, state in snapshot.groups.items():
-        if wants_more(snapshot, number) <= 0:
+    for number in snapshot.groups:
+        if wants_more(snapshot, number) > 0:
+            check_no_host_is_left(snapshot, number, set())
+
+
+def check_no_host_is_left(snapshot: Snapshot, number: int, taken_from: set[int]) -> None:
+    group = snapshot.groups[number].fact
+    for host in snapshot.hosts.values():
+        if not may_serve(snapshot, group, host.fact, NOW):
             continue
-        for host in snapshot.hosts.values():
-            if not may_serve(snapshot, state.fact, host.fact, NOW):
-                continue
-            if host.free.covers(state.fact.demand):
-                assert host.fact.unclean
-            elif may_move(snapshot, host.fact, NOW):
-                assert not idle_room(snapshot, host, number).covers(state.fact.demand)
+        if host.free.covers(group.demand):
+            assert host.fact.unclean
+        elif may_move(snapshot, host.fact, NOW) and host.fact.number not in taken_from:
+            assert not idle_room(snapshot, host, number).covers(group.demand)
 
 
 def idle_room(snapshot: Snapshot, host: HostState, group: int) -> Capacity:
@@ -220,7 +240,7 @@ def goes_first(snapshot: Snapshot, group: Group, holder: Group) -> bool:
 
 @pytest.mark.spec("C-31")
 @EXAMPLES
-@given(fleets())
+@given(contested_fleets())
 def test_no_lease_is_renewed_that_a_waiting_group_could_have_taken(fleet: Fleet) -> None:
     snapshot = fleet.snapshot
     actions = decide(snapshot, NOW)
@@ -242,7 +262,7 @@ def test_no_lease_is_renewed_that_a_waiting_group_could_have_taken(fleet: Fleet)
 
 
 @FEW
-@given(fleets())
+@given(fleets() | contested_fleets())
 def test_hosts_come_to_rest(fleet: Fleet) -> None:
     """However often decisions follow each other at one time, no host is moved to and fro."""
     for actions in rounds(fleet.snapshot, NOW, ends=True):
@@ -250,7 +270,7 @@ def test_hosts_come_to_rest(fleet: Fleet) -> None:
 
 
 @FEW
-@given(fleets())
+@given(fleets() | contested_fleets())
 def test_the_clock_alone_changes_nothing_before_the_wake(fleet: Fleet) -> None:
     snapshot = fleet.snapshot
     for actions in rounds(snapshot, NOW, ends=True):

@@ -293,6 +293,23 @@ def test_a_second_group_that_goes_first_is_overtaken_too() -> None:
     assert confirmed(fleet, found)
 
 
+def test_so_many_tasks_are_to_be_submitted_that_a_second_host_pays() -> None:
+    """Ten seconds each, two at once, setup two minutes: 48 ready tasks pay for two hosts."""
+    fleet = Fleet(2)
+    measured = {"tasks_measured": 5, "task_seconds": 10.0, "setup_seconds": 120.0}
+    fleet.group(WAITING, ready=2, workers=2, **measured)  # type: ignore[arg-type]
+    fleet.lease(WAITING, 2)
+    found = explained(fleet)
+    assert obstacle(found) == (
+        "enough",
+        "is not needed: the task group has 1 of the 1 hosts that it can use;"
+        " 2 tasks of 10 s each are ready, 2 run at once on a host",
+    )
+    assert found.smallest is not None
+    assert found.smallest.line == "submit 46 more tasks to g1"
+    assert confirmed(fleet, found)
+
+
 def test_a_renewed_lease_is_protected_from_a_group_that_has_a_host() -> None:
     fleet = Fleet(2)
     fleet.group(2, priority=-1)
