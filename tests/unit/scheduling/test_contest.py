@@ -226,6 +226,15 @@ def test_only_a_host_that_may_serve_the_group_is_taken(facts: dict[str, object])
     assert [end for end in fleet.ends() if end.for_group is not None] == []
 
 
+def test_the_next_weakest_holder_loses_if_the_weakest_has_no_host_for_the_group() -> None:
+    fleet = Fleet(2)
+    for number, priority in ((1, -1), (2, 0)):
+        fleet.group(number, ready=0, unfinished=1, priority=priority)
+        fleet.lease(number, number, affinity_until=NOW)
+    fleet.group(3, priority=5, on=[2])
+    assert taken(fleet) == [(2, 3, "affinity")]
+
+
 def test_a_user_group_that_loses_a_host_is_served_earlier_in_the_same_round() -> None:
     fleet = Fleet(7)
     for number in range(1, 8):
