@@ -28,6 +28,8 @@ def decide(snapshot: Snapshot, now: float) -> Sequence[Action]:
     winner; ``Host.moved_at`` gets the time if the end was contested), the new ``affinity_until`` of a renewed
     lease. A lease that is taken has ``affinity_until`` = now + ``costs.affinity_seconds``. A task group that
     loses a lease is served by the next decision, so the caller decides again until there is nothing to do.
+    ``Wake`` names only times that some waiting task group has a use for. The caller also decides at each
+    ``affinity_until``, so that leases are renewed, or ended without work, when it says so.
 
     Args:
         snapshot: all facts as of ``now``.
