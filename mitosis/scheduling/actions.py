@@ -1,5 +1,6 @@
 """What a decision returns: the actions, and why each was chosen."""
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
@@ -121,3 +122,13 @@ class Wake:
 
 
 Action = Offer | EndLease | Renew | Wake
+
+
+def gains_of(actions: Iterable[Action], group: int) -> Sequence[Offer | EndLease]:
+    """Return the actions that give hosts to a task group."""
+    return [
+        action
+        for action in actions
+        if (isinstance(action, Offer) and action.group == group)
+        or (isinstance(action, EndLease) and action.for_group == group)
+    ]

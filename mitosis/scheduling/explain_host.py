@@ -8,6 +8,7 @@ from mitosis.contracts.lifecycle import LeaseState
 from mitosis.scheduling.decide import decided_round
 from mitosis.scheduling.explain import HostChain, chain
 from mitosis.scheduling.facts import FOREVER, Lease, Progress
+from mitosis.scheduling.predicates import conditions_for
 from mitosis.scheduling.round import Round
 from mitosis.scheduling.snapshot import Snapshot
 from mitosis.scheduling.states import GroupState, HostState
@@ -34,7 +35,8 @@ def explain_host(snapshot: Snapshot, now: float, number: int) -> ExplainedHost:
     host = snapshot.hosts[number]
     waiting = sorted(_waiting(snapshot), key=round_.rank)
     shown = [
-        (group.fact.number, chain(round_, group, host)) for group in islice(waiting, GROUPS_SHOWN)
+        (group.fact.number, chain(round_, group, host, conditions_for(round_.moment, group)))
+        for group in islice(waiting, GROUPS_SHOWN)
     ]
     return ExplainedHost([*_lines(round_, host)], shown, len(waiting) - len(shown))
 

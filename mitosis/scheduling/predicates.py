@@ -251,6 +251,15 @@ def setup_failed_everywhere(moment: Moment, group: GroupState) -> Hosts:
     return failed if failed == eligible else NONE
 
 
+Condition = tuple[Predicate, Hosts]
+"""A condition, and the hosts that pass it for one task group."""
+
+
+def conditions_for(moment: Moment, group: GroupState) -> Sequence[Condition]:
+    """Return all conditions with the hosts that pass each of them."""
+    return [(predicate, predicate.passing(moment, group)) for predicate in PREDICATES]
+
+
 def obstacles(moment: Moment, group: GroupState, host: HostState) -> Iterator[Predicate]:
     """Yield the conditions that do not hold, in order; none: the host may be offered."""
     return (predicate for predicate in PREDICATES if not predicate.holds(moment, group, host))

@@ -69,6 +69,7 @@ TESTED_ELSEWHERE = {
     "mitosis/scheduling/remedies.py": "unit/scheduling/test_explain.py",
     "mitosis/scheduling/round.py": "unit/scheduling/test_offers.py",
     "mitosis/scheduling/sentences.py": "unit/scheduling/test_predicates.py",
+    "mitosis/scheduling/smallest_change.py": "unit/scheduling/test_explain.py",
     "mitosis/scheduling/waiting_line.py": "the order of offers: unit/scheduling/test_offers.py",
     # the store: operations tested by the stories that they are part of
     "mitosis/store/groups/assignment.py": "integration/store/groups/test_task_groups.py",

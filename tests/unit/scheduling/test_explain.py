@@ -7,9 +7,10 @@ import pytest
 
 from mitosis.contracts.host_failures import HostFailureKind
 from mitosis.contracts.lifecycle import LeaseState
+from mitosis.scheduling.actions import gains_of
 from mitosis.scheduling.changes import apply_change
 from mitosis.scheduling.decide import decided_round
-from mitosis.scheduling.explain import Explained, explain_group, gains_of, plan_group
+from mitosis.scheduling.explain import Explained, explain_group, plan_group
 from mitosis.scheduling.facts import Capacity, Failure, Progress, Work
 from tests.support.scheduling import HOUR, NOW, OTHERS, Fleet
 
@@ -27,7 +28,7 @@ def confirmed(fleet: Fleet, found: Explained) -> bool:
     copied, now = fleet.snapshot.copy(), NOW
     for change in found.smallest.changes:
         now = apply_change(copied, change, now)
-    return bool(gains_of(decided_round(copied, now), WAITING))
+    return bool(gains_of(decided_round(copied, now).actions, WAITING))
 
 
 def obstacle(found: Explained, host: int = 1) -> tuple[str, str]:
