@@ -15,7 +15,7 @@ from mitosis.contracts.lifecycle import TaskState
 from mitosis.contracts.task import RetryPolicy, TaskSubmission
 from mitosis.contracts.task_cancel import CancelledTasks, CancelTasks, TaskFilter
 from mitosis.contracts.wire import Outcome, ReportStatus, StopOrder, TaskReport
-from mitosis.store.groups.views import read_group
+from mitosis.store.groups.views import cancel_stats, read_group
 from mitosis.store.managers.release import release_lease
 from mitosis.store.tasks.cancel import cancel_tasks
 from mitosis.store.tasks.views import list_tasks
@@ -266,6 +266,19 @@ async def test_a_restarted_agent_finds_its_cancelled_task_cancelled(database: st
         await host.finish(tasks)
         assert await states(w, group) == ["cancelled", "succeeded"]
         await w.check()
+
+
+async def test_the_cancel_of_a_group_does_not_count_tasks_that_were_cancelled_before(
+    database: str,
+) -> None:
+    async with world(database) as w:
+        group = await w.group()
+        ids = (await w.submit(group, 3)).task_ids
+        await cancel(w, group, ids[0])
+        await w.cancel(group)
+        await w.control.discard(group)
+        assert (await cancel_stats(w.store, group)).ready_cancelled == 2
+        assert (await read_group(w.store, group)).tasks_cancelled == 3
 
 
 async def test_a_cancelled_task_frees_its_key(database: str) -> None:
