@@ -11,7 +11,8 @@ import pytest
 from mitosis.client.creating import Planned
 from mitosis.client.port import Group, GroupCalls
 from mitosis.client.submitting import Part
-from mitosis.client.task_group import TaskFuture, TaskGroup
+from mitosis.client.task_group import OnError, TaskFuture, TaskGroup
+from mitosis.client.withdrawal import WITHIN_SECONDS
 from mitosis.contracts.errors import ApiUnavailable
 from mitosis.contracts.http import ResultsPage, TaskGroupInfo
 from mitosis.contracts.task_cancel import CancelledTasks
@@ -36,6 +37,10 @@ class Calls:
         self.submitted.set()
         return SubmitAnswer(task_ids=[*range(1, len(part.tasks) + 1)], created=len(part.tasks))
 
+    async def close_group(self, _: Group, *, reason: str | None = None) -> TaskGroupInfo:
+        await asyncio.sleep(2 * WITHIN_SECONDS)  # as over a slow network
+        return group(state="closed", reason=reason)
+
     async def results_page(self, _: Group, **__: Any) -> ResultsPage:
         return await asyncio.get_running_loop().create_future()  # type: ignore[no-any-return]
 
@@ -46,9 +51,9 @@ class Calls:
         return CancelledTasks(cancelled=len(tasks), stopping=0)
 
 
-def of(calls: Calls) -> TaskGroup:
+def of(calls: Calls, on_error: OnError = "leave") -> TaskGroup:
     info = group()
-    return TaskGroup(cast("GroupCalls", calls), Planned(info), on_exit="leave", on_error="leave")
+    return TaskGroup(cast("GroupCalls", calls), Planned(info), on_exit="leave", on_error=on_error)
 
 
 def started(it: TaskGroup) -> TaskFuture[Any]:
@@ -79,11 +84,12 @@ async def test_a_timeout_of_a_wait_cancels_the_task_and_a_shield_does_not() -> N
     assert calls.cancelled == [1]
 
 
-async def test_an_interrupted_program_leaves_what_it_waited_for() -> None:
+@pytest.mark.parametrize("on_error", ["leave", "close"])
+async def test_an_interrupted_program_leaves_what_it_waited_for(on_error: OnError) -> None:
     calls = Calls()
 
     async def program() -> None:
-        async with of(calls) as it:
+        async with of(calls, on_error) as it:
             await started(it)
 
     running = asyncio.create_task(program())
