@@ -73,7 +73,7 @@ async def assign_round(store: Store) -> AssignAnswer:
         facts = _Facts.of(store, connection)
         hosts = await facts.hosts()
         offers = await _match_pages(facts, usable(hosts), CONDITIONS)
-        offered = await _write(connection, offers)
+        offered = await _write(connection, offers, hosts)
         contest = _Contest(facts, store.idle_threshold.total_seconds())
         moves, next_idle = await contest.decide(hosts, {offer.group for offer in offers})
         if moves:
@@ -258,17 +258,19 @@ async def _match_pages(
     return offers
 
 
-async def _write(connection: Connection, offers: list[Offer]) -> int:
-    """Write the offers of groups that have not ended; return how many."""
+async def _write(connection: Connection, offers: list[Offer], hosts: Sequence[HostFacts]) -> int:
+    """Write the offers of groups that have not ended, to hosts that are as they were; return how many."""
     if not offers:
         return 0
     groups = sorted({offer.group for offer in offers})
     held = await fetch_all(connection, _Held, SQL["hold_groups"], {"groups": groups})
     going_on = {row.group_id for row in held}
     kept = [offer for offer in offers if offer.group in going_on]
+    draining = {host.number: host.draining for host in hosts}
     values = {
         "groups": [offer.group for offer in kept],
         "managers": [offer.manager for offer in kept],
+        "draining": [draining[offer.manager] for offer in kept],
     }
     return (await connection.execute(SQL["offer"], values)).rowcount
 

@@ -47,8 +47,9 @@ SELECT v.group_id FROM group_live AS v
    FOR KEY SHARE OF v
 
 -- name: offer
--- The host is on its way to this group now, and to no other. A host that is drained or changed at this moment is
--- left to the next round: that transaction holds the host and may wait for a group.
+-- The host is on its way to this group now, and to no other. A host that has been drained, resumed or deleted
+-- since its facts were read is left to the next round, and so is one that another transaction holds, which may
+-- wait for a group.
 WITH reached AS (
     UPDATE leases SET freed_for = NULL
      WHERE freed_for IS NOT NULL AND state = 'ended' AND manager_id = ANY(%(managers)s::bigint[])
@@ -56,9 +57,10 @@ WITH reached AS (
 INSERT INTO leases (group_id, manager_id)
 SELECT c.group_id, c.manager_id
   FROM (SELECT o.group_id, o.manager_id
-          FROM unnest(%(groups)s::bigint[], %(managers)s::bigint[]) AS o (group_id, manager_id)
+          FROM unnest(%(groups)s::bigint[], %(managers)s::bigint[], %(draining)s::boolean[])
+               AS o (group_id, manager_id, draining)
           JOIN managers AS m ON m.id = o.manager_id
-         WHERE NOT m.draining AND m.deleted_at IS NULL
+         WHERE m.draining = o.draining AND m.deleted_at IS NULL
            FOR SHARE OF m SKIP LOCKED) AS c
     ON CONFLICT (manager_id) WHERE kind = 'manager' AND state <> 'ended' DO NOTHING
 

@@ -189,10 +189,10 @@ async def test_a_change_is_kept_and_noticed(api: Api) -> None:
         with pytest.raises(Conflict):
             await client.update_group("work", update)
         assert (await client.group("work")) == changed
-    workers = {"worker_allocation_plan": {"worker_count": 2}}
-    answer = await api.call("PUT", "/task-groups/work", json=workers)
+    setup = {"environment_setup_hook": {"command": ["true"]}}
+    answer = await api.call("PUT", "/task-groups/work", json=setup)
     with problem(answer, 422, "invalid_request") as document:  # as long as it lives
-        assert document["field"] == "worker_allocation_plan"
+        assert document["field"] == "environment_setup_hook"
 
 
 async def test_null_takes_a_limit_away_and_a_field_left_out_stays(api: Api) -> None:
