@@ -56,7 +56,7 @@ campaign-debts: setup ## 500 random sequences of verbs and failures: every setup
 campaign-wake: setup ## pokes and notifications lost at random beside verbs and lost hosts (10 minutes; ARGS="--seed N --steps N")
 	@$(BIN)/python -m tests.campaigns.wake $(ARGS)
 
-mutate: setup ## break 116 guards one by one and name those that no test notices (half an hour; goes on where it stopped)
+mutate: setup ## break the guards one by one and name those that no test notices (half an hour; goes on where it stopped)
 	@$(BIN)/python tools/mutate $(ARGS)
 
 pressure: setup ## API, PostgreSQL, Temporal away for 60 s under 120 s tasks (6 minutes); ARGS=flood: a fast submitter
