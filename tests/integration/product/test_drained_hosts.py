@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from manager_agent.agent import EXIT_DO_NOT_RESTART
+from manager_agent.process import EXIT_DO_NOT_RESTART
 from mitosis.contracts.errors import Conflict
 from tests.support.fleet import Diary, Fleet, diary, it, shared_fleet
 
