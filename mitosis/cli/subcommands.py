@@ -53,7 +53,7 @@ COMMANDS: Mapping[str, Subcommand] = {
     ),
     "task": Subcommand(
         "mitosis.cli.task.commands:app",
-        "Look at single tasks.",
+        "Look at single tasks, or cancel them.",
     ),
     "manager": Subcommand(
         "mitosis.cli.manager.commands:app",

@@ -19,7 +19,6 @@ def taken(fleet: Fleet, now: float = NOW) -> list[tuple[int, int | None, str]]:
 # --- idle leases (C-03, C-35) ---------------------------------------------------------------------------
 
 
-@pytest.mark.spec("C-03", "C-35", "S002-160", "S002-161")
 @pytest.mark.parametrize(
     ("teardown", "setup", "threshold"),
     [(0.0, 0.0, 180.0), (100.0, 79.0, 180.0), (100.0, 200.0, 300.0), (900.0, 900.0, 600.0)],
@@ -41,7 +40,6 @@ def test_an_idle_host_goes_to_any_group_after_the_threshold_of_the_pair(
     assert end.cost_seconds == teardown + setup
 
 
-@pytest.mark.spec("S002-162", "S002-172", "S002-178")
 def test_an_idle_lease_stays_while_no_other_group_waits() -> None:
     fleet = Fleet(1)
     fleet.group(1, ready=0)
@@ -67,7 +65,6 @@ def test_a_lease_in_its_setup_or_with_work_is_not_idle() -> None:
     assert fleet.ends() == []
 
 
-@pytest.mark.spec("C-03")
 def test_of_those_that_wait_the_best_gets_the_idle_host() -> None:
     fleet = Fleet(1)
     fleet.group(1, ready=0)
@@ -113,7 +110,6 @@ def busy_fleet(**waiting: object) -> Fleet:
     return fleet
 
 
-@pytest.mark.spec("C-31", "C-27", "S000-140")
 def test_at_the_end_of_the_affinity_a_higher_priority_takes_the_host_after_the_grace() -> None:
     fleet = busy_fleet(priority=1)
     assert taken(fleet, NOW - 0.01) == []
@@ -126,7 +122,6 @@ def test_at_the_end_of_the_affinity_a_higher_priority_takes_the_host_after_the_g
     assert fleet.renewals() == []
 
 
-@pytest.mark.spec("C-02", "S002-163")
 def test_otherwise_the_lease_is_renewed() -> None:
     fleet = busy_fleet(priority=-1)
     assert fleet.ends() == []
@@ -134,12 +129,10 @@ def test_otherwise_the_lease_is_renewed() -> None:
     assert renewal.until == NOW + HOUR
 
 
-@pytest.mark.spec("C-31")
 def test_of_equal_priority_a_user_group_without_a_lease_takes_it() -> None:
     assert taken(busy_fleet(user_group=OTHERS)) == [(1, 2, "affinity")]
 
 
-@pytest.mark.spec("C-31")
 @pytest.mark.parametrize(("theirs", "mine", "wins"), [(3, 1, True), (2, 1, False), (2, 0, True)])
 @pytest.mark.parametrize("user_group", [1, OTHERS])
 def test_of_equal_priority_two_leases_fewer_are_enough_one_is_not(
@@ -166,7 +159,6 @@ def test_hosts_move_until_the_shares_are_even_and_no_further() -> None:
     assert len(fleet.renewals()) == 3
 
 
-@pytest.mark.spec("C-31")
 def test_a_renewed_lease_stays_contestable_for_a_group_without_any_host() -> None:
     fleet = Fleet(2)
     fleet.host(2, in_contact=False)
@@ -178,7 +170,6 @@ def test_a_renewed_lease_stays_contestable_for_a_group_without_any_host() -> Non
     assert fleet.ends() == []
 
 
-@pytest.mark.spec("C-31")
 def test_the_weakest_holder_loses_and_of_its_hosts_the_cheapest() -> None:
     fleet = Fleet(4)
     weak = {"ready": 0, "unfinished": 9, "priority": -1, "task_seconds": 1000.0}
@@ -192,7 +183,6 @@ def test_the_weakest_holder_loses_and_of_its_hosts_the_cheapest() -> None:
     assert (end.host, end.cost_seconds) == (3, 500.0)
 
 
-@pytest.mark.spec("C-36", "S000-155")
 def test_a_host_moved_six_times_in_an_hour_waits_until_the_hour_is_over() -> None:
     fleet = busy_fleet(priority=1)
     moves = tuple(NOW - HOUR + 1 + n for n in range(6))

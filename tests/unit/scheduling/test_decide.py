@@ -177,7 +177,6 @@ def test_every_contested_end_is_allowed(fleet: Fleet) -> None:
             assert winner.fact.priority >= holder.priority or starved
 
 
-@pytest.mark.spec("S002-174")
 @EXAMPLES
 @given(fleets())
 def test_work_is_conserved(fleet: Fleet) -> None:
@@ -238,7 +237,6 @@ def goes_first(snapshot: Snapshot, group: Group, holder: Group) -> bool:
     return more - fewer >= 2 or (fewer == 0 and more > 0)
 
 
-@pytest.mark.spec("C-31")
 @EXAMPLES
 @given(contested_fleets())
 def test_no_lease_is_renewed_that_a_waiting_group_could_have_taken(fleet: Fleet) -> None:

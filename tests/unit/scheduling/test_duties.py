@@ -9,7 +9,6 @@ from mitosis.scheduling.policy import Bounds, LeaseBounds
 from tests.support.scheduling import HOUR, NOW, OTHERS, Fleet
 
 
-@pytest.mark.spec("C-05")
 def test_lowering_max_managers_ends_the_excess_last_come_first() -> None:
     fleet = Fleet(4)
     fleet.group(1, ready=100)
@@ -49,7 +48,6 @@ def test_leases_on_a_draining_host_end_and_it_finishes_its_tasks() -> None:
     assert {end.ask_back_at for end in fleet.ends()} == {FOREVER}
 
 
-@pytest.mark.spec("C-32")
 def test_a_host_that_left_the_group_or_lost_its_role_gives_back_the_rest() -> None:
     fleet = Fleet(2)
     fleet.group(1, ready=100)
@@ -64,7 +62,6 @@ def test_a_host_that_left_the_group_or_lost_its_role_gives_back_the_rest() -> No
     assert fleet.offers() == []
 
 
-@pytest.mark.spec("C-02", "S002-163", "S002-173")
 def test_at_the_end_of_its_affinity_a_lease_is_renewed_while_the_group_has_unfinished_tasks() -> (
     None
 ):
@@ -79,7 +76,6 @@ def test_at_the_end_of_its_affinity_a_lease_is_renewed_while_the_group_has_unfin
     assert (end.lease, end.reason, end.for_group) == (lease, EndReason.NO_WORK, None)
 
 
-@pytest.mark.spec("C-31", "S002-158", "S002-179")
 @pytest.mark.parametrize(
     ("setup", "teardown", "task", "workers", "hours"),
     [

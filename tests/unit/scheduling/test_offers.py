@@ -9,7 +9,6 @@ from mitosis.scheduling.policy import Order, Policy
 from tests.support.scheduling import HOUR, NOW, OTHERS, USERS, Fleet
 
 
-@pytest.mark.spec("S002-42", "S002-146")
 def test_the_higher_priority_is_served_first() -> None:
     fleet = Fleet(1)
     fleet.group(1, priority=-1)
@@ -18,7 +17,6 @@ def test_the_higher_priority_is_served_first() -> None:
     assert fleet.offers() == [(2, 1)]
 
 
-@pytest.mark.spec("C-31")
 def test_of_equal_priority_the_user_group_with_fewer_leases_goes_first() -> None:
     fleet = Fleet(6)
     fleet.group(1, ready=100)
@@ -28,7 +26,6 @@ def test_of_equal_priority_the_user_group_with_fewer_leases_goes_first() -> None
     assert fleet.offers() == [(2, 3), (2, 4), (1, 5), (2, 6)]
 
 
-@pytest.mark.spec("C-31")
 def test_within_a_user_group_the_task_group_with_fewer_leases_goes_first_then_the_elder() -> None:
     fleet = Fleet(4)
     fleet.group(1, ready=100)
@@ -47,7 +44,6 @@ def test_for_comparison_the_order_can_be_priority_and_age_or_age_alone() -> None
         assert fleet.offers() == expected
 
 
-@pytest.mark.spec("C-31")
 def test_a_group_that_starved_goes_before_all_until_it_has_one_host() -> None:
     fleet = Fleet(3)
     fleet.group(1, ready=100, priority=100, user_group=OTHERS)
@@ -88,7 +84,6 @@ def test_hosts_that_a_choosier_group_needs_are_spared() -> None:
     assert fleet.offers() == [(1, 2), (2, 1)]
 
 
-@pytest.mark.spec("C-31")
 def test_a_freed_host_is_offered_to_its_group_first() -> None:
     fleet = Fleet(1)
     fleet.group(1, priority=100)
@@ -141,7 +136,6 @@ def test_a_host_on_its_way_counts_while_it_can_still_be_offered(
     assert fleet.offers() == expected
 
 
-@pytest.mark.spec("C-05")
 def test_a_lease_being_ended_for_a_group_counts_for_it_but_not_for_ever() -> None:
     fleet = Fleet(2)
     fleet.group(1, user_group=OTHERS)
@@ -152,7 +146,6 @@ def test_a_lease_being_ended_for_a_group_counts_for_it_but_not_for_ever() -> Non
     assert fleet.offers() == [(1, 1)]
 
 
-@pytest.mark.spec("C-05", "S002-175")
 def test_a_group_gets_as_many_hosts_as_it_can_use_and_no_more_than_max_managers() -> None:
     fleet = Fleet(9)
     fleet.group(1, ready=10, workers=2)
@@ -174,7 +167,6 @@ def test_leases_share_a_host_while_each_of_its_capacities_suffices() -> None:
     assert fleet.offers() == [(1, 1), (2, 1)]
 
 
-@pytest.mark.spec("S000-164")
 def test_a_round_returns_so_many_actions_and_the_next_one_the_rest() -> None:
     fleet = Fleet(5, Policy(actions_per_round=2))
     fleet.group(1, ready=100)

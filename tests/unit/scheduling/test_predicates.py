@@ -94,7 +94,6 @@ CASES: list[tuple[dict[str, Any], dict[str, Any], list[str], str]] = [
 ]
 
 
-@pytest.mark.spec("S000-03", "S002-147", "S002-149", "S002-48", "S000-158")
 @pytest.mark.parametrize(("of_host", "of_group", "codes", "text"), CASES)
 def test_each_condition_can_be_in_the_way(
     of_host: dict[str, Any], of_group: dict[str, Any], codes: list[str], text: str

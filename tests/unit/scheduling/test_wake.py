@@ -2,8 +2,6 @@
 
 from typing import Any
 
-import pytest
-
 from mitosis.contracts.host_failures import HostFailureKind
 from mitosis.scheduling.actions import WakeReason
 from mitosis.scheduling.facts import Failure, Freed
@@ -45,7 +43,6 @@ def test_an_idle_lease_is_looked_at_once_a_minute_until_it_may_be_taken() -> Non
     assert looks == [180.0, 240.0, 300.0, 360.0, 420.0]
 
 
-@pytest.mark.spec("S002-158")
 def test_an_affinity_counts_if_some_group_that_waits_goes_first_then() -> None:
     assert woken(busy_fleet(priority=1)[0]) == (7 * MINUTE, WakeReason.AFFINITY)
     assert woken(busy_fleet(user_group=OTHERS)[0]) == (7 * MINUTE, WakeReason.AFFINITY)
