@@ -12,7 +12,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, field_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    SecretStr,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 from pydantic_settings import (
     BaseSettings,
     EnvSettingsSource,
@@ -23,6 +31,7 @@ from pydantic_settings import (
 
 from mitosis.contracts.errors import ConfigurationError
 from mitosis.contracts.host_failures import QUARANTINE_AFTER
+from mitosis.contracts.lease_settings import DEFAULT_TERMS, LeaseTerms
 from mitosis.contracts.liveness import HOST_LOST_AFTER, SUSPECT_AFTER
 from mitosis.contracts.outcome import MAX_TERMINATIONS
 from mitosis.contracts.variables import PREFIX
@@ -161,12 +170,53 @@ class WorkerSettings(Group):
 
     max_cached_workflows: int = Field(1000, ge=1, description="Workflows kept in memory")
     max_concurrent_activities: int = Field(50, ge=1, description="Activities at the same time")
+
+
+class SchedulingSettings(Group):
+    """How long hosts stay with task groups; the same for API and control worker.
+
+    A task group may have values of its own.
+    """
+
+    lease_duration_seconds: float = Field(
+        DEFAULT_TERMS.lease_duration,
+        ge=0,
+        description="For at least this long a host stays with a task group while others go first",
+    )
+    longest_lease_seconds: float = Field(
+        DEFAULT_TERMS.longest_lease,
+        ge=0,
+        description="For at most this long, also where setup, teardown and running tasks make a move dear",
+    )
     idle_threshold_seconds: float | None = Field(
         None,
         ge=0,
-        description="How long a lease without work is safe from other groups; none: 300, "
-        "and 5 in a stack of one machine",
+        description="For at least this long a lease without work is safe from other task groups; none:"
+        " 180, and 5 in a stack of one machine",
     )
+    longest_idle_seconds: float = Field(
+        DEFAULT_TERMS.longest_idle,
+        ge=0,
+        description="For at most this long, also where setup and teardown take longer",
+    )
+
+    @model_validator(mode="after")
+    def _least_and_greatest(self) -> "SchedulingSettings":
+        for least, greatest in self.lease_terms(DEFAULT_TERMS.idle_threshold).conflicts():
+            raise ValueError(f"{least}_seconds must be at most {greatest}_seconds")
+        return self
+
+    def lease_terms(self, idle_threshold: float) -> LeaseTerms:
+        """Return the values; the idle threshold holds unless the settings name one."""
+        given = self.idle_threshold_seconds
+        return LeaseTerms(
+            lease_duration=self.lease_duration_seconds,
+            longest_lease=self.longest_lease_seconds,
+            idle_threshold=min(idle_threshold, self.longest_idle_seconds)
+            if given is None
+            else given,
+            longest_idle=self.longest_idle_seconds,
+        )
 
 
 class HostSettings(Group):
@@ -232,6 +282,7 @@ class Settings(BaseSettings):
     api: ApiSettings = ApiSettings()
     agent: AgentSettings = AgentSettings()
     worker: WorkerSettings = WorkerSettings()
+    scheduling: SchedulingSettings = SchedulingSettings()
     hosts: HostSettings = HostSettings()
     tasks: TaskSettings = TaskSettings()
     telemetry: TelemetrySettings = TelemetrySettings()

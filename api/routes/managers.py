@@ -21,6 +21,7 @@ from mitosis.contracts.accounts import RANK, Role, User
 from mitosis.contracts.errors import NotFound, PermissionDenied
 from mitosis.contracts.host_failures import HostFailureKind
 from mitosis.contracts.http import (
+    GroupManagerInfo,
     LiftedFailures,
     LiftFailures,
     ManagerInfo,
@@ -33,10 +34,10 @@ from mitosis.contracts.http import (
 from mitosis.contracts.manager_verbs import DeleteManagerQuery, DrainBody, ManagerUpdate
 from mitosis.contracts.queries import ManagersQuery
 from mitosis.store.groups.assignment import (
-    add_manager,
+    add_managers,
     listed_managers,
     refresh_managers,
-    remove_manager,
+    remove_managers,
 )
 from mitosis.store.leases.failures import lift_failures
 from mitosis.store.managers import views
@@ -183,8 +184,8 @@ def _require_role(user: User, manager: ManagerInfo, needed: Role) -> None:
 
 
 @router.get(PATH + "/managers")
-async def list_of_group(state: AppStateDep, group: ReadableGroup) -> list[ManagerInfo]:
-    """List the managers of a group: matched by tags, or named by a user."""
+async def list_of_group(state: AppStateDep, group: ReadableGroup) -> list[GroupManagerInfo]:
+    """List the members of a task group: matched by its tags at the last refresh, or added by a user."""
     return list(await listed_managers(state.store, group))
 
 
@@ -192,19 +193,25 @@ async def list_of_group(state: AppStateDep, group: ReadableGroup) -> list[Manage
 async def add_to_group(
     state: AppStateDep, user: UserDep, group: WritableGroup, body: NamedManagers
 ) -> None:
-    """Name managers for a task group, in order up to the first that is refused. Idempotent."""
-    for manager_id in body.manager_ids:
-        await add_manager(state.store, group, manager_id, user.user_id)
+    """Add managers to a task group, all or none. Idempotent; it ends an earlier removal."""
+    await add_managers(state.store, group, body.manager_ids, user.user_id)
 
 
 @router.post(PATH + "/managers/refresh")
 async def refresh(state: AppStateDep, group: WritableGroup) -> RefreshedManagers:
-    """Match managers to the tags of the task group again; managers named by a user stay."""
+    """Match managers to the tags of the task group again; those that a user added or removed stay so.
+
+    Leases of managers that no longer match start to end.
+    """
     return await refresh_managers(state.store, group)
 
 
 @router.delete(PATH + "/managers", status_code=204)
-async def remove_from_group(state: AppStateDep, group: WritableGroup, body: NamedManagers) -> None:
-    """Remove managers from the list; their leases for the task group start to end."""
-    for manager_id in body.manager_ids:
-        await remove_manager(state.store, group, manager_id)
+async def remove_from_group(
+    state: AppStateDep, user: UserDep, group: WritableGroup, body: NamedManagers
+) -> None:
+    """Remove managers from a task group, all or none, until they are added again. Idempotent.
+
+    Their leases for the task group start to end: running tasks finish, the others are returned.
+    """
+    await remove_managers(state.store, group, body.manager_ids, user.user_id)

@@ -1,4 +1,4 @@
-"""Verbs on running things: single tasks are cancelled, hosts drained, task groups deleted by force."""
+"""Scheduling: verbs on hosts and single tasks, members of task groups, measured durations, settings."""
 
 from alembic import op
 
@@ -39,6 +39,63 @@ CREATE TABLE task_group_templates (
 );
 """
 
+MEMBERS = """
+ALTER TABLE task_groups
+    -- What its members were matched by at the last refresh; NULL: the present tags and tag_match.
+    ADD COLUMN member_tags text[],
+    ADD COLUMN member_tag_match text CHECK (member_tag_match IN ('all', 'any')),
+    ADD COLUMN member_version bigint NOT NULL DEFAULT 0;  -- of the tags of hosts at that time
+"""
+
+FORMER_TAGS = """
+-- The tags of a host before a change, while a group exists that was matched before the change.
+CREATE TABLE former_manager_tags (
+    manager_id      bigint NOT NULL REFERENCES managers (id) ON DELETE CASCADE,
+    until_version   bigint NOT NULL,
+    tags            text[] NOT NULL,
+    PRIMARY KEY (manager_id, until_version)
+);
+"""
+
+REMOVED_MEMBERS = """
+ALTER TABLE task_group_managers
+    DROP CONSTRAINT task_group_managers_assignment_method_check,
+    ADD CONSTRAINT task_group_managers_assignment_method_check
+        CHECK (assignment_method IN ('tag_matched', 'user_specified', 'removed')) NOT VALID;
+"""
+
+DURATIONS = """
+-- Mean durations of setups and teardowns: of a task group (manager_id is NULL), of a host (group_id is NULL), and
+-- of both together.
+CREATE TABLE environment_durations (
+    group_id        bigint REFERENCES task_groups (id) ON DELETE CASCADE,
+    manager_id      bigint REFERENCES managers (id) ON DELETE CASCADE,
+    kind            text NOT NULL CHECK (kind IN ('setup', 'teardown')),
+    mean_seconds    double precision NOT NULL,
+    runs            integer NOT NULL,              -- counted up to the number that the mean remembers
+    CHECK (group_id IS NOT NULL OR manager_id IS NOT NULL)
+);
+"""
+
+RUN_SECONDS = """
+ALTER TABLE group_live
+    ADD COLUMN runs bigint NOT NULL DEFAULT 0,     -- ended tasks whose duration is known, and its sum
+    ADD COLUMN run_seconds double precision NOT NULL DEFAULT 0;
+"""
+
+SETTINGS = """
+-- Bounds of the leases of a task group that has its own; NULL: the value of the deployment.
+CREATE TABLE manager_config (
+    id              bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    task_group_id   bigint NOT NULL UNIQUE REFERENCES task_groups (id) ON DELETE CASCADE,
+    lease_duration_seconds  double precision DEFAULT 3600,
+    longest_lease_seconds   double precision,
+    idle_threshold_seconds  double precision DEFAULT 300,
+    longest_idle_seconds    double precision,
+    updated_at      timestamptz NOT NULL DEFAULT now()
+);
+"""
+
 STATEMENTS: tuple[str, ...] = (
     TASK_STOPS,
     DRAINED_HOSTS,
@@ -47,6 +104,20 @@ STATEMENTS: tuple[str, ...] = (
     "ALTER TABLE group_live ADD COLUMN delete_when_settled boolean NOT NULL DEFAULT false",
     "CREATE INDEX group_live_deleting ON group_live (group_id) WHERE delete_when_settled",
     TEMPLATES,
+    "CREATE SEQUENCE tag_version",
+    MEMBERS,
+    "ALTER TABLE task_groups ALTER COLUMN member_version SET DEFAULT nextval('tag_version')",
+    FORMER_TAGS,
+    REMOVED_MEMBERS,
+    "ALTER TABLE task_group_managers VALIDATE CONSTRAINT task_group_managers_assignment_method_check",
+    # Members that tags match are computed; only what a user said is a row.
+    "DELETE FROM task_group_managers WHERE assignment_method = 'tag_matched'",
+    DURATIONS,
+    "CREATE UNIQUE INDEX environment_durations_of ON environment_durations (group_id, manager_id, kind)"
+    " NULLS NOT DISTINCT",
+    "CREATE INDEX environment_durations_by_manager ON environment_durations (manager_id)",
+    RUN_SECONDS,
+    SETTINGS,
 )
 """In this order, one statement each."""
 

@@ -46,6 +46,7 @@ from mitosis.contracts.http import (
     MAX_WAIT_SECONDS,
     CancelBody,
     CompleteBody,
+    GroupManagerInfo,
     LiftedFailures,
     LiftFailures,
     Login,
@@ -81,7 +82,7 @@ T = TypeVar("T")
 M = TypeVar("M", bound=BaseModel)
 
 LONG_POLL = timedelta(seconds=30)
-_MANAGERS = TypeAdapter(list[ManagerInfo])
+_MANAGERS = TypeAdapter(list[GroupManagerInfo])
 
 
 class Client(OutputCalls, CancelCalls, HostCalls, TemplateCalls):
@@ -442,29 +443,32 @@ class Client(OutputCalls, CancelCalls, HostCalls, TemplateCalls):
         answer = await self._repeat(lambda: self._api.model(LiftedFailures, "POST", path, body))
         return answer.task_groups
 
-    async def group_managers(self, group: Group) -> list[ManagerInfo]:
-        """Return the managers of a group: matched by tags, or named by a user."""
+    async def group_managers(self, group: Group) -> list[GroupManagerInfo]:
+        """Return the members of a group: matched by tags at the last refresh, or added by a user."""
         path = path_of(group) + "/managers"
         answer = await self._repeat(lambda: self._api.call("GET", path))
         return _MANAGERS.validate_json(answer)
 
     async def add_managers(self, group: Group, manager_ids: Sequence[UUID]) -> None:
-        """Name managers for a group; naming one again has no effect.
+        """Add managers to a group, all or none; it ends an earlier removal.
 
         Raises:
+            NotFound: there is no such manager.
             PermissionDenied: a manager has no write role in the group's user group.
         """
         body = NamedManagers(manager_ids=list(manager_ids))
         await self._repeat(lambda: self._api.call("POST", path_of(group) + "/managers", body))
 
     async def remove_managers(self, group: Group, manager_ids: Sequence[UUID]) -> None:
-        """Remove managers from the list of a group; their leases for it start to end.
+        """Remove managers from a group, all or none, until they are added again.
+
+        Their leases for it start to end: running tasks finish, the others are returned.
 
         Raises:
-            NotFound: a manager is not listed; those before it have been removed.
+            NotFound: a manager is not a member.
         """
         body = NamedManagers(manager_ids=list(manager_ids))
-        await self._api.call("DELETE", path_of(group) + "/managers", body)
+        await self._repeat(lambda: self._api.call("DELETE", path_of(group) + "/managers", body))
 
     async def refresh_managers(self, group: Group) -> RefreshedManagers:
         """Match managers to the group's tags again. Not retried: the answer lists what this call changed."""

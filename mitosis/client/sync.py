@@ -25,6 +25,7 @@ from mitosis.contracts.errors import MitosisError
 from mitosis.contracts.explain import Explanation
 from mitosis.contracts.following import GroupEvent, OutputEvent
 from mitosis.contracts.http import (
+    GroupManagerInfo,
     ManagerInfo,
     Me,
     RefreshedManagers,
@@ -344,7 +345,7 @@ class SyncClient:
     def delete_manager(self, manager_id: UUID, *, force: bool = False) -> None:
         self._loop.run(self._client.delete_manager(manager_id, force=force))
 
-    def group_managers(self, group: Group) -> list[ManagerInfo]:
+    def group_managers(self, group: Group) -> list[GroupManagerInfo]:
         return self._loop.run(self._client.group_managers(group))
 
     def add_managers(self, group: Group, manager_ids: Sequence[UUID]) -> None:

@@ -32,7 +32,7 @@ class Explanation(AnswerBody):
     """Stable: finished, working, no_manager, none_named, tags, misfit, setup_failed, no_contact,
     draining, busy, unclean, no_work, enough, assigning, offered, setup, suspect, infrastructure, leaving,
     delayed, empty, open, completing, discarding, ending_tasks, cleanup, settling; of a task also claimed,
-    queued, alone. Of a host also no_role, not_named, free.
+    queued, alone. Of a host also no_role, free. Of both also member.
     """
     line: str
     hosts: tuple[HostReason, ...] = ()

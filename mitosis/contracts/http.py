@@ -21,6 +21,7 @@ from mitosis.contracts.checked_model import CheckedModel, Flag, Integer, Number
 from mitosis.contracts.duration import Duration
 from mitosis.contracts.hook import HookSpec
 from mitosis.contracts.identifiers import Name, NewName, Tag
+from mitosis.contracts.lease_settings import LeaseSettings
 from mitosis.contracts.lifecycle import (
     EnvironmentState,
     LeaseState,
@@ -130,6 +131,8 @@ class TaskGroupSpec(RequestBody):
     host_lost_after: LivenessDuration | None = None
     """At least 10 s; None = the deployment's default (90 s)."""
     fence: Literal["finish", "kill"] = "finish"
+    lease_settings: LeaseSettings = LeaseSettings()
+    """How long hosts stay with it; fields that are left out have the value of the deployment."""
 
     @field_validator("environment_probe")
     @classmethod
@@ -164,6 +167,8 @@ class TaskGroupUpdate(RequestBody):
     """For cancels that begin later."""
     reopen_on_submit: Flag | None = None
     """Counts from the next submit on."""
+    lease_settings: LeaseSettings | None = None
+    """The settings to change; one that is ``null`` has the value of the deployment again."""
     expected_updated_at: AwareDatetime | None = None
     """Optimistic lock: refuse if the group was changed since."""
 
@@ -240,6 +245,10 @@ class TaskGroupInfo(AnswerBody):
     cancel_grace_seconds: float = 30.0
     host_lost_after: Duration | None = None
     fence: Literal["finish", "kill"] = "finish"
+    lease_settings: LeaseSettings = LeaseSettings()
+    """Its own settings; those of the deployment are ``null``."""
+    lease_terms: LeaseSettings | None = None
+    """The settings in effect, if one task group is requested; null in lists."""
     tasks_total: int
     tasks_unfinished: int
     tasks_running: int | None = None
@@ -444,10 +453,23 @@ class LiftedFailures(AnswerBody):
     task_groups: list[str]
 
 
+class GroupManagerInfo(ManagerInfo):
+    """A member of a task group."""
+
+    assignment_method: Literal["tag_matched", "user_specified"] = "tag_matched"
+    """How it became a member: matched by tags, or added by a user."""
+    matched_tags: list[str] | None = None
+    """The tags that group and host had in common when they were matched."""
+    added_at: datetime | None = None
+    added_by_user_id: UUID | None = None
+
+
 class NamedManagers(RequestBody):
-    """Managers that a user names for a group."""
+    """Managers that a user adds to a task group, or removes from it."""
 
     manager_ids: Annotated[list[UUID], Field(min_length=1, max_length=MAX_NAMED_MANAGERS)]
+    selection_type: Literal["user_specified"] = "user_specified"
+    """Managers that tags match are added by a refresh."""
 
 
 class RefreshedManagers(AnswerBody):

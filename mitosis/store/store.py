@@ -10,13 +10,13 @@ from uuid import UUID
 
 from mitosis.contracts.accounts import Role, User
 from mitosis.contracts.host_failures import QUARANTINE_AFTER
+from mitosis.contracts.lease_settings import DEFAULT_TERMS, LeaseTerms
 from mitosis.contracts.liveness import HOST_LOST_AFTER, STUCK_AFTER, SUSPECT_AFTER
 from mitosis.contracts.outcome import MAX_TERMINATIONS
 from mitosis.store.cache import ExpiringCache
 from mitosis.store.pg.database import Database
 from mitosis.store.pg.wake import Wake
 
-IDLE_THRESHOLD = timedelta(minutes=5)
 ACCESS_SECONDS = 5.0
 """Age at which a cached account, role or token version is read again."""
 QUEUE_COUNT_SECONDS = 1.0
@@ -60,7 +60,7 @@ class StoreOptions:
     queue_limits: QueueLimits = field(default_factory=QueueLimits)
     host_lost_after: timedelta = HOST_LOST_AFTER
     suspect_after: timedelta = SUSPECT_AFTER
-    idle_threshold: timedelta = IDLE_THRESHOLD
+    lease_terms: LeaseTerms = DEFAULT_TERMS
     quarantine_after: int = QUARANTINE_AFTER
     stuck_after: timedelta = STUCK_AFTER
     max_terminations: int = MAX_TERMINATIONS
@@ -78,8 +78,8 @@ class Store:
     """Silence after which a host is lost; a task group may have its own. At least 10 s."""
     suspect_after: timedelta = SUSPECT_AFTER
     """Silence after which a host is offered nothing new."""
-    idle_threshold: timedelta = IDLE_THRESHOLD
-    """How long a lease without work is safe from other groups (C-03)."""
+    lease_terms: LeaseTerms = DEFAULT_TERMS
+    """How long hosts stay with task groups that have no settings of their own (C-31, C-35)."""
     quarantine_after: int = QUARANTINE_AFTER
     """So many different tasks in a row fail on a host before it is suspected (C-33)."""
     stuck_after: timedelta = STUCK_AFTER
@@ -140,7 +140,7 @@ class Store:
                 queue_limits=options.queue_limits,
                 host_lost_after=options.host_lost_after,
                 suspect_after=options.suspect_after,
-                idle_threshold=options.idle_threshold,
+                lease_terms=options.lease_terms,
                 quarantine_after=options.quarantine_after,
                 stuck_after=options.stuck_after,
                 max_terminations=options.max_terminations,

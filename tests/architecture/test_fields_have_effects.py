@@ -15,6 +15,7 @@ import pytest
 from mitosis.contracts.allocation import CpuBinding, WorkerAllocationPlan
 from mitosis.contracts.hook import HookSpec
 from mitosis.contracts.http import TaskGroupSpec
+from mitosis.contracts.lease_settings import LeaseSettings
 from mitosis.contracts.task import RetryFields, SubmittedTask
 from tests.support.checkout import ROOT
 from tests.support.sources import parsed
@@ -31,6 +32,7 @@ ELIGIBILITY = "integration/store/leases/test_eligibility.py"
 REPORT = "integration/store/tasks/test_report.py"
 SUBMIT = "integration/store/tasks/test_submit.py"
 GROUPS = "integration/api/routes/test_task_groups.py"
+TERMS = "integration/store/leases/test_lease_terms.py"
 
 
 @dataclass(frozen=True)
@@ -46,6 +48,8 @@ class Shown:
 BROKEN = "test_a_broken_condition_stops_the_offer_and_is_the_reason"
 RETRIES = "test_the_retry_policy_decides_failures_of_the_task_itself"
 HOOK = "test_hooks_have_what_commands_of_tasks_have"
+AFFINITY = "test_the_affinity_of_a_lease_is_written_from_costs_and_settings"
+IDLE = "test_an_idle_host_goes_when_it_has_been_idle_for_what_the_move_costs"
 OF_PLAN = "test_the_plan_names_interpreter_and_environment"
 
 EFFECTS: Mapping[str, Mapping[str, Shown]] = {
@@ -154,13 +158,23 @@ EFFECTS: Mapping[str, Mapping[str, Shown]] = {
         "fence": Shown(
             "integration/manager_agent/test_faults.py", "test_a_silent_api_fences_the_host"
         ),
+        "lease_settings": Shown(TERMS, AFFINITY, "configured"),
+    },
+    "LeaseSettings": {
+        "lease_duration": Shown(TERMS, AFFINITY),
+        "longest_lease": Shown(TERMS, AFFINITY),
+        "idle_threshold": Shown(TERMS, IDLE),
+        "longest_idle": Shown(TERMS, IDLE),
     },
 }
 
 
 MODELS = {
     **{model.__name__: set(model.model_fields) for model in (CpuBinding, WorkerAllocationPlan)},
-    **{model.__name__: set(model.model_fields) for model in (HookSpec, TaskGroupSpec)},
+    **{
+        model.__name__: set(model.model_fields)
+        for model in (HookSpec, TaskGroupSpec, LeaseSettings)
+    },
     **{model.__name__: set(model.__struct_fields__) for model in (SubmittedTask, RetryFields)},
 }
 

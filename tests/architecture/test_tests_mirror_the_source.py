@@ -72,7 +72,6 @@ TESTED_ELSEWHERE = {
     "mitosis/scheduling/smallest_change.py": "unit/scheduling/test_explain.py",
     "mitosis/scheduling/waiting_line.py": "the order of offers: unit/scheduling/test_offers.py",
     # the store: operations tested by the stories that they are part of
-    "mitosis/store/groups/assignment.py": "integration/store/groups/test_task_groups.py",
     "mitosis/store/groups/definition.py": "integration/store/groups/test_task_groups.py",
     "mitosis/store/groups/views.py": "integration/store/groups/test_task_groups.py",
     "mitosis/store/leases/ending.py": "integration/store/test_interleavings.py",

@@ -39,7 +39,7 @@ async def main(data_dir: Path, *words: str) -> None:
             return connection.token_file.exists()
 
         await stack.add_process("api", _mitosis("api"), env=servers, ready=token_written)
-        idle = {"MITOSIS_WORKER__IDLE_THRESHOLD_SECONDS": str(IDLE_THRESHOLD_SECONDS)}
+        idle = {"MITOSIS_SCHEDULING__IDLE_THRESHOLD_SECONDS": str(IDLE_THRESHOLD_SECONDS)}
         await stack.add_process("worker", _mitosis("worker"), env=servers | idle)
         if "no-agent" not in words:
             await _add_agent(stack, connection, data_dir)

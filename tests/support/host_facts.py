@@ -16,6 +16,7 @@ USER_GROUP = 1
 _HOST: dict[str, Any] = {
     "manager_id": uuid.UUID(int=1),
     "tags": frozenset({"gpu"}),
+    "former_tags": (),
     "cores": (0, 1),
     "draining": False,
     "offline": False,
@@ -34,8 +35,10 @@ _GROUP: dict[str, Any] = {
     "user_group_name": "team",
     "tags": frozenset(),
     "tag_match": "all",
+    "member_version": 0,
     "assignment_method": "tag_matched",
-    "named": frozenset(),
+    "added": frozenset(),
+    "removed": frozenset(),
     "max_managers": None,
     "goes_on": True,
     "live_leases": 0,
@@ -71,7 +74,13 @@ def group(number: int = GROUP, *, workers: int = 1, **facts: Any) -> GroupFacts:
     """An open group with one ready task."""
     plan = WorkerAllocationPlan(worker_count=workers)
     facts.setdefault("capacity", facts.get("live_leases", 0))
-    return GroupFacts(**{**_GROUP, "number": number, "plan": plan, **facts})
+    return GroupFacts(**{**_GROUP, "number": number, "plan": plan, **_matched(facts)})
+
+
+def _matched(facts: dict[str, Any]) -> dict[str, Any]:
+    """Unless the facts say otherwise, the tags of the group have not changed since its last refresh."""
+    tags, tag_match = facts.get("tags", _GROUP["tags"]), facts.get("tag_match", _GROUP["tag_match"])
+    return {"member_tags": tags, "member_tag_match": tag_match, **facts}
 
 
 def lease(
@@ -114,7 +123,7 @@ def waiting_host(name: str = "a", **facts: Any) -> WaitingHost:
 
 def waiting_group(**facts: Any) -> WaitingGroup:
     plan = WorkerAllocationPlan(worker_count=1)
-    values = {**_GROUP, "number": GROUP, "plan": plan, **_WAITING_GROUP, **facts}
+    values = {**_GROUP, "number": GROUP, "plan": plan, **_WAITING_GROUP, **_matched(facts)}
     return WaitingGroup(**{**values, "state": TaskGroupState(values["state"])})
 
 

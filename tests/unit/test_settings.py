@@ -121,3 +121,11 @@ def test_settings_are_frozen() -> None:
 def test_tags_of_an_agent_are_comma_separated(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MITOSIS_AGENT__TAGS", "gpu, big ,")
     assert load_settings().settings.agent.tags == ("gpu", "big")
+
+
+def test_bounds_of_leases_are_checked_together() -> None:
+    with pytest.raises(SettingsError) as refused:
+        load_settings({"scheduling.longest_lease_seconds": 60})
+    assert "lease_duration_seconds must be at most longest_lease_seconds" in str(refused.value)
+    terms = load_settings({"scheduling.longest_idle_seconds": 3}).settings.scheduling.lease_terms(5)
+    assert (terms.idle_threshold, terms.longest_idle) == (3, 3)

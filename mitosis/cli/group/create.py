@@ -41,6 +41,10 @@ OPTION_OF_FIELD = {
     "cancel_grace_seconds": "--cancel-grace",
     "reopen_on_submit": "--reopen-on-submit",
     "host_lost_after": "--host-lost-after",
+    "lease_settings.lease_duration": "--lease",
+    "lease_settings.longest_lease": "--longest-lease",
+    "lease_settings.idle_threshold": "--idle",
+    "lease_settings.longest_idle": "--longest-idle",
 }
 """Field of the API -> option, to name the option when a field is refused."""
 
@@ -132,6 +136,14 @@ def typed_fields(name: str | None, options: GroupOptions) -> dict[str, Any]:
         "cancel_grace_seconds": seconds(options.cancel_grace, "--cancel-grace"),
         "reopen_on_submit": options.reopen_on_submit,
         "host_lost_after": options.host_lost_after,
+        "lease_settings": present(
+            {
+                "lease_duration": options.lease,
+                "longest_lease": options.longest_lease,
+                "idle_threshold": options.idle,
+                "longest_idle": options.longest_idle,
+            }
+        ),
     }
     return present(fields) or {}
 

@@ -1,5 +1,6 @@
 """`mitosis group managers`: lists and changes the hosts that may serve a task group."""
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 from uuid import UUID
 
@@ -9,10 +10,12 @@ from mitosis.cli.arguments import GroupArgument
 from mitosis.cli.context import Cli
 from mitosis.cli.manager.find import find_manager
 from mitosis.cli.manager.view import managers_table
-from mitosis.cli.rendering import Item
+from mitosis.cli.rendering import Item, Table
 
 if TYPE_CHECKING:
-    from mitosis.contracts.http import RefreshedManagers
+    from collections.abc import Sequence
+
+    from mitosis.contracts.http import GroupManagerInfo, RefreshedManagers
 
 
 def managers(
@@ -20,20 +23,23 @@ def managers(
     group: GroupArgument,
     add: Annotated[
         list[str] | None,
-        typer.Option(metavar="HOST", help="Add this host to the list; repeatable."),
+        typer.Option(metavar="HOST", help="Add this host, with or without the tags; repeatable."),
     ] = None,
     remove: Annotated[
         list[str] | None,
-        typer.Option(metavar="HOST", help="Remove this host from the list; repeatable."),
+        typer.Option(
+            metavar="HOST",
+            help="Remove this host: it finishes what it runs and returns the rest; repeatable.",
+        ),
     ] = None,
     refresh: Annotated[
         bool, typer.Option("--refresh", help="Match hosts to the tags again and show what changed.")
     ] = False,
 ) -> None:
-    """List the hosts of a task group: those that its tags matched, and those added by name.
+    """List the hosts that may serve a task group: matched by its tags, or added by name.
 
-    Only --refresh matches the tags; a change of tags does not change the list. The order is --add,
-    --remove, --refresh.
+    A change of tags, of the task group or of a host, has no effect before --refresh. A host that was
+    removed stays so until it is added again. The order is --add, --remove, --refresh.
     """
     with cli.client() as client:
         added = [find_manager(client, text).manager_id for text in add or ()]
@@ -45,7 +51,22 @@ def managers(
         if refresh:
             cli.output.item(refreshed_item(client.refresh_managers(group)))
         else:
-            cli.output.table(managers_table(client.group_managers(group)))
+            cli.output.table(members_table(client.group_managers(group)))
+
+
+def members_table(members: "Sequence[GroupManagerInfo]") -> Table:
+    """Return the table of hosts, with how each became a member."""
+    table = managers_table(members)
+    rows = [(*row, _chosen(one)) for row, one in zip(table.rows, members, strict=True)]
+    return replace(table, columns=(*table.columns, "chosen by"), rows=rows)
+
+
+def _chosen(member: "GroupManagerInfo") -> str:
+    if member.assignment_method == "user_specified":
+        return "name"
+    return (
+        f"tags: {', '.join(member.matched_tags)}" if member.matched_tags else "no tag is asked for"
+    )
 
 
 def refreshed_item(done: "RefreshedManagers") -> Item:

@@ -73,6 +73,32 @@ ProbeOption = Annotated[
 ]
 
 
+LeaseOption = Annotated[
+    str | None,
+    typer.Option(
+        "--lease",
+        metavar="TIME",
+        help="How long a host stays at least while other groups go first.",
+    ),
+]
+LongestLeaseOption = Annotated[
+    str | None,
+    typer.Option(metavar="TIME", help="How long it stays at most, also where a move costs much."),
+]
+IdleOption = Annotated[
+    str | None,
+    typer.Option(
+        "--idle", metavar="TIME", help="How long a host without work is kept from other groups."
+    ),
+]
+LongestIdleOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="TIME", help="The same at most, also where setup and teardown take longer."
+    ),
+]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupOptions:
     """The options of `mitosis group create` that describe the task group."""
@@ -132,3 +158,7 @@ class GroupOptions:
         str | None,
         typer.Option(metavar="TIME", help="Declare a host lost after this long without contact."),
     ] = None
+    lease: LeaseOption = None
+    longest_lease: LongestLeaseOption = None
+    idle: IdleOption = None
+    longest_idle: LongestIdleOption = None

@@ -1,6 +1,6 @@
 """Commands on an existing task group: change, close, reopen, cancel, complete, delete."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,7 +11,11 @@ from mitosis.cli.context import Cli
 from mitosis.cli.group.create import OPTION_OF_FIELD, merged, present
 from mitosis.cli.group.options import (
     CancelGraceOption,
+    IdleOption,
     LabelOption,
+    LeaseOption,
+    LongestIdleOption,
+    LongestLeaseOption,
     MaxProcessesOption,
     MaxTasksOption,
     PriorityOption,
@@ -65,12 +69,17 @@ def change(
     max_hosts: ChangedMaxHostsOption = None,
     cancel_grace: CancelGraceOption = None,
     reopen_on_submit: ReopenOption = None,
+    lease: LeaseOption = None,
+    longest_lease: LongestLeaseOption = None,
+    idle: IdleOption = None,
+    longest_idle: LongestIdleOption = None,
 ) -> None:
     """Change a task group that has not ended; options that are left out change nothing.
 
     New tags and labels replace the present ones; tags change the list of hosts at the next
     `mitosis group managers --refresh`. Fewer hosts end the last leases after the tasks that run there.
     Hosts that work for the task group take over a new plan of workers with their next lease.
+    Lease and idle times take `default` for the value of the deployment.
     """
     from mitosis.cli.validation import named, seconds, validated
     from mitosis.contracts.http import TaskGroupUpdate
@@ -92,9 +101,13 @@ def change(
         "max_managers": _number(max_hosts),
         "cancel_grace_seconds": seconds(cancel_grace, "--cancel-grace"),
         "reopen_on_submit": reopen_on_submit,
+        "lease_settings.lease_duration": lease,
+        "lease_settings.longest_lease": longest_lease,
+        "lease_settings.idle_threshold": idle,
+        "lease_settings.longest_idle": longest_idle,
     }
     values = {
-        key: None if value == NO_LIMIT.get(key) else value
+        key: None if value == NO_LIMIT.get(key, "default") else value
         for key, value in given.items()
         if value is not None and value != []
     }
@@ -103,11 +116,11 @@ def change(
             "give at least one change: "
             + ", ".join(OPTION_OF_FIELD.get(key, "--workers") for key in given)
         )
-    validated(TaskGroupUpdate, values, OPTION_OF_FIELD)
+    validated(TaskGroupUpdate, nested(values), OPTION_OF_FIELD)
     with named(OPTION_OF_FIELD), cli.client() as client:
         if plan is not None:
             values |= _plan_of(client.group(group), plan)
-        update = validated(TaskGroupUpdate, values, OPTION_OF_FIELD)
+        update = validated(TaskGroupUpdate, nested(values), OPTION_OF_FIELD)
         cli.output.item(group_item(client.update_group(group, update)))
 
 
@@ -118,6 +131,18 @@ def _plan_of(group: "TaskGroupInfo", changes: dict[str, Any]) -> dict[str, Any]:
         "worker_allocation_plan": merged(plan, changes),
         "expected_updated_at": group.updated_at,
     }
+
+
+def nested(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return ``{"a.b": 1}`` as ``{"a": {"b": 1}}``."""
+    result: dict[str, Any] = {}
+    for path, value in values.items():
+        *above, name = path.split(".")
+        place = result
+        for step in above:
+            place = place.setdefault(step, {})
+        place[name] = value
+    return result
 
 
 def _number(text: str | None) -> int | str | None:

@@ -26,6 +26,7 @@ def group_item(group: "TaskGroupInfo") -> Item:
         ("labels", ", ".join(group.labels)),
         ("priority", str(group.priority)),
         ("workers", _workers_text(group)),
+        ("leases", _lease_text(group)),
         ("auto-close", span_text(group.auto_close_timeout)),
         ("deadline", time_text(group.close_deadline)),
         ("created", time_text(group.created_at)),
@@ -74,6 +75,17 @@ def _cancelled_text(group: "TaskGroupInfo") -> str:
     text = f"{stats.ready_cancelled} waiting, {stats.running_cancelled} running"
     left = stats.running_not_cancellable
     return text + (f"; {left} unreachable" if left else "")
+
+
+def _lease_text(group: "TaskGroupInfo") -> str:
+    """Return the terms of its leases, as in ``1h to 4h; 3m to 10m without work``."""
+    terms = group.lease_terms
+    if terms is None:
+        return ""
+    held = f"{span_text(terms.lease_duration)} to {span_text(terms.longest_lease)}"
+    return (
+        f"{held}; {span_text(terms.idle_threshold)} to {span_text(terms.longest_idle)} without work"
+    )
 
 
 def groups_table(groups: "Sequence[TaskGroupInfo]") -> Table:

@@ -17,6 +17,7 @@ from api.service import ApiOptions, RunningApi, admin_token, running_api
 from mitosis.cli.connection import StackConnection, remove_connection, write_connection
 from mitosis.client.client import Client
 from mitosis.contracts.errors import ConfigurationError
+from mitosis.contracts.lease_settings import DEFAULT_TERMS
 from mitosis.contracts.lifecycle import ManagerState
 from mitosis.embedded.data_folder import DataFolder, ed25519_private_key, write_private
 from mitosis.embedded.stack import EmbeddedStack
@@ -24,7 +25,7 @@ from mitosis.embedded.stop_signals import StopSignals
 from mitosis.settings import Settings
 from mitosis.store.control.control_store import ControlStore
 from mitosis.store.pg.migrate import migrate
-from mitosis.store.store import IDLE_THRESHOLD, QueueLimits, Store, StoreOptions
+from mitosis.store.store import QueueLimits, Store, StoreOptions
 from workflows.client import ControlClient, TemporalAddress
 from workflows.control import ControlService
 from workflows.worker import ControlPorts, WorkerLimits
@@ -35,7 +36,7 @@ AGENT_ENDS_WITHIN_SECONDS = 2.0
 STACK_ENDS_WITHIN_SECONDS = 4.0
 """After the agent everything else has ended, or is killed."""
 CONTROL_READY_SECONDS = 60.0
-ONE_HOST_IDLE_THRESHOLD = timedelta(seconds=5)
+ONE_HOST_IDLE_THRESHOLD = 5.0
 """With one host, an idle group would block all others; its environment stays ready in any case."""
 
 
@@ -139,7 +140,7 @@ def control_service(settings: Settings, where: TemporalAddress, store: Store) ->
 def store_options(
     settings: Settings,
     database_url: str,
-    idle_threshold: timedelta = IDLE_THRESHOLD,
+    idle_threshold: float = DEFAULT_TERMS.idle_threshold,
     *,
     listens: bool = True,
 ) -> StoreOptions:
@@ -147,8 +148,6 @@ def store_options(
 
     ``idle_threshold`` holds unless the settings name one.
     """
-    if (seconds := settings.worker.idle_threshold_seconds) is not None:
-        idle_threshold = timedelta(seconds=seconds)
     return StoreOptions(
         database_url=database_url,
         direct_url=direct_url(settings),
@@ -162,7 +161,7 @@ def store_options(
         host_lost_after=timedelta(seconds=settings.hosts.lost_after_seconds),
         suspect_after=timedelta(seconds=settings.hosts.suspect_after_seconds),
         quarantine_after=settings.hosts.quarantine_after,
-        idle_threshold=idle_threshold,
+        lease_terms=settings.scheduling.lease_terms(idle_threshold),
         max_terminations=settings.tasks.max_terminations,
     )
 

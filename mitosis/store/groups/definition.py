@@ -10,10 +10,11 @@ from mitosis.contracts.allocation import CpuBindingStrategy, WorkerAllocationPla
 from mitosis.contracts.errors import AlreadyExists, Conflict, InvalidRequest, NotFound
 from mitosis.contracts.http import TaskGroupInfo, TaskGroupSpec, TaskGroupUpdate
 from mitosis.contracts.lifecycle import TASK_GROUP
-from mitosis.store.groups.assignment import list_manager
+from mitosis.store.groups.assignment import name_managers
 from mitosis.store.groups.endings import LiveGroup, lock_live, notify_group
 from mitosis.store.groups.views import read_group
 from mitosis.store.leases.eligibility import plan_mismatch
+from mitosis.store.leases.lease_terms import save_settings
 from mitosis.store.missing import require_task_group
 from mitosis.store.pg.database import Connection
 from mitosis.store.pg.rows import fetch_all, fetch_one
@@ -60,8 +61,9 @@ async def create_group(store: Store, spec: TaskGroupSpec, user_id: UUID) -> Task
             if created is None:
                 raise NotFound("no such user group", field="group_name")
             await _check_hosts(connection, created.id, spec.worker_allocation_plan)
-            for manager_id in spec.manager_ids:
-                await list_manager(connection, created.uuid, manager_id, user_id)
+            await name_managers(connection, created.id, spec.manager_ids, user_id)
+            if spec.lease_settings.model_fields_set:
+                await save_settings(connection, store, created.id, spec.lease_settings)
     except UniqueViolation as error:
         raise AlreadyExists(
             f"the user group has a task group called {spec.name}", field="name"
@@ -112,6 +114,8 @@ async def update_group(
         updated = await connection.execute(SQL["update"], parameters)
         if updated.rowcount == 0:
             raise Conflict("the task group was changed by another request; read it and try again")
+        if changes.lease_settings is not None:
+            await save_settings(connection, store, live.number, changes.lease_settings)
         await notify_group(connection, live.number, scheduler=True)
     return await read_group(store, task_group_id)
 

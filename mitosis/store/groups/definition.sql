@@ -47,6 +47,8 @@ UPDATE task_groups AS g
        auto_close_timeout_seconds = CASE WHEN %(sets_auto_close)s THEN %(auto_close)s::float8
                                          ELSE g.auto_close_timeout_seconds END,
        max_managers = CASE WHEN %(sets_max_managers)s THEN %(max_managers)s::int ELSE g.max_managers END,
-       updated_at = clock_timestamp()
+       -- Who is a member stays as it is until a refresh (C-32).
+       member_tags = coalesce(g.member_tags, g.tags),
+       member_tag_match = coalesce(g.member_tag_match, g.tag_match), updated_at = clock_timestamp()
  WHERE g.id = %(group_number)s
    AND (%(expected)s::timestamptz IS NULL OR g.updated_at = %(expected)s)

@@ -13,6 +13,7 @@ from sqlalchemy.dialects.postgresql import ARRAY
 
 from mitosis.contracts.control import GroupView
 from mitosis.contracts.http import CancelStats, HookRunInfo, LeaseInfo, Page, TaskGroupInfo
+from mitosis.contracts.lease_settings import terms_of
 from mitosis.contracts.lifecycle import TaskGroupState
 from mitosis.contracts.temporal_names import task_group_workflow_id
 from mitosis.store.groups.cleanup import AWAITED, cleanup_parameters
@@ -95,7 +96,8 @@ async def read_group(store: Store, task_group_id: UUID) -> NumberedInfo:
         parameters = {"group_number": shown.number, "unfinished": shown.tasks_unfinished}
         details = await fetch_one(connection, _Details, SQL["details"], parameters)
         reason = await _waiting_for(connection, store, shown.number, settled=shown.settled)
-    more: dict[str, object] = {"waiting_for": reason}
+    terms = terms_of(shown.lease_settings.values(), store.lease_terms)
+    more: dict[str, object] = {"waiting_for": reason, "lease_terms": terms.shown()}
     if details is not None:
         more |= {
             "tasks_running": details.tasks_running,

@@ -9,6 +9,9 @@ SELECT g.id AS number, g.uuid AS task_group_id, g.name, u.name AS group_name, v.
        g.auto_close_timeout_seconds AS auto_close_timeout, g.close_deadline, g.max_managers, g.tag_match,
        g.assignment_method, g.reopen_on_submit, g.cancel_grace_seconds,
        g.host_lost_after_seconds AS host_lost_after, g.fence,
+       json_build_object('lease_duration', s.lease_duration_seconds, 'longest_lease', s.longest_lease_seconds,
+                         'idle_threshold', s.idle_threshold_seconds, 'longest_idle', s.longest_idle_seconds)
+           AS lease_settings,
        v.total AS tasks_total, v.unfinished AS tasks_unfinished,
        v.succeeded + v.failed AS tasks_completed, v.succeeded AS tasks_succeeded,
        v.failed AS tasks_failed, v.cancelled AS tasks_cancelled, g.created_at, g.updated_at,
@@ -17,6 +20,7 @@ SELECT g.id AS number, g.uuid AS task_group_id, g.name, u.name AS group_name, v.
   FROM task_groups AS g
   JOIN group_live AS v ON v.group_id = g.id
   JOIN user_groups AS u ON u.id = g.user_group_id
+  LEFT JOIN manager_config AS s ON s.task_group_id = g.id
  WHERE g.kind = 'managed' AND g.uuid = ANY(%(ids)s::uuid[])
  ORDER BY g.id DESC
 

@@ -17,6 +17,7 @@ from mitosis.contracts.lifecycle import TASK_GROUP
 from mitosis.contracts.outcome import CRASHES
 from mitosis.retry_policy import RetryPolicy
 from mitosis.store.leases.ending import LockedGroup, lock_group
+from mitosis.store.leases.membership import with_membership
 from mitosis.store.leases.verdicts import (
     DOUBT_SECONDS,
     EXCUSED_SECONDS,
@@ -44,7 +45,7 @@ def with_other_hosts(statement: LiteralString) -> LiteralString:
     """Fill in the expressions about other hosts: ``$working$`` and ``$possible$``."""
     for name in ("working", "possible", "blamed"):
         statement = statement.replace(f"${name}$", SQL[name])
-    return statement
+    return with_membership(statement)
 
 
 SUSPECTS = with_other_hosts(SQL["suspects"])

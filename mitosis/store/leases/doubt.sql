@@ -29,14 +29,7 @@ EXISTS (SELECT FROM managers AS m
          WHERE m.id <> v.manager_id AND NOT c.offline AND c.last_contact_at > now() - interval '90 seconds'
            AND ((l.group_id = v.group_id AND l.state IN ('offered', 'active'))
                 OR (l.epoch IS NULL AND NOT m.draining
-                    AND (m.tags @> g.tags OR (g.tag_match = 'any' AND m.tags && g.tags))
-                    AND EXISTS (SELECT FROM user_group_managers AS r
-                                 WHERE r.manager_id = m.id AND r.user_group_id = g.user_group_id
-                                   AND r.role IN ('write', 'admin'))
-                    AND (g.assignment_method <> 'user_specified'
-                         OR EXISTS (SELECT FROM task_group_managers AS t
-                                     WHERE t.task_group_id = g.id AND t.manager_id = m.id
-                                       AND t.assignment_method = 'user_specified'))
+                    AND $may_serve$ AND $member$
                     AND (g.max_managers IS NULL
                          OR (SELECT count(*) FROM leases AS n WHERE n.group_id = g.id AND n.state <> 'ended')
                             < g.max_managers)))

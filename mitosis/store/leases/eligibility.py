@@ -4,9 +4,9 @@ The assignment round offers a host when every condition holds. `explain` reports
 not hold, for a host and for the task group as a whole. A dry run can report all of them. The order is the
 order of repair: a condition that a clock or another group changes by itself comes late.
 
-PostgreSQL supplies facts and decides nothing, with one exception: the statements of the round select only
+PostgreSQL supplies facts and decides nothing, with two exceptions. The statements of the round select only
 the hosts and groups for which the conditions marked ``prefiltered`` hold, because the others can be many.
-A test compares their rows with the unfiltered facts.
+And an offer is written only if role and membership still hold. Tests compare both with these conditions.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -20,6 +20,7 @@ from mitosis.contracts.lifecycle import LeaseState
 from mitosis.scheduling.binding import binding_mismatch
 from mitosis.scheduling.host_failures import HostFailure
 from mitosis.scheduling.wording import span
+from mitosis.store.leases.membership import FormerTags, TagMatch, is_member, not_a_member
 from mitosis.store.pg.statements import load
 
 SQL = load("leases/eligibility.sql")
@@ -61,6 +62,8 @@ class HostFacts:
     manager_id: UUID
     name: str
     tags: frozenset[str]
+    former_tags: tuple[FormerTags, ...]
+    """Oldest first, as far back as a task group was matched by them."""
     cores: tuple[int, ...] | None
     """None: its agent has never said hello."""
     draining: bool
@@ -117,10 +120,17 @@ class GroupFacts:
     user_group: int
     user_group_name: str
     tags: frozenset[str]
-    tag_match: Literal["all", "any"]
+    tag_match: TagMatch
+    member_tags: frozenset[str]
+    """Its tags at the last refresh, and below how they matched: they decide who is a member (C-32)."""
+    member_tag_match: TagMatch
+    member_version: int
+    """Of the tags of hosts at the last refresh."""
     assignment_method: Literal["tag_matched", "user_specified"]
-    named: frozenset[int]
-    """Hosts that a user named for the group."""
+    added: frozenset[int]
+    """Hosts that a user added to the group."""
+    removed: frozenset[int]
+    """Hosts that a user removed from it."""
     max_managers: int | None
     plan: WorkerAllocationPlan
     goes_on: bool
@@ -169,21 +179,6 @@ class Condition:
 def plan_mismatch(plan: WorkerAllocationPlan, cores: Sequence[int]) -> str | None:
     """Return why the workers of ``plan`` cannot be bound to ``cores``; None if they can."""
     return binding_mismatch(plan.worker_count, plan.cpu_binding, tuple(cores))
-
-
-def missing_tags(host: HostFacts, group: GroupFacts) -> list[str]:
-    """Return the tags of the group that the host does not have."""
-    return sorted(group.tags - host.tags)
-
-
-def _tags_fit(host: HostFacts, group: GroupFacts) -> bool:
-    if group.tag_match == "all" or not group.tags:
-        return group.tags <= host.tags
-    return bool(group.tags & host.tags)
-
-
-def _is_named(host: HostFacts, group: GroupFacts) -> bool:
-    return group.assignment_method != "user_specified" or host.number in group.named
 
 
 def _plan_fits(host: HostFacts, group: GroupFacts) -> bool:
@@ -251,16 +246,7 @@ CONDITIONS: Sequence[Condition] = (
         of_pair=lambda host, group: group.user_group in host.serves,
         sentence=lambda _, group: f"has no write role in user group {group.user_group_name}",
     ),
-    Condition(
-        code="not_named",
-        of_pair=_is_named,
-        sentence=lambda *_: "is not named for the task group",
-    ),
-    Condition(
-        code="tags",
-        of_pair=_tags_fit,
-        sentence=lambda host, group: f"lacks {', '.join(missing_tags(host, group))}",
-    ),
+    Condition(code="member", of_pair=is_member, sentence=not_a_member),
     Condition(
         code="misfit",
         of_pair=_plan_fits,

@@ -18,6 +18,9 @@ CASE h.phase WHEN 'suspected' THEN 'suspected' WHEN 'quarantined' THEN 'quaranti
 -- name: host_facts
 -- Parameters: suspect_after; group_number limits the failures to those that concern one group, NULL = all.
 SELECT m.id AS number, m.uuid AS manager_id, m.name, m.tags, m.draining, c.offline,
+       coalesce((SELECT json_agg(json_build_object('until_version', f.until_version, 'tags', f.tags)
+                                 ORDER BY f.until_version)
+                   FROM former_manager_tags AS f WHERE f.manager_id = m.id), '[]') AS former_tags,
        CASE WHEN m.machine_id IS NOT NULL THEN m.cores END AS cores,
        extract(epoch FROM now() - c.last_contact_at)::float8 AS silent_seconds,
        %(suspect_after)s::float8 AS suspect_after_seconds,
@@ -64,12 +67,15 @@ SELECT m.id AS number, m.uuid AS manager_id, m.name, m.tags, m.draining, c.offli
 -- Parameters: hosts, and those of capacity.sql, whose part is put in. Ready tasks are counted only up to the
 -- number that this many more hosts could use.
 SELECT g.id AS number, g.name, g.priority, g.user_group_id AS user_group, u.name AS user_group_name, g.tags,
-       g.tag_match, g.max_managers, g.assignment_method, g.worker_allocation_plan AS plan, s.live_leases,
+       g.tag_match, coalesce(g.member_tags, g.tags) AS member_tags,
+       coalesce(g.member_tag_match, g.tag_match) AS member_tag_match, g.member_version, g.max_managers, g.assignment_method, g.worker_allocation_plan AS plan, s.live_leases,
        s.capacity, r.ready,
        g.kind = 'managed' AND v.settled_at IS NULL AND v.state IN ('open', 'closed') AND NOT v.discarding
            AS goes_on,
        ARRAY(SELECT t.manager_id FROM task_group_managers AS t
-              WHERE t.task_group_id = g.id AND t.assignment_method = 'user_specified') AS named
+              WHERE t.task_group_id = g.id AND t.assignment_method = 'user_specified') AS added,
+       ARRAY(SELECT t.manager_id FROM task_group_managers AS t
+              WHERE t.task_group_id = g.id AND t.assignment_method = 'removed') AS removed
   FROM task_groups AS g
   JOIN group_live AS v ON v.group_id = g.id
   JOIN user_groups AS u ON u.id = g.user_group_id

@@ -9,6 +9,7 @@ from mitosis.contracts.host_failures import HostFailureKind
 from mitosis.contracts.lifecycle import LeaseState
 from mitosis.store.leases.ending import lock_lease
 from mitosis.store.leases.failures import forget_failures
+from mitosis.store.leases.lease_terms import affinity_seconds
 from mitosis.store.pg.database import Connection
 from mitosis.store.pg.rows import fetch_one
 from mitosis.store.pg.statements import load
@@ -42,7 +43,10 @@ async def take_lease(store: Store, manager_id: UUID, epoch: int) -> LeaseGrant:
         lease = await lock_lease(connection, manager_id, epoch)
         if lease is None or lease.state not in (LeaseState.OFFERED, LeaseState.ACTIVE):
             raise LeaseLost(epoch=epoch)
-        await connection.execute(SQL["take"], _parameters(store, manager_id, epoch))
+        numbers = (lease.group_number, lease.manager_number)
+        affinity = await affinity_seconds(connection, store, *numbers)
+        values = {**_parameters(store, manager_id, epoch), "affinity": affinity}
+        await connection.execute(SQL["take"], values)
         await forget_failures(
             connection, lease.manager_number, None, (HostFailureKind.UNREACHABLE,)
         )

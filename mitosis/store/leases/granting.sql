@@ -2,7 +2,7 @@
 
 -- name: take
 UPDATE leases AS l
-   SET state = 'active', taken_at = now(), affinity_until = now() + interval '1 hour',
+   SET state = 'active', taken_at = now(), affinity_until = now() + make_interval(secs => %(affinity)s),
        alive_until = now() + make_interval(secs => coalesce(g.host_lost_after_seconds, %(host_lost_after)s))
   FROM managers AS m, task_groups AS g
  WHERE l.epoch = %(epoch)s AND l.state = 'offered' AND m.id = l.manager_id AND m.uuid = %(manager)s

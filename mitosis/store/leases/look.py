@@ -35,7 +35,7 @@ async def look(store: Store) -> WaitingWork:
     """Return what waits for a round, and the hosts of offers that have not been taken for a second."""
     parameters = {
         **progress_parameters(store),
-        "idle_threshold": store.idle_threshold.total_seconds(),
+        "idle_threshold": store.lease_terms.idle_threshold,
     }
     async with store.database.connection() as connection:
         found = await fetch_one(connection, _Waiting, WAITING, parameters)

@@ -11,7 +11,9 @@ WITH free AS MATERIALIZED (
        AND NOT EXISTS (SELECT FROM leases AS l
                         WHERE l.manager_id = m.id AND l.kind = 'manager' AND l.state <> 'ended'
                           AND NOT (l.state = 'active' AND greatest(l.busy_at, l.taken_at)
-                                   <= now() - make_interval(secs => %(idle_threshold)s)))
+                                   <= now() - make_interval(secs => coalesce(
+                                        (SELECT s.idle_threshold_seconds FROM manager_config AS s
+                                          WHERE s.task_group_id = l.group_id), %(idle_threshold)s))))
 )
 SELECT CASE WHEN EXISTS (SELECT FROM free) THEN EXISTS (
            SELECT FROM group_live AS v

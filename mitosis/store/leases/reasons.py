@@ -28,11 +28,11 @@ from mitosis.store.leases.eligibility import (
     CONDITIONS,
     GroupFacts,
     HostFacts,
-    missing_tags,
     obstacles,
     plan_mismatch,
     with_debt,
 )
+from mitosis.store.leases.membership import missing_tags, not_a_member, would_be_refreshed
 from mitosis.store.pg.database import Connection
 from mitosis.store.pg.rows import fetch_all, fetch_one
 from mitosis.store.pg.statements import load
@@ -372,10 +372,23 @@ def _no_work(_: Sequence[WaitingHost], group: WaitingGroup) -> Reason:
     return Reason("delayed", f"the next attempt is due in {max(group.delayed_seconds, 0.0):.0f} s")
 
 
-def _no_host_has_tags(hosts: Sequence[WaitingHost], group: WaitingGroup) -> Reason:
-    """Name the tags, and those that the closest host lacks."""
-    line = f"no host has {group.tag_match} of the tags {', '.join(sorted(group.tags))}"
-    if group.tag_match == "all":
+def _no_member(hosts: Sequence[WaitingHost], group: WaitingGroup) -> Reason:
+    """Say who could become a member; else name the tags, and those that the closest host lacks."""
+    if group.assignment_method == "user_specified":
+        line = "it runs only on hosts that a user names for it, and none is named"
+        return Reason("none_named", line)
+    for could in (
+        lambda host: would_be_refreshed(host, group),
+        lambda host: host.number in group.removed,
+    ):
+        if (first := next(filter(could, hosts), None)) is not None:
+            return Reason(
+                "member", f"no host is a member: {first.name} {not_a_member(first, group)}"
+            )
+    line = (
+        f"no host has {group.member_tag_match} of the tags {', '.join(sorted(group.member_tags))}"
+    )
+    if group.member_tag_match == "all":
         closest = min(hosts, key=lambda host: len(missing_tags(host, group)))
         line = f"{line}: {closest.name} lacks {', '.join(missing_tags(closest, group))}"
     return Reason("tags", line)
@@ -447,10 +460,7 @@ NONE_LEFT: Mapping[str, NoneLeft] = {
     "no_role": lambda _, group: Reason(
         "no_manager", f"no host may serve user group {group.user_group_name}; register one there"
     ),
-    "not_named": lambda *_: Reason(
-        "none_named", "it runs only on hosts that a user names for it, and none is named"
-    ),
-    "tags": _no_host_has_tags,
+    "member": _no_member,
     "misfit": _no_host_fits,
     "setup_failed": _setup_failed,
     "no_contact": _no_contact,

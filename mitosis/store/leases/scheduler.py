@@ -8,9 +8,12 @@ from dataclasses import dataclass
 
 from mitosis.contracts.control import AssignAnswer
 from mitosis.contracts.lifecycle import LeaseState
+from mitosis.scheduling.costs import idle_threshold
+from mitosis.scheduling.facts import Work
 from mitosis.store.leases import eligibility
 from mitosis.store.leases.capacity import end_stuck_leases, progress_parameters
 from mitosis.store.leases.doubt import end_leases_of_quarantined, judge_groups
+from mitosis.store.leases.durations import pair_durations
 from mitosis.store.leases.eligibility import (
     CONDITIONS,
     CONTEST_CONDITIONS,
@@ -20,7 +23,9 @@ from mitosis.store.leases.eligibility import (
     HostLease,
 )
 from mitosis.store.leases.excess import end_excess_leases
+from mitosis.store.leases.lease_terms import read_settings
 from mitosis.store.leases.matching import Offer, match, usable
+from mitosis.store.leases.membership import with_membership
 from mitosis.store.pg.database import Connection
 from mitosis.store.pg.rows import fetch_all, fetch_one
 from mitosis.store.pg.statements import load
@@ -28,6 +33,7 @@ from mitosis.store.store import Store
 
 SQL = load("leases/scheduler.sql")
 ROUND_HOSTS = eligibility.HOST_FACTS + "\n" + SQL["hosts_of_round"]
+OFFER = with_membership(SQL["offer"])
 ROUND_GROUPS = eligibility.GROUP_FACTS + "\n" + SQL["groups_of_round"]
 GROUPS_PER_PAGE = 200
 BEFORE_FIRST = (2**31, 0)
@@ -74,7 +80,7 @@ async def assign_round(store: Store) -> AssignAnswer:
         hosts = await facts.hosts()
         offers = await _match_pages(facts, usable(hosts), CONDITIONS)
         offered = await _write(connection, offers, hosts)
-        contest = _Contest(facts, store.idle_threshold.total_seconds())
+        contest = _Contest(facts, store)
         moves, next_idle = await contest.decide(hosts, {offer.group for offer in offers})
         if moves:
             values = {
@@ -108,7 +114,7 @@ async def would_assign(store: Store) -> Sequence[tuple[int, int]]:
         offers = await _match_pages(facts, usable(hosts), CONDITIONS)
         if offers:
             return [(offer.group, offer.manager) for offer in offers]
-        moves, _ = await _Contest(facts, store.idle_threshold.total_seconds()).decide(hosts, ())
+        moves, _ = await _Contest(facts, store).decide(hosts, ())
     return [(move.group, move.manager) for move in moves]
 
 
@@ -164,8 +170,7 @@ class _Contest:
     """Takes idle hosts from the groups that hold them (C-03)."""
 
     facts: _Facts
-    idle_threshold: float
-    """How long a lease without work is safe from other groups, in seconds."""
+    store: Store
 
     async def decide(
         self, hosts: Sequence[HostFacts], served: Collection[int]
@@ -194,18 +199,17 @@ class _Contest:
         idle = {number: host for number, host in of_round.items() if not held[number].has_work}
         busy = {number: host for number, host in of_round.items() if held[number].has_work}
         needed = await self._match(idle, served)
-        waits = {offer.manager: self._seconds_left(held[offer.manager]) for offer in needed}
+        waits = await self._waits(needed, held)
         served = {*served, *(offer.group for offer in needed)}
-        over = {n: host for n, host in idle.items() if self._seconds_left(held[n]) <= 0}
-        needed += await _match_pages(self.facts, over, _OF_OTHERS, besides=served)
+        more = await self._match_for_more(idle, held, served)
         due = [
             _Move(held[offer.manager].epoch, offer.manager, offer.group)
-            for offer in needed
-            if waits.get(offer.manager, 0.0) <= 0
+            for offer in [*(o for o in needed if waits[o.manager] <= 0), *more]
         ]
         left = list(waits.values())
-        if await self._match(busy, {*served, *(offer.group for offer in needed)}):
-            left.append(min(max(self.idle_threshold, LOOK_SECONDS[0]), LOOK_SECONDS[1]))
+        if await self._match(busy, served):
+            least = self.store.lease_terms.idle_threshold
+            left.append(min(max(least, LOOK_SECONDS[0]), LOOK_SECONDS[1]))
         return due, min((seconds for seconds in left if seconds > 0), default=None)
 
     async def _match(self, hosts: dict[int, HostFacts], served: Collection[int]) -> list[Offer]:
@@ -214,8 +218,46 @@ class _Contest:
             self.facts, hosts, CONTEST_CONDITIONS, besides=served, without_capacity=True
         )
 
-    def _seconds_left(self, lease: HostLease) -> float:
-        return self.idle_threshold - (lease.idle_seconds or 0.0)
+    async def _match_for_more(
+        self,
+        idle: Mapping[int, HostFacts],
+        held: Mapping[int, HostLease],
+        served: Collection[int],
+    ) -> list[Offer]:
+        """Match groups that can use one more host with those that are idle for long enough now."""
+        groups = sorted({held[number].group for number in idle})
+        settings = await read_settings(self.facts.connection, self.store, groups)
+        over = {
+            number: host
+            for number, host in idle.items()
+            if (held[number].idle_seconds or 0.0) >= settings[held[number].group].idle_seconds.least
+        }
+        offers = await _match_pages(self.facts, over, _OF_OTHERS, besides=served)
+        waits = await self._waits(offers, held)
+        return [offer for offer in offers if waits[offer.manager] <= 0]
+
+    async def _waits(
+        self, moves: Sequence[Offer], held: Mapping[int, HostLease]
+    ) -> Mapping[int, float]:
+        """Return for each host the seconds until its lease is idle for long enough (C-35).
+
+        That is as long as teardown and setup take on this host, within the bounds of the group that has it.
+        """
+        connection = self.facts.connection
+        pairs = [(held[move.manager].group, move.manager) for move in moves]
+        pairs += [(move.group, move.manager) for move in moves]
+        durations = await pair_durations(connection, pairs)
+        settings = await read_settings(
+            connection, self.store, sorted({group for group, _ in pairs})
+        )
+        waits = {}
+        for move in moves:
+            lease = held[move.manager]
+            loser = Work(teardown_seconds=durations[lease.group, move.manager].teardown_seconds)
+            winner = Work(setup_seconds=durations[move.group, move.manager].setup_seconds)
+            safe = idle_threshold(loser, winner, settings[lease.group])
+            waits[move.manager] = safe - (lease.idle_seconds or 0.0)
+        return waits
 
 
 def _contestable(host: HostFacts) -> HostLease | None:
@@ -272,7 +314,7 @@ async def _write(connection: Connection, offers: list[Offer], hosts: Sequence[Ho
         "managers": [offer.manager for offer in kept],
         "draining": [draining[offer.manager] for offer in kept],
     }
-    return (await connection.execute(SQL["offer"], values)).rowcount
+    return (await connection.execute(OFFER, values)).rowcount
 
 
 def _next_round(

@@ -49,7 +49,8 @@ SELECT v.group_id FROM group_live AS v
 -- name: offer
 -- The host is on its way to this group now, and to no other. A host that has been drained, resumed or deleted
 -- since its facts were read is left to the next round, and so is one that another transaction holds, which may
--- wait for a group.
+-- wait for a group. Role and membership are checked again. A removal holds the group, so it comes before or after
+-- this.
 WITH reached AS (
     UPDATE leases SET freed_for = NULL
      WHERE freed_for IS NOT NULL AND state = 'ended' AND manager_id = ANY(%(managers)s::bigint[])
@@ -60,7 +61,8 @@ SELECT c.group_id, c.manager_id
           FROM unnest(%(groups)s::bigint[], %(managers)s::bigint[], %(draining)s::boolean[])
                AS o (group_id, manager_id, draining)
           JOIN managers AS m ON m.id = o.manager_id
-         WHERE m.draining = o.draining AND m.deleted_at IS NULL
+          JOIN task_groups AS g ON g.id = o.group_id
+         WHERE m.draining = o.draining AND m.deleted_at IS NULL AND $may_serve$ AND $member$
            FOR SHARE OF m SKIP LOCKED) AS c
     ON CONFLICT (manager_id) WHERE kind = 'manager' AND state <> 'ended' DO NOTHING
 

@@ -7,6 +7,7 @@ from mitosis.contracts.errors import AlreadyExists, Conflict
 from mitosis.contracts.manager_verbs import ManagerUpdate
 from mitosis.store.leases.ending import forget_environments, lock_live_lease, set_offline
 from mitosis.store.managers.hello import LockedManager, lock_manager
+from mitosis.store.managers.tags import set_tags
 from mitosis.store.pg.database import Connection
 from mitosis.store.pg.outbox import poke
 from mitosis.store.pg.rows import fetch_all, fetch_one
@@ -40,7 +41,6 @@ async def update_manager(store: Store, manager_id: UUID, changes: ManagerUpdate)
         values = {
             "manager_number": manager.id,
             "name": changes.name,
-            "tags": None if changes.tags is None else sorted(changes.tags),
             "labels": None if changes.labels is None else sorted(changes.labels),
         }
         if changes.name is not None:
@@ -50,6 +50,8 @@ async def update_manager(store: Store, manager_id: UUID, changes: ManagerUpdate)
                     f"another host of its user groups is called {changes.name}", field="name"
                 )
         await connection.execute(SQL["change_manager"], values)
+        if changes.tags is not None:
+            await set_tags(connection, manager.id, changes.tags)
         await poke(connection, managers=[manager_id], scheduler=True)
 
 

@@ -14,7 +14,7 @@ SELECT o.id FROM managers AS o
 
 -- name: change_manager
 UPDATE managers
-   SET name = coalesce(%(name)s::text, name), tags = coalesce(%(tags)s::text[], tags),
+   SET name = coalesce(%(name)s::text, name),
        labels = coalesce(%(labels)s::text[], labels), updated_at = now()
  WHERE id = %(manager_number)s
 

@@ -25,6 +25,7 @@ from mitosis.contracts.lifecycle import (
     LeaseState,
 )
 from mitosis.scheduling.wording import hook_end
+from mitosis.store.leases.durations import DurationKind, record_duration
 from mitosis.store.leases.failures import forget_failures, record_failure
 from mitosis.store.missing import require_task_group
 from mitosis.store.pg.database import Connection
@@ -48,6 +49,8 @@ _GOAL: Mapping[str, EnvironmentState] = {
     "cleaned": EnvironmentState.GONE,
 }
 """The state after each event of the agent; if the environment is in it already, the call succeeds."""
+_MEASURED: Mapping[str, DurationKind] = {"prepared": "setup", "cleaned": "teardown"}
+"""The events that end a step whose duration counts."""
 _OWED = (EnvironmentState.OWED, EnvironmentState.TEARING_DOWN)
 """What is finished also for a group that goes on."""
 
@@ -73,6 +76,8 @@ class _Lease:
 @dataclass(frozen=True, slots=True)
 class _Environment:
     state: EnvironmentState
+    seconds: float
+    """Since its last change."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +141,7 @@ async def _change(
         await _save_hook_run(connection, facts, asked, asked.hook)
     if now is None or state is not now.state:
         await _remember_setup(connection, facts, asked)
+        await _measure(connection, facts, asked, now)
     await notify_watchers(connection, facts.group_number)
     gone = state is EnvironmentState.GONE
     # The group may have ended since its state was read; it then waits for this environment's end.
@@ -229,6 +235,19 @@ async def _remember_setup(connection: Connection, facts: _Facts, asked: Environm
         await record_failure(connection, manager, group, kind, end)
     elif asked.event == "prepared":
         await forget_failures(connection, manager, group, (kind,))
+
+
+async def _measure(
+    connection: Connection, facts: _Facts, asked: EnvironmentChange, before: _Environment | None
+) -> None:
+    """Record how long a setup or teardown took that is over: its hook; without one, the whole step."""
+    kind, hook = _MEASURED.get(asked.event), asked.hook
+    if kind is None or before is None:
+        return
+    seconds = before.seconds
+    if hook is not None and hook.finished_at is not None:
+        seconds = max(0.0, (hook.finished_at - hook.started_at).total_seconds())
+    await record_duration(connection, facts.group_number, facts.manager_number, kind, seconds)
 
 
 async def _save_hook_run(

@@ -18,7 +18,7 @@ SELECT l.epoch, l.state FROM leases AS l
    FOR UPDATE OF l
 
 -- name: lock_environment
-SELECT e.state
+SELECT e.state, extract(epoch FROM clock_timestamp() - e.changed_at)::float8 AS seconds
   FROM environments AS e
  WHERE e.manager_id = %(manager_number)s AND e.group_id = %(group_number)s
    FOR UPDATE OF e

@@ -22,6 +22,7 @@ from mitosis.store.leases.ending import (
     set_offline,
 )
 from mitosis.store.leases.granting import extend_leases
+from mitosis.store.leases.lease_terms import affinity_seconds
 from mitosis.store.pg.arrays import number_array
 from mitosis.store.pg.database import Connection
 from mitosis.store.pg.outbox import poke
@@ -86,7 +87,7 @@ async def say_hello(
         lease = await lock_live_lease(connection, manager.id)
         incarnation = _incarnation_after(manager, lease, hello, host_lost_after)
         if incarnation > manager.incarnation:
-            await _begin_process(connection, manager, lease, hello, host_lost_after)
+            await _begin_process(connection, store, manager, lease, hello)
             await _save(connection, manager, hello, incarnation)
         await owe_begun_teardowns(connection, manager.id)
         number = {"manager_number": manager.id, "host_lost_after": host_lost_after}
@@ -176,10 +177,10 @@ def _in_contact(manager: LockedManager, lease: LockedLease | None, host_lost_aft
 
 async def _begin_process(
     connection: Connection,
+    store: Store,
     manager: LockedManager,
     lease: LockedLease | None,
     hello: Hello,
-    host_lost_after: float,
 ) -> None:
     """End the lease of the process before, and give a new epoch if there is use for one.
 
@@ -211,7 +212,8 @@ async def _begin_process(
                 "group_number": lease.group_number,
                 "epoch": epoch,
                 "state": (LeaseState.ACTIVE if goes_on else LeaseState.ENDING).value,
-                "host_lost_after": host_lost_after,
+                "host_lost_after": store.host_lost_after.total_seconds(),
+                "affinity": await affinity_seconds(connection, store, group.number, manager.id),
             }
             await connection.execute(SQL["insert_lease"], values)
     if elsewhere:

@@ -23,7 +23,7 @@ SELECT nextval('lease_epoch') AS epoch
 INSERT INTO leases (epoch, group_id, manager_id, state, alive_until, taken_at, affinity_until, end_reason)
 SELECT %(epoch)s, %(group_number)s, %(manager_number)s, %(state)s::text,
        now() + make_interval(secs => coalesce(g.host_lost_after_seconds, %(host_lost_after)s)),
-       now(), now() + interval '1 hour', CASE WHEN %(state)s::text = 'ending' THEN 'new_incarnation' END
+       now(), now() + make_interval(secs => %(affinity)s), CASE WHEN %(state)s::text = 'ending' THEN 'new_incarnation' END
   FROM task_groups AS g WHERE g.id = %(group_number)s
 
 -- name: move_journalled

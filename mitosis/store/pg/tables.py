@@ -44,6 +44,7 @@ def _part_of(table: str) -> ForeignKey:
 
 Sequence("lease_epoch", metadata=METADATA)
 Sequence("task_id", metadata=METADATA)
+Sequence("tag_version", metadata=METADATA)
 
 users = Table(
     "users",
@@ -128,6 +129,36 @@ manager_live = Table(
     Column("report_trouble", Text),
 )
 
+former_manager_tags = Table(
+    "former_manager_tags",
+    METADATA,
+    Column("manager_id", BigInteger, _part_of("managers"), nullable=False),
+    Column("until_version", BigInteger, nullable=False),
+    Column("tags", ARRAY(Text), nullable=False),
+    PrimaryKeyConstraint("manager_id", "until_version"),
+)
+
+environment_durations = Table(
+    "environment_durations",
+    METADATA,
+    Column("group_id", BigInteger, _part_of("task_groups")),
+    Column("manager_id", BigInteger, _part_of("managers")),
+    Column("kind", Text, nullable=False),
+    CheckConstraint("kind IN ('setup', 'teardown')"),
+    Column("mean_seconds", Double, nullable=False),
+    Column("runs", Integer, nullable=False),
+    CheckConstraint("group_id IS NOT NULL OR manager_id IS NOT NULL"),
+    Index(
+        "environment_durations_of",
+        "group_id",
+        "manager_id",
+        "kind",
+        unique=True,
+        postgresql_nulls_not_distinct=True,
+    ),
+    Index("environment_durations_by_manager", "manager_id"),
+)
+
 user_group_managers = Table(
     "user_group_managers",
     METADATA,
@@ -158,6 +189,12 @@ task_groups = Table(
     Column("labels", ARRAY(Text), nullable=False, server_default=text("'{}'")),
     Column("tag_match", Text, nullable=False, server_default=text("'all'")),
     CheckConstraint("tag_match IN ('all', 'any')"),
+    Column("member_tags", ARRAY(Text)),
+    Column("member_tag_match", Text),
+    CheckConstraint("member_tag_match IN ('all', 'any')"),
+    Column(
+        "member_version", BigInteger, nullable=False, server_default=text("nextval('tag_version')")
+    ),
     Column("priority", Integer, nullable=False, server_default=text("0")),
     Column("worker_allocation_plan", JSONB, nullable=False),
     Column("environment_setup_hook", JSONB),
@@ -186,6 +223,18 @@ task_groups = Table(
     ),
 )
 
+manager_config = Table(
+    "manager_config",
+    METADATA,
+    Column("id", BigInteger, Identity(always=True), primary_key=True),
+    Column("task_group_id", BigInteger, _part_of("task_groups"), nullable=False, unique=True),
+    Column("lease_duration_seconds", Double, server_default=text("3600")),
+    Column("longest_lease_seconds", Double),
+    Column("idle_threshold_seconds", Double, server_default=text("300")),
+    Column("longest_idle_seconds", Double),
+    Column("updated_at", Moment, nullable=False, server_default=text("now()")),
+)
+
 task_group_managers = Table(
     "task_group_managers",
     METADATA,
@@ -198,7 +247,7 @@ task_group_managers = Table(
     ),
     Column("manager_id", BigInteger, _part_of("managers"), nullable=False),
     Column("assignment_method", Text, nullable=False),
-    CheckConstraint("assignment_method IN ('tag_matched', 'user_specified')"),
+    CheckConstraint("assignment_method IN ('tag_matched', 'user_specified', 'removed')"),
     Column("matched_tags", ARRAY(Text)),
     Column("added_at", Moment, nullable=False, server_default=text("now()")),
     Column("added_by_user_id", BigInteger, ForeignKey("users.id")),
@@ -245,6 +294,8 @@ group_live = Table(
     Column("succeeded", BigInteger, nullable=False, server_default=text("0")),
     Column("failed", BigInteger, nullable=False, server_default=text("0")),
     Column("cancelled", BigInteger, nullable=False, server_default=text("0")),
+    Column("runs", BigInteger, nullable=False, server_default=text("0")),
+    Column("run_seconds", Double, nullable=False, server_default=text("0")),
     Column("drain_seq", BigInteger, nullable=False, server_default=text("0")),
     Column("last_task_submitted_at", Moment),
     Column("opened_at", Moment, nullable=False, server_default=text("now()")),

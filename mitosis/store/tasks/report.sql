@@ -145,12 +145,16 @@ WITH lease AS MATERIALIZED (
     SELECT (SELECT count(*) FROM again) AS again, count(*) AS ended,
            count(*) FILTER (WHERE outcome = 'succeeded') AS succeeded,
            count(*) FILTER (WHERE outcome = 'failed') AS failed,
-           count(*) FILTER (WHERE outcome = 'cancelled') AS cancelled
+           count(*) FILTER (WHERE outcome = 'cancelled') AS cancelled,
+           count(*) FILTER (WHERE outcome <> 'cancelled' AND finished - started BETWEEN 0 AND 1e9) AS runs,
+           coalesce(sum(finished - started) FILTER (WHERE outcome <> 'cancelled'
+                                                      AND finished - started BETWEEN 0 AND 1e9), 0) AS run_seconds
       FROM ended
 ), counted AS (
     UPDATE group_live AS v
        SET unfinished = v.unfinished - n.ended, succeeded = v.succeeded + n.succeeded,
            failed = v.failed + n.failed, cancelled = v.cancelled + n.cancelled,
+           runs = v.runs + n.runs, run_seconds = v.run_seconds + n.run_seconds,
            drain_seq = v.drain_seq + (v.state <> 'open' AND n.ended > 0 AND v.unfinished = n.ended)::int,
            hungry = v.hungry AND n.again = 0, watched = false
       FROM sums AS n

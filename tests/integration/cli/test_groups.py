@@ -187,14 +187,16 @@ def test_the_managers_of_a_group(stack: CliStack) -> None:
         done(mitosis("manager", "register", *words, "--quiet")).out.strip()
         for words in (("fits", "--tag", "gpu"), ("other",))
     )
-    assert listed() == []
+    assert listed() == [fits]
     shown = done(mitosis("group", "managers", "m", "--add", "other", "--refresh", "--json")).json
     assert shown == {
-        "added_managers": [fits],
+        "added_managers": [],
         "removed_managers": [],
         "user_specified_kept": [other],
     }
     assert sorted(listed()) == sorted([fits, other])
+    rows = done(mitosis("group", "managers", "m")).out.splitlines()
+    assert [row.split("  ")[-1].strip() for row in rows] == ["chosen by", "tags: gpu", "name"]
     done(mitosis("group", "change", "m", "--tag", "cpu"))
     text = done(mitosis("group", "managers", "m", "--remove", other, "--refresh")).out
     assert [line.split() for line in text.splitlines()] == [
@@ -204,7 +206,8 @@ def test_the_managers_of_a_group(stack: CliStack) -> None:
     ]
     assert listed() == []
     assert mitosis("group", "managers", "m", "--add", "nobody").status == ExitStatus.NOT_FOUND
-    assert mitosis("group", "managers", "m", "--remove", fits).status == ExitStatus.NOT_FOUND
+    create("n", "--host", fits)
+    assert mitosis("group", "managers", "n", "--remove", other).status == ExitStatus.NOT_FOUND
 
 
 def test_a_group_is_changed_where_it_is_told_so(stack: CliStack) -> None:
@@ -222,6 +225,14 @@ def test_a_group_is_changed_where_it_is_told_so(stack: CliStack) -> None:
     assert other["reopen_on_submit"]
     free = done(mitosis("group", "change", "c", "--max-hosts", "unlimited", "--json")).json
     assert (free["max_managers"], free["tags"]) == (None, ["new"])
+    own = done(mitosis("group", "change", "c", "--lease", "2h", "--idle", "4m", "--json")).json
+    assert own["lease_settings"]["lease_duration"] == 7200
+    bad = mitosis("group", "change", "c", "--longest-lease", "1h")
+    assert bad.status == ExitStatus.INVALID
+    assert "--longest-lease: must be at least lease_duration, 7200 s, not 3600 s" in bad.err
+    assert "2h to 4h; 4m to 10m without work" in done(mitosis("group", "show", "c")).out
+    own = done(mitosis("group", "change", "c", "--lease", "default", "--json")).json
+    assert own["lease_terms"]["lease_duration"] == 3600
     done(mitosis("group", "cancel", "c"))
     assert mitosis("group", "change", "c", "--priority", "2").status == ExitStatus.CONFLICT
 

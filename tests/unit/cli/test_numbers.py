@@ -23,6 +23,7 @@ NOT_ONE_OR_MORE = ("0", "-1", *NOT_A_NUMBER)
 NO_HOSTS = ("2147483648", *NOT_ONE_OR_MORE)
 NO_RETRIES = ("-1", "100", *NOT_A_NUMBER)
 NO_SPAN = ("0", "0s", *NOT_A_TIME)
+NO_BOUND = ("31d", *NOT_A_TIME)
 NO_GRACE = ("25h", *NOT_A_TIME)
 
 REFUSED: dict[str, tuple[str, ...]] = {
@@ -75,6 +76,11 @@ REFUSED: dict[str, tuple[str, ...]] = {
     "template save --deadline": NO_SPAN,
     "template save --cancel-grace": NO_GRACE,
     "template save --host-lost-after": ("9", *NOT_A_TIME),
+    **{
+        f"group {command} {option}": NO_BOUND
+        for command in ("create", "change")
+        for option in ("--lease", "--longest-lease", "--idle", "--longest-idle")
+    },
     "group cancel --grace": NO_GRACE,
     "group complete --grace": NO_GRACE,
     "group wait --timeout": NOT_A_TIME,

@@ -363,7 +363,7 @@ async def test_new_tags_change_no_list_until_it_is_refreshed(api: Api) -> None:
         ]
         await client.add_managers("work", [named])
         first = await client.refresh_managers("work")
-        assert (first.added_managers, first.user_specified_kept) == ([old], [named])
+        assert (first.added_managers, first.user_specified_kept) == ([], [named])
         body = {"tags": ["cpu"], "expected_updated_at": group.updated_at.isoformat()}
         changed = await api.call("PUT", "/task-groups/work/tags", json=body)
         assert changed.json()["tags"] == ["cpu"]
@@ -375,7 +375,9 @@ async def test_new_tags_change_no_list_until_it_is_refreshed(api: Api) -> None:
         assert (second.added_managers, second.removed_managers) == ([new], [old])
         assert second.user_specified_kept == [named]
         await client.remove_managers("work", [named])
-        assert {one.manager_id for one in await client.group_managers("work")} == {new}
+        (left,) = await client.group_managers("work")
+        assert (left.manager_id, left.assignment_method) == (new, "tag_matched")
+        assert left.matched_tags == ["cpu"]
     await _only_who_may_write_refreshes(api, group.task_group_id)
 
 
@@ -403,7 +405,7 @@ async def test_the_managers_of_a_group(api: Api) -> None:
         return [UUID(item["manager_id"]) for item in (await api.call("GET", path)).json()]
 
     assert await listed() == []
-    named = {"manager_ids": [str(made.manager_id)]}
+    named = {"manager_ids": [str(made.manager_id)], "selection_type": "user_specified"}
     for _ in range(2):  # again is success
         assert (await api.call("POST", path, json=named)).status_code == 204
     assert await listed() == [made.manager_id]
@@ -412,9 +414,11 @@ async def test_the_managers_of_a_group(api: Api) -> None:
         "removed_managers": [],
         "user_specified_kept": [str(made.manager_id)],
     }
-    assert (await api.call("DELETE", path, json=named)).status_code == 204
-    assert await listed() == []
-    with problem(await api.call("DELETE", path, json=named), 404, "not_found"):
+    for _ in range(2):
+        assert (await api.call("DELETE", path, json=named)).status_code == 204
+        assert await listed() == []
+    by_tags = {**named, "selection_type": "tag_matched"}
+    with problem(await api.call("POST", path, json=by_tags), 422, "invalid_request"):
         pass
     unknown = {"manager_ids": [str(uuid4())]}
     with problem(await api.call("POST", path, json=unknown), 404, "not_found"):

@@ -10,22 +10,18 @@ from mitosis.contracts.errors import (
     Conflict,
     InvalidRequest,
     NotFound,
-    PermissionDenied,
 )
-from mitosis.contracts.http import RegisterManager, TaskGroupUpdate
+from mitosis.contracts.http import TaskGroupUpdate
 from mitosis.contracts.ids import task_uuid
 from mitosis.contracts.lifecycle import TaskGroupState, TaskState
 from mitosis.store.groups.assignment import (
-    add_manager,
-    listed_managers,
-    refresh_managers,
-    remove_manager,
+    add_managers,
+    remove_managers,
 )
 from mitosis.store.groups.definition import find_group, update_group
 from mitosis.store.groups.deletion import delete_chunk, delete_group
 from mitosis.store.groups.views import GroupFilter, ids_of_page, list_groups, read_group
 from mitosis.store.leases.scheduler import assign_round
-from mitosis.store.managers.registration import register_manager
 from mitosis.store.tasks.views import list_tasks, read_task
 from mitosis.store.users.accounts import add_member, create_user, ensure_admin
 from tests.support.campaigns import failed, hook, succeeded, world
@@ -253,34 +249,6 @@ async def test_tasks_are_listed_by_id_and_state(database: str) -> None:
             await read_task(w.store, group)
 
 
-@pytest.mark.spec("S000-01", "S000-03", "S000-07", "S000-11")
-async def test_managers_named_by_a_user(database: str) -> None:
-    async with world(database) as w:
-        host, other = await w.host(), await w.host()
-        bob = await create_user(w.store, "bob")
-        foreign, _ = await register_manager(w.store, RegisterManager(name="bobs"), bob.user_id)
-        group = await w.group(assignment_method="user_specified")
-        await w.submit(group, 1)
-        assert "none is named" in str((await read_group(w.store, group)).waiting_for)
-        assert (await assign_round(w.store)).offered == 0
-        await add_manager(w.store, group, other.manager_id, w.user_id)
-        await add_manager(w.store, group, other.manager_id, w.user_id)
-        with pytest.raises(PermissionDenied):
-            await add_manager(w.store, group, foreign, w.user_id)
-        with pytest.raises(NotFound):
-            await add_manager(w.store, group, group, w.user_id)
-        listed = await listed_managers(w.store, group)
-        assert [item.manager_id for item in listed] == [other.manager_id]
-        assert (await assign_round(w.store)).offered == 1
-        await other.take(group)
-        await w.pokes()
-        await remove_manager(w.store, group, other.manager_id)
-        assert (await other.claim()).standing == "ending"
-        assert ("manager", other.manager_id) in await w.pokes()
-        with pytest.raises(NotFound):
-            await remove_manager(w.store, group, host.manager_id)
-
-
 COLUMNS = """
     SELECT column_name AS name, is_nullable = 'YES' AS nullable, column_default AS given,
            is_identity = 'YES' AS counted, data_type AS type
@@ -323,72 +291,17 @@ async def test_the_table_of_managers_of_a_group(database: str) -> None:
         )
         matched, named = await w.host(tags=["a"]), await w.host()
         group = await w.group(tags={"a"})
-        await refresh_managers(w.store, group)
-        await add_manager(w.store, group, named.manager_id, w.user_id)
+        await add_managers(w.store, group, [named.manager_id], w.user_id)
+        await remove_managers(w.store, group, [matched.manager_id], w.user_id)
         rows = await w.rows(
             "SELECT m.uuid AS host, t.assignment_method AS how, u.uuid AS by, t.added_at <= now() AS past"
             " FROM task_group_managers AS t JOIN managers AS m ON m.id = t.manager_id"
             " LEFT JOIN users AS u ON u.id = t.added_by_user_id ORDER BY t.id"
         )
         assert [tuple(row.values()) for row in rows] == [
-            (matched.manager_id, "tag_matched", None, True),
             (named.manager_id, "user_specified", w.user_id, True),
+            (matched.manager_id, "removed", w.user_id, True),
         ]
-
-
-@pytest.mark.spec("S000-02", "S000-09", "S000-18", "S000-19", "S000-20")
-async def test_refresh_lists_the_managers_whose_tags_fit(database: str) -> None:
-    async with world(database) as w:
-        fits, no, named = await w.host(tags=["a", "b", "c"]), await w.host(), await w.host()
-        group = await w.group(tags={"a", "b"})
-        await add_manager(w.store, group, named.manager_id, w.user_id)
-        done = await refresh_managers(w.store, group)
-        assert (done.added_managers, done.removed_managers) == ([fits.manager_id], [])
-        assert done.user_specified_kept == [named.manager_id]
-        assert (await refresh_managers(w.store, group)).added_managers == []
-        listed = {item.manager_id for item in await listed_managers(w.store, group)}
-        assert listed == {fits.manager_id, named.manager_id}
-        matched = await w.rows("SELECT matched_tags FROM task_group_managers ORDER BY id")
-        assert [row["matched_tags"] for row in matched] == [None, ["a", "b"]]
-        await update_group(w.store, group, TaskGroupUpdate(tags=frozenset({"z"})))
-        assert len(await listed_managers(w.store, group)) == 2, "new tags alone change no list"
-        done = await refresh_managers(w.store, group)
-        assert (done.added_managers, done.removed_managers) == ([], [fits.manager_id])
-        listed = {item.manager_id for item in await listed_managers(w.store, group)}
-        assert listed == {named.manager_id}, "what a user named stays"
-        assert no.manager_id not in listed
-
-
-@pytest.mark.spec("S000-17", "S000-16", "C-01")
-async def test_a_refresh_asks_for_all_tags_or_any_and_for_a_role(database: str) -> None:
-    async with world(database) as w:
-        both, one = await w.host(tags=["a", "b"]), await w.host(tags=["b", "x"])
-        await w.host(tags=["x"])
-        bob = await create_user(w.store, "bob")
-        everything = RegisterManager(name="bobs", tags=frozenset({"a", "b"}))
-        await register_manager(w.store, everything, bob.user_id)
-        await add_member(w.store, "alice", "bob", "admin")
-        reader = everything.model_copy(update={"name": "reader", "groups": ("alice:read",)})
-        await register_manager(w.store, reader, bob.user_id)
-        for match, fitting, tags in (
-            ("all", [both], [["a", "b"]]),
-            ("any", [both, one], [["a", "b"], ["b"]]),
-        ):
-            group = await w.group(name=match, tags={"a", "b"}, tag_match=match)
-            done = await refresh_managers(w.store, group)
-            assert done.added_managers == [host.manager_id for host in fitting]
-            assert done.removed_managers == []
-            stored = await w.rows(
-                "SELECT matched_tags AS tags FROM task_group_managers"
-                " WHERE task_group_id = (SELECT max(id) FROM task_groups) ORDER BY manager_id"
-            )
-            assert [sorted(row["tags"]) for row in stored] == tags
-        group = await find_group(w.store, "alice/any")
-        await add_manager(w.store, group, one.manager_id, w.user_id)  # matched, then named
-        await update_group(w.store, group, TaskGroupUpdate(tags=frozenset({"nothing"})))
-        done = await refresh_managers(w.store, group)
-        assert done.removed_managers == [both.manager_id]
-        assert done.user_specified_kept == [one.manager_id], "named: not removed, whatever its tags"
 
 
 async def test_waiting_says_why_nothing_happens(database: str) -> None:

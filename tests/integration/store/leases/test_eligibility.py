@@ -11,7 +11,7 @@ from uuid import UUID
 import pytest
 
 from mitosis.contracts.explain import Explanation
-from mitosis.store.groups.assignment import add_manager
+from mitosis.store.groups.assignment import add_managers
 from mitosis.store.groups.explain import explain_group
 from mitosis.store.leases import eligibility, scheduler
 from mitosis.store.leases.capacity import progress_parameters
@@ -93,18 +93,12 @@ BREAKS = {
         group="no_manager",
         host="no_role",
     ),
-    "not_named": Break(
-        do="UPDATE task_group_managers SET assignment_method = 'tag_matched';"
+    "member": Break(
+        do="UPDATE task_group_managers SET assignment_method = 'removed';"
         " UPDATE task_groups SET assignment_method = 'user_specified'",
         undo="UPDATE task_group_managers SET assignment_method = 'user_specified'",
         group="none_named",
-        host="not_named",
-    ),
-    "tags": Break(
-        do="UPDATE managers SET tags = '{}'",
-        undo="UPDATE managers SET tags = '{gpu}'",
-        group="tags",
-        host="tags",
+        host="member",
     ),
     "misfit": Break(
         do="UPDATE managers SET cores = '{7}'",
@@ -164,7 +158,7 @@ async def one_host_and_one_task(w: World) -> UUID:
     await w.rows(
         "UPDATE managers SET draining = true, name = 'second' WHERE uuid = %s", second.manager_id
     )
-    await add_manager(w.store, group, host.manager_id, w.user_id)
+    await add_managers(w.store, group, [host.manager_id], w.user_id)
     return group
 
 
@@ -227,7 +221,9 @@ async def test_an_inverted_predicate_changes_offer_and_explanation_together(
             # An environment to be torn down breaks two conditions: one of them is inverted.
             expected = ("unclean", "unclean") if code == "cleanup" else ("assigning", "free")
             assert left == expected
-            assert (await assign_round(w.store)).offered == (code not in {"cleanup", "busy"})
+            # Role and membership are checked again where the offer is written.
+            refused = {"cleanup", "busy", "member", "no_role"}
+            assert (await assign_round(w.store)).offered == (code not in refused)
 
 
 async def random_facts(w: World) -> None:

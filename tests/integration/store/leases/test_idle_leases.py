@@ -2,18 +2,21 @@
 
 import random
 from dataclasses import replace
-from datetime import timedelta
 from uuid import UUID
 
 import pytest
 
 from mitosis.contracts.control import ReleaseReason, ReleaseRequest
+from mitosis.contracts.lease_settings import LeaseTerms
 from mitosis.contracts.task import RetryPolicy, TaskSubmission
 from mitosis.store.groups.views import read_group
 from mitosis.store.leases.scheduler import LOOK_SECONDS, assign_round
 from mitosis.store.managers.release import release_lease
 from mitosis.store.managers.views import observe_manager
 from tests.support.campaigns import Host, World, failed, world
+
+AT_ONCE = LeaseTerms(idle_threshold=0, longest_idle=0)
+FIVE_MINUTES = LeaseTerms(idle_threshold=300)
 
 
 async def let_go(host: Host) -> None:
@@ -29,7 +32,7 @@ async def test_an_idle_lease_ends_when_another_group_has_work_and_comes_back_war
     database: str,
 ) -> None:
     async with world(database) as w:
-        store = replace(w.store, idle_threshold=timedelta(0))
+        store = replace(w.store, lease_terms=AT_ONCE)
         first = await w.group("first")
         await w.submit(first)
         host = await w.leased_host(first)
@@ -65,7 +68,7 @@ async def test_an_idle_lease_ends_when_another_group_has_work_and_comes_back_war
 @pytest.mark.parametrize("work", ["claimable", "in flight"])
 async def test_a_lease_with_work_is_not_contested(database: str, work: str) -> None:
     async with world(database) as w:
-        store = replace(w.store, idle_threshold=timedelta(0))
+        store = replace(w.store, lease_terms=AT_ONCE)
         first = await w.group("first")
         await w.submit(first, 2)
         host = await w.leased_host(first)
@@ -89,7 +92,7 @@ async def test_a_host_that_is_idle_while_its_group_is_not_drained_is_found(
 ) -> None:
     """Nobody tells the scheduler: the round comes back by itself while a group waits for a busy host."""
     async with world(database) as w:
-        store = replace(w.store, idle_threshold=timedelta(0))
+        store = replace(w.store, lease_terms=AT_ONCE)
         first = await w.group("first")
         retry = RetryPolicy(max_attempts=2, delay_seconds=600)
         await w.submit_tasks(first, [TaskSubmission(command=["x"], retry=retry)] * 2)
@@ -113,7 +116,7 @@ async def test_an_idle_lease_is_safe_until_the_threshold_and_the_round_comes_bac
     database: str,
 ) -> None:
     async with world(database) as w:
-        store = w.store  # five minutes
+        store = replace(w.store, lease_terms=FIVE_MINUTES)
         first = await w.group("first")
         await w.submit(first)
         host = await w.leased_host(first)
@@ -134,7 +137,7 @@ async def test_an_idle_lease_is_safe_until_the_threshold_and_the_round_comes_bac
 @pytest.mark.spec("S002-172")
 async def test_work_seen_at_a_renewal_starts_the_idle_clock_anew(database: str) -> None:
     async with world(database) as w:
-        store = replace(w.store, idle_threshold=timedelta(minutes=5))
+        store = replace(w.store, lease_terms=FIVE_MINUTES)
         first = await w.group("first")
         await w.submit(first)
         host = await w.leased_host(first)
@@ -169,7 +172,7 @@ async def test_a_host_that_went_elsewhere_comes_back_to_a_group_that_is_reopened
     database: str,
 ) -> None:
     async with world(database) as w:
-        store = replace(w.store, idle_threshold=timedelta(0))
+        store = replace(w.store, lease_terms=AT_ONCE)
         first = await w.group("first")
         later = RetryPolicy(max_attempts=2, delay_seconds=1000)  # keeps the group from completing
         await w.submit_tasks(first, [TaskSubmission(command=["x"], retry=later)])
@@ -213,7 +216,7 @@ async def test_a_lease_is_renewed_while_its_group_has_anything_unfinished(
         assert (await host.renew()).standing == "active"
         left = "SELECT extract(epoch FROM alive_until - now()) FROM leases"
         assert await w.value(left) > 80
-        await assign_round(replace(w.store, idle_threshold=timedelta(0)))
+        await assign_round(replace(w.store, lease_terms=AT_ONCE))
         assert (await host.renew()).standing == "active"
 
 
@@ -241,7 +244,7 @@ async def test_what_waits_behind_a_long_task_gets_the_hosts_that_other_groups_le
     """Its own host has just claimed, so it counts as capacity; the agent returns what it does not begin."""
     chance = random.Random(seed)
     async with world(database) as w:
-        store = replace(w.store, idle_threshold=timedelta(0))
+        store = replace(w.store, lease_terms=AT_ONCE)
         idle = chance.randint(1, 4)
         await idle_hosts(w, idle)
         group = await w.group("mixed", worker_allocation_plan={"worker_count": 1})
@@ -264,7 +267,7 @@ async def test_a_group_without_a_host_gets_an_idle_one_before_a_group_that_has_s
     database: str,
 ) -> None:
     async with world(database) as w:
-        store = replace(w.store, idle_threshold=timedelta(0))
+        store = replace(w.store, lease_terms=AT_ONCE)
         await idle_hosts(w, 1)
         rich = await w.group("rich", priority=9, worker_allocation_plan={"worker_count": 1})
         await w.submit(rich, 10)
@@ -278,7 +281,7 @@ async def test_a_group_without_a_host_gets_an_idle_one_before_a_group_that_has_s
 async def test_a_group_does_not_take_a_host_from_itself(database: str) -> None:
     """Tasks that have just become due are no work of a lease yet, and could use more hosts."""
     async with world(database) as w:
-        store = replace(w.store, idle_threshold=timedelta(0))
+        store = replace(w.store, lease_terms=AT_ONCE)
         group = await w.group(worker_allocation_plan={"worker_count": 1})
         retry = RetryPolicy(max_attempts=2, delay_seconds=600)
         await w.submit_tasks(group, [TaskSubmission(command=["x"], retry=retry)] * 9)

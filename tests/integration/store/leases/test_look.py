@@ -6,7 +6,6 @@ No poke and no notification takes part: the outbox is emptied before every look.
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
-from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
@@ -15,6 +14,7 @@ from psycopg import sql
 
 from mitosis.contracts.control import ReleaseReason, ReleaseRequest
 from mitosis.contracts.host_failures import HostFailureKind
+from mitosis.contracts.lease_settings import LeaseTerms
 from mitosis.contracts.task import RetryPolicy, TaskSubmission
 from mitosis.contracts.wire import ClaimTasks
 from mitosis.store.leases.failures import record_failure
@@ -385,7 +385,7 @@ async def test_a_lease_ended_for_a_group_is_its_capacity_until_the_host_is_free(
     database: str,
 ) -> None:
     async with world(database) as w:
-        store: Store = replace(w.store, idle_threshold=timedelta(0))
+        store: Store = replace(w.store, lease_terms=LeaseTerms(idle_threshold=0, longest_idle=0))
         first = await w.group("first")
         await w.submit(first)
         host = await w.leased_host(first)

@@ -8,7 +8,7 @@ import pytest
 from mitosis.contracts.control import ReleaseReason, ReleaseRequest
 from mitosis.contracts.http import RegisterManager
 from mitosis.contracts.task import RetryPolicy, TaskSubmission
-from mitosis.store.groups.assignment import add_manager
+from mitosis.store.groups.assignment import add_managers
 from mitosis.store.groups.views import read_group
 from mitosis.store.leases.scheduler import assign_round
 from mitosis.store.managers.contact import record_contact
@@ -51,7 +51,7 @@ async def test_each_host_gets_the_best_of_the_groups_that_it_may_run(database: s
         named = await w.group("named", priority=9, assignment_method="user_specified")
         await w.submit(named)
         cpu, gpu = await w.host(tags=["cpu"]), await w.host(tags=["gpu"])
-        await add_manager(w.store, named, gpu.manager_id, w.user_id)
+        await add_managers(w.store, named, [gpu.manager_id], w.user_id)
 
         async def given(host: Host) -> str:
             lease = (await observe_manager(w.store, host.manager_id)).lease

@@ -34,6 +34,7 @@ FAILED: dict[str, Any] = {"failures": (failure(),)}
 UNREACHABLE: dict[str, Any] = {
     "failures": (failure(HostFailureKind.UNREACHABLE, failures=2, tried_in_seconds=20.0),)
 }
+REFRESH = "mitosis group managers campaign --refresh"
 RETRY = "mitosis manager retry-setup a --task-group campaign"
 BUSY: dict[str, Any] = {"lease": lease(group_number=OTHER_GROUP, name="render")}
 UNCLEAN: dict[str, Any] = {"unclean": frozenset({OTHER_GROUP})}
@@ -190,10 +191,16 @@ def test_what_is_in_nobodys_way_says_so_without_waiting() -> None:
         (
             {},
             {"assignment_method": "user_specified"},
-            "not_named",
-            "is not named for the task group",
+            "member",
+            "is not named for the task group; to add it: mitosis group managers campaign --add a",
         ),
-        (NO_TAGS, GPU, "tags", "lacks gpu"),
+        (NO_TAGS, GPU, "member", "lacks gpu"),
+        (
+            NO_TAGS,
+            {"member_tags": frozenset({"gpu"})},
+            "member",
+            f"is not a member: tags have changed since its members were matched; to match again: {REFRESH}",
+        ),
         (
             FAILED,
             {},

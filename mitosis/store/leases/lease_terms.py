@@ -1,0 +1,97 @@
+"""The terms of leases: what users set for task groups, and what follows for one lease (C-31, C-35)."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from mitosis.contracts.lease_settings import LeaseSettings, LeaseTerms, check_settings, terms_of
+from mitosis.scheduling import costs, policy
+from mitosis.scheduling.facts import Group, Work
+from mitosis.scheduling.policy import Policy
+from mitosis.store.leases.durations import group_durations, pair_durations
+from mitosis.store.pg.database import Connection
+from mitosis.store.pg.rows import fetch_all
+from mitosis.store.pg.statements import load
+from mitosis.store.store import Store
+
+SQL = load("leases/lease_terms.sql")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Saved:
+    """The settings of a task group; None is the value of the deployment."""
+
+    number: int
+    workers: int
+    lease_duration: float | None
+    longest_lease: float | None
+    idle_threshold: float | None
+    longest_idle: float | None
+
+    def values(self) -> dict[str, float | None]:
+        """Return the settings by field."""
+        return {name: getattr(self, name) for name in LeaseSettings.model_fields}
+
+
+async def read_settings(
+    connection: Connection, store: Store, groups: Sequence[int]
+) -> Mapping[int, policy.LeaseBounds]:
+    """Return the settings in effect for each of these task groups, as decisions use them."""
+    rows = await _saved(connection, groups)
+    return {row.number: settings_of(terms_of(row.values(), store.lease_terms)) for row in rows}
+
+
+def settings_of(terms: LeaseTerms) -> policy.LeaseBounds:
+    """Return the terms as decisions use them.
+
+    If the deployment was started with other bounds since the task group's own were checked, the greatest
+    value holds.
+    """
+    least, idle = terms.lease_duration, terms.idle_threshold
+    return policy.LeaseBounds(
+        affinity_seconds=policy.Bounds(min(least, terms.longest_lease), terms.longest_lease),
+        idle_seconds=policy.Bounds(min(idle, terms.longest_idle), terms.longest_idle),
+    )
+
+
+async def save_settings(
+    connection: Connection, store: Store, group_number: int, changes: LeaseSettings
+) -> None:
+    """Change the settings that are given, in the caller's transaction; None removes one.
+
+    Raises:
+        InvalidRequest: together with the others they make no sense; names the field.
+    """
+    (saved,) = await _saved(connection, [group_number])
+    given = changes.values()
+    values = {**saved.values(), **{name: given[name] for name in changes.model_fields_set}}
+    check_settings(values, store.lease_terms, changes.model_fields_set)
+    await connection.execute(SQL["save_lease_settings"], {**values, "group_number": group_number})
+
+
+async def affinity_seconds(
+    connection: Connection, store: Store, group_number: int, manager_number: int
+) -> float:
+    """Return how long the host stays with the group: 20 times what it costs to move it, within the bounds.
+
+    The cost is its setup and teardown there, and the time until the longest running task ends.
+    """
+    (saved,) = await _saved(connection, [group_number])
+    pair = (await pair_durations(connection, [(group_number, manager_number)]))[
+        group_number, manager_number
+    ]
+    measured = (await group_durations(connection, [group_number]))[group_number]
+    work = Work(
+        setup_seconds=pair.setup_seconds,
+        teardown_seconds=pair.teardown_seconds,
+        task_seconds=measured.task_seconds,
+    )
+    settings = settings_of(terms_of(saved.values(), store.lease_terms))
+    group = Group(
+        number=group_number, name="", user_group=0, workers=saved.workers, leases=settings
+    )
+    return costs.affinity_seconds(group, work, Policy())
+
+
+async def _saved(connection: Connection, groups: Sequence[int]) -> Sequence[_Saved]:
+    values = {"groups": list(groups)}
+    return await fetch_all(connection, _Saved, SQL["read_lease_settings"], values)

@@ -1,0 +1,153 @@
+"""How long a host stays with a task group follows from measured costs and from settings (C-31, C-35)."""
+
+import math
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from mitosis.contracts.errors import InvalidRequest
+from mitosis.contracts.http import TaskGroupUpdate
+from mitosis.contracts.lease_settings import LeaseSettings, LeaseTerms
+from mitosis.store.groups.definition import update_group
+from mitosis.store.groups.views import read_group
+from mitosis.store.leases.look import look
+from mitosis.store.leases.scheduler import assign_round
+from tests.support.campaigns import Host, World, world
+
+AFFINITY = (
+    "SELECT extract(epoch FROM affinity_until - taken_at)::float8 FROM leases ORDER BY epoch DESC"
+)
+
+
+async def measured(w: World, group: UUID, kind: str, seconds: float) -> None:
+    await w.rows(
+        "INSERT INTO environment_durations (group_id, kind, mean_seconds, runs)"
+        " SELECT id, %s, %s, 1 FROM task_groups WHERE uuid = %s",
+        *(kind, seconds, group),
+    )
+
+
+async def configured(w: World, group: UUID, **own: Any) -> None:
+    await update_group(w.store, group, TaskGroupUpdate(lease_settings=LeaseSettings(**own)))
+
+
+async def taken_again(w: World, group: UUID, host: Host) -> float:
+    """The affinity of a new lease, in seconds."""
+    await w.rows("UPDATE leases SET state = 'ended', ended_at = now() WHERE state <> 'ended'")
+    await w.submit(group)
+    await assign_round(w.store)
+    await host.take(group, prepare=not await w.rows("SELECT state FROM environments"))
+    return round(float(await w.value(AFFINITY)), 3)
+
+
+@pytest.mark.spec("C-31", "S002-158", "S002-171", "S002-179", "S002-284")
+async def test_the_affinity_of_a_lease_is_written_from_costs_and_settings(database: str) -> None:
+    async with world(database) as w:
+        group = await w.group(worker_allocation_plan={"worker_count": 4})
+        host = await w.host()
+        assert await taken_again(w, group, host) == 3600, "nothing is known to cost much"
+        await w.rows("DELETE FROM environment_durations")
+        await measured(w, group, "setup", 200)
+        await measured(w, group, "teardown", 40)
+        assert await taken_again(w, group, host) == 20 * 240
+        await w.rows("DELETE FROM environment_durations WHERE manager_id IS NOT NULL")
+        await w.rows("UPDATE environment_durations SET mean_seconds = 60")
+        await w.rows("UPDATE group_live SET runs = 10, run_seconds = 1000")
+        assert await taken_again(w, group, host) == round(20 * (120 + 100 * math.log(4)), 3)
+        await w.rows("UPDATE group_live SET run_seconds = 1e6")
+        assert await taken_again(w, group, host) == 4 * 3600
+        await configured(w, group, lease_duration="5m", longest_lease="10m")
+        assert await taken_again(w, group, host) == 600
+        await configured(w, group, longest_lease=None)
+        assert await taken_again(w, group, host) == 4 * 3600
+        await host.hello()
+        assert round(float(await w.value(AFFINITY))) == 4 * 3600, "also of a new epoch"
+        w.store = replace(w.store, lease_terms=LeaseTerms(longest_lease=7200))
+        assert await taken_again(w, group, host) == 7200
+
+
+@pytest.mark.spec("S002-171")
+async def test_a_row_of_the_table_of_settings_has_an_effect(database: str) -> None:
+    async with world(database) as w:
+        group = await w.group()
+        await w.rows("INSERT INTO manager_config (task_group_id) SELECT id FROM task_groups")
+        (row,) = await w.rows("SELECT * FROM manager_config")
+        assert (row["lease_duration_seconds"], row["idle_threshold_seconds"]) == (3600, 300)
+        assert {"id", "updated_at"} <= row.keys()
+        w.store = replace(w.store, lease_terms=LeaseTerms(lease_duration=60, idle_threshold=5))
+        assert await taken_again(w, group, await w.host()) == 3600
+        await _only_wants(w, group, 300)
+
+
+async def _only_wants(w: World, holder: UUID, seconds: float) -> None:
+    """Assert that another group gets the only host when its lease has been idle for so long."""
+    await w.rows("DELETE FROM open_task")
+    await w.rows("UPDATE group_live SET unfinished = 0, total = 0")
+    if not await w.rows("SELECT id FROM task_groups WHERE name = 'other'"):
+        await w.group("other")
+    other = await w.value("SELECT uuid FROM task_groups WHERE name = 'other'")
+    await w.submit(other)
+    await w.rows(
+        "UPDATE leases SET busy_at = NULL, taken_at = now() - make_interval(secs => %s)",
+        seconds - 5,
+    )
+    left = (await assign_round(w.store)).next_round_in_seconds
+    assert left is not None
+    assert 0 < left <= 5, f"{left} s are left"
+    assert not (await look(w.store)).what
+    await w.rows("UPDATE leases SET taken_at = taken_at - interval '5 seconds'")
+    assert await w.value("SELECT state FROM leases WHERE state <> 'ended'") == "active"
+    assert (await look(w.store)).what
+    await assign_round(w.store)
+    assert await w.value("SELECT state FROM leases WHERE state <> 'ended'") == "ending"
+    await w.rows("UPDATE leases SET state = 'active', freed_for = NULL WHERE state = 'ending'")
+
+
+@pytest.mark.spec("C-35", "S002-160", "S002-161", "S002-179")
+async def test_an_idle_host_goes_when_it_has_been_idle_for_what_the_move_costs(
+    database: str,
+) -> None:
+    async with world(database) as w:
+        group = await w.group()
+        other = await w.group("other")
+        await taken_again(w, group, await w.host())
+        await w.rows("DELETE FROM environment_durations")
+        await _only_wants(w, group, 180)
+        await measured(w, group, "teardown", 150)
+        await measured(
+            w, group, "setup", 9999
+        )  # of the group that has the host: no cost of this move
+        await measured(w, other, "setup", 100)
+        await _only_wants(w, group, 250)
+        await w.rows("UPDATE environment_durations SET mean_seconds = 1e4")
+        await _only_wants(w, group, 600)
+        await configured(w, group, longest_idle="20m", idle_threshold="15m")
+        await _only_wants(w, group, 1200)
+        await w.rows("UPDATE environment_durations SET mean_seconds = 0")
+        await _only_wants(w, group, 900)
+        await configured(w, group, idle_threshold="1m")
+        await _only_wants(w, group, 60)
+        await configured(w, group, idle_threshold=None, longest_idle=None)
+        await _only_wants(w, group, 180)
+
+
+@pytest.mark.spec("S002-179")
+async def test_settings_are_checked_together_and_shown(database: str) -> None:
+    async with world(database) as w:
+        group = await w.group(lease_settings={"lease_duration": "2h"})
+        with pytest.raises(InvalidRequest, match="at least lease_duration, 7200 s") as refused:
+            await configured(w, group, longest_lease="1h")
+        assert refused.value.facts["field"] == "lease_settings.longest_lease"
+        with pytest.raises(InvalidRequest, match="of the deployment, 600 s"):
+            await w.group("bad", lease_settings={"idle_threshold": "11m"})
+        assert await w.value("SELECT count(*) FROM task_groups WHERE name = 'bad'") == 0
+        await configured(w, group, idle_threshold="4m")
+        shown = await read_group(w.store, group)
+        assert shown.lease_settings == LeaseSettings(
+            lease_duration=timedelta(hours=2), idle_threshold=timedelta(minutes=4)
+        )
+        assert shown.lease_terms is not None
+        assert list(shown.lease_terms.values().values()) == [7200, 14_400, 240, 600]

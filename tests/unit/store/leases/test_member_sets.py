@@ -1,0 +1,60 @@
+"""The sets of members are those that the rule for one host and one group gives (C-32)."""
+
+from time import process_time
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mitosis.store.leases.eligibility import GroupFacts
+from mitosis.store.leases.member_sets import MemberSets
+from mitosis.store.leases.membership import FormerTags, is_member
+from tests.support.host_facts import group, host
+
+TAGS = st.frozensets(st.sampled_from("abc"))
+NUMBERS = st.frozensets(st.integers(0, 5))
+FORMER = st.dictionaries(st.integers(1, 9), TAGS, max_size=2).map(
+    lambda found: tuple(FormerTags(until, found[until]) for until in sorted(found))
+)
+HOSTS = st.lists(st.fixed_dictionaries({"tags": TAGS, "former_tags": FORMER}), max_size=5).map(
+    lambda facts: [host(number, **one) for number, one in enumerate(facts)]
+)
+
+
+def _group(facts: dict[str, Any]) -> GroupFacts:
+    return group(**{**facts, "removed": facts["removed"] - facts["added"]})
+
+
+MATCHES = st.sampled_from(["all", "any"])
+GROUPS = st.fixed_dictionaries(
+    {
+        "member_tags": TAGS,
+        "member_tag_match": MATCHES,
+        "member_version": st.integers(0, 10),
+        "assignment_method": st.sampled_from(["tag_matched", "user_specified"]),
+        "added": NUMBERS,
+        "removed": NUMBERS,
+    }
+).map(_group)
+
+
+@pytest.mark.spec("C-32")
+@given(hosts=HOSTS, groups=st.lists(GROUPS, max_size=4))
+def test_a_set_has_the_hosts_for_which_the_rule_holds(hosts: list[Any], groups: list[Any]) -> None:
+    sets = MemberSets(hosts, ordinal=lambda number: 2 * number)
+    for one in groups:
+        expected = sum(1 << 2 * each.number for each in hosts if is_member(each, one))
+        assert sets.of(one) == expected
+        assert sets.removed(one) & sets.of(one) == 0
+
+
+def test_ten_thousand_hosts_and_a_thousand_groups_are_no_ten_million_comparisons() -> None:
+    """CPU time, with room for a slow machine; comparing each pair takes 10 s and more."""
+    hosts = [host(n, tags=frozenset({f"t{n % 50}", f"u{n % 7}"})) for n in range(10_000)]
+    groups = [group(tags=frozenset({f"t{n % 50}"}), removed=frozenset({n})) for n in range(1000)]
+    began = process_time()
+    sets = MemberSets(hosts, ordinal=lambda number: number)
+    sizes = [sets.of(one).bit_count() for one in groups]
+    assert process_time() - began < 2
+    assert set(sizes) <= {199, 200}
