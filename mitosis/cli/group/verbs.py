@@ -106,6 +106,21 @@ def change(
         "lease_settings.idle_threshold": idle,
         "lease_settings.longest_idle": longest_idle,
     }
+    values = _changes(given)
+    validated(TaskGroupUpdate, nested(values), OPTION_OF_FIELD)
+    with named(OPTION_OF_FIELD), cli.client() as client:
+        if plan is not None:
+            values |= _plan_of(client.group(group), plan)
+        update = validated(TaskGroupUpdate, nested(values), OPTION_OF_FIELD)
+        cli.output.item(group_item(client.update_group(group, update)))
+
+
+def _changes(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields that options change; None removes a limit, or a setting of the task group's own.
+
+    Raises:
+        InvalidRequest: there is none.
+    """
     values = {
         key: None if value == NO_LIMIT.get(key, "default") else value
         for key, value in given.items()
@@ -116,12 +131,7 @@ def change(
             "give at least one change: "
             + ", ".join(OPTION_OF_FIELD.get(key, "--workers") for key in given)
         )
-    validated(TaskGroupUpdate, nested(values), OPTION_OF_FIELD)
-    with named(OPTION_OF_FIELD), cli.client() as client:
-        if plan is not None:
-            values |= _plan_of(client.group(group), plan)
-        update = validated(TaskGroupUpdate, nested(values), OPTION_OF_FIELD)
-        cli.output.item(group_item(client.update_group(group, update)))
+    return values
 
 
 def _plan_of(group: "TaskGroupInfo", changes: dict[str, Any]) -> dict[str, Any]:

@@ -178,38 +178,6 @@ def test_every_option_of_submit_arrives(stack: CliStack) -> None:
     assert (spec["dedup_key"], spec["retry"]["max_attempts"], spec["labels"]) == ("k", 3, ["l"])
 
 
-def test_the_managers_of_a_group(stack: CliStack) -> None:
-    def listed() -> list[str]:
-        return done(mitosis("group", "managers", "m", "--quiet")).out.split()
-
-    create("m", "--tag", "gpu")
-    fits, other = (
-        done(mitosis("manager", "register", *words, "--quiet")).out.strip()
-        for words in (("fits", "--tag", "gpu"), ("other",))
-    )
-    assert listed() == [fits]
-    shown = done(mitosis("group", "managers", "m", "--add", "other", "--refresh", "--json")).json
-    assert shown == {
-        "added_managers": [],
-        "removed_managers": [],
-        "user_specified_kept": [other],
-    }
-    assert sorted(listed()) == sorted([fits, other])
-    rows = done(mitosis("group", "managers", "m")).out.splitlines()
-    assert [row.split("  ")[-1].strip() for row in rows] == ["chosen by", "tags: gpu", "name"]
-    done(mitosis("group", "change", "m", "--tag", "cpu"))
-    text = done(mitosis("group", "managers", "m", "--remove", other, "--refresh")).out
-    assert [line.split() for line in text.splitlines()] == [
-        ["added", "none"],
-        ["removed", fits],
-        ["added", "by", "name,", "kept", "none"],
-    ]
-    assert listed() == []
-    assert mitosis("group", "managers", "m", "--add", "nobody").status == ExitStatus.NOT_FOUND
-    create("n", "--host", fits)
-    assert mitosis("group", "managers", "n", "--remove", other).status == ExitStatus.NOT_FOUND
-
-
 def test_a_group_is_changed_where_it_is_told_so(stack: CliStack) -> None:
     create("c", "--tag", "old", "--label", "kept", "--priority", "1")
     words = ("--tag", "new", "--priority", "9", "--auto-close", "2h", "--max-hosts", "4")

@@ -114,3 +114,35 @@ def test_templates_are_saved_used_and_deleted(stack: CliStack) -> None:
     assert (wrong.status, "--priority" in wrong.err) == (ExitStatus.INVALID, True)
     done(mitosis("template", "delete", "copied"))
     assert mitosis("template", "show", "copied").status == ExitStatus.NOT_FOUND
+
+
+def test_the_managers_of_a_group(stack: CliStack) -> None:
+    def listed() -> list[str]:
+        return done(mitosis("group", "managers", "m", "--quiet")).out.split()
+
+    create("m", "--tag", "gpu")
+    fits, other = (
+        done(mitosis("manager", "register", *words, "--quiet")).out.strip()
+        for words in (("fits", "--tag", "gpu"), ("other",))
+    )
+    assert listed() == [fits]
+    shown = done(mitosis("group", "managers", "m", "--add", "other", "--refresh", "--json")).json
+    assert shown == {
+        "added_managers": [],
+        "removed_managers": [],
+        "user_specified_kept": [other],
+    }
+    assert sorted(listed()) == sorted([fits, other])
+    rows = done(mitosis("group", "managers", "m")).out.splitlines()
+    assert [row.split("  ")[-1].strip() for row in rows] == ["chosen by", "tags: gpu", "name"]
+    done(mitosis("group", "change", "m", "--tag", "cpu"))
+    text = done(mitosis("group", "managers", "m", "--remove", other, "--refresh")).out
+    assert [line.split() for line in text.splitlines()] == [
+        ["added", "none"],
+        ["removed", fits],
+        ["added", "by", "name,", "kept", "none"],
+    ]
+    assert listed() == []
+    assert mitosis("group", "managers", "m", "--add", "nobody").status == ExitStatus.NOT_FOUND
+    create("n", "--host", fits)
+    assert mitosis("group", "managers", "n", "--remove", other).status == ExitStatus.NOT_FOUND

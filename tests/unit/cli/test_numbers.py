@@ -77,8 +77,8 @@ REFUSED: dict[str, tuple[str, ...]] = {
     "template save --cancel-grace": NO_GRACE,
     "template save --host-lost-after": ("9", *NOT_A_TIME),
     **{
-        f"group {command} {option}": NO_BOUND
-        for command in ("create", "change")
+        f"{command} {option}": NO_BOUND
+        for command in ("group create", "group change", "template save")
         for option in ("--lease", "--longest-lease", "--idle", "--longest-idle")
     },
     "group cancel --grace": NO_GRACE,
