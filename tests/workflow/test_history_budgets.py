@@ -9,6 +9,7 @@ from uuid import uuid4
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from temporalio.client import WorkflowExecutionStatus
 from temporalio.testing import WorkflowEnvironment
 
 from mitosis.contracts.control import GroupView, LeaseEnd, LeaseOutcome, WaitingWork
@@ -177,7 +178,7 @@ async def test_group_whose_settlement_is_refused(skipping: WorkflowEnvironment) 
 
 
 async def test_store_away(skipping: WorkflowEnvironment) -> None:
-    """The retries of an activity are not in the history, however many there are."""
+    """The retries of an activity are not in the history, however many there are; then both go on."""
     group, memory = Group(state=TaskGroupState.COMPLETE), leased(skipping)
     groups = MemoryGroups(skipping.get_current_time, group)
     groups.store_away = memory.store_away = True
@@ -186,6 +187,10 @@ async def test_store_away(skipping: WorkflowEnvironment) -> None:
         await skipping.sleep(HOUR / 6)
         for handle in handles:
             assert await length(handle) < MOST / 10
+        groups.store_away = memory.store_away = False
+        await handles[0].result()
+        described = await handles[1].describe()
+        assert described.status is not WorkflowExecutionStatus.FAILED
 
 
 CHANGES = st.lists(

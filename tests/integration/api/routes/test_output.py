@@ -269,14 +269,12 @@ async def test_a_reader_that_is_behind_loses_nothing(running: Running) -> None:
     more = running.chunk(ROWS_KEPT, b"y")
     behind = await write_whole(running, more)
     assert (behind.full, behind.written) == (True, 0)
+    async with running.store.database.connection() as connection:
+        await connection.execute("UPDATE task_output SET written_at = now() - interval '1 hour'")
     async with aclosing(running.client.task_output(await running.uuid())) as events:  # type: ignore[type-var]
         await anext(events)
         for number in range(40):
             await running.write(running.chunk(number, b"live"))
-        async with running.store.database.connection() as connection:
-            await connection.execute(
-                "UPDATE task_output SET written_at = now() - interval '1 hour'"
-            )
     while await reader.read():
         pass
     assert reader.got[:ROWS_KEPT] == b"x" * ROWS_KEPT
