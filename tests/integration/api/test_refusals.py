@@ -21,6 +21,7 @@ async def api(database: str) -> AsyncIterator[Api]:
     async with in_process_api(database) as opened:
         async with opened.client() as client:
             await client.create_group(TaskGroupSpec(name="work"))
+            await client.save_template("work", {})
         yield opened
 
 
@@ -33,10 +34,9 @@ def routes_with_a_body(api: Api, manager_id: UUID) -> list[tuple[str, str]]:
         if "requestBody" in operation
     ]
     assert len(found) >= 20
-    return [
-        (method, path.format(reference="work", task_group_id=uuid4(), manager_id=manager_id))
-        for method, path in found
-    ]
+    filled = {"reference": "work", "manager_id": manager_id}
+    others = dict.fromkeys(("task_group_id", "task_uuid"), uuid4())
+    return [(method, path.format(**filled, **others)) for method, path in found]
 
 
 async def test_a_body_is_json_by_name_on_every_route(api: Api) -> None:

@@ -48,11 +48,21 @@ MORE: dict[str, Sequence[Sequence[str]]] = {
     "group delete": [["done"]],
     "group wait": [["done"]],
     "task show": [["{task}", "--group", "done"]],
+    "task cancel": [["--all", "--group", "done"]],
+    "template save": [["saved", "--from", "work"]],
+    "template list": [[]],
+    "template show": [["saved"]],
+    "template delete": [["saved"]],
     "manager list": [[]],
     "manager show": [["{manager}"]],
     "manager retry-setup": [["{manager}"]],
     "manager release-quarantine": [["{manager}"]],
     "manager register": [["host-9"]],
+    "manager drain": [["{manager}"]],
+    "manager resume": [["{manager}"]],
+    "manager retag": [["{manager}", "--tag", "gpu"]],
+    "manager rename": [["{manager}", "renamed"]],
+    "manager delete": [["host-9"]],
     "login": [["person", "--password-file", "{password}"]],
     "logout": [[]],
     "whoami": [[]],
@@ -102,7 +112,7 @@ def test_every_command_with_json_prints_json(
     }
     missing = [command for command in ALL if command not in MORE]
     assert missing == [], "say here how these are called"
-    last = ["group delete", "login", "logout"]
+    last = ["group delete", "manager delete", "login", "logout"]
     order = [*(command for command in ALL if command not in last), *last]
     for command in order:
         for words in MORE[command]:

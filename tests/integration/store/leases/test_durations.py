@@ -14,6 +14,7 @@ from mitosis.store.leases.durations import (
     pair_durations,
 )
 from mitosis.store.leases.scheduler import assign_round
+from mitosis.store.managers.hello import say_goodbye
 from tests.support.campaigns import Host, World, failed, succeeded, world
 
 NOON = datetime(2030, 1, 1, tzinfo=UTC)
@@ -176,9 +177,13 @@ async def test_an_owed_teardown_is_measured(database: str, deleted: bool) -> Non
         await w.rows("UPDATE environments SET state = 'owed'")
         await w.complete(group, force=True)
         await w.control.finalize(group)
-        await w.control.settle(group)
         if deleted:
+            await say_goodbye(
+                w.store, host.manager_id, None
+            )  # a settlement waits for the teardowns of hosts in contact
+            await w.control.settle(group)
             await delete_group(w.store, group)
+            await host.hello()
         await host.environment(group, "tear_down")
         await host.environment(group, "cleaned", hook=hook(7))
         of_host = (
