@@ -253,3 +253,26 @@ def test_it_is_private(path: Path) -> None:
 
 def _written(path: Path) -> int:
     return len(path.read_bytes().rstrip(b"\0"))
+
+
+@pytest.mark.parametrize("new_round", [False, True])
+@pytest.mark.parametrize("durable", [True, False])
+def test_a_durable_report_is_on_disk_when_its_write_returns(
+    path: Path, monkeypatch: pytest.MonkeyPatch, *, durable: bool, new_round: bool
+) -> None:
+    """The kernel is asked to force the file that has the record; nothing less survives a power cut."""
+    forced: list[bytes] = []
+    force = os.fdatasync
+
+    def watched(descriptor: int) -> None:
+        forced.append(Path(f"/proc/self/fd/{descriptor}").read_bytes())
+        force(descriptor)
+
+    monkeypatch.setattr(os, "fdatasync", watched)
+    monkeypatch.setattr(os, "fsync", lambda _: None)
+    journal = Journal(path)
+    journal.write(reports(7, 1))
+    forced.clear()
+    journal.write([(7, report(2, '{"mark":"here"}'))], durable=durable, new_round=new_round)
+    journal.close()
+    assert any(b"here" in content for content in forced) is durable
