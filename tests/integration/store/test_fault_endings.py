@@ -15,8 +15,13 @@ import pytest
 from mitosis.contracts.agent_http import Hello
 from mitosis.contracts.control import ReleaseReason, ReleaseRequest
 from mitosis.contracts.errors import InvalidTransition, MitosisError
+from mitosis.store.leases import ending
+from mitosis.store.leases.ending import LockedGroup, lock_group
+from mitosis.store.leases.scheduler import assign_round
 from mitosis.store.managers.hello import say_goodbye, say_hello
 from mitosis.store.managers.release import release_lease
+from mitosis.store.managers.views import observe_manager
+from mitosis.store.pg.database import Connection
 from tests.support.campaigns import Host, World, held, stranded, world
 from tests.support.waiting import wait_until_async
 
@@ -199,3 +204,31 @@ async def _bring_to_an_end(w: World, group: UUID) -> None:
     assert ended == total
     assert (await w.control.observe_task_group(group)).unfinished == 0
     await w.check()
+
+
+# --- a lease that comes between two locks of an ending ------------------------------------------------
+
+
+@pytest.mark.parametrize("ends", [cancel, force])
+async def test_a_lease_that_is_offered_between_the_locks_of_an_ending_ends_too(
+    database: str, monkeypatch: pytest.MonkeyPatch, ends: Deed
+) -> None:
+    """The ending has locked all leases and not yet the group: a round commits another offer then."""
+    async with world(database) as w:
+        group = await w.group()
+        await w.submit(group, 20)
+        first = await w.leased_host(group)
+        await first.claim(2)
+        late: list[Host] = []
+
+        async def after_an_offer(connection: Connection, number: int) -> LockedGroup:
+            if not late:
+                late.append(await w.host())
+                assert (await assign_round(w.store)).offered == 1
+            return await lock_group(connection, number)
+
+        monkeypatch.setattr(ending, "lock_group", after_an_offer)
+        await ends(w, first, group)
+        assert await w.value("SELECT count(*) FROM leases WHERE state = 'offered'") == 0
+        assert (await observe_manager(w.store, late[0].manager_id)).lease is None
+        assert await stranded(w) == 0

@@ -263,3 +263,19 @@ async def test_a_manager_goes_from_idle_through_its_group_and_back(database: str
         assert await state() == "cleanup"
         await host.environment(group, "cleaned")
         assert await state() == "idle"
+
+
+async def test_an_open_offer_keeps_the_environment_that_it_will_use(database: str) -> None:
+    """A stale order to tear down comes after the host was offered to the same task group again."""
+    async with world(database) as w:
+        group = await w.group()
+        await w.submit(group)
+        host = await w.leased_host(group)
+        await host.finish((await host.claim()).tasks)
+        await released(host)
+        await w.submit(group)
+        assert (await assign_round(w.store)).offered == 1
+        with pytest.raises(InvalidTransition, match="live lease"):
+            await host.environment(group, "tear_down")
+        await host.take(group, prepare=False)
+        assert len((await host.claim()).tasks) == 1, "the environment is still ready"

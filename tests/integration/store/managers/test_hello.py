@@ -144,6 +144,19 @@ async def test_another_machine_may_come_when_the_first_is_silent_for_long(databa
         assert await w.value("SELECT max(lost_count) FROM open_task") == 1, "its host was lost"
 
 
+async def test_a_copy_of_the_running_process_is_superseded_also_when_that_is_silent(
+    database: str,
+) -> None:
+    """A cloned machine resumes with the incarnation of its original: only one of the two may go on."""
+    async with world(database) as w:
+        host = await w.host()
+        await w.rows("UPDATE manager_live SET last_contact_at = now() - interval '1 hour'")
+        copy = Host(w, host.manager_id, machine="machine-2", incarnation=host.incarnation - 1)
+        with pytest.raises(Superseded):
+            await copy.hello()
+        assert (await host.hello(incarnation=host.incarnation)).manager_id == host.manager_id
+
+
 @pytest.mark.spec("S000-95")
 async def test_after_a_reboot_everything_is_cleaned_and_then_prepared_again(database: str) -> None:
     """The files of the setup are still there, so its teardown comes first (P9)."""
