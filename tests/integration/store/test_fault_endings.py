@@ -22,7 +22,7 @@ from mitosis.store.managers.hello import say_goodbye, say_hello
 from mitosis.store.managers.release import release_lease
 from mitosis.store.managers.views import observe_manager
 from mitosis.store.pg.database import Connection
-from tests.support.campaigns import Host, World, held, stranded, world
+from tests.support.campaigns import Host, World, held, stranded, until_blocked, world
 from tests.support.waiting import wait_until_async
 
 Deed = Callable[[World, Host, UUID], Awaitable[object]]
@@ -213,22 +213,33 @@ async def _bring_to_an_end(w: World, group: UUID) -> None:
 async def test_a_lease_that_is_offered_between_the_locks_of_an_ending_ends_too(
     database: str, monkeypatch: pytest.MonkeyPatch, ends: Deed
 ) -> None:
-    """The ending has locked all leases and not yet the group: a round commits another offer then."""
+    """Whoever holds a lease may ask for its group: the ending asks for no lease while it holds the group."""
+
+    async def lock_lease_and_group(w: World) -> None:
+        async with w.store.database.transaction() as connection:
+            await connection.execute("SELECT FROM leases WHERE state = 'offered' FOR UPDATE")
+            await connection.execute("SELECT FROM group_live FOR UPDATE")
+
     async with world(database) as w:
         group = await w.group()
         await w.submit(group, 20)
         first = await w.leased_host(group)
         await first.claim(2)
         late: list[Host] = []
+        others: list[asyncio.Task[None]] = []
 
         async def after_an_offer(connection: Connection, number: int) -> LockedGroup:
-            if not late:
-                late.append(await w.host())
-                assert (await assign_round(w.store)).offered == 1
-            return await lock_group(connection, number)
+            if late:
+                return await lock_group(connection, number)
+            late.append(await w.host())
+            assert (await assign_round(w.store)).offered == 1
+            locked = await lock_group(connection, number)
+            others.append(asyncio.create_task(lock_lease_and_group(w)))
+            await until_blocked(w)
+            return locked
 
         monkeypatch.setattr(ending, "lock_group", after_an_offer)
         await ends(w, first, group)
-        assert await w.value("SELECT count(*) FROM leases WHERE state = 'offered'") == 0
+        await others[0]  # no deadlock
         assert (await observe_manager(w.store, late[0].manager_id)).lease is None
         assert await stranded(w) == 0
