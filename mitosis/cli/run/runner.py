@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import re
-from collections.abc import Coroutine, Sequence
+from collections.abc import Awaitable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, TypeVar
@@ -43,6 +43,9 @@ from mitosis.embedded.stop_signals import StopSignals
 
 T = TypeVar("T")
 ALL_PERCENT = 100
+LAST_CALL_SECONDS = 10.0
+"""How long the end of a run waits for an answer that it can do without."""
+AWAY = "the API cannot be reached"
 CANCELLABLE = (TaskGroupState.OPEN, TaskGroupState.CLOSED)
 
 
@@ -150,7 +153,12 @@ class Runner:
         with Interrupts(self._plan.on_interrupt, self._own_stack) as interrupts:
             status = await self._work(group, interrupts, left)
         if self._plan.as_json:
-            last = await self._client.group(group.task_group_id)
+            try:
+                async with asyncio.timeout(LAST_CALL_SECONDS):
+                    last = await self._client.group(group.task_group_id)
+            except TimeoutError:
+                self._display.say(f"{AWAY}; how the task group ended is not known")
+                return status
             try:
                 print_json_line({"kind": "end" if last.settled else "group", "group": last})
             except OSError as error:
@@ -173,7 +181,7 @@ class Runner:
                 return status
             if interrupts.request is not None:
                 return await self._interrupted(group, interrupts, whole)
-            return await self._out_of_time(group)
+            return await self._out_of_time(group, interrupts)
         except OutputLost as error:
             status = self._output_lost(error)
             interrupts.lose_output()
@@ -271,7 +279,11 @@ class Runner:
             chance = "; Ctrl-C again within 2 s cancels" if interrupts.second_chance else ""
             self._display.say(f"detaching, tasks keep running ({how}){chance}")
             if not await interrupts.again_soon() or interrupts.request is StopRequest.DETACH:
-                await self._close_quietly(group)
+                closing = self._close_quietly(group)
+                if not await _answered(
+                    closing, interrupts.asked(), asyncio.sleep(LAST_CALL_SECONDS)
+                ):
+                    self._display.say(f"{AWAY}; the task group stays open for inputs")
                 self._display.say("detached")
                 return RunExit.INTERRUPTED
         grace = self._plan.spec.cancel_grace_seconds
@@ -279,7 +291,10 @@ class Runner:
         chance = "; Ctrl-C stops waiting" if interrupts.second_chance else ""
         self._display.say(f"cancelling: tasks get SIGTERM and {grace:g} s{ends}{chance}")
         self._follower.hint = "cancelling; Ctrl-C: stop waiting (the cancel stays in force)"
-        await self._client.cancel(group.task_group_id, reason=interrupts.reason)
+        cancelling = self._client.cancel(group.task_group_id, reason=interrupts.reason)
+        if not await _answered(cancelling, interrupts.asked()):
+            self._display.say(f"{AWAY}; not cancelled")
+            return RunExit.INTERRUPTED
         asked = asyncio.create_task(interrupts.asked())
         with contextlib.suppress(MitosisError, OutputLost):
             await race(asked, self._client.wait(group.task_group_id), whole)
@@ -287,10 +302,11 @@ class Runner:
         asked.cancel()
         return RunExit.INTERRUPTED
 
-    async def _out_of_time(self, group: TaskGroupInfo) -> RunExit:
+    async def _out_of_time(self, group: TaskGroupInfo, interrupts: Interrupts) -> RunExit:
         self._display.say(f"--deadline passed; {group.name} is cancelled")
         self._follower.ends_as = RunExit.DEADLINE
-        await self._end_group(group, "deadline of the run")
+        if not await _answered(self._end_group(group, "deadline of the run"), interrupts.asked()):
+            self._display.say(f"{AWAY}; not cancelled")
         return RunExit.DEADLINE
 
     async def _close_quietly(self, group: TaskGroupInfo) -> None:
@@ -301,6 +317,19 @@ class Runner:
     async def _end_group(self, group: TaskGroupInfo, reason: str) -> None:
         with contextlib.suppress(MitosisError):
             await self._client.cancel(group.task_group_id, reason=reason)
+
+
+async def _answered(call: Coroutine[Any, Any, object], *ends: Awaitable[object]) -> bool:
+    """Make a call until one of the ends comes; return whether it was answered.
+
+    An API may be away for longer than its user waits.
+    """
+    calling = asyncio.create_task(call)
+    try:
+        await race(calling, *ends)
+        return calling.done()
+    finally:
+        await cancel_and_wait(calling)
 
 
 @contextlib.asynccontextmanager

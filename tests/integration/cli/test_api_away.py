@@ -1,5 +1,6 @@
 """Commands that follow a group while the API is away: they say once that they wait, and go on."""
 
+import signal
 import subprocess
 from contextlib import ExitStack
 from pathlib import Path
@@ -56,6 +57,48 @@ def test_a_command_that_follows_says_that_it_waits_and_goes_on(
     finally:
         following.kill()
         following.wait()
+        serving.close()
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize(
+    ("option", "number", "says"),
+    [
+        (("--on-interrupt", "detach"), signal.SIGTERM, ("detaching", "detached")),
+        (("--on-interrupt", "cancel"), signal.SIGINT, ("cancelling", "not cancelled")),
+        (("--deadline", "2s"), signal.SIGINT, ("--deadline passed", "not cancelled")),
+    ],
+)
+def test_a_run_ends_when_it_is_asked_to_although_the_api_is_away(
+    server_loop: LoopThread,
+    database: str,
+    tmp_path: Path,
+    option: tuple[str, ...],
+    number: signal.Signals,
+    says: tuple[str, str],
+) -> None:
+    """Its last calls are not answered, so the next signal ends the wait for them."""
+    said = tmp_path / "said"
+    serving = ExitStack()
+    stack = serving.enter_context(cli_stack(server_loop, database, tmp_path / "data"))
+    env = stack.environment()
+    command = ["run", "--name", "work", *option, "echo", "{}", ":::", "1"]
+    with said.open("wb") as out:
+        run = subprocess.Popen([*prepared_mitosis(env), *command], env=env, stdout=out, stderr=out)
+    try:
+        wait_until(lambda: held(stack), 60, said.read_text)
+        serving.close()
+        if "--deadline" not in option:
+            wait_until(lambda: AWAY in said.read_text(), 30, said.read_text)
+            run.send_signal(number)
+        wait_until(lambda: says[0] in said.read_text(), 30, said.read_text)
+        run.send_signal(number)
+        assert run.wait(30) in (124, 130), said.read_text()
+        assert says[1] in said.read_text()
+        assert "Traceback" not in said.read_text()
+    finally:
+        run.kill()
+        run.wait()
         serving.close()
 
 

@@ -18,13 +18,16 @@ def given_up(api: FakeApi) -> list[str]:
 
 
 async def test_commands_go_back_and_the_lease_is_given_up_when_nothing_runs(tmp_path: Path) -> None:
-    go = tmp_path / "go"
-    script = f"import os, time\nwhile not os.path.exists({str(go)!r}): time.sleep(0.02)"
+    began, go = tmp_path / "began", tmp_path / "go"
+    script = (
+        f"import os, time\nopen({str(began)!r}, 'w')\n"
+        f"while not os.path.exists({str(go)!r}): time.sleep(0.02)"
+    )
     async with FakeApi().serving() as api, running_agent(api, tmp_path) as host:
         await host.prepare()
         host.start_lease()
         (first,) = api.submit(command(sys.executable, "-S", "-c", script))
-        await until(lambda: host.agent.host.session and host.session.state.running == 1)
+        await until(began.exists)
         await until(lambda: host.session.progress().workers == 2)
         pool = host.session.workers.pool
         assert pool is not None
