@@ -36,7 +36,7 @@ class Interrupts:
         self._hung_up = StopRequest.CANCEL if own_stack else StopRequest.DETACH
         self._own_stack = own_stack
         self._exits = ExitStack()
-        self._asked = asyncio.Event()
+        self._asked, self._more = asyncio.Event(), asyncio.Event()
         self.request: StopRequest | None = None
         self.second_chance = True
         """A second Ctrl-C may follow."""
@@ -45,6 +45,7 @@ class Interrupts:
 
     def receive(self, number: signal.Signals) -> None:
         """Handle a signal."""
+        before = self.request
         self.reason = "Ctrl-C" if number is signal.SIGINT else number.name
         match number:
             case signal.SIGINT:
@@ -53,6 +54,8 @@ class Interrupts:
                 self.hang_up()
             case _:
                 self.terminate()
+        if self.request is not before:
+            self._more.set()
 
     def interrupt(self) -> None:
         """Advance by one step, for Ctrl-C."""
@@ -85,6 +88,14 @@ class Interrupts:
         """Wait for the next signal."""
         await self._asked.wait()
         self._asked.clear()
+
+    async def asked_for_more(self) -> None:
+        """Wait until more is asked for than now: a closed terminal, say, sends the same signal twice.
+
+        :meth:`asked` still returns for a signal that repeats what was asked for.
+        """
+        self._more.clear()
+        await self._more.wait()
 
     async def again_soon(self) -> bool:
         """Return whether another signal comes within two seconds."""

@@ -279,10 +279,8 @@ class Runner:
             chance = "; Ctrl-C again within 2 s cancels" if interrupts.second_chance else ""
             self._display.say(f"detaching, tasks keep running ({how}){chance}")
             if not await interrupts.again_soon() or interrupts.request is StopRequest.DETACH:
-                closing = self._close_quietly(group)
-                if not await _answered(
-                    closing, interrupts.asked(), asyncio.sleep(LAST_CALL_SECONDS)
-                ):
+                closing, limit = self._close_quietly(group), asyncio.sleep(LAST_CALL_SECONDS)
+                if not await _answered(closing, interrupts.asked_for_more(), limit):
                     self._display.say(f"{AWAY}; the task group stays open for inputs")
                 self._display.say("detached")
                 return RunExit.INTERRUPTED
@@ -292,7 +290,9 @@ class Runner:
         self._display.say(f"cancelling: tasks get SIGTERM and {grace:g} s{ends}{chance}")
         self._follower.hint = "cancelling; Ctrl-C: stop waiting (the cancel stays in force)"
         cancelling = self._client.cancel(group.task_group_id, reason=interrupts.reason)
-        if not await _answered(cancelling, interrupts.asked()):
+        last = not interrupts.second_chance or interrupts.request is StopRequest.LEAVE
+        limits = [asyncio.sleep(LAST_CALL_SECONDS)] if last else []
+        if not await _answered(cancelling, interrupts.asked_for_more(), *limits):
             self._display.say(f"{AWAY}; not cancelled")
             return RunExit.INTERRUPTED
         asked = asyncio.create_task(interrupts.asked())

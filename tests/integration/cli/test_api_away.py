@@ -92,7 +92,7 @@ def test_a_run_ends_when_it_is_asked_to_although_the_api_is_away(
             wait_until(lambda: AWAY in said.read_text(), 30, said.read_text)
             run.send_signal(number)
         wait_until(lambda: says[0] in said.read_text(), 30, said.read_text)
-        run.send_signal(number)
+        run.send_signal(signal.SIGINT)
         assert run.wait(30) in (124, 130), said.read_text()
         assert says[1] in said.read_text()
         assert "Traceback" not in said.read_text()
