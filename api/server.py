@@ -24,6 +24,9 @@ log = logging.getLogger(__name__)
 KEEP_ALIVE_SECONDS = 75
 """More than the clients' 60 s, so that they close first."""
 
+_TURNS_OF_AN_ACCEPT = 4
+"""Turns of asyncio's loop from accept(2) to ``connection_made``, and one more."""
+
 WS_MAX_BYTES = 64 * 1024
 """Of one message from a client; our clients send none."""
 
@@ -51,8 +54,20 @@ class EmbeddedServer(uvicorn.Server):
         await self._stop.wait()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        await self._accept_no_more()
         self._release()
         await super().shutdown(sockets)
+
+    async def _accept_no_more(self) -> None:
+        """Stop accepting, and let a connection that is half accepted end as a whole one.
+
+        asyncio before Python 3.12 forgets the socket of one that its server is closed under.
+        """
+        loop = asyncio.get_running_loop()
+        for listener in (each for server in self.servers for each in server.sockets):
+            loop.remove_reader(listener.fileno())
+        for _ in range(_TURNS_OF_AN_ACCEPT):
+            await asyncio.sleep(0)
 
     def stop(self) -> None:
         self.should_exit = True
@@ -105,6 +120,9 @@ async def serving(
         await race(running, server.listening.wait())
         yield _url(listener)
     finally:
+        LimitedProtocol.max_connections = (
+            0  # for one that is being accepted now; uvicorn would keep it
+        )
         server.stop()
         await running
 

@@ -1,6 +1,7 @@
 """The embedded server: starts on a free port, stops in bounded time, held requests or not."""
 
 import asyncio
+import contextlib
 import socket
 import time
 from datetime import timedelta
@@ -85,6 +86,21 @@ async def test_a_stop_is_bounded_also_for_requests_that_do_not_end() -> None:
         assert 0.9 < time.monotonic() - began < 20
         await asyncio.wait([asking])
         asking.exception()
+
+
+@pytest.mark.parametrize("turns", range(6))
+async def test_a_stop_also_ends_a_connection_that_is_being_accepted(turns: int) -> None:
+    """Whatever turn of the loop the server has got to with it."""
+    it = HeldApp()
+    async with serving(it.app, release=it.long_polls.release) as url:
+        host, port = url.removeprefix("http://").split(":")
+        client = socket.create_connection((host, int(port)))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+    with client, contextlib.suppress(ConnectionError):
+        client.settimeout(5)
+        client.sendall(b"GET /held HTTP/1.1\r\nhost: here\r\n\r\n")
+        assert not client.recv(100)
 
 
 async def test_what_nobody_expected_tells_nothing(caplog: pytest.LogCaptureFixture) -> None:
