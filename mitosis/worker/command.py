@@ -96,6 +96,8 @@ class CommandRun:
         self._usage: Usage | None = None
         self._mask: set[int] = set()
         self._killing_since: float | None = None
+        self.killed = 0
+        """The most processes that one walk had to kill."""
         self.ended: Ended | None = None
 
     def fds(self) -> tuple[int, ...]:
@@ -172,7 +174,7 @@ class CommandRun:
     def _kill_everything(self) -> None:
         if self._killing_since is None:
             self._killing_since = time.monotonic()
-        kill_below(os.getpid())
+        self.killed = max(self.killed, len(kill_below(os.getpid())))
 
     def _gave_up(self) -> bool:
         since = self._killing_since

@@ -303,6 +303,7 @@ class Worker:
             if self._limit.exceeded():
                 run.stop(FailureKind.PROCESS_LIMIT, self._limit.message, 0.0)
             run.step()
+        self._limit.found(run.killed)
         self._renew_for(self._handlers.state.restore_attributes())
         if self._whole.on:
             self._deliver_whole()
@@ -328,7 +329,9 @@ class Worker:
         ended = self._handlers.run(spec, variables, self._scratch.path)
         self._wakeup.turn_on()  # the handler may have set another
         self._end_with_zygote()
-        if not reap_any() and not kill_all_below(_LEFTOVERS_SECONDS):
+        if not reap_any():
+            self._limit.found(len(kill_below(os.getpid())))
+        if not kill_all_below(_LEFTOVERS_SECONDS):
             what = ended.message or "succeeded"
             ended.message = f"{what}; a process it left behind could not be killed"
         self._renew_for(self._handlers.spoiled)

@@ -147,6 +147,10 @@ class ProcessLimit:
         self._not_before = now + max(_LOOK_SECONDS, (now - began) * _MOST_OF_TIME)
         return many
 
+    def found(self, left: int) -> None:
+        """Take note of the processes that the ended task left, which no look may have seen."""
+        self.hit |= left > self.limit
+
     def _events(self) -> int:
         if self.fd is None:
             return 0
