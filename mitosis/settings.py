@@ -31,7 +31,12 @@ from pydantic_settings import (
 
 from mitosis.contracts.errors import ConfigurationError
 from mitosis.contracts.host_failures import QUARANTINE_AFTER
-from mitosis.contracts.lease_settings import DEFAULT_TERMS, LeaseTerms
+from mitosis.contracts.lease_settings import (
+    DEFAULT_TERMS,
+    MOVES_PER_HOUR,
+    STARVE_AFTER,
+    LeaseTerms,
+)
 from mitosis.contracts.liveness import HOST_LOST_AFTER, SUSPECT_AFTER
 from mitosis.contracts.outcome import MAX_TERMINATIONS
 from mitosis.contracts.variables import PREFIX
@@ -199,11 +204,33 @@ class SchedulingSettings(Group):
         ge=0,
         description="For at most this long, also where setup and teardown take longer",
     )
+    preemption_grace_seconds: float = Field(
+        DEFAULT_TERMS.preemption_grace,
+        ge=0,
+        description="When another task group takes a host: after so long the tasks that have not started"
+        " there are asked back",
+    )
+    moves_per_hour: int = Field(
+        MOVES_PER_HOUR,
+        ge=1,
+        description="At most so many times in an hour a host is taken from one task group for another",
+    )
+    starve_after_seconds: float = Field(
+        STARVE_AFTER.total_seconds(),
+        ge=0,
+        description="A task group with ready tasks and no host for so long goes before all others until it"
+        " has one; 0: never",
+    )
 
     @model_validator(mode="after")
     def _least_and_greatest(self) -> "SchedulingSettings":
         for least, greatest in self.lease_terms(DEFAULT_TERMS.idle_threshold).conflicts():
             raise ValueError(f"{least}_seconds must be at most {greatest}_seconds")
+        if 0 < self.starve_after_seconds < self.longest_idle_seconds:
+            raise ValueError(
+                "starve_after_seconds must be at least longest_idle_seconds: sooner, a task group would go"
+                " before all although a host may be idle for it"
+            )
         return self
 
     def lease_terms(self, idle_threshold: float) -> LeaseTerms:
@@ -216,6 +243,7 @@ class SchedulingSettings(Group):
             if given is None
             else given,
             longest_idle=self.longest_idle_seconds,
+            preemption_grace=self.preemption_grace_seconds,
         )
 
 

@@ -92,6 +92,7 @@ CREATE TABLE manager_config (
     longest_lease_seconds   double precision,
     idle_threshold_seconds  double precision DEFAULT 300,
     longest_idle_seconds    double precision,
+    preemption_grace_seconds double precision,
     updated_at      timestamptz NOT NULL DEFAULT now()
 );
 """

@@ -15,6 +15,11 @@ from mitosis.contracts.duration import Duration
 from mitosis.contracts.errors import InvalidRequest
 
 LONGEST = timedelta(days=30)
+MOVES_PER_HOUR = 6
+"""Contested ends of leases of one host in any hour, unless the deployment sets another number (C-36)."""
+STARVE_AFTER = timedelta(days=1)
+"""A task group with claimable work and no host for so long goes before all, unless the deployment sets
+another time (C-31)."""
 PAIRS = (("lease_duration", "longest_lease"), ("idle_threshold", "longest_idle"))
 """The fields that bound one duration: its least and its greatest value."""
 
@@ -41,6 +46,8 @@ class LeaseSettings(CheckedModel):
     """For at least this long a host without work is kept from all other task groups."""
     longest_idle: LeaseTime | None = None
     """For at most this long, also where setup and teardown take longer."""
+    preemption_grace: LeaseTime | None = None
+    """When another task group takes a host: so long the host keeps claimed tasks that have not started."""
 
     def values(self) -> Mapping[str, float | None]:
         """Return the settings in seconds, by field."""
@@ -60,6 +67,7 @@ class LeaseTerms:
     longest_lease: float = 14_400.0
     idle_threshold: float = 180.0
     longest_idle: float = 600.0
+    preemption_grace: float = 300.0
 
     def shown(self) -> LeaseSettings:
         """Return the same bounds as settings."""

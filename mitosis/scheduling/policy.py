@@ -3,6 +3,8 @@
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from mitosis.contracts.lease_settings import MOVES_PER_HOUR, STARVE_AFTER
+
 MINUTE = 60.0
 HOUR = 3600.0
 
@@ -65,9 +67,9 @@ class Policy:
     """Affinity is this many times the cost of moving the host away, within its bounds."""
     share_gap: int = 2
     """With equal priority, a user group wins a host if it holds so many leases fewer, or none."""
-    moves_per_hour: int = 6
+    moves_per_hour: int = MOVES_PER_HOUR
     """Contested ends of leases of one host in any hour (C-36)."""
-    starve_after_seconds: float | None = 24 * HOUR
+    starve_after_seconds: float | None = STARVE_AFTER.total_seconds()
     """A task group with claimable work and no host for so long goes before all. None: never."""
     tasks_per_worker: int = 2
     """A task group can use one more lease for so many ready tasks per worker (P9)."""

@@ -10,7 +10,12 @@ from uuid import UUID
 
 from mitosis.contracts.accounts import Role, User
 from mitosis.contracts.host_failures import QUARANTINE_AFTER
-from mitosis.contracts.lease_settings import DEFAULT_TERMS, LeaseTerms
+from mitosis.contracts.lease_settings import (
+    DEFAULT_TERMS,
+    MOVES_PER_HOUR,
+    STARVE_AFTER,
+    LeaseTerms,
+)
 from mitosis.contracts.liveness import HOST_LOST_AFTER, STUCK_AFTER, SUSPECT_AFTER
 from mitosis.contracts.outcome import MAX_TERMINATIONS
 from mitosis.store.cache import ExpiringCache
@@ -61,6 +66,8 @@ class StoreOptions:
     host_lost_after: timedelta = HOST_LOST_AFTER
     suspect_after: timedelta = SUSPECT_AFTER
     lease_terms: LeaseTerms = DEFAULT_TERMS
+    moves_per_hour: int = MOVES_PER_HOUR
+    starve_after: timedelta = STARVE_AFTER
     quarantine_after: int = QUARANTINE_AFTER
     stuck_after: timedelta = STUCK_AFTER
     max_terminations: int = MAX_TERMINATIONS
@@ -80,6 +87,10 @@ class Store:
     """Silence after which a host is offered nothing new."""
     lease_terms: LeaseTerms = DEFAULT_TERMS
     """How long hosts stay with task groups that have no settings of their own (C-31, C-35)."""
+    moves_per_hour: int = MOVES_PER_HOUR
+    """So often in an hour a host is taken from one task group for another (C-36)."""
+    starve_after: timedelta = STARVE_AFTER
+    """A task group without any host for so long goes before all (C-31). Zero: never."""
     quarantine_after: int = QUARANTINE_AFTER
     """So many different tasks in a row fail on a host before it is suspected (C-33)."""
     stuck_after: timedelta = STUCK_AFTER
@@ -141,6 +152,8 @@ class Store:
                 host_lost_after=options.host_lost_after,
                 suspect_after=options.suspect_after,
                 lease_terms=options.lease_terms,
+                moves_per_hour=options.moves_per_hour,
+                starve_after=options.starve_after,
                 quarantine_after=options.quarantine_after,
                 stuck_after=options.stuck_after,
                 max_terminations=options.max_terminations,

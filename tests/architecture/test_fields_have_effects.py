@@ -50,6 +50,7 @@ RETRIES = "test_the_retry_policy_decides_failures_of_the_task_itself"
 HOOK = "test_hooks_have_what_commands_of_tasks_have"
 AFFINITY = "test_the_affinity_of_a_lease_is_written_from_costs_and_settings"
 IDLE = "test_an_idle_host_goes_when_it_has_been_idle_for_what_the_move_costs"
+RULES = "test_grace_moves_and_starvation_of_a_decision_are_those_of_the_settings"
 OF_PLAN = "test_the_plan_names_interpreter_and_environment"
 
 EFFECTS: Mapping[str, Mapping[str, Shown]] = {
@@ -165,6 +166,7 @@ EFFECTS: Mapping[str, Mapping[str, Shown]] = {
         "longest_lease": Shown(TERMS, AFFINITY),
         "idle_threshold": Shown(TERMS, IDLE),
         "longest_idle": Shown(TERMS, IDLE),
+        "preemption_grace": Shown(TERMS, RULES),
     },
 }
 

@@ -1,10 +1,12 @@
 import os
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 from pydantic import ValidationError
 
+from mitosis.cli.stack.whole_stack import store_options
 from mitosis.settings import SHORT_NAMES, Settings, SettingsError, flatten, load_settings
 
 
@@ -129,3 +131,21 @@ def test_bounds_of_leases_are_checked_together() -> None:
     assert "lease_duration_seconds must be at most longest_lease_seconds" in str(refused.value)
     terms = load_settings({"scheduling.longest_idle_seconds": 3}).settings.scheduling.lease_terms(5)
     assert (terms.idle_threshold, terms.longest_idle) == (3, 3)
+
+
+def test_a_time_of_starvation_below_the_idle_threshold_is_refused() -> None:
+    with pytest.raises(SettingsError, match="must be at least longest_idle_seconds"):
+        load_settings({"scheduling.starve_after_seconds": 599})
+    never = load_settings({"scheduling.starve_after_seconds": 0}).settings
+    options = store_options(never, "postgresql://h/d")
+    assert options.starve_after == timedelta(0)
+
+
+def test_the_rules_of_scheduling_reach_the_store() -> None:
+    given = {"preemption_grace_seconds": 7, "moves_per_hour": 3, "starve_after_seconds": 7200}
+    settings = load_settings(
+        {f"scheduling.{name}": value for name, value in given.items()}
+    ).settings
+    options = store_options(settings, "postgresql://h/d")
+    assert options.lease_terms.preemption_grace == 7
+    assert (options.moves_per_hour, options.starve_after) == (3, timedelta(hours=2))

@@ -45,6 +45,7 @@ OPTION_OF_FIELD = {
     "lease_settings.longest_lease": "--longest-lease",
     "lease_settings.idle_threshold": "--idle",
     "lease_settings.longest_idle": "--longest-idle",
+    "lease_settings.preemption_grace": "--preemption-grace",
 }
 """Field of the API -> option, to name the option when a field is refused."""
 
@@ -142,6 +143,7 @@ def typed_fields(name: str | None, options: GroupOptions) -> dict[str, Any]:
                 "longest_lease": options.longest_lease,
                 "idle_threshold": options.idle,
                 "longest_idle": options.longest_idle,
+                "preemption_grace": options.preemption_grace,
             }
         ),
     }

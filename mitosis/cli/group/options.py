@@ -91,6 +91,13 @@ IdleOption = Annotated[
         "--idle", metavar="TIME", help="How long a host without work is kept from other groups."
     ),
 ]
+PreemptionGraceOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="TIME",
+        help="After this long, a host that another group takes gives back tasks that have not started.",
+    ),
+]
 LongestIdleOption = Annotated[
     str | None,
     typer.Option(
@@ -162,3 +169,4 @@ class GroupOptions:
     longest_lease: LongestLeaseOption = None
     idle: IdleOption = None
     longest_idle: LongestIdleOption = None
+    preemption_grace: PreemptionGraceOption = None

@@ -18,6 +18,7 @@ from mitosis.cli.group.options import (
     LongestLeaseOption,
     MaxProcessesOption,
     MaxTasksOption,
+    PreemptionGraceOption,
     PriorityOption,
     ReopenOption,
     TagMatchOption,
@@ -73,13 +74,14 @@ def change(
     longest_lease: LongestLeaseOption = None,
     idle: IdleOption = None,
     longest_idle: LongestIdleOption = None,
+    preemption_grace: PreemptionGraceOption = None,
 ) -> None:
     """Change a task group that has not ended; options that are left out change nothing.
 
     New tags and labels replace the present ones; tags change the list of hosts at the next
     `mitosis group managers --refresh`. Fewer hosts end the last leases after the tasks that run there.
     Hosts that work for the task group take over a new plan of workers with their next lease.
-    Lease and idle times take `default` for the value of the deployment.
+    Lease times, idle times and grace take `default` for the value of the deployment.
     """
     from mitosis.cli.validation import named, seconds, validated
     from mitosis.contracts.http import TaskGroupUpdate
@@ -105,6 +107,7 @@ def change(
         "lease_settings.longest_lease": longest_lease,
         "lease_settings.idle_threshold": idle,
         "lease_settings.longest_idle": longest_idle,
+        "lease_settings.preemption_grace": preemption_grace,
     }
     values = _changes(given)
     validated(TaskGroupUpdate, nested(values), OPTION_OF_FIELD)

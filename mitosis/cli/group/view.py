@@ -78,14 +78,13 @@ def _cancelled_text(group: "TaskGroupInfo") -> str:
 
 
 def _lease_text(group: "TaskGroupInfo") -> str:
-    """Return the terms of its leases, as in ``1h to 4h; 3m to 10m without work``."""
+    """Return the terms of its leases, as in ``1h to 4h; 3m to 10m without work; 5m of grace``."""
     terms = group.lease_terms
     if terms is None:
         return ""
     held = f"{span_text(terms.lease_duration)} to {span_text(terms.longest_lease)}"
-    return (
-        f"{held}; {span_text(terms.idle_threshold)} to {span_text(terms.longest_idle)} without work"
-    )
+    idle = f"{span_text(terms.idle_threshold)} to {span_text(terms.longest_idle)} without work"
+    return f"{held}; {idle}; {span_text(terms.preemption_grace)} of grace"
 
 
 def groups_table(groups: "Sequence[TaskGroupInfo]") -> Table:

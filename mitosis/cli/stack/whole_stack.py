@@ -162,6 +162,8 @@ def store_options(
         suspect_after=timedelta(seconds=settings.hosts.suspect_after_seconds),
         quarantine_after=settings.hosts.quarantine_after,
         lease_terms=settings.scheduling.lease_terms(idle_threshold),
+        moves_per_hour=settings.scheduling.moves_per_hour,
+        starve_after=timedelta(seconds=settings.scheduling.starve_after_seconds),
         max_terminations=settings.tasks.max_terminations,
     )
 

@@ -10,7 +10,8 @@ SELECT g.id AS number, g.uuid AS task_group_id, g.name, u.name AS group_name, v.
        g.assignment_method, g.reopen_on_submit, g.cancel_grace_seconds,
        g.host_lost_after_seconds AS host_lost_after, g.fence,
        json_build_object('lease_duration', s.lease_duration_seconds, 'longest_lease', s.longest_lease_seconds,
-                         'idle_threshold', s.idle_threshold_seconds, 'longest_idle', s.longest_idle_seconds)
+                         'idle_threshold', s.idle_threshold_seconds, 'longest_idle', s.longest_idle_seconds,
+                         'preemption_grace', s.preemption_grace_seconds)
            AS lease_settings,
        v.total AS tasks_total, v.unfinished AS tasks_unfinished,
        v.succeeded + v.failed AS tasks_completed, v.succeeded AS tasks_succeeded,

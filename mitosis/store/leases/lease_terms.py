@@ -26,6 +26,7 @@ class _Saved:
     longest_lease: float | None
     idle_threshold: float | None
     longest_idle: float | None
+    preemption_grace: float | None
 
     def values(self) -> dict[str, float | None]:
         """Return the settings by field."""
@@ -50,6 +51,17 @@ def settings_of(terms: LeaseTerms) -> policy.LeaseBounds:
     return policy.LeaseBounds(
         affinity_seconds=policy.Bounds(min(least, terms.longest_lease), terms.longest_lease),
         idle_seconds=policy.Bounds(min(idle, terms.longest_idle), terms.longest_idle),
+        grace_seconds=terms.preemption_grace,
+    )
+
+
+def policy_of(store: Store) -> Policy:
+    """Return the rules of the deployment, as decisions use them."""
+    starve_after = store.starve_after.total_seconds()
+    return Policy(
+        leases=settings_of(store.lease_terms),
+        moves_per_hour=store.moves_per_hour,
+        starve_after_seconds=starve_after or None,
     )
 
 
@@ -89,7 +101,7 @@ async def affinity_seconds(
     group = Group(
         number=group_number, name="", user_group=0, workers=saved.workers, leases=settings
     )
-    return costs.affinity_seconds(group, work, Policy())
+    return costs.affinity_seconds(group, work, policy_of(store))
 
 
 async def _saved(connection: Connection, groups: Sequence[int]) -> Sequence[_Saved]:

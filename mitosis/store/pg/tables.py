@@ -232,6 +232,7 @@ manager_config = Table(
     Column("longest_lease_seconds", Double),
     Column("idle_threshold_seconds", Double, server_default=text("300")),
     Column("longest_idle_seconds", Double),
+    Column("preemption_grace_seconds", Double),
     Column("updated_at", Moment, nullable=False, server_default=text("now()")),
 )
 

@@ -199,6 +199,8 @@ def test_a_group_is_changed_where_it_is_told_so(stack: CliStack) -> None:
     assert bad.status == ExitStatus.INVALID
     assert "--longest-lease: must be at least lease_duration, 7200 s, not 3600 s" in bad.err
     assert "2h to 4h; 4m to 10m without work" in done(mitosis("group", "show", "c")).out
+    grace = done(mitosis("group", "change", "c", "--preemption-grace", "1m", "--json")).json
+    assert grace["lease_settings"]["preemption_grace"] == 60
     own = done(mitosis("group", "change", "c", "--lease", "default", "--json")).json
     assert own["lease_terms"]["lease_duration"] == 3600
     done(mitosis("group", "cancel", "c"))

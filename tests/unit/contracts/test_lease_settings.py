@@ -21,6 +21,7 @@ def test_what_a_task_group_does_not_set_is_that_of_the_deployment() -> None:
         "longest_lease": 14_400,
         "idle_threshold": 180,
         "longest_idle": 180,
+        "preemption_grace": 300,
     }
     assert terms.shown().values() == shown
 

@@ -13,9 +13,11 @@ from mitosis.contracts.http import TaskGroupUpdate
 from mitosis.contracts.lease_settings import LeaseSettings, LeaseTerms
 from mitosis.store.groups.definition import update_group
 from mitosis.store.groups.views import read_group
+from mitosis.store.leases.lease_terms import policy_of, read_settings
 from mitosis.store.leases.look import look
 from mitosis.store.leases.scheduler import assign_round
 from tests.support.campaigns import Host, World, world
+from tests.support.scheduling import HOUR, NOW, Fleet
 
 AFFINITY = (
     "SELECT extract(epoch FROM affinity_until - taken_at)::float8 FROM leases ORDER BY epoch DESC"
@@ -150,4 +152,51 @@ async def test_settings_are_checked_together_and_shown(database: str) -> None:
             lease_duration=timedelta(hours=2), idle_threshold=timedelta(minutes=4)
         )
         assert shown.lease_terms is not None
-        assert list(shown.lease_terms.values().values()) == [7200, 14_400, 240, 600]
+        assert list(shown.lease_terms.values().values()) == [7200, 14_400, 240, 600, 300]
+
+
+async def _decided(w: World, group: UUID) -> Fleet:
+    """A fleet under the rules of the store: group 2 goes before group 1, which has this one's settings."""
+    number = await w.value("SELECT id FROM task_groups WHERE uuid = %s", group)
+    async with w.store.database.connection() as connection:
+        own = (await read_settings(connection, w.store, [number]))[number]
+    fleet = Fleet(1, policy_of(w.store))
+    fleet.group(1, ready=9, leases=own)
+    fleet.group(2, priority=1)
+    fleet.lease(1, 1, affinity_until=NOW)
+    return fleet
+
+
+@pytest.mark.spec("C-36", "S000-155")
+async def test_grace_moves_and_starvation_of_a_decision_are_those_of_the_settings(
+    database: str,
+) -> None:
+    async with world(database) as w:
+        w.store = replace(
+            w.store,
+            lease_terms=LeaseTerms(preemption_grace=30),
+            moves_per_hour=2,
+            starve_after=timedelta(hours=2),
+        )
+        group = await w.group()
+        (end,) = (await _decided(w, group)).ends()
+        assert end.ask_back_at == NOW + 30
+        await configured(w, group, preemption_grace="1m")
+        (end,) = (await _decided(w, group)).ends()
+        assert end.ask_back_at == NOW + 60
+
+        fleet = await _decided(w, group)
+        fleet.host(1, moved_at=(NOW - 20, NOW - 10))
+        assert fleet.ends() == [], "it was taken from task groups twice in this hour"
+        fleet.host(1, moved_at=(NOW - 10,))
+        assert len(fleet.ends()) == 1
+
+        fleet = await _decided(w, group)
+        fleet.change_group(2, priority=-1)
+        fleet.work(2, hostless_since=NOW - 2 * HOUR + 1)
+        assert fleet.ends() == []
+        fleet.work(2, hostless_since=NOW - 2 * HOUR)
+        assert len(fleet.ends()) == 1, "it has starved"
+        w.store = replace(w.store, starve_after=timedelta(0))
+        fleet.snapshot.policy = policy_of(w.store)
+        assert fleet.ends() == [], "no time makes it go first"
