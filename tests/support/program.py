@@ -83,6 +83,8 @@ def running_up(
     """
     log = data_dir.with_name(f"{data_dir.name}.up.log")
     argv = argv or [*MITOSIS, "up", "--data-dir", str(data_dir)]
+    # It must not outlive a test run that is killed.
+    argv = ["setpriv", "--pdeathsig", "TERM", *argv]
     with log.open("wb") as output:
         process = subprocess.Popen(
             argv, stdout=output, stderr=output, env=clean_environment(**more or {})
