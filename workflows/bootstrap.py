@@ -13,8 +13,9 @@ from uuid import UUID
 from temporalio.service import RPCError
 
 from mitosis.concurrency import raise_if_cancelled, wait_event
+from mitosis.contracts.control import PokeKind
 from mitosis.contracts.errors import DatabaseUnavailable, TemporalUnavailable
-from workflows.client import WORKFLOW_TYPES, ControlClient, Kind, target
+from workflows.client import WORKFLOW_TYPES, ControlClient, target
 from workflows.namespace import ensure_namespace
 from workflows.ports import ExpectedPort
 
@@ -71,7 +72,7 @@ class Bootstrap:
             await self._client.poke("manager", manager)
 
     async def _start_missing(
-        self, kind: Kind, subjects: Iterable[UUID], running: frozenset[str]
+        self, kind: PokeKind, subjects: Iterable[UUID], running: frozenset[str]
     ) -> None:
         missing = [subject for subject in subjects if target(kind, subject).id not in running]
         if missing:

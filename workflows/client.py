@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Any, Literal, TypeAlias
+from typing import Any, TypeAlias
 from uuid import UUID
 
 from temporalio.client import (
@@ -27,6 +27,7 @@ from mitosis.contracts.control import (
     Complete,
     GroupView,
     ManagerInput,
+    PokeKind,
     Reopen,
     TaskGroupInput,
 )
@@ -42,7 +43,6 @@ from mitosis.contracts.temporal_names import (
 from workflows.options import WORKFLOW_TASK_WITHIN
 from workflows.plugin import MitosisPlugin
 
-Kind: TypeAlias = Literal["task_group", "manager", "scheduler"]
 Verb: TypeAlias = Close | Reopen | Cancel | Complete
 
 VERB_TIMEOUT = timedelta(seconds=5)
@@ -50,7 +50,7 @@ VERB_TIMEOUT = timedelta(seconds=5)
 POKE_TIMEOUT = timedelta(seconds=5)
 CHECK_TIMEOUT = timedelta(seconds=2)
 
-WORKFLOW_TYPES: dict[Kind, str] = {
+WORKFLOW_TYPES: dict[PokeKind, str] = {
     "task_group": "TaskGroupWorkflow",
     "manager": "ManagerWorkflow",
     "scheduler": "SchedulerWorkflow",
@@ -89,13 +89,13 @@ class TemporalAddress:
 class Target:
     """The workflow of one subject: its id, arguments and summary."""
 
-    kind: Kind
+    kind: PokeKind
     id: str
     arguments: tuple[Any, ...]
     summary: str
 
 
-def target(kind: Kind, subject: UUID | None = None) -> Target:
+def target(kind: PokeKind, subject: UUID | None = None) -> Target:
     """Return the workflow of a task group, of a manager, or (without a subject) of the scheduler."""
     if kind == "scheduler":
         return Target(kind, SCHEDULER_WORKFLOW_ID, (), "Assigns hosts to task groups")
@@ -119,7 +119,7 @@ class ControlClient:
         """Return a client that connects at its first call: the server may start later."""
         return cls(await where.connect(lazy=True))
 
-    async def start(self, kind: Kind, subject: UUID | None = None) -> None:
+    async def start(self, kind: PokeKind, subject: UUID | None = None) -> None:
         """Start the workflow unless it runs.
 
         Raises:
@@ -127,7 +127,7 @@ class ControlClient:
         """
         await self._start(target(kind, subject), signal=None)
 
-    async def poke(self, kind: Kind, subject: UUID | None = None) -> None:
+    async def poke(self, kind: PokeKind, subject: UUID | None = None) -> None:
         """Make the workflow look again; start it if it does not run. A lost or repeated poke is harmless.
 
         Raises:

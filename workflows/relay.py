@@ -13,9 +13,9 @@ from uuid import UUID
 from temporalio.service import RPCError
 
 from mitosis.concurrency import raise_if_cancelled
-from mitosis.contracts.control import Poke
+from mitosis.contracts.control import Poke, PokeKind
 from mitosis.contracts.errors import DatabaseUnavailable, TemporalUnavailable
-from workflows.client import ControlClient, Kind
+from workflows.client import ControlClient
 from workflows.ports import OutboxPort
 
 log = logging.getLogger(__name__)
@@ -26,7 +26,7 @@ IDLE_SECONDS = 5.0
 """How often to look for rows that are due again without a notification."""
 AFTER_FAILURE_SECONDS = 1.0
 
-Subject = tuple[Kind, UUID | None]
+Subject = tuple[PokeKind, UUID | None]
 
 
 class Relay:

@@ -8,7 +8,7 @@ object. Times are *seconds left*, computed by PostgreSQL.
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Literal
+from typing import Literal, TypeAlias, get_args
 from uuid import UUID
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
@@ -258,11 +258,15 @@ class ReleaseAnswer(Model):
     alive_in_seconds: float | None = None
 
 
+PokeKind: TypeAlias = Literal["task_group", "manager", "scheduler"]
+POKE_KINDS: tuple[PokeKind, ...] = get_args(PokeKind)
+
+
 class Poke(Model):
     """A row of the outbox: wake the workflow of one task group, of one manager, or the scheduler."""
 
     id: int
-    kind: Literal["task_group", "manager", "scheduler"]
+    kind: PokeKind
     subject: UUID | None = None
     """Task group or manager; None for the scheduler."""
 

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from uuid import UUID
 
-from mitosis.contracts.control import Expected, Poke
+from mitosis.contracts.control import POKE_KINDS, Expected, Poke
 from mitosis.contracts.temporal_names import OUTBOX_CHANNEL
 from mitosis.store.pg.database import Connection, Database, as_unavailable
 from mitosis.store.pg.statements import load
@@ -34,11 +34,13 @@ class OutboxListener:
 async def take_pokes(database: Database, limit: int) -> Sequence[Poke]:
     """Take up to ``limit`` due pokes, oldest first, and hide them from other relays for a while.
 
+    Rows of other kinds than ``POKE_KINDS`` stay for processes of a later version.
     Attempt n hides a poke for ``min(60, 2 ** n)`` seconds: a relay that dies or cannot send
     needs no second call. Several pokes for one subject may come together.
     """
     async with database.connection() as connection:
-        rows = await (await connection.execute(SQL["take"], {"limit": limit})).fetchall()
+        given = {"limit": limit, "kinds": list(POKE_KINDS)}
+        rows = await (await connection.execute(SQL["take"], given)).fetchall()
     return [Poke(**row) for row in rows]
 
 

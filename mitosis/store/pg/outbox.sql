@@ -12,11 +12,12 @@ WITH written AS (
 SELECT pg_notify('mitosis_outbox', '') FROM (SELECT count(*) AS n FROM written) AS w WHERE w.n > 0
 
 -- name: take
--- Hides the returned rows by moving due_at; if the relay dies, a later take returns them again.
+-- Hides the returned rows by moving due_at; if the relay dies, a later take returns them again. A row of a
+-- kind that this version does not know is left to a process that does.
 UPDATE outbox AS o
    SET attempts = o.attempts + 1,
        due_at = now() + make_interval(secs => least(60, power(2, o.attempts + 1)))
-  FROM (SELECT id FROM outbox WHERE due_at <= now()
+  FROM (SELECT id FROM outbox WHERE due_at <= now() AND kind = ANY(%(kinds)s::text[])
          ORDER BY due_at, id LIMIT %(limit)s FOR UPDATE SKIP LOCKED) AS due
  WHERE o.id = due.id
 RETURNING o.id, o.kind, o.subject

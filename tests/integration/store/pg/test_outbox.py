@@ -36,6 +36,19 @@ async def test_a_poke_is_hidden_while_it_is_sent_and_gone_when_it_was(database: 
         assert await w.value("SELECT count(*) FROM outbox") == 0
 
 
+async def test_a_row_of_a_kind_of_a_later_version_is_left_to_it(database: str) -> None:
+    async with world(database) as w:
+        await w.rows(
+            "ALTER TABLE outbox DROP CONSTRAINT outbox_kind_check, DROP CONSTRAINT outbox_check"
+        )
+        await w.rows("INSERT INTO outbox (kind, subject) VALUES ('later', gen_random_uuid())")
+        group = await w.group()
+        assert [item.subject for item in await w.control.take_pokes(10)] == [group]
+        await w.rows("UPDATE outbox SET due_at = now() WHERE kind = 'task_group'")
+        assert await w.value("SELECT attempts FROM outbox WHERE kind = 'later'") == 0
+        assert [item.subject for item in await w.control.take_pokes(10)] == [group]
+
+
 async def test_relays_share_the_work_and_the_oldest_goes_first(database: str) -> None:
     async with world(database) as w:
         groups = [await w.group(f"g{i}") for i in range(20)]
