@@ -14,6 +14,7 @@ from api.routes import (
     health,
     managers,
     output,
+    processes,
     single_tasks,
     task_groups,
     tasks,
@@ -66,6 +67,7 @@ def _authenticated() -> APIRouter:
         managers,
         tasks,
         events,
+        processes,
         templates,
         task_groups,
     ):

@@ -18,6 +18,7 @@ from api.storage import Storage
 from api.streams import Streams
 from mitosis.contracts.http import Token
 from mitosis.store.managers.api_liveness import recording_api_heartbeat
+from mitosis.store.processes.live import recording_process
 from mitosis.store.store import Store, StoreOptions
 from mitosis.store.users.accounts import ensure_admin
 
@@ -61,6 +62,7 @@ async def running_api(options: ApiOptions, control: ControlPlane) -> AsyncIterat
         state = await exits.enter_async_context(open_app_state(options, control))
         await ensure_admin(state.store, ADMIN)
         await exits.enter_async_context(recording_api_heartbeat(state.store))
+        await exits.enter_async_context(recording_process(state.store, "api"))
         url = await exits.enter_async_context(
             serving(
                 create_app(state),

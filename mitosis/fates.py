@@ -36,6 +36,7 @@ BY_CODE: Mapping[str, Fate] = {
     "task_group_closed": Fate.CALL_REFUSED,
     "idempotency_key_reused": Fate.CALL_REFUSED,
     "lease_lost": Fate.CALL_REFUSED,
+    "upgrade_in_progress": Fate.CALL_REFUSED,
     "too_large": Fate.CALL_REFUSED,
     "unsupported_media_type": Fate.CALL_REFUSED,
     "unauthenticated": Fate.CALLER_REFUSED,

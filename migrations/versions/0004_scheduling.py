@@ -97,6 +97,26 @@ CREATE TABLE manager_config (
 );
 """
 
+OPEN_TASK_STATES = """
+ALTER TABLE open_task
+    DROP CONSTRAINT open_task_state_check,
+    ADD CONSTRAINT open_task_state_check CHECK (state IN (0, 1, 2, 4, 5)) NOT VALID;
+"""
+
+LIVE_PROCESSES = """
+-- The API and control processes that run now; knows: what a process of another version may not know.
+CREATE TABLE live_processes (
+    id              uuid PRIMARY KEY,
+    kind            text NOT NULL CHECK (kind IN ('api', 'control')),
+    version         text NOT NULL,
+    host_name       text NOT NULL,
+    pid             integer NOT NULL,
+    knows           jsonb NOT NULL,
+    started_at      timestamptz NOT NULL DEFAULT now(),
+    beat_at         timestamptz NOT NULL
+);
+"""
+
 STATEMENTS: tuple[str, ...] = (
     TASK_STOPS,
     DRAINED_HOSTS,
@@ -119,6 +139,8 @@ STATEMENTS: tuple[str, ...] = (
     "CREATE INDEX environment_durations_by_manager ON environment_durations (manager_id)",
     RUN_SECONDS,
     SETTINGS,
+    OPEN_TASK_STATES,
+    LIVE_PROCESSES,
 )
 """In this order, one statement each."""
 

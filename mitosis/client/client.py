@@ -34,6 +34,7 @@ from mitosis.client.parameters import (
     query,
 )
 from mitosis.client.port import Group, Until, path_of, reached
+from mitosis.client.process_calls import ProcessCalls
 from mitosis.client.repeated_calls import PAGE
 from mitosis.client.submitting import Part, Tasks, parts_of, submit_parts
 from mitosis.client.task_group import OnError, OnExit, TaskGroup
@@ -85,7 +86,7 @@ LONG_POLL = timedelta(seconds=30)
 _MANAGERS = TypeAdapter(list[GroupManagerInfo])
 
 
-class Client(OutputCalls, CancelCalls, HostCalls, TemplateCalls):
+class Client(OutputCalls, CancelCalls, HostCalls, TemplateCalls, ProcessCalls):
     """A client of one API for one user. An async context manager; for one event loop only."""
 
     async def login(self, username: str, password: str) -> Token:

@@ -41,6 +41,7 @@ from mitosis.contracts.http import (
 )
 from mitosis.contracts.lifecycle import TaskGroupState, TaskState
 from mitosis.contracts.outcome import FailureKind
+from mitosis.contracts.processes import LiveProcesses
 from mitosis.contracts.task_cancel import CancelledTask, CancelledTasks, TaskFilter
 from mitosis.contracts.templates import TemplateInfo
 from mitosis.contracts.wire import ReadOutputAnswer, SubmitAnswer
@@ -104,6 +105,9 @@ class SyncClient:
 
     def me(self) -> Me:
         return self._loop.run(self._client.me())
+
+    def processes(self) -> LiveProcesses:
+        return self._loop.run(self._client.processes())
 
     def create_group(self, spec: TaskGroupSpec) -> TaskGroupInfo:
         return self._loop.run(self._client.create_group(spec))

@@ -14,6 +14,7 @@
     │   ├── TaskGroupClosed     409  task_group_closed
     │   ├── IdempotencyKeyReused 409 idempotency_key_reused
     │   ├── LeaseLost           409  lease_lost
+    │   ├── UpgradeInProgress   409  upgrade_in_progress  a process of an older version runs still
     │   ├── Superseded          409  superseded           a newer incarnation of the manager exists
     │   └── ManagerIdInUse      409  manager_id_in_use
     ├── TooLarge                413  too_large
@@ -152,6 +153,12 @@ class LeaseLost(Conflict):
     """This manager no longer holds the lease with this epoch."""
 
     code = "lease_lost"
+
+
+class UpgradeInProgress(Conflict):
+    """A process of an older version runs still and does not know what the request needs."""
+
+    code = "upgrade_in_progress"
 
 
 class Superseded(Conflict):

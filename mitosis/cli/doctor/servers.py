@@ -2,19 +2,30 @@
 
 import asyncio
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from email.utils import parsedate_to_datetime
+from typing import TYPE_CHECKING
 
 from mitosis.cli.connection import START, Target, data_dir_of, find_api
 from mitosis.cli.doctor.check import Check, fail, ok, warn
 from mitosis.cli.doctor.host import stack_here
-from mitosis.contracts.errors import ApiUnavailable, MitosisError, Unauthenticated
+from mitosis.contracts.errors import ApiUnavailable, MitosisError, NotFound, Unauthenticated
+from mitosis.contracts.processes import ProcessInfo
 from mitosis.settings import Settings
+
+if TYPE_CHECKING:
+    from mitosis.client.sync import SyncClient
 
 TIMEOUT = timedelta(seconds=5)
 CLOCK_ODD_SECONDS = 3.0
 CLOCK_BAD_SECONDS = 60.0
+SILENT_SECONDS = 10.0
+"""A process writes its row every 3 s."""
+UPGRADE = (
+    "processes of different versions run beside each other only during an upgrade: start the others again"
+    " with the newer version"
+)
 
 
 def server_checks(settings: Settings) -> Iterator[Check]:
@@ -47,16 +58,24 @@ def _api(settings: Settings) -> Iterator[Check]:
     except MitosisError as error:
         yield fail("api", error.message, str(error.facts.get("hint", "")))
         return
-    yield _access(target)
+    yield from _with_token(target)
     yield from _state_of(target.api_url)
 
 
-def _access(target: Target) -> Check:
+def _with_token(target: Target) -> Iterator[Check]:
+    """Check what only a user may ask: the access itself, then the processes that run."""
     from mitosis.client.sync import SyncClient
 
+    with SyncClient(target.api_url, target.token, give_up_after=TIMEOUT) as client:
+        access = _access(target, client)
+        yield access
+        if access.state == "ok":
+            yield from _processes(client)
+
+
+def _access(target: Target, client: "SyncClient") -> Check:
     try:
-        with SyncClient(target.api_url, target.token, give_up_after=TIMEOUT) as client:
-            me = client.me()
+        me = client.me()
     except ApiUnavailable as error:
         return fail("api", error.message, f"the address is from {target.origin}; {START}")
     except Unauthenticated as error:
@@ -68,6 +87,39 @@ def _access(target: Target) -> Check:
             f"is {target.api_url} a Mitosis API? The address is from {target.origin}",
         )
     return ok("api", f"{target.api_url}, as {me.username}")
+
+
+def _processes(client: "SyncClient") -> Iterator[Check]:
+    try:
+        yield from process_checks(client.processes().processes)
+    except NotFound:
+        yield warn("processes", "this API is of a version that does not list them", UPGRADE)
+    except MitosisError as error:
+        yield fail("processes", error.message, "is PostgreSQL running?")
+
+
+def process_checks(processes: Sequence[ProcessInfo]) -> Iterator[Check]:
+    """Check that processes of each kind run, all of one version."""
+    versions = {one.version for one in processes}
+    for kind, name in (("api", "api processes"), ("control", "control processes")):
+        found = [one for one in processes if one.kind == kind]
+        shown = "; ".join(map(_shown, found))
+        if not found:
+            yield warn(
+                name, "none runs", "start one: mitosis worker" if kind == "control" else START
+            )
+        elif len(versions) > 1:
+            yield warn(name, shown, UPGRADE)
+        else:
+            yield ok(name, shown)
+
+
+def _shown(process: ProcessInfo) -> str:
+    where = f" on {process.host_name}" if process.host_name else ""
+    number = f", process {process.pid}" if process.pid else ""
+    silent = process.silent_seconds
+    late = f", silent for {silent:.0f} s" if silent > SILENT_SECONDS else ""
+    return f"{process.version or 'an earlier version'}{where}{number}{late}"
 
 
 def _state_of(url: str) -> Iterator[Check]:

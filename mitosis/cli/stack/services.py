@@ -132,11 +132,16 @@ def worker(data_dir: DataDirOption = None) -> int:
 
 async def _worker(settings: "Settings") -> None:
     from mitosis.cli.stack.whole_stack import control_service, store_options, temporal_address
+    from mitosis.store.processes.live import recording_process
     from mitosis.store.store import Store
 
     where = temporal_address(settings, _needed_temporal(settings))
     options = store_options(settings, _needed_database(settings), listens=False)
-    async with Store.open(options) as store, control_service(settings, where, store):
+    async with (
+        Store.open(options) as store,
+        recording_process(store, "control"),
+        control_service(settings, where, store),
+    ):
         typer.echo(f"control worker of {where.address}, namespace {where.namespace}")
         await asyncio.Event().wait()
 

@@ -25,6 +25,7 @@ from mitosis.embedded.stop_signals import StopSignals
 from mitosis.settings import Settings
 from mitosis.store.control.control_store import ControlStore
 from mitosis.store.pg.migrate import migrate
+from mitosis.store.processes.live import recording_process
 from mitosis.store.store import QueueLimits, Store, StoreOptions
 from workflows.client import ControlClient, TemporalAddress
 from workflows.control import ControlService
@@ -120,6 +121,8 @@ async def _add_api_and_control(
     running = await stack.add_service(
         "api", running_api(api_options(settings, store, stack.folder), control)
     )
+    recorded = recording_process(running.app_state.store, "control")
+    await stack.add_service("control worker, its row", recorded)
     service = control_service(settings, where, running.app_state.store)
     await stack.add_service("control worker", service)
     await service.wait_ready(CONTROL_READY_SECONDS)

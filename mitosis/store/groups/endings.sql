@@ -61,10 +61,11 @@ SELECT pg_notify('mitosis_outbox', ''), pg_notify('mitosis_wake', %(group_number
        pg_notify('mitosis_wake', %(group_number)s::bigint || '!')
 
 -- name: discard
--- The caller holds group_live. Cancels one chunk of unclaimed tasks; rows locked by a report are left to it.
+-- The caller holds group_live. Cancels one chunk of unclaimed tasks, blocked ones as well; rows locked by a
+-- report are left to it. A doubted task has failed: the judge of its host ends it.
 WITH picked AS MATERIALIZED (
     SELECT o.id, o.attempt FROM open_task AS o
-     WHERE o.group_id = %(group_number)s AND o.state IN (0, 4)
+     WHERE o.group_id = %(group_number)s AND o.state NOT IN (1, 5)
      ORDER BY o.id LIMIT %(limit)s
        FOR UPDATE OF o SKIP LOCKED
 ), gone AS (
@@ -96,7 +97,7 @@ SELECT s.n AS cancelled,
   FROM sums AS s, before AS b
 
 -- name: unclaimed_left
-SELECT EXISTS (SELECT FROM open_task AS o WHERE o.group_id = %(group_number)s AND o.state IN (0, 4)) AS left_over
+SELECT EXISTS (SELECT FROM open_task AS o WHERE o.group_id = %(group_number)s AND o.state NOT IN (1, 5)) AS left_over
 
 -- name: settle_facts
 -- The caller holds all leases of the group and its live row..

@@ -58,7 +58,7 @@ SELECT g.id AS number, g.uuid AS task_group_id, g.name, u.name AS group_name, g.
                  + g.auto_close_timeout_seconds END AS auto_close_in_seconds,
        CASE WHEN v.state IN ('open', 'closed') AND NOT v.discarding
             THEN extract(epoch FROM g.close_deadline - now())::float8 END AS close_deadline_in_seconds,
-       v.discarding AND EXISTS (SELECT FROM open_task AS o WHERE o.group_id = g.id AND o.state IN (0, 4, 5))
+       v.discarding AND EXISTS (SELECT FROM open_task AS o WHERE o.group_id = g.id AND o.state <> 1)
            AS discardable,
        (SELECT count(*) FROM leases AS l WHERE l.group_id = g.id AND l.state <> 'ended') AS live_leases,
        w.busy_environments, w.given_up_in_seconds AS cleanup_given_up_in_seconds

@@ -22,6 +22,7 @@ from mitosis.contracts.errors import (
     InvalidRequest,
     StorageFull,
 )
+from mitosis.version import __version__
 
 log = logging.getLogger(__name__)
 
@@ -75,7 +76,7 @@ class Database:
             "autocommit": True,
             "row_factory": dict_row,
             "connect_timeout": CONNECT_SECONDS,
-            "application_name": "mitosis",
+            "application_name": f"mitosis {__version__}",
         }
         if pooled:
             kwargs["prepare_threshold"] = None

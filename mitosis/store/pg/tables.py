@@ -30,8 +30,10 @@ METADATA = MetaData()
 Moment = DateTime(timezone=True)
 
 
-CLAIMED, DELAYED, DOUBTED = 1, 4, 5
-"""Values of ``open_task.state``; 0 is ready, DELAYED until ``not_before``.
+READY, CLAIMED, BLOCKED, DELAYED, DOUBTED = TASK_STATES = (0, 1, 2, 4, 5)
+"""Values of ``open_task.state``; DELAYED until ``not_before``.
+
+BLOCKED: it waits for something other than time, and may not be claimed. This version writes no such row.
 
 DOUBTED: its last attempt failed, and its host is under suspicion: the failure is not final yet (C-33).
 """
@@ -474,7 +476,7 @@ open_task = Table(
     Column("id", BigInteger, nullable=False),
     Column("priority", Integer, nullable=False),
     Column("state", SmallInteger, nullable=False, server_default=text("0")),
-    CheckConstraint("state IN (0, 1, 4, 5)"),
+    CheckConstraint("state IN (0, 1, 2, 4, 5)"),
     Column("attempt", Integer, nullable=False, server_default=text("0")),
     Column("epoch", BigInteger),
     Column("claim_seq", BigInteger),
@@ -638,5 +640,19 @@ api_pulse = Table(
     METADATA,
     Column("only_row", Boolean, primary_key=True, server_default=text("true")),
     CheckConstraint("only_row"),
+    Column("beat_at", Moment, nullable=False),
+)
+
+live_processes = Table(
+    "live_processes",
+    METADATA,
+    Column("id", Uuid, primary_key=True),
+    Column("kind", Text, nullable=False),
+    CheckConstraint("kind IN ('api', 'control')"),
+    Column("version", Text, nullable=False),
+    Column("host_name", Text, nullable=False),
+    Column("pid", Integer, nullable=False),
+    Column("knows", JSONB, nullable=False),
+    Column("started_at", Moment, nullable=False, server_default=text("now()")),
     Column("beat_at", Moment, nullable=False),
 )

@@ -118,6 +118,26 @@ async def test_an_open_group_drains_without_an_edge(database: str) -> None:
         assert (await w.control.observe_task_group(group)).drain_seq == 0
 
 
+async def test_a_group_with_blocked_tasks_of_a_later_version_ends(database: str) -> None:
+    """They are claimed by nobody, and cancelled with the rest by every version that runs beside it."""
+    async with world(database) as w:
+        group = await w.group()
+        await w.submit(group, 3)
+        host = await w.leased_host(group)
+        await w.rows("UPDATE open_task SET state = 2 WHERE id <> (SELECT min(id) FROM open_task)")
+        claimed = (await host.claim()).tasks
+        assert len(claimed) == 1
+        await w.cancel(group)
+        assert (await w.control.observe_task_group(group)).discardable
+        done = await w.control.discard(group)
+        assert (done.cancelled, done.remaining) == (2, False)
+        await host.finish(claimed)
+        await w.check()
+        await release(w, host)
+        await host.clean(group)
+        assert (await w.control.settle(group)).settled
+
+
 @pytest.mark.spec("S002-31", "S002-119", "S002-131")
 async def test_auto_close_counts_from_the_last_submission(database: str) -> None:
     async with world(database) as w:

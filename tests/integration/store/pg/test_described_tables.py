@@ -20,7 +20,8 @@ SELECT c.relname AS "table", c.relpersistence::text, a.attname,
  WHERE c.relnamespace = %s::regnamespace AND c.relkind = 'r' AND a.attnum > 0 AND NOT a.attisdropped
 """
 CONSTRAINTS = """
-SELECT conrelid::regclass::text AS "table", contype::text, pg_get_constraintdef(oid) AS rule
+SELECT conrelid::regclass::text AS "table", contype::text,
+       replace(pg_get_constraintdef(oid), ' NOT VALID', '') AS rule  -- validated in a later migration
   FROM pg_constraint WHERE connamespace = %s::regnamespace AND conrelid <> 0
 """
 INDEXES = """

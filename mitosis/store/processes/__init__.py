@@ -1,0 +1,1 @@
+"""The API and control processes that run now, with their versions."""

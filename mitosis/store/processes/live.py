@@ -1,0 +1,165 @@
+"""One row for each API and control process that runs now: its version, and what it knows.
+
+Versions run beside each other during an upgrade. What an older process would misread is written only when all
+processes that run know it. The row is written every few seconds, removed when the process ends, and by any
+other process after it was killed.
+"""
+
+import asyncio
+import logging
+import os
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import datetime
+from uuid import UUID, uuid4
+
+from psycopg.types.json import Jsonb
+
+from mitosis.concurrency import cancel_and_wait, raise_if_cancelled
+from mitosis.contracts.errors import MitosisError, UpgradeInProgress
+from mitosis.contracts.processes import LiveProcesses, ProcessInfo, ProcessKind
+from mitosis.store.pg.database import Connection
+from mitosis.store.pg.rows import fetch_all
+from mitosis.store.pg.statements import load
+from mitosis.store.pg.tables import TASK_STATES
+from mitosis.store.store import Store
+from mitosis.version import __version__
+
+SQL = load("processes/live.sql")
+BEAT_SECONDS = 3.0
+GONE_AFTER_SECONDS = 30.0
+"""A process whose row is older is taken for killed; one that is only slow is back before."""
+REMOVE_SECONDS = 2.0
+"""How long the end of a process may wait for PostgreSQL."""
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Knowledge:
+    """What a version knows that another may not."""
+
+    task_states: tuple[int, ...] = ()
+    """Values of ``open_task.state``."""
+
+
+KNOWN = Knowledge(task_states=TASK_STATES)
+"""By this version."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Process:
+    kind: ProcessKind
+    version: str | None
+    host_name: str | None
+    pid: int | None
+    knows: Knowledge
+    started_at: datetime
+    silent_seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Row:
+    """The row of this process."""
+
+    kind: ProcessKind
+    id: UUID = field(default_factory=uuid4)
+
+    async def beat(self, store: Store) -> None:
+        """Write it, and remove those of killed processes."""
+        values = {
+            "id": self.id,
+            "kind": self.kind,
+            "version": __version__,
+            "host_name": socket.gethostname(),
+            "pid": os.getpid(),
+            "knows": Jsonb({"task_states": KNOWN.task_states}),
+        }
+        async with store.database.connection() as connection:
+            await connection.execute(SQL["beat"], values)
+            await connection.execute(SQL["reap"], {"gone_after": GONE_AFTER_SECONDS})
+
+    async def remove(self, store: Store) -> None:
+        async with store.database.connection() as connection:
+            await connection.execute(SQL["remove"], {"id": self.id})
+
+
+@asynccontextmanager
+async def recording_process(store: Store, kind: ProcessKind) -> AsyncIterator[None]:
+    """Show this process among those that run while the context is open.
+
+    Raises:
+        DatabaseUnavailable: its row cannot be written.
+    """
+    row = _Row(kind=kind)
+    await row.beat(store)
+    task = asyncio.create_task(_beat_for_ever(store, row), name="process row")
+    try:
+        yield
+    finally:
+        await cancel_and_wait(task)
+        try:
+            async with asyncio.timeout(REMOVE_SECONDS):
+                await row.remove(store)
+        except (MitosisError, TimeoutError) as error:
+            log.warning("process_row.left", extra={"reason": str(error)})
+
+
+async def live_processes(store: Store) -> LiveProcesses:
+    """Return the processes that run now, also those of versions that write no row."""
+    async with store.database.connection() as connection:
+        found = await _live(connection)
+    return LiveProcesses(
+        processes=tuple(
+            ProcessInfo(
+                kind=one.kind,
+                version=one.version,
+                host_name=one.host_name,
+                pid=one.pid,
+                started_at=one.started_at,
+                silent_seconds=one.silent_seconds,
+            )
+            for one in found
+        )
+    )
+
+
+async def require_task_state(connection: Connection, state: int) -> None:
+    """Check that every process that runs knows this value of ``open_task.state``, before a row gets it.
+
+    Raises:
+        UpgradeInProgress: names one that does not.
+    """
+    for one in await _live(connection):
+        if state not in one.knows.task_states:
+            raise UpgradeInProgress(
+                f"{_who(one)} does not know this kind of task: stop it when its successor runs",
+                kind=one.kind,
+                version=one.version,
+                host_name=one.host_name,
+                pid=one.pid,
+            )
+
+
+async def _live(connection: Connection) -> list[_Process]:
+    return await fetch_all(connection, _Process, SQL["live"], {"gone_after": GONE_AFTER_SECONDS})
+
+
+def _who(process: _Process) -> str:
+    name = {"api": "the API", "control": "the control worker"}[process.kind]
+    of = f"version {process.version}" if process.version else "an earlier version"
+    where = f" on {process.host_name}" if process.host_name else ""
+    number = f" (process {process.pid})" if process.pid else ""
+    return f"{name} of {of}{where}{number}"
+
+
+async def _beat_for_ever(store: Store, row: _Row) -> None:
+    while True:
+        await asyncio.sleep(BEAT_SECONDS)
+        raise_if_cancelled()
+        try:
+            await row.beat(store)
+        except MitosisError as error:
+            log.warning("process_row.missed", extra={"reason": error.message})
