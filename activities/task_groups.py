@@ -41,6 +41,10 @@ class TaskGroupPort(Protocol):
         """Close an OPEN group at its auto-close time; complete it by force at its close deadline (C-08)."""
         ...
 
+    async def end_after_failed_setups(self, task_group_id: UUID) -> GroupView:
+        """Cancel the tasks of a group whose setup has failed on every host; leave any other as it is."""
+        ...
+
     async def discard(self, task_group_id: UUID) -> DiscardAnswer:
         """Cancel up to 10,000 unclaimed tasks of a group that is discarding."""
         ...
@@ -82,6 +86,11 @@ class TaskGroupActivities:
     async def close_if_inactive(self, task_group_id: UUID) -> GroupView:
         with as_application_errors():
             return await self._groups.close_if_inactive(task_group_id)
+
+    @activity.defn(name="end_after_failed_setups")
+    async def end_after_failed_setups(self, task_group_id: UUID) -> GroupView:
+        with as_application_errors():
+            return await self._groups.end_after_failed_setups(task_group_id)
 
     @activity.defn(name="discard_ready_tasks")
     async def discard(self, task_group_id: UUID) -> DiscardAnswer:

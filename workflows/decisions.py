@@ -54,6 +54,11 @@ class Settle:
 
 
 @dataclass(frozen=True, slots=True)
+class EndAfterFailedSetups:
+    """The setup has failed on every host that may serve it: cancel its tasks."""
+
+
+@dataclass(frozen=True, slots=True)
 class Wait:
     """Wait for a poke, at most ``seconds`` (None = without a limit); after them do ``then`` or look again.
 
@@ -72,7 +77,9 @@ class Wait:
         return min((seconds for seconds in both if seconds is not None), default=None)
 
 
-GroupStep: TypeAlias = Finish | CloseIfInactive | Discard | Finalize | Settle | Wait
+GroupStep: TypeAlias = (
+    Finish | CloseIfInactive | Discard | EndAfterFailedSetups | Finalize | Settle | Wait
+)
 
 
 def group_step(view: GroupView) -> GroupStep:
@@ -81,6 +88,8 @@ def group_step(view: GroupView) -> GroupStep:
         return Finish()
     if view.discardable:
         return Discard()
+    if view.setup_failed:
+        return EndAfterFailedSetups()
     match view.state:
         case TaskGroupState.OPEN:
             return _open_group(view)

@@ -1,7 +1,8 @@
 """The look of the control worker (protocol P7): asks PostgreSQL every 5 s whether anything waits for a round.
 
 A backstop that needs no earlier wakeup: it finds what a lost poke or notification left behind, and what came
-due without a transaction. It signals the scheduler only then, and hosts only for offers they have not taken.
+due without a transaction. It signals the scheduler only then, hosts only for offers they have not taken, and
+task groups only if their setup has failed everywhere.
 What is found once may be on its way, so it is looked for again soon, and signalled if it still waits. What is
 found unchanged again and again is signalled ever more seldom.
 """
@@ -11,6 +12,7 @@ import logging
 import time
 from collections.abc import Collection, Hashable
 from typing import Generic, TypeVar
+from uuid import UUID
 
 from temporalio.service import RPCError
 
@@ -66,6 +68,7 @@ class Look:
         self._every = every_seconds
         self._work = SignalTimes[tuple[str, int]]()
         self._offers = SignalTimes[int]()
+        self._groups = SignalTimes[UUID]()
         self._found_before: frozenset[tuple[str, int]] = frozenset()
 
     async def run(self) -> None:
@@ -103,4 +106,7 @@ class Look:
         for epoch in self._offers.due(found.offered, now):
             await self._client.poke("manager", found.offered[epoch])
             self._offers.signalled([epoch], now)
+        for group in self._groups.due(found.groups, now):
+            await self._client.poke("task_group", group)
+            self._groups.signalled([group], now)
         return bool(due) or len(waits) < len(work)

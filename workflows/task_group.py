@@ -30,6 +30,7 @@ with workflow.unsafe.imports_passed_through():
     from workflows.decisions import (
         CloseIfInactive,
         Discard,
+        EndAfterFailedSetups,
         Finalize,
         Finish,
         GroupStep,
@@ -132,7 +133,9 @@ class TaskGroupWorkflow:
             return view
         return await (self._act(step.then) if step.then else self._observe())
 
-    async def _act(self, step: CloseIfInactive | Discard | Finalize | Settle) -> GroupView:
+    async def _act(
+        self, step: CloseIfInactive | Discard | EndAfterFailedSetups | Finalize | Settle
+    ) -> GroupView:
         group = self._given.task_group_id
         self._views += 1
         match step:
@@ -145,6 +148,12 @@ class TaskGroupWorkflow:
                     TaskGroupActivities.discard, group, **with_database("cancel unclaimed tasks")
                 )
                 return await self._observe()
+            case EndAfterFailedSetups():
+                return await ensure(
+                    TaskGroupActivities.end_after_failed_setups,
+                    group,
+                    "setup failed on every host: end",
+                )
             case Finalize():
                 return await ensure(
                     TaskGroupActivities.finalize, group, "closed and drained: complete"

@@ -46,6 +46,7 @@ def control_activities(ports: ControlPorts) -> Sequence[Callable[..., Any]]:
         groups.observe,
         groups.apply,
         groups.close_if_inactive,
+        groups.end_after_failed_setups,
         groups.discard,
         groups.finalize,
         groups.settle,

@@ -117,6 +117,13 @@ CREATE TABLE live_processes (
 );
 """
 
+FAILED_SETUPS = """
+ALTER TABLE task_groups
+    -- What becomes of it when its setup has failed on every host that may serve it.
+    ADD COLUMN on_setup_failure text NOT NULL DEFAULT 'end_when_closed'
+        CHECK (on_setup_failure IN ('end_when_closed', 'end', 'wait'));
+"""
+
 STATEMENTS: tuple[str, ...] = (
     TASK_STOPS,
     DRAINED_HOSTS,
@@ -141,6 +148,9 @@ STATEMENTS: tuple[str, ...] = (
     SETTINGS,
     OPEN_TASK_STATES,
     LIVE_PROCESSES,
+    FAILED_SETUPS,
+    # It was ended because its setup had failed on every host that may serve it.
+    "ALTER TABLE group_live ADD COLUMN setup_failed boolean NOT NULL DEFAULT false",
 )
 """In this order, one statement each."""
 

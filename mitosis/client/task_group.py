@@ -39,6 +39,7 @@ from mitosis.contracts.http import (
     TaskGroupInfo,
     TaskInfo,
 )
+from mitosis.contracts.lifecycle import TaskState
 from mitosis.handlers import TaskOptions
 
 P = ParamSpec("P")
@@ -329,7 +330,7 @@ class TaskGroup:
         if not after:  # no result yet: the setup may have failed
             wait = min(wait, FIRST_LOOK)
         page = await self._client.results_page(self.info.task_group_id, after=after, wait=wait)
-        if not page.items:
+        if not page.items or any(task.state is TaskState.CANCELLED for task in page.items):
             _check_setup(await self.refresh())
         return page
 
@@ -406,6 +407,7 @@ class TaskGroup:
                 _check_setup(self.info)
                 wait = LONG_POLL if _ended(self.info) else FIRST_LOOK
                 self._info = await self._client.wait(self.info.task_group_id, timeout=wait)
+            _check_setup(self.info)
 
     async def _end_after(self, error: BaseException) -> None:
         """Cancel or close the group; the caller re-raises the exception."""
@@ -444,8 +446,9 @@ def _reason(error: BaseException) -> str:
 
 
 def _check_setup(info: TaskGroupInfo) -> None:
-    why = info.waiting_for or ""
-    if info.tasks_unfinished and why.startswith(WAITING_SETUP_FAILED):
+    why = (info.reason if info.setup_failed else info.waiting_for) or ""
+    waits = info.tasks_unfinished and why.startswith(WAITING_SETUP_FAILED)
+    if info.setup_failed or waits:
         raise SetupFailed(why, hook_runs=[run.model_dump(mode="json") for run in info.hook_runs])
 
 

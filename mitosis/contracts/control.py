@@ -125,6 +125,8 @@ class GroupView(Model):
     """Seconds until it stops waiting for what hosts in contact owe; None = it waits for no such thing."""
     waiting_for: str | None = None
     """One line for users: why no task runs, if none does."""
+    setup_failed: bool = False
+    """Its setup has failed on every host that may serve it, and it ends because of that."""
     settled_after_seconds: float | None = None
     """From creation to settlement; None while unsettled."""
 
@@ -308,6 +310,8 @@ class WaitingWork(Model):
     """Of the newest lease. While it and ``what`` stay the same, no round has acted."""
     offered: Mapping[int, UUID] = {}
     """The hosts that have not taken an offer for a second, by its epoch."""
+    groups: tuple[UUID, ...] = ()
+    """Task groups whose setup has failed on every host, and that have not ended yet."""
 
 
 # --- host activities ------------------------------------------------------------------------------

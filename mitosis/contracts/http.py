@@ -64,6 +64,7 @@ MAX_ATTEMPTS_LISTED = 100_000
 Epoch = Annotated[int, Field(ge=0, le=2**63 - 1)]
 """In a path or a query, where numbers are text."""
 LeaseEpoch = Annotated[Epoch, Strict()]
+OnSetupFailure = Literal["end_when_closed", "end", "wait"]
 
 
 class RequestBody(CheckedModel):
@@ -131,6 +132,10 @@ class TaskGroupSpec(RequestBody):
     host_lost_after: LivenessDuration | None = None
     """At least 10 s; None = the deployment's default (90 s)."""
     fence: Literal["finish", "kill"] = "finish"
+    on_setup_failure: OnSetupFailure = "end_when_closed"
+    """When its setup has failed on every host that may run it: ``end`` = cancel its tasks and end as
+    ``setup_failed``; ``wait`` = wait for another host, or until one is tried again; ``end_when_closed`` =
+    wait while it is open."""
     lease_settings: LeaseSettings = LeaseSettings()
     """How long hosts stay with it; fields that are left out have the value of the deployment."""
 
@@ -167,6 +172,8 @@ class TaskGroupUpdate(RequestBody):
     """For cancels that begin later."""
     reopen_on_submit: Flag | None = None
     """Counts from the next submit on."""
+    on_setup_failure: OnSetupFailure | None = None
+    """Counts at once, also for setups that have failed."""
     lease_settings: LeaseSettings | None = None
     """The settings to change; one that is ``null`` has the value of the deployment again."""
     expected_updated_at: AwareDatetime | None = None
@@ -245,6 +252,7 @@ class TaskGroupInfo(AnswerBody):
     cancel_grace_seconds: float = 30.0
     host_lost_after: Duration | None = None
     fence: Literal["finish", "kill"] = "finish"
+    on_setup_failure: OnSetupFailure = "end_when_closed"
     lease_settings: LeaseSettings = LeaseSettings()
     """Its own settings; those of the deployment are ``null``."""
     lease_terms: LeaseSettings | None = None
@@ -275,6 +283,8 @@ class TaskGroupInfo(AnswerBody):
     """Cancelled, and unclaimed tasks are still being cancelled."""
     deleting: bool = False
     """It is deleted as soon as its hosts are clean."""
+    setup_failed: bool = False
+    """It was ended because its setup had failed on every host that may run it; ``reason`` names them."""
     cancel_stats: CancelStats | None = None
     """In the answer to a cancel."""
 

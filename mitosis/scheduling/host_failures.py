@@ -1,12 +1,17 @@
 """Whether a failure keeps a host away from a task group, and the text about it. Pure."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from shlex import quote
 
 from mitosis.contracts.host_failures import HostFailureKind
+from mitosis.contracts.http import WAITING_SETUP_FAILED
 from mitosis.contracts.liveness import HOST_TAKES_WITHIN
 from mitosis.scheduling.wording import span
+
+NAMES_AT_ONCE = 20
+"""Hosts that are named in a row for the same reason."""
+MOST_CHARACTERS = 4000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +48,51 @@ class HostFailure:
         It is printed after the name of the host.
         """
         return _SENTENCES[self.kind](self, host_name)
+
+
+@dataclass(frozen=True, slots=True)
+class FailedHost:
+    """A host on which the setup of a task group has failed."""
+
+    name: str
+    reason: str
+
+
+def setup_failed_on(hosts: Sequence[FailedHost]) -> str:
+    """Name every host with its reason, as in ``setup failed on a, b: exit code 3; on c: no message``.
+
+    From some thousand characters on, say how many hosts are left out.
+    """
+    by_reason: dict[str, list[str]] = {}
+    for host in hosts:
+        by_reason.setdefault(host.reason, []).append(host.name)
+    parts: list[str] = []
+    left = len(hosts)
+    for reason, names in by_reason.items():
+        for first in range(0, len(names), NAMES_AT_ONCE):
+            some = names[first : first + NAMES_AT_ONCE]
+            if sum(len(part) for part in parts) > MOST_CHARACTERS:
+                return f"{WAITING_SETUP_FAILED}{'; on '.join(parts)}; and on {left} more hosts"
+            parts.append(f"{', '.join(some)}: {reason}")
+            left -= len(some)
+    return f"{WAITING_SETUP_FAILED}{'; on '.join(parts)}"
+
+
+def after_failed_setups(
+    hosts: Sequence[FailedHost], group_name: str, closes_in_seconds: float | None, *, ends: bool
+) -> str:
+    """Name every host with its reason, what the task group waits for and until when, and the way out.
+
+    ``ends``: it does not wait.
+    """
+    line = setup_failed_on(hosts)
+    if ends:
+        return f"{line}; it ends because of that"
+    until = ""
+    if closes_in_seconds is not None:
+        until = f", until it closes in {span(max(0.0, closes_in_seconds))}"
+    retry = command("retry-setup", hosts[0].name, group_name)
+    return f"{line}; it waits for another host{until}; repair one, then: {retry}"
 
 
 def command(verb: str, host_name: str, group_name: str) -> str:

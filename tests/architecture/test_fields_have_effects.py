@@ -159,6 +159,10 @@ EFFECTS: Mapping[str, Mapping[str, Shown]] = {
         "fence": Shown(
             "integration/manager_agent/test_faults.py", "test_a_silent_api_fences_the_host"
         ),
+        "on_setup_failure": Shown(
+            "integration/store/groups/test_failed_setups.py",
+            "test_the_setting_says_whether_it_ends",
+        ),
         "lease_settings": Shown(TERMS, AFFINITY, "configured"),
     },
     "LeaseSettings": {

@@ -62,6 +62,8 @@ _WAITING_GROUP: dict[str, Any] = {
     "discarding": False,
     "unsent_seconds": None,
     "delayed_seconds": None,
+    "ends_if_setup_fails": False,
+    "closes_in_seconds": None,
 }
 
 

@@ -55,6 +55,7 @@ class Group:
     discarding: bool = False
     result: TaskGroupResult | None = None
     live_leases: int = 0
+    setup_failed: bool = False
     closed_at: datetime | None = None
 
     @property
@@ -83,6 +84,7 @@ class Group:
             discarding=self.discarding,
             discardable=self.discarding and self.ready > 0,
             live_leases=self.live_leases,
+            setup_failed=self.setup_failed and not self.discarding,
         )
 
 
@@ -138,6 +140,13 @@ class MemoryGroups:
             group.discarding = group.unfinished > 0
         return group.view(now)
 
+    async def end_after_failed_setups(self, task_group_id: UUID) -> GroupView:
+        self.calls.append("end_after_failed_setups")
+        group = self.groups[task_group_id]
+        if group.setup_failed:
+            group.state, group.discarding = TaskGroupState.CLOSED, True
+        return group.view(await self._clock())
+
     async def discard(self, task_group_id: UUID) -> DiscardAnswer:
         self.calls.append("discard")
         group = self.groups[task_group_id]
@@ -158,7 +167,8 @@ class MemoryGroups:
         group, now = self.groups[task_group_id], await self._clock()
         if group.view(now).settleable:
             cancelled = group.state is TaskGroupState.CANCELLED
-            group.result = TaskGroupResult.CANCELLED if cancelled else TaskGroupResult.SUCCESS
+            ended = TaskGroupResult.SETUP_FAILED if group.setup_failed else TaskGroupResult.SUCCESS
+            group.result = TaskGroupResult.CANCELLED if cancelled else ended
         return group.view(now)
 
 

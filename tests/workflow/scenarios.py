@@ -119,6 +119,20 @@ async def auto_close(skipping: WorkflowEnvironment) -> AnyHandle:
     return handle
 
 
+async def failed_setups(skipping: WorkflowEnvironment) -> AnyHandle:
+    """The setup fails on the last host that may serve a closed group, which ends."""
+    now = await skipping.get_current_time()
+    deadline = now + timedelta(hours=1)
+    group = Group(state=TaskGroupState.CLOSED, ready=3, close_deadline=deadline)
+    async with running(skipping, groups=MemoryGroups(skipping.get_current_time, group)):
+        handle = await start_group(skipping, group)
+        await armed(handle)
+        group.setup_failed = True
+        await handle.signal(TaskGroupWorkflow.poke)
+        await handle.result()
+    return handle
+
+
 async def verbs(skipping: WorkflowEnvironment) -> AnyHandle:
     """Every verb, as update and as signal, one of them refused; a forced end in chunks."""
     group = Group(ready=25, live_leases=1)
@@ -275,6 +289,7 @@ def first_run(skipping: WorkflowEnvironment, handle: AnyHandle) -> AnyHandle:
 
 SCENARIOS: Mapping[str, Scenario] = {
     "task_group_auto_close": auto_close,
+    "task_group_failed_setups": failed_setups,
     "task_group_verbs": verbs,
     "task_group_cancelled_by_temporal": cancelled_by_temporal,
     "task_group_cancelled_by_verb": cancelled_by_verb,

@@ -76,6 +76,25 @@ async def test_shorter_timeout_counts_while_the_timer_sleeps(skipping: WorkflowE
     assert HOUR <= open_for(group, now) < HOUR + MINUTE
 
 
+async def test_a_group_whose_setup_failed_everywhere_ends_within_its_deadline(
+    skipping: WorkflowEnvironment,
+) -> None:
+    """Its own timer is an hour away; the host that fails last pokes it."""
+    now = await skipping.get_current_time()
+    group = Group(state=TaskGroupState.CLOSED, ready=25, close_deadline=now + HOUR)
+    groups = MemoryGroups(skipping.get_current_time, group)
+    async with running(skipping, groups=groups):
+        handle = await start_group(skipping, group)
+        await armed(handle)
+        group.setup_failed = True
+        await handle.signal(TaskGroupWorkflow.poke)
+        summary = await handle.result()
+    assert summary.result is TaskGroupResult.SETUP_FAILED
+    assert (summary.cancelled, summary.state) == (25, TaskGroupState.COMPLETE)
+    ended = ["end_after_failed_setups", *["discard"] * 3, "observe", "finalize", "settle"]
+    assert groups.calls == ["observe", "observe", *ended]
+
+
 @pytest.mark.spec("S002-132")
 async def test_a_timeout_that_is_taken_away_closes_nothing(skipping: WorkflowEnvironment) -> None:
     now = await skipping.get_current_time()

@@ -34,6 +34,7 @@ OPTION_OF_FIELD = {
     "environment_setup_hook": "--setup",
     "environment_teardown_hook": "--teardown",
     "environment_probe": "--probe",
+    "on_setup_failure": "--on-setup-failure",
     "auto_close_timeout": "--auto-close",
     "close_deadline": "--deadline",
     "max_managers": "--max-hosts",
@@ -129,6 +130,7 @@ def typed_fields(name: str | None, options: GroupOptions) -> dict[str, Any]:
         "environment_setup_hook": hook(options.setup, options.setup_file, "--setup"),
         "environment_teardown_hook": hook(options.teardown, options.teardown_file, "--teardown"),
         "environment_probe": hook(options.probe, None, "--probe"),
+        "on_setup_failure": underscored(options.on_setup_failure),
         "auto_close_timeout": options.auto_close,
         "close_deadline": None if lasting is None else datetime.now(UTC) + lasting,
         "max_managers": options.max_hosts,
@@ -180,6 +182,11 @@ def merged(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
     return result
 
 
+def underscored(choice: str | None) -> str | None:
+    """Return a choice of an option as the API spells it."""
+    return choice.replace("-", "_") if choice else None
+
+
 def parse_cores(text: str) -> list[int]:
     """Parse ``0,2-5`` as ``[0, 2, 3, 4, 5]``.
 
@@ -205,7 +212,7 @@ def cpu_binding(
     """Return the fields of the CPU binding that the options set; None without any."""
     return present(
         {
-            "strategy": pin.replace("-", "_") if pin else None,
+            "strategy": underscored(pin),
             "cores": parse_cores(cores) if cores is not None else None,
             "cores_per_worker": cores_per_worker,
         }

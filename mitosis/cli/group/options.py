@@ -56,6 +56,10 @@ ReopenOption = Annotated[
         help="Whether a submit opens the task group again after it was closed.",
     ),
 ]
+OnSetupFailureOption = Annotated[
+    Literal["end-when-closed", "end", "wait"] | None,
+    typer.Option(help="What it does when its setup has failed on every host that may run it."),
+]
 SetupOption = Annotated[
     str | None,
     typer.Option(metavar="COMMAND", help="Command that prepares a host, quoted as one word."),
@@ -138,6 +142,7 @@ class GroupOptions:
         Path | None, typer.Option(metavar="FILE", help="The teardown hook as a JSON object.")
     ] = None
     probe: ProbeOption = None
+    on_setup_failure: OnSetupFailureOption = None
     auto_close: Annotated[
         str | None,
         typer.Option(metavar="TIME", help="Close after this long without a submission, as in 30m."),

@@ -8,7 +8,7 @@ import typer
 
 from mitosis.cli.arguments import GroupArgument
 from mitosis.cli.context import Cli
-from mitosis.cli.group.create import OPTION_OF_FIELD, merged, present
+from mitosis.cli.group.create import OPTION_OF_FIELD, merged, present, underscored
 from mitosis.cli.group.options import (
     CancelGraceOption,
     IdleOption,
@@ -18,6 +18,7 @@ from mitosis.cli.group.options import (
     LongestLeaseOption,
     MaxProcessesOption,
     MaxTasksOption,
+    OnSetupFailureOption,
     PreemptionGraceOption,
     PriorityOption,
     ReopenOption,
@@ -70,6 +71,7 @@ def change(
     max_hosts: ChangedMaxHostsOption = None,
     cancel_grace: CancelGraceOption = None,
     reopen_on_submit: ReopenOption = None,
+    on_setup_failure: OnSetupFailureOption = None,
     lease: LeaseOption = None,
     longest_lease: LongestLeaseOption = None,
     idle: IdleOption = None,
@@ -103,6 +105,7 @@ def change(
         "max_managers": _number(max_hosts),
         "cancel_grace_seconds": seconds(cancel_grace, "--cancel-grace"),
         "reopen_on_submit": reopen_on_submit,
+        "on_setup_failure": underscored(on_setup_failure),
         "lease_settings.lease_duration": lease,
         "lease_settings.longest_lease": longest_lease,
         "lease_settings.idle_threshold": idle,

@@ -126,6 +126,7 @@ def _group_spec(group: RunGroupOptions, program: str) -> "TaskGroupSpec":
         "environment_setup_hook": _in_this_folder(hook(group.setup, None, "--setup")),
         "environment_teardown_hook": _in_this_folder(hook(group.teardown, None, "--teardown")),
         "environment_probe": _in_this_folder(hook(group.probe, None, "--probe")),
+        "on_setup_failure": "end",
     }
     return validated(TaskGroupSpec, present(fields) or {}, OPTIONS)
 

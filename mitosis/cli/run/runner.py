@@ -31,8 +31,14 @@ from mitosis.cli.run.template import Item, Template
 from mitosis.cli.run.whole_output import WholeOutput
 from mitosis.client.client import Client
 from mitosis.concurrency import cancel_and_wait, race
-from mitosis.contracts.errors import Conflict, InvalidRequest, MitosisError, TooLarge
-from mitosis.contracts.http import WAITING_SETUP_FAILED, TaskGroupInfo, TaskGroupSpec
+from mitosis.contracts.errors import (
+    Conflict,
+    InvalidRequest,
+    MitosisError,
+    TaskGroupClosed,
+    TooLarge,
+)
+from mitosis.contracts.http import TaskGroupInfo, TaskGroupSpec
 from mitosis.contracts.lifecycle import TaskGroupState
 from mitosis.contracts.task import (
     command_fields,
@@ -211,8 +217,13 @@ class Runner:
             if self._whole is not None:
                 start(self._whole.read())
             results = start(self._results(group))
-            watching = start(self._watch(group))
-            await asyncio.gather(feeding, results, watching)
+            ended = asyncio.gather(results, start(self._watch(group)))
+            await asyncio.wait((feeding, ended), return_when=asyncio.FIRST_COMPLETED)
+            if feeding.done():
+                await feeding
+            _, setup_failed = await ended
+            if not setup_failed:
+                await feeding
         last = await self._client.group(key)
         return self._follower.conclude(last, self._failures, missing=bool(await results))
 
@@ -221,6 +232,10 @@ class Runner:
             async with _task_scope() as start:
                 start(keep_open(self._client, group, self._feeder))
                 await self._feeder.run(group.task_group_id)
+        except TaskGroupClosed:
+            if not (await self._client.group(group.task_group_id)).setup_failed:
+                raise
+            return  # the end of the group says what to do
         except MitosisError as error:
             await self._end_group(group, "an input of the run was invalid")
             error.facts["hint"] = (
@@ -252,21 +267,19 @@ class Runner:
             output.finish()
         return output.missing
 
-    async def _watch(self, group: TaskGroupInfo) -> None:
-        """Show progress until the group is settled; cancel it if no host can be prepared."""
+    async def _watch(self, group: TaskGroupInfo) -> bool:
+        """Show progress until the group is settled; return whether no host could be prepared."""
+        said = False
         async for info in self._follower.until_settled(group.task_group_id):
-            if (
-                not info.settled
-                and not info.leases
-                and (info.waiting_for or "").startswith(WAITING_SETUP_FAILED)
-            ):
-                self._display.say(f"cannot run: {info.waiting_for}")
-                await self._client.cancel(group.task_group_id, reason=info.waiting_for)
+            if info.setup_failed and not said:
+                said = True
+                self._display.say(f"cannot run: {info.reason}")
             limit = self._plan.max_fail
             if limit is not None and info.state in CANCELLABLE and limit.exceeded(info):
                 self._display.say(f"more than {limit} tasks failed; the others are cancelled")
                 with contextlib.suppress(Conflict):
                     await self._client.cancel(group.task_group_id, reason=TOO_MANY_FAILED)
+        return said
 
     # --- ends ---------------------------------------------------------------------------------------
 

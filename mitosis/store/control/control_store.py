@@ -47,6 +47,10 @@ class ControlStore:
         await endings.close_if_inactive(self._store, task_group_id)
         return await observe_group(self._store, task_group_id)
 
+    async def end_after_failed_setups(self, task_group_id: UUID) -> GroupView:
+        await endings.end_after_failed_setups(self._store, task_group_id)
+        return await observe_group(self._store, task_group_id)
+
     async def discard(self, task_group_id: UUID) -> DiscardAnswer:
         return await endings.discard(self._store, task_group_id)
 

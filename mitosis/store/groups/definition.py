@@ -201,6 +201,7 @@ def _create_parameters(spec: TaskGroupSpec, user_id: UUID) -> dict[str, object]:
         "cancel_grace": spec.cancel_grace_seconds,
         "host_lost_after": _seconds(spec.host_lost_after),
         "fence": spec.fence,
+        "on_setup_failure": spec.on_setup_failure,
     }
 
 
@@ -219,6 +220,7 @@ def _update_parameters(changes: TaskGroupUpdate, group_number: int) -> dict[str,
         "plan": plan and plan.model_dump_json(),
         "cancel_grace": changes.cancel_grace_seconds,
         "reopen_on_submit": changes.reopen_on_submit,
+        "on_setup_failure": changes.on_setup_failure,
         "sets_auto_close": "auto_close_timeout" in changes.model_fields_set,
         "auto_close": _seconds(changes.auto_close_timeout),
         "sets_max_managers": "max_managers" in changes.model_fields_set,

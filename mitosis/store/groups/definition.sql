@@ -5,11 +5,11 @@ WITH created AS (
     INSERT INTO task_groups (name, user_group_id, creator_id, tags, labels, tag_match, priority,
            worker_allocation_plan, environment_setup_hook, environment_teardown_hook, environment_probe,
            auto_close_timeout_seconds, close_deadline, max_managers, assignment_method, reopen_on_submit,
-           cancel_grace_seconds, host_lost_after_seconds, fence)
+           cancel_grace_seconds, host_lost_after_seconds, fence, on_setup_failure)
     SELECT %(name)s, o.id, u.id, %(tags)s::text[], %(labels)s::text[], %(tag_match)s, %(priority)s,
            %(plan)s::jsonb, %(setup)s::jsonb, %(teardown)s::jsonb, %(probe)s::jsonb, %(auto_close)s, %(close_deadline)s,
            %(max_managers)s, %(assignment_method)s, %(reopen_on_submit)s, %(cancel_grace)s,
-           %(host_lost_after)s, %(fence)s
+           %(host_lost_after)s, %(fence)s, %(on_setup_failure)s
       FROM users AS u JOIN user_groups AS o ON o.name = coalesce(%(group_name)s::text, u.username)
      WHERE u.uuid = %(user)s AND o.state = 'active'
     RETURNING id, uuid, creator_id
@@ -44,6 +44,7 @@ UPDATE task_groups AS g
        worker_allocation_plan = coalesce(%(plan)s::jsonb, g.worker_allocation_plan),
        cancel_grace_seconds = coalesce(%(cancel_grace)s::float8, g.cancel_grace_seconds),
        reopen_on_submit = coalesce(%(reopen_on_submit)s::boolean, g.reopen_on_submit),
+       on_setup_failure = coalesce(%(on_setup_failure)s::text, g.on_setup_failure),
        auto_close_timeout_seconds = CASE WHEN %(sets_auto_close)s THEN %(auto_close)s::float8
                                          ELSE g.auto_close_timeout_seconds END,
        max_managers = CASE WHEN %(sets_max_managers)s THEN %(max_managers)s::int ELSE g.max_managers END,

@@ -24,10 +24,12 @@ from mitosis.contracts.lifecycle import (
     TaskGroupResult,
     TaskGroupState,
 )
+from mitosis.scheduling.host_failures import setup_failed_on
 from mitosis.store.groups.cleanup import AWAITED, cleanup_parameters
 from mitosis.store.groups.removal import remove_settled
 from mitosis.store.leases.doubt import judge_group
 from mitosis.store.leases.ending import LockedGroup, end_leases_of_group, lock_group_and_leases
+from mitosis.store.leases.failed_setups import failed_setups
 from mitosis.store.missing import require_task_group
 from mitosis.store.pg.database import Connection
 from mitosis.store.pg.rows import fetch_one
@@ -115,6 +117,22 @@ async def close_if_inactive(store: Store, task_group_id: UUID) -> None:
         verb = Complete(force=True, reason=DEADLINE_PASSED)
         with suppress(InvalidTransition):  # cancelled since
             await _complete(store, task_group_id, verb)
+
+
+async def end_after_failed_setups(store: Store, task_group_id: UUID) -> None:
+    """End a group that no host can be prepared for: cancel its tasks, and name every host and reason.
+
+    Leave any other as it is.
+    """
+    async with store.database.transaction() as connection:
+        with suppress(NotFound):
+            group = await lock_group_and_leases(connection, task_group_id)
+            if failed := await failed_setups(connection, group.number):
+                reason = setup_failed_on(failed)
+                await _change(
+                    connection, SQL["end_after_failed_setups"], group.number, reason=reason
+                )
+                await notify_group(connection, group.number, workflow=False)
 
 
 async def discard(store: Store, task_group_id: UUID) -> DiscardAnswer:

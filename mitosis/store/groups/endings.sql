@@ -50,6 +50,13 @@ UPDATE group_live
        reason = coalesce(%(reason)s, reason), watched = false, hungry = false
  WHERE group_id = %(group_number)s AND state = 'closed' AND unfinished > 0
 
+-- name: end_after_failed_setups
+-- As a forced completion. The caller holds the group and its leases, of which none is left.
+UPDATE group_live
+   SET state = 'closed', closed_at = coalesce(closed_at, now()), discarding = true, kill_running = true,
+       grace_seconds = NULL, setup_failed = true, reason = %(reason)s, watched = false, hungry = false
+ WHERE group_id = %(group_number)s AND state IN ('open', 'closed') AND NOT discarding AND unfinished > 0
+
 -- name: notify_group
 -- The state has changed: poke the workflow, wake the claims and long polls that wait for this group.
 WITH pokes AS (
@@ -108,12 +115,14 @@ SELECT v.state, v.settled_at IS NOT NULL AS settled, v.unfinished, v.failed, v.c
        EXISTS (SELECT FROM environments AS e
                 WHERE e.group_id = v.group_id AND (e.degraded OR e.state <> 'gone')) AS degraded,
        v.cancelled > 0
-       AND EXISTS (SELECT FROM hook_runs AS h
-                    WHERE h.group_id = v.group_id AND h.kind = 'setup' AND h.state = 'failed')
-       AND NOT EXISTS (SELECT FROM hook_runs AS h
-                        WHERE h.group_id = v.group_id AND h.kind = 'setup' AND h.state = 'succeeded')
-       AND EXISTS (SELECT FROM task_result AS r
-                    WHERE r.group_id = v.group_id AND r.state = 'cancelled' AND r.attempt = 0) AS setup_failed
+       AND (v.setup_failed
+            OR EXISTS (SELECT FROM hook_runs AS h
+                        WHERE h.group_id = v.group_id AND h.kind = 'setup' AND h.state = 'failed')
+               AND NOT EXISTS (SELECT FROM hook_runs AS h
+                                WHERE h.group_id = v.group_id AND h.kind = 'setup' AND h.state = 'succeeded')
+               AND EXISTS (SELECT FROM task_result AS r
+                            WHERE r.group_id = v.group_id AND r.state = 'cancelled' AND r.attempt = 0))
+           AS setup_failed
   FROM group_live AS v {awaited} WHERE v.group_id = %(group_number)s
 
 -- name: settle

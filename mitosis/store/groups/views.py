@@ -17,6 +17,7 @@ from mitosis.contracts.lease_settings import terms_of
 from mitosis.contracts.lifecycle import TaskGroupState
 from mitosis.contracts.temporal_names import task_group_workflow_id
 from mitosis.store.groups.cleanup import AWAITED, cleanup_parameters
+from mitosis.store.leases.failed_setups import failed_setups
 from mitosis.store.leases.reasons import read_waiting, waiting_for
 from mitosis.store.missing import require_task_group
 from mitosis.store.pg.compose import Composed, compose, fetch_composed
@@ -140,7 +141,8 @@ async def observe_group(store: Store, task_group_id: UUID) -> GroupView:
         if view is None:
             return GroupView(task_group_id=task_group_id, exists=False)
         reason = await _waiting_for(connection, store, view.number, settled=view.settled)
-    return view.model_copy(update={"waiting_for": reason})
+        failed = bool(await failed_setups(connection, view.number))
+    return view.model_copy(update={"waiting_for": reason, "setup_failed": failed})
 
 
 async def cancel_stats(store: Store, task_group_id: UUID) -> CancelStats:

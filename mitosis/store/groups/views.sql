@@ -8,7 +8,7 @@ SELECT g.id AS number, g.uuid AS task_group_id, g.name, u.name AS group_name, v.
        g.environment_probe,
        g.auto_close_timeout_seconds AS auto_close_timeout, g.close_deadline, g.max_managers, g.tag_match,
        g.assignment_method, g.reopen_on_submit, g.cancel_grace_seconds,
-       g.host_lost_after_seconds AS host_lost_after, g.fence,
+       g.host_lost_after_seconds AS host_lost_after, g.fence, g.on_setup_failure,
        json_build_object('lease_duration', s.lease_duration_seconds, 'longest_lease', s.longest_lease_seconds,
                          'idle_threshold', s.idle_threshold_seconds, 'longest_idle', s.longest_idle_seconds,
                          'preemption_grace', s.preemption_grace_seconds)
@@ -17,7 +17,8 @@ SELECT g.id AS number, g.uuid AS task_group_id, g.name, u.name AS group_name, v.
        v.succeeded + v.failed AS tasks_completed, v.succeeded AS tasks_succeeded,
        v.failed AS tasks_failed, v.cancelled AS tasks_cancelled, g.created_at, g.updated_at,
        v.last_task_submitted_at, v.closed_at, v.terminal_at AS completed_at, v.settled_at,
-       v.discarding AND v.unfinished > 0 AS counting, v.delete_when_settled AS deleting
+       v.discarding AND v.unfinished > 0 AS counting, v.delete_when_settled AS deleting,
+       v.setup_failed
   FROM task_groups AS g
   JOIN group_live AS v ON v.group_id = g.id
   JOIN user_groups AS u ON u.id = g.user_group_id

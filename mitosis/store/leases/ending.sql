@@ -105,6 +105,10 @@ WITH begun AS MATERIALIZED (
     SELECT 'task_group', b.uuid FROM before AS b, sums AS n
      WHERE b.state NOT IN ('open', 'closed') OR b.discarding
         OR (b.state <> 'open' AND n.poisoned > 0 AND b.unfinished = n.poisoned)
+        -- Perhaps no host is left that can be prepared for it.
+        OR (EXISTS (SELECT FROM host_failures AS f WHERE f.group_id = b.group_id AND f.kind = 'setup_failed')
+            AND NOT EXISTS (SELECT FROM leases AS l
+                             WHERE l.group_id = b.group_id AND l.state <> 'ended' AND l.epoch <> %(epoch)s))
     UNION ALL SELECT 'manager', m.uuid FROM managers AS m
      WHERE m.id = %(manager_number)s AND %(workflow)s::boolean
     UNION ALL SELECT 'scheduler', NULL FROM before AS b, sums AS n

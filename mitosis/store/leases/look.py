@@ -8,6 +8,7 @@ from uuid import UUID
 
 from mitosis.contracts.control import WaitingWork
 from mitosis.store.leases.capacity import CAPACITY, STUCK, progress_parameters
+from mitosis.store.leases.failed_setups import groups_to_end
 from mitosis.store.leases.scheduler import would_assign
 from mitosis.store.pg.rows import fetch_one
 from mitosis.store.pg.statements import load
@@ -32,13 +33,14 @@ class _Waiting:
 
 
 async def look(store: Store) -> WaitingWork:
-    """Return what waits for a round, and the hosts of offers that have not been taken for a second."""
+    """Return what waits for a round, hosts of offers not taken for a second, and groups that are to end."""
     parameters = {
         **progress_parameters(store),
         "idle_threshold": store.lease_terms.idle_threshold,
     }
     async with store.database.connection() as connection:
         found = await fetch_one(connection, _Waiting, WAITING, parameters)
+        groups = await groups_to_end(connection)
     if found is None:
         return WaitingWork()
     what = [f"lease {epoch} without progress" for epoch in found.stuck]
@@ -48,5 +50,6 @@ async def look(store: Store) -> WaitingWork:
     return WaitingWork(
         what=tuple(what),
         last_epoch=found.last_epoch,
+        groups=tuple(groups),
         offered={offer.epoch: offer.manager_id for offer in found.offered},
     )

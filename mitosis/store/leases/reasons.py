@@ -11,7 +11,6 @@ from typing import Literal
 from uuid import UUID
 
 from mitosis.contracts.host_failures import HostFailureKind
-from mitosis.contracts.http import WAITING_SETUP_FAILED
 from mitosis.contracts.lifecycle import (
     TASK_GROUP,
     EnvironmentState,
@@ -20,7 +19,7 @@ from mitosis.contracts.lifecycle import (
     TaskGroupResult,
     TaskGroupState,
 )
-from mitosis.scheduling.host_failures import HostFailure, command
+from mitosis.scheduling.host_failures import FailedHost, HostFailure, after_failed_setups
 from mitosis.scheduling.wording import hook_end, names, span
 from mitosis.store.leases import eligibility
 from mitosis.store.leases.capacity import progress_parameters
@@ -115,6 +114,10 @@ class WaitingGroup(GroupFacts):
     """Age of the oldest message that Temporal has not received."""
     delayed_seconds: float | None
     """Until the next delayed attempt is due."""
+    ends_if_setup_fails: bool
+    """On every host that may serve it."""
+    closes_in_seconds: float | None
+    """Until it is closed for inactivity or at its deadline; None: by a verb only."""
 
     @property
     def ending(self) -> bool:
@@ -401,14 +404,10 @@ def _no_host_fits(hosts: Sequence[WaitingHost], group: WaitingGroup) -> Reason:
 
 
 def _setup_failed(hosts: Sequence[WaitingHost], group: WaitingGroup) -> Reason:
-    """Name the error of the first host, the other hosts, and the way out."""
-    first, others = hosts[0], hosts[1:]
-    failure = first.blocking(HostFailureKind.SETUP_FAILED, group.number)
-    end = "no message" if failure is None else failure.reason
-    also = f" (also on {_host_names(others)})" if others else ""
-    retry = command("retry-setup", first.name, group.name)
-    line = f"{WAITING_SETUP_FAILED}{first.name}: {end}{also}; repair it, then: {retry}"
-    return Reason("setup_failed", line)
+    failures = [(host, host.blocking(HostFailureKind.SETUP_FAILED, group.number)) for host in hosts]
+    failed = [FailedHost(host.name, failure.reason) for host, failure in failures if failure]
+    until, ends = group.closes_in_seconds, group.ends_if_setup_fails
+    return Reason("setup_failed", after_failed_setups(failed, group.name, until, ends=ends))
 
 
 def _tried_in(failure: HostFailure | None) -> float:

@@ -23,7 +23,11 @@ SELECT f.*, g.uuid AS task_group_id, v.state, v.settled_at IS NOT NULL AS settle
        v.total, v.unfinished, v.discarding,
        (SELECT extract(epoch FROM now() - min(x.created_at))::float8 FROM outbox AS x) AS unsent_seconds,
        (SELECT extract(epoch FROM min(o.not_before) - now())::float8 FROM open_task AS o
-         WHERE o.group_id = f.number AND o.state = 4) AS delayed_seconds
+         WHERE o.group_id = f.number AND o.state = 4) AS delayed_seconds,
+       g.on_setup_failure = 'end' OR v.state = 'closed' AND g.on_setup_failure <> 'wait' AS ends_if_setup_fails,
+       extract(epoch FROM least(g.close_deadline, CASE WHEN v.state = 'open' THEN
+           greatest(v.opened_at, v.last_task_submitted_at)
+           + make_interval(secs => g.auto_close_timeout_seconds) END) - now())::float8 AS closes_in_seconds
   FROM facts AS f JOIN task_groups AS g ON g.id = f.number JOIN group_live AS v ON v.group_id = f.number
 
 -- name: host_details

@@ -215,6 +215,8 @@ task_groups = Table(
     CheckConstraint("host_lost_after_seconds >= 10"),
     Column("fence", Text, nullable=False, server_default=text("'finish'")),
     CheckConstraint("fence IN ('finish', 'kill')"),
+    Column("on_setup_failure", Text, nullable=False, server_default=text("'end_when_closed'")),
+    CheckConstraint("on_setup_failure IN ('end_when_closed', 'end', 'wait')"),
     Column("created_at", Moment, nullable=False, server_default=text("now()")),
     Column("updated_at", Moment, nullable=False, server_default=text("now()")),
     UniqueConstraint("user_group_id", "name"),
@@ -315,6 +317,7 @@ group_live = Table(
     CheckConstraint("(settled_at IS NULL) = (result IS NULL)"),
     Index("group_live_unsettled", "group_id", postgresql_where=text("settled_at IS NULL")),
     Column("delete_when_settled", Boolean, nullable=False, server_default=text("false")),
+    Column("setup_failed", Boolean, nullable=False, server_default=text("false")),
     Index("group_live_deleting", "group_id", postgresql_where=text("delete_when_settled")),
 )
 

@@ -182,6 +182,14 @@ async def _is_settled(plane: ControlPlane, group: Any) -> bool:
 
 
 def _kinds() -> list[str]:
-    of_group = ("observe_task_group", "apply", "close_if_inactive", "discard", "finalize", "settle")
+    of_group = (
+        "observe_task_group",
+        "apply",
+        "close_if_inactive",
+        "end_after_failed_setups",
+        "discard",
+        "finalize",
+        "settle",
+    )
     of_hosts = ("manager.observe_manager", "manager.release", "scheduler.assign_round")
     return [*(f"group.{method}" for method in of_group), *of_hosts]

@@ -3,6 +3,7 @@
 import pytest
 
 from mitosis.contracts.host_failures import PAUSES, HostFailureKind
+from mitosis.scheduling.host_failures import FailedHost, setup_failed_on
 from tests.support.host_facts import failure
 
 
@@ -28,3 +29,17 @@ def test_each_text_names_the_failure_and_when_it_is_tried_again_or_the_way_out(
     if kind in (HostFailureKind.SETUP_FAILED, HostFailureKind.QUARANTINED):
         assert "mitosis manager re" in text
         assert text.endswith(" 'host 1' --task-group campaign")
+
+
+def test_hosts_are_named_by_reason_and_a_long_list_says_how_many_are_left_out() -> None:
+    few = [
+        FailedHost("a", "exit code 3"),
+        FailedHost("b", "no message"),
+        FailedHost("c", "exit code 3"),
+    ]
+    assert setup_failed_on(few) == "setup failed on a, c: exit code 3; on b: no message"
+    many = [FailedHost(f"host-{number}", f"exit code {number}") for number in range(1000)]
+    text = setup_failed_on(many)
+    named = text.count("exit code")
+    assert text.endswith(f"; and on {1000 - named} more hosts")
+    assert 4000 < len(text) < 5000

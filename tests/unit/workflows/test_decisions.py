@@ -26,6 +26,7 @@ from workflows.decisions import (
     Abandon,
     CloseIfInactive,
     Discard,
+    EndAfterFailedSetups,
     Finalize,
     Finish,
     GroupStep,
@@ -100,6 +101,14 @@ GROUP_STEPS: dict[str, tuple[GroupView, GroupStep]] = {
     "closed, deadline past": (
         group(state=TaskGroupState.CLOSED, unfinished=1, close_deadline_in_seconds=0),
         CloseIfInactive(),
+    ),
+    "closed, setup failed everywhere": (
+        group(state=TaskGroupState.CLOSED, unfinished=1, setup_failed=True),
+        EndAfterFailedSetups(),
+    ),
+    "open until its deadline, setup failed everywhere": (
+        group(unfinished=1, setup_failed=True, close_deadline_in_seconds=5),
+        EndAfterFailedSetups(),
     ),
     "closed, drained": (group(state=TaskGroupState.CLOSED), Finalize()),
     "forced complete": (

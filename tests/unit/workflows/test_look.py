@@ -16,7 +16,7 @@ from tests.support.skipping_loop import run_skipping
 from workflows.client import ControlClient
 from workflows.look import Look
 
-HOST = UUID(int=3)
+HOST, GROUP = UUID(int=3), UUID(int=4)
 LINE = "host 1 for task group 2"
 NOTHING, WORK = WaitingWork(), WaitingWork(what=(LINE,), last_epoch=7)
 OFFER = WaitingWork(offered={8: HOST})
@@ -69,6 +69,11 @@ def test_waiting_work_signals_the_scheduler_and_the_next_look_comes_soon() -> No
     script = run(WORK, WORK, OFFER, NOTHING)
     assert script.pokes == [(6.5, "scheduler"), (8, "manager", HOST)]
     assert script.times == [5, 6.5, 8, 13, 18]
+
+
+def test_a_group_to_end_is_signalled_at_once_and_then_ever_more_seldom() -> None:
+    found = WaitingWork(groups=(GROUP,))
+    assert run(*[found] * 4).pokes == [(at, "task_group", GROUP) for at in (5, 10, 20)]
 
 
 def test_what_is_found_only_once_was_on_its_way() -> None:

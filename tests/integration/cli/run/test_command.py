@@ -206,6 +206,20 @@ def test_output_is_kept_where_asked(env: Mapping[str, str], tmp_path: Path) -> N
     }
 
 
+def test_an_open_pipe_ends_when_no_host_can_be_prepared(env: Mapping[str, str]) -> None:
+    words = ("run", "--setup", "sh -c 'exit 9'", "echo", "{}")
+    with subprocess.Popen(
+        [*prepared_mitosis(env), *words], env=env, stdin=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stdin is not None
+        process.stdin.write(b"first\n")
+        process.stdin.flush()  # and no end of it
+        assert process.stderr is not None
+        said = process.stderr.read().decode()
+        assert process.wait(60) == 3, said
+    assert re.search(r"cannot run: setup failed on \S+: exit (code|status) 9", said), said
+
+
 def test_a_late_pipe_is_waited_for_and_an_empty_one_is_no_work(env: Mapping[str, str]) -> None:
     command = shlex.join([*prepared_mitosis(env), "run", "-w", "1", "echo", "{}"])
     line = f"(sleep 0.5; echo late) | {command}"

@@ -1,7 +1,5 @@
 """Failures of hosts for task groups: what is recorded, how the pauses grow, when a failure counts no more."""
 
-from uuid import UUID
-
 import pytest
 
 from mitosis.contracts.control import ReleaseReason, ReleaseRequest
@@ -10,7 +8,8 @@ from mitosis.store.leases.failures import forget_failures, lift_failures, record
 from mitosis.store.leases.scheduler import assign_round
 from mitosis.store.managers.release import release_lease
 from mitosis.store.managers.views import get_manager
-from tests.support.campaigns import Host, World, hook, world
+from tests.support.campaigns import Host, World, world
+from tests.support.failed_setups import fail_setup
 
 ROWS = """
 SELECT kind, failures, reason, extract(epoch FROM next_at - failed_at)::float8 AS pause
@@ -71,16 +70,6 @@ async def test_each_kind_is_counted_apart_and_forgotten_by_name(database: str) -
         assert await w.rows(ROWS) == []
 
 
-async def failed_setup(w: World, group: UUID, host: Host) -> None:
-    """Take the offer, and fail the setup."""
-    await host.take(group, prepare=False)
-    await host.environment(group, "preparing", epoch=host.epoch, hook=hook("running"))
-    ended = hook("failed", exit_code=3)
-    await host.environment(group, "setup_failed", epoch=host.epoch, hook=ended)
-    await host.environment(group, "cleaned")
-    await released(host, ReleaseReason.SETUP_FAILED)
-
-
 async def released(host: Host, reason: ReleaseReason) -> None:
     request = ReleaseRequest(manager_id=host.manager_id, epoch=host.epoch, reason=reason)
     await release_lease(host.world.store, request)
@@ -96,7 +85,7 @@ async def test_a_failed_setup_is_repeated_there_only_after_a_change(
         await w.submit(group)
         host = await w.host()
         assert (await assign_round(w.store)).offered == 1
-        await failed_setup(w, group, host)
+        await fail_setup(group, host, exit_code=3)
         await host.hello(incarnation=host.incarnation)
         assert (await assign_round(w.store)).offered == 0
         (shown,) = (await get_manager(w.store, host.manager_id)).failures
@@ -122,7 +111,7 @@ async def test_a_failed_setup_is_repeated_there_only_after_a_change(
         assert (await assign_round(w.store)).offered == again
         assert bool((await get_manager(w.store, host.manager_id)).failures) == (not again)
         if again:
-            await failed_setup(w, group, host)
+            await fail_setup(group, host, exit_code=3)
             assert (await assign_round(w.store)).offered == 0, "it failed again"
 
 

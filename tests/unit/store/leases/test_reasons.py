@@ -116,11 +116,20 @@ def held(name: str = "a", state: str = "active", **facts: Any) -> Any:
         ),
         (
             waiting(waiting_host(**FAILED)),
-            f"setup failed on a: exit code 3; repair it, then: {RETRY}",
+            f"setup failed on a: exit code 3; it waits for another host; repair one, then: {RETRY}",
         ),
         (
             waiting(waiting_host(**FAILED), waiting_host("b", **FAILED)),
-            f"setup failed on a: exit code 3 (also on b); repair it, then: {RETRY}",
+            f"setup failed on a, b: exit code 3; it waits for another host; repair one, then: {RETRY}",
+        ),
+        (
+            waiting(waiting_host(**FAILED), closes_in_seconds=7200.0),
+            "setup failed on a: exit code 3; it waits for another host, until it closes in 2 h;"
+            f" repair one, then: {RETRY}",
+        ),
+        (
+            waiting(waiting_host(**FAILED), ends_if_setup_fails=True),
+            "setup failed on a: exit code 3; it ends because of that",
         ),
         (
             waiting(waiting_host(**UNREACHABLE)),
