@@ -1,8 +1,10 @@
 """`mitosis run` in a process of its own, and what a test asks about its group."""
 
 import json
+import os
 import subprocess
 from collections.abc import Mapping
+from contextlib import ExitStack
 from pathlib import Path
 
 from tests.support.program import clean_environment, prepared_mitosis
@@ -22,19 +24,30 @@ sys.stdout.buffer.write(data[half:])
 
 
 def run(
-    env: Mapping[str, str], *words: str, cwd: Path | None = None, stdin: bytes | None = None
+    env: Mapping[str, str],
+    *words: str,
+    cwd: Path | None = None,
+    stdin: bytes | None = None,
+    open_pipe: bool = False,
 ) -> "subprocess.CompletedProcess[bytes]":
-    """One run to its end; without ``stdin`` it is /dev/null."""
-    return subprocess.run(
-        [*prepared_mitosis(env), "run", "-w", "2", *words],
-        env=env,
-        cwd=cwd,
-        input=stdin,
-        stdin=subprocess.DEVNULL if stdin is None else None,
-        capture_output=True,
-        check=False,
-        timeout=120,
-    )
+    """One run to its end; without ``stdin`` it is /dev/null, or a pipe with one line that does not end."""
+    with ExitStack() as open_files:
+        source = subprocess.DEVNULL
+        if open_pipe:
+            source, writer = os.pipe()
+            open_files.callback(os.close, source)
+            open_files.callback(os.close, writer)
+            os.write(writer, b"first\n")
+        return subprocess.run(
+            [*prepared_mitosis(env), "run", "-w", "2", *words],
+            env=env,
+            cwd=cwd,
+            input=stdin,
+            stdin=source if stdin is None else None,
+            capture_output=True,
+            check=False,
+            timeout=120,
+        )
 
 
 def running(stack: Path, name: str) -> bool:

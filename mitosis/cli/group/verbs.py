@@ -88,13 +88,8 @@ def change(
     from mitosis.cli.validation import named, seconds, validated
     from mitosis.contracts.http import TaskGroupUpdate
 
-    plan = present(
-        {
-            "worker_count": workers,
-            "max_tasks_per_worker": max_tasks_per_worker,
-            "max_processes_per_worker": max_processes_per_worker,
-        }
-    )
+    counts = {"worker_count": workers, "max_tasks_per_worker": max_tasks_per_worker}
+    plan = present({**counts, "max_processes_per_worker": max_processes_per_worker})
     given: dict[str, Any] = {
         "tags": tag,
         "labels": label,

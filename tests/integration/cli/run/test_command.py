@@ -148,6 +148,7 @@ def test_failures_are_grouped_by_reason_and_the_status_is_one(env: Mapping[str, 
         (["--pin", "exclusive", "-w", "5000", "true"], 2, "cores"),
         (["--api", "http://127.0.0.1:1", "true"], 4, "cannot be reached"),
         (["--setup", "sh -c 'echo no disk >&2; exit 9'", "true"], 3, "no disk"),
+        (["--setup", "sh -c 'exit 9'", "echo", "{}"], 3, "cannot run: setup failed on "),
         (["--setup", "exit 3", "true"], 3, """write: --setup "sh -c 'exit 3'\""""),
         (["--name", "twice", "--user-group", "nobody", "true"], 66, "nobody"),
         (["no-such-program-here"], 1, "command not found: no-such-program-here"),
@@ -157,7 +158,7 @@ def test_failures_are_grouped_by_reason_and_the_status_is_one(env: Mapping[str, 
 def test_a_refused_command_line_names_the_error_and_exits_with_its_status(
     env: Mapping[str, str], words: list[str], status: int, said: str
 ) -> None:
-    done = run(env, *words)
+    done = run(env, *words, open_pipe=words[-1:] == ["{}"])
     assert (done.returncode, said in done.stderr.decode()) == (status, True), done.stderr.decode()
     assert b"Traceback" not in done.stderr
 
@@ -204,20 +205,6 @@ def test_output_is_kept_where_asked(env: Mapping[str, str], tmp_path: Path) -> N
         "2.out": "out y\n",
         "2.err": "err y\n",
     }
-
-
-def test_an_open_pipe_ends_when_no_host_can_be_prepared(env: Mapping[str, str]) -> None:
-    words = ("run", "--setup", "sh -c 'exit 9'", "echo", "{}")
-    with subprocess.Popen(
-        [*prepared_mitosis(env), *words], env=env, stdin=subprocess.PIPE, stderr=subprocess.PIPE
-    ) as process:
-        assert process.stdin is not None
-        process.stdin.write(b"first\n")
-        process.stdin.flush()  # and no end of it
-        assert process.stderr is not None
-        said = process.stderr.read().decode()
-        assert process.wait(60) == 3, said
-    assert re.search(r"cannot run: setup failed on \S+: exit (code|status) 9", said), said
 
 
 def test_a_late_pipe_is_waited_for_and_an_empty_one_is_no_work(env: Mapping[str, str]) -> None:

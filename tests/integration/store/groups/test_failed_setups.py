@@ -25,7 +25,7 @@ HOOK: dict[str, Any] = {"environment_setup_hook": {"command": ["prepare"]}}
 
 async def failed_on(w: World, group: UUID, *exit_codes: int) -> list[Host]:
     """New hosts, on each of which the setup of the group ends so."""
-    hosts = []
+    hosts: list[Host] = []
     for exit_code in exit_codes:
         host = await w.host()
         await w.rows(
