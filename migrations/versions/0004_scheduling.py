@@ -124,6 +124,13 @@ ALTER TABLE task_groups
         CHECK (on_setup_failure IN ('end_when_closed', 'end', 'wait'));
 """
 
+CLAIMANTS = """
+ALTER TABLE open_task
+    -- The manager that claimed the present attempt. NULL: the task is claimed and its epoch names the manager, or
+    -- the attempt has been reported, or was requeued before this column existed: then no report of it counts.
+    ADD COLUMN claimed_by bigint;
+"""
+
 STATEMENTS: tuple[str, ...] = (
     TASK_STOPS,
     DRAINED_HOSTS,
@@ -151,6 +158,7 @@ STATEMENTS: tuple[str, ...] = (
     FAILED_SETUPS,
     # It was ended because its setup had failed on every host that may serve it.
     "ALTER TABLE group_live ADD COLUMN setup_failed boolean NOT NULL DEFAULT false",
+    CLAIMANTS,
 )
 """In this order, one statement each."""
 

@@ -75,7 +75,7 @@ WITH begun AS MATERIALIZED (
         ON CONFLICT (task_id, attempt) DO NOTHING
 ), requeued AS (
     UPDATE open_task AS o
-       SET state = 0, epoch = NULL, claim_seq = NULL, started_at = NULL,
+       SET state = 0, epoch = NULL, claim_seq = NULL, started_at = NULL, claimed_by = %(manager_number)s,
            lost_count = o.lost_count + h.lost::int,
            announce = o.announce OR (%(charge)s AND NOT h.lost)
       FROM held AS h

@@ -27,8 +27,10 @@ from mitosis.store.pg.rows import fetch_all, fetch_one
 from mitosis.store.pg.statements import load
 from mitosis.store.pg.wake import notify_watchers
 from mitosis.store.store import Store
+from mitosis.store.tasks.claimant import with_claimant
 
 SQL = load("managers/contact.sql")
+SUPERSEDED = with_claimant(SQL["superseded"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +57,11 @@ class _Standing:
 
 
 @dataclass(frozen=True, slots=True)
-class _Group:
+class _Held:
+    """The row of ``lock_for_return``."""
+
     group_id: int
+    manager_id: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +186,7 @@ async def _superseded(
 ) -> list[TaskAttempt]:
     parameters = {"manager": manager_id, "epoch": epoch, **_attempts(running)}
     async with store.database.connection() as connection:
-        return await fetch_all(connection, TaskAttempt, SQL["superseded"], parameters)
+        return await fetch_all(connection, TaskAttempt, SUPERSEDED, parameters)
 
 
 async def _reconcile(store: Store, manager_id: UUID, epoch: int, renewal: Renewal) -> list[int]:
@@ -192,11 +197,11 @@ async def _reconcile(store: Store, manager_id: UUID, epoch: int, renewal: Renewa
     recorded: list[int] = []
     async with store.database.transaction() as connection:
         parameters = {"manager": manager_id, "epoch": epoch}
-        lease = await fetch_one(connection, _Group, SQL["lock_for_return"], parameters)
+        lease = await fetch_one(connection, _Held, SQL["lock_for_return"], parameters)
         if lease is None:
             return []
         if renewal.returned or renewal.held:
-            await _take_back(connection, lease.group_id, epoch, renewal)
+            await _take_back(connection, lease, epoch, renewal)
         # after the group's lock: the lock order puts task rows last
         numbers = {"epoch": epoch, "group_number": lease.group_id}
         if started := [*renewal.started, *renewal.announced]:
@@ -209,12 +214,14 @@ async def _reconcile(store: Store, manager_id: UUID, epoch: int, renewal: Renewa
     return recorded
 
 
-async def _take_back(
-    connection: Connection, group_number: int, epoch: int, renewal: Renewal
-) -> None:
+async def _take_back(connection: Connection, lease: _Held, epoch: int, renewal: Renewal) -> None:
     """Requeue the tasks that the agent returns, and those that it should hold but does not."""
-    await lock_group(connection, group_number)
-    parameters = {"epoch": epoch, "group_number": group_number}
+    await lock_group(connection, lease.group_id)
+    parameters = {
+        "epoch": epoch,
+        "group_number": lease.group_id,
+        "manager_number": lease.manager_id,
+    }
     back = 0
     if renewal.returned:
         values = {**parameters, **_attempts(renewal.returned)}

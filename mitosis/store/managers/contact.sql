@@ -73,14 +73,14 @@ SELECT o.id FROM open_task AS o
 
 -- name: lock_for_return
 -- A return changes rows of an epoch that may be ending, so it takes its locks like a report.
-SELECT l.group_id FROM leases AS l JOIN managers AS m ON m.id = l.manager_id
+SELECT l.group_id, l.manager_id FROM leases AS l JOIN managers AS m ON m.id = l.manager_id
  WHERE l.epoch = %(epoch)s AND m.uuid = %(manager)s AND l.state IN ('active', 'ending')
    FOR KEY SHARE OF l
 
 -- name: returned
 -- Claimed, unstarted tasks that the agent returns. They count as no failure and no loss.
 UPDATE open_task AS o
-   SET state = 0, epoch = NULL, claim_seq = NULL, started_at = NULL
+   SET state = 0, epoch = NULL, claim_seq = NULL, started_at = NULL, claimed_by = %(manager_number)s
   FROM unnest(%(ids)s::bigint[], %(attempts)s::int[]) AS s (id, attempt)
  WHERE o.group_id = %(group_number)s AND o.id = ANY(%(ids)s::bigint[])
    AND o.id = s.id AND o.attempt = s.attempt AND o.state = 1 AND o.epoch = %(epoch)s
@@ -93,7 +93,7 @@ DELETE FROM task_stops AS x USING unnest(%(ids)s::bigint[], %(attempts)s::int[])
 -- name: not_held
 -- Rows of this epoch whose claim was answered and acknowledged, but which the agent does not hold (P3).
 UPDATE open_task AS o
-   SET state = 0, epoch = NULL, claim_seq = NULL, started_at = NULL
+   SET state = 0, epoch = NULL, claim_seq = NULL, started_at = NULL, claimed_by = %(manager_number)s
  WHERE o.group_id = %(group_number)s AND o.state = 1 AND o.epoch = %(epoch)s
    AND o.claim_seq <= %(acked_seq)s AND o.id <> ALL(%(ids)s::bigint[])
 
@@ -154,17 +154,18 @@ SELECT e.epoch, CASE WHEN EXISTS (SELECT FROM pokes) THEN pg_notify('mitosis_out
   FROM ended AS e
 
 -- name: superseded
--- Those of the running attempts whose end would change nothing: the task has been claimed again or has ended,
+-- Those of the running attempts whose report would not count: the task has been claimed again or has ended,
 -- or its group has been killed, settled or deleted (P5). No row of the lease = every attempt.
-WITH counting AS MATERIALIZED (
-    SELECT o.id, o.attempt FROM open_task AS o
-     WHERE o.group_id = (SELECT v.group_id
-                           FROM leases AS l
-                           JOIN managers AS m ON m.id = l.manager_id
-                           JOIN group_live AS v ON v.group_id = l.group_id
-                          WHERE l.epoch = %(epoch)s AND m.uuid = %(manager)s
-                            AND v.settled_at IS NULL AND NOT v.kill_running)
-       AND o.id = ANY(%(ids)s::bigint[]) AND NOT o.spent
+WITH lease AS MATERIALIZED (
+    SELECT l.group_id, l.manager_id, $live_epoch$ AS live_epoch
+      FROM leases AS l
+      JOIN managers AS m ON m.id = l.manager_id
+      JOIN group_live AS g ON g.group_id = l.group_id
+     WHERE l.epoch = %(epoch)s AND m.uuid = %(manager)s AND g.settled_at IS NULL AND NOT g.kill_running
+), counting AS MATERIALIZED (
+    SELECT o.id, o.attempt FROM open_task AS o, lease AS v
+     WHERE o.group_id = (SELECT group_id FROM lease) AND o.id = ANY(%(ids)s::bigint[])
+       AND NOT o.spent AND $claimed_here$
 )
 SELECT s.id AS task_id, s.attempt
   FROM unnest(%(ids)s::bigint[], %(attempts)s::int[]) AS s (id, attempt)

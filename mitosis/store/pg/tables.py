@@ -496,6 +496,7 @@ open_task = Table(
     Column("avoid", BigInteger),
     Column("announce", Boolean, nullable=False, server_default=text("false")),
     Column("terminations", SmallInteger, nullable=False, server_default=text("0")),
+    Column("claimed_by", BigInteger),
     PrimaryKeyConstraint("group_id", "id"),
     CheckConstraint("(state = 1) = (epoch IS NOT NULL)"),
     CheckConstraint("(state = 1) = (claim_seq IS NOT NULL)"),

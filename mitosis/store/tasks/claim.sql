@@ -63,7 +63,7 @@ WITH lease AS MATERIALIZED (
 ), taken AS (
     UPDATE open_task AS o
        SET state = 1, attempt = o.attempt + 1, spent = false, not_before = NULL, started_at = NULL,
-           epoch = %(epoch)s, claim_seq = %(claim_seq)s
+           claimed_by = NULL, epoch = %(epoch)s, claim_seq = %(claim_seq)s
      WHERE o.group_id = (SELECT group_id FROM allowed) AND o.id = ANY(ARRAY(SELECT id FROM picked))
     RETURNING o.id, o.attempt, o.priority, o.lost_count, o.announce
 ), answered AS (

@@ -48,11 +48,12 @@ from mitosis.store.pg.database import Connection
 from mitosis.store.pg.rows import fetch_all, to_record
 from mitosis.store.pg.statements import load
 from mitosis.store.store import Store
+from mitosis.store.tasks.claimant import with_claimant
 from mitosis.store.tasks.readable import storable
 from mitosis.store.tasks.terminations import termination_limits
 
 SQL = load("tasks/report.sql")
-REPORT = with_other_hosts(SQL["report"])
+REPORT = with_claimant(with_other_hosts(SQL["report"]))
 log = logging.getLogger(__name__)
 
 _WITH_MESSAGE = CRASHES | {FailureKind.TERMINATED}
@@ -104,7 +105,7 @@ class _Refused:
 async def report_tasks(store: Store, manager_id: UUID, request: ReportTasks) -> ReportAnswer:
     """Record how attempts ended; return the status of each report (P2, P3).
 
-    A report is accepted by attempt, also under an epoch that has ended.
+    A report is accepted from the manager that claimed the attempt, also under an epoch that has ended.
 
     Raises:
         TooLarge: more than ``wire.MAX_REPORTS``.

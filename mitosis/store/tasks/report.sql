@@ -17,19 +17,19 @@ SELECT v.group_id FROM group_live AS v JOIN lease AS l ON l.group_id = v.group_i
    FOR NO KEY UPDATE OF v
 
 -- name: report
--- A report counts if the open row has the same attempt and that attempt has not been reported (spent), under
--- any epoch. Per row: another attempt (requeued, now or with a pause that doubles), or the end (deleted, with
+-- A report counts if the open row has the same attempt, this manager claimed it, and it has not been reported
+-- (spent), under any epoch. Per row: another attempt (requeued, now or with a pause that doubles), or the end (deleted, with
 -- a result). The caller holds lease and group (lock_for_report): the lock of group_live comes before any row
 -- and makes the counters, the drain edge and a submit's dedup keys exact. It also numbers the results,
 -- continuing from the number of ended tasks; the lock is held until the commit, so a reader that has read up
 -- to a number has missed no earlier result.
 WITH lease AS MATERIALIZED (
-    SELECT l.group_id, l.manager_id, l.state
+    SELECT l.group_id, l.manager_id, l.state, $live_epoch$ AS live_epoch
       FROM leases AS l JOIN managers AS m ON m.id = l.manager_id
      WHERE l.epoch = %(epoch)s AND m.uuid = %(manager)s
 ), live AS MATERIALIZED (
     SELECT v.group_id, v.state, v.unfinished, v.total - v.unfinished AS ended_before, v.hungry, v.watched,
-           l.manager_id, v.state IN ('open', 'closed') AND NOT v.discarding AS goes_on
+           l.manager_id, l.live_epoch, v.state IN ('open', 'closed') AND NOT v.discarding AS goes_on
       FROM group_live AS v JOIN lease AS l ON l.group_id = v.group_id
 ), said AS MATERIALIZED (
     SELECT * FROM unnest(%(ids)s::bigint[], %(attempts)s::int[], %(outcomes)b::text[], %(kinds)b::text[],
@@ -73,7 +73,8 @@ WITH lease AS MATERIALIZED (
                                 AS failures) AS n
      WHERE o.group_id = (SELECT group_id FROM live)
        AND o.id = ANY(ARRAY(SELECT id FROM said WHERE outcome = 'failed'))
-       AND o.id = s.id AND o.attempt = s.attempt AND NOT o.spent AND s.outcome = 'failed' AND v.goes_on
+       AND o.id = s.id AND o.attempt = s.attempt AND NOT o.spent AND $claimed_here$
+       AND s.outcome = 'failed' AND v.goes_on
 ), again AS (
     -- Other hosts go first (avoid): a delayed task of no delay, which this host may claim later than others.
     UPDATE open_task AS o
@@ -89,7 +90,7 @@ WITH lease AS MATERIALIZED (
            terminations = CASE WHEN s.termination_limit IS NULL THEN 0 ELSE o.terminations + 1 END
       FROM said AS s, live AS v, failing AS f
      WHERE o.group_id = (SELECT group_id FROM live) AND o.id = ANY(ARRAY(SELECT id FROM failing))
-       AND o.id = s.id AND o.attempt = s.attempt AND NOT o.spent
+       AND o.id = s.id AND o.attempt = s.attempt AND NOT o.spent AND $claimed_here$
        AND f.id = s.id AND (f.retries OR f.doubted)
     RETURNING o.id AS task_id, v.manager_id, v.group_id,
               CASE WHEN s.termination_limit IS NULL THEN o.crash_failures ELSE o.terminations END AS crashes, s.*
@@ -97,7 +98,7 @@ WITH lease AS MATERIALIZED (
     DELETE FROM open_task AS o
      USING said AS s, live AS v
      WHERE o.group_id = (SELECT group_id FROM live) AND o.id = ANY(%(ids)s::bigint[])
-       AND o.id = s.id AND o.attempt = s.attempt AND NOT o.spent
+       AND o.id = s.id AND o.attempt = s.attempt AND NOT o.spent AND $claimed_here$
        AND o.id <> ALL(ARRAY(SELECT id FROM failing WHERE retries OR doubted))
     RETURNING o.id AS task_id, v.manager_id, v.group_id, v.ended_before,
               CASE WHEN s.termination_limit IS NULL THEN o.crash_failures ELSE o.terminations END + 1 AS crashes,
