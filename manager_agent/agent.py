@@ -12,6 +12,7 @@ import os
 import shutil
 import sys
 from collections.abc import Coroutine, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -30,12 +31,13 @@ from manager_agent.instance import instance_mark
 from manager_agent.journal import Journal
 from manager_agent.leftovers import kill_leftovers
 from manager_agent.planned_stop import PlannedStop
-from manager_agent.pool import Pool, ZygoteCommand
+from manager_agent.pool import Pool, ZygoteCommand, ZygoteFailed
 from manager_agent.reporter import Reporter
 from manager_agent.router import Router
 from manager_agent.run_folder import HostFolders, make_private
 from manager_agent.session import LeaseSession, SessionParts
 from manager_agent.shutdown import drain, leave
+from manager_agent.step_deaths import Step, StepDeaths
 from manager_agent.temporal import TemporalTarget, poll_for_ever
 from mitosis.concurrency import race
 from mitosis.contracts.agent_http import HelloAnswer, LeaseGrant
@@ -97,7 +99,10 @@ class Agent:
             identity.boot_id(),
             instance_mark(),
         )
-        self._environments = Environments(config.manager_id, self._api, self._checkpoints)
+        self._steps = StepDeaths(folders.state_dir / "steps")
+        self._environments = Environments(
+            config.manager_id, self._api, self._checkpoints, self._steps
+        )
         self.host = Host(
             config.manager_id,
             self._api,
@@ -141,6 +146,8 @@ class Agent:
         kill_leftovers(str(self._config.manager_id), self._checkpoints.prepared())
         shutil.rmtree(self._folders.scratch, ignore_errors=True)
         self._begun = begun_attempts(self._folders.run_dir)
+        last = identity.read_incarnation(self._folders.state_dir)
+        self._steps.count(stopped_in_order=self._planned_stop.incarnation() == last)
         incarnation = identity.raise_incarnation(self._folders.state_dir)
         running: list[asyncio.Task[None]] = []
         try:
@@ -280,6 +287,9 @@ class Agent:
 
     def _make_pool(self, session: LeaseSession, *, preload: bool) -> Pool:
         grant, plan = session.grant, session.grant.worker_allocation_plan
+        importing: AbstractContextManager[None] = contextlib.nullcontext()
+        if preload and plan.handler_modules:
+            importing = self._importing(grant)
         make_private(self._folders.scratch)
         setup = Setup(
             manager_id=str(self._config.manager_id),
@@ -303,7 +313,19 @@ class Agent:
             "MITOSIS_WORKER_ENDPOINT": self._folders.endpoint,
         }
         command = ZygoteCommand(plan.worker_python or sys.executable, setup, environment)
-        return Pool(command, plan_cpus(plan), session.workers)
+        return Pool(command, plan_cpus(plan), session.workers, importing)
+
+    def _importing(self, grant: LeaseGrant) -> AbstractContextManager[None]:
+        """Return the record of the imports of handlers.
+
+        Raises:
+            ZygoteFailed: the agent has died in them too often.
+        """
+        plan = grant.worker_allocation_plan
+        step = Step("import", grant.task_group_id, plan.model_dump_json())
+        if (refused := self._steps.refusal(step)) is not None:
+            raise ZygoteFailed(refused)
+        return self._steps.during(step)
 
     # --- end ------------------------------------------------------------------------------------
 
@@ -322,6 +344,7 @@ class Agent:
             self._planned_stop.record(self._contact.incarnation)
 
     async def _close(self, running: list[asyncio.Task[None]]) -> None:
+        self._steps.leave()
         for task in running:
             task.cancel()
         if running:

@@ -19,6 +19,7 @@ from manager_agent.backoff import until_reached
 from manager_agent.checkpoint import Checkpoints, fingerprint
 from manager_agent.hooks import HookResult, run_hook
 from manager_agent.leftovers import end_daemons
+from manager_agent.step_deaths import Kind, Step, StepDeaths
 from mitosis.concurrency import cancel_and_wait
 from mitosis.contracts.agent_http import EnvironmentChange, EnvironmentGrant, HookReport, LeaseGrant
 from mitosis.contracts.control import HookOutcome, HookVerdict
@@ -59,10 +60,15 @@ class _Debt:
 class Environments:
     """All environments of one manager on this host. One hook of a group runs at a time."""
 
-    def __init__(self, manager_id: UUID, api: AgentApi, checkpoints: Checkpoints) -> None:
+    def __init__(
+        self, manager_id: UUID, api: AgentApi, checkpoints: Checkpoints, steps: StepDeaths
+    ) -> None:
         self._manager_id = manager_id
         self._api = api
         self._checkpoints = checkpoints
+        self._steps = steps
+        self._given_up: dict[UUID, int] = {}
+        """Task groups whose setup or probe has been refused, with the epoch of the lease."""
         self._failed: dict[int, HookOutcome] = {}
         """Epochs whose setup has failed: it is not run again under the same lease."""
         self._setups: dict[UUID, asyncio.Task[HookOutcome]] = {}
@@ -129,6 +135,10 @@ class Environments:
             grant.task_group_id,
             fingerprint(grant.task_group_id, grant.environment_setup_hook),
         )
+        if self._given_up.get(group, grant.epoch) != grant.epoch:
+            # Only a verb or a changed hook brings the host back to the group (C-30).
+            self._steps.forget(group)
+            del self._given_up[group]
         ready = grant.environment_state is EnvironmentState.READY
         if ready and await self.is_prepared(grant):
             return self._check_plan(grant) or HookOutcome(
@@ -155,7 +165,7 @@ class Environments:
             return True
         if not self._checkpoints.holds(group, fingerprint(group, hook)):
             return False
-        probed = await self._run_for(grant, grant.environment_probe)
+        probed = await self._run_for(grant, "probe", grant.environment_probe)
         if probed is None or probed.succeeded:
             return True
         log.warning("probe.failed", extra={"reason": _failed(probed).message})
@@ -181,7 +191,11 @@ class Environments:
         """Run the setup hook; every run is reported, also one of an environment that was ready before."""
         group = grant.task_group_id
         self._checkpoints.forget(group)
-        result = await self._run_for(grant, grant.environment_setup_hook)
+        result = self._refusal(_step("probe", group, grant.environment_probe))
+        if result is None:
+            result = await self._run_for(grant, "setup hook", grant.environment_setup_hook)
+        if result is not None and result.refused:
+            self._given_up[group] = grant.epoch
         if result is not None and not result.succeeded:
             await self._end_daemons(group)
             report = result.report()
@@ -226,7 +240,8 @@ class Environments:
         group = grant.task_group_id
         self._checkpoints.forget(group)
         names = (group, grant.task_group_name, grant.group_name)
-        result = await self._run(grant.environment_teardown_hook, names, grant.worker_count)
+        hook = grant.environment_teardown_hook
+        result = await self._run("teardown hook", hook, names, grant.worker_count)
         if result is not None and not result.begun:
             return await self._owe(group, result)
         self._debts.pop(group, None)
@@ -260,26 +275,35 @@ class Environments:
 
     # --- both -----------------------------------------------------------------------------------
 
-    async def _run_for(self, grant: LeaseGrant, hook: HookSpec | None) -> HookResult | None:
+    async def _run_for(
+        self, grant: LeaseGrant, kind: Kind, hook: HookSpec | None
+    ) -> HookResult | None:
         names = (grant.task_group_id, grant.task_group_name, grant.group_name)
-        return await self._run(hook, names, grant.worker_allocation_plan.worker_count)
+        return await self._run(kind, hook, names, grant.worker_allocation_plan.worker_count)
+
+    def _refusal(self, step: Step | None) -> HookResult | None:
+        """Return the result of a hook that has ended too many processes of the agent to be run again."""
+        reason = self._steps.refusal(step) if step is not None else None
+        return HookResult.refusal(reason) if reason is not None else None
 
     async def _run(
-        self, hook: HookSpec | None, names: tuple[UUID, str, str], worker_count: int
+        self, kind: Kind, hook: HookSpec | None, names: tuple[UUID, str, str], worker_count: int
     ) -> HookResult | None:
-        if hook is None:
-            return None
         group, task_group_name, group_name = names
-        result = await run_hook(
-            hook,
-            {
+        step = _step(kind, group, hook)
+        if hook is None or step is None:
+            return None
+        result = self._refusal(step)
+        if result is None:
+            variables = {
                 "MITOSIS_TASK_GROUP_UUID": str(group),
                 "MITOSIS_TASK_GROUP_NAME": task_group_name,
                 "MITOSIS_GROUP_NAME": group_name,
                 "MITOSIS_WORKER_COUNT": str(worker_count),
                 "MITOSIS_MANAGER_ID": str(self._manager_id),
-            },
-        )
+            }
+            with self._steps.during(step):
+                result = await run_hook(hook, variables)
         log.info(
             "hook.ended",
             extra={
@@ -305,6 +329,10 @@ class Environments:
 def lease_lost(error: MitosisError) -> HookOutcome:
     """Return the outcome of a command that PostgreSQL does not confirm."""
     return HookOutcome(verdict=HookVerdict.LEASE_LOST, message=error.message)
+
+
+def _step(kind: Kind, group: UUID, hook: HookSpec | None) -> Step | None:
+    return Step(kind, group, hook.model_dump_json()) if hook is not None else None
 
 
 def _report(result: HookResult | None) -> HookReport | None:

@@ -49,6 +49,13 @@ class HookResult:
     seconds: float
     begun: bool = True
     """False: for now no process can be made for it, so it has not run."""
+    refused: bool = False
+    """True: it was not started (``manager_agent.step_deaths``)."""
+
+    @classmethod
+    def refusal(cls, reason: str) -> "HookResult":
+        """Return the result of a hook that is not started, which is a failure."""
+        return cls(None, reason, "", "", datetime.now(UTC), 0.0, refused=True)
 
     @property
     def succeeded(self) -> bool:

@@ -11,6 +11,7 @@ import os
 import signal
 import socket
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -84,9 +85,21 @@ class Pool:
     """One zygote and its workers. Call ``start`` once, then spawn and kill, then ``close``."""
 
     def __init__(
-        self, command: ZygoteCommand, cpus: list[frozenset[int] | None], events: PoolEvents
+        self,
+        command: ZygoteCommand,
+        cpus: list[frozenset[int] | None],
+        events: PoolEvents,
+        importing: AbstractContextManager[None] | None = None,
     ) -> None:
-        """``cpus[slot]`` are the cores of the worker in this slot; None: not pinned."""
+        """Start nothing before :meth:`start`.
+
+        Args:
+            command: the zygote.
+            cpus: ``cpus[slot]`` are the cores of the worker in this slot; None: not pinned.
+            events: what happens to the processes.
+            importing: entered while the handlers are imported.
+        """
+        self._importing = importing or contextlib.nullcontext()
         self._command = command
         self._cpus = cpus
         self._events = events
@@ -106,6 +119,10 @@ class Pool:
         Raises:
             ZygoteFailed: the interpreter, a handler module or the zygote does not work here.
         """
+        with self._importing:
+            return await self._started()
+
+    async def _started(self) -> Ready:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         ours.setblocking(False)
         with theirs:

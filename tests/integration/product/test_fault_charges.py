@@ -1,9 +1,6 @@
 """Tasks that end their agent, beside tasks that do not; stops in order (protocol P5, "Who is charged")."""
 
-import asyncio
 import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -12,29 +9,10 @@ from mitosis.contracts.allocation import WorkerAllocationPlan
 from mitosis.contracts.task import TaskSubmission
 from mitosis.store.groups.explain import explain_group
 from tests.support.fleet import Diary, Fleet, FleetHost, diary, it, shared_fleet
+from tests.support.supervised import supervised
 
 __all__ = ["diary", "it", "shared_fleet"]
 pytestmark = pytest.mark.asyncio(loop_scope="module")
-
-
-@asynccontextmanager
-async def supervised(host: FleetHost) -> AsyncIterator[Path]:
-    """Start the agent again whenever it dies; yields the file with its process id."""
-    file = host.folder / "pid"
-
-    async def restart() -> None:
-        while True:
-            if host.process is None or host.process.returncode is not None:
-                await host.begin()
-                assert host.process is not None
-                file.write_text(str(host.process.pid))
-            await host.process.wait()
-
-    task = asyncio.create_task(restart())
-    try:
-        yield file
-    finally:
-        task.cancel()
 
 
 async def asked_to_stop(it: Fleet, host: FleetHost) -> None:
