@@ -60,6 +60,8 @@ class FleetHost:
     """None: the one of this machine."""
     temporal_address: str | None = None
     """None: the one of the fleet."""
+    look_seconds: float | None = None
+    """How often the agent looks for tasks that wait for too long; None: as always."""
     process: PreparedProcess | None = None
 
     async def start(self) -> None:
@@ -70,7 +72,7 @@ class FleetHost:
 
     async def begin(self) -> None:
         """Start the agent process; no more."""
-        given = {
+        given: dict[str, Any] = {
             "api_url": self.wire.url,
             "manager_id": str(self.manager_id),
             "token": self.token,
@@ -78,8 +80,8 @@ class FleetHost:
             "state_dir": str(self.folder / "state"),
             "run_parent": str(self.folder),
         }
-        if self.machine_id is not None:
-            given["machine_id"] = self.machine_id
+        own = {"machine_id": self.machine_id, "look_seconds": self.look_seconds}
+        given |= {name: value for name, value in own.items() if value is not None}
         with self.log.open("ab") as log:
             self.process = await PreparedProcess.start(
                 AGENT, "tests.support.run_agent", given, out=log.fileno(), err=log.fileno()

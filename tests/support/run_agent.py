@@ -6,7 +6,7 @@ from datetime import timedelta
 from pathlib import Path
 from uuid import UUID
 
-from manager_agent import agent, identity, process
+from manager_agent import agent, identity, process, session
 from manager_agent.agent import AgentConfig
 from manager_agent.process import serve
 from mitosis.telemetry import configure_logging
@@ -17,6 +17,8 @@ def main() -> None:
     configure_logging("INFO", "json")
     if "ends_within_seconds" in given:
         process.ENDS_WITHIN_SECONDS = given["ends_within_seconds"]
+    if "look_seconds" in given:
+        vars(session)["LOOK_SECONDS"] = given["look_seconds"]
     if "machine_id" in given:
         _on_another_machine(given["machine_id"])
     serve(

@@ -96,7 +96,7 @@ def failures_are_explained(facts: MixedFacts) -> Iterator[str]:
         own = Counter(f.task_id for f in group.rows.failures if f.kind in OWN_FAILURES)
         for task, result in _known(group):
             if result.kind is not None and result.kind not in OWN_FAILURES:
-                if not _made_impossible(facts, group, task, result):
+                if not _made_impossible(facts, task, result):
                     yield f"{group.name}: task {result.task_id} failed as {result.kind}: {result.detail}"
                 continue
             if (result.state == "succeeded") != task.succeeds:
@@ -108,14 +108,16 @@ def failures_are_explained(facts: MixedFacts) -> Iterator[str]:
                 yield f"{group.name}: task {result.task_id} failed {failed} times by itself"
 
 
-def _made_impossible(facts: MixedFacts, group: GroupFacts, task: MixedTask, result: Result) -> bool:
-    match result.kind:
-        case "result_refused":
-            return task.size == LARGE and refused_large(facts)
-        case "not_started":
-            return task.command and without_processes(facts)
-        case _:
-            return False
+def every_attempt_started(facts: MixedFacts) -> Iterator[str]:
+    """A command for which there is no process goes back: that is no failed attempt."""
+    for group in facts.groups:
+        for one in (*group.rows.failures, *group.rows.results):
+            if one.kind == "not_started":
+                yield f"{group.name}: attempt {one.attempt} of task {one.task_id} did not start"
+
+
+def _made_impossible(facts: MixedFacts, task: MixedTask, result: Result) -> bool:
+    return result.kind == "result_refused" and task.size == LARGE and refused_large(facts)
 
 
 def repetitions_are_explained(facts: MixedFacts) -> Iterator[str]:
@@ -147,9 +149,8 @@ def nothing_ran_twice_at_once(facts: MixedFacts) -> Iterator[str]:
 def every_task_ran_prepared(facts: MixedFacts) -> Iterator[str]:
     for group in facts.groups:
         runs = by_task(group)
-        unstarted = {r.task_id for r in group.rows.results if r.kind == "not_started"}
         for number, task_id in enumerate(group.submitted):
-            if group.plan.goes_on and not runs[task_id] and task_id not in unstarted:
+            if group.plan.goes_on and not runs[task_id]:
                 yield f"{group.name}: task {task_id} never ran"
             for run in runs[task_id]:
                 if run.number != number:
@@ -289,6 +290,7 @@ CHECKS: tuple[Check, ...] = (
     every_task_has_one_result,
     results_agree_with_effects,
     failures_are_explained,
+    every_attempt_started,
     repetitions_are_explained,
     nothing_ran_twice_at_once,
     every_task_ran_prepared,

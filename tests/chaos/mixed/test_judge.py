@@ -171,6 +171,11 @@ def revoked(**changes: Any) -> Change:
     return lambda facts: replace(facts, revocations=(replace(facts.revocations[0], **changes),))
 
 
+def both(first: Change, second: Change) -> Change:
+    return lambda facts: second(first(facts))
+
+
+FULL = Disturbance(Trouble.FULL_PIDS, "a", 9 * SECOND, 14 * SECOND)
 OK = result(0, 2, 1)
 WRONG: dict[str, tuple[str, Change]] = {
     "a lost result": ("every_task_has_one_result", with_rows(0, results=(OK,))),
@@ -199,9 +204,23 @@ WRONG: dict[str, tuple[str, Change]] = {
         "failures_are_explained",
         with_rows(0, results=(replace(OK, state="failed", kind="result_refused"),)),
     ),
-    "a command not started although there were processes": (
+    "a command not started, also where there were no processes": (
         "failures_are_explained",
-        with_rows(0, results=(replace(OK, state="failed", kind="not_started"),)),
+        both(
+            with_rows(0, results=(replace(OK, state="failed", kind="not_started"),)),
+            lambda facts: replace(facts, disturbances=(*facts.disturbances, FULL)),
+        ),
+    ),
+    "an attempt that did not start": (
+        "every_attempt_started",
+        with_rows(0, failures=(Failure(101, 1, "handler_error"), Failure(100, 1, "not_started"))),
+    ),
+    "a task that never ran and did not start": (
+        "every_task_ran_prepared",
+        both(
+            with_rows(0, results=(replace(OK, state="failed", kind="not_started"),)),
+            with_group(0, executions=goes_on().executions[2:]),
+        ),
     ),
     "a repetition on a host at peace": ("repetitions_are_explained", having(disturbances=())),
     "two runs at once": (

@@ -123,7 +123,11 @@ async def test_a_claim_that_is_answered_after_the_ending_starts_nothing(
 
 @pytest.mark.spec("S000-152", "S000-128", "S002-268")
 async def test_a_partition_shorter_than_the_clock_repeats_nothing(it: Fleet, diary: Diary) -> None:
-    host, other = await it.host(), await it.host()
+    """However long it takes to cut it off, the host holds the task that no worker has begun."""
+    host, other = await it.host(start=False), await it.host(start=False)
+    for one in (host, other):
+        one.look_seconds = 600.0
+        await one.start()
     group = await it.group(
         *[diary.task(f"t{n}", wait=True) for n in range(3)],
         host_lost_after="60s",
