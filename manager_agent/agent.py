@@ -38,6 +38,7 @@ from manager_agent.run_folder import HostFolders, make_private
 from manager_agent.session import LeaseSession, SessionParts
 from manager_agent.shutdown import drain, leave
 from manager_agent.step_deaths import Step, StepDeaths
+from manager_agent.stopped import STOPPED_LIMIT
 from manager_agent.temporal import TemporalTarget, poll_for_ever
 from mitosis.concurrency import race
 from mitosis.contracts.agent_http import HelloAnswer, LeaseGrant
@@ -76,6 +77,8 @@ class AgentConfig:
     """How long running tasks may go on after a stop."""
     stop_grace: timedelta = timedelta(seconds=4)
     """After that, the longest time from SIGTERM to SIGKILL; a shorter cancel grace of a group applies."""
+    stopped_limit: timedelta = STOPPED_LIMIT
+    """A worker with a task that a signal has stopped for longer is killed."""
     renew_seconds: float = RENEW_SECONDS
     min_free_bytes: int = MIN_FREE_BYTES
     """Free space on the disk of ``state_dir`` below which no task is claimed."""
@@ -236,6 +239,7 @@ class Agent:
             self._contact.renew_now,
             self._room,
             lambda: self._contact.recent,
+            self._config.stopped_limit,
         )
         session = LeaseSession(
             grant,

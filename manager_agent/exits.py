@@ -8,12 +8,13 @@ import msgspec
 
 from manager_agent.events import WorkerExited
 from mitosis.contracts.attempt import AttemptKey
-from mitosis.contracts.outcome import ExitKind, FailureKind
+from mitosis.contracts.outcome import ExitKind, ExitReason, FailureKind
 from mitosis.contracts.wire import Outcome, TaskReport
 from mitosis.ipc.messages import EncodedReport
 
 OVERDUE = "it ran past its timeout and its worker did not end it"
 HUNG_CANCEL = "its worker did not end it when it was cancelled"
+_STOPPED = ExitReason(ExitKind.SIGNAL, signal.SIGSTOP)
 
 
 def lost_attempt(
@@ -32,14 +33,15 @@ def lost_attempt(
     detail: dict[str, object] = {"message": _message(event, killed_for), "worker": event.slot}
     if event.stderr_tail:
         detail["stderr"] = event.stderr_tail
-    number = event.reason.number
+    reason = event.reason if event.stopped_seconds is None else _STOPPED
+    number = reason.number
     report = TaskReport(
         task_id=key.task_id,
         attempt=key.attempt,
         outcome=Outcome.CANCELLED if cancelled else Outcome.FAILED,
         kind=kind,
-        exit_code=number if event.reason.kind is ExitKind.EXIT_CODE else None,
-        signal=number if event.reason.kind is ExitKind.SIGNAL else None,
+        exit_code=number if reason.kind is ExitKind.EXIT_CODE else None,
+        signal=number if reason.kind is ExitKind.SIGNAL else None,
         started_at=started_at,
         finished_at=max(event.at, started_at),
         detail=msgspec.Raw(msgspec.json.encode(detail)),
@@ -52,6 +54,8 @@ def _kind(event: WorkerExited, killed_for: str | None, cancelled: bool) -> Failu
         return FailureKind.CANCELLED
     if killed_for is not None:
         return FailureKind.TIMEOUT
+    if event.stopped_seconds is not None:
+        return FailureKind.WORKER_LOST
     if event.out_of_memory and event.reason.number == signal.SIGKILL:
         return FailureKind.OUT_OF_MEMORY
     return FailureKind.WORKER_LOST
@@ -60,6 +64,9 @@ def _kind(event: WorkerExited, killed_for: str | None, cancelled: bool) -> Failu
 def _message(event: WorkerExited, killed_for: str | None) -> str:
     if killed_for is not None:
         return killed_for
+    if event.stopped_seconds is not None:
+        limit = f"{event.stopped_seconds:g} s (agent.stopped_limit_seconds)"
+        return f"its worker was stopped by SIGSTOP for more than {limit} and was killed"
     why = " (out of memory)" if event.out_of_memory else ""
     return f"the worker process ended while it ran the task: {event.reason}{why}"
 

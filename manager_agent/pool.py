@@ -146,6 +146,17 @@ class Pool:
         """Send SIGKILL to a worker and all its descendants; ``worker_exited`` follows."""
         self._send(KillWorker(slot, generation))
 
+    @property
+    def zygote(self) -> int:
+        """Its process id; 0 before the start."""
+        return self._pid
+
+    def wake(self) -> None:
+        """Continue a zygote that a signal has stopped: it kills, reaps and starts workers."""
+        if self._pidfd >= 0:
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self._pidfd, signal.SIGCONT)
+
     async def close(self) -> None:
         """Kill the remaining workers and wait until the zygote has ended."""
         self._close_socket()

@@ -9,6 +9,7 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
+from datetime import timedelta
 
 from manager_agent import exits
 from manager_agent.agent_api import AgentApi
@@ -46,6 +47,7 @@ from manager_agent.router import Control, Router
 from manager_agent.session_workers import SessionWorkers
 from manager_agent.starved import gives_up
 from manager_agent.state import State
+from manager_agent.stopped import STOPPED_LIMIT
 from manager_agent.unstarted import LOOK_SECONDS
 from manager_agent.watchdog import watch_processes
 from mitosis.contracts.agent_http import LeaseGrant
@@ -89,6 +91,8 @@ class SessionParts:
     """Wait until this host has room for tasks."""
     in_contact: Callable[[], bool] = lambda: True
     """Return whether the API has answered the last renewal in time."""
+    stopped_limit: timedelta = STOPPED_LIMIT
+    """How long a signal may stop a worker that holds a task."""
 
 
 class LeaseSession:
@@ -131,6 +135,7 @@ class LeaseSession:
             parts.router,
             lambda preload: parts.make_pool(self, preload),
             parts.renew_now,
+            parts.stopped_limit,
         )
 
     # --- for others ----------------------------------------------------------------------------
@@ -162,6 +167,7 @@ class LeaseSession:
         self._parts.reporter.subscribe(self.epoch, self.handle)
         self.background(self.workers.start())
         self.background(watch_processes(self.state, self.workers.kill_stuck))
+        self.background(self.workers.watch_stopped())
         self.background(self._look())
         self.background(self._output.ask())
         self.background(self._output.deliver())

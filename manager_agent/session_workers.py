@@ -7,13 +7,15 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Coroutine
+from datetime import timedelta
 from typing import Protocol
 
-from manager_agent import exits
+from manager_agent import exits, stopped
 from manager_agent.events import Begin, Event, PoolLost, WorkerExited
 from manager_agent.pool import HandlersNotImported, Pool
 from manager_agent.router import Router
 from manager_agent.state import START_ATTEMPTS, State
+from manager_agent.stopped import STOPPED_LIMIT, StoppedProcesses
 from mitosis.contracts.errors import MitosisError
 from mitosis.contracts.outcome import ExitKind, ExitReason
 from mitosis.ipc.messages import WorkerToManager
@@ -55,8 +57,17 @@ class SessionWorkers:
         router: Router,
         make_pool: Callable[[bool], Pool],
         renew_now: Callable[[], None],
+        stopped_limit: timedelta = STOPPED_LIMIT,
     ) -> None:
-        """``make_pool``: with True, the handler modules are imported before workers are forked."""
+        """Start nothing before :meth:`start`.
+
+        Args:
+            session: has the state of the workers.
+            router: reads their messages.
+            make_pool: with True, the handler modules are imported before workers are forked.
+            renew_now: renews the lease at once.
+            stopped_limit: how long a signal may stop a worker that holds a task.
+        """
         self.pool: Pool | None = None
         self.cannot_start: str | None = None
         """Why no worker can be started here; the next renewal says so and ends the lease."""
@@ -69,6 +80,10 @@ class SessionWorkers:
         self._loop = asyncio.get_running_loop()
         self._oom_kills = exits.oom_kills()
         self._wanted = False
+        self._stopped = StoppedProcesses(stopped_limit)
+        self._stopped_limit = stopped_limit
+        self._killed_stopped: set[tuple[int, int]] = set()
+        """Slots and generations of workers that were stopped for too long."""
 
     async def start(self) -> None:
         """Start the zygote; after some failures with a growing pause, give the lease back."""
@@ -119,6 +134,30 @@ class SessionWorkers:
         log.warning("worker.stuck", extra={"slot": slot, "generation": generation})
         self.kill(slot, generation)
 
+    async def watch_stopped(self) -> None:
+        """Kill workers with a task that stay stopped, until cancelled."""
+        while True:
+            await asyncio.sleep(stopped.LOOK_SECONDS)
+            self._end_stopped()
+
+    def _end_stopped(self) -> None:
+        if (pool := self.pool) is None:
+            return
+        busy = {
+            pid: (slot, generation)
+            for (slot, generation), pid in pool.pids.items()
+            if any(self._session.state.workers[slot].attempts())
+        }
+        for pid in self._stopped.look((pool.zygote, *busy)):
+            if (worker := busy.get(pid)) is None:
+                log.warning("zygote.continued", extra={"pid": pid})
+                pool.wake()
+            elif worker not in self._killed_stopped:
+                slot, generation = worker
+                log.warning("worker.stopped", extra={"slot": slot, "generation": generation})
+                self._killed_stopped.add(worker)
+                self.kill(slot, generation)
+
     # --- events of the pool ---------------------------------------------------------------------
 
     def worker_spawned(self, slot: int, generation: int, pid: int) -> None:
@@ -132,7 +171,13 @@ class SessionWorkers:
         out_of_memory, self._oom_kills = kills > self._oom_kills, kills
         words = packet.stderr_tail if packet is not None else ""
         running = packet.running if packet is not None else None
-        event = WorkerExited(slot, generation, reason, out_of_memory, time.time(), words, running)
+        limit = None
+        if (slot, generation) in self._killed_stopped:
+            self._killed_stopped.discard((slot, generation))
+            limit = self._stopped_limit.total_seconds()
+        event = WorkerExited(
+            slot, generation, reason, out_of_memory, time.time(), words, running, limit
+        )
         worker = self._session.state.workers[slot]
         all_read = (slot, generation) in self.renewed or not any(worker.attempts())
         wait = 0.0 if all_read else LAST_MESSAGES_SECONDS

@@ -161,6 +161,12 @@ class AgentSettings(Group):
         description="After that time, the longest from SIGTERM to SIGKILL of tasks that still run; "
         "a shorter cancel grace of their group applies",
     )
+    stopped_limit_seconds: float = Field(
+        30.0,
+        ge=1,
+        description="A worker with a task that was stopped by a signal (SIGSTOP) for longer is killed; "
+        "that is a crash of its task",
+    )
 
     @field_validator("tags", "labels", "groups", mode="before")
     @classmethod

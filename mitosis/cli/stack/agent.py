@@ -55,6 +55,7 @@ def agent(
             min_free_bytes=settings.agent.min_free_bytes,
             drain=timedelta(seconds=settings.agent.drain_seconds),
             stop_grace=timedelta(seconds=settings.agent.stop_grace_seconds),
+            stopped_limit=timedelta(seconds=settings.agent.stopped_limit_seconds),
         )
     )
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import pairwise
 
 from tests.chaos.checker import OWN_FAILURES
-from tests.chaos.facts import Execution, Result
+from tests.chaos.facts import Execution, Failure, Result
 from tests.chaos.mixed.explained import (
     SECOND,
     by_task,
@@ -111,7 +111,8 @@ def failures_are_explained(facts: MixedFacts) -> Iterator[str]:
 def every_attempt_started(facts: MixedFacts) -> Iterator[str]:
     """A command for which there is no process goes back: that is no failed attempt."""
     for group in facts.groups:
-        for one in (*group.rows.failures, *group.rows.results):
+        ended: list[Failure | Result] = [*group.rows.failures, *group.rows.results]
+        for one in ended:
             if one.kind == "not_started":
                 yield f"{group.name}: attempt {one.attempt} of task {one.task_id} did not start"
 

@@ -1,6 +1,7 @@
 """Deaths of workers as reports, and the kernel's count of processes killed for lack of memory."""
 
 from pathlib import Path
+from signal import SIGKILL, SIGSTOP
 
 import msgspec
 import pytest
@@ -56,6 +57,18 @@ def test_what_we_killed_says_why() -> None:
     assert (report.kind, message(report)) == ("timeout", "too long")
     cancelled = died(ExitReason(ExitKind.SIGNAL, 9), killed="hung", cancelled=True)
     assert (cancelled.outcome, cancelled.kind) == ("cancelled", "cancelled")
+
+
+def test_a_worker_that_was_stopped_is_a_crash_by_that_signal() -> None:
+    """The SIGKILL is of this agent, so it is not what the task is charged for."""
+    reason = ExitReason(ExitKind.SIGNAL, SIGKILL)
+    event = WorkerExited(3, 0, reason, True, 105.0, stopped_seconds=30.0)
+    report = decoded(lost_attempt(AttemptKey(1, 3), 100.0, event, None, False))
+    assert (report.kind, report.signal) == ("worker_lost", SIGSTOP)
+    assert message(report) == (
+        "its worker was stopped by SIGSTOP for more than 30 s (agent.stopped_limit_seconds)"
+        " and was killed"
+    )
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,42 @@
+"""Which processes count as stopped, and for how long they may be."""
+
+from datetime import timedelta
+
+import pytest
+
+from manager_agent.stopped import StoppedProcesses, state_of
+
+LIMIT = timedelta(seconds=3)
+
+
+@pytest.mark.parametrize(
+    ("stat", "state"),
+    [(b"7 (python) T 1 7", "T"), (b"7 (a) T (b) S 1 7\n", "S"), (b"7 (x) t 1", "t"), (b"", "")],
+)
+def test_the_state_follows_a_name_that_may_hold_anything(stat: bytes, state: str) -> None:
+    assert state_of(stat) == state
+
+
+def test_what_is_stopped_for_longer_than_the_limit_is_found() -> None:
+    processes = StoppedProcesses(LIMIT, {1}.__contains__)
+    assert [processes.look((1, 2)) for _ in range(5)] == [[], [], [], [1], [1]]
+
+
+def test_what_was_continued_in_between_begins_again() -> None:
+    """So do the other processes of a host that was stopped as a whole: no look finds them stopped."""
+    now_stopped = {1}
+    processes = StoppedProcesses(LIMIT, lambda pid: pid in now_stopped)
+    for _ in range(3):
+        assert processes.look((1,)) == []
+    now_stopped.clear()
+    assert processes.look((1,)) == []
+    now_stopped.add(1)
+    assert [processes.look((1,)) for _ in range(4)] == [[], [], [], [1]]
+
+
+def test_a_process_without_a_task_is_not_counted() -> None:
+    processes = StoppedProcesses(LIMIT, {1}.__contains__)
+    for _ in range(3):
+        processes.look((1,))
+    assert processes.look(()) == []
+    assert processes.look((1,)) == []
