@@ -7,24 +7,17 @@ process that was stopped together with this one is not found.
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from datetime import timedelta
-from pathlib import Path
+
+from mitosis.worker.process_tree import stat_fields
 
 LOOK_SECONDS = 1.0
 STOPPED_LIMIT = timedelta(seconds=30)
 """A process may be stopped for so long (the default of the setting)."""
 
 
-def state_of(stat: bytes) -> str:
-    """Return the state in ``/proc/PID/stat``; empty if there is none. Source: proc_pid_stat(5)."""
-    return stat.rpartition(b")")[2].strip()[:1].decode("ascii", "replace")
-
-
 def is_stopped(pid: int) -> bool:
     """Return whether a signal has stopped the process; False while a debugger stops it (state t)."""
-    try:
-        return state_of(Path(f"/proc/{pid}/stat").read_bytes()) == "T"
-    except OSError:
-        return False
+    return stat_fields(pid)[:1] == [b"T"]
 
 
 class StoppedProcesses:

@@ -2,6 +2,8 @@
 
 import os
 import signal
+import subprocess
+import sys
 from datetime import timedelta
 from pathlib import Path
 
@@ -10,8 +12,10 @@ import pytest
 from manager_agent import stopped
 from manager_agent.stopped import is_stopped
 from mitosis.contracts.allocation import WorkerAllocationPlan
+from mitosis.worker.process_tree import stat_fields
 from tests.support.agents import Commands, running_agent, until
 from tests.support.fake_api import FakeApi, command
+from tests.support.waiting import wait_until
 
 ONE_WORKER = WorkerAllocationPlan(worker_count=1)
 LIMIT = timedelta(seconds=0.5)
@@ -73,3 +77,12 @@ async def test_a_worker_that_is_continued_in_time_goes_on(tmp_path: Path) -> Non
         os.kill(pid, signal.SIGCONT)
         await host.done(task)
         assert (api.results[task].outcome, list(pool.pids.values())) == ("succeeded", [pid])
+
+
+def test_a_process_that_its_tracer_stops_is_not_stopped() -> None:
+    """Source: ptrace(2), PTRACE_TRACEME is request 0; here the tracer is this process."""
+    traced = "import ctypes, os; ctypes.CDLL(None).ptrace(0, 0, 0, 0); os.kill(os.getpid(), 19)"
+    with subprocess.Popen([sys.executable, "-c", traced]) as process:
+        wait_until(lambda: stat_fields(process.pid)[:1] == [b"t"])
+        assert not is_stopped(process.pid)
+        process.kill()

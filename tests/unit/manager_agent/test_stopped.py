@@ -2,19 +2,9 @@
 
 from datetime import timedelta
 
-import pytest
-
-from manager_agent.stopped import StoppedProcesses, state_of
+from manager_agent.stopped import StoppedProcesses
 
 LIMIT = timedelta(seconds=3)
-
-
-@pytest.mark.parametrize(
-    ("stat", "state"),
-    [(b"7 (python) T 1 7", "T"), (b"7 (a) T (b) S 1 7\n", "S"), (b"7 (x) t 1", "t"), (b"", "")],
-)
-def test_the_state_follows_a_name_that_may_hold_anything(stat: bytes, state: str) -> None:
-    assert state_of(stat) == state
 
 
 def test_what_is_stopped_for_longer_than_the_limit_is_found() -> None:
