@@ -183,8 +183,10 @@ def _on_began(state: State, event: TaskBegan) -> list[Instruction]:
 
 def _started(worker: Worker, key: AttemptKey, at: float) -> bool:
     """Mark the attempt as started, so the worker's death counts as a failure. False: unknown attempt."""
-    if worker.unstarted.pop(key, None) is None:
+    task = worker.unstarted.pop(key, None)
+    if task is None:
         return False
+    worker.begun[key] = task
     if worker.running is not None:
         worker.finishing[worker.running] = worker.started_at
     worker.running, worker.started_at = key, at
@@ -232,7 +234,7 @@ def _on_hangs(state: State, event: WorkerHangs) -> list[Instruction]:
     worker = _worker(state, event.slot, event.generation)
     if worker is None or event.key not in (key for key, _ in worker.started):
         return []
-    worker.killed_for = event.why
+    worker.hung, worker.killed_for = event.key, event.why
     return [Kill(worker.slot, worker.generation)]
 
 
@@ -244,19 +246,41 @@ def _on_exited(state: State, event: WorkerExited) -> list[Instruction]:
     worker.failed_starts += worker.phase is WorkerState.STARTING
     if event.running is not None:
         _started(worker, event.running, event.at)
+    unstarted = [*_ended_unreported(state, worker), *worker.unstarted.values()]
     reports = [
-        exits.lost_attempt(key, started_at, event, worker.killed_for, key in state.cancelled)
+        exits.lost_attempt(
+            key,
+            started_at,
+            event,
+            worker.killed_for if key == worker.hung else None,
+            key in state.cancelled,
+        )
         for key, started_at in worker.started
         if not worker.suppress_reports
     ]
-    unstarted = list(worker.unstarted.values())
     state.held.difference_update(key for key, _ in worker.started)
     worker.unstarted, worker.announced, worker.running, worker.finishing = {}, None, None, {}
+    worker.begun = {}
     state.held.update(report.key for report in reports)
     out = _report(state, reports)
     out += _put_back(state, unstarted)
     worker.phase = WORKER.after(worker.phase, WorkerEvent.EXIT if expected else WorkerEvent.CRASH)
     return out + _after_death(state, worker)
+
+
+def _ended_unreported(state: State, worker: Worker) -> list[Task]:
+    """Take out the attempts that had ended before the running one: they are not to blame for the death.
+
+    Their outcome is lost with the worker, so they run again; the second time they count as lost.
+    """
+    if not state.active or worker.suppress_reports:
+        return []
+    again = worker.finishing.keys() - state.cancelled - state.repeated
+    state.repeated |= again
+    tasks = [worker.begun[key] for key in worker.finishing if key in again]
+    for task in tasks:
+        _remove_attempt(worker, task.key)
+    return tasks
 
 
 def _after_death(state: State, worker: Worker) -> list[Instruction]:
@@ -268,7 +292,7 @@ def _after_death(state: State, worker: Worker) -> list[Instruction]:
         worker.phase = WorkerState.EXITED
         return []
     worker.crashes = 0 if worker.useful else worker.crashes + 1
-    worker.useful, worker.killed_for = False, None
+    worker.useful, worker.hung, worker.killed_for = False, None, None
     worker.head_seen, worker.recalled = None, False
     worker.phase = WorkerState.CRASHED
     worker.generation += 1
@@ -292,6 +316,7 @@ def _respawn(worker: Worker) -> list[Instruction]:
 
 def _remove_attempt(worker: Worker, key: AttemptKey) -> bool:
     """Take the attempt out of the worker; return False if it is not there."""
+    worker.begun.pop(key, None)
     if worker.running == key:
         worker.running = None
         return True
@@ -327,6 +352,7 @@ def _report(state: State, reports: list[EncodedReport]) -> list[Instruction]:
     for report in reports:
         state.unreported[report.key] = report
         state.cancelled.discard(report.key)
+        state.repeated.discard(report.key)
         if report.key == state.alone_running:
             state.alone_running = None
     state.finished += len(reports)

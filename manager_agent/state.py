@@ -49,14 +49,18 @@ class Worker:
     """Of the running task, wall clock."""
     finishing: dict[AttemptKey, float] = field(default_factory=dict)
     """Attempts that started before the running one: they have ended, their reports are on the way."""
+    begun: dict[AttemptKey, Task] = field(default_factory=dict)
+    """The tasks of the running attempt and of those that are finishing."""
     useful: bool = False
     """Whether this process has finished a task."""
     crashes: int = 0
     """Number of processes in a row that died without finishing a task."""
     failed_starts: int = 0
     """Number of processes in a row that ended before they were ready."""
+    hung: AttemptKey | None = None
+    """The attempt because of which the agent killed this process, if it did."""
     killed_for: str | None = None
-    """Why the agent killed this process because of its task, if it did."""
+    """Why it did that."""
     head_seen: AttemptKey | None = None
     """The head at the last look."""
     head_looks: int = 0
@@ -140,6 +144,8 @@ class State:
     unreported: dict[AttemptKey, EncodedReport] = field(default_factory=dict)
     returned: set[AttemptKey] = field(default_factory=set)
     """Returned unstarted, until a renewal that names them is acknowledged."""
+    repeated: set[AttemptKey] = field(default_factory=set)
+    """Attempts that run again because the report of their end was lost with their worker."""
     held: set[AttemptKey] = field(default_factory=set)
     """Every attempt of the session: ready, with a worker, or unreported."""
     finished: int = 0

@@ -244,12 +244,15 @@ class Worker:
             self._feed.stop()
         self._mark.clear()
         if ended is not None:
-            self._finish(task, ended)
+            self._finish(task, ended, at_once=spec.stream_output)
 
-    def _finish(self, task: RunTask, ended: Ended) -> None:
+    def _finish(self, task: RunTask, ended: Ended, *, at_once: bool) -> None:
+        """Queue its report; send it ``at_once`` if the agent has its output, so that it never runs again."""
         self._count_task(ended)
         if self._shutdown is None or self._shutdown.graceful:
             self._report(task, ended)
+            if at_once:
+                self._reports.flush()
 
     def _count_task(self, ended: Ended) -> None:
         if (self._limit.exceeded() or self._limit.hit) and ended.kind in _OWN_ENDS:

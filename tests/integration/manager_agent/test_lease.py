@@ -401,6 +401,33 @@ async def test_a_worker_that_hangs_under_a_task_is_killed_and_the_task_ended(
         await _end(host)
 
 
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGSTOP])
+async def test_only_the_task_that_ran_is_charged_for_the_end_of_its_worker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
+) -> None:
+    """Short tasks have ended just before it, and their reports were not sent yet."""
+    monkeypatch.setattr(session_module, "HANG_MARGIN_SECONDS", 0.1)
+    deadly = command(
+        "/bin/sh",
+        "-c",
+        f"kill -{int(number)} $PPID; sleep 300",
+        timeout_seconds=0.3,
+        kill_grace_seconds=0.1,
+    )
+    plan = WorkerAllocationPlan(worker_count=1)
+    async with FakeApi(plan=plan).serving() as api, running_agent(api, tmp_path) as host:
+        short = api.submit(*[command("/bin/true")] * 20)
+        for _ in range(1 if number is signal.SIGSTOP else 3):
+            api.submit(deadly)
+            short += api.submit(*[command("/bin/true")] * 4)
+        host.start_lease()
+        for task_id in short:
+            await host.done(task_id)
+        outcomes = [api.results[task_id] for task_id in short]
+        assert {(one.outcome, one.kind) for one in outcomes} == {("succeeded", None)}
+        await _end(host)
+
+
 async def test_the_plan_names_interpreter_and_environment(tmp_path: Path) -> None:
     """Both are seen by the tasks: a wrapper around Python marks what it has started."""
     wrapper = tmp_path / "python"

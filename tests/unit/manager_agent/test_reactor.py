@@ -228,21 +228,44 @@ def test_a_start_frees_the_credit_of_the_task_before() -> None:
 
 
 @pytest.mark.spec("S000-67", "S002-142", "S002-249", "S000-69")
-def test_death_of_a_worker_charges_what_had_started_and_nothing_else() -> None:
+@pytest.mark.parametrize("hung", [False, True])
+def test_death_of_a_worker_charges_what_ran_and_nothing_else(hung: bool) -> None:
+    """What had ended before runs again once, because its outcome is lost; then it is charged too."""
     session = Session(prefetch=10)
     session.begin()
     session.state.mean_seconds = 0.005
     session.claimed(10, 11, 12)
+    for generation, charged in enumerate([{11}, {10, 12}]):
+        first, second = [t.task_id for t in session.state.workers[0].unstarted]
+        session.began(first, generation=generation)
+        session.began(second, generation=generation)
+        if hung:
+            session(WorkerHangs(0, generation, AttemptKey(second, 1), "too long"))
+        out = session.died(generation=generation, reason=KILLED if hung else SEGFAULT)
+        (said,) = [i for i in out if isinstance(i, Report)]
+        reports = {r.task_id: r.kind for r in map(decoded, said.reports)}
+        assert reports.keys() == charged
+        assert reports.pop(second) == ("timeout" if hung else "worker_lost")
+        assert set(reports.values()) <= {"worker_lost"}
+        assert any(isinstance(i, Spawn | SpawnLater) for i in out)
+        session(RespawnDue(0, generation + 1))
+        session(WorkerReady(0, generation + 1))
+    assert not session.state.ready
+
+
+def test_a_cancelled_attempt_does_not_run_again_after_its_worker() -> None:
+    session = Session(prefetch=10)
+    session.begin()
+    session.state.mean_seconds = 0.005
+    session.claimed(10, 11)
     session.began(10)
     session.began(11)
-    out = session.died()
-    (said,) = [i for i in out if isinstance(i, Report)]
-    assert [(r.task_id, r.kind, r.signal) for r in map(decoded, said.reports)] == [
-        (10, "worker_lost", 11),
-        (11, "worker_lost", 11),
+    session.state.cancelled.add(AttemptKey(10, 1))
+    (said,) = [i for i in session.died() if isinstance(i, Report)]
+    assert [(r.task_id, r.kind) for r in map(decoded, said.reports)] == [
+        (10, "cancelled"),
+        (11, "worker_lost"),
     ]
-    assert Spawn(0, 1) in out
-    assert [t.key.task_id for t in session.state.ready] == [12]
 
 
 @pytest.mark.spec("S000-61")
