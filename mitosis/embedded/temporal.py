@@ -44,6 +44,9 @@ DYNAMIC_CONFIG: Mapping[str, str] = {
     "matching.workerRegistryEvictionInterval": '"5s"',
     # Concurrent long polls per namespace: 1,200 by default, which is 240 hosts.
     "frontend.namespaceCount": "10000",
+    # A workflow continues as new while the replay of its history takes a fraction of its task's timeout,
+    # also on a busy machine. 4,096 events by default.
+    "limit.historyCount.suggestContinueAsNew": "500",
 }
 PORT_WAIT_SECONDS = 5.0
 

@@ -1,3 +1,4 @@
+import asyncio
 import os
 import signal
 import socket
@@ -6,8 +7,10 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
+from temporalio import workflow
 from temporalio.api.operatorservice.v1 import ListSearchAttributesRequest
 from temporalio.client import Client
+from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
 from mitosis.contracts.temporal_names import SEARCH_ATTRIBUTES
 from mitosis.embedded.data_folder import DataFolder, free_port
@@ -95,6 +98,27 @@ async def test_it_listens_on_loopback_only_with_the_tuned_flags(server: Embedded
         assert f"--dynamic-config-value {name}={value}" in line
     listening = {c.laddr.ip for c in us.net_connections() if c.status == "LISTEN"}
     assert listening == {"127.0.0.1"}
+
+
+@workflow.defn
+class LongWorkflow:
+    """Sleeps many times until the server asks it to continue as new."""
+
+    @workflow.run
+    async def run(self) -> int:
+        while not workflow.info().is_continue_as_new_suggested():
+            await asyncio.gather(*(asyncio.sleep(0.01) for _ in range(50)))
+        return workflow.info().get_current_history_length()
+
+
+async def test_a_workflow_continues_as_new_while_its_history_is_short(
+    server: EmbeddedTemporal,
+) -> None:
+    client = await Client.connect(server.address, namespace="mitosis")
+    runner = UnsandboxedWorkflowRunner()
+    async with Worker(client, task_queue="q", workflows=[LongWorkflow], workflow_runner=runner):
+        length = await client.execute_workflow(LongWorkflow.run, id="long", task_queue="q")
+    assert 500 <= length <= 700
 
 
 async def test_a_new_server_knows_our_search_attributes(server: EmbeddedTemporal) -> None:
