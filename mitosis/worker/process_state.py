@@ -23,6 +23,7 @@ from _thread import _count as python_threads
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial, wraps
+from operator import attrgetter
 from typing import Any
 
 _THOROUGH_AFTER_SECONDS = 0.001
@@ -36,6 +37,13 @@ _libc = ctypes.CDLL(None, use_errno=True)
 _getaffinity = _libc.sched_getaffinity
 _VIRTUAL, _PROFILE = signal.ITIMER_VIRTUAL, signal.ITIMER_PROF
 _CPU_MASK_BYTES = 512
+_CLOCKS = ("time", "time_ns", "monotonic", "monotonic_ns", "perf_counter", "sleep")
+"""Functions of :mod:`time` that tests replace, and that the worker itself uses."""
+_clocks = attrgetter(*_CLOCKS)
+_MOST_FILES_LEFT = 64
+"""So many open files may a handler keep, as in a pool of connections."""
+_PR_GET_PDEATHSIG, _PR_GET_DUMPABLE, _PR_GET_TIMERSLACK, _PR_GET_CHILD_SUBREAPER = 2, 3, 30, 37
+"""Source: the kernel's uapi header of prctl(2)."""
 
 
 def _set_handlers(handlers: list[Any]) -> None:
@@ -66,6 +74,16 @@ def _clear_timers(_: object) -> None:
         signal.setitimer(timer, 0)
 
 
+def _set_clocks(functions: tuple[Any, ...]) -> None:
+    for name, function in zip(_CLOCKS, functions, strict=True):
+        setattr(time, name, function)
+
+
+def _lowest_free_descriptor() -> int:
+    os.close(descriptor := os.dup(0))
+    return descriptor
+
+
 def _never(_: object) -> None:
     raise PermissionError
 
@@ -85,6 +103,7 @@ _RESTORE: tuple[tuple[str, Callable[[Any], object]], ...] = (
     ("switch interval", sys.setswitchinterval),
     ("trace function", _set_trace),
     ("socket timeout", socket.setdefaulttimeout),
+    ("clocks", _set_clocks),
 )
 """What the quick look reads, and how it is put back; an error means that it cannot be."""
 _PRIORITY, _CORES = 2, 3
@@ -97,6 +116,7 @@ class ProcessState:
         self._mask = ctypes.create_string_buffer(_CPU_MASK_BYTES)
         self._limits_fd = os.open("/proc/self/limits", os.O_RDONLY | os.O_CLOEXEC)
         self._status_fd = os.open("/proc/self/status", os.O_RDONLY | os.O_CLOEXEC)
+        self._oom_fd = os.open("/proc/self/oom_score_adj", os.O_RDONLY | os.O_CLOEXEC)
         self._touched = False
         self._thorough_at = 0.0
         self._remember()
@@ -109,6 +129,7 @@ class ProcessState:
         self._limits = {number: resource.getrlimit(number) for number in _LIMITS}
         self._limits_text = os.pread(self._limits_fd, 8192, 0)
         self._quick, self._rest = self._look(), self._read_rest()
+        self._files = _lowest_free_descriptor() + _MOST_FILES_LEFT
 
     @contextmanager
     def keeping_changes(self) -> Iterator[None]:
@@ -126,12 +147,14 @@ class ProcessState:
         left = [] if self._look() == self._quick else self._put_back()
         if python_threads() > self._threads and not self._threads_end():
             left.append("a thread")
+        if _lowest_free_descriptor() > self._files:
+            left.append("open files")
         now = time.monotonic()
         if seconds >= _THOROUGH_AFTER_SECONDS or self._touched or now >= self._thorough_at:
             self._touched, self._thorough_at = False, now + _THOROUGH_EVERY_SECONDS
             left += self._put_back_limits()
             if self._read_rest() != self._rest:
-                left.append("another user, root folder, capability or ignored signal")
+                left.append("another user, root folder, capability, ignored signal or attribute")
         return ", ".join(left) or None
 
     def restore_attributes(self) -> str | None:
@@ -141,6 +164,8 @@ class ProcessState:
         for index, value in now.items():
             if value != self._quick[index]:
                 left += _tried(*_RESTORE[index], self._quick[index])
+        if self._attributes() != self._rest[-1]:
+            left.append("a process attribute")
         return ", ".join(left) or None
 
     # --- looking --------------------------------------------------------------------------------
@@ -162,6 +187,7 @@ class ProcessState:
             sys.getswitchinterval(),
             (sys.gettrace(), sys.getprofile()),
             socket.getdefaulttimeout(),
+            _clocks(time),
         )
 
     def _affinity(self) -> bytes:
@@ -179,7 +205,16 @@ class ProcessState:
         groups = text[text.find(b"Groups:") : text.find(b"VmPeak:")]
         signals = text[text.find(b"SigBlk:") : text.find(b"SigCgt:")]
         rights = text[text.find(b"CapInh:") : text.find(b"voluntary_ctxt")]
-        return (user, groups, signals, rights, root.st_dev, root.st_ino)
+        return (user, groups, signals, rights, root.st_dev, root.st_ino, self._attributes())
+
+    def _attributes(self) -> tuple[Any, ...]:
+        """Return scheduling policy, OOM score adjustment and what prctl(2) sets."""
+        _libc.prctl(_PR_GET_PDEATHSIG, self._mask, 0, 0, 0)
+        death_signal = self._mask.raw[:4]
+        _libc.prctl(_PR_GET_CHILD_SUBREAPER, self._mask, 0, 0, 0)
+        flags = [_libc.prctl(get, 0, 0, 0, 0) for get in (_PR_GET_DUMPABLE, _PR_GET_TIMERSLACK)]
+        oom = os.pread(self._oom_fd, 16, 0)
+        return (os.sched_getscheduler(0), oom, death_signal, self._mask.raw[:4], *flags)
 
     # --- restoring ------------------------------------------------------------------------------
 

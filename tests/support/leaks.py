@@ -28,6 +28,27 @@ def _c_limit(number: int, value: int) -> None:
     time.sleep(0.002)
 
 
+def _prctl(option: int, value: int) -> None:
+    """Set a process attribute in a task that is not of the shortest."""
+    assert _libc.prctl(option, value, 0, 0, 0) == 0
+    time.sleep(0.002)
+
+
+def _policy() -> None:
+    os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
+    time.sleep(0.002)
+
+
+def _oom_score() -> None:
+    Path("/proc/self/oom_score_adj").write_text("500")
+    time.sleep(0.002)
+
+
+def _open_files() -> None:
+    for _ in range(150):
+        os.open("/dev/null", os.O_RDONLY)
+
+
 def _zone(name: str) -> None:
     os.environ["TZ"] = name
     time.tzset()
@@ -90,6 +111,14 @@ LEAKS: dict[str, Callable[[], Any]] = {
     "trace": lambda: sys.settrace(lambda *_: None),
     "socket timeout": lambda: socket.setdefaulttimeout(3.0),
     "switch interval": lambda: sys.setswitchinterval(0.5),
+    "clock": lambda: setattr(time, "time", lambda: 0.0),
+    "open files": _open_files,
+    "policy": _policy,
+    "oom score": _oom_score,
+    "death signal": lambda: _prctl(1, signal.SIGKILL),
+    "dumpable": lambda: _prctl(4, 0),
+    "timer slack": lambda: _prctl(29, 1_000_000),
+    "subreaper": lambda: _prctl(36, 0),
 }
 
 
@@ -127,7 +156,18 @@ def probe() -> dict[str, Any]:
         "trace": sys.gettrace() is None,
         "socket": socket.getdefaulttimeout(),
         "switch": sys.getswitchinterval(),
+        "clock": time.time() > 1e9,
+        "files": len(os.listdir("/proc/self/fd")) // 100,  # noqa: PTH208 - as above
+        "policy": os.sched_getscheduler(0),
+        "oom": open("/proc/self/oom_score_adj").read(),  # noqa: PTH123 - as above
+        "attributes": [*map(_attribute, (2, 37)), *(_libc.prctl(n, 0, 0, 0, 0) for n in (3, 30))],
     }
+
+
+def _attribute(option: int) -> int:
+    value = ctypes.c_int()
+    _libc.prctl(option, ctypes.byref(value), 0, 0, 0)
+    return value.value
 
 
 def _c_environment() -> list[str]:

@@ -20,7 +20,8 @@ CAPABILITIES = int(
     Path("/proc/self/status").read_text().split("CapEff:")[1].split()[0], 16
 )  # Source: capabilities(7)
 MAY_LOWER_NICE, MAY_RAISE_LIMITS = CAPABILITIES >> 23 & 1, CAPABILITIES >> 24 & 1
-RENEWS = {"thread"}
+RENEWS = {"thread", "open files", "policy", "oom score"}
+RENEWS |= {"death signal", "dumpable", "timer slack", "subreaper"}
 """What only another process can undo."""
 if not MAY_LOWER_NICE:
     RENEWS |= {"nice"}
@@ -126,6 +127,15 @@ def test_a_command_cannot_change_its_worker(host: WorkerHost, clean: dict[str, A
     left += [] if MAY_LOWER_NICE else ["priority"]
     if left:
         assert renewed(host) == f"a task left {', '.join(left)}"
+    assert probe(host) == clean
+
+
+@pytest.mark.parametrize("shell", ["choom -p $PPID -n 500", "chrt --batch -p 0 $PPID"])
+def test_a_worker_that_a_command_has_changed_for_good_runs_no_other_task(
+    host: WorkerHost, clean: dict[str, Any], shell: str
+) -> None:
+    host.run(command=["sh", "-c", shell])
+    assert renewed(host) == "a task left a process attribute"
     assert probe(host) == clean
 
 
