@@ -1,0 +1,162 @@
+"""Checks of a simulation that do not use the decision: no host is kept from work, no offer is forbidden."""
+
+from dataclasses import dataclass
+
+from mitosis.contracts.lifecycle import LeaseState
+from mitosis.scheduling.facts import FOREVER
+from mitosis.scheduling.host_sets import NONE, Hosts
+from mitosis.scheduling.policy import HOUR, Policy
+from mitosis.scheduling.simulation.entities import Run, SimGroup, SimHost
+
+ROUNDING = 0.001
+
+
+class Forbidden(Exception):
+    """An action that the state of the fleet does not allow."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """Hosts that a task group should have been given."""
+
+    at: float
+    group: str
+    hosts: Hosts
+    missing: int
+    """Leases that the task group can still use."""
+
+
+def check_offer(group: SimGroup, host: SimHost) -> None:
+    """Check that a host may be offered to a task group.
+
+    Raises:
+        Forbidden: it may not.
+    """
+    most = group.record.max_managers
+    rules = {
+        "has a lease": host.run is not None,
+        "is being cleaned": bool(host.unclean),
+        "is out of contact": not host.in_contact,
+        "is draining": host.draining,
+        "is no member": not group.members & host.bit,
+        "has no role": group.user_group not in host.serves,
+        "failed setup": group.number in host.failures,
+        "is beyond max_managers": most is not None and len(group.runs) >= most,
+        "is for a settled task group": group.is_settled,
+    }
+    broken = [words for words, holds in rules.items() if holds]
+    if broken:
+        raise Forbidden(f"{host.record.name} for {group.record.name}: {', '.join(broken)}")
+
+
+class Conservation:
+    """Finds hosts that a task group could use now, by the rules P9 and C-35 over the state of the fleet."""
+
+    def __init__(
+        self, policy: Policy, hosts: dict[int, SimHost], groups: dict[int, SimGroup]
+    ) -> None:
+        self._policy = policy
+        self._hosts = hosts
+        self._groups = groups
+
+    def kept(self, now: float, waiting: set[SimGroup]) -> list[Kept]:
+        """Return what the task groups that have ready tasks should have been given by now."""
+        free = NONE
+        idle: list[Run] = []
+        for host in self._hosts.values():
+            if host.is_free:
+                free |= host.bit
+            elif host.run is not None and self._is_idle(host.run, now):
+                idle.append(host.run)
+        if not free and not idle:
+            return []
+        promised = self._promised(now)
+        found = []
+        for group in waiting:
+            missing = self.missing(group, promised.get(group.number, 0))
+            hosts = self._usable(group, free, idle, now) if missing > 0 else NONE
+            if hosts:
+                found.append(Kept(now, group.record.name, hosts, missing))
+        return found
+
+    def missing(self, group: SimGroup, promised: int) -> int:
+        """Return how many leases a task group can still use (P9, last item)."""
+        if group.ready <= 0 or group.is_settled:
+            return 0
+        live = [run for run in group.runs if run.state is not LeaseState.ENDING]
+        stuck = sum(not run.host.in_contact for run in live)
+        full = sum(
+            run.host.in_contact and run.is_prepared and run.running >= run.workers for run in live
+        )
+        useful = full + self._for_ready(group)
+        limit = self._paid_for(group)
+        useful = max(1, useful if limit is None else min(useful, limit))
+        missing = useful - (len(live) - stuck)
+        if group.record.max_managers is not None:
+            missing = min(missing, group.record.max_managers - len(group.runs))
+        return missing - promised
+
+    def _for_ready(self, group: SimGroup) -> int:
+        per_lease = self._policy.tasks_per_worker * group.workers
+        return (group.ready + per_lease - 1) // per_lease
+
+    def _paid_for(self, group: SimGroup) -> int | None:
+        """Return how many leases the ready work pays for; None: not enough is measured."""
+        if group.ended < self._policy.measured_tasks:
+            return None
+        switch = sum(
+            total / count
+            for total, count in (
+                (group.setup_seconds, group.setups),
+                (group.teardown_seconds, group.teardowns),
+            )
+            if count
+        )
+        seconds = group.ready * group.mean_seconds / group.workers
+        return int(seconds / max(switch, self._policy.least_switch_seconds))
+
+    def _promised(self, now: float) -> dict[int, int]:
+        """Return, by task group, the hosts on the way to it."""
+        found: dict[int, int] = {}
+        policy = self._policy
+        for host in self._hosts.values():
+            run = host.run
+            on_the_way = [
+                freed.group
+                for freed in host.freed_for
+                if freed.at + policy.freed_counts_seconds > now
+            ]
+            drains = run is not None and run.ending_since + policy.drain_counts_seconds > now
+            if run is not None and run.for_group is not None and drains:
+                on_the_way.append(run.for_group)
+            for number in on_the_way:
+                found[number] = found.get(number, 0) + 1
+        return found
+
+    def _is_idle(self, run: Run, now: float) -> bool:
+        host = run.host
+        recent = sum(at > now - HOUR + ROUNDING for at in host.moved_at)
+        usable = host.in_contact and not host.draining and recent < self._policy.moves_per_hour
+        return usable and run.state is not LeaseState.ENDING and run.idle_since is not None
+
+    def _usable(self, group: SimGroup, free: Hosts, idle: list[Run], now: float) -> Hosts:
+        found = free
+        for run in idle:
+            since = run.idle_since if run.idle_since is not None else FOREVER
+            if (
+                run.group is not group
+                and since + self._threshold(run.group, group) < now - ROUNDING
+            ):
+                found |= run.host.bit
+        found &= group.members
+        for host in self._hosts.values() if found else ():
+            if group.user_group not in host.serves or group.number in host.failures:
+                found &= ~host.bit
+        return found
+
+    def _threshold(self, loser: SimGroup, winner: SimGroup) -> float:
+        """Return how long a host of one task group is kept from another one (C-35)."""
+        teardown = loser.teardown_seconds / loser.teardowns if loser.teardowns else 0.0
+        setup = winner.setup_seconds / winner.setups if winner.setups else 0.0
+        bounds = self._policy.leases.idle_seconds
+        return min(max(teardown + setup, bounds.least), bounds.greatest)
