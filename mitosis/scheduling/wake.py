@@ -5,7 +5,7 @@ time may be early (the next decision finds nothing and asks again), never late.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from mitosis.scheduling.actions import Wake, WakeReason
 from mitosis.scheduling.claims import goes_before
@@ -21,14 +21,6 @@ def next_wake(round_: Round) -> Wake | None:
     if round_.is_over:
         return Wake(round_.now, WakeReason.MORE)
     return min(_Wakes(round_).times(), key=lambda wake: wake.at, default=None)
-
-
-@dataclass(slots=True)
-class _Held:
-    """Hosts held with one priority by one user group, and the task groups that hold them."""
-
-    holders: list[GroupState] = field(default_factory=list)
-    hosts: Hosts = NONE
 
 
 @dataclass(slots=True)
@@ -50,6 +42,8 @@ class _Wakes:
         """Members of some waiting task group."""
         self._wanted: Hosts = NONE
         """Hosts that some waiting task group could use, were they free."""
+        self._takeable: dict[tuple[int, int], Hosts] = {}
+        """By priority and user group of the holder."""
         for lane in self._lanes:
             self._members |= lane.members
             self._wanted |= lane.members & round_.able(lane.first)
@@ -97,42 +91,38 @@ class _Wakes:
         return bool(hosts >> self._snapshot.ordinal(host) & 1)
 
     def _affinity(self) -> Iterator[Wake]:
-        weaker = self._hosts_of_weaker() if self._wanted else NONE
-        for at, (number,) in self._snapshot.affinity.later(self._now) if weaker else ():
-            if number not in self._round.ended and self._is_in(number, weaker):
+        for at, (number,) in self._snapshot.affinity.later(self._now) if self._wanted else ():
+            holder = self._snapshot.group_of(self._snapshot.leases[number])
+            if number not in self._round.ended and self._is_in(number, self._takeable_from(holder)):
                 yield Wake(at, WakeReason.AFFINITY)
                 return
 
-    def _hosts_of_weaker(self) -> Hosts:
-        """Return the hosts that some waiting task group could take once their affinity is over."""
-        classes = self._held_by_class()
-        found = NONE
-        for lane in self._lanes:
-            able = lane.members & self._round.able(lane.first)
-            if able & ~found:
-                found |= able & self._reach(lane.first, classes)
+    def _takeable_from(self, holder: GroupState) -> Hosts:
+        """Return the hosts that some waiting task group could take from this one after its affinity."""
+        name = (holder.fact.priority, holder.fact.user_group)
+        found = self._takeable.get(name)
+        if found is None:
+            found = NONE
+            for lane in self._lanes:
+                if self._wins(lane.first, holder):
+                    found |= lane.members & self._round.able(lane.first)
+            self._takeable[name] = found
         return found
 
-    def _reach(self, group: GroupState, classes: Sequence[_Held]) -> Hosts:
-        lane = (self._round.priority(group), group.fact.user_group)
-        found = NONE
-        for one in classes:
-            holder = one.holders[0].fact
-            # Inside a user group it depends on the task group; with two of them, one may win.
-            own = lane == (holder.priority, holder.user_group)
-            wins = len(one.holders) > 1 if own else goes_before(self._round, group, one.holders[0])
-            if wins or (own and one.holders[0] is not group):
-                found |= one.hosts
-        return found
+    def _wins(self, group: GroupState, holder: GroupState) -> bool:
+        """Return whether a waiting task group may go before a task group like this holder."""
+        same_user_group = group.fact.user_group == holder.fact.user_group
+        if same_user_group and self._round.priority(group) == holder.fact.priority:
+            # It depends on the task group; with two of them, one may win.
+            return any(other is not group for other in self._holders_like(holder))
+        return goes_before(self._round, group, holder)
 
-    def _held_by_class(self) -> Sequence[_Held]:
-        found: dict[tuple[int, int], _Held] = {}
-        for number, hosts in self._snapshot.hosts_by_group("held"):
-            holder = self._snapshot.groups[number]
-            one = found.setdefault((holder.fact.priority, holder.fact.user_group), _Held())
-            one.holders.append(holder)
-            one.hosts |= hosts
-        return list(found.values())
+    def _holders_like(self, holder: GroupState) -> Iterator[GroupState]:
+        for number, _ in self._snapshot.hosts_by_group("held"):
+            other = self._snapshot.groups[number]
+            same_user_group = other.fact.user_group == holder.fact.user_group
+            if same_user_group and other.fact.priority == holder.fact.priority:
+                yield other
 
     def _failures(self) -> Iterator[Wake]:
         for at, (ordinal, _) in self._snapshot.retries.later(self._now):

@@ -68,6 +68,12 @@ TESTED_ELSEWHERE = {
     "mitosis/scheduling/remedies.py": "unit/scheduling/test_explain.py",
     "mitosis/scheduling/round.py": "unit/scheduling/test_offers.py",
     "mitosis/scheduling/sentences.py": "unit/scheduling/test_predicates.py",
+    "mitosis/scheduling/simulation/entities.py": "models: unit/scheduling/simulation/test_scenes.py",
+    "mitosis/scheduling/simulation/lease_events.py": "unit/scheduling/simulation/test_scenes.py",
+    "mitosis/scheduling/simulation/plot.py": "unit/scheduling/simulation/test_result.py",
+    "mitosis/scheduling/simulation/simulator.py": "unit/scheduling/simulation/test_scenes.py",
+    "mitosis/scheduling/simulation/synthetic.py": "unit/scheduling/simulation/test_mixed.py",
+    "mitosis/scheduling/simulation/workload.py": "models: unit/scheduling/simulation/test_recording.py",
     "mitosis/scheduling/smallest_change.py": "unit/scheduling/test_explain.py",
     "mitosis/scheduling/waiting_line.py": "the order of offers: unit/scheduling/test_offers.py",
     # the store: operations tested by the stories that they are part of

@@ -3,10 +3,11 @@
 from collections.abc import Sequence
 from typing import Any
 
+from mitosis.scheduling.decide import decide
 from mitosis.scheduling.policy import Policy
 from mitosis.scheduling.simulation.accounts import Accounts
 from mitosis.scheduling.simulation.entities import SimGroup
-from mitosis.scheduling.simulation.simulator import Simulator
+from mitosis.scheduling.simulation.simulator import Decision, Simulator
 from mitosis.scheduling.simulation.workload import (
     GroupRecord,
     HostRecord,
@@ -33,21 +34,23 @@ class Scene:
     def group(self, name: str, *, at: float = 0.0, team: int = 1, **fields: Any) -> None:
         """A task group; it stays open unless ``closed_at`` says otherwise."""
         closed_at = fields.pop("closed_at", self.workload.until)
-        record = GroupRecord(
-            name=name, user_group=f"team-{team}", at=at, closed_at=closed_at, **fields
-        )
+        fields.setdefault("user_group", f"team-{team}")
+        record = GroupRecord(name=name, at=at, closed_at=closed_at, **fields)
         self._groups.append(record)
 
     def tasks(self, group: str, count: int, seconds: float, at: float = 0.0) -> None:
         """Tasks of equal length."""
         self._tasks.append(TasksRecord(group=group, at=at, seconds=[seconds] * count))
 
-    def run(self, policy: Policy | None = None) -> Accounts:
+    def run(self, policy: Policy | None = None, decision: Decision = decide) -> Accounts:
         """Simulate; no host may be kept from work after any round."""
         self.workload.groups, self.workload.tasks = self._groups, self._tasks
-        self.simulator = Simulator(self.workload, policy or Policy(), checked=True)
+        self.simulator = Simulator(
+            self.workload, policy or Policy(), checked=True, decision=decision
+        )
         accounts = self.simulator.run()
-        assert self.simulator.kept == []
+        kept = self.simulator.kept
+        assert kept == [], str(kept[:3])
         return accounts
 
     def found(self, name: str) -> SimGroup:

@@ -7,7 +7,7 @@ model: hosts, setups, tasks. All times are seconds from the begin of the simulat
   ``synthetic`` makes one from a seed, ``recording`` reads and writes one as lines of JSON.
 * ``simulator``: the events in the order of their times, and the rounds of the decision.
 * ``entities``: the state of each host, task group and lease. ``fact_writer`` puts it into the snapshot.
-* ``lease_events``, ``host_events``, ``work``: what each event does.
+* ``task_events``, ``lease_events``, ``host_events``: what each event does.
 * ``conservation``: checks after a round that no host is kept from work (it does not use the decision).
 * ``accounts`` counts and samples, ``result`` sums up, ``table`` and ``plot`` show it.
 * ``comparison``: the rules and the policies that they are compared with.

@@ -61,6 +61,11 @@ class Accounts:
         if group.hostless_since is not None:
             self.longest_hostless = max(self.longest_hostless, now - group.hostless_since)
 
+    def set_up(self, seconds: float) -> None:
+        """Count a setup."""
+        self.setups += 1
+        self.setup_seconds += seconds
+
     def drained(self, run: Run, now: float) -> None:
         """Count what the drain of a lease cost."""
         if run.is_prepared:

@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 
 from mitosis.contracts.lifecycle import LeaseState
-from mitosis.scheduling.facts import FOREVER
+from mitosis.scheduling.costs import idle_threshold
+from mitosis.scheduling.facts import FOREVER, Work
 from mitosis.scheduling.host_sets import NONE, Hosts
 from mitosis.scheduling.policy import HOUR, Policy
 from mitosis.scheduling.simulation.entities import Run, SimGroup, SimHost
@@ -158,5 +159,5 @@ class Conservation:
         """Return how long a host of one task group is kept from another one (C-35)."""
         teardown = loser.teardown_seconds / loser.teardowns if loser.teardowns else 0.0
         setup = winner.setup_seconds / winner.setups if winner.setups else 0.0
-        bounds = self._policy.leases.idle_seconds
-        return min(max(teardown + setup, bounds.least), bounds.greatest)
+        measured = Work(teardown_seconds=teardown), Work(setup_seconds=setup)
+        return idle_threshold(*measured, self._policy.leases)

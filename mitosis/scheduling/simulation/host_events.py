@@ -63,7 +63,7 @@ class HostEvents:
         if was_lost:
             self._clean_all(host)
         elif host.run is not None:
-            self._leases.work.begin(host.run)
+            self._leases.tasks.begin(host.run)
 
     def _resumes(self, host: SimHost) -> None:
         host.draining = False

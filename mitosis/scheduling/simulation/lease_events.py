@@ -11,7 +11,7 @@ from mitosis.scheduling.simulation.accounts import Accounts
 from mitosis.scheduling.simulation.entities import Run, SimGroup, SimHost
 from mitosis.scheduling.simulation.events import Events
 from mitosis.scheduling.simulation.fact_writer import FactWriter
-from mitosis.scheduling.simulation.work import Work
+from mitosis.scheduling.simulation.task_events import TaskEvents
 
 
 class Leases:
@@ -24,7 +24,7 @@ class Leases:
         self._facts = facts
         self._accounts = accounts
         self._failing_setups = failing_setups
-        self.work = Work(events, facts, accounts)
+        self.tasks = TaskEvents(events, facts, accounts)
         self.runs: dict[int, Run] = {}
         """Leases that have not ended, by number."""
         self.renewal_due: Callable[[float], None] = lambda _: None
@@ -51,7 +51,7 @@ class Leases:
         if group.number in host.warm:
             run.is_prepared = True
             self._facts.lease(run)
-            self.work.begin(run)
+            self.tasks.begin(run)
         else:
             self._facts.lease(run)
             self._prepare(run)
@@ -78,14 +78,14 @@ class Leases:
 
     def task_ended(self, run: Run, seconds: float) -> None:
         """End a task of a lease."""
-        if not self.work.ended(run, seconds):
+        if not self.tasks.ended(run, seconds):
             return
         if run.state is LeaseState.ENDING:
             run.drain_from.append(self._events.now)
             if not run.running:
                 self._over(run)
         else:
-            self.work.begin(run)
+            self.tasks.begin(run)
         if not run.group.unfinished:
             self._facts.touched.add(run.group)
             self.settle_if_done(run.group)
@@ -113,7 +113,7 @@ class Leases:
         run.is_gone = True
         self._remove(run)
         host.warm.add(group.number)
-        self.work.give_back(group, lost)
+        self.tasks.give_back(group, lost)
         self.settle_if_done(group)
         self._forget_if_clean(group)
 
@@ -123,29 +123,32 @@ class Leases:
         host.unclean.add(group.number)
         group.cleaning += 1
         self._facts.host(host, self._events.now)
-        self._events.after(self._torn_down(host, group), self._cleaned, (host, group))
+        seconds = group.record.teardown_seconds * host.record.factor
+        self._events.after(seconds, self._cleaned, (host, group))
 
     def _prepare(self, run: Run) -> None:
         host, group = run.host, run.group
-        others = sorted(host.warm)
-        seconds = 0.0
-        for number in others:
-            seconds += self._torn_down(host, self._accounts.groups[number])
+        others = [self._accounts.groups[number] for number in sorted(host.warm)]
         if others:
             host.warm.clear()
             self._facts.host(host, self._events.now)
-        setup = group.record.setup_seconds * host.record.factor
-        group.setups += 1
-        group.setup_seconds += setup
-        self._accounts.setups += 1
-        self._accounts.setup_seconds += setup
-        self._events.after(seconds + setup, self._prepared, run)
+        after = 0.0
+        for other in others:
+            after += other.record.teardown_seconds * host.record.factor
+            self._events.after(after, self._torn_down, (host, other))
+        after += group.record.setup_seconds * host.record.factor
+        self._events.after(after, self._prepared, run)
 
     def _prepared(self, run: Run) -> None:
         if run.is_gone:
             return
         host, group = run.host, run.group
         run.is_prepared = True
+        seconds = group.record.setup_seconds * host.record.factor
+        self._accounts.set_up(seconds)
+        group.setups += 1
+        group.setup_seconds += seconds
+        self._measured(group)
         if self._setup_fails(run):
             host.failures[group.number] = Failure(
                 group=group.number,
@@ -163,7 +166,7 @@ class Leases:
             run.drain_from.clear()
             self._over(run)
         else:
-            self.work.begin(run)
+            self.tasks.begin(run)
 
     def _setup_fails(self, run: Run) -> bool:
         """Return whether setup fails on this host for this task group: the same under every policy."""
@@ -199,14 +202,21 @@ class Leases:
         self._facts.snapshot.drop_lease(run.number)
         self._facts.touched.add(run.group)
 
-    def _torn_down(self, host: SimHost, group: SimGroup) -> float:
+    def _torn_down(self, pair: tuple[SimHost, SimGroup]) -> None:
+        host, group = pair
         seconds = group.record.teardown_seconds * host.record.factor
+        self._accounts.teardown_seconds += seconds
         group.teardowns += 1
         group.teardown_seconds += seconds
-        self._accounts.teardown_seconds += seconds
-        return seconds
+        self._measured(group)
+
+    def _measured(self, group: SimGroup) -> None:
+        """Let the next round see durations, and come soon: they are part of idle thresholds."""
+        self._facts.touched.add(group)
+        self._facts.changed = True
 
     def _cleaned(self, pair: tuple[SimHost, SimGroup]) -> None:
+        self._torn_down(pair)
         host, group = pair
         host.unclean.discard(group.number)
         group.cleaning -= 1

@@ -3,7 +3,7 @@
 import math
 import time
 from collections import defaultdict, deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from mitosis.scheduling.actions import Action, EndLease, Offer, Renew, Wake, WakeReason
 from mitosis.scheduling.decide import decide
@@ -19,7 +19,9 @@ from mitosis.scheduling.simulation.host_events import HostEvents
 from mitosis.scheduling.simulation.lease_events import Leases
 from mitosis.scheduling.simulation.sampling import Sampling
 from mitosis.scheduling.simulation.workload import GroupRecord, TasksRecord, Workload
+from mitosis.scheduling.snapshot import Snapshot
 
+Decision = Callable[[Snapshot, float], Sequence[Action]]
 PACE_SECONDS = 2.0
 """Rounds are at least so far apart. Free hosts must be offered within 10 s, so more makes no sense."""
 SAMPLE_SECONDS = 60.0
@@ -36,6 +38,7 @@ class Simulator:
         pace_seconds: float = PACE_SECONDS,
         sample_seconds: float = SAMPLE_SECONDS,
         checked: bool = False,
+        decision: Decision = decide,
     ) -> None:
         """Prepare a run.
 
@@ -45,6 +48,7 @@ class Simulator:
             pace_seconds: rounds are at least so far apart.
             sample_seconds: time between two samples.
             checked: check after each round that no host is kept from work.
+            decision: what decides.
         """
         self.workload = workload
         self.events = Events()
@@ -54,6 +58,7 @@ class Simulator:
         """Hosts that a task group should have been given in a round, if that is checked."""
         self._pace = pace_seconds
         self._checked = checked
+        self._decision = decision
         self._round_at = FOREVER
         self._last_round = -FOREVER
         self._due_at: set[float] = set()
@@ -61,7 +66,7 @@ class Simulator:
         hosts, groups = self.accounts.hosts, self.accounts.groups
         self.leases = Leases(self.events, self.facts, self.accounts, workload.failing_setups)
         self.leases.renewal_due = self._renew_at
-        self.leases.work.became_idle = self._request_at
+        self.leases.tasks.became_idle = self._request_at
         self._host_events = HostEvents(self.events, self.facts, self.leases, groups)
         self._conservation = Conservation(policy, hosts, groups)
         self._sampling = Sampling(self.accounts, self._conservation)
@@ -128,7 +133,7 @@ class Simulator:
 
     def _decide(self, now: float) -> Sequence[Action]:
         began = time.process_time()
-        actions = decide(self.facts.snapshot, now)
+        actions = self._decision(self.facts.snapshot, now)
         took = time.process_time() - began
         self.accounts.decide_seconds += took
         self.accounts.longest_decide_seconds = max(self.accounts.longest_decide_seconds, took)
@@ -201,7 +206,7 @@ class Simulator:
         self.events.at(max(last, closed_at or 0.0, group.record.at), self._close, group)
 
     def _submit(self, pair: tuple[SimGroup, TasksRecord]) -> None:
-        self.leases.work.submit(*pair)
+        self.leases.tasks.submit(*pair)
 
     def _close(self, group: SimGroup) -> None:
         group.is_closed = True

@@ -3,12 +3,22 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from random import Random
-from typing import Literal
+from typing import Annotated
 
 import msgspec
 
-LARGEST = 10_000_000
-Seconds = float
+Seconds = Annotated[float, msgspec.Meta(ge=0)]
+
+
+class WorkloadRecord(
+    msgspec.Struct, tag_field="kind", tag="workload", forbid_unknown_fields=True, frozen=True
+):
+    """The first line of a file."""
+
+    until: Seconds
+    """End of the simulation."""
+    failing_setups: Annotated[float, msgspec.Meta(ge=0, le=1)] = 0.0
+    """Share of (host, task group) pairs on which setup fails."""
 
 
 class HostRecord(
@@ -19,7 +29,7 @@ class HostRecord(
     name: str
     user_groups: list[str]
     """Those in which it has a write role."""
-    factor: float = 1.0
+    factor: Annotated[float, msgspec.Meta(gt=0)] = 1.0
     """Setups and teardowns take so many times as long as those of the task group."""
 
 
@@ -55,10 +65,10 @@ class GroupRecord(
     closed_at: Seconds | None = None
     """None: with its last tasks."""
     priority: int = 0
-    workers: int = 1
+    workers: Annotated[int, msgspec.Meta(ge=1, le=1024)] = 1
     hosts: list[str] | None = None
     """Its members; None: all hosts."""
-    max_managers: int | None = None
+    max_managers: Annotated[int, msgspec.Meta(ge=0)] | None = None
     setup_seconds: Seconds = 0.0
     """On a host with factor 1."""
     teardown_seconds: Seconds = 0.0
@@ -72,7 +82,7 @@ class TasksRecord(
     group: str
     at: Seconds
     seconds: list[Seconds] = []
-    count: int = 0
+    count: Annotated[int, msgspec.Meta(ge=0, le=10_000_000)] = 0
     mean_seconds: Seconds = 0.0
 
     @property
@@ -82,7 +92,6 @@ class TasksRecord(
 
 
 Record = HostRecord | AwayRecord | DrainRecord | GroupRecord | TasksRecord
-RecordKind = Literal["host", "away", "drain", "group", "tasks"]
 
 
 @dataclass(slots=True)

@@ -11,7 +11,7 @@ from mitosis.store.leases.durations import group_durations, pair_durations
 from mitosis.store.pg.database import Connection
 from mitosis.store.pg.rows import fetch_all
 from mitosis.store.pg.statements import load
-from mitosis.store.store import Store
+from mitosis.store.store import Store, StoreOptions
 
 SQL = load("leases/lease_terms.sql")
 
@@ -55,7 +55,7 @@ def settings_of(terms: LeaseTerms) -> policy.LeaseBounds:
     )
 
 
-def policy_of(store: Store) -> Policy:
+def policy_of(store: Store | StoreOptions) -> Policy:
     """Return the rules of the deployment, as decisions use them."""
     starve_after = store.starve_after.total_seconds()
     return Policy(

@@ -2,6 +2,8 @@
 
 from collections.abc import Callable
 
+from mitosis.scheduling.costs import idle_threshold
+from mitosis.scheduling.facts import Work
 from mitosis.scheduling.simulation.accounts import Accounts
 from mitosis.scheduling.simulation.entities import Run, SimGroup
 from mitosis.scheduling.simulation.events import Events
@@ -9,14 +11,14 @@ from mitosis.scheduling.simulation.fact_writer import MEASURED_OFTEN, FactWriter
 from mitosis.scheduling.simulation.workload import TasksRecord, durations
 
 
-class Work:
+class TaskEvents:
     """Submits, begins and ends tasks."""
 
     def __init__(self, events: Events, facts: FactWriter, accounts: Accounts) -> None:
         self._events = events
         self._facts = facts
         self._accounts = accounts
-        self._least_idle_seconds = facts.snapshot.policy.leases.idle_seconds.least
+        self._least_idle_seconds = idle_threshold(Work(), Work(), facts.snapshot.policy.leases)
         self.became_idle: Callable[[float], None] = lambda _: None
         """Called with the time from which on a lease that has become idle may be taken."""
 
