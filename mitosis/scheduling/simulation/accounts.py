@@ -36,7 +36,7 @@ class Accounts:
     """(priority, seconds from the first ready task to the first host) of each task group."""
     turnarounds: list[tuple[int, float]] = field(default_factory=list)
     """(priority, seconds from creation to the end) of each task group that has ended."""
-    longest_hostless: float = 0.0
+    longest_leaseless: float = 0.0
     """Longest time for which one task group had ready tasks and no host."""
     sampled_hosts: int = 0
     """Hosts times samples."""
@@ -54,12 +54,12 @@ class Accounts:
         if group.first_offer_at is None and group.first_ready_at is not None:
             group.first_offer_at = now
             self.waits.append((group.record.priority, now - group.first_ready_at))
-        self.end_hostless(group, now)
+        self.end_leaseless(group, now)
 
-    def end_hostless(self, group: SimGroup, now: float) -> None:
+    def end_leaseless(self, group: SimGroup, now: float) -> None:
         """Count a time without any host that is over."""
-        if group.hostless_since is not None:
-            self.longest_hostless = max(self.longest_hostless, now - group.hostless_since)
+        if group.leaseless_since is not None:
+            self.longest_leaseless = max(self.longest_leaseless, now - group.leaseless_since)
 
     def set_up(self, seconds: float) -> None:
         """Count a setup."""

@@ -77,6 +77,9 @@ class SimGroup:
     put_ended: int = 0
     """Tasks that had ended when its work was put last."""
     hostless_since: float | None = None
+    """Since then it has had ready tasks and neither a lease nor a host on the way."""
+    leaseless_since: float | None = None
+    """Since then it has had ready tasks and no lease."""
     first_ready_at: float | None = None
     first_offer_at: float | None = None
     settled_at: float | None = None

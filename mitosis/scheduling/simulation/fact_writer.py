@@ -107,11 +107,16 @@ class FactWriter:
         self.touched.clear()
 
     def _note_hostless(self, group: SimGroup, now: float) -> None:
-        """Note since when it has had ready tasks and neither a lease nor a host on the way."""
-        if not group.ready or self.snapshot.groups[group.number].held.has_host:
+        """Note since when it has had ready tasks and no lease, and no host on the way either."""
+        held = self.snapshot.groups[group.number].held
+        if not group.ready or held.has_host:
             group.hostless_since = None
         elif group.hostless_since is None:
             group.hostless_since = now
+        if not group.ready or held.live:
+            group.leaseless_since = None
+        elif group.leaseless_since is None:
+            group.leaseless_since = now
 
 
 def _work(group: SimGroup) -> Work:

@@ -179,6 +179,8 @@ class Leases:
         run.state, run.for_group, run.ending_since = LeaseState.ENDING, for_group, now
         run.drain_from = [now] * (run.workers - run.running)
         self._facts.lease(run)
+        if for_group is not None:
+            self._facts.touched.add(self._accounts.groups[for_group])
         if run.is_prepared and not run.running:
             self._over(run)
 

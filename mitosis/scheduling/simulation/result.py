@@ -93,7 +93,7 @@ def result_of(workload: Workload, accounts: Accounts) -> Result:
         jain=_mean(accounts.jain, 1.0),
         turnaround_hours=quantile(turnarounds, 0.5) / HOUR,
         ended_groups=len(turnarounds),
-        longest_hostless_hours=accounts.longest_hostless / HOUR,
+        longest_hostless_hours=accounts.longest_leaseless / HOUR,
         waits=_waits(accounts.waits),
         decide_ms=1_000 * accounts.decide_seconds / rounds,
         longest_decide_ms=1_000 * accounts.longest_decide_seconds,

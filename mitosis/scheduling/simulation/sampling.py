@@ -41,7 +41,7 @@ class Sampling:
         """Count the waits that are not over at the end."""
         accounts = self._accounts
         for group in self.waiting():
-            accounts.end_hostless(group, until)
+            accounts.end_leaseless(group, until)
             if group.first_offer_at is None and group.first_ready_at is not None:
                 accounts.waits.append((group.record.priority, until - group.first_ready_at))
 

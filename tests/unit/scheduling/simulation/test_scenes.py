@@ -119,7 +119,7 @@ def test_h_groups_with_short_bursts_share_a_host_within_the_limit_of_moves() -> 
     moves = accounts.ends[EndReason.IDLE] + accounts.ends[EndReason.AFFINITY]
     assert moves <= 24 * 6
     assert accounts.setups <= 90
-    assert accounts.longest_hostless <= 2 * HOUR
+    assert accounts.longest_leaseless <= 2 * HOUR
 
 
 def test_i_one_need_ends_one_of_ten_idle_leases() -> None:
