@@ -13,6 +13,8 @@ POLICY = "mitosis/retry_policy.py"
 REPLAYED = "workflows/"
 """Workflows compute their own pauses; their module that is no workflow is not exempt."""
 NOT_REPLAYED = ("workflows/control.py", "workflows/relay.py", "workflows/bootstrap.py")
+DRAWS_WORKLOADS = "mitosis/scheduling/simulation/"
+"""Simulated fleets: chance is what they are made of, and they repeat nothing."""
 WRITES_RETRY_AFTER = ("api/", "mitosis/store/", "mitosis/client/problems.py")
 """What answers with it, and what puts the header among the facts of an error."""
 
@@ -20,6 +22,7 @@ CHECKED = [
     path
     for path in MODULES
     if named(path) != POLICY
+    and not named(path).startswith(DRAWS_WORKLOADS)
     and (not named(path).startswith(REPLAYED) or named(path) in NOT_REPLAYED)
 ]
 

@@ -15,7 +15,7 @@ class PolicyName(StrEnum):
     RULES = "rules"
     """The rules of the product, with the settings of the deployment."""
     NO_FAIR_SHARE = "no-fair-share"
-    """The same in the order of priority and age, whatever other user groups hold."""
+    """The same in the order of priority and age: leases of user groups make no difference."""
     FIFO = "fifo"
     """In the order of age. No host is taken from work, and none waits for more work."""
     ALWAYS_PREEMPT = "always-preempt"

@@ -1,4 +1,4 @@
-"""Workloads as lines of JSON: one record in each, told apart by ``kind``; see docs/simulation.md."""
+"""Workloads as lines of JSON: one record in each, its ``kind`` says which; see docs/simulation.md."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence

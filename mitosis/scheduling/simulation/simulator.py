@@ -200,13 +200,10 @@ class Simulator:
         self.accounts.groups[group.number] = self.accounts.open[group.number] = group
         self.facts.group(group)
         for tasks in group.batches:
-            self.events.at(max(tasks.at, group.record.at), self._submit, (group, tasks))
+            self.events.at(max(tasks.at, group.record.at), self.leases.tasks.submit, (group, tasks))
         last = group.batches[-1].at if group.batches else group.record.at
         closed_at = group.record.closed_at
         self.events.at(max(last, closed_at or 0.0, group.record.at), self._close, group)
-
-    def _submit(self, pair: tuple[SimGroup, TasksRecord]) -> None:
-        self.leases.tasks.submit(*pair)
 
     def _close(self, group: SimGroup) -> None:
         group.is_closed = True

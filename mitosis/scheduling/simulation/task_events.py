@@ -22,8 +22,9 @@ class TaskEvents:
         self.became_idle: Callable[[float], None] = lambda _: None
         """Called with the time from which on a lease that has become idle may be taken."""
 
-    def submit(self, group: SimGroup, tasks: TasksRecord) -> None:
+    def submit(self, pair: tuple[SimGroup, TasksRecord]) -> None:
         """Make tasks ready, and begin as many as there are idle workers."""
+        group, tasks = pair
         if not tasks.size:
             return
         group.parts.append(durations(tasks, group.number * 31 + group.submitted))

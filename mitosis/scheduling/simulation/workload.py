@@ -96,7 +96,7 @@ Record = HostRecord | AwayRecord | DrainRecord | GroupRecord | TasksRecord
 
 @dataclass(slots=True)
 class Workload:
-    """All that happens, whatever is decided."""
+    """All that happens under every policy."""
 
     until: Seconds
     """End of the simulation."""
