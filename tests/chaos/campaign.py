@@ -27,6 +27,7 @@ from tests.chaos.facts import Facts, Kill
 from tests.chaos.plan import Plan, PlannedKill, Topology, Victim
 from tests.chaos.records import Records
 from tests.chaos.victims import candidates, kill, stop
+from tests.support.prepared import PreparedPopen
 from tests.support.processes import descendants, living
 from tests.support.program import running_up
 from tests.support.waiting import wait_until
@@ -62,7 +63,7 @@ class Campaign:
         self._ever: list[psutil.Process] = []
         self._beside: list[str] = []
         self._exits = ExitStack()
-        self._up: subprocess.Popen[bytes]
+        self._up: PreparedPopen
 
     def run(self) -> Facts:
         """All of it, to the end of the stack.
@@ -94,9 +95,9 @@ class Campaign:
             "MITOSIS_RUN_DIR": str(self.stack_run_dir),
             MARKER: self.marker,
         }
-        parts = [sys.executable, "-m", "tests.chaos.parts", str(self.data_dir)]
-        argv = parts if self.plan.topology is Topology.PARTS else ()
-        self._up = self._exits.enter_context(running_up(self.data_dir, more=more, argv=argv))
+        parts = ("tests.chaos.parts", str(self.data_dir))
+        program = parts if self.plan.topology is Topology.PARTS else ()
+        self._up = self._exits.enter_context(running_up(self.data_dir, more=more, program=program))
 
     def _client(self) -> SyncClient:
         found = read_connection(self.data_dir)

@@ -1,7 +1,5 @@
 """What a hook outlives: all but its own agent is killed while a setup hook, then a teardown hook, runs."""
 
-import subprocess
-import sys
 from datetime import timedelta
 from pathlib import Path
 from random import Random
@@ -16,6 +14,7 @@ from mitosis.contracts.lifecycle import TaskGroupResult
 from tests.chaos.plan import Victim
 from tests.chaos.victims import candidates, kill
 from tests.support.fleet import Diary
+from tests.support.prepared import PreparedPopen
 from tests.support.program import running_up
 from tests.support.waiting import wait_until
 
@@ -29,8 +28,8 @@ def test_a_hook_runs_once_whoever_dies_meanwhile(tmp_path: Path, runtime_dir: Pa
     (run_dir := runtime_dir / "hooks").mkdir(mode=0o711)
     data_dir, diary = tmp_path / "data", Diary(tmp_path)
     more = {"MITOSIS_RUN_DIR": str(run_dir / "stack")}
-    argv = [sys.executable, "-m", "tests.chaos.parts", str(data_dir)]
-    with running_up(data_dir, more=more, argv=argv) as up:
+    program = ["tests.chaos.parts", str(data_dir)]
+    with running_up(data_dir, more=more, program=program) as up:
         with _client(data_dir) as client:
             group = client.create_group(_spec(diary)).task_group_id
             client.submit(group, [diary.task("t")])
@@ -67,7 +66,7 @@ def _client(data_dir: Path) -> SyncClient:
     return SyncClient(found.api_url, read_token(found.token_file))
 
 
-def _kill_others(up: "subprocess.Popen[bytes]", data_dir: Path) -> None:
+def _kill_others(up: PreparedPopen, data_dir: Path) -> None:
     """One right after the other; returns when all are there again."""
     before = _pids(up)
     for victim in OTHERS:
@@ -75,5 +74,5 @@ def _kill_others(up: "subprocess.Popen[bytes]", data_dir: Path) -> None:
     wait_until(lambda: len(_pids(up) - before) == len(OTHERS), BACK_SECONDS)
 
 
-def _pids(up: "subprocess.Popen[bytes]") -> set[int]:
+def _pids(up: PreparedPopen) -> set[int]:
     return {process.pid for victim in OTHERS for process in candidates(up.pid, victim)}

@@ -33,7 +33,7 @@ from mitosis.embedded.data_folder import ed25519_private_key
 from mitosis.store.control.control_store import ControlStore
 from mitosis.store.managers.views import observe_manager
 from mitosis.store.store import StoreOptions
-from tests.support.prepared import AGENT, PreparedProcess
+from tests.support.prepared import PreparedProcess
 from tests.support.waiting import wait_until_async
 from tests.support.wire import Wire
 from workflows import options
@@ -84,7 +84,7 @@ class FleetHost:
         given |= {name: value for name, value in own.items() if value is not None}
         with self.log.open("ab") as log:
             self.process = await PreparedProcess.start(
-                AGENT, "tests.support.run_agent", given, out=log.fileno(), err=log.fileno()
+                "tests.support.run_agent", given, out=log.fileno(), err=log.fileno()
             )
 
     @property

@@ -1,14 +1,15 @@
 """A pytest plugin: Python programs that begin with their imports done, at a tenth of the CPU time.
 
-To import what `mitosis group show` or an agent needs takes most of its time. A server for each kind of
-program imports it once per test process and forks (:mod:`tests.support.prepared_server`); each program is
-still a process of its own, with its own arguments, environment, folder and streams. What ``/proc`` says of
-its arguments and environment is the server's: programs that are found by these are started for real.
+To import what `mitosis group show`, an agent or `mitosis up` needs takes most of its time. One server
+imports it for all workers of xdist, and forks (:mod:`tests.support.prepared_server`); each program is still
+a process of its own, with its own arguments, environment, folder and streams. What ``/proc`` says of its
+arguments and environment is the server's: programs that are found by these are started for real.
 """
 
 import asyncio
 import json
 import os
+import select
 import signal
 import socket
 import subprocess
@@ -20,6 +21,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.support.checkout import ROOT
 from tests.support.prepared_server import LENGTH, NUMBER, Request
 
@@ -30,18 +33,37 @@ CLI = (
     *("mitosis.cli.connection", "mitosis.cli.validation", "mitosis.cli.run.runner"),
     *("mitosis.client.client", "mitosis.client.sync", "rich.console", "rich.table"),
 )
-AGENT = ("manager_agent.process", "mitosis.telemetry")
-CONTROL = ("tests.support.control_plane",)
+STACK = ("mitosis.cli.stack.whole_stack", "mitosis.cli.stack.agent", "manager_agent.process")
+MITOSIS = (*CLI, *STACK, "mitosis.telemetry", "tests.support.control_plane")
+"""What any program of ours imports."""
 
 AT_IMPORT = ("PYTHON", "LC_", "LANG", "LD_", "FORCE_COLOR", "TERMINAL_WIDTH", "_TYPER", "MALLOC_")
 """Variables that an interpreter or a library reads when it begins, by their first letters."""
 
+_SOCKET = "prepared_socket"
 _exits = ExitStack()
+_shared: list[Path] = []
+"""The socket of the server for :data:`MITOSIS` that all workers of xdist use, in each of them."""
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """Say to a worker where the server is; xdist calls this in the process that starts the workers."""
+    node.workerinput[_SOCKET] = str(_own_server(MITOSIS))
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    given: dict[str, str] = getattr(config, "workerinput", {})
+    _shared[:] = [Path(given[_SOCKET])] if _SOCKET in given else []
+
+
+def _server(modules: tuple[str, ...]) -> Path:
+    return _shared[0] if _shared and modules == MITOSIS else _own_server(modules)
 
 
 @cache
-def _server(modules: tuple[str, ...]) -> Path:
-    """Return the socket of a server that has imported ``modules``; it ends with this process."""
+def _own_server(modules: tuple[str, ...]) -> Path:
+    """Return the socket of a server that imports ``modules`` when it is needed; it ends with this process."""
     folder = _exits.enter_context(tempfile.TemporaryDirectory(prefix="mt-", dir="/tmp"))
     path = Path(folder) / "s"
     with socket.socket(socket.AF_UNIX) as listener:
@@ -68,20 +90,85 @@ def base_environment() -> dict[str, str]:
 
 def pytest_unconfigure() -> None:
     _exits.close()
-    _server.cache_clear()
+    _own_server.cache_clear()
 
 
-def caller(modules: tuple[str, ...], module: str, env: Mapping[str, str]) -> Sequence[str]:
+def caller(
+    module: str, env: Mapping[str, str], modules: tuple[str, ...] = MITOSIS
+) -> Sequence[str]:
     """The beginning of a command line that runs ``module`` as ``python -P -m`` would.
 
     A program that begins with other settings of the interpreter is started for real.
     """
-    base = base_environment()
-    other = {key for key in {*env, *base} if env.get(key) != base.get(key)}
-    if any(key.startswith(AT_IMPORT) for key in other):
+    if not _can_be_prepared(env):
         return (sys.executable, "-P", "-m", module)
     call = Path(__file__).with_name("prepared_call.py")
     return (sys.executable, "-I", "-S", str(call), str(_server(modules)), module)
+
+
+def _can_be_prepared(env: Mapping[str, str]) -> bool:
+    base = base_environment()
+    other = {key for key in {*env, *base} if env.get(key) != base.get(key)}
+    return not any(key.startswith(AT_IMPORT) for key in other)
+
+
+def _begin(path: Path, request: Request, stdin: int, out: int, err: int) -> socket.socket:
+    """Have a server begin a program; its pid and its status arrive on the link."""
+    link = socket.socket(socket.AF_UNIX)
+    link.connect(str(path))
+    body = json.dumps(request).encode()
+    socket.send_fds(link, [LENGTH.pack(len(body))], [stdin, out, err])
+    link.sendall(body)
+    return link
+
+
+class PreparedPopen:
+    """As ``subprocess.Popen``: a program of the prepared server that is waited for and killed.
+
+    Without input; it is killed when the link to it ends, as with this process.
+    """
+
+    def __init__(self, module: str, words: Sequence[str], env: Mapping[str, str], out: int) -> None:
+        request = Request(module=module, words=[*words], env=dict(env), cwd=os.getcwd())  # noqa: PTH109
+        with Path(os.devnull).open("rb") as nothing:
+            self._link = _begin(_server(MITOSIS), request, nothing.fileno(), out, out)
+        self.returncode: int | None = None
+        self.pid = self._number()
+
+    def poll(self) -> int | None:
+        """Return its exit status; None: it still runs."""
+        if self.returncode is None and select.select([self._link], [], [], 0)[0]:
+            self.returncode = self._number()
+            self._link.close()
+        return self.returncode
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Return its exit status; negative: the signal that ended it.
+
+        Raises:
+            subprocess.TimeoutExpired: it still runs.
+        """
+        if self.returncode is None and not select.select([self._link], [], [], timeout)[0]:
+            raise subprocess.TimeoutExpired(f"process {self.pid}", timeout or 0)
+        self.poll()
+        assert self.returncode is not None
+        return self.returncode
+
+    def send_signal(self, number: int) -> None:
+        if self.poll() is None:
+            self._link.send(bytes([number]))
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+    def terminate(self) -> None:
+        self.send_signal(signal.SIGTERM)
+
+    def _number(self) -> int:
+        said = self._link.recv(NUMBER.size, socket.MSG_WAITALL)
+        assert len(said) == NUMBER.size, "the prepared server has ended"
+        number: int = NUMBER.unpack(said)[0]
+        return number
 
 
 class PreparedProcess:
@@ -95,18 +182,20 @@ class PreparedProcess:
 
     @classmethod
     async def start(
-        cls, modules: tuple[str, ...], module: str, given: Any, *, out: int, err: int
+        cls,
+        module: str,
+        given: Any,
+        *,
+        out: int,
+        err: int,
+        modules: tuple[str, ...] = MITOSIS,
     ) -> "PreparedProcess":
         """Run ``module``, which reads ``given`` as JSON from standard input."""
-        link = socket.socket(socket.AF_UNIX)
-        link.connect(str(_server(modules)))
         request = Request(module=module, words=[], env=base_environment(), cwd=str(ROOT))
-        body = json.dumps(request).encode()
         with tempfile.TemporaryFile() as stdin:
             stdin.write(json.dumps(given).encode())
             stdin.seek(0)
-            socket.send_fds(link, [LENGTH.pack(len(body))], [stdin.fileno(), out, err])
-        link.sendall(body)
+            link = _begin(_server(modules), request, stdin.fileno(), out, err)
         link.setblocking(False)
         return cls(await _number(link), link)
 

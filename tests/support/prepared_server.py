@@ -1,10 +1,10 @@
 """A process that has imported what a program needs, and forks one program for each connection.
 
 ``python -P -m tests.support.prepared_server SOCKET MODULE…``: the number of a listening socket, and what to
-import. A connection sends the length of a request with three descriptors, then the request
-(:class:`Request` as JSON). It gets the pid and, when the program has ended, its status. Each byte that it
-sends is a signal for the program; when it ends first, the program is killed. The server ends with its
-standard input.
+import when the first program is asked for. A connection sends the length of a request with three
+descriptors, then the request (:class:`Request` as JSON). It gets the pid and, when the program has ended,
+its status. Each byte that it sends is a signal for the program; when it ends first, the program is killed.
+The server ends with its standard input.
 """
 
 import gc
@@ -147,11 +147,14 @@ def _writer(descriptor: int, errors: str) -> io.TextIOWrapper:
 
 def main() -> None:
     number, *modules = sys.argv[1:]
+    listener = socket.socket(fileno=int(number))
+    asked: list[int | socket.socket] = [0, listener]
+    if 0 in select.select(asked, [], [])[0]:
+        return
     for module in modules:
         import_module(module)
     gc.collect()
     gc.freeze()
-    listener = socket.socket(fileno=int(number))
     if (request := Server(listener).serve()) is not None:
         runpy.run_module(request["module"], run_name="__main__", alter_sys=True)
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.support import prepared
+from tests.support.prepared import PreparedPopen
 from tests.support.waiting import wait_until
 
 MITOSIS = (sys.executable, "-P", "-m", "mitosis.cli")
@@ -46,7 +47,7 @@ def refused(*arguments: str, env: Mapping[str, str] | None = None) -> str:
 
 def prepared_mitosis(env: Mapping[str, str]) -> Sequence[str]:
     """As :data:`MITOSIS` at a tenth of its CPU time, for commands that are only run to their end."""
-    return prepared.caller(prepared.CLI, "mitosis.cli", env)
+    return prepared.caller("mitosis.cli", env)
 
 
 def _run(
@@ -75,20 +76,23 @@ def running_up(
     data_dir: Path,
     timeout: float = 120.0,
     more: Mapping[str, str] | None = None,
-    argv: Sequence[str] = (),
-) -> Iterator[subprocess.Popen[bytes]]:
+    program: Sequence[str] = (),
+    *,
+    prepared_agent: bool = False,
+) -> Iterator[PreparedPopen]:
     """`mitosis up` on ``data_dir``, ready; killed at the end when it still runs.
 
-    ``more`` is added to its environment; ``argv`` is another program that says the same when it is up.
+    ``more`` is added to its environment; ``program`` is another module and its arguments, which says the
+    same when it is up. ``prepared_agent``: for tests that look for no processes below, since a prepared
+    agent is not there.
     """
     log = data_dir.with_name(f"{data_dir.name}.up.log")
-    argv = argv or [*MITOSIS, "up", "--data-dir", str(data_dir)]
-    # It must not outlive a test run that is killed.
-    argv = ["setpriv", "--pdeathsig", "TERM", *argv]
+    env = clean_environment(**more or {})
+    agent = [*(prepared.caller("mitosis.cli", env) if prepared_agent else MITOSIS), "agent"]
+    up = ("tests.support.prepared_up", json.dumps(agent), "up", "--data-dir", str(data_dir))
+    module, *words = program or up
     with log.open("wb") as output:
-        process = subprocess.Popen(
-            argv, stdout=output, stderr=output, env=clean_environment(**more or {})
-        )
+        process = PreparedPopen(module, words, env, output.fileno())
     try:
         wait_until(
             lambda: process.poll() is not None or b"Mitosis is up" in log.read_bytes(),

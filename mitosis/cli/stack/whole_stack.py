@@ -7,7 +7,7 @@ worker in this process and one agent beside it. ``connection.json`` lists their 
 import asyncio
 import os
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -32,6 +32,7 @@ from workflows.control import ControlService
 from workflows.worker import ControlPorts, WorkerLimits
 
 Say = Callable[[str], None]
+AGENT: Sequence[str] = (sys.executable, "-P", "-m", "mitosis.cli", "agent")
 AGENT_ENDS_WITHIN_SECONDS = 2.0
 """After drain and grace the agent reports; what it cannot finish runs again."""
 STACK_ENDS_WITHIN_SECONDS = 4.0
@@ -210,7 +211,7 @@ async def _add_agent(stack: EmbeddedStack, connection: StackConnection, token: s
 
     await stack.add_process(
         "agent",
-        [sys.executable, "-P", "-m", "mitosis.cli", "agent"],
+        AGENT,
         env={
             "MITOSIS_DATA_DIR": str(stack.folder.path),
             "MITOSIS_API_URL": connection.api_url,

@@ -4,8 +4,6 @@ Judges nothing: it collects :class:`~tests.chaos.mixed.facts.MixedFacts`.
 """
 
 import signal
-import subprocess
-import sys
 import threading
 import uuid
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
@@ -28,6 +26,7 @@ from tests.chaos.mixed.troubles import Troubles
 from tests.chaos.mixed.watch import Watch
 from tests.chaos.mixed.wires import RefusingWire
 from tests.chaos.mixed.world import Say, World
+from tests.support.prepared import PreparedPopen
 from tests.support.processes import descendants, living
 from tests.support.program import running_up
 from tests.support.servers import LoopThread
@@ -84,17 +83,17 @@ class MixedCampaign:
             self.say(f"not tried: {missed}")
         return self._with_leftovers(facts)
 
-    def _start_servers(self, exits: ExitStack) -> "subprocess.Popen[bytes]":
+    def _start_servers(self, exits: ExitStack) -> PreparedPopen:
         more = {
             "XDG_RUNTIME_DIR": str(self.run_dir),
             "MITOSIS_RUN_DIR": str(self.run_dir / "stack"),
             "MITOSIS_HOSTS__LOST_AFTER_SECONDS": str(LOST_AFTER_SECONDS),
             MARKER: self.marker,
         }
-        argv = [sys.executable, "-m", "tests.chaos.parts", str(self.data_dir), "no-agent"]
-        return exits.enter_context(running_up(self.data_dir, more=more, argv=argv))
+        program = ["tests.chaos.parts", str(self.data_dir), "no-agent"]
+        return exits.enter_context(running_up(self.data_dir, more=more, program=program))
 
-    def _world(self, exits: ExitStack, up: "subprocess.Popen[bytes]", loop: LoopThread) -> World:
+    def _world(self, exits: ExitStack, up: PreparedPopen, loop: LoopThread) -> World:
         url = EmbeddedPostgres(DataFolder(self.data_dir, self.run_dir / "stack")).url()
         hosts = [self._host(exits, loop, number) for number in range(self.plan.hosts)]
         return World(

@@ -56,7 +56,7 @@ WRONG: list[tuple[str, Callable[[Any], Any]]] = [
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """The data folder of a running stack."""
     folder = tmp_path_factory.mktemp("sdk") / "data"
-    with running_up(folder):
+    with running_up(folder, prepared_agent=True):
         yield folder
 
 

@@ -26,7 +26,7 @@ from mitosis.embedded.temporal import EmbeddedTemporal
 from mitosis.stop_deadline import STATUS
 from tests.support.agents import PATIENCE_SECONDS, until
 from tests.support.fake_api import TOKEN, FakeApi, command
-from tests.support.prepared import AGENT, PreparedProcess
+from tests.support.prepared import PreparedProcess
 from tests.support.processes import descendants, living, read
 from tests.support.waiting import wait_until
 
@@ -67,7 +67,7 @@ async def agent_process(
     path = folder / "agent.log"
     with path.open("ab") as log:
         process = await PreparedProcess.start(
-            AGENT, "tests.support.run_agent", given | more, out=log.fileno(), err=log.fileno()
+            "tests.support.run_agent", given | more, out=log.fileno(), err=log.fileno()
         )
     running = Running(process, path)
     try:

@@ -36,7 +36,7 @@ EXAMPLES = ROOT / "examples"
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """The data folder of a running stack."""
     folder = tmp_path_factory.mktemp("examples") / "data"
-    with running_up(folder):
+    with running_up(folder, prepared_agent=True):
         yield folder
 
 

@@ -28,7 +28,7 @@ pytestmark = pytest.mark.timeout(240)
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """The data folder of a running stack."""
     folder = tmp_path_factory.mktemp("guides") / "data"
-    with running_up(folder):
+    with running_up(folder, prepared_agent=True):
         yield folder
 
 

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.timeout(120)
 @pytest.fixture(scope="module")
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     folder = tmp_path_factory.mktemp("live") / "data"
-    with running_up(folder):
+    with running_up(folder, prepared_agent=True):
         words = ("--workers", "2", "--python-path", str(ROOT))
         mitosis_json(folder, "group", "create", "live", *words)
         yield folder

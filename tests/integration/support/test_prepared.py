@@ -13,7 +13,13 @@ import psutil
 import pytest
 
 from tests.support.checkout import ROOT
-from tests.support.prepared import AT_IMPORT, PreparedProcess, base_environment, caller
+from tests.support.prepared import (
+    AT_IMPORT,
+    PreparedPopen,
+    PreparedProcess,
+    base_environment,
+    caller,
+)
 from tests.support.processes import living
 from tests.support.waiting import wait_until
 
@@ -37,14 +43,14 @@ def started(program: Sequence[str], folder: Path, *words: str) -> tuple[int, Any
 
 @pytest.mark.parametrize("words", [("0",), ("3", "a b", "\udcfe", "-c")])
 def test_it_begins_and_ends_as_the_real_one(tmp_path: Path, words: tuple[str, ...]) -> None:
-    prepared = caller(MODULES, PROBE, base_environment())
+    prepared = caller(PROBE, base_environment(), MODULES)
     assert prepared != REAL
     assert started(prepared, tmp_path, *words) == started(REAL, tmp_path, *words)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_signals_reach_it(number: signal.Signals) -> None:
-    argv = [*caller(MODULES, PROBE, base_environment()), "waits"]
+    argv = [*caller(PROBE, base_environment(), MODULES), "waits"]
     with subprocess.Popen(
         argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as process:
@@ -55,7 +61,7 @@ def test_signals_reach_it(number: signal.Signals) -> None:
 
 
 def test_it_does_not_outlive_its_caller() -> None:
-    argv = [*caller(MODULES, PROBE, base_environment()), "waits"]
+    argv = [*caller(PROBE, base_environment(), MODULES), "waits"]
     with subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         process.stdout.readline()
@@ -67,7 +73,7 @@ def test_it_does_not_outlive_its_caller() -> None:
 
 async def test_it_is_waited_for_and_killed() -> None:
     said, out = os.pipe()
-    process = await PreparedProcess.start(MODULES, PROBE, ["given"], out=out, err=out)
+    process = await PreparedProcess.start(PROBE, ["given"], out=out, err=out, modules=MODULES)
     os.close(out)
     wait_until(lambda: psutil.pid_exists(process.pid), 10)
     assert process.returncode is None
@@ -79,10 +85,25 @@ async def test_it_is_waited_for_and_killed() -> None:
     os.close(said)
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_a_program_is_waited_for_as_a_child(tmp_path: Path, number: signal.Signals) -> None:
+    with (tmp_path / "out").open("wb") as out:
+        process = PreparedPopen(PROBE, ["waits"], base_environment(), out.fileno())
+    with pytest.raises(subprocess.TimeoutExpired):
+        process.wait(0)
+    wait_until((tmp_path / "out").read_bytes, 30)
+    assert process.poll() is None
+    assert psutil.Process(process.pid).cwd() == str(Path.cwd())
+    process.send_signal(number)
+    assert process.wait(30) == process.poll() == process.returncode == -number
+    assert not psutil.pid_exists(process.pid)
+    process.kill()  # there is nothing to end
+
+
 @pytest.mark.parametrize("name", AT_IMPORT)
 def test_what_is_read_when_an_interpreter_begins_is_not_prepared(name: str) -> None:
     other = {**base_environment(), f"{name}X": "1"}
-    assert caller(MODULES, PROBE, other) == REAL
+    assert caller(PROBE, other, MODULES) == REAL
 
 
 def test_the_server_ends_with_this_process() -> None:
@@ -91,7 +112,7 @@ import sys
 sys.path.insert(0, {str(ROOT)!r})
 from tests.support.prepared import base_environment, caller
 import os, psutil, subprocess
-argv = [*caller({MODULES!r}, {PROBE!r}, base_environment()), "0"]
+argv = [*caller({PROBE!r}, base_environment(), {MODULES!r}), "0"]
 subprocess.run(argv, stdin=subprocess.DEVNULL, check=True, capture_output=True)
 print([one.pid for one in psutil.Process().children()], flush=True)
 os._exit(0)

@@ -29,7 +29,7 @@ from mitosis.embedded.temporal import EmbeddedTemporal
 from mitosis.store.groups.definition import update_group
 from mitosis.store.managers.views import observe_manager
 from tests.support.control_plane import ControlPlane, control_plane
-from tests.support.prepared import CONTROL, PreparedProcess
+from tests.support.prepared import PreparedProcess
 from tests.support.simulated_agent import Reached, SimulatedAgent, nothing
 from tests.support.waiting import wait_until_async
 from workflows.client import ControlClient
@@ -169,7 +169,7 @@ class ControlProcess:
         said, out = os.pipe()
         try:
             self._process = await PreparedProcess.start(
-                CONTROL, "tests.support.run_control", self._given, out=out, err=2
+                "tests.support.run_control", self._given, out=out, err=2
             )
         finally:
             os.close(out)

@@ -35,7 +35,7 @@ POLL = 0.2
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """The data folder of a running stack."""
     folder = tmp_path_factory.mktemp("run") / "data"
-    with running_up(folder):
+    with running_up(folder, prepared_agent=True):
         yield folder
 
 
