@@ -20,6 +20,7 @@ from mitosis.contracts.liveness import HOST_LOST_AFTER, STUCK_AFTER, SUSPECT_AFT
 from mitosis.contracts.outcome import MAX_TERMINATIONS
 from mitosis.store.cache import ExpiringCache
 from mitosis.store.pg.database import Database
+from mitosis.store.pg.revision import require_revision
 from mitosis.store.pg.wake import Wake
 
 ACCESS_SECONDS = 5.0
@@ -131,7 +132,7 @@ class Store:
         """Open the pool, and the LISTEN connection if the process listens.
 
         Raises:
-            ConfigurationError: the URL is not one of PostgreSQL.
+            ConfigurationError: the URL is not one of PostgreSQL, or its schema is older than this version.
             DatabaseUnavailable: PostgreSQL does not answer.
         """
         async with AsyncExitStack() as exits:
@@ -142,6 +143,7 @@ class Store:
                     direct_url=options.direct_url,
                 )
             )
+            await require_revision(database)
             wake = None
             if options.listens:
                 wake = await exits.enter_async_context(Wake.listen(database))

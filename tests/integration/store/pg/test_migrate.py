@@ -14,6 +14,8 @@ from mitosis.contracts.errors import ConfigurationError, DatabaseUnavailable
 from mitosis.contracts.lifecycle import ENVIRONMENT, LEASE, TASK_GROUP, TaskGroupResult
 from mitosis.store.pg import migrate as migrations
 from mitosis.store.pg.migrate import head_revision, migrate
+from mitosis.store.pg.revision import REVISION
+from mitosis.store.store import Store, StoreOptions
 from tests.support.waiting import wait_until
 
 LOCK = 0x6D69746F736973
@@ -94,6 +96,26 @@ def test_a_database_newer_than_the_code_is_left_alone(database: str) -> None:
         connection.execute("UPDATE alembic_version SET version_num = 'zzzz'")
     migrate(database)
     assert revisions(database) == ["zzzz"]
+
+
+async def open_and_close(url: str) -> None:
+    async with Store.open(StoreOptions(database_url=url, listens=False)):
+        pass
+
+
+async def test_a_process_needs_the_schema_of_its_version(
+    database: str, empty_database: str
+) -> None:
+    """Processes of the version before go on; one of this version would fail at its first statement."""
+    assert head_revision() == REVISION
+    with psycopg.connect(database, autocommit=True) as connection:
+        connection.execute("UPDATE alembic_version SET version_num = '0003'")
+        with pytest.raises(ConfigurationError, match=r"revision 0003.*`mitosis migrate`"):
+            await open_and_close(database)
+        connection.execute("UPDATE alembic_version SET version_num = 'zzzz'")
+        await open_and_close(database)
+    with pytest.raises(ConfigurationError, match="no schema of Mitosis"):
+        await open_and_close(empty_database)
 
 
 def test_a_wrong_or_unreachable_database_url_is_refused() -> None:
