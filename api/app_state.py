@@ -12,6 +12,7 @@ from api.long_polls import LongPolls
 from api.storage import Storage
 from api.streams import Streams
 from mitosis.contracts.control import Cancel, Close, Complete, GroupView, Reopen
+from mitosis.store.processes.live import CommonFields
 from mitosis.store.store import Store
 
 Verb: TypeAlias = Close | Reopen | Cancel | Complete
@@ -54,3 +55,4 @@ class AppState:
     streams: Streams
     """They use the same long polls, so that one stop ends both."""
     logins: LoginLimit = field(default_factory=LoginLimit)
+    common_fields: CommonFields = field(default_factory=CommonFields)

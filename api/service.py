@@ -62,7 +62,8 @@ async def running_api(options: ApiOptions, control: ControlPlane) -> AsyncIterat
         state = await exits.enter_async_context(open_app_state(options, control))
         await ensure_admin(state.store, ADMIN)
         await exits.enter_async_context(recording_api_heartbeat(state.store))
-        await exits.enter_async_context(recording_process(state.store, "api"))
+        recorded = recording_process(state.store, "api", state.common_fields)
+        await exits.enter_async_context(recorded)
         url = await exits.enter_async_context(
             serving(
                 create_app(state),

@@ -30,8 +30,9 @@ from mitosis.contracts.agent_http import (
     HelloAnswer,
     LeaseGrant,
 )
-from mitosis.contracts.errors import ApiUnavailable
+from mitosis.contracts.errors import ApiUnavailable, InvalidRequest
 from mitosis.contracts.lifecycle import EnvironmentState
+from mitosis.contracts.request_fields import RequestFields, encoded
 from mitosis.contracts.temporal_names import INCARNATION_HEADER
 from mitosis.contracts.wire import (
     ClaimAnswer,
@@ -56,7 +57,6 @@ MOST_CONNECTIONS = 32
 M = TypeVar("M", bound=BaseModel)
 S = TypeVar("S", bound=msgspec.Struct)
 
-_encode = msgspec.json.Encoder().encode
 _claim_answer = msgspec.json.Decoder(ClaimAnswer)
 _report_answer = msgspec.json.Decoder(ReportAnswer)
 _followed_answer = msgspec.json.Decoder(FollowedAnswer)
@@ -99,6 +99,7 @@ class AgentApi:
         address = HttpAddress.parse(url)
         self._links = links or HttpLinks(address, most=MOST_CONNECTIONS)
         self._prefix = f"{address.prefix}{API_PREFIX}"
+        self._listed: RequestFields = {}
         self._headers: list[Header] = [
             (b"Host", address.host_header.encode()),
             (b"Authorization", b"Bearer " + token.encode()),
@@ -126,11 +127,13 @@ class AgentApi:
             Superseded: a newer incarnation has said hello.
             ManagerIdInUse: another machine that is still in contact uses this manager id.
         """
-        return await self._model(HelloAnswer, "POST", "/managers/hello", hello)
+        answer = await self._model(HelloAnswer, "POST", "/managers/hello", hello)
+        self._listed = answer.request_fields
+        return answer
 
     async def goodbye(self, epoch: int | None = None) -> None:
         """Leave in order: the lease is released, its tasks become ready again, the manager goes offline."""
-        await self._call("POST", "/managers/goodbye", _json(Goodbye(epoch=epoch)))
+        await self._send("POST", "/managers/goodbye", Goodbye(epoch=epoch))
 
     async def take(self, epoch: int) -> LeaseGrant:
         """Take an offered lease; a lease that this manager has taken before is a success.
@@ -170,7 +173,9 @@ class AgentApi:
 
     async def renew(self, renewal: Renewal) -> RenewalAnswer:
         """Keep contact, with or without a lease; return the standing of the lease."""
-        return await self._struct(_renewal_answer, "/managers/heartbeat", renewal)
+        answer = await self._struct(_renewal_answer, "/managers/heartbeat", renewal)
+        self._listed = answer.request_fields
+        return answer
 
     # --- tasks ----------------------------------------------------------------------------------
 
@@ -208,7 +213,7 @@ class AgentApi:
     async def _model(
         self, answer: type[M], method: str, path: str, body: BaseModel | None = None
     ) -> M:
-        content = await self._call(method, path, _json(body) if body is not None else b"")
+        content = await self._send(method, path, body)
         try:
             return answer.model_validate_json(content)
         except ValidationError as error:
@@ -221,11 +226,34 @@ class AgentApi:
         body: msgspec.Struct,
         wait_seconds: float = 0.0,
     ) -> S:
-        content = await self._call("POST", path, _encode(body), wait_seconds)
+        content = await self._send("POST", path, body, wait_seconds)
         try:
             return answer.decode(content)
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise _not_ours(error) from None
+
+    async def _send(
+        self,
+        method: str,
+        path: str,
+        body: msgspec.Struct | BaseModel | None,
+        wait_seconds: float = 0.0,
+    ) -> bytes:
+        """Make one call with the fields that the API has listed.
+
+        If it refuses them, an API of an earlier version has taken over: repeat the call with the first ones.
+        """
+        if body is None:
+            return await self._call(method, path)
+        content = encoded(body, self._listed)
+        try:
+            return await self._call(method, path, content, wait_seconds)
+        except InvalidRequest:
+            least = encoded(body, {})
+            if least == content:
+                raise
+            self._listed = {}
+            return await self._call(method, path, least, wait_seconds)
 
     async def _call(
         self, method: str, path: str, body: bytes = b"", wait_seconds: float = 0.0
@@ -246,10 +274,6 @@ class AgentApi:
         names = {name.decode("latin-1").lower(): value for name, value in answer.headers}
         texts = {name: value.decode("latin-1") for name, value in names.items()}
         raise error_from(answer.status, texts, answer.body)
-
-
-def _json(body: BaseModel) -> bytes:
-    return body.model_dump_json(exclude_unset=True).encode()
 
 
 def _not_ours(error: Exception) -> ApiUnavailable:

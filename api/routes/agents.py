@@ -97,13 +97,17 @@ async def heartbeat(request: Request, manager_id: ManagerDep) -> Response:
             field="held.task_ids",
             limit=MAX_HELD,
         )
-    return encode(await renew(app_state_of(request).store, manager_id, body))
+    state = app_state_of(request)
+    answer = await renew(state.store, manager_id, body)
+    answer.request_fields = state.common_fields.listed
+    return encode(answer)
 
 
 @router.post("/hello")
 async def hello(state: AppStateDep, manager_id: ManagerDep, body: Hello) -> HelloAnswer:
     """Register a new process of the agent (P5)."""
-    return await say_hello(state.store, manager_id, body, namespace=state.temporal_namespace)
+    answer = await say_hello(state.store, manager_id, body, namespace=state.temporal_namespace)
+    return answer.model_copy(update={"request_fields": state.common_fields.listed})
 
 
 @router.post("/goodbye", status_code=204)

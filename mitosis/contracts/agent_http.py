@@ -91,6 +91,8 @@ class HelloAnswer(AnswerBody):
     owed: tuple[UUID, ...] = ()
     """Task groups whose teardown this host owes; first thing to do."""
     host_lost_after_seconds: float
+    request_fields: dict[str, list[str]] = Field(default_factory=dict)
+    """Name of a body -> the fields that every API process accepts; see ``contracts.request_fields``."""
 
 
 class Goodbye(RequestBody):

@@ -332,3 +332,5 @@ class RenewalAnswer(Answer):
     teardowns: list[UUID] = []
     """Task groups whose environment must be torn down here, also those that no longer exist (P8)."""
     host_lost_after_seconds: float = HOST_LOST_AFTER.total_seconds()
+    request_fields: dict[str, list[str]] = {}
+    """As in the answer to a hello: another API may have taken over since."""

@@ -9,9 +9,9 @@ import asyncio
 import logging
 import os
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from uuid import UUID, uuid4
 
@@ -20,6 +20,7 @@ from psycopg.types.json import Jsonb
 from mitosis.concurrency import cancel_and_wait, raise_if_cancelled
 from mitosis.contracts.errors import MitosisError, UpgradeInProgress
 from mitosis.contracts.processes import LiveProcesses, ProcessInfo, ProcessKind
+from mitosis.contracts.request_fields import RequestFields, accepted_fields, common_fields
 from mitosis.store.pg.database import Connection
 from mitosis.store.pg.rows import fetch_all
 from mitosis.store.pg.statements import load
@@ -43,10 +44,22 @@ class Knowledge:
 
     task_states: tuple[int, ...] = ()
     """Values of ``open_task.state``."""
+    request_fields: dict[str, list[str]] = field(default_factory=dict)
+    """Of the requests of agents."""
 
 
-KNOWN = Knowledge(task_states=TASK_STATES)
+KNOWN = Knowledge(task_states=TASK_STATES, request_fields=accepted_fields())
 """By this version."""
+
+
+class CommonFields:
+    """The fields of requests that every API process accepts that runs, as of the last heartbeat."""
+
+    def __init__(self) -> None:
+        self.listed = KNOWN.request_fields
+
+    def update(self, of_each: Sequence[RequestFields]) -> None:
+        self.listed = common_fields([KNOWN.request_fields, *of_each])
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +78,7 @@ class _Row:
     """The row of this process."""
 
     kind: ProcessKind
+    common: CommonFields | None = None
     id: UUID = field(default_factory=uuid4)
 
     async def beat(self, store: Store) -> None:
@@ -75,11 +89,14 @@ class _Row:
             "version": __version__,
             "host_name": socket.gethostname(),
             "pid": os.getpid(),
-            "knows": Jsonb({"task_states": KNOWN.task_states}),
+            "knows": Jsonb(asdict(KNOWN)),
         }
         async with store.database.connection() as connection:
             await connection.execute(SQL["beat"], values)
             await connection.execute(SQL["reap"], {"gone_after": GONE_AFTER_SECONDS})
+            running = await _live(connection)
+        if self.common is not None:
+            self.common.update([one.knows.request_fields for one in running if one.kind == "api"])
 
     async def remove(self, store: Store) -> None:
         async with store.database.connection() as connection:
@@ -87,13 +104,15 @@ class _Row:
 
 
 @asynccontextmanager
-async def recording_process(store: Store, kind: ProcessKind) -> AsyncIterator[None]:
-    """Show this process among those that run while the context is open.
+async def recording_process(
+    store: Store, kind: ProcessKind, common: CommonFields | None = None
+) -> AsyncIterator[None]:
+    """Show this process among those that run while the context is open; keep ``common`` up to date.
 
     Raises:
         DatabaseUnavailable: its row cannot be written.
     """
-    row = _Row(kind=kind)
+    row = _Row(kind=kind, common=common)
     await row.beat(store)
     task = asyncio.create_task(_beat_for_ever(store, row), name="process row")
     try:

@@ -20,6 +20,7 @@ from mitosis.contracts.errors import (
 from mitosis.contracts.hook import HookSpec
 from mitosis.contracts.http import RegisterManager, TaskGroupInfo, TaskGroupSpec
 from mitosis.contracts.lifecycle import EnvironmentState, ManagerState, TaskState
+from mitosis.contracts.request_fields import accepted_fields
 from mitosis.contracts.wire import (
     ClaimTasks,
     Held,
@@ -89,6 +90,30 @@ def succeeded(task_id: int, attempt: int = 1, **changes: Any) -> TaskReport:
         finished_at=now,
         **changes,
     )
+
+
+class LaterRenewal(Renewal, kw_only=True):
+    """With a field that this API does not know."""
+
+    progress: dict[str, float] = msgspec.field(default_factory=dict)
+
+
+LaterRenewal.__name__ = Renewal.__name__
+
+
+async def test_hello_and_renewals_list_the_fields_that_are_accepted(api: Api) -> None:
+    """So that an agent of a later version leaves out the others, which are refused."""
+    async with said_hello(api) as (manager, answer):
+        assert answer.request_fields == accepted_fields()
+        later = LaterRenewal(incarnation=1, progress={"7": 0.5})
+        assert (await manager.renew(later)).request_fields == accepted_fields()
+        headers = {"Authorization": f"Bearer {manager.token}"}
+        sent = msgspec.json.encode(later)
+        raw = await api.call(
+            "POST", "/managers/heartbeat", token=None, headers=headers, content=sent
+        )
+        with problem(raw, 422, "invalid_request") as document:
+            assert document["field"] == "progress"
 
 
 @pytest.mark.spec("S002-90", "S002-89", "S000-43", "S000-44", "S000-47", "S000-48", "S002-262")

@@ -6,10 +6,16 @@ import pytest
 from psycopg.types.json import Jsonb
 
 from mitosis.contracts.errors import UpgradeInProgress
+from mitosis.contracts.request_fields import accepted_fields
 from mitosis.contracts.temporal_names import OUTBOX_CHANNEL, WAKE_CHANNEL
 from mitosis.store.pg.tables import BLOCKED
 from mitosis.store.processes import live
-from mitosis.store.processes.live import live_processes, recording_process, require_task_state
+from mitosis.store.processes.live import (
+    CommonFields,
+    live_processes,
+    recording_process,
+    require_task_state,
+)
 from mitosis.version import __version__
 from tests.support.campaigns import World, world
 from tests.support.waiting import wait_until_async
@@ -27,6 +33,13 @@ async def add(w: World, kind: str, *, states: list[int], silent: float = 0.0) ->
         Jsonb({"task_states": states}),
         silent,
     )
+
+
+async def common_of(w: World) -> CommonFields:
+    """What an API process lists right after its start."""
+    common = CommonFields()
+    async with recording_process(w.store, "api", common):
+        return common
 
 
 async def kinds(w: World) -> list[str]:
@@ -91,3 +104,21 @@ async def test_a_process_that_writes_no_row_is_seen_by_what_it_listens_to(
         assert (older.kind, older.version, older.pid) == (kind, None, None)
         with pytest.raises(UpgradeInProgress, match="an earlier version"):
             await check(w, BLOCKED)
+
+
+async def test_an_api_lists_what_all_that_run_accept(database: str) -> None:
+    async with world(database) as w:
+        assert (await common_of(w)).listed == accepted_fields()
+        await add(w, "control", states=OLDER_STATES)
+        assert (await common_of(w)).listed == accepted_fields(), "no agent calls a control worker"
+        fewer = {"Renewal": ["incarnation", "epoch", "later"]}
+        await w.rows(
+            "UPDATE live_processes SET kind = 'api',"
+            " knows = jsonb_build_object('request_fields', %s::jsonb)",
+            Jsonb(fewer),
+        )
+        listed = (await common_of(w)).listed
+        assert listed["Renewal"] == ["incarnation", "epoch"]
+        assert listed["Held"] == accepted_fields()["Held"]
+        await w.rows("UPDATE live_processes SET beat_at = now() - interval '31 s'")
+        assert (await common_of(w)).listed == accepted_fields()
