@@ -6,14 +6,14 @@ The control worker's process runs it at start, every 30 s, and when Temporal rep
 
 import asyncio
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import timedelta
 from uuid import UUID
 
 from temporalio.service import RPCError
 
 from mitosis.concurrency import raise_if_cancelled, wait_event
-from mitosis.contracts.control import PokeKind
+from mitosis.contracts.control import Names, PokeKind
 from mitosis.contracts.errors import DatabaseUnavailable, TemporalUnavailable
 from workflows.client import WORKFLOW_TYPES, ControlClient, target
 from workflows.namespace import ensure_namespace
@@ -66,19 +66,23 @@ class Bootstrap:
         """Start the missing workflows, and poke those of hosts whose silence is a loss."""
         expected = await self._expected.expected()
         running = await self._running()
-        await self._start_missing("task_group", expected.task_groups, running)
-        await self._start_missing("manager", expected.managers, running)
+        await self._start_missing("task_group", expected.task_groups, expected.names, running)
+        await self._start_missing("manager", expected.managers, expected.names, running)
         for manager in expected.overdue_managers:
             await self._client.poke("manager", manager)
 
     async def _start_missing(
-        self, kind: PokeKind, subjects: Iterable[UUID], running: frozenset[str]
+        self,
+        kind: PokeKind,
+        subjects: Iterable[UUID],
+        names: Mapping[UUID, Names],
+        running: frozenset[str],
     ) -> None:
         missing = [subject for subject in subjects if target(kind, subject).id not in running]
         if missing:
             log.info("bootstrap.starting", extra={"kind": kind, "count": len(missing)})
         for subject in missing:
-            await self._client.start(kind, subject)
+            await self._client.start(kind, subject, names.get(subject))
             await asyncio.sleep(1 / STARTS_PER_SECOND)
 
     async def _running(self) -> frozenset[str]:

@@ -4,7 +4,7 @@ It maps errors of Temporal to Mitosis errors. The workflows set their search att
 a poke does not fail in a namespace that has none yet.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -27,6 +27,7 @@ from mitosis.contracts.control import (
     Complete,
     GroupView,
     ManagerInput,
+    Names,
     PokeKind,
     Reopen,
     TaskGroupInput,
@@ -87,25 +88,31 @@ class TemporalAddress:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The workflow of one subject: its id, arguments and summary."""
+    """The workflow of one subject: its id, arguments, and what Temporal's own tools show of it."""
 
     kind: PokeKind
     id: str
     arguments: tuple[Any, ...]
     summary: str
+    memo: Mapping[str, str] = field(default_factory=dict)
 
 
-def target(kind: PokeKind, subject: UUID | None = None) -> Target:
-    """Return the workflow of a task group, of a manager, or (without a subject) of the scheduler."""
+def target(kind: PokeKind, subject: UUID | None = None, names: Names | None = None) -> Target:
+    """Return the workflow of a task group, of a manager, or (without a subject) of the scheduler.
+
+    ``names``: of the subject, as far as they are known.
+    """
+    called = names or Names()
     if kind == "scheduler":
         return Target(kind, SCHEDULER_WORKFLOW_ID, (), "Assigns hosts to task groups")
     if subject is None:
         raise ValueError(f"a {kind} needs an id")
     if kind == "manager":
-        given = ManagerInput(manager_id=subject)
-        return Target(kind, manager_workflow_id(subject), (given,), f"Host {subject}")
-    group = TaskGroupInput(task_group_id=subject)
-    return Target(kind, task_group_workflow_id(subject), (group,), f"Task group {subject}")
+        given, id_ = ManagerInput(manager_id=subject), manager_workflow_id(subject)
+        return Target(kind, id_, (given,), f"Host {called.manager or subject}", called.memo)
+    name = f"{called.user_group}/{called.task_group}" if called.task_group else subject
+    group, id_ = TaskGroupInput(task_group_id=subject), task_group_workflow_id(subject)
+    return Target(kind, id_, (group,), f"Task group {name}", called.memo)
 
 
 class ControlClient:
@@ -119,21 +126,25 @@ class ControlClient:
         """Return a client that connects at its first call: the server may start later."""
         return cls(await where.connect(lazy=True))
 
-    async def start(self, kind: PokeKind, subject: UUID | None = None) -> None:
+    async def start(
+        self, kind: PokeKind, subject: UUID | None = None, names: Names | None = None
+    ) -> None:
         """Start the workflow unless it runs.
 
         Raises:
             TemporalUnavailable: the server did not answer.
         """
-        await self._start(target(kind, subject), signal=None)
+        await self._start(target(kind, subject, names), signal=None)
 
-    async def poke(self, kind: PokeKind, subject: UUID | None = None) -> None:
+    async def poke(
+        self, kind: PokeKind, subject: UUID | None = None, names: Names | None = None
+    ) -> None:
         """Make the workflow look again; start it if it does not run. A lost or repeated poke is harmless.
 
         Raises:
             TemporalUnavailable: the server did not answer.
         """
-        await self._start(target(kind, subject), signal=POKE)
+        await self._start(target(kind, subject, names), signal=POKE)
 
     async def execute_verb(self, task_group_id: UUID, verb: Verb) -> GroupView:
         """Close, reopen, cancel or complete a group, and return the group after it.
@@ -184,6 +195,7 @@ class ControlClient:
                 id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
                 id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
                 static_summary=it.summary,
+                memo=it.memo or None,
                 task_timeout=WORKFLOW_TASK_WITHIN,
                 start_signal=signal,
                 rpc_timeout=POKE_TIMEOUT,

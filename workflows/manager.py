@@ -42,7 +42,15 @@ with workflow.unsafe.imports_passed_through():
     from workflows.ensuring import ensure, quiet
     from workflows.options import on_host
     from workflows.poke_loop import PokeLoop
-    from workflows.visibility import Attributes, changes, manager_attributes, manager_details
+    from workflows.shown_names import show_names
+    from workflows.visibility import (
+        Attributes,
+        changes,
+        manager_attributes,
+        manager_details,
+        manager_names,
+        task_group_name,
+    )
 
 Slot = Literal["lease", "cleaning"]
 FIRST_HOLD_SECONDS = 1.0
@@ -136,7 +144,7 @@ class ManagerWorkflow:
         match step:
             case StartHost():
                 slot: Slot = "cleaning" if step.activity is HostActivity.CLEAN else "lease"
-                watch = self._start(step)
+                watch = self._start(step, view)
                 ending = view.lease is not None and view.lease.state is LeaseState.ENDING
                 watch.running = replace(watch.running, to_the_end=slot == "lease" and ending)
                 self._watched[slot] = watch
@@ -155,13 +163,14 @@ class ManagerWorkflow:
                 assert_never(never)
         return view
 
-    def _start(self, step: StartHost) -> WatchedActivity:
+    def _start(self, step: StartHost, view: ManagerView) -> WatchedActivity:
         manager_id = self._given.manager_id
         command = HostCommand(
             manager_id=manager_id, task_group_id=step.task_group_id, epoch=step.epoch
         )
         epoch = "" if step.epoch is None else f", epoch {step.epoch}"
-        options = on_host(manager_id, f"{step.task_group_id}{epoch}")
+        name = task_group_name(view, step.task_group_id)
+        options = on_host(manager_id, f"{name}{epoch}")
         handle: workflow.ActivityHandle[HookOutcome] | workflow.ActivityHandle[LeaseOutcome]
         match step.activity:
             case HostActivity.PREPARE:
@@ -227,6 +236,7 @@ class ManagerWorkflow:
             if updates := changes(self._shown, attributes):
                 workflow.upsert_search_attributes(updates)
             self._shown = attributes
+            show_names(manager_names(view))
 
     async def _continue_as_new_if_due(self) -> None:
         """Continue as new unless a hook runs: the next run can attach to a lease again, not to a hook."""

@@ -13,7 +13,7 @@ from uuid import UUID
 from temporalio.service import RPCError
 
 from mitosis.concurrency import raise_if_cancelled
-from mitosis.contracts.control import Poke, PokeKind
+from mitosis.contracts.control import Names, Poke, PokeKind
 from mitosis.contracts.errors import DatabaseUnavailable, TemporalUnavailable
 from workflows.client import ControlClient
 from workflows.ports import OutboxPort
@@ -77,12 +77,15 @@ class Relay:
             TemporalUnavailable: at least one poke was not accepted; its rows become due again.
         """
         pokes = await self._outbox.take_pokes(BATCH)
-        failures = await self._send(by_subject(pokes))
+        names = {(poke.kind, poke.subject): poke.names for poke in pokes}
+        failures = await self._send(by_subject(pokes), names)
         if failures:
             raise failures[0]
         return len(pokes)
 
-    async def _send(self, due: Mapping[Subject, Sequence[int]]) -> list[TemporalUnavailable]:
+    async def _send(
+        self, due: Mapping[Subject, Sequence[int]], names: Mapping[Subject, Names]
+    ) -> list[TemporalUnavailable]:
         gate = asyncio.Semaphore(AT_ONCE)
         sent: list[int] = []
         failures: list[TemporalUnavailable] = []
@@ -92,7 +95,7 @@ class Relay:
                 if failures:
                     return
                 try:
-                    await self._client.poke(*subject)
+                    await self._client.poke(*subject, names[subject])
                 except TemporalUnavailable as error:
                     failures.append(error)
                 except RPCError as error:

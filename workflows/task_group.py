@@ -41,8 +41,15 @@ with workflow.unsafe.imports_passed_through():
     from workflows.ensuring import ensure, quiet
     from workflows.options import in_order, with_database
     from workflows.poke_loop import PokeLoop
+    from workflows.shown_names import show_names
     from workflows.verbs import Verb, VerbQueue, read_verb
-    from workflows.visibility import Attributes, changes, group_attributes, group_details
+    from workflows.visibility import (
+        Attributes,
+        changes,
+        group_attributes,
+        group_details,
+        group_names,
+    )
 
 SIGNALS = ("poke", "close", "reopen", "cancel", "complete")
 CALM_FIRST = "too many messages: the workflow continues as new first; send the update again"
@@ -173,6 +180,7 @@ class TaskGroupWorkflow:
             if updates := changes(self._shown, attributes):
                 workflow.upsert_search_attributes(updates)
             self._shown = attributes
+            show_names(group_names(view))
 
     async def _continue_as_new_if_due(self, *, earlier: bool = False) -> None:
         """Continue as new once no verb is in progress; ``earlier`` versions do it only before a wait."""

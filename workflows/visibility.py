@@ -2,10 +2,11 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
+from uuid import UUID
 
 from temporalio.common import SearchAttributeKey, SearchAttributeUpdate
 
-from mitosis.contracts.control import GroupView, ManagerView
+from mitosis.contracts.control import GroupView, ManagerView, Names
 from mitosis.contracts.lifecycle import EnvironmentState, LeaseState, ManagerState
 from mitosis.contracts.temporal_names import SEARCH_ATTRIBUTES
 
@@ -29,6 +30,8 @@ def group_attributes(view: GroupView) -> Attributes:
         "MitosisState": str(view.state),
         "MitosisPriority": view.priority,
     }
+    if view.name:
+        attributes["MitosisTaskGroup"] = view.name
     if view.group_name:
         attributes["MitosisGroup"] = view.group_name
     if view.tags:
@@ -36,6 +39,16 @@ def group_attributes(view: GroupView) -> Attributes:
     if view.result is not None:
         attributes["MitosisResult"] = str(view.result)
     return attributes
+
+
+def group_names(view: GroupView) -> Names:
+    """Return what the memo of a task group's workflow says."""
+    return Names(task_group=view.name or None, user_group=view.group_name or None)
+
+
+def manager_names(view: ManagerView) -> Names:
+    """Return what the memo of a host's workflow says."""
+    return Names(manager=view.name or None)
 
 
 def group_details(view: GroupView, why: str, refused: str | None = None) -> str:
@@ -60,6 +73,13 @@ def group_details(view: GroupView, why: str, refused: str | None = None) -> str:
 def manager_attributes(view: ManagerView) -> Attributes:
     """Return the search attributes of a host."""
     return {"MitosisState": str(_state(view)), "MitosisManager": view.name}
+
+
+def task_group_name(view: ManagerView, task_group_id: UUID) -> str:
+    """Return the name of a task group that the host has to do with, as far as it is known; else its id."""
+    known = [view.lease, *view.environments]
+    names = [one.task_group_name for one in known if one and one.task_group_id == task_group_id]
+    return next((name for name in names if name), str(task_group_id))
 
 
 def manager_details(view: ManagerView, why: str) -> str:

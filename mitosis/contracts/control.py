@@ -264,6 +264,20 @@ PokeKind: TypeAlias = Literal["task_group", "manager", "scheduler"]
 POKE_KINDS: tuple[PokeKind, ...] = get_args(PokeKind)
 
 
+class Names(Model):
+    """What the subject of a workflow is called, for the lists of Temporal's own tools."""
+
+    task_group: str | None = None
+    user_group: str | None = None
+    """The one that owns the task group."""
+    manager: str | None = None
+
+    @property
+    def memo(self) -> Mapping[str, str]:
+        """The names that are known, as the memo of the workflow has them."""
+        return self.model_dump(exclude_none=True)
+
+
 class Poke(Model):
     """A row of the outbox: wake the workflow of one task group, of one manager, or the scheduler."""
 
@@ -271,6 +285,7 @@ class Poke(Model):
     kind: PokeKind
     subject: UUID | None = None
     """Task group or manager; None for the scheduler."""
+    names: Names = Names()
 
 
 class Expected(Model):
@@ -283,6 +298,7 @@ class Expected(Model):
     owed and that a group waits for."""
     overdue_managers: tuple[UUID, ...] = ()
     """Those among them that have been silent for long enough to be lost: their workflow must look."""
+    names: Mapping[UUID, Names] = {}
 
 
 class DiscardAnswer(Model):

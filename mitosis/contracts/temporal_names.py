@@ -20,6 +20,7 @@ INCARNATION_HEADER = "Mitosis-Incarnation"
 
 SEARCH_ATTRIBUTES = {
     "MitosisState": "Keyword",
+    "MitosisTaskGroup": "Keyword",
     "MitosisResult": "Keyword",
     "MitosisGroup": "Keyword",
     "MitosisTags": "KeywordList",

@@ -14,13 +14,22 @@ SELECT pg_notify('mitosis_outbox', '') FROM (SELECT count(*) AS n FROM written) 
 -- name: take
 -- Hides the returned rows by moving due_at; if the relay dies, a later take returns them again. A row of a
 -- kind that this version does not know is left to a process that does.
-UPDATE outbox AS o
-   SET attempts = o.attempts + 1,
-       due_at = now() + make_interval(secs => least(60, power(2, o.attempts + 1)))
-  FROM (SELECT id FROM outbox WHERE due_at <= now() AND kind = ANY(%(kinds)s::text[])
-         ORDER BY due_at, id LIMIT %(limit)s FOR UPDATE SKIP LOCKED) AS due
- WHERE o.id = due.id
-RETURNING o.id, o.kind, o.subject
+WITH taken AS (
+    UPDATE outbox AS o
+       SET attempts = o.attempts + 1,
+           due_at = now() + make_interval(secs => least(60, power(2, o.attempts + 1)))
+      FROM (SELECT id FROM outbox WHERE due_at <= now() AND kind = ANY(%(kinds)s::text[])
+             ORDER BY due_at, id LIMIT %(limit)s FOR UPDATE SKIP LOCKED) AS due
+     WHERE o.id = due.id
+    RETURNING o.id, o.kind, o.subject
+)
+SELECT t.id, t.kind, t.subject,
+       json_build_object('task_group', g.name, 'user_group', u.name, 'manager', m.name) AS names
+  FROM taken AS t
+  LEFT JOIN task_groups AS g ON t.kind = 'task_group' AND g.uuid = t.subject
+  LEFT JOIN user_groups AS u ON u.id = g.user_group_id
+  LEFT JOIN managers AS m ON t.kind = 'manager' AND m.uuid = t.subject
+ ORDER BY t.id
 
 -- name: delete
 DELETE FROM outbox WHERE id = ANY(%(ids)s::bigint[])
@@ -54,4 +63,9 @@ SELECT coalesce((SELECT array_agg(g.uuid ORDER BY g.id) FROM group_live AS v
                   WHERE overdue AND NOT EXISTS (
                         SELECT FROM api_pulse AS p
                          WHERE p.beat_at < clock_timestamp() - make_interval(secs => %(api_stale_after)s))),
-                '{}') AS overdue_managers
+                '{}') AS overdue_managers,
+       (SELECT coalesce(json_object_agg(g.uuid, json_build_object('task_group', g.name, 'user_group', u.name)), '{}')
+          FROM group_live AS v JOIN task_groups AS g ON g.id = v.group_id JOIN user_groups AS u ON u.id = g.user_group_id
+         WHERE v.settled_at IS NULL AND g.kind = 'managed')::jsonb
+       || (SELECT coalesce(json_object_agg(h.uuid, json_build_object('manager', m.name)), '{}')
+             FROM held AS h JOIN managers AS m ON m.id = h.id)::jsonb AS names

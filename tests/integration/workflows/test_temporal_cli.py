@@ -114,6 +114,7 @@ async def test_workflows_can_be_found_and_read(plane: ControlPlane) -> None:
     workflow = task_group_workflow_id(group)
     query = (
         "MitosisState='open' AND MitosisTags='gpu' AND MitosisPriority=7 AND MitosisGroup='admin'"
+        " AND MitosisTaskGroup='readable'"
     )
 
     async def listed() -> bool:
@@ -122,7 +123,7 @@ async def test_workflows_can_be_found_and_read(plane: ControlPlane) -> None:
 
     await wait_until_async(listed)
     described = await plane.cli("workflow", "describe", "-w", workflow)
-    assert f"Task group {group}" in described.out
+    assert "Task group admin/readable" in described.out
     metadata = await plane.cli("workflow", "metadata", "-w", workflow)
     assert "**admin/readable** is **open**" in metadata.out
     for name in ("close", "reopen", "cancel", "complete"):

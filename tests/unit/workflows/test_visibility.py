@@ -22,8 +22,11 @@ from workflows.visibility import (
     changes,
     group_attributes,
     group_details,
+    group_names,
     manager_attributes,
     manager_details,
+    manager_names,
+    task_group_name,
 )
 
 GROUP, OTHER, HOST = UUID(int=1), UUID(int=2), UUID(int=3)
@@ -42,6 +45,21 @@ def test_search_attributes_are_upserted_only_when_they_change() -> None:
     assert not changes(before, before)
     told = {update.key.name: update.value for update in changes(before, after)}
     assert told == {"MitosisState": "complete", "MitosisResult": "success", "MitosisTags": None}
+
+
+def test_names_of_task_group_user_group_and_host() -> None:
+    group = GroupView(task_group_id=GROUP, name="render", group_name="team")
+    assert group_attributes(group)["MitosisTaskGroup"] == "render"
+    assert group_attributes(group)["MitosisGroup"] == "team"
+    assert group_names(group).memo == {"task_group": "render", "user_group": "team"}
+    host = ManagerView(
+        manager_id=HOST,
+        name="h1",
+        lease=lease(LeaseState.ACTIVE).model_copy(update={"task_group_name": "render"}),
+    )
+    assert manager_names(host).memo == {"manager": "h1"}
+    assert task_group_name(host, GROUP) == "render"
+    assert task_group_name(host, OTHER) == str(OTHER)
 
 
 def test_details_of_a_group_name_it_its_state_and_what_is_next() -> None:
