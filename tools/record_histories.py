@@ -8,7 +8,7 @@ replay. Delete a file only when no installation can have such a history any more
 import asyncio
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -23,13 +23,20 @@ from tests.workflow.scenarios import SCENARIOS  # noqa: E402
 from tests.workflow.servers import time_skipping  # noqa: E402
 from workflows.earlier import ONLY_STEPS_COUNT  # noqa: E402
 from workflows.ensuring import QUIET_HISTORY  # noqa: E402
+from workflows.shown_names import SHOWN_NAMES  # noqa: E402
 
 SIDES: Mapping[str, frozenset[str]] = {
-    "quiet": frozenset(),
-    "earlier": frozenset({QUIET_HISTORY}),
-    "first": frozenset({QUIET_HISTORY, ONLY_STEPS_COUNT}),
+    "named": frozenset(),
+    "quiet": frozenset({SHOWN_NAMES}),
+    "earlier": frozenset({SHOWN_NAMES, QUIET_HISTORY}),
+    "first": frozenset({SHOWN_NAMES, QUIET_HISTORY, ONLY_STEPS_COUNT}),
 }
-"""Side -> the patches that its workflows do not have. The first one matters for repeated steps only."""
+"""Side -> the patches that its workflows do not have."""
+ONLY: Mapping[str, Sequence[str]] = {
+    "named": ("task_group_auto_close", "manager_offer_to_teardown"),
+    "first": ("task_group_refused",),
+}
+"""Sides that differ in some scenarios only: those that are recorded. The first one matters for repeated steps."""
 
 
 async def record(name: str, side: str) -> None:
@@ -49,7 +56,7 @@ async def main() -> None:
     FOLDER.mkdir(exist_ok=True)
     for name in sys.argv[1:] or SCENARIOS:
         for side in SIDES:
-            if side != "first" or name == "task_group_refused":
+            if name in ONLY.get(side, (name,)):
                 await record(name, side)
 
 

@@ -202,6 +202,7 @@ class Host:
     """A manager as PostgreSQL would keep it."""
 
     uuid: UUID = field(default_factory=uuid4)
+    name: str = "host-1"
     lease: Lease | None = None
     environments: dict[UUID, EnvironmentState] = field(default_factory=dict)
     last_contact_at: datetime | None = None
@@ -255,7 +256,7 @@ class MemoryHost:
         lost_in = None if host.offline else (host.host_lost_after - silent).total_seconds()
         return ManagerView(
             manager_id=manager_id,
-            name="host-1",
+            name=host.name,
             state=derived_manager_state(self._facts(now)),
             online=not host.offline and silent <= timedelta(seconds=10),
             lost_in_seconds=lost_in,

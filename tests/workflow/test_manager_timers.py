@@ -24,6 +24,7 @@ from workflows import decisions, options
 from workflows.decisions import LOST_CHECK_SECONDS
 from workflows.manager import ManagerWorkflow
 from workflows.poke_loop import MESSAGES_BEFORE_CONTINUE_AS_NEW
+from workflows.visibility import KEYS
 
 GROUP = uuid4()
 
@@ -67,6 +68,25 @@ async def test_offer_that_no_host_takes_is_withdrawn_after_ten_seconds(
         await skipping.sleep(timedelta(seconds=2))
         await wait_until_async(lambda: memory.host.released)
     assert memory.host.released == [(7, ReleaseReason.UNREACHABLE, ReleaseStatus.RELEASED)]
+
+
+async def test_a_renamed_host_is_found_by_its_new_name(
+    skipping: WorkflowEnvironment, memory: MemoryHost
+) -> None:
+    async with workflow_of(skipping, memory, ScriptedHost(memory)) as handle:
+
+        async def memo() -> object:
+            return (await (await handle.describe()).memo()).get("manager")
+
+        async def shown() -> bool:
+            found = (await handle.describe()).typed_search_attributes[KEYS["MitosisManager"]]
+            return await memo() == found == memory.host.name
+
+        await wait_until_async(shown)
+        memory.host.name = "renamed"
+        await handle.signal(ManagerWorkflow.poke)
+        await wait_until_async(shown)
+        assert await memo() == "renamed"
 
 
 async def test_failed_setup_releases_the_lease(

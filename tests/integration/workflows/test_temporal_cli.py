@@ -122,6 +122,8 @@ async def test_workflows_can_be_found_and_read(plane: ControlPlane) -> None:
         return [one["execution"]["workflowId"] for one in found] == [workflow]
 
     await wait_until_async(listed)
+    (found,) = [one async for one in (await plane.client()).list_workflows(query)]
+    assert await found.memo() == {"task_group": "readable", "user_group": "admin"}
     described = await plane.cli("workflow", "describe", "-w", workflow)
     assert "Task group admin/readable" in described.out
     metadata = await plane.cli("workflow", "metadata", "-w", workflow)
