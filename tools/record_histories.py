@@ -36,7 +36,7 @@ ONLY: Mapping[str, Sequence[str]] = {
     "named": ("task_group_auto_close", "manager_offer_to_teardown"),
     "first": ("task_group_refused",),
 }
-"""Sides that differ in some scenarios only: those that are recorded. The first one matters for repeated steps."""
+"""Of a side that differs in some scenarios only: these. The first one matters for repeated steps."""
 
 
 async def record(name: str, side: str) -> None:

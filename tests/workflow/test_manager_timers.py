@@ -80,7 +80,7 @@ async def test_a_renamed_host_is_found_by_its_new_name(
 
         async def shown() -> bool:
             found = (await handle.describe()).typed_search_attributes[KEYS["MitosisManager"]]
-            return await memo() == found == memory.host.name
+            return bool(await memo() == found == memory.host.name)
 
         await wait_until_async(shown)
         memory.host.name = "renamed"
