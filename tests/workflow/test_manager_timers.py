@@ -79,7 +79,7 @@ async def test_a_renamed_host_is_found_by_its_new_name(
             return (await (await handle.describe()).memo()).get("manager")
 
         async def shown() -> bool:
-            found = (await handle.describe()).typed_search_attributes[KEYS["MitosisManager"]]
+            found = (await handle.describe()).typed_search_attributes.get(KEYS["MitosisManager"])
             return bool(await memo() == found == memory.host.name)
 
         await wait_until_async(shown)
