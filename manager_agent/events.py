@@ -92,6 +92,16 @@ class TasksTakenBack:
 
 
 @dataclass(frozen=True, slots=True)
+class Withdrawn:
+    """The worker can begin nothing more of what it held when :class:`Withdraw` was given."""
+
+    slot: int
+    generation: int
+    running: AttemptKey | None
+    """What it had begun by then and not ended."""
+
+
+@dataclass(frozen=True, slots=True)
 class Looked:
     """Another ``unstarted.LOOK_SECONDS`` have passed."""
 
@@ -191,6 +201,7 @@ Event = (
     | TasksEnded
     | TaskNotBegun
     | TasksTakenBack
+    | Withdrawn
     | Looked
     | WorkerHangs
     | Claimed
@@ -234,6 +245,14 @@ class Send:
 @dataclass(frozen=True, slots=True)
 class Recall:
     """Take back every task that the worker has not begun; :class:`TasksTakenBack` follows."""
+
+    slot: int
+    generation: int
+
+
+@dataclass(frozen=True, slots=True)
+class Withdraw:
+    """Keep a worker that does not answer from beginning what it holds; :class:`Withdrawn` follows."""
 
     slot: int
     generation: int
@@ -315,6 +334,7 @@ Instruction = (
     | SpawnLater
     | Send
     | Recall
+    | Withdraw
     | CancelRunning
     | Dismiss
     | Hold

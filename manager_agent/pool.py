@@ -13,13 +13,15 @@ import socket
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
 from manager_agent.leftovers import end_workers
 from mitosis.concurrency import wait_event, within
+from mitosis.contracts.attempt import AttemptKey
 from mitosis.contracts.errors import ConfigurationError
 from mitosis.contracts.outcome import ExitKind, ExitReason
-from mitosis.worker import cpuset
+from mitosis.worker import cpuset, evidence
 from mitosis.worker.zygote_protocol import (
     AGENT_FD,
     MAX_PACKET_BYTES,
@@ -145,6 +147,21 @@ class Pool:
     def kill(self, slot: int, generation: int) -> None:
         """Send SIGKILL to a worker and all its descendants; ``worker_exited`` follows."""
         self._send(KillWorker(slot, generation))
+
+    def withdraw(self, slot: int) -> None:
+        """Keep the worker from beginning what it holds, although it reads no messages.
+
+        Raises:
+            OSError: that cannot be written.
+        """
+        evidence.withdraw(Path(self._command.setup.run_folder), slot)
+
+    def running(self, slot: int) -> AttemptKey | None:
+        """Return what the worker has begun and not ended, also if its message was not read yet."""
+        try:
+            return evidence.running_attempt(Path(self._command.setup.run_folder), slot)
+        except OSError:
+            return None
 
     @property
     def zygote(self) -> int:

@@ -52,13 +52,14 @@ from manager_agent.events import (
     TaskNotBegun,
     TasksEnded,
     TasksTakenBack,
+    Withdrawn,
     WorkerExited,
     WorkerHangs,
     WorkerReady,
 )
 from manager_agent.starved import on_not_begun
 from manager_agent.state import State, Task, Worker
-from manager_agent.unstarted import on_looked
+from manager_agent.unstarted import on_looked, withdrawn
 from mitosis.contracts.attempt import AttemptKey
 from mitosis.contracts.lifecycle import WORKER, WorkerEvent, WorkerState
 from mitosis.contracts.wire import ClaimedTask
@@ -111,6 +112,9 @@ def _handle(state: State, event: Event) -> list[Instruction]:  # noqa: C901, PLR
             return _on_not_begun(state, event)
         case TasksTakenBack():
             return _on_taken_back(state, event)
+        case Withdrawn():
+            worker = _worker(state, event.slot, event.generation)
+            return _put_back(state, withdrawn(worker, event)) if worker is not None else []
         case Looked():
             return on_looked(state, event)
         case WorkerHangs():
@@ -390,7 +394,7 @@ def _dispatch(state: State) -> list[Instruction]:
 
 def _room(state: State, worker: Worker) -> int:
     """Return how many more tasks the worker may hold."""
-    if not worker.available or worker.held_up or worker.announced is not None:
+    if not worker.available or worker.held_up or worker.recalled or worker.announced is not None:
         return 0
     return max(0, state.credit - worker.load)
 

@@ -36,6 +36,7 @@ from manager_agent.events import (
     TaskNotBegun,
     TasksEnded,
     TasksTakenBack,
+    Withdraw,
     WorkerHangs,
     WorkerReady,
 )
@@ -204,6 +205,8 @@ class LeaseSession:
                 self._send(instruction)
             case Recall():
                 self._parts.router.send(instruction.slot, instruction.generation, TakeBack())
+            case Withdraw():
+                self.workers.withdraw(instruction.slot, instruction.generation)
             case Report():
                 self._cancel_timers(instruction.reports)
                 self._parts.reporter.add(self.epoch, instruction.reports, instruction.urgent)

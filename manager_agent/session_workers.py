@@ -11,7 +11,7 @@ from datetime import timedelta
 from typing import Protocol
 
 from manager_agent import exits, stopped
-from manager_agent.events import Begin, Event, PoolLost, WorkerExited
+from manager_agent.events import Begin, Event, PoolLost, Withdrawn, WorkerExited
 from manager_agent.pool import HandlersNotImported, Pool
 from manager_agent.router import Router
 from manager_agent.state import START_ATTEMPTS, State
@@ -24,6 +24,8 @@ from mitosis.worker.zygote_protocol import Exited
 
 LAST_MESSAGES_SECONDS = 0.05
 """From the death of a worker until its last messages have been read."""
+WITHDRAWN_SECONDS = 0.5
+"""Far more than another process needs to see a change in shared memory."""
 MAX_REASON = 1_000
 POOL_RETRIES = RetryPolicy(first_seconds=0.5, longest_seconds=5.0, jitter=0.0)
 
@@ -133,6 +135,22 @@ class SessionWorkers:
     def kill_stuck(self, slot: int, generation: int) -> None:
         log.warning("worker.stuck", extra={"slot": slot, "generation": generation})
         self.kill(slot, generation)
+
+    def withdraw(self, slot: int, generation: int) -> None:
+        """Keep a worker that reads no messages from beginning what it holds."""
+        if (pool := self.pool) is None:
+            return
+        try:
+            pool.withdraw(slot)
+        except OSError as error:  # then its tasks wait for its answer
+            log.warning("worker.tasks_not_withdrawn", extra={"slot": slot, "reason": str(error)})
+            return
+        log.info("worker.tasks_withdrawn", extra={"slot": slot, "generation": generation})
+        self._loop.call_later(WITHDRAWN_SECONDS, self._withdrawn, pool, slot, generation)
+
+    def _withdrawn(self, pool: Pool, slot: int, generation: int) -> None:
+        if pool is self.pool:
+            self._session.handle(Withdrawn(slot, generation, pool.running(slot)))
 
     async def watch_stopped(self) -> None:
         """Kill workers with a task that stay stopped, until cancelled."""

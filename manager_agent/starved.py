@@ -22,7 +22,7 @@ def on_not_begun(state: State, worker: Worker, event: TaskNotBegun) -> list[Inst
         out.append(AbandonClaim())
     for each in state.workers:
         if each.available and each.unstarted and not each.recalled and each.announced is None:
-            each.recalled = True
+            each.recall()
             out.append(Recall(each.slot, each.generation))
     return out + return_unstarted(state)
 

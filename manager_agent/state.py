@@ -67,8 +67,14 @@ class Worker:
     """Number of looks since the one that first found this head."""
     recalled: bool = False
     """A :class:`~manager_agent.events.Recall` has not been answered."""
+    recall_looks: int = 0
+    """Number of looks since it was sent."""
     suppress_reports: bool = False
     """The agent kills this worker deliberately; its tasks are requeued, not reported as failed."""
+
+    def recall(self) -> None:
+        """Note that a :class:`~manager_agent.events.Recall` is sent."""
+        self.recalled, self.recall_looks = True, 0
 
     @property
     def available(self) -> bool:

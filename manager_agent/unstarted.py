@@ -7,7 +7,7 @@ nothing here, however short it is.
 from collections import deque
 
 from manager_agent.endings import give_back
-from manager_agent.events import Instruction, Kill, Looked, Recall
+from manager_agent.events import Instruction, Kill, Looked, Recall, Withdraw, Withdrawn
 from manager_agent.state import HORIZON_LOOKS, State, Task, Worker
 
 LOOK_SECONDS = 0.25
@@ -15,6 +15,8 @@ RECALL_LOOKS = 3
 """So old is a task at most that waits in a worker."""
 RETURN_LOOKS = 5
 """So old is a task at most that waits on this host."""
+WITHDRAW_LOOKS = 2
+"""A worker that has not answered a recall by then, since it is in code in C, is not waited for."""
 SILENT_LOOKS = 120
 """A worker that neither begins the first task it holds nor answers is killed: after half a minute."""
 
@@ -57,10 +59,27 @@ def _look_at(state: State, worker: Worker) -> list[Instruction]:
     if worker.running is None and worker.head_looks == SILENT_LOOKS:
         return [Kill(worker.slot, worker.generation)]
     oldest = next(iter(worker.unstarted.values()))
-    if worker.recalled or _age(state, oldest) < RECALL_LOOKS:
+    if worker.recalled:
+        worker.recall_looks += 1
+        silent = worker.recall_looks == WITHDRAW_LOOKS and worker.running is not None
+        return [Withdraw(worker.slot, worker.generation)] if silent else []
+    if _age(state, oldest) < RECALL_LOOKS:
         return []
-    worker.recalled = True
+    worker.recall()
     return [Recall(worker.slot, worker.generation)]
+
+
+def withdrawn(worker: Worker, event: Withdrawn) -> list[Task]:
+    """Take what waits in a worker that did not answer, if it still runs what it ran.
+
+    It begins none of it: it reads the withdrawal before each start. Until it answers it is sent nothing, so
+    that no task is sent to it twice.
+    """
+    if not worker.recalled or worker.running is None or event.running != worker.running:
+        return []
+    tasks = list(worker.unstarted.values())
+    worker.unstarted.clear()
+    return tasks
 
 
 def _return_old(state: State) -> list[Instruction]:

@@ -5,6 +5,10 @@ shared memory is there at once. So the zygote knows for certain which task was r
 its handler. The other file is in the run folder of the agent and holds the last attempts that the worker
 has begun: when the agent dies with everything below it, its next process names them in its hello
 (protocol P5). Recording a start costs no system call.
+
+Behind them that file holds a number, by which the agent takes back what a worker has not begun although it
+reads no messages (protocol P7). The worker records a start and *then* reads the number; the agent changes
+the number, waits, and *then* reads the record. So one of them sees what the other has done.
 """
 
 import mmap
@@ -24,7 +28,9 @@ PREFIX = "begun-"
 
 _MARK = struct.Struct("=qq")
 _NO_TASK = AttemptKey(-1, -1)
-_SIZE = _MARK.size * (1 + KEPT)
+_WITHDRAWALS = struct.Struct("=q")
+_WITHDRAWALS_AT = _MARK.size * (1 + KEPT)
+_SIZE = _WITHDRAWALS_AT + _WITHDRAWALS.size
 
 
 class Evidence(NamedTuple):
@@ -53,8 +59,7 @@ class Evidence(NamedTuple):
 
     def running(self) -> AttemptKey | None:
         """Return the attempt that was running."""
-        key = AttemptKey(*_MARK.unpack(os.pread(self.mark_fd, _MARK.size, 0)))
-        return None if key == _NO_TASK else key
+        return _running(self.mark_fd)
 
 
 class RunningMark:
@@ -63,6 +68,7 @@ class RunningMark:
     def __init__(self, mark_fd: int) -> None:
         self._memory = mmap.mmap(mark_fd, _SIZE)
         self._next = 0
+        self._withdrawals = self._read_withdrawals()
 
     def put(self, key: AttemptKey) -> None:
         """Record that this attempt begins, before it does."""
@@ -73,6 +79,34 @@ class RunningMark:
     def clear(self) -> None:
         """Record that it has ended; it stays among the last that were begun."""
         _MARK.pack_into(self._memory, 0, *_NO_TASK)
+
+    def take_out(self) -> None:
+        """Record that the last one has not begun after all."""
+        _MARK.pack_into(self._memory, _MARK.size * self._next, *_NO_TASK)
+        self.clear()
+
+    def withdrawn(self) -> bool:
+        """Return whether the agent has withdrawn what this worker holds, since the last call."""
+        before, self._withdrawals = self._withdrawals, self._read_withdrawals()
+        return before != self._withdrawals
+
+    def _read_withdrawals(self) -> int:
+        (count,) = _WITHDRAWALS.unpack_from(self._memory, _WITHDRAWALS_AT)
+        return int(count)
+
+
+def withdraw(folder: Path, slot: int) -> None:
+    """Keep the worker in this slot from beginning a task that it holds now; see :class:`RunningMark`."""
+    with (folder / f"{PREFIX}{slot}").open("r+b", buffering=0) as file:
+        (count,) = _WITHDRAWALS.unpack(os.pread(file.fileno(), _WITHDRAWALS.size, _WITHDRAWALS_AT))
+        again = _WITHDRAWALS.pack((count + 1) % 2**62)
+        os.pwrite(file.fileno(), again, _WITHDRAWALS_AT)
+
+
+def running_attempt(folder: Path, slot: int) -> AttemptKey | None:
+    """Return the attempt that the worker in this slot has begun and not ended."""
+    with (folder / f"{PREFIX}{slot}").open("rb", buffering=0) as file:
+        return _running(file.fileno())
 
 
 def begun_attempts(folder: Path) -> set[AttemptKey]:
@@ -86,14 +120,18 @@ def forget_begun(folder: Path) -> None:
         file.unlink(missing_ok=True)
 
 
+def _running(mark_fd: int) -> AttemptKey | None:
+    key = AttemptKey(*_MARK.unpack(os.pread(mark_fd, _MARK.size, 0)))
+    return None if key == _NO_TASK else key
+
+
 def _mark_file(folder: str, slot: int) -> int:
     path = os.path.join(folder, f"{PREFIX}{slot}")  # noqa: PTH118 - a string is wanted
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     if os.fstat(descriptor).st_size != _SIZE:
         os.ftruncate(descriptor, 0)
-        os.pwrite(
-            descriptor, _MARK.pack(*_NO_TASK) * (1 + KEPT), 0
-        )  # no hole: a full disk is an error here
+        empty = _MARK.pack(*_NO_TASK) * (1 + KEPT) + _WITHDRAWALS.pack(0)
+        os.pwrite(descriptor, empty, 0)  # no hole: a full disk is an error here
     return descriptor
 
 

@@ -129,7 +129,7 @@ class Worker:
             if self._shutdown is not None:
                 break
             if self._queue and not self._paused:
-                self._run(self._queue.popleft())
+                self._begin_next()
             else:
                 self._reports.flush()
                 self._scratch.ensure()
@@ -154,8 +154,8 @@ class Worker:
                 self._whole.taken(message)
                 return
             case TakeBack():
-                self._channel.send(TakenBack(tuple(task.key for task in self._queue)))
-                self._queue.clear()
+                self._mark.withdrawn()
+                self._give_back()
                 return
             case CancelTask():
                 self._cancel(message)
@@ -170,6 +170,11 @@ class Worker:
             case FollowOutput():
                 self._follow(message)
         self._channel.send(Acknowledge(message.message_id))
+
+    def _give_back(self) -> None:
+        """Begin nothing of what this worker holds, and say what that is."""
+        self._channel.send(TakenBack(tuple(task.key for task in self._queue)))
+        self._queue.clear()
 
     def _cancel(self, order: CancelTask) -> None:
         text = f"cancelled: {order.reason}" if order.reason else "cancelled"
@@ -213,13 +218,21 @@ class Worker:
 
     # --- tasks ----------------------------------------------------------------------------------
 
+    def _begin_next(self) -> None:
+        """Run the first task that waits, unless the agent has withdrawn it."""
+        self._mark.put(self._queue[0].key)
+        if self._mark.withdrawn():  # the record comes first, see mitosis.worker.evidence
+            self._mark.take_out()
+            self._give_back()
+        else:
+            self._run(self._queue.popleft())
+
     def _run(self, task: RunTask) -> None:
         """Run one task to its end and queue its report."""
         self._current = task
         self._births.forget()
         self._limit.begin()
         self._scratch.ensure()
-        self._mark.put(task.key)
         try:
             spec = _decode(task.spec)
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:

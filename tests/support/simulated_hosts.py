@@ -29,9 +29,12 @@ from manager_agent.events import (
     TaskBegan,
     TasksEnded,
     TasksTakenBack,
+    Withdraw,
+    Withdrawn,
     WorkerReady,
 )
 from manager_agent.reactor import step
+from manager_agent.session_workers import WITHDRAWN_SECONDS
 from manager_agent.state import State
 from manager_agent.unstarted import LOOK_SECONDS
 from mitosis.contracts.attempt import AttemptKey
@@ -47,6 +50,9 @@ ACTIVE = LeaseStanding.ACTIVE
 class SimulatedWorker:
     queue: deque[AttemptKey] = field(default_factory=deque)
     running: AttemptKey | None = None
+    withdrawn: bool = False
+    recalls: int = 0
+    """Not read yet, since a handler in C runs."""
 
 
 class SimulatedHost:
@@ -75,7 +81,7 @@ class SimulatedHost:
         self.feed(Looked(in_contact=True))
         self.world.after(LOOK_SECONDS, self.look)
 
-    def obey(self, instruction: Instruction) -> None:
+    def obey(self, instruction: Instruction) -> None:  # noqa: C901 - one line per instruction
         after = self.world.after
         match instruction:
             case Spawn(slot, generation):
@@ -85,6 +91,9 @@ class SimulatedHost:
                 after(WIRE, lambda: self.arrive(slot, keys))
             case Recall(slot, _):
                 after(WIRE, lambda: self.recall(slot))
+            case Withdraw(slot, _):
+                self.workers[slot].withdrawn = True
+                after(WITHDRAWN_SECONDS, lambda: self.withdrawn(slot))
             case Claim():
                 after(CALL, lambda: self.world.claim(self, instruction))
             case Report(reports):
@@ -103,6 +112,10 @@ class SimulatedHost:
 
     def begin(self, slot: int) -> None:
         worker = self.workers[slot]
+        if worker.withdrawn and worker.queue:
+            worker.running, worker.withdrawn = None, False
+            self.give_back(slot)
+            return
         key = worker.running = worker.queue.popleft() if worker.queue else None
         if key is not None:
             self.world.begun(key)
@@ -114,13 +127,33 @@ class SimulatedHost:
         report = EncodedReport(key, began_at, self.world.now, b"{}")
         self.world.after(WIRE, lambda: self.feed(TasksEnded(slot, 0, (report,))))
         self.world.ended[key.task_id] += 1
-        self.begin(slot)
+        if self.world.reads_late:
+            self.begin(slot)
+            self.read_recalls(slot)
+        else:
+            self.read_recalls(slot)
+            self.begin(slot)
+
+    def read_recalls(self, slot: int) -> None:
+        worker = self.workers[slot]
+        for _ in range(worker.recalls):
+            self.give_back(slot)
+        worker.recalls = 0
 
     def recall(self, slot: int) -> None:
         worker = self.workers[slot]
-        keys = tuple(worker.queue)
-        worker.queue.clear()
+        if worker.running is not None and self.world.deaf:
+            worker.recalls += 1
+        else:
+            self.give_back(slot)
+
+    def give_back(self, slot: int) -> None:
+        keys = tuple(self.workers[slot].queue)
+        self.workers[slot].queue.clear()
         self.world.after(WIRE, lambda: self.feed(TasksTakenBack(slot, 0, keys)))
+
+    def withdrawn(self, slot: int) -> None:
+        self.feed(Withdrawn(slot, 0, self.workers[slot].running))
 
     def renew(self) -> None:
         returned = frozenset(self.state.returned)
@@ -131,8 +164,17 @@ class SimulatedHost:
 class World:
     """The queue of the group, and time."""
 
-    def __init__(self, seconds: Sequence[float]) -> None:
-        """``seconds``: how long each task takes, in the order of submission."""
+    def __init__(
+        self, seconds: Sequence[float], *, deaf: bool = False, reads_late: bool = False
+    ) -> None:
+        """Submit tasks.
+
+        Args:
+            seconds: how long each takes, in the order of submission.
+            deaf: workers read no message while a task runs, as in a handler in C.
+            reads_late: a worker begins its next task before it reads what came meanwhile.
+        """
+        self.deaf, self.reads_late = deaf, reads_late
         self.now = 0.0
         self.seconds = dict(enumerate(seconds, 1))
         self.ready = deque(AttemptKey(n, 0) for n in self.seconds)

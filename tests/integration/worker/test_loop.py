@@ -23,6 +23,7 @@ from mitosis.ipc.messages import (
     TasksFinished,
     TaskStarted,
 )
+from mitosis.worker.evidence import running_attempt, withdraw
 from mitosis.worker.zygote_protocol import Exited
 from tests.support.waiting import wait_until
 from tests.support.worker_host import WorkerHost, gone, worker_host
@@ -149,6 +150,24 @@ def test_what_waits_behind_a_long_task_is_given_back_and_never_begins(
     assert host.receive(TakenBack).keys == ()
     host.order(CancelTask, AttemptKey(1, 1), 5.0, "over")
     assert [report.task_id for report in host.finished()] == [1]
+    assert host.run(command=["true"])[0].outcome == "succeeded"
+    assert not marker.exists()
+
+
+def test_what_is_withdrawn_while_no_message_is_read_never_begins(
+    host: WorkerHost, tmp_path: Path
+) -> None:
+    """No TakeBack is sent: what is begun next was withdrawn before, and only that is given back."""
+    marker, go = tmp_path / "never", tmp_path / "go"
+    short = {"command": ["touch", str(marker)]}
+    host.submit({"command": ["sh", "-c", f"until [ -e {go} ]; do sleep 0.02; done"]}, short, short)
+    assert host.started().key == AttemptKey(1, 1)
+    withdraw(tmp_path, 0)
+    assert running_attempt(tmp_path, 0) == AttemptKey(1, 1)
+    go.touch()
+    assert [report.task_id for report in host.finished()] == [1]
+    assert host.receive(TakenBack).keys == (AttemptKey(2, 1), AttemptKey(3, 1))
+    assert running_attempt(tmp_path, 0) is None
     assert host.run(command=["true"])[0].outcome == "succeeded"
     assert not marker.exists()
 

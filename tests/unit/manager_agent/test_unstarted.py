@@ -12,6 +12,8 @@ from manager_agent.events import (
     RenewNow,
     Send,
     TasksTakenBack,
+    Withdraw,
+    Withdrawn,
 )
 from manager_agent.unstarted import SILENT_LOOKS
 from mitosis.contracts.attempt import AttemptKey
@@ -20,6 +22,7 @@ from tests.unit.manager_agent.test_reactor import Session, send, task
 
 LONG, SHORT = 60.0, 0.001
 BOUND_SECONDS = 2.0
+DEAF_BOUND_SECONDS = 3.0
 
 hosts = st.lists(
     st.tuples(st.integers(1, 3), st.sampled_from([None, None, 0, 1]), st.floats(0, 0.25)),
@@ -51,6 +54,26 @@ def test_no_task_waits_longer_than_the_bound_while_a_worker_anywhere_is_idle(
         world.host(*host)
     world.run()
     assert world.longest_wait <= BOUND_SECONDS
+    assert set(world.ended.values()) == {1}
+
+
+@given(hosts=hosts, durations=durations, reads_late=st.booleans())
+@example(
+    hosts=[(1, None, 0.0), (1, None, 0.1)],
+    durations=[SHORT] * 400 + [LONG] + [SHORT] * 400,
+    reads_late=True,
+)
+@example(hosts=[(2, None, 0.0)], durations=[SHORT] * 30 + [2.0] * 3 + [SHORT] * 30, reads_late=True)
+@settings(max_examples=40)
+def test_nor_behind_a_handler_in_code_that_reads_no_messages(
+    hosts: list[tuple[int, int | None, float]], durations: list[float], reads_late: bool
+) -> None:
+    """A withdrawn task is begun by another worker, and not by the one that held it."""
+    world = World(durations, deaf=True, reads_late=reads_late)
+    for host in hosts:
+        world.host(*host)
+    world.run()
+    assert world.longest_wait <= DEAF_BOUND_SECONDS
     assert set(world.ended.values()) == {1}
 
 
@@ -87,6 +110,30 @@ def test_tasks_behind_a_long_one_move_to_a_free_worker() -> None:
     session.began(12, slot=1)
     session.ended(12, slot=1, seconds=SHORT / 2)
     assert session.state.workers[0].load == 1
+
+
+def test_what_a_worker_has_begun_in_the_end_is_not_withdrawn() -> None:
+    """Nor what it answers in time; and it is sent nothing before it has answered."""
+    session = Session(workers=2)
+    session.begin()
+    session.state.mean_seconds = SHORT / 2
+    session.claimed(*range(10, 14))
+    session.began(10)
+    session.began(11, slot=1)
+    session.began(13, slot=1)
+    session.ended(11, 13, slot=1, seconds=SHORT / 2)
+    out = [look(session) for _ in range(5)]
+    assert out == [[], [], [Recall(0, 0)], [], [Withdraw(0, 0)]]
+    assert session(Withdrawn(0, 0, AttemptKey(12, 1))) == []
+    assert session(Withdrawn(0, 0, None)) == []
+    assert session(Withdrawn(0, 0, AttemptKey(10, 1))) == [send(1, 12)]
+    session.ended(10, seconds=SHORT / 2)
+    sent = [one for one in session.claimed(14, 15, 16) if isinstance(one, Send)]
+    assert {one.slot for one in sent} == {1}
+    assert session.state.workers[0].recalled
+    session(TasksTakenBack(0, 0, (AttemptKey(12, 1),)))
+    assert not session.state.workers[0].recalled
+    assert AttemptKey(12, 1) in session.state.workers[1].unstarted
 
 
 def test_a_worker_that_neither_begins_nor_answers_is_killed() -> None:

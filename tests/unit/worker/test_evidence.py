@@ -7,7 +7,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mitosis.contracts.attempt import AttemptKey
-from mitosis.worker.evidence import KEPT, Evidence, RunningMark, begun_attempts, forget_begun
+from mitosis.worker.evidence import (
+    KEPT,
+    Evidence,
+    RunningMark,
+    begun_attempts,
+    forget_begun,
+    running_attempt,
+    withdraw,
+)
 
 keys = st.builds(AttemptKey, st.integers(0, 2**63 - 1), st.integers(0, 2**31 - 1))
 
@@ -54,3 +62,21 @@ def test_a_file_that_a_task_has_written_into_is_read_as_far_as_it_goes(
     for key in begun_attempts(folder):
         assert 0 <= key.task_id < 2**63
         assert 0 <= key.attempt < 2**31
+
+
+def test_a_withdrawal_is_seen_once_by_the_worker_of_the_slot(tmp_path: Path) -> None:
+    first, second = AttemptKey(1, 1), AttemptKey(2, 1)
+    evidence = Evidence.create(str(tmp_path), 3)
+    mark = RunningMark(evidence.mark_fd)
+    mark.put(first)
+    assert not mark.withdrawn()
+    withdraw(tmp_path, 3)
+    assert running_attempt(tmp_path, 3) == first
+    mark.put(second)
+    assert mark.withdrawn()
+    mark.take_out()
+    assert not mark.withdrawn()
+    assert running_attempt(tmp_path, 3) is None
+    assert begun_attempts(tmp_path) == {first}, "the second has not begun"
+    assert not RunningMark(evidence.mark_fd).withdrawn(), "nor does it concern the next process"
+    evidence.close()
