@@ -291,9 +291,9 @@ class Agent:
 
     def _make_pool(self, session: LeaseSession, *, preload: bool) -> Pool:
         grant, plan = session.grant, session.grant.worker_allocation_plan
-        importing: AbstractContextManager[None] = contextlib.nullcontext()
-        if preload and plan.handler_modules:
-            importing = self._importing(grant)
+        starting: AbstractContextManager[None] = contextlib.nullcontext()
+        if plan.worker_python or (preload and plan.handler_modules):
+            starting = self._starting_workers(grant)
         make_private(self._folders.scratch)
         setup = Setup(
             manager_id=str(self._config.manager_id),
@@ -317,16 +317,16 @@ class Agent:
             "MITOSIS_WORKER_ENDPOINT": self._folders.endpoint,
         }
         command = ZygoteCommand(plan.worker_python or sys.executable, setup, environment)
-        return Pool(command, plan_cpus(plan), session.workers, importing)
+        return Pool(command, plan_cpus(plan), session.workers, starting)
 
-    def _importing(self, grant: LeaseGrant) -> AbstractContextManager[None]:
-        """Return the record of the imports of handlers.
+    def _starting_workers(self, grant: LeaseGrant) -> AbstractContextManager[None]:
+        """Return the record of a start of workers that runs an interpreter or modules of users.
 
         Raises:
-            ZygoteFailed: the agent has died in them too often.
+            ZygoteFailed: the agent has died in it too often.
         """
         plan = grant.worker_allocation_plan
-        step = Step("import", grant.task_group_id, plan.model_dump_json())
+        step = Step("start of workers", grant.task_group_id, plan.model_dump_json())
         if (refused := self._steps.refusal(step)) is not None:
             raise ZygoteFailed(refused)
         return self._steps.during(step)

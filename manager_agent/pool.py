@@ -91,7 +91,7 @@ class Pool:
         command: ZygoteCommand,
         cpus: list[frozenset[int] | None],
         events: PoolEvents,
-        importing: AbstractContextManager[None] | None = None,
+        starting: AbstractContextManager[None] | None = None,
     ) -> None:
         """Start nothing before :meth:`start`.
 
@@ -99,9 +99,9 @@ class Pool:
             command: the zygote.
             cpus: ``cpus[slot]`` are the cores of the worker in this slot; None: not pinned.
             events: what happens to the processes.
-            importing: entered while the handlers are imported.
+            starting: entered while the zygote starts and imports the handlers.
         """
-        self._importing = importing or contextlib.nullcontext()
+        self._starting = starting or contextlib.nullcontext()
         self._command = command
         self._cpus = cpus
         self._events = events
@@ -121,7 +121,7 @@ class Pool:
         Raises:
             ZygoteFailed: the interpreter, a handler module or the zygote does not work here.
         """
-        with self._importing:
+        with self._starting:
             return await self._started()
 
     async def _started(self) -> Ready:

@@ -1,4 +1,4 @@
-"""Counts how often the agent has died in a step that runs code of users: a hook, an import of handlers.
+"""Counts how often the agent has died in a step that runs code of users: a hook, the start of workers.
 
 Such a step is repeated by the next process, so one that ends its agent would be repeated for ever (protocol
 P9). Its record is on disk before it starts and is removed when it has ended; what the next process finds has
@@ -22,7 +22,7 @@ DEATHS = 3
 STOPS = 20
 """The same for stops in order, which charge nothing elsewhere: as for deaths by SIGTERM (C-29)."""
 
-Kind = Literal["setup hook", "teardown hook", "probe", "import"]
+Kind = Literal["setup hook", "teardown hook", "probe", "start of workers"]
 
 log = logging.getLogger(__name__)
 

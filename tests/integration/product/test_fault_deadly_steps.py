@@ -105,8 +105,9 @@ async def test_an_import_that_kills_the_agent_is_a_host_that_cannot_start_worker
         group = await it.group(diary.task("t"), worker_allocation_plan=plan)
 
         async def given_up() -> bool:
-            return f"could not start workers: the import {GIVEN_UP}" in await line_of_host(
-                it, group
+            return (
+                f"could not start workers: the start of workers {GIVEN_UP}"
+                in await line_of_host(it, group)
             )
 
         await it.until(given_up)
