@@ -127,6 +127,7 @@ class Agent:
         self._begun: set[AttemptKey] = set()
         """What an earlier process has started; PostgreSQL knows which of these have ended."""
         self._disk = DiskRoom(folders.state_dir, config.min_free_bytes)
+        self._contact.lack = self._disk.lack
         self._stop = asyncio.Event()
         self._kill = asyncio.Event()
         self._claim_seqs: dict[int, int] = {}

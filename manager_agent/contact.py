@@ -68,6 +68,8 @@ class Contact:
         self.incarnation = incarnation
         self.host: Host | None = None
         """Takes up what the answers order."""
+        self.lack: Callable[[], str | None] = lambda: None
+        """Returns why this host claims nothing, if it lacks something."""
         self.host_lost_after_seconds = HOST_LOST_AFTER.total_seconds()  # until hello is answered
         self._api = api
         self._session = session
@@ -123,7 +125,7 @@ class Contact:
         session = self._session()
         sent_at = time.monotonic()
         renewal, started, returned = self._next_renewal(session, sent_at)
-        renewal.report_trouble = self._reporter.trouble()
+        renewal.report_trouble = self._reporter.trouble() or self.lack()
         answer = await self._api.renew(renewal)
         self._acked_from = sent_at
         self.host_lost_after_seconds = answer.host_lost_after_seconds

@@ -22,6 +22,7 @@ class DiskRoom:
     def __init__(self, folder: Path, min_free_bytes: int = MIN_FREE_BYTES) -> None:
         self._folder = folder
         self._least = min_free_bytes
+        self._waits = False
 
     def free_bytes(self) -> int:
         """Return the bytes that this user may still write. Source: statvfs(3), f_bavail."""
@@ -36,9 +37,22 @@ class DiskRoom:
             "disk.nearly_full",
             extra={**facts, "free_bytes": self.free_bytes()},
         )
-        while self.free_bytes() < self._least:  # noqa: ASYNC110 - the kernel has no event for it
-            await asyncio.sleep(LOOK_AGAIN_SECONDS)
+        self._waits = True
+        try:
+            while self.free_bytes() < self._least:  # noqa: ASYNC110 - the kernel has no event for it
+                await asyncio.sleep(LOOK_AGAIN_SECONDS)
+        finally:
+            self._waits = False
         log.warning("disk.has_room", extra={**facts, "free_bytes": self.free_bytes()})
+
+    def lack(self) -> str | None:
+        """Return why nothing is claimed, if it is for this disk."""
+        if not self._waits:
+            return None
+        return (
+            f"it claims nothing: the disk of {self._folder} has less than {self._least:,} bytes free"
+            " (agent.min_free_bytes)"
+        )
 
 
 def is_full(error: OSError) -> bool:

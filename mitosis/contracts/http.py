@@ -446,7 +446,7 @@ class ManagerInfo(AnswerBody):
     """Task group name → why the teardown that the host owes cannot begin, and when it is tried again."""
     failures: list[HostFailureInfo] = []
     report_trouble: str | None = None
-    """Why reports of ended tasks wait on the host, and what becomes of them."""
+    """Why reports of ended tasks wait on the host, and what becomes of them; or why it claims nothing."""
     created_at: datetime
 
 

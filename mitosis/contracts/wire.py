@@ -287,7 +287,8 @@ class Renewal(Request):
     """Epoch of a lease under which nothing runs here any more, with everything reported or returned; or
     whose setup has failed. The lease ends (P8)."""
     report_trouble: Annotated[str, Meta(max_length=2_000)] | None = None
-    """Why reports wait on the host although the API is in contact, and what becomes of them."""
+    """Why reports wait on the host although the API is in contact, and what becomes of them; or why the
+    host claims nothing."""
 
 
 class CancelOrder(Answer):

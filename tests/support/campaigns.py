@@ -144,6 +144,7 @@ class Host:
         returned: Sequence[ClaimedTask] = (),
         announced: Sequence[ClaimedTask] = (),
         held: Sequence[int] | None = None,
+        trouble: str | None = None,
     ) -> RenewalAnswer:
         renewal = Renewal(
             incarnation=self.incarnation,
@@ -152,6 +153,7 @@ class Host:
             returned=[TaskAttempt(task_id=t.task_id, attempt=t.attempt) for t in returned],
             announced=[TaskAttempt(task_id=t.task_id, attempt=t.attempt) for t in announced],
             held=None if held is None else Held(acked_seq=self.acked_seq, task_ids=list(held)),
+            report_trouble=trouble,
         )
         return await renew(self.world.store, self.manager_id, renewal)
 

@@ -47,7 +47,7 @@ def manager_item(one: "ManagerInfo") -> Item:
         *[("environment", f"{name}: {state}") for name, state in one.environments.items()],
         *[("owes", f"teardown of {name}: {why}") for name, why in one.debts.items()],
         *[("failure", f"{failure.task_group_name}: {failure.line}") for failure in one.failures],
-        ("reports", one.report_trouble or ""),
+        ("trouble", one.report_trouble or ""),
         ("last contact", time_text(one.last_contact_at)),
         ("registered", time_text(one.created_at)),
     ]

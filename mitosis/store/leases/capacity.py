@@ -15,7 +15,7 @@ from mitosis.store.store import Store
 
 SQL = load("leases/capacity.sql")
 CAPACITY, STUCK = SQL["capacity"], SQL["stuck"]
-STUCK_LEASES = "SELECT l.epoch, m.uuid AS manager_id\n" + STUCK
+STUCK_LEASES = "SELECT l.epoch, m.uuid AS manager_id, c.report_trouble AS trouble\n" + STUCK
 SETUP_MARGIN_SECONDS = 120.0
 """A setup may take its timeout and this much longer."""
 
@@ -24,6 +24,7 @@ SETUP_MARGIN_SECONDS = 120.0
 class _Stuck:
     epoch: int
     manager_id: UUID
+    trouble: str | None
 
 
 def progress_parameters(store: Store) -> dict[str, object]:
@@ -64,6 +65,8 @@ async def _end_if_stuck(
         return False
     await end_lease(connection, lease, ReleaseReason.NO_PROGRESS)
     reason = "its lease claimed nothing while tasks were ready and none ran on it"
+    if again[0].trouble is not None:
+        reason += f"; {again[0].trouble}"
     await record_failure(
         connection, lease.manager_number, lease.group_number, HostFailureKind.NO_PROGRESS, reason
     )

@@ -63,6 +63,12 @@ def tried(data: Path, *words: str) -> "subprocess.CompletedProcess[str]":
     )
 
 
+def trouble(data: Path) -> str:
+    """What `mitosis manager list` says that the one host lacks."""
+    (host,) = mitosis_json(data, "manager", "list")
+    return host["report_trouble"] or ""
+
+
 def test_a_full_disk_is_named_and_everything_goes_on_when_there_is_space(tmp_path: Path) -> None:
     with small_disk(disk := tmp_path / "disk"):
         data, filler, ran = disk / "data", disk / "filler", tmp_path / "ran"
@@ -75,6 +81,7 @@ def test_a_full_disk_is_named_and_everything_goes_on_when_there_is_space(tmp_pat
             fill(filler, 25_000_000)
             asked = mitosis_json(data, "group", "submit", "full", *command)["task_ids"]
             wait_until(lambda: "disk.nearly_full" in agent_log(data), 30)
+            wait_until(lambda: "it claims nothing: the disk of" in trouble(data), 30)
             waiting = mitosis_json(data, "group", "submit", "full", *command)["task_ids"]
             fill(disk / "filler2", LEFT_BYTES)
             accepted, problem = submit_until_refused(data)
@@ -93,6 +100,7 @@ def test_a_full_disk_is_named_and_everything_goes_on_when_there_is_space(tmp_pat
             wait_until(
                 lambda: tried(data, "group", "close", "full").returncode == 0, 60, interval=0.2
             )
+            wait_until(lambda: not trouble(data), 60)
             settled = mitosis_json(data, "group", "wait", "full", "--timeout", "90s")
             assert (settled["result"], settled["settled"]) == ("success", True)
             done = {task["task_id"] for task in mitosis_json(data, "group", "tasks", "full")}

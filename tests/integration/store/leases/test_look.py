@@ -17,6 +17,7 @@ from mitosis.contracts.host_failures import HostFailureKind
 from mitosis.contracts.lease_settings import LeaseTerms
 from mitosis.contracts.task import RetryPolicy, TaskSubmission
 from mitosis.contracts.wire import ClaimTasks
+from mitosis.store.groups.views import read_group
 from mitosis.store.leases.failures import record_failure
 from mitosis.store.leases.look import look
 from mitosis.store.leases.scheduler import assign_round
@@ -342,6 +343,7 @@ async def test_a_stuck_lease_is_ended_and_remembered_and_its_tasks_go_back(datab
         await w.submit(group, 2)
         host = await w.leased_host(group)
         await host.claim(1)  # held there, and never begun
+        await host.renew(trouble="its disk is full")
         for column in ("taken_at", "last_claim_at"):
             await age(w, host, column, 31)
         await w.rows("UPDATE environments SET changed_at = now() - interval '1 hour'")
@@ -354,6 +356,7 @@ async def test_a_stuck_lease_is_ended_and_remembered_and_its_tasks_go_back(datab
         assert await w.value("SELECT end_reason FROM leases") == "no_progress"
         (row,) = await w.rows("SELECT kind, failures, next_at > now() AS later FROM host_failures")
         assert row == {"kind": "no_progress", "failures": 1, "later": True}
+        assert "its disk is full" in str((await read_group(w.store, group)).waiting_for)
         await assign_round(w.store)
         assert (await observe_manager(w.store, host.manager_id)).lease is None, "offered at once"
         other = await w.host()
