@@ -52,6 +52,12 @@ SHORT_NAMES: Mapping[str, str] = {
 }
 """Environment names beside the long ones (``MITOSIS_DATABASE__URL``); the short name wins."""
 
+FORMER_KEYS: Mapping[str, str] = {
+    "worker.max_cached_workflows": "control.max_cached_workflows",
+    "worker.max_concurrent_activities": "control.max_concurrent_activities",
+}
+"""Keys of the version before, in the file and as variables: accepted and not shown. The present key wins."""
+
 PROGRAM_VARIABLES: Mapping[str, str] = {
     "MITOSIS_PG_BIN": "Folder of another PostgreSQL's postgres and initdb for the embedded server",
     "MITOSIS_TEMPORAL_BIN": "Another temporal program for the embedded server",
@@ -176,7 +182,7 @@ class AgentSettings(Group):
         return value
 
 
-class WorkerSettings(Group):
+class ControlSettings(Group):
     """The control worker: workflows and database activities."""
 
     max_cached_workflows: int = Field(1000, ge=1, description="Workflows kept in memory")
@@ -315,7 +321,7 @@ class Settings(BaseSettings):
     database: DatabaseSettings = DatabaseSettings()
     api: ApiSettings = ApiSettings()
     agent: AgentSettings = AgentSettings()
-    worker: WorkerSettings = WorkerSettings()
+    control: ControlSettings = ControlSettings()
     scheduling: SchedulingSettings = SchedulingSettings()
     hosts: HostSettings = HostSettings()
     tasks: TaskSettings = TaskSettings()
@@ -396,9 +402,12 @@ def environment_name(key: str) -> str:
 def _environment() -> Iterator[tuple[dict[str, Any], str]]:
     """Return our variables only: others with our prefix belong to tasks, and are ignored.
 
-    A section has no variable of its own, so ``MITOSIS_WORKER`` is ignored.
+    A section has no variable of its own, so ``MITOSIS_API`` is ignored.
     """
     source = EnvSettingsSource(Settings)
+    for former, key in FORMER_KEYS.items():
+        if value := os.environ.get(environment_name(former)):
+            yield {key: value}, environment_name(former)
     groups = {environment_name(name).lower() for name in _groups()}
     source.env_vars = {k: v for k, v in source.env_vars.items() if k not in groups}
     for key, value in flatten(source()).items():
@@ -424,11 +433,13 @@ def _file(path: Path | None) -> dict[str, Any]:
     if path is None:
         return {}
     try:
-        return flatten(tomllib.loads(path.read_text()))
+        found = flatten(tomllib.loads(path.read_text()))
     except OSError as error:
         raise SettingsError(f"cannot read the settings file {path}: {error.strerror}") from error
     except tomllib.TOMLDecodeError as error:
         raise SettingsError(f"the settings file {path} is not TOML: {error}") from error
+    former = {FORMER_KEYS[key]: value for key, value in found.items() if key in FORMER_KEYS}
+    return former | {key: value for key, value in found.items() if key not in FORMER_KEYS}
 
 
 def _nest(flat: Mapping[str, Any]) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from typer.core import TyperGroup
 
 from mitosis.app_root import enter_app
 from mitosis.cli.streams import StandardOutputLost, flush, open_standard_streams
-from mitosis.cli.subcommands import COMMANDS
+from mitosis.cli.subcommands import COMMANDS, FORMER_COMMANDS
 from mitosis.version import __version__
 
 PASS_THROUGH = "temporal"  # noqa: S105 - not a password
@@ -52,7 +52,7 @@ def execute(arguments: Sequence[str]) -> int:
     from mitosis.cli.exit import ExitStatus, report, report_usage
     from mitosis.contracts.errors import MitosisError
 
-    words = list(arguments)
+    words = _present_names(arguments)
     if words[:1] == [PASS_THROUGH]:
         words.insert(1, "--")
     streams = sys.stdout, sys.stderr
@@ -72,6 +72,16 @@ def execute(arguments: Sequence[str]) -> int:
         sys.stdout, sys.stderr = streams  # typer replaced them on EPIPE: a closed pipe is no error
         return ExitStatus.OK
     return int(status or 0)
+
+
+def _present_names(arguments: Sequence[str]) -> list[str]:
+    """Return the words with the present name of a subcommand that had another one before."""
+    words = list(arguments)
+    former = words[0] if words else ""
+    if former in FORMER_COMMANDS and former not in COMMANDS:
+        words[0] = FORMER_COMMANDS[former]
+        typer.echo(f"note: `mitosis {former}` is now `mitosis {words[0]}`", err=True)
+    return words
 
 
 class LazyGroup(TyperGroup):

@@ -87,8 +87,8 @@ COMMANDS: Mapping[str, Subcommand] = {
         "mitosis.cli.stack.services:api",
         "Run only the HTTP API; the settings name PostgreSQL and Temporal.",
     ),
-    "worker": Subcommand(
-        "mitosis.cli.stack.services:worker",
+    "control": Subcommand(
+        "mitosis.cli.stack.services:control",
         "Run only a control worker: workflows, database activities, outbox relay, reconcile.",
     ),
     "agent": Subcommand(
@@ -101,3 +101,6 @@ COMMANDS: Mapping[str, Subcommand] = {
     ),
 }
 """In the order of the help."""
+
+FORMER_COMMANDS: Mapping[str, str] = {"worker": "control"}
+"""Names of subcommands in the version before: accepted and not shown, unless another one has the name now."""

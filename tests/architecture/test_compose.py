@@ -35,9 +35,9 @@ def tag(service: str) -> str:
 def test_the_stack_is_whole() -> None:
     assert set(SERVICES) == {
         *("postgres", "temporal-schema", "temporal", "temporal-ui"),
-        *("migrate", "api", "worker", "agent"),
+        *("migrate", "api", "control", "agent"),
     }
-    assert set(OURS) == {"migrate", "api", "worker", "agent"}
+    assert set(OURS) == {"migrate", "api", "control", "agent"}
 
 
 @pytest.mark.parametrize("name", SERVICES)
@@ -99,7 +99,7 @@ def test_ports_agree_and_are_published_on_loopback_only() -> None:
     assert SERVICES["agent"]["environment"]["MITOSIS_API_URL"] == f"http://api:{port}"
     assert f"http://127.0.0.1:{port}/ready" in api["healthcheck"]["test"][-1]
     assert published["temporal"] == ("7233", "7233")
-    for name in ("api", "worker", "migrate", "agent"):
+    for name in ("api", "control", "migrate", "agent"):
         assert SERVICES[name]["environment"]["MITOSIS_TEMPORAL_ADDRESS"] == "temporal:7233"
     ui = SERVICES["api"]["environment"]["MITOSIS_TEMPORAL__UI_URL"]
     assert ui == f"http://127.0.0.1:{published['temporal-ui'][0]}"

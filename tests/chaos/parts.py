@@ -1,7 +1,7 @@
 """The stack as one process per part: `python -P -m tests.chaos.parts DATA_DIR [no-agent]`.
 
 `mitosis up` runs API, control worker and relay in its own process. Here, as on several machines, `mitosis
-api`, `mitosis worker` (which carries the relay) and `mitosis agent` are children of their own, so that each
+api`, `mitosis control` (which carries the relay) and `mitosis agent` are children of their own, so that each
 can be killed alone; PostgreSQL and Temporal are the embedded ones. Stands for the supervisor of a machine:
 starts again what dies.
 """
@@ -40,7 +40,7 @@ async def main(data_dir: Path, *words: str) -> None:
 
         await stack.add_process("api", _mitosis("api"), env=servers, ready=token_written)
         idle = {"MITOSIS_SCHEDULING__IDLE_THRESHOLD_SECONDS": str(IDLE_THRESHOLD_SECONDS)}
-        await stack.add_process("worker", _mitosis("worker"), env=servers | idle)
+        await stack.add_process("control", _mitosis("control"), env=servers | idle)
         if "no-agent" not in words:
             await _add_agent(stack, connection, data_dir)
         write_connection(data_dir, connection)

@@ -19,8 +19,8 @@ COMMAND_LINES: Mapping[Victim, tuple[str, str]] = {
     Victim.TEMPORAL_WIPED: ("temporal", "start-dev"),
     Victim.AGENT: ("python", "agent"),
     Victim.API: ("python", "api"),
-    Victim.CONTROL: ("python", "worker"),
-    Victim.RELAY: ("python", "worker"),
+    Victim.CONTROL: ("python", "control"),
+    Victim.RELAY: ("python", "control"),
 }
 """How a child of the supervisor is known: begin of its name, a word of its command line."""
 BELOW_AGENTS = (Victim.ZYGOTE, Victim.WORKER, Victim.COMMAND)

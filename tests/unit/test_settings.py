@@ -60,6 +60,24 @@ def test_short_names_win_over_long_ones(monkeypatch: pytest.MonkeyPatch, name: s
     assert loaded.origins[SHORT_NAMES[name]] == name
 
 
+def test_keys_of_the_version_before_have_the_same_effect(
+    monkeypatch: pytest.MonkeyPatch, config_file: Callable[[str], Path]
+) -> None:
+    path = config_file("[worker]\nmax_cached_workflows = 7\nmax_concurrent_activities = 8")
+    control = load_settings(config_file=path).settings.control
+    assert (control.max_cached_workflows, control.max_concurrent_activities) == (7, 8)
+    monkeypatch.setenv("MITOSIS_WORKER__MAX_CACHED_WORKFLOWS", "9")
+    loaded = load_settings(config_file=path)
+    assert loaded.settings.control.max_cached_workflows == 9
+    assert loaded.origins["control.max_cached_workflows"] == "MITOSIS_WORKER__MAX_CACHED_WORKFLOWS"
+    monkeypatch.setenv("MITOSIS_CONTROL__MAX_CACHED_WORKFLOWS", "10")
+    assert load_settings(config_file=path).settings.control.max_cached_workflows == 10
+    both = config_file("[worker]\nmax_cached_workflows = 7\n[control]\nmax_cached_workflows = 6")
+    monkeypatch.delenv("MITOSIS_WORKER__MAX_CACHED_WORKFLOWS")
+    monkeypatch.delenv("MITOSIS_CONTROL__MAX_CACHED_WORKFLOWS")
+    assert load_settings(config_file=both).settings.control.max_cached_workflows == 6
+
+
 def test_variables_of_tasks_are_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("MITOSIS_TASK_UUID", "MITOSIS_WORKER_ID", "MITOSIS_RESULT_DIR", "MITOSIS_WORKER"):
         monkeypatch.setenv(name, "x")

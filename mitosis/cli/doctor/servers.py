@@ -106,7 +106,7 @@ def process_checks(processes: Sequence[ProcessInfo]) -> Iterator[Check]:
         shown = "; ".join(map(_shown, found))
         if not found:
             yield warn(
-                name, "none runs", "start one: mitosis worker" if kind == "control" else START
+                name, "none runs", "start one: mitosis control" if kind == "control" else START
             )
         elif len(versions) > 1:
             yield warn(name, shown, UPGRADE)

@@ -1,6 +1,6 @@
 """The commands that run servers: the whole stack (`up`), or its parts one by one.
 
-`mitosis api | worker | agent | migrate` are the parts for systemd, containers and Kubernetes. Each reads
+`mitosis api | control | agent | migrate` are the parts for systemd, containers and Kubernetes. Each reads
 the settings, configures logging and passes plain values on.
 """
 
@@ -124,13 +124,13 @@ async def _api(settings: "Settings") -> None:
         await asyncio.Event().wait()
 
 
-def worker(data_dir: DataDirOption = None) -> int:
+def control(data_dir: DataDirOption = None) -> int:
     """Run only a control worker: workflows, database activities, outbox relay, reconcile."""
     settings = _start(data_dir)
-    return asyncio.run(_until_signal(_worker(settings)))
+    return asyncio.run(_until_signal(_control(settings)))
 
 
-async def _worker(settings: "Settings") -> None:
+async def _control(settings: "Settings") -> None:
     from mitosis.cli.stack.whole_stack import control_service, store_options, temporal_address
     from mitosis.store.processes.live import recording_process
     from mitosis.store.store import Store

@@ -135,8 +135,8 @@ def control_service(settings: Settings, where: TemporalAddress, store: Store) ->
     control = ControlStore(store)
     ports = ControlPorts(control, control, control)
     limits = WorkerLimits(
-        max_cached_workflows=settings.worker.max_cached_workflows,
-        max_concurrent_activities=settings.worker.max_concurrent_activities,
+        max_cached_workflows=settings.control.max_cached_workflows,
+        max_concurrent_activities=settings.control.max_concurrent_activities,
     )
     return ControlService(where, ports, control, control, limits=limits)
 

@@ -109,9 +109,9 @@ def test_the_services_of_the_compose_file_run_a_task_together(
     with ExitStack() as services:
         services.enter_context(compose.running("api"))
         wait_until(lambda: compose.healthy("api"), 40, lambda: compose.story("api"))
-        services.enter_context(compose.running("worker"))
+        services.enter_context(compose.running("control"))
         services.enter_context(compose.running("agent"))
-        everybody = ("api", "worker", "agent")
+        everybody = ("api", "control", "agent")
         wait_until(
             lambda: managers(compose) == [("idle", ["compose"])],
             40,

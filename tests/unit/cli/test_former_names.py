@@ -1,9 +1,10 @@
-"""Options under the names of earlier versions: accepted, with the same meaning, and not shown."""
+"""Options and commands under names of earlier versions: accepted, with the same meaning, and not shown."""
 
 import pytest
 
 from mitosis.cli.exit import ExitStatus
 from mitosis.cli.follow.exit_statuses import RunExit
+from mitosis.cli.subcommands import FORMER_COMMANDS
 from tests.support.command import mitosis
 
 pytestmark = pytest.mark.usefixtures("no_stack_here")
@@ -48,3 +49,19 @@ def test_a_host_is_registered_for_a_user_group_under_either_name() -> None:
     for option in ("--user-group", "--group"):
         ran = mitosis("manager", "register", option, "render:write")
         assert ran.status == ExitStatus.UNAVAILABLE  # only the API is missing
+
+
+@pytest.mark.parametrize(("former", "present"), FORMER_COMMANDS.items())
+def test_a_command_of_the_version_before_runs_under_its_present_name(
+    former: str, present: str
+) -> None:
+    ran = mitosis(former, "--help")
+    assert ran.out.startswith(f"Usage: mitosis {present} ")
+    assert ran.err == f"note: `mitosis {former}` is now `mitosis {present}`\n"
+    assert f"  {former} " not in mitosis("--help").out
+    assert mitosis(present, "--help").err == ""
+
+
+def test_a_former_name_is_free_for_another_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(FORMER_COMMANDS, "doctor", "control")  # type: ignore[misc]
+    assert mitosis("doctor", "--help").out.startswith("Usage: mitosis doctor ")

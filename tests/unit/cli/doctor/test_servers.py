@@ -40,4 +40,4 @@ def test_a_missing_control_process_is_said_with_how_to_start_one() -> None:
         "warn",
         "none runs",
     )
-    assert "mitosis worker" in found["control processes"].advice
+    assert "mitosis control" in found["control processes"].advice
