@@ -16,11 +16,12 @@ DELETE FROM live_processes
 DELETE FROM live_processes WHERE id = %(id)s
 
 -- name: live
--- The second part: processes of versions that write no row. They are seen by what they listen to.
+-- The second part: processes of versions that write no row. They are seen by what they listen to. A later
+-- version may have processes of other kinds.
 SELECT p.kind, p.version, p.host_name, p.pid, p.knows, p.started_at,
        extract(epoch FROM clock_timestamp() - p.beat_at)::float8 AS silent_seconds
   FROM live_processes AS p
- WHERE p.beat_at >= clock_timestamp() - make_interval(secs => %(gone_after)s)
+ WHERE p.beat_at >= clock_timestamp() - make_interval(secs => %(gone_after)s) AND p.kind IN ('api', 'control')
  UNION ALL
 SELECT CASE a.query WHEN 'LISTEN mitosis_wake' THEN 'api' ELSE 'control' END, NULL, host(a.client_addr), NULL,
        '{}', a.backend_start, 0

@@ -63,5 +63,5 @@ def test_a_command_of_the_version_before_runs_under_its_present_name(
 
 
 def test_a_former_name_is_free_for_another_command(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(FORMER_COMMANDS, "doctor", "control")  # type: ignore[misc]
+    monkeypatch.setitem(FORMER_COMMANDS, "doctor", "control")
     assert mitosis("doctor", "--help").out.startswith("Usage: mitosis doctor ")

@@ -60,6 +60,11 @@ async def test_a_process_has_a_row_while_it_runs(database: str) -> None:
             assert api.version == __version__
             assert api.pid == control.pid
             assert 0 <= api.silent_seconds < 20
+            await w.rows("ALTER TABLE live_processes DROP CONSTRAINT live_processes_kind_check")
+            await add(w, "kind of a later version", states=[7])
+            assert await kinds(w) == ["api", "control"]
+            await check(w, BLOCKED)
+            await w.rows("DELETE FROM live_processes WHERE pid = 7")
         assert await w.value("SELECT count(*) FROM live_processes") == 0
 
 
@@ -68,7 +73,7 @@ async def test_the_row_of_a_killed_process_is_removed_by_another(
 ) -> None:
     monkeypatch.setattr(live, "BEAT_SECONDS", 0.05)
     async with world(database) as w, recording_process(w.store, "api"):
-        await add(w, "control", states=OLDER_STATES, silent=29)
+        await add(w, "control", states=OLDER_STATES, silent=15)
         assert await kinds(w) == ["api", "control"], "it may only be slow"
         await w.rows("UPDATE live_processes SET beat_at = now() - interval '31 s'")
 
