@@ -95,7 +95,6 @@ TESTED_ELSEWHERE = {
     "workflows/manager.py": "workflow/test_manager_timers.py, workflow/test_histories.py",
     "workflows/namespace.py": "integration/workflows/test_relay.py",
     "workflows/task_group.py": "workflow/test_task_group_timers.py, workflow/test_histories.py",
-    "manager_agent/endings.py": "a part of the reactor: unit/manager_agent/test_reactor.py",
     "manager_agent/events.py": "models: unit/manager_agent/test_reactor.py uses them all",
     "manager_agent/hooks.py": "integration/manager_agent/test_environments.py",
     "manager_agent/host.py": "integration/manager_agent/test_lease.py",

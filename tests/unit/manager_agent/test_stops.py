@@ -3,7 +3,8 @@
 from manager_agent.events import CancelRunning, Renewed, StopsOrdered
 from mitosis.contracts.attempt import AttemptKey
 from mitosis.contracts.wire import StopOrder
-from tests.unit.manager_agent.test_reactor import ENDING, FINISH_ORDER, Session
+from tests.unit.manager_agent.test_endings import ENDING, FINISH_ORDER
+from tests.unit.manager_agent.test_reactor import Session
 
 
 def stop(task_id: int, grace: float = 2.0) -> StopOrder:
