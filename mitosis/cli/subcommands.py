@@ -59,6 +59,10 @@ COMMANDS: Mapping[str, Subcommand] = {
         "mitosis.cli.manager.commands:app",
         "Manage the hosts that run tasks.",
     ),
+    "simulate": Subcommand(
+        "mitosis.cli.simulate.command:app",
+        "Simulate scheduling policies on a mixed or recorded workload, and compare what they come to.",
+    ),
     "login": Subcommand(
         "mitosis.cli.account:login",
         "Get a token with a password.",

@@ -79,7 +79,13 @@ REFUSED: dict[str, tuple[str, ...]] = {
     **{
         f"{command} {option}": NO_BOUND
         for command in ("group create", "group change", "template save")
-        for option in ("--lease", "--longest-lease", "--idle", "--longest-idle")
+        for option in (
+            "--lease",
+            "--longest-lease",
+            "--idle",
+            "--longest-idle",
+            "--preemption-grace",
+        )
     },
     "group cancel --grace": NO_GRACE,
     "group complete --grace": NO_GRACE,
@@ -89,12 +95,18 @@ REFUSED: dict[str, tuple[str, ...]] = {
     "manager list --limit": ("-1", *NOT_A_NUMBER),
     "manager register --lifetime": NO_SPAN,
     "demo --workers": NO_WORKERS,
+    "simulate --hosts": ("10001", *NOT_ONE_OR_MORE),
+    "simulate --days": ("0", "367", "many", ""),
+    "simulate --load": ("0", "11", "much", ""),
+    "simulate --seed": NOT_A_NUMBER,
+    "simulate --since": NO_SPAN,
 }
 """Option -> values that it must refuse."""
 BEHIND = {
     "run": ["true"],
     "group submit": ["g", "--", "true"],
     "demo": [],
+    "simulate": [],
     "group list": [],
     "task cancel": ["--group=g", "--all"],
     "template list": [],

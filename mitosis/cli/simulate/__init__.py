@@ -1,0 +1,1 @@
+"""`mitosis simulate` and the recording of workloads."""
