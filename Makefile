@@ -3,7 +3,7 @@
 BIN := .venv/bin
 WORKERS := 3
 
-.PHONY: help setup demo test check fmt lint types imports sizes fix bench bench-quick chaos campaign-blame campaign-debts campaign-history campaign-scheduling campaign-wake mutate pressure up docs spec model ci clean
+.PHONY: help setup demo test check fmt lint types imports sizes fix bench bench-quick chaos campaign-blame campaign-debts campaign-history campaign-scheduling campaign-simulation campaign-wake mutate pressure up docs spec model ci clean
 
 help: ## print this help
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -49,6 +49,9 @@ campaign-history: setup ## 10,000 signals and 10,000 updates to one task group (
 
 campaign-scheduling: setup ## 3,000 random fleets for each property of a scheduling decision (3 minutes)
 	@MITOSIS_CAMPAIGN_EXAMPLES=3000 $(BIN)/python -m pytest -n 0 -q --timeout 3600 tests/unit/scheduling/test_decide.py
+
+campaign-simulation: setup ## 1,000 simulated hosts for 4 weeks, and four policies beside each other, into docs/simulation.md (10 minutes)
+	@$(BIN)/python -m bench.simulation --write $(ARGS)
 
 campaign-debts: setup ## 500 random sequences of verbs and failures: every setup is torn down once (about 5 minutes)
 	@MITOSIS_CAMPAIGN_EXAMPLES=500 $(BIN)/python -m pytest -n 0 -q --timeout 3600 tests/integration/store/test_debts.py

@@ -30,7 +30,7 @@ class Accounts:
     ends: Counter[EndReason] = field(default_factory=Counter)
     rounds: int = 0
     decide_seconds: float = 0.0
-    """CPU time."""
+    """Wall time: to read the clock of the CPU takes as long as a decision on some machines."""
     longest_decide_seconds: float = 0.0
     waits: list[tuple[int, float]] = field(default_factory=list)
     """(priority, seconds from the first ready task to the first host) of each task group."""

@@ -56,7 +56,7 @@ class Result:
     longest_hostless_hours: float
     waits: Sequence[Wait]
     decide_ms: float
-    """CPU time of a round, mean."""
+    """Wall time of the decisions of a round, mean."""
     longest_decide_ms: float
     rounds: float
 

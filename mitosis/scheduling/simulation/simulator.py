@@ -132,9 +132,9 @@ class Simulator:
             self.kept += self._conservation.kept(now, self._sampling.waiting())
 
     def _decide(self, now: float) -> Sequence[Action]:
-        began = time.process_time()
+        began = time.perf_counter()
         actions = self._decision(self.facts.snapshot, now)
-        took = time.process_time() - began
+        took = time.perf_counter() - began
         self.accounts.decide_seconds += took
         self.accounts.longest_decide_seconds = max(self.accounts.longest_decide_seconds, took)
         return actions

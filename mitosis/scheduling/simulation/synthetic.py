@@ -20,9 +20,9 @@ TAGS = 8
 PRIORITIES = (-10, 0, 10)
 PRIORITY_WEIGHTS = (20, 65, 15)
 WORKERS = (1, 4, 8)
-MEDIAN_SIZE_HOURS = 8.0
 SIZE_SPREAD = 1.0
-LARGEST_SIZE_HOURS = 200.0
+LARGEST = 25.0
+"""Times the median size of task groups."""
 BURST_SHARE = 0.1
 FAILING_SETUPS = 0.01
 QUIET_END = 0.05
@@ -38,6 +38,8 @@ class Mix:
     load: float = 0.65
     """Work that comes, as a share of the time of all hosts."""
     seed: int = 1
+    size_hours: float = 8.0
+    """Median work of a task group, in hours of one host."""
 
 
 def mixed(mix: Mix) -> Workload:
@@ -85,7 +87,7 @@ class _Maker:
     def _arrivals(self) -> Iterator[float]:
         """Yield the times at which task groups come, single ones and in bursts of 6 to 20."""
         random, drawn = self.random, Random(1)  # noqa: S311 - a simulation
-        sizes = [_size(drawn) for _ in range(10_000)]
+        sizes = [self._size(drawn) for _ in range(10_000)]
         per_event = (1 - BURST_SHARE) + BURST_SHARE * 13
         per_hour = self.mix.load * self.mix.hosts / (sum(sizes) / len(sizes)) / per_event
         at = 0.0
@@ -100,7 +102,7 @@ class _Maker:
         random = self.random
         workers = random.choice(WORKERS)
         mean = min(max(random.lognormvariate(0.0, 1.0) * 20 * MINUTE, 20.0), 6 * HOUR)
-        count = max(1, round(_size(random) * HOUR * workers / mean))
+        count = max(1, round(self._size(random) * HOUR * workers / mean))
         name = f"g{number}"
         batches = self._batches(name, at, count, mean)
         record = GroupRecord(
@@ -157,7 +159,6 @@ class _Maker:
                 yield name, at, until
                 at = until
 
-
-def _size(random: Random) -> float:
-    """Return the size of a task group in hours of one host."""
-    return min(random.lognormvariate(0.0, SIZE_SPREAD) * MEDIAN_SIZE_HOURS, LARGEST_SIZE_HOURS)
+    def _size(self, random: Random) -> float:
+        """Return the size of a task group in hours of one host."""
+        return min(random.lognormvariate(0.0, SIZE_SPREAD), LARGEST) * self.mix.size_hours
