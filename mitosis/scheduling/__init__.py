@@ -12,6 +12,7 @@ assignment round, the dry run, `explain` and the simulator call the same functio
 * ``waiting_line``: the order in which task groups that wait are served.
 * ``decide``: the decision. ``offers`` gives free hosts, ``contest`` takes leased ones, ``duties`` ends leases
   for other reasons, ``wake`` finds the next time at which the clock alone changes something.
+* ``simulation``: a fleet of simulated hosts under the decision, to compare policies.
 * ``explain``: why a host does not serve a task group. ``smallest_change``: after which change one would.
 
 All times are seconds on one clock, that of ``now``: its zero does not matter. Durations are seconds too.
