@@ -68,7 +68,8 @@ class RunningMark:
     def __init__(self, mark_fd: int) -> None:
         self._memory = mmap.mmap(mark_fd, _SIZE)
         self._next = 0
-        self._withdrawals = self._read_withdrawals()
+        self._number = memoryview(self._memory)[_WITHDRAWALS_AT:].cast("q")
+        self._withdrawals = self._number[0]
 
     def put(self, key: AttemptKey) -> None:
         """Record that this attempt begins, before it does."""
@@ -87,12 +88,11 @@ class RunningMark:
 
     def withdrawn(self) -> bool:
         """Return whether the agent has withdrawn what this worker holds, since the last call."""
-        before, self._withdrawals = self._withdrawals, self._read_withdrawals()
-        return before != self._withdrawals
-
-    def _read_withdrawals(self) -> int:
-        (count,) = _WITHDRAWALS.unpack_from(self._memory, _WITHDRAWALS_AT)
-        return int(count)
+        number = self._number[0]
+        if number == self._withdrawals:
+            return False
+        self._withdrawals = number
+        return True
 
 
 def withdraw(folder: Path, slot: int) -> None:
