@@ -16,7 +16,7 @@ from workflows.options import SUMMARY_LENGTH
 from workflows.repetition import RepeatedLook, RepeatedStep
 
 MESSAGES_BEFORE_CONTINUE_AS_NEW = 150
-"""Signals and updates. The server refuses signals after 10,000 of one run, and updates after 2,000."""
+"""Signals and updates. A server configured for us refuses either after 2,000 of one run."""
 EVENTS_BEFORE_CONTINUE_AS_NEW = 1500
 """Replayed in 0.5 s: a new worker that takes over several workflows at once must decide each within
 ``WORKFLOW_TASK_WITHIN``. The server ends a run with 51,200 events."""

@@ -47,6 +47,11 @@ DYNAMIC_CONFIG: Mapping[str, str] = {
     # A workflow continues as new while the replay of its history takes a fraction of its task's timeout,
     # also on a busy machine. 4,096 events by default.
     "limit.historyCount.suggestContinueAsNew": "500",
+    # A workflow task during which more messages arrive is failed, to begin again: 100 by default, which a
+    # flood of 300 a second reaches every time. A run takes so many signals, then refuses them until the
+    # next run begins: 10,000 by default, whose replay takes longer than the timeout of a workflow task.
+    "history.maximumBufferedEventsBatch": "2000",
+    "history.maximumSignalsPerExecution": "2000",
 }
 PORT_WAIT_SECONDS = 5.0
 
