@@ -39,7 +39,7 @@ def create_app(state: AppState | None) -> FastAPI:
         title="Mitosis",
         description=DESCRIPTION,
         version=__version__,
-        docs_url="/docs",
+        docs_url=None,  # its page loads scripts from another host
         redoc_url=None,
         redirect_slashes=False,
         separate_input_output_schemas=False,

@@ -15,6 +15,7 @@ from starlette.requests import HTTPConnection
 
 from api.app_state import AppState
 from api.auth import Subject, invalid_token
+from api.environments import keep_role
 from mitosis.contracts.accounts import RANK, Role, User
 from mitosis.contracts.errors import (
     InvalidRequest,
@@ -49,18 +50,37 @@ AppStateDep = Annotated[AppState, Depends(get_app_state)]
 async def authenticate(
     request: Request, credentials: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]
 ) -> None:
-    """Read the token before everything else, without checking whether it was revoked.
+    """Check the token before everything else.
 
     The routers of ``api.app`` depend on it; :func:`get_user` and :func:`get_manager_id` read the result
     from the request, and fail if this did not run.
 
     Raises:
-        Unauthenticated: the token is missing or invalid.
-        InvalidRequest: from :func:`check_address`, which every route needs too.
+        Unauthenticated: there is no token; or as for :func:`check_token`.
+        InvalidRequest: as for :func:`check_token`.
     """
     if credentials is None:
         raise Unauthenticated("send a token: Authorization: Bearer …", reason="token_missing")
-    request.state.subject = app_state_of(request).signer.read(credentials.credentials)
+    await check_token(request, credentials.credentials)
+
+
+async def check_token(request: HTTPConnection, token: str) -> None:
+    """Check that the token is valid now, for any call, and keep whose it is.
+
+    Raises:
+        Unauthenticated: it is invalid, has expired or was revoked, or its user or manager is gone.
+        InvalidRequest: from :func:`check_address`, which every route needs too.
+    """
+    state = app_state_of(request)
+    subject = state.signer.read(token)
+    if subject.kind == "user":
+        user = await find_user(state.store, subject.id)
+        if user is None or user.token_version != subject.token_version:
+            raise invalid_token()
+        request.state.user = user
+    elif await token_version(state.store, subject.id) != subject.token_version:
+        raise invalid_token()
+    request.state.subject = subject
     check_address(request)
 
 
@@ -80,15 +100,10 @@ async def get_user(request: HTTPConnection) -> User:
 
     Raises:
         PermissionDenied: the token is a manager's.
-        Unauthenticated: no such user, locked, or the token was revoked.
     """
-    subject = _subject(request)
-    if subject.kind != "user":
+    if _subject(request).kind != "user":
         raise PermissionDenied("this call needs the token of a user, not of a manager")
-    user = await find_user(app_state_of(request).store, subject.id)
-    if user is None or user.token_version != subject.token_version:
-        raise invalid_token()
-    return user
+    return cast("User", request.state.user)
 
 
 async def get_manager_id(request: Request) -> UUID:
@@ -96,13 +111,10 @@ async def get_manager_id(request: Request) -> UUID:
 
     Raises:
         PermissionDenied: the token is a user's.
-        Unauthenticated: no such manager, or the token was revoked.
     """
     subject = _subject(request)
     if subject.kind != "manager":
         raise PermissionDenied("this call needs the token of a manager, not of a user")
-    if await token_version(app_state_of(request).store, subject.id) != subject.token_version:
-        raise invalid_token()
     return subject.id
 
 
@@ -177,12 +189,13 @@ async def _task_group(request: HTTPConnection, reference: str, needed: Role) -> 
     task_group_id = named if isinstance(named, UUID) else await find_group(state.store, named)
     role = await role_in_task_group(state.store, user.user_id, task_group_id)
     # The same answer as for a task group that does not exist.
-    _require(role, needed, missing_task_group(named))
+    keep_role(request, _require(role, needed, missing_task_group(named)))
     return task_group_id
 
 
-def _require(role: Role | None, needed: Role, missing: NotFound) -> None:
+def _require(role: Role | None, needed: Role, missing: NotFound) -> Role:
     if role is None:
         raise missing
     if RANK[role] < RANK[needed]:
         raise PermissionDenied(f"this needs the role {needed} in the user group", needed=needed)
+    return role

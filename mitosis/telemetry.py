@@ -5,6 +5,7 @@ output belongs to tasks, never imports this module.
 """
 
 import logging
+import re
 import sys
 from typing import Literal, TextIO
 
@@ -12,7 +13,14 @@ import structlog
 
 LogFormat = Literal["auto", "console", "json"]
 
-_QUIET = {"httpx2": logging.WARNING, "psycopg.pool": logging.WARNING}
+_QUIET = {
+    "httpx2": logging.WARNING,
+    "psycopg.pool": logging.WARNING,
+    "uvicorn.error": logging.WARNING,  # below, it logs whole addresses of WebSockets
+}
+_DOT = r"(?:\.|%2[Ee])"
+_TOKEN = re.compile(rf"eyJ[\w%-]{{4,}}{_DOT}[\w%-]+(?:{_DOT}[\w%-]*)?")
+"""A JWT, also with percent-encoded dots; three characters of its header are always these."""
 
 
 def configure_logging(
@@ -36,6 +44,7 @@ def configure_logging(
             processors=[
                 structlog.stdlib.ProcessorFormatter.remove_processors_meta,
                 *(_console(out) if console else _json()),
+                _without_tokens,
             ],
         )
     )
@@ -51,6 +60,15 @@ def configure_logging(
 def _console(out: TextIO) -> list[structlog.typing.Processor]:
     plain = structlog.dev.plain_traceback
     return [structlog.dev.ConsoleRenderer(colors=out.isatty(), exception_formatter=plain)]
+
+
+def _without_tokens(
+    _logger: structlog.typing.WrappedLogger,
+    _method: str,
+    line: structlog.typing.ProcessorReturnValue,
+) -> str:
+    """Replace every token in the formatted line: those of a library's message or a traceback, too."""
+    return _TOKEN.sub("[token]", str(line))
 
 
 def _json() -> list[structlog.typing.Processor]:

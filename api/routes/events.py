@@ -10,7 +10,7 @@ import contextlib
 from collections.abc import AsyncIterator
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Header, Query, WebSocket
+from fastapi import APIRouter, Depends, Header, Query, Request, WebSocket
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 from pydantic import TypeAdapter, ValidationError
 from starlette.websockets import WebSocketDisconnect
@@ -19,10 +19,11 @@ from api.deps import (
     AppStateDep,
     ReadableGroup,
     app_state_of,
-    check_address,
+    check_token,
     readable_group,
     stream_place,
 )
+from api.environments import sees_values, shown_event
 from api.errors import invalid_request, problem_response
 from api.limits import LimitedRoute
 from api.routes.references import PATH
@@ -52,6 +53,7 @@ _NUMBER: TypeAdapter[int] = TypeAdapter(ResultNumber)
     dependencies=[Depends(stream_place)],
 )
 async def events(
+    request: Request,
     state: AppStateDep,
     group: ReadableGroup,
     query: Annotated[EventsQuery, Query()],
@@ -69,12 +71,10 @@ async def events(
     """
     after = query.after if last_event_id is None else last_event_id
     source = group_events(state.store, group, after=after, results=query.results)
+    values = sees_values(request)
     async for event in state.streams.until_stopped(source):
-        yield ServerSentEvent(
-            event=event.kind,
-            id=str(event.cursor),
-            raw_data=event.text(),
-        )
+        text = shown_event(event, values=values).text()
+        yield ServerSentEvent(event=event.kind, id=str(event.cursor), raw_data=text)
 
 
 @socket_router.websocket(PATH + "/events")
@@ -84,26 +84,25 @@ async def events_socket(websocket: WebSocket, reference: str) -> None:
     try:
         with state.streams.place():
             query = _query(websocket)
-            websocket.state.subject = state.signer.read(_token(websocket))
-            check_address(websocket)
+            await check_token(websocket, _token(websocket))
             group = await readable_group(websocket, reference)
             await websocket.accept(SUBPROTOCOL if _offered(websocket) else None)
             source = group_events(state.store, group, after=query.after, results=query.results)
-            await _serve(websocket, state.streams.until_stopped(source))
+            await _serve(websocket, state.streams.until_stopped(source), sees_values(websocket))
     except MitosisError as error:
         await websocket.send_denial_response(problem_response(error))
 
 
-async def _serve(websocket: WebSocket, events: AsyncIterator[GroupEvent]) -> None:
+async def _serve(websocket: WebSocket, events: AsyncIterator[GroupEvent], values: bool) -> None:
     """Send events until they end or the client disconnects."""
-    await race(_send_all(websocket, events), _until_left(websocket))
+    await race(_send_all(websocket, events, values), _until_left(websocket))
 
 
-async def _send_all(websocket: WebSocket, events: AsyncIterator[GroupEvent]) -> None:
+async def _send_all(websocket: WebSocket, events: AsyncIterator[GroupEvent], values: bool) -> None:
     ended = False
     with contextlib.suppress(WebSocketDisconnect):
         async for event in events:
-            await websocket.send_text(event.text())
+            await websocket.send_text(shown_event(event, values=values).text())
             ended = event.kind == "end"
         await websocket.close(1000 if ended else SERVICE_RESTART)
 

@@ -19,6 +19,7 @@ from api.deps import (
     readable_task,
     stream_place,
 )
+from api.environments import sees_values, shown_event
 from api.limits import LimitedRoute
 from api.openapi import hot_route
 from api.routes.events import LastEventId
@@ -52,15 +53,16 @@ _WRITE = msgspec.json.Decoder(WriteOutput)
     dependencies=[Depends(stream_place)],
 )
 async def output_of_task(
-    state: AppStateDep, task_uuid: Annotated[UUID, Depends(readable_task)]
+    request: Request, state: AppStateDep, task_uuid: Annotated[UUID, Depends(readable_task)]
 ) -> AsyncIterator[ServerSentEvent]:
     """Follow the output of one task: `attempt`, `output` (base64, with its offset), `result`, `end`.
 
     It begins with the kept tail of the output so far. Buffers are bounded:
     `skipped` says how many bytes are missing before `offset`. A retry is a new attempt.
     """
+    values = sees_values(request)
     async for event in state.streams.until_stopped(follow_task_output(state.store, task_uuid)):
-        yield _sent(event)
+        yield _sent(shown_event(event, values=values))
 
 
 @router.get(
@@ -69,6 +71,7 @@ async def output_of_task(
     dependencies=[Depends(stream_place)],
 )
 async def output_of_group(
+    request: Request,
     state: AppStateDep,
     group: ReadableGroup,
     query: Annotated[OutputQuery, Query()],
@@ -80,8 +83,9 @@ async def output_of_group(
     """
     after = query.after if last_event_id is None else last_event_id
     source = follow_group_output(state.store, group, after=after)
+    values = sees_values(request)
     async for event in state.streams.until_stopped(source):
-        yield _sent(event)
+        yield _sent(shown_event(event, values=values))
 
 
 @router.post(PATH + "/output/read", openapi_extra=hot_route(ReadOutput, ReadOutputAnswer))

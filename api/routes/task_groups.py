@@ -6,6 +6,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request, Response
 
 from api.deps import AppStateDep, ReadableGroup, UserDep, WritableGroup, require_role_in_group
+from api.environments import sees_values, shown_group, shown_groups
 from api.limits import LimitedRoute
 from api.routes.references import PATH
 from api.verbs import apply_verb
@@ -51,9 +52,10 @@ async def list_groups(
         labels=query.label,
         name=query.name,
     )
-    return await views.list_groups(
+    page = await views.list_groups(
         state.store, user.user_id, which, after=query.after, limit=query.limit
     )
+    return shown_groups(page, user)
 
 
 @router.post(PATH + "/close")
@@ -108,10 +110,11 @@ async def show(
     query: Annotated[GroupQuery, Query()],
 ) -> TaskGroupInfo:
     """Return the group now, or as soon as it has changed, ended or settled."""
+    values = sees_values(request)
     if query.wait_seconds == 0:
-        return await read_group(state.store, group)
+        return shown_group(await read_group(state.store, group), values=values)
     waiting = wait_for_group(state.store, group, query.until, timedelta(seconds=query.wait_seconds))
-    return await state.long_polls.hold(request, waiting)
+    return shown_group(await state.long_polls.hold(request, waiting), values=values)
 
 
 @router.put(PATH)

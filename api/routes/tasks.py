@@ -1,5 +1,6 @@
 """The calls of users about tasks."""
 
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Annotated
 from uuid import UUID
@@ -18,6 +19,7 @@ from api.deps import (
     readable_group,
     writable_group,
 )
+from api.environments import sees_values, shown_task
 from api.limits import LimitedRoute
 from api.openapi import hot_route
 from api.routes.references import PATH
@@ -75,12 +77,16 @@ async def cancel_some(
 
 @router.get(PATH + "/tasks")
 async def list_tasks(
-    state: AppStateDep, group: ReadableGroup, query: Annotated[TasksQuery, Query()]
+    request: Request,
+    state: AppStateDep,
+    group: ReadableGroup,
+    query: Annotated[TasksQuery, Query()],
 ) -> Page[TaskInfo]:
     """List the tasks of a group with their results, by id; failed attempts come without their output."""
-    return await views.list_tasks(
+    page = await views.list_tasks(
         state.store, group, state=query.state, after=query.after, limit=query.limit
     )
+    return page.model_copy(update={"items": _shown(request, page.items)})
 
 
 @router.get(PATH + "/results")
@@ -98,7 +104,8 @@ async def results(
         limit=query.limit,
         timeout=timedelta(seconds=query.wait_seconds),
     )
-    return await state.long_polls.hold(request, following)
+    page = await state.long_polls.hold(request, following)
+    return page.model_copy(update={"items": _shown(request, page.items)})
 
 
 @router.post("/tasks/{task_uuid}/cancel")
@@ -123,4 +130,9 @@ async def show(request: Request, state: AppStateDep, _: UserDep, task_uuid: UUID
     """Return one task: spec, state, attempts, failures, result."""
     task = await views.read_task(state.store, task_uuid)
     await readable_group(request, str(task.task_group_id))
-    return task
+    return shown_task(task, values=sees_values(request))
+
+
+def _shown(request: Request, tasks: Sequence[TaskInfo]) -> list[TaskInfo]:
+    values = sees_values(request)
+    return [shown_task(task, values=values) for task in tasks]

@@ -5,6 +5,13 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Query, Request
 
 from api.deps import AppStateDep, UserDep, readable_group, require_role_in_group
+from api.environments import (
+    require_values,
+    sees_values,
+    sees_values_in,
+    shown_template,
+    shown_templates,
+)
 from api.limits import LimitedRoute
 from mitosis.contracts.errors import NotFound
 from mitosis.contracts.http import Page, TaskGroupInfo
@@ -59,6 +66,7 @@ async def save(
     if body.task_group is not None:
         source = await readable_group(request, body.task_group)
         spec = await fields_of_group(state.store, source)
+        require_values(spec, values=sees_values(request))
     else:
         spec = checked_spec(body.spec or {}, "spec")
     return await save_template(
@@ -71,7 +79,8 @@ async def list_all(
     state: AppStateDep, user: UserDep, query: Annotated[TemplatesQuery, Query()]
 ) -> Page[TemplateInfo]:
     """List the templates of the caller's user groups, by user group and name."""
-    return await list_templates(state.store, user.user_id, after=query.after, limit=query.limit)
+    page = await list_templates(state.store, user.user_id, after=query.after, limit=query.limit)
+    return shown_templates(page, user)
 
 
 @router.post(ONE + "/create", status_code=201)
@@ -81,14 +90,16 @@ async def create(
     """Create a task group from a template, with other values where they are given."""
     group_name = body.group_name or template.group_name
     await require_role_in_group(state, user, group_name, "write")
+    require_values(template.spec, values=sees_values_in(user, template.group_name))
     spec = spec_from(template.spec, body.overrides, body.name, group_name)
     return await create_group(state.store, spec, user.user_id)
 
 
 @router.get(ONE)
-async def show(template: VisibleTemplate) -> TemplateInfo:
+async def show(user: UserDep, template: VisibleTemplate) -> TemplateInfo:
     """Return one template."""
-    return template
+    values = sees_values_in(user, template.group_name)
+    return shown_template(template, values=values)
 
 
 @router.delete(ONE, status_code=204)

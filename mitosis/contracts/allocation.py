@@ -9,7 +9,7 @@ from enum import StrEnum
 from pydantic import ConfigDict, Field, field_validator
 
 from mitosis.contracts.checked_model import CheckedModel, Flag, Integer
-from mitosis.contracts.environment import Environment
+from mitosis.contracts.environment import Environment, ShownEnvironment
 from mitosis.contracts.errors import InvalidRequest
 
 DESCRIPTORS_PER_WORKER = 3
@@ -47,7 +47,9 @@ class CpuBinding(CheckedModel):
         return cores
 
 
-class WorkerAllocationPlan(CheckedModel):
+class PlanInfo(CheckedModel):
+    """A plan of workers as a user may see it."""
+
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     worker_count: Integer = Field(default=1, ge=1, le=10_000)
@@ -63,8 +65,7 @@ class WorkerAllocationPlan(CheckedModel):
     """Modules that the zygote imports once, before it forks the workers."""
     python_path: tuple[str, ...] = ()
     """Absolute folders put first on ``sys.path`` of the workers."""
-    environment: Environment = Field(default={})
-    """Environment of the workers, and so of their tasks."""
+    environment: ShownEnvironment = Field(default={})
     worker_python: str | None = None
     """Another interpreter for the workers (it needs mitosis, msgspec and pyzmq)."""
 
@@ -79,6 +80,11 @@ class WorkerAllocationPlan(CheckedModel):
             if not folder.startswith("/"):
                 raise ValueError(f"{folder!r} must be an absolute path")
         return folders
+
+
+class WorkerAllocationPlan(PlanInfo):
+    environment: Environment = Field(default={})
+    """Environment of the workers, and so of their tasks."""
 
 
 def worker_cpus(

@@ -1,5 +1,6 @@
 """Environment variables given by clients, as one type for pydantic models."""
 
+from collections.abc import Mapping
 from typing import Annotated
 
 from pydantic import AfterValidator
@@ -23,3 +24,6 @@ def _value(value: str) -> str:
 
 Environment = dict[Annotated[str, AfterValidator(_name)], Annotated[str, AfterValidator(_value)]]
 """Name to value, as ``execve`` accepts them. Source: environ(7). An error has the name in its path."""
+
+ShownEnvironment = Mapping[str, str | None]
+"""Name to value; the value is null for users whose role is only read."""

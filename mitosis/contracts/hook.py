@@ -6,21 +6,16 @@ from pydantic import ConfigDict, Field, field_validator
 
 from mitosis.contracts.checked_model import CheckedModel
 from mitosis.contracts.duration import Duration
-from mitosis.contracts.environment import Environment
+from mitosis.contracts.environment import Environment, ShownEnvironment
 
 
-class HookSpec(CheckedModel):
-    """A command that prepares or cleans a host.
-
-    It runs with MITOSIS_TASK_GROUP_UUID, MITOSIS_TASK_GROUP_NAME, MITOSIS_GROUP_NAME,
-    MITOSIS_WORKER_COUNT and MITOSIS_MANAGER_ID in its environment. A non-zero exit, a signal or the
-    timeout is an execution failure: never retried on this host.
-    """
+class HookInfo(CheckedModel):
+    """A hook as a user may see it."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     command: tuple[str, ...]
-    environment: Environment = Field(default={})
+    environment: ShownEnvironment = Field(default={})
     working_directory: str | None = None
     timeout: Duration = timedelta(minutes=10)
 
@@ -44,3 +39,14 @@ class HookSpec(CheckedModel):
         if folder is not None and not folder.startswith("/"):
             raise ValueError("must be an absolute path")
         return folder
+
+
+class HookSpec(HookInfo):
+    """A command that prepares or cleans a host.
+
+    It runs with MITOSIS_TASK_GROUP_UUID, MITOSIS_TASK_GROUP_NAME, MITOSIS_GROUP_NAME,
+    MITOSIS_WORKER_COUNT and MITOSIS_MANAGER_ID in its environment. A non-zero exit, a signal or the
+    timeout is an execution failure: never retried on this host.
+    """
+
+    environment: Environment = Field(default={})

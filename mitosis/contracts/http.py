@@ -16,10 +16,10 @@ from pydantic import (
     field_validator,
 )
 
-from mitosis.contracts.allocation import WorkerAllocationPlan
+from mitosis.contracts.allocation import PlanInfo, WorkerAllocationPlan
 from mitosis.contracts.checked_model import CheckedModel, Flag, Integer, Number
 from mitosis.contracts.duration import Duration
-from mitosis.contracts.hook import HookSpec
+from mitosis.contracts.hook import HookInfo, HookSpec
 from mitosis.contracts.identifiers import Name, NewName, Tag
 from mitosis.contracts.lease_settings import LeaseSettings
 from mitosis.contracts.lifecycle import (
@@ -239,10 +239,10 @@ class TaskGroupInfo(AnswerBody):
     tags: list[str]
     labels: list[str]
     priority: int
-    worker_allocation_plan: WorkerAllocationPlan
-    environment_setup_hook: HookSpec | None = None
-    environment_teardown_hook: HookSpec | None = None
-    environment_probe: HookSpec | None = None
+    worker_allocation_plan: PlanInfo
+    environment_setup_hook: HookInfo | None = None
+    environment_teardown_hook: HookInfo | None = None
+    environment_probe: HookInfo | None = None
     auto_close_timeout: Duration | None = None
     close_deadline: datetime | None = None
     max_managers: int | None = None

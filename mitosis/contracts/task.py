@@ -194,6 +194,16 @@ def command_argv(spec: TaskSpec) -> list[str]:
     return [os.fsdecode(base64.b64decode(word, validate=True)) for word in words]
 
 
+def shown_argv(spec: Mapping[str, object]) -> list[str]:
+    """Return the argv of a task as the API shows it, whose environment may lack its values.
+
+    Raises:
+        ValueError: as for :func:`command_argv`; or the spec is of another version.
+    """
+    rest = {name: value for name, value in spec.items() if name != "environment"}
+    return command_argv(msgspec.convert(rest, TaskSpec))
+
+
 def command_fields(argv: Sequence[str]) -> dict[str, Any]:
     """Return the fields of a spec for an argv as ``os.fsdecode`` gives it; inverts :func:`command_argv`."""
     if all(word.isascii() or _is_text(word) for word in argv):

@@ -66,3 +66,29 @@ def test_the_default_stream_is_standard_error() -> None:
     [handler] = logging.getLogger().handlers
     assert isinstance(handler, logging.StreamHandler)
     assert handler.stream is sys.stderr
+
+
+TOKEN = "eyJhbGciOiJFZERTQSJ9.eyJzdWIiOiJ1c2VyIn0.c2lnbmF0dXJl-_x"
+
+
+@pytest.mark.parametrize("token", [TOKEN, TOKEN.replace(".", "%2E"), TOKEN.rpartition(".")[0]])
+@pytest.mark.parametrize("log_format", ["json", "console"])
+def test_no_token_is_logged_wherever_it_stands(log_format: LogFormat, token: str) -> None:
+    out = io.StringIO()
+    configure_logging(log_format=log_format, stream=out)
+    logger = logging.getLogger("some.library")
+    logger.info("GET /events?token=%s", token)
+    logger.info("fact", extra={"facts": {"address": f"/?a={token}&b=1"}})
+    try:
+        raise ValueError(f"Bearer {token}")
+    except ValueError:
+        logger.exception("failed")
+    assert [part for part in token.replace("%2E", ".").split(".") if part in out.getvalue()] == []
+    assert out.getvalue().count("[token]") >= 3
+
+
+def test_the_server_does_not_log_addresses() -> None:
+    out = io.StringIO()
+    configure_logging(level="DEBUG", log_format="json", stream=out)
+    logging.getLogger("uvicorn.error").info('"WebSocket /events?password=x" [accepted]')
+    assert out.getvalue() == ""

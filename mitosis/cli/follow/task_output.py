@@ -17,7 +17,6 @@ from itertools import count
 from pathlib import Path
 from typing import Annotated, Literal, Protocol, TextIO
 
-import msgspec
 import typer
 from pydantic_core import to_json
 
@@ -25,7 +24,7 @@ from mitosis.cli.follow.display import Display
 from mitosis.cli.follow.exit_statuses import RunExit
 from mitosis.contracts.errors import InvalidRequest
 from mitosis.contracts.http import TaskInfo
-from mitosis.contracts.task import TaskSpec, command_argv
+from mitosis.contracts.task import shown_argv
 from mitosis.contracts.task_output import detail_of, kept_bytes
 
 Stream = Literal["stdout", "stderr"]
@@ -372,7 +371,7 @@ def joblog_line(number: int, task: TaskInfo) -> str:
     """Return a line in the format of GNU parallel's --joblog; Receive counts bytes of standard output."""
     started, finished = task.started_at, task.finished_at
     took = (finished - started).total_seconds() if started and finished else 0.0
-    argv = command_argv(msgspec.convert(task.spec, TaskSpec))
+    argv = shown_argv(task.spec)
     fields = (
         number,
         task.manager_name or "-",

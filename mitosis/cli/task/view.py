@@ -5,11 +5,9 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from mitosis.cli.rendering import Item, Table, elapsed_text, time_text
 from mitosis.contracts.outcome import signal_name
-from mitosis.contracts.task import TaskSpec, command_argv
+from mitosis.contracts.task import shown_argv
 from mitosis.contracts.task_output import kept_bytes
 
 if TYPE_CHECKING:
@@ -79,7 +77,7 @@ def what_text(task: "TaskInfo") -> str:
     """Return the command, quoted for a shell, or ``module:function(arguments)``."""
     command, handler = task.spec.get("command"), task.spec.get("handler")
     if isinstance(command, list):
-        words = command_argv(msgspec.convert(task.spec, TaskSpec))
+        words = shown_argv(task.spec)
         return shlex.join(words).encode(errors="backslashreplace").decode()
     return f"{handler}({_text(task.spec.get('arguments'))})"
 

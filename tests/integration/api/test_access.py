@@ -18,7 +18,7 @@ from mitosis.embedded.data_folder import ed25519_private_key
 from mitosis.store.users.accounts import add_member, ensure_admin
 from tests.support.http_api import Api, in_process_api, problem, said_hello
 
-OPEN = {"/health", "/ready", "/openapi.json", "/docs", "/docs/oauth2-redirect", "/api/v1/login"}
+OPEN = {"/health", "/ready", "/openapi.json", "/api/v1/login"}
 
 
 @pytest.fixture

@@ -1,7 +1,9 @@
 """Following a group live over real sockets: Server-Sent Events, WebSocket, the SDK, and how each ends."""
 
 import asyncio
+import io
 import json
+import logging
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 from datetime import timedelta
@@ -13,16 +15,19 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
 from websockets.typing import Subprotocol
 
+from api.auth import Subject
 from api.service import ApiOptions, admin_token, running_api
 from api.streams import Streams
 from mitosis.client.client import Client
+from mitosis.contracts.allocation import WorkerAllocationPlan
 from mitosis.contracts.errors import NotFound, Unavailable
 from mitosis.contracts.following import GroupEvent
 from mitosis.contracts.http import RegisterManager, TaskGroupSpec
 from mitosis.contracts.lifecycle import TaskGroupState
 from mitosis.embedded.data_folder import ed25519_private_key
 from mitosis.store.store import StoreOptions
-from mitosis.store.users.accounts import create_user
+from mitosis.store.users.accounts import add_member, create_user
+from mitosis.telemetry import configure_logging
 from tests.support.http_api import NoTemporal
 from tests.support.manager_api import ManagerApi
 from tests.support.served_group import Served, served_group
@@ -158,6 +163,39 @@ async def test_a_websocket_tells_the_same_and_says_why_it_ends(served: Served) -
         assert socket.close_code == 1000
     async with connect(url, additional_headers=served.headers) as socket:
         assert GroupEvent.model_validate_json(await socket.recv()).kind == "result"
+
+
+async def test_who_only_reads_gets_no_value_of_an_environment_by_websocket(served: Served) -> None:
+    plan = WorkerAllocationPlan(environment={"PLANTED": "planted value"})
+    await served.client.create_group(TaskGroupSpec(name="planted", worker_allocation_plan=plan))
+    state = served.api.app_state
+    user = await create_user(state.store, "reader")
+    await add_member(state.store, "admin", "reader", "read")
+    reader = state.signer.issue(Subject("user", user.user_id, 1), timedelta(hours=1)).token
+    url = served.url.replace("http", "ws").replace("/work/", "/admin/planted/")
+    for token, value in ((reader, None), (served.token, "planted value")):
+        async with connect(url, additional_headers={"Authorization": f"Bearer {token}"}) as socket:
+            events = (GroupEvent.model_validate_json(text) async for text in socket)
+            group = await anext(event.group async for event in events if event.group)
+        assert group.worker_allocation_plan.environment == {"PLANTED": value}
+
+
+async def test_a_token_in_an_address_reaches_no_log(served: Served) -> None:
+    """Neither the server's nor a client's in the same process, at the lowest level."""
+    out, root = io.StringIO(), logging.getLogger()
+    kept = root.handlers[:], root.level
+    configure_logging(level="DEBUG", log_format="json", stream=out)
+    try:
+        url = f"{served.url}?token={served.token}"
+        async with httpx2.AsyncClient() as http:
+            assert (await http.get(url, headers=served.headers)).status_code == 422
+        with pytest.raises(InvalidStatus):
+            async with connect(url.replace("http", "ws"), additional_headers=served.headers):
+                pass
+    finally:
+        root.handlers[:], root.level = kept
+    assert "GET /api/v1/task-groups/work/events?token=[token]" in out.getvalue(), "the client's"
+    assert [line for line in out.getvalue().splitlines() if served.token[-20:] in line] == []
 
 
 @pytest.mark.parametrize(("token", "status"), [(None, 401), ("none", 401), ("stranger", 404)])

@@ -47,7 +47,7 @@ async def test_a_group_keeps_what_it_was_given_and_its_name(database: str) -> No
         info = await read_group(w.store, group)
         assert (info.name, info.group_name, info.state, info.priority) == ("a", "alice", "open", -5)
         assert (info.tags, info.labels, info.max_managers) == (["big", "gpu"], ["x"], 3)
-        assert info.worker_allocation_plan == plan
+        assert info.worker_allocation_plan.model_dump() == plan.model_dump()
         assert info.environment_setup_hook is not None
         assert info.environment_setup_hook.timeout == timedelta(minutes=1)
         assert info.auto_close_timeout == timedelta(minutes=30)

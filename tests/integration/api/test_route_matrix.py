@@ -1,0 +1,295 @@
+"""Every route of the OpenAPI document for every kind of caller: who is refused how, who sees which values."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+from uuid import UUID, uuid4
+
+import pytest
+
+from api.app import create_app
+from api.auth import Subject
+from mitosis.contracts.control import Cancel, VerbRequest
+from mitosis.contracts.http import RegisterManager, TaskGroupSpec
+from mitosis.store.control.control_store import ControlStore
+from mitosis.store.users.accounts import add_member, create_user
+from tests.support.http_api import Api, in_process_api
+
+VALUE, NAME = "planted-value-0451", "PLANTED_NAME"
+HOOK = {"command": ["true"], "environment": {NAME: VALUE}}
+SPEC = {
+    "worker_allocation_plan": {"environment": {NAME: VALUE}},
+    "environment_setup_hook": HOOK,
+    "environment_teardown_hook": HOOK,
+    "environment_probe": HOOK,
+}
+GROUP, TASK, TEMPLATE = "/task-groups/{reference}", "/tasks/{task_uuid}", "/task-group-templates"
+HOST = "/managers/{manager_id}"
+
+RULES = {
+    "open": ["GET //health", "GET //ready", "POST /login"],
+    "any": ["GET /processes"],
+    "user": [
+        "GET /me",
+        "GET /managers",
+        "POST /managers",
+        "GET /task-groups",
+        "POST /task-groups",
+        f"GET {TEMPLATE}",
+        f"POST {TEMPLATE}",
+    ],
+    "read": [
+        f"GET {GROUP}",
+        f"GET {GROUP}/tasks",
+        f"GET {GROUP}/results",
+        f"GET {GROUP}/explain",
+        f"GET {GROUP}/events",
+        f"GET {GROUP}/output",
+        f"GET {GROUP}/managers",
+        f"GET {TASK}",
+        f"GET {TASK}/explain",
+        f"GET {TASK}/output",
+        f"GET {TEMPLATE}/{{reference}}",
+        f"GET {HOST}",
+    ],
+    "write": [
+        f"PUT {GROUP}",
+        f"PUT {GROUP}/tags",
+        f"PUT {GROUP}/reopen",
+        f"POST {GROUP}/close",
+        f"POST {GROUP}/cancel",
+        f"POST {GROUP}/complete",
+        f"POST {GROUP}/retry",
+        f"POST {GROUP}/tasks",
+        f"POST {GROUP}/cancel-tasks",
+        f"POST {GROUP}/output/read",
+        f"POST {GROUP}/managers",
+        f"POST {GROUP}/managers/refresh",
+        f"DELETE {GROUP}/managers",
+        f"DELETE {GROUP}",
+        f"POST {TASK}/cancel",
+        f"DELETE {TEMPLATE}/{{reference}}",
+        f"POST {HOST}/drain",
+        f"POST {HOST}/resume",
+    ],
+    "write, body first": [
+        f"POST {TEMPLATE}/{{reference}}/create",
+        f"POST {HOST}/retry-setup",
+        f"POST {HOST}/release-quarantine",
+    ],
+    "admin": [f"PUT {HOST}", f"DELETE {HOST}"],
+    "manager": [
+        "POST /managers/hello",
+        "POST /managers/goodbye",
+        "POST /managers/heartbeat",
+        "POST /managers/tasks/claim",
+        "POST /managers/tasks/report",
+        "POST /managers/tasks/followed",
+        "POST /managers/tasks/output",
+        "GET /managers/tasks",
+        "POST /managers/tasks",
+        "GET /managers/task-groups",
+        "GET /managers/leases/{epoch}",
+        "POST /managers/leases/{epoch}/take",
+        "GET /managers/environments/{task_group_id}",
+        "POST /managers/environments/{task_group_id}",
+    ],
+}
+"""Who may call each route. The lists of user routes show each caller only what they may see."""
+
+BODIES = {
+    f"PUT {GROUP}/tags": {"tags": []},
+    f"POST {GROUP}/retry": {"idempotency_key": "k"},
+    f"POST {GROUP}/cancel-tasks": {"filter": {}},
+    f"POST {GROUP}/managers": {"manager_ids": []},
+    f"DELETE {GROUP}/managers": {"manager_ids": []},
+    f"PUT {HOST}": {"name": "renamed"},
+    f"POST {TEMPLATE}/{{reference}}/create": {"name": "made"},
+    f"POST {HOST}/retry-setup": {},
+    f"POST {HOST}/release-quarantine": {},
+}
+"""What a caller without the role sends, so that only the role is in the way. {} for the others."""
+
+DEAD = (
+    "garbage",
+    "expired user",
+    "revoked user",
+    "locked user",
+    "unknown user",
+    "expired manager",
+    "revoked manager",
+    "deleted manager",
+)
+SHOWS_ENVIRONMENTS = {
+    "GET /task-groups",
+    f"GET {GROUP}",
+    f"GET {GROUP}/tasks",
+    f"GET {GROUP}/results",
+    f"GET {GROUP}/events",
+    f"GET {GROUP}/output",
+    f"GET {TASK}",
+    f"GET {TASK}/output",
+    f"GET {TEMPLATE}",
+    f"GET {TEMPLATE}/{{reference}}",
+}
+
+
+@dataclass
+class Scene:
+    """A settled group of ann with a task and a template, her host, and tokens by the name of their holder."""
+
+    api: Api
+    tokens: dict[str, str | None] = field(default_factory=dict)
+    places: dict[str, object] = field(default_factory=dict)
+
+    async def call(self, route: str, holder: str, body: object = None) -> tuple[int, str]:
+        method, path = route.split(" ", 1)
+        path = path.replace("/task-group-templates/{reference}", "/task-group-templates/ann/saved")
+        answer = await self.api.call(
+            method,
+            path.format(**self.places),
+            token=self.tokens[holder],
+            **({} if method == "GET" else {"json": {} if body is None else body}),
+        )
+        return answer.status_code, answer.text
+
+
+@asynccontextmanager
+async def scene(database: str) -> AsyncIterator[Scene]:
+    async with in_process_api(database) as api:
+        it, signer, hour = Scene(api), api.app_state.signer, timedelta(hours=1)
+        for name in ("ann", "reader", "writer", "stranger", "locked user"):
+            user = await create_user(api.app_state.store, name.replace(" ", "-"))
+            it.tokens[name] = signer.issue(Subject("user", user.user_id, 1), hour).token
+        await add_member(api.app_state.store, "ann", "reader", "read")
+        await add_member(api.app_state.store, "ann", "writer", "write")
+        ann = signer.read(str(it.tokens["ann"]))
+        async with api.client(it.tokens["ann"]) as client:
+            hosts = [
+                await client.register_manager(RegisterManager(name=n)) for n in ("one", "gone")
+            ]
+            group = await client.create_group(
+                TaskGroupSpec.model_validate({"name": "work", **SPEC})
+            )
+            await client.submit("work", [{"command": ["true"], "environment": {NAME: VALUE}}])
+            await client.save_template("saved", task_group="work")
+            await client.delete_manager(hosts[1].manager_id)
+            (task,) = [one async for one in client.tasks("work")]
+        await settled(api, group.task_group_id)
+        async with api.app_state.store.database.connection() as connection:
+            await connection.execute(
+                "UPDATE users SET state = 'locked' WHERE username = 'locked-user'"
+            )
+        api.app_state.store.users.clear()
+        host = Subject("manager", hosts[0].manager_id, 1)
+        it.places = {
+            "reference": group.task_group_id,
+            "task_uuid": task.task_uuid,
+            "manager_id": host.id,
+            "task_group_id": group.task_group_id,
+            "epoch": 1,
+        }
+        it.tokens |= {
+            "nobody": None,
+            "manager": hosts[0].token,
+            "garbage": "x.y.z",
+            "expired user": signer.issue(ann, -hour).token,
+            "revoked user": signer.issue(Subject("user", ann.id, 0), hour).token,
+            "unknown user": signer.issue(Subject("user", uuid4(), 1), hour).token,
+            "expired manager": signer.issue(host, -hour).token,
+            "revoked manager": signer.issue(Subject("manager", host.id, 0), hour).token,
+            "deleted manager": hosts[1].token,
+        }
+        yield it
+
+
+async def settled(api: Api, group: UUID) -> None:
+    control = ControlStore(api.app_state.store)
+    await control.apply(VerbRequest(task_group_id=group, verb=Cancel()))
+    await control.discard(group)
+    assert (await control.settle(group)).settled
+
+
+def routes() -> set[str]:
+    return {
+        f"{method.upper()} {path.removeprefix('/api/v1') if path.startswith('/api') else '/' + path}"
+        for path, operations in create_app(None).openapi()["paths"].items()
+        for method in operations
+    }
+
+
+def test_every_route_has_one_rule() -> None:
+    named = [route for those in RULES.values() for route in those]
+    assert sorted(named) == sorted(routes()), "say in RULES who may call a new route"
+
+
+@pytest.mark.spec("S002-10", "S002-32")
+async def test_each_caller_is_refused_for_what_is_wrong(database: str) -> None:
+    """401: the token is no good for anything. 403: it is good, but not for this. 404: not to be seen."""
+    wrong = []
+    async with scene(database) as it:
+        it.places["reference"] = await another_group(it)
+        for rule, those in RULES.items():
+            for route in those:
+                refusals = dict.fromkeys((*DEAD, "nobody"), 401) if rule != "open" else {}
+                refusals |= expected(rule, route)
+                for holder, status in refusals.items():
+                    found, text = await it.call(route, holder, BODIES.get(route))
+                    if found != status:
+                        wrong.append(f"{route} by {holder}: {found}, not {status}: {text[:200]}")
+    assert wrong == []
+
+
+async def another_group(it: Scene) -> UUID:
+    """An open group, so that no state of it is in the way either."""
+    async with it.api.client(it.tokens["ann"]) as client:
+        return (await client.create_group(TaskGroupSpec(name="open"))).task_group_id
+
+
+def expected(rule: str, route: str) -> dict[str, int]:
+    """Status by caller, of those whose token is good and who are refused."""
+    match rule:
+        case "user":
+            return {"manager": 403}
+        case "read":
+            return {"manager": 403, "stranger": 404}
+        case "write" | "write, body first":
+            return {"manager": 403, "stranger": 404, "reader": 403}
+        case "admin":
+            return {"manager": 403, "stranger": 404, "reader": 403, "writer": 403}
+        case "manager":
+            return {"ann": 403, "stranger": 403}
+        case _:
+            return {}
+
+
+async def test_who_only_reads_sees_the_names_of_environment_variables_and_no_value(
+    database: str,
+) -> None:
+    async with scene(database) as it:
+        for route in sorted(routes()):
+            rule = next(rule for rule, those in RULES.items() if route in those)
+            if not route.startswith("GET") or rule == "manager":
+                continue
+            found, text = await it.call(route, "reader")
+            assert found in (200, 503), f"{route}: {text}"
+            assert VALUE not in text, route
+            assert (NAME in text) == (route in SHOWS_ENVIRONMENTS), route
+            for holder in ("writer", "ann"):
+                _, text = await it.call(route, holder)
+                assert (VALUE in text) == (route in SHOWS_ENVIRONMENTS), f"{route} by {holder}"
+
+
+async def test_who_only_reads_cannot_copy_values_into_a_user_group_of_their_own(
+    database: str,
+) -> None:
+    async with scene(database) as it:
+        for route, body in (
+            (f"POST {TEMPLATE}/{{reference}}/create", {"name": "mine", "group_name": "reader"}),
+            (f"POST {TEMPLATE}", {"name": "mine", "task_group": "ann/work"}),
+        ):
+            status, text = await it.call(route, "reader", body)
+            assert (status, '"needed":"write"' in text) == (403, True), text
+            status, text = await it.call(route, "writer", {**body, "group_name": "writer"})
+            assert status == 201, text
