@@ -17,7 +17,8 @@ from mitosis.store.leases.look import look
 from mitosis.store.leases.scheduler import assign_round
 from mitosis.store.managers.draining import drain_manager
 from mitosis.store.managers.hello import say_goodbye
-from tests.support.campaigns import Host, World, world
+from mitosis.store.managers.release import release_over
+from tests.support.campaigns import Host, World, hook, world
 from tests.support.failed_setups import fail_setup
 
 HOOK: dict[str, Any] = {"environment_setup_hook": {"command": ["prepare"]}}
@@ -64,9 +65,7 @@ async def test_a_closed_group_ends_with_the_reason_of_every_host(database: str) 
         third = await w.host()
         await assign_round(w.store)
         assert await waits(w, group), "the third one prepares"
-        await w.pokes()
         await fail_setup(group, third, message="killed after 60 s")
-        assert ("task_group", group) in await w.pokes()
         view = await end(w, group)
         assert (view.settled, view.result, view.cancelled) == (True, "setup_failed", 3)
         info = await read_group(w.store, group)
@@ -213,18 +212,25 @@ async def test_hosts_that_are_too_small_do_not_count(database: str) -> None:
         assert (await end(w, group)).result == "setup_failed"
 
 
-async def test_what_has_run_elsewhere_counts_and_the_rest_ends(database: str) -> None:
+async def test_what_a_removed_host_runs_is_waited_for_and_the_rest_ends(database: str) -> None:
     async with world(database) as w:
         group = await w.group(**HOOK)
         await w.submit(group, 2)
-        worked = await w.leased_host(group)
-        await worked.finish((await worked.claim(1)).tasks)
-        await say_goodbye(w.store, worked.manager_id, worked.epoch)
-        await w.rows("UPDATE environments SET state = 'gone'")
         await failed_on(w, group, 3)
+        worked = await w.host()
+        await assign_round(w.store)
+        await worked.take(group, prepare=False)
+        await worked.environment(group, "preparing", epoch=worked.epoch, hook=hook("running"))
+        await worked.environment(group, "prepared", epoch=worked.epoch, hook=hook("succeeded"))
+        tasks = (await worked.claim(1)).tasks
         await w.close(group)
-        assert await waits(w, group), "the one that worked may come back"
         await remove_managers(w.store, group, [worked.manager_id], w.user_id)
+        assert await waits(w, group), "its task runs"
+        await worked.finish(tasks)
+        await w.pokes()
+        await release_over(w.store, worked.manager_id, worked.epoch)
+        assert ("task_group", group) in await w.pokes()
+        await worked.clean(group)
         view = await end(w, group)
         assert (view.succeeded, view.cancelled) == (1, 1)
         assert view.result == "setup_failed"
