@@ -112,8 +112,10 @@ def template_database(postgres: EmbeddedPostgres) -> str:
 
 
 @pytest.fixture(scope="session")
-def databases(postgres: EmbeddedPostgres, template_database: str) -> DatabasePool:
-    return DatabasePool(postgres, template_database)
+def databases(postgres: EmbeddedPostgres, template_database: str) -> Iterator[DatabasePool]:
+    pool = DatabasePool(postgres, template_database)
+    yield pool
+    pool.close()
 
 
 @pytest.fixture

@@ -1,0 +1,69 @@
+"""Sessions of PostgreSQL that short tests use one after the other, as behind a pooler in session mode.
+
+A new session reads the catalogue and plans every statement for the first time, which is most of the CPU time
+of a short test. What a session keeps besides (settings, locks) is given up between two tests.
+"""
+
+import asyncio
+from collections import defaultdict
+from typing import Any, Self, TypeVar, cast
+
+from psycopg import AsyncConnection
+from psycopg.pq import ConnStatus, TransactionStatus
+from psycopg.rows import DictRow
+from psycopg_pool import AsyncConnectionPool
+
+ACT = TypeVar("ACT", bound=AsyncConnection[Any])
+Key = tuple[str, str]
+_idle: defaultdict[Key, list["WarmSession"]] = defaultdict(list)
+
+
+class WarmSession(AsyncConnection[DictRow]):
+    """A connection that begins with an idle session of the same address, if there is one."""
+
+    _key: Key | None = None
+
+    @classmethod
+    async def connect(cls, conninfo: str = "", **kwargs: Any) -> Self:
+        key = (conninfo, repr(sorted(kwargs.items(), key=lambda item: item[0])))
+        while _idle[key]:
+            kept = _idle[key].pop()
+            kept.lock = asyncio.Lock()  # it belongs to the event loop of another test
+            if kept.pgconn.status == ConnStatus.OK:
+                assert isinstance(kept, cls)
+                return kept
+        new = await super().connect(conninfo, **kwargs)
+        new._key = key
+        return new
+
+    async def close(self) -> None:
+        idle = self.pgconn.status == ConnStatus.OK and (
+            self.pgconn.transaction_status == TransactionStatus.IDLE
+        )
+        if self._key is None or not idle or self in _idle[self._key]:
+            await super().close()
+            return
+        await self.execute("SELECT pg_advisory_unlock_all()")
+        await self.execute("RESET ALL")
+        _idle[self._key].append(self)
+
+
+class WarmPool(AsyncConnectionPool[ACT]):
+    """The pool of the product, over warm sessions."""
+
+    def __init__(self, conninfo: str, **kwargs: Any) -> None:
+        super().__init__(conninfo, connection_class=cast(type[ACT], WarmSession), **kwargs)
+
+
+def idle_pids() -> list[int]:
+    """The backends of all idle sessions."""
+    sessions = [session for kept in _idle.values() for session in kept]
+    return [session.pgconn.backend_pid for session in sessions]
+
+
+def end_all() -> None:
+    """End the idle sessions."""
+    for kept in _idle.values():
+        for session in kept:
+            session.pgconn.finish()
+    _idle.clear()
