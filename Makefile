@@ -50,7 +50,7 @@ campaign-history: setup ## 10,000 signals and 10,000 updates to one task group (
 campaign-scheduling: setup ## 3,000 random fleets for each property of a scheduling decision (3 minutes)
 	@MITOSIS_CAMPAIGN_EXAMPLES=3000 $(BIN)/python -m pytest -n 0 -q --timeout 3600 tests/unit/scheduling/test_decide.py
 
-campaign-simulation: setup ## 1,000 simulated hosts for 4 weeks, and four policies beside each other, into docs/simulation.md (10 minutes)
+campaign-simulation: setup ## 1,000 simulated hosts for 4 weeks, and four policies beside each other, into docs/simulation.md (half an hour; ARGS=--small: 2 minutes)
 	@$(BIN)/python -m bench.simulation --write $(ARGS)
 
 campaign-debts: setup ## 500 random sequences of verbs and failures: every setup is torn down once (about 5 minutes)
