@@ -20,6 +20,10 @@ class ManagerPort(Protocol):
         """Return the manager, its live lease and its environments as they are now."""
         ...
 
+    async def decide_leases(self) -> None:
+        """Ask the scheduler for a decision about leases whose time has come."""
+        ...
+
     async def release(self, request: ReleaseRequest) -> ReleaseAnswer:
         """End an epoch and requeue what it held (protocol P1, P4).
 
@@ -49,6 +53,12 @@ class ManagerActivities:
     async def observe(self, manager_id: UUID) -> ManagerView:
         with as_application_errors():
             return await self._managers.observe_manager(manager_id)
+
+    @activity.defn(name="decide_leases")
+    async def decide_leases(self, what: str) -> None:
+        """Ask for a decision; ``what`` has come, which only the history shows."""
+        with as_application_errors():
+            await self._managers.decide_leases()
 
     @activity.defn(name="release_lease")
     async def release(self, request: ReleaseRequest) -> ReleaseAnswer:

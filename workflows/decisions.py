@@ -214,7 +214,18 @@ class Release:
     reason: ReleaseReason
 
 
-ManagerStep: TypeAlias = Finish | StartHost | RequestLeaseCheck | Abandon | Release | Wait
+@dataclass(frozen=True, slots=True)
+class DecideLease:
+    """The time is over for which the lease was safe: ask the scheduler to decide about it."""
+
+    epoch: int
+    what: str
+    """Which time it was; see ``LeaseTurn``."""
+
+
+ManagerStep: TypeAlias = (
+    Finish | StartHost | RequestLeaseCheck | Abandon | Release | DecideLease | Wait
+)
 
 
 def manager_step(view: ManagerView, known: KnownActivities) -> ManagerStep:
@@ -248,7 +259,12 @@ def _watched(lease: LeaseView | None, running: RunningActivity) -> ManagerStep:
     if over:
         left = BACKSTOP_SECONDS - (running.check_requested_seconds or 0.0)
         return Wait("the host to end a lease that is over", left) if left > 0 else Abandon()
-    return Wait(f"{running.activity} on the host")
+    turn = None if lease is None else lease.turn
+    if lease is None or turn is None or running.activity is not HostActivity.RUN:
+        return Wait(f"{running.activity} on the host")
+    if turn.in_seconds <= 0:
+        return DecideLease(lease.epoch, turn.what)
+    return Wait(turn.why, turn.in_seconds)
 
 
 def _unwatched(view: ManagerView, lease: LeaseView, last: LastActivityResult | None) -> ManagerStep:

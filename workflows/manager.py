@@ -6,7 +6,7 @@ time. A failed activity proves nothing: the liveness clock of the lease decides 
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, assert_never
+from typing import Literal, TypeAlias, assert_never
 
 from temporalio import workflow
 from temporalio.common import RawValue
@@ -27,6 +27,7 @@ with workflow.unsafe.imports_passed_through():
     from workflows.decisions import (
         BACKSTOP_SECONDS,
         Abandon,
+        DecideLease,
         Finish,
         HostActivity,
         KnownActivities,
@@ -53,6 +54,7 @@ with workflow.unsafe.imports_passed_through():
     )
 
 Slot = Literal["lease", "cleaning"]
+Act: TypeAlias = StartHost | RequestLeaseCheck | Abandon | Release | DecideLease
 FIRST_HOLD_SECONDS = 1.0
 HOLDS = (3.0, 600.0)
 """The factor between two pauses, and the longest one. A repetition costs 14 events."""
@@ -105,9 +107,7 @@ class ManagerWorkflow:
             elif not self._pokes.poked:
                 return
 
-    async def _wait_or_act(
-        self, step: Wait | StartHost | RequestLeaseCheck | Abandon | Release, view: ManagerView
-    ) -> ManagerView:
+    async def _wait_or_act(self, step: Wait | Act, view: ManagerView) -> ManagerView:
         if isinstance(step, Wait) or quiet():
             await self._continue_as_new_if_due()
         if isinstance(step, Wait):
@@ -137,9 +137,7 @@ class ManagerWorkflow:
         self._pokes.look()
         return await ensure(ManagerActivities.observe, self._given.manager_id, "observe the host")
 
-    async def _act(
-        self, step: StartHost | RequestLeaseCheck | Abandon | Release, view: ManagerView
-    ) -> ManagerView:
+    async def _act(self, step: Act, view: ManagerView) -> ManagerView:
         """Execute the step and return the view after it; the old one if PostgreSQL was not changed."""
         match step:
             case StartHost():
@@ -157,6 +155,13 @@ class ManagerWorkflow:
                     ManagerActivities.release,
                     ReleaseRequest(manager_id=view.manager_id, epoch=epoch, reason=reason),
                     f"end the lease: {reason}",
+                )
+                return await self._observe()
+            case DecideLease(_, what):
+                await ensure(
+                    ManagerActivities.decide_leases,
+                    what,
+                    f"ask for a decision about the lease: {what}",
                 )
                 return await self._observe()
             case never:
@@ -230,7 +235,7 @@ class ManagerWorkflow:
     def _show(self, view: ManagerView, step: ManagerStep) -> None:
         """Show the state and the next step in Temporal's own tools."""
         why = step.why if isinstance(step, Wait) else type(step).__name__
-        workflow.set_current_details(manager_details(view, why))
+        workflow.set_current_details(manager_details(view, why, workflow.now()))
         if view.exists:
             attributes = manager_attributes(view)
             if updates := changes(self._shown, attributes):

@@ -1,6 +1,7 @@
 """The search attributes and current details of a workflow, as shown by Temporal's own tools. Pure."""
 
 from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -82,14 +83,17 @@ def task_group_name(view: ManagerView, task_group_id: UUID) -> str:
     return next((name for name in names if name), str(task_group_id))
 
 
-def manager_details(view: ManagerView, why: str) -> str:
-    """Describe a host in Markdown."""
+def manager_details(view: ManagerView, why: str, now: datetime) -> str:
+    """Describe a host in Markdown; ``now``: the time of the view."""
     if not view.exists:
         return "This manager no longer exists."
     lines = [f"**{view.name}** is **{_state(view)}**.", ""]
     if (lease := view.lease) is not None:
         group = lease.task_group_name or lease.task_group_id
         lines.append(f"* lease {lease.epoch} of {group}: {lease.state}")
+        if lease.turn is not None:
+            due = now + timedelta(seconds=lease.turn.in_seconds)
+            lines.append(f"* at {due:%Y-%m-%d %H:%M:%S} UTC: {lease.turn.why}")
     lines += [
         f"* environment of {env.task_group_name or env.task_group_id}: {env.state}"
         for env in view.environments

@@ -52,6 +52,7 @@ def control_activities(ports: ControlPorts) -> Sequence[Callable[..., Any]]:
         groups.settle,
         managers.observe,
         managers.release,
+        managers.decide_leases,
         managers.assign_round,
     )
 

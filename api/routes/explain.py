@@ -4,19 +4,27 @@ from typing import Annotated
 from uuid import UUID
 
 from fastapi import APIRouter, Depends
+from pydantic import AwareDatetime
 
 from api.deps import AppStateDep, ReadableGroup, readable_task
 from api.limits import LimitedRoute
 from api.routes.references import PATH
 from mitosis.contracts.explain import Explanation
-from mitosis.store.groups.explain import explain_group, explain_task
+from mitosis.store.groups.explain import explain_group, explain_group_at, explain_task
 
 router = APIRouter(tags=["explain"], route_class=LimitedRoute)
 
 
 @router.get(PATH + "/explain")
-async def of_group(state: AppStateDep, group: ReadableGroup) -> Explanation:
-    """Explain the state of a task group, and of each host that may serve it."""
+async def of_group(
+    state: AppStateDep, group: ReadableGroup, at: AwareDatetime | None = None
+) -> Explanation:
+    """Explain the state of a task group, and of each host that may serve it.
+
+    ``at``: explain the last decision about hosts before this time instead, made again on what it knew.
+    """
+    if at is not None:
+        return await explain_group_at(state.store, group, at)
     return await explain_group(state.store, group)
 
 

@@ -131,6 +131,23 @@ ALTER TABLE open_task
     ADD COLUMN claimed_by bigint;
 """
 
+CONTESTED_LEASES = """
+ALTER TABLE leases
+    ADD COLUMN renewed boolean NOT NULL DEFAULT false,    -- its first affinity has passed
+    ADD COLUMN idle_until timestamptz,                    -- then a group that waits may take its host
+    ADD COLUMN contested_at timestamptz,                  -- ended for another task group
+    ADD COLUMN ask_back_at timestamptz;                   -- and when what has not started is asked back
+"""
+
+DECISIONS = """
+-- The last decisions of the scheduler that changed something: all that they were made from, compressed.
+CREATE TABLE scheduling_decisions (
+    id              bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    decided_at      timestamptz NOT NULL DEFAULT now(),
+    inputs          bytea NOT NULL
+);
+"""
+
 STATEMENTS: tuple[str, ...] = (
     TASK_STOPS,
     DRAINED_HOSTS,
@@ -159,6 +176,10 @@ STATEMENTS: tuple[str, ...] = (
     # It was ended because its setup had failed on every host that may serve it.
     "ALTER TABLE group_live ADD COLUMN setup_failed boolean NOT NULL DEFAULT false",
     CLAIMANTS,
+    CONTESTED_LEASES,
+    DECISIONS,
+    "ALTER TABLE scheduling_decisions ALTER COLUMN inputs SET STORAGE EXTERNAL",
+    "CREATE INDEX leases_contested ON leases (contested_at) WHERE contested_at IS NOT NULL",
 )
 """In this order, one statement each."""
 

@@ -1,7 +1,10 @@
 """`mitosis explain`: why a task group or a task waits, in one line from the server."""
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from datetime import datetime
+from typing import TYPE_CHECKING, Annotated
+
+import typer
 
 from mitosis.cli import plain_app
 from mitosis.cli.arguments import TargetArgument
@@ -20,15 +23,25 @@ app = plain_app()
 def explain(
     cli: Cli,
     target: TargetArgument,
+    at: Annotated[
+        datetime | None,
+        typer.Option(
+            formats=["%Y-%m-%dT%H:%M:%S", "%Y-%m-%d %H:%M:%S", "%Y-%m-%dT%H:%M", "%Y-%m-%d %H:%M"],
+            help="Explain the last decision about hosts before this local time, made again on what it"
+            " knew then. The last 500 decisions that changed something are kept.",
+        ),
+    ] = None,
 ) -> None:
     """Explain why a task group or a task waits, runs or has ended, and the part of each host in it.
 
     With --json, `code` is a stable word for programs; --quiet prints only that word.
     """
     group, number = split_target(target)
+    if number is not None and at is not None:
+        raise typer.BadParameter("--at explains task groups, not tasks")
     with cli.client() as client:
         if number is None:
-            explanation = client.explain(group)
+            explanation = client.explain(group, at=None if at is None else at.astimezone())
         else:
             explanation = client.explain_task(task_of_group(client, group, number).task_uuid)
     cli.output.item(explanation_item(explanation))
@@ -43,7 +56,9 @@ def explanation_item(explanation: "Explanation") -> Item:
         ("host", f"{host.manager_name}{_which(host, named)}: {host.line}")
         for host in explanation.hosts
     ]
-    fields = [("why", explanation.line), ("of", subject), ("state", explanation.state), *hosts]
+    change = [("change", explanation.change)] if explanation.change else []
+    fields = [("why", explanation.line), *change, ("of", subject), ("state", explanation.state)]
+    fields += hosts
     return Item(explanation.model_dump(mode="json"), fields, explanation.code)
 
 

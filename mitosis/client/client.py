@@ -10,7 +10,7 @@ import uuid
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import aclosing
 from copy import copy
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, Self, TypeVar, get_args
 from uuid import UUID
 
@@ -396,9 +396,13 @@ class Client(OutputCalls, CancelCalls, HostCalls, TemplateCalls, ProcessCalls):
                 return RetriedTasks(retry_of=old, task_ids=new, next=None)
             body = body.model_copy(update={"after": part.next})
 
-    async def explain(self, group: Group) -> Explanation:
-        """Explain the state of the group in one line, and of each host that may serve it."""
-        return await self._get(Explanation, path_of(group) + "/explain")
+    async def explain(self, group: Group, *, at: datetime | None = None) -> Explanation:
+        """Explain the state of the group in one line, and of each host that may serve it.
+
+        ``at``: explain the last decision about hosts before this time (with a zone) instead.
+        """
+        query: Params = {} if at is None else {"at": at.isoformat()}
+        return await self._get(Explanation, path_of(group) + "/explain", query)
 
     async def explain_task(self, task_uuid: UUID) -> Explanation:
         """Explain the state of one task, as :meth:`explain` does."""

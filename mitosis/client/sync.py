@@ -5,7 +5,7 @@ with a running event loop, as in a notebook (the call blocks it).
 """
 
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from types import TracebackType
 from typing import Any, Self, TypeVar
 from uuid import UUID
@@ -244,8 +244,8 @@ class SyncClient:
             self._client.cancel_tasks(group, tasks, reason=reason, grace=grace, dry_run=dry_run)
         )
 
-    def explain(self, group: Group) -> Explanation:
-        return self._loop.run(self._client.explain(group))
+    def explain(self, group: Group, *, at: datetime | None = None) -> Explanation:
+        return self._loop.run(self._client.explain(group, at=at))
 
     def explain_task(self, task_uuid: UUID) -> Explanation:
         return self._loop.run(self._client.explain_task(task_uuid))

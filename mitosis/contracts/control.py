@@ -167,6 +167,16 @@ class GroupSummary(Model):
     """From creation to settlement."""
 
 
+class LeaseTurn(Model):
+    """The next time at which the clock may take a lease from its group (C-31, C-35, S000-140)."""
+
+    what: str
+    """Stable: ask_back, idle, affinity."""
+    why: str
+    """For people: what happens then."""
+    in_seconds: float
+
+
 class LeaseView(Model):
     """The live lease of a manager."""
 
@@ -178,6 +188,8 @@ class LeaseView(Model):
     alive_in_seconds: float | None = None
     """Seconds until the silent host is lost; 0 or less = lost. None while offered."""
     end_reason: str | None = None
+    turn: LeaseTurn | None = None
+    """None: nothing but an ending is to come, or a version before this field observed it."""
 
 
 class EnvironmentView(Model):
@@ -208,7 +220,10 @@ class ManagerView(Model):
     @property
     def standing(self) -> "ManagerView":
         """The view without times: equal while nothing but time has passed."""
-        lease = self.lease and self.lease.model_copy(update={"alive_in_seconds": None})
+        lease = self.lease
+        if lease is not None:
+            turn = lease.turn and lease.turn.model_copy(update={"in_seconds": 0.0})
+            lease = lease.model_copy(update={"alive_in_seconds": None, "turn": turn})
         return self.model_copy(update={"lost_in_seconds": None, "lease": lease})
 
 

@@ -6,6 +6,13 @@ from mitosis.contracts.http import AnswerBody
 from mitosis.contracts.lifecycle import ManagerState
 
 
+class Obstacle(AnswerBody):
+    """A condition that keeps a host from a task group."""
+
+    code: str
+    line: str
+
+
 class HostReason(AnswerBody):
     """What one host does for a task group, or why it does not serve it."""
 
@@ -16,6 +23,8 @@ class HostReason(AnswerBody):
     """What the host is doing. None: the server is of a version before this field."""
     code: str
     line: str
+    obstacles: tuple[Obstacle, ...] = ()
+    """Every condition on the host that does not hold, in the order of repair, with the values compared."""
 
 
 class Explanation(AnswerBody):
@@ -32,8 +41,11 @@ class Explanation(AnswerBody):
     """Stable: finished, working, no_manager, none_named, tags, misfit, setup_failed, no_contact,
     draining, busy, unclean, no_work, enough, assigning, offered, setup, suspect, infrastructure, leaving,
     delayed, empty, open, completing, discarding, ending_tasks, cleanup, settling; of a task also claimed,
-    queued, alone. Of a host also no_role, free. Of both also member.
+    queued, alone. Of a group also max_managers, member. Of a host
+    also no_role, removed, not_named, tags, free.
     """
     line: str
+    change: str | None = None
+    """The smallest change after which a host would serve a task group that waits for one, if there is one."""
     hosts: tuple[HostReason, ...] = ()
     """At most 200, those with a lease of the group first; none for a group that has ended."""

@@ -4,7 +4,7 @@ The durations themselves follow from what it costs to move a host, as measured, 
 """
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Annotated
 
@@ -65,13 +65,35 @@ class LeaseTerms:
 
     lease_duration: float = 3600.0
     longest_lease: float = 14_400.0
+    """Least and greatest time for which a lease is safe from task groups that go first (S002-158)."""
     idle_threshold: float = 180.0
     longest_idle: float = 600.0
+    """Least and greatest time for which a lease without work is safe from all task groups (C-35).
+
+    Where a least value is above the greatest, which a deployment can bring about that is started with other
+    bounds after those of a task group were checked, the greatest holds.
+    """
     preemption_grace: float = 300.0
+    """From the end of a lease that has work until its tasks are asked back (S000-140)."""
+
+    def affinity(self, seconds: float) -> float:
+        """Return the duration of a lease that is closest to so many seconds."""
+        return min(max(seconds, self.lease_duration), self.longest_lease)
+
+    def idle(self, seconds: float) -> float:
+        """Return the idle threshold that is closest to so many seconds."""
+        return min(max(seconds, self.least_idle), self.longest_idle)
+
+    @property
+    def least_idle(self) -> float:
+        """The least idle threshold that can hold."""
+        return min(self.idle_threshold, self.longest_idle)
 
     def shown(self) -> LeaseSettings:
         """Return the same bounds as settings."""
-        return LeaseSettings.model_validate(asdict(self))
+        return LeaseSettings.model_validate(
+            {name: getattr(self, name) for name in LeaseSettings.model_fields}
+        )
 
     def conflicts(self) -> Iterator[tuple[str, str]]:
         """Yield each pair of fields whose least value is above the greatest."""
@@ -85,12 +107,7 @@ DEFAULT_TERMS = LeaseTerms()
 
 def terms_of(own: Mapping[str, float | None], deployment: LeaseTerms) -> LeaseTerms:
     """Return the terms of a task group with these settings, by field; None is the value of the deployment."""
-    return LeaseTerms(
-        **{
-            name: given if (given := own.get(name)) is not None else getattr(deployment, name)
-            for name in LeaseSettings.model_fields
-        }
-    )
+    return replace(deployment, **{name: given for name, given in own.items() if given is not None})
 
 
 def check_settings(

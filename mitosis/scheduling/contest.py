@@ -88,7 +88,7 @@ class _Contest:
         rank = round_.rank(group)
         for lease, right in taking.leases:
             holder = round_.snapshot.group_of(lease)
-            grace = round_.policy.settings_of(holder.fact.leases).grace_seconds
+            grace = round_.policy.settings_of(holder.fact.leases).preemption_grace
             round_.end(
                 EndLease(
                     lease=lease.number,

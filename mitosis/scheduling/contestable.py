@@ -93,7 +93,7 @@ class IdleHosts:
         holder = self._round.snapshot.group_of(lease)
         settings = self._round.policy.settings_of(holder.fact.leases)
         idle_for = self._round.now - (lease.idle_since or 0.0) + ROUNDING_SECONDS
-        if idle_for >= settings.idle_seconds.greatest:
+        if idle_for >= settings.longest_idle:
             return FOREVER
         return idle_for - holder.work.teardown_seconds
 

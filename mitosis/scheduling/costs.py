@@ -2,8 +2,9 @@
 
 import math
 
+from mitosis.contracts.lease_settings import LeaseTerms
 from mitosis.scheduling.facts import Group, Work
-from mitosis.scheduling.policy import LeaseBounds, Policy
+from mitosis.scheduling.policy import Policy
 
 
 def drain_seconds(work: Work, workers: int) -> float:
@@ -17,11 +18,10 @@ def drain_seconds(work: Work, workers: int) -> float:
 def affinity_seconds(group: Group, work: Work, policy: Policy) -> float:
     """Return how long a lease of this task group is safe from those that go first."""
     cost = work.setup_seconds + work.teardown_seconds + drain_seconds(work, group.workers)
-    bounds = policy.settings_of(group.leases).affinity_seconds
-    return bounds.clamp(policy.affinity_factor * cost)
+    return policy.settings_of(group.leases).affinity(policy.affinity_factor * cost)
 
 
-def idle_threshold(loser: Work, winner: Work, settings: LeaseBounds) -> float:
+def idle_threshold(loser: Work, winner: Work, settings: LeaseTerms) -> float:
     """Return how long a lease must be idle before this other task group may take it.
 
     Args:
@@ -29,4 +29,4 @@ def idle_threshold(loser: Work, winner: Work, settings: LeaseBounds) -> float:
         winner: of the one that would get the host.
         settings: of the task group that holds the lease.
     """
-    return settings.idle_seconds.clamp(loser.teardown_seconds + winner.setup_seconds)
+    return settings.idle(loser.teardown_seconds + winner.setup_seconds)

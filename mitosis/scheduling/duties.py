@@ -16,7 +16,7 @@ def end_leases_that_may_not_stay(round_: Round) -> None:
             if round_.is_over:
                 return
             if lease.number not in round_.ended:
-                at = _ask_back_at(round_, lease, reason)
+                at = _ask_back_at(round_, reason)
                 round_.end(EndLease(lease.number, lease.host, reason, at))
 
 
@@ -64,11 +64,6 @@ def _last_come_first(lease: Lease) -> tuple[float, int]:
     return -lease.taken_at, -lease.number
 
 
-def _ask_back_at(round_: Round, lease: Lease, reason: EndReason) -> float:
-    """Return when tasks that have not started are asked back."""
-    if reason is EndReason.DRAINING:
-        return FOREVER
-    if reason is EndReason.NOT_MEMBER:
-        return round_.now
-    holder = round_.snapshot.group_of(lease).fact
-    return round_.now + round_.policy.settings_of(holder.leases).grace_seconds
+def _ask_back_at(round_: Round, reason: EndReason) -> float:
+    """Return when tasks that have not started are asked back: other hosts can begin them at once."""
+    return FOREVER if reason is EndReason.DRAINING else round_.now

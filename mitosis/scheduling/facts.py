@@ -12,10 +12,10 @@ from typing import Literal, NamedTuple
 
 from mitosis.contracts.allocation import CpuBinding
 from mitosis.contracts.host_failures import HostFailureKind
+from mitosis.contracts.lease_settings import LeaseTerms
 from mitosis.contracts.lifecycle import LeaseState
 from mitosis.scheduling.host_failures import HostFailure
 from mitosis.scheduling.host_sets import NONE, Hosts
-from mitosis.scheduling.policy import LeaseBounds
 
 FOREVER = math.inf
 """A time that never comes."""
@@ -142,6 +142,8 @@ class Host:
     """Contested ends of leases on it, at least those of the last hour, oldest first."""
     freed_for: tuple[Freed, ...] = ()
     """Oldest first. It is offered to these first."""
+    debt: str | None = None
+    """For texts: why a teardown that it owes cannot begin."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,7 +176,7 @@ class Group:
     """How the workers are bound to cores; None fits every host."""
     max_managers: int | None = None
     """Leases it may have at once, in all states but ENDED."""
-    leases: LeaseBounds | None = None
+    leases: LeaseTerms | None = None
     """None: the settings of the deployment."""
 
 

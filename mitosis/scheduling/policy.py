@@ -1,40 +1,17 @@
 """The numbers of the scheduling rules (C-02, C-03, C-31, C-35, C-36, P9). Durations are seconds."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 
-from mitosis.contracts.lease_settings import MOVES_PER_HOUR, STARVE_AFTER
+from mitosis.contracts.lease_settings import (
+    DEFAULT_TERMS,
+    MOVES_PER_HOUR,
+    STARVE_AFTER,
+    LeaseTerms,
+)
 
 MINUTE = 60.0
 HOUR = 3600.0
-
-
-@dataclass(frozen=True, slots=True)
-class Bounds:
-    """The least and the greatest value of something that adapts. Equal bounds fix it."""
-
-    least: float
-    greatest: float
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.least <= self.greatest:
-            raise ValueError(f"bounds must be 0 <= least <= greatest, not {self}")
-
-    def clamp(self, value: float) -> float:
-        """Return the value of the range that is closest to ``value``."""
-        return min(max(value, self.least), self.greatest)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LeaseBounds:
-    """How long a host stays with a task group: set for the deployment, and for single task groups."""
-
-    affinity_seconds: Bounds = Bounds(HOUR, 4 * HOUR)
-    """A lease is safe from task groups that come first for this long (S002-158)."""
-    idle_seconds: Bounds = Bounds(3 * MINUTE, 10 * MINUTE)
-    """A lease without work is safe from all task groups for this long (C-35)."""
-    grace_seconds: float = 5 * MINUTE
-    """From the end of a lease that has work until its tasks are asked back (S000-140)."""
 
 
 class Order(StrEnum):
@@ -61,7 +38,7 @@ class Preemption(StrEnum):
 class Policy:
     """The rules of one deployment."""
 
-    leases: LeaseBounds = field(default_factory=LeaseBounds)
+    leases: LeaseTerms = DEFAULT_TERMS
     """For task groups without settings of their own."""
     affinity_factor: float = 20.0
     """Affinity is this many times the cost of moving the host away, within its bounds."""
@@ -88,6 +65,6 @@ class Policy:
     order: Order = Order.SHARE
     preemption: Preemption = Preemption.AT_AFFINITY
 
-    def settings_of(self, own: LeaseBounds | None) -> LeaseBounds:
+    def settings_of(self, own: LeaseTerms | None) -> LeaseTerms:
         """Return a task group's own settings, or those of the deployment."""
         return own or self.leases

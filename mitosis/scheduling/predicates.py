@@ -134,13 +134,13 @@ PREDICATES: Sequence[Predicate] = (
         code="removed",
         scope=Scope.MEMBERS,
         passing=_not_removed,
-        sentence=lambda *_: "was removed from the task group by a user",
+        sentence=sentences.removed,
     ),
     Predicate(
         code="not_named",
         scope=Scope.MEMBERS,
         passing=_members_if("user_specified"),
-        sentence=lambda *_: "is not named for the task group",
+        sentence=sentences.not_named,
     ),
     Predicate(
         code="tags",
@@ -189,13 +189,13 @@ PREDICATES: Sequence[Predicate] = (
         code="cleanup",
         scope=Scope.FREE,
         passing=lambda moment, group: ~moment.sets.get("cleaning", group.fact.number),
-        sentence=lambda *_: "cleans up after this task group",
+        sentence=sentences.cleaning("this task group"),
     ),
     Predicate(
         code="unclean",
         scope=Scope.FREE,
         passing=lambda moment, _: ~moment.sets.get("unclean"),
-        sentence=lambda *_: "cleans up after another task group",
+        sentence=sentences.cleaning("another task group"),
     ),
 )
 """Every condition, in the order in which they are reported."""

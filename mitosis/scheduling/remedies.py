@@ -113,11 +113,12 @@ def _until_tried_again(kind: HostFailureKind) -> Remedy:
 
     def make(moment: Moment, group: GroupState, host: HostState) -> Change:
         number = group.fact.number
-        at = max(
+        pauses = (
             failure.blocks_until
             for failure in host.fact.failures
             if failure.kind is kind and failure.name[1] in (None, number)
         )
+        at = max(pauses, default=moment.now)
         return wait_until(moment, group, host, at, f"{host.fact.name} is tried again then")
 
     return make

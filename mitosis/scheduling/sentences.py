@@ -4,6 +4,7 @@ They are printed after the name of the host.
 """
 
 from collections.abc import Callable
+from shlex import quote
 
 from mitosis.contracts.host_failures import HostFailureKind
 from mitosis.scheduling.binding import binding_mismatch
@@ -51,15 +52,47 @@ def missing_tags(group: GroupState, host: HostState) -> list[str]:
     return sorted(group.fact.tags - host.fact.tags)
 
 
+def removed(_: Moment, group: GroupState, host: HostState) -> str:
+    """Say that a user removed the host, and how to add it."""
+    return f"was removed from the task group; to add it: {_change_hosts(group, '--add', host.fact.name)}"
+
+
+def not_named(_: Moment, group: GroupState, host: HostState) -> str:
+    """Say how to name the host."""
+    return f"is not named for the task group; to add it: {_change_hosts(group, '--add', host.fact.name)}"
+
+
+def would_be_matched(group: GroupState, host: HostState) -> bool:
+    """Return whether the present tags of both match: a refresh would make the host a member."""
+    wanted, has = group.fact.tags, group.fact.tags & host.fact.tags
+    return not wanted or bool(has == wanted if group.fact.tag_match == "all" else has)
+
+
 def tags(_: Moment, group: GroupState, host: HostState) -> str:
     """Say which tags the host lacks, or that they have changed since the last refresh."""
-    wanted, has = group.fact.tags, group.fact.tags & host.fact.tags
-    if not wanted or (has == wanted if group.fact.tag_match == "all" else has):
-        return "has the tags now, but did not when hosts were last matched; refresh the task group"
-    lacks = ", ".join(missing_tags(group, host))
-    return (
-        f"lacks {lacks}; the task group needs {group.fact.tag_match} of {', '.join(sorted(wanted))}"
+    if would_be_matched(group, host):
+        return (
+            "is not a member: tags have changed since its members were matched; to match again:"
+            f" {_change_hosts(group, '--refresh')}"
+        )
+    needs = f"{group.fact.tag_match} of {', '.join(sorted(group.fact.tags))}"
+    return f"lacks {', '.join(missing_tags(group, host))}; the task group needs {needs}"
+
+
+def _change_hosts(group: GroupState, *words: str) -> str:
+    """Return the command that changes the hosts of a task group."""
+    return " ".join(
+        ["mitosis group managers", *(quote(word) for word in (group.fact.name, *words))]
     )
+
+
+def cleaning(what: str) -> Sentence:
+    """Return the sentence about a host that cleans up, and why it cannot begin to."""
+
+    def sentence(_: Moment, __: GroupState, host: HostState) -> str:
+        return f"cleans up after {what}" + (f": {host.fact.debt}" if host.fact.debt else "")
+
+    return sentence
 
 
 def misfit(_: Moment, group: GroupState, host: HostState) -> str:

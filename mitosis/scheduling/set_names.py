@@ -40,5 +40,7 @@ def names_of_leases(leases: Iterable[Lease]) -> Iterator[Name]:
             yield "live", None
         if lease.contestable:
             yield "held", lease.group
+            if lease.idle_since is None:
+                yield "working", None
             if lease.renewed:
                 yield "renewed", lease.group

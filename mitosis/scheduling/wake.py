@@ -4,16 +4,21 @@ Only times that some waiting task group has a use for count, so a fleet with not
 time may be early (the next decision finds nothing and asks again), never late.
 """
 
-from collections.abc import Iterator, Sequence
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from mitosis.scheduling.actions import Wake, WakeReason
 from mitosis.scheduling.claims import goes_before
 from mitosis.scheduling.due_times import ROUNDING_SECONDS
+from mitosis.scheduling.facts import Lease
 from mitosis.scheduling.host_sets import NONE, Hosts, ordinals
-from mitosis.scheduling.policy import HOUR, MINUTE
+from mitosis.scheduling.policy import HOUR
 from mitosis.scheduling.round import Round
 from mitosis.scheduling.states import GroupState, Profile
+
+IDLE_STEP_SECONDS = 5.0
+"""Hosts that become idle for long enough within such a time are given away together."""
 
 
 def next_wake(round_: Round) -> Wake | None:
@@ -21,6 +26,14 @@ def next_wake(round_: Round) -> Wake | None:
     if round_.is_over:
         return Wake(round_.now, WakeReason.MORE)
     return min(_Wakes(round_).times(), key=lambda wake: wake.at, default=None)
+
+
+def idle_until(round_: Round) -> Mapping[int, float]:
+    """Return, for idle leases, the next time from which some waiting task group may take the host.
+
+    Only of hosts that such a task group could use, were they free.
+    """
+    return dict(_Wakes(round_).idle_until())
 
 
 @dataclass(slots=True)
@@ -38,6 +51,7 @@ class _Wakes:
         self._snapshot = round_.snapshot
         self._now = round_.now
         self._lanes = _waiting_lanes(round_)
+        self._waiting_setups: Sequence[float] | None = None
         self._members: Hosts = NONE
         """Members of some waiting task group."""
         self._wanted: Hosts = NONE
@@ -63,21 +77,51 @@ class _Wakes:
             break
 
     def _idle(self) -> Iterator[Wake]:
-        """Yield when idle leases may be long enough idle.
+        """Yield when an idle lease is idle for as long as some waiting task group needs (C-35).
 
-        How long is enough depends on who waits. So between the least and the greatest threshold of a lease, a
-        decision looks once a minute.
+        Whether that task group may use the host is not asked: the time may be too early. Times within
+        ``IDLE_STEP_SECONDS`` count as one, so that many different setups cause few decisions.
         """
+        times = list[float]()
         for at, number in self._idle_leases():
-            lease = self._snapshot.leases[number]
-            settings = self._round.policy.settings_of(self._snapshot.group_of(lease).fact.leases)
-            last = (lease.idle_since or 0.0) + settings.idle_seconds.greatest
-            steps = max(0.0, (self._now - at) // MINUTE + 1) if at <= self._now else 0.0
-            next_at = min(at + steps * MINUTE, last)
-            if next_at > self._now + ROUNDING_SECONDS:
-                yield Wake(next_at, WakeReason.IDLE)
-            if at > self._now:
-                return
+            if times and at > min(times) + IDLE_STEP_SECONDS:
+                break
+            times += self._idle_enough(self._snapshot.leases[number])
+        if times:
+            first = min(times)
+            yield Wake(max(at for at in times if at <= first + IDLE_STEP_SECONDS), WakeReason.IDLE)
+
+    def idle_until(self) -> Iterator[tuple[int, float]]:
+        """Yield idle leases with the next time at which they are idle for long enough."""
+        for _, number in self._idle_leases():
+            for at in self._idle_enough(self._snapshot.leases[number]):
+                yield number, at
+
+    def _idle_enough(self, lease: Lease) -> Iterator[float]:
+        """Yield the next time at which the lease is idle for as long as some waiting task group needs."""
+        holder = self._snapshot.group_of(lease)
+        settings = self._round.policy.settings_of(holder.fact.leases)
+
+        def enough(setup: float) -> float:
+            threshold = settings.idle(holder.work.teardown_seconds + setup)
+            return (lease.idle_since or 0.0) + threshold
+
+        setups = self._setups()
+        place = bisect_right(setups, self._now + ROUNDING_SECONDS, key=enough)
+        if place < len(setups):
+            first = enough(setups[place])
+            last = bisect_right(setups, first + IDLE_STEP_SECONDS, lo=place, key=enough)
+            yield enough(setups[last - 1])
+
+    def _setups(self) -> Sequence[float]:
+        """Return the different durations of setups of waiting task groups."""
+        if self._waiting_setups is None:
+            groups = self._snapshot.groups
+            buckets = self._snapshot.buckets.values()
+            numbers = {key.number for bucket in buckets for key in bucket.line}
+            numbers.update(lane.first.fact.number for lane in self._lanes)
+            self._waiting_setups = sorted({groups[one].work.setup_seconds for one in numbers})
+        return self._waiting_setups
 
     def _idle_leases(self) -> Iterator[tuple[float, int]]:
         idle = self._snapshot.idle

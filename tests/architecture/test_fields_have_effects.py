@@ -28,7 +28,7 @@ COMMAND = "integration/worker/test_command.py"
 HANDLERS = "integration/worker/test_handlers.py"
 RUN = "integration/cli/run/test_command.py"
 SCHEDULER = "integration/store/leases/test_scheduler.py"
-ELIGIBILITY = "integration/store/leases/test_eligibility.py"
+FLEET = "integration/store/leases/test_fleet.py"
 REPORT = "integration/store/tasks/test_report.py"
 SUBMIT = "integration/store/tasks/test_submit.py"
 GROUPS = "integration/api/routes/test_task_groups.py"
@@ -124,9 +124,9 @@ EFFECTS: Mapping[str, Mapping[str, Shown]] = {
     "TaskGroupSpec": {
         "name": Shown(GROUPS, "test_a_name_is_taken_once"),
         "group_name": Shown("integration/api/test_access.py", "test_roles_decide"),
-        "tags": Shown(ELIGIBILITY, BROKEN),
+        "tags": Shown(FLEET, BROKEN),
         "labels": Shown(GROUPS, "test_groups_are_listed_by_what_they_are"),
-        "tag_match": Shown("unit/store/leases/test_eligibility.py", "test_what_is_in_the_way"),
+        "tag_match": Shown("unit/store/leases/test_membership.py", "test_members"),
         "priority": Shown(SCHEDULER, "test_the_higher_priority_gets_the_only_host"),
         "worker_allocation_plan": Shown(LEASE, OF_PLAN, "WorkerAllocationPlan"),
         "environment_setup_hook": Shown(
@@ -146,7 +146,7 @@ EFFECTS: Mapping[str, Mapping[str, Shown]] = {
         "max_managers": Shown(
             SCHEDULER, "test_each_host_gets_the_best_of_the_groups_that_it_may_run"
         ),
-        "assignment_method": Shown(ELIGIBILITY, BROKEN),
+        "assignment_method": Shown(FLEET, BROKEN),
         "manager_ids": Shown(
             "integration/api/routes/test_agents.py", "test_the_managers_of_a_group"
         ),

@@ -19,7 +19,7 @@ from mitosis.store.leases.verdicts import (
 )
 from mitosis.store.tasks.repetition import Counts, repetition
 from tests.support.checkout import ROOT
-from tests.support.host_facts import failure
+from tests.support.host_facts import NOW, failure
 
 PAGE = (ROOT / "docs/when-things-die.md").read_text()
 SECTION = PAGE.split("## What is repeated by itself")[1].split("\n## ")[0]
@@ -44,7 +44,7 @@ def test_each_failure_of_a_host_has_a_row_with_its_pause_and_its_text(
         expected = f"{pause.first_seconds:.0f} s, doubling up to {pause.longest_seconds:.0f} s"
         assert expected in line.split("|")[3]
     shown = line.split("|")[6].strip().strip("`").strip("…: ").removesuffix(" on")
-    assert shown in failure(kind, tried_in_seconds=5.0).sentence("host-1")
+    assert shown in failure(kind, tried_in_seconds=5.0).fact.at(NOW).sentence("host-1")
 
 
 def test_the_numbers_of_blame_are_those_of_the_code() -> None:

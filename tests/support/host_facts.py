@@ -3,16 +3,28 @@
 import uuid
 from typing import Any
 
-from mitosis.contracts.allocation import WorkerAllocationPlan
 from mitosis.contracts.host_failures import HostFailureKind
 from mitosis.contracts.lifecycle import EnvironmentState, HookState, LeaseState, TaskGroupState
-from mitosis.scheduling.host_failures import HostFailure
-from mitosis.store.leases.eligibility import GroupFacts, HostFacts, HostLease
-from mitosis.store.leases.reasons import SetupRun, Waiting, WaitingGroup, WaitingHost
+from mitosis.scheduling.facts import Progress
+from mitosis.scheduling.policy import Policy
+from mitosis.store.leases.fleet import FailureRow, GroupRow, HostRow
+from mitosis.store.leases.fleet_snapshot import build_fleet
+from mitosis.store.leases.waiting import SetupRun, Waiting, WaitingGroup, WaitingHost
 
 GROUP, OTHER_GROUP = 7, 8
 USER_GROUP = 1
+NOW = 1_000_000.0
 
+NO_LEASE: dict[str, Any] = {
+    **dict.fromkeys(
+        (
+            *("lease_number", "lease_group", "lease_state", "lease_draining", "progress"),
+            *("taken_at", "affinity_until", "empty_since", "lease_for", "contested_at"),
+            *("holder_name", "holder_user_group", "holder_priority"),
+        )
+    ),
+    "renewed": False,
+}
 _HOST: dict[str, Any] = {
     "manager_id": uuid.UUID(int=1),
     "tags": frozenset({"gpu"}),
@@ -20,13 +32,14 @@ _HOST: dict[str, Any] = {
     "cores": (0, 1),
     "draining": False,
     "offline": False,
-    "silent_seconds": 1.0,
-    "suspect_after_seconds": 10.0,
+    "last_contact_at": NOW - 1.0,
     "serves": frozenset({USER_GROUP}),
     "warm": frozenset(),
     "unclean": frozenset(),
     "failures": (),
-    "lease": None,
+    "moved_at": (),
+    "freed_for": (),
+    **NO_LEASE,
 }
 _GROUP: dict[str, Any] = {
     "name": "campaign",
@@ -40,10 +53,22 @@ _GROUP: dict[str, Any] = {
     "added": frozenset(),
     "removed": frozenset(),
     "max_managers": None,
+    "workers": 1,
+    "binding": None,
+    "created_at": 0.0,
     "goes_on": True,
-    "live_leases": 0,
-    "capacity": 0,
+    "unfinished": 1,
     "ready": 1,
+    "delayed_until": None,
+    "tasks_measured": 0,
+    "task_seconds": 0.0,
+    "setup_seconds": 0.0,
+    "teardown_seconds": 0.0,
+    "lease_duration": None,
+    "longest_lease": None,
+    "idle_threshold": None,
+    "longest_idle": None,
+    "preemption_grace": None,
 }
 _WAITING_HOST: dict[str, Any] = {
     "alive_in_seconds": None,
@@ -52,13 +77,13 @@ _WAITING_HOST: dict[str, Any] = {
     "setup": None,
 }
 _WAITING_GROUP: dict[str, Any] = {
+    "now": NOW,
     "task_group_id": uuid.UUID(int=2),
     "state": TaskGroupState.OPEN,
     "settled": False,
     "result": None,
     "reason": None,
     "total": 2,
-    "unfinished": 1,
     "discarding": False,
     "unsent_seconds": None,
     "delayed_seconds": None,
@@ -67,16 +92,14 @@ _WAITING_GROUP: dict[str, Any] = {
 }
 
 
-def host(number: int = 1, **facts: Any) -> HostFacts:
+def host(number: int = 1, **facts: Any) -> HostRow:
     """A host that is free and in contact, with tag gpu and two cores."""
-    return HostFacts(**{**_HOST, "number": number, "name": f"host-{number}", **facts})
+    return HostRow(**{**_HOST, "number": number, "name": f"host-{number}", **facts})
 
 
-def group(number: int = GROUP, *, workers: int = 1, **facts: Any) -> GroupFacts:
+def group(number: int = GROUP, **facts: Any) -> GroupRow:
     """An open group with one ready task."""
-    plan = WorkerAllocationPlan(worker_count=workers)
-    facts.setdefault("capacity", facts.get("live_leases", 0))
-    return GroupFacts(**{**_GROUP, "number": number, "plan": plan, **_matched(facts)})
+    return GroupRow(**{**_GROUP, "number": number, **_matched(facts)})
 
 
 def _matched(facts: dict[str, Any]) -> dict[str, Any]:
@@ -91,25 +114,32 @@ def lease(
     *,
     name: str = "campaign",
     priority: int = 0,
-    has_work: bool = True,
-    idle_seconds: float | None = 0.0,
-) -> HostLease:
-    return HostLease(
-        epoch=1,
-        state=LeaseState(state),
-        group=group_number,
-        group_name=name,
-        priority=priority,
-        has_work=has_work,
-        idle_seconds=idle_seconds,
-    )
+    progress: Progress = Progress.FULL,
+) -> dict[str, Any]:
+    """The facts of a host about its lease."""
+    return {
+        "lease_number": 1,
+        "lease_state": LeaseState(state),
+        "lease_group": group_number,
+        "lease_draining": False,
+        "progress": progress,
+        "taken_at": NOW - 100.0,
+        "holder_name": name,
+        "holder_user_group": USER_GROUP,
+        "holder_priority": priority,
+    }
 
 
 def failure(
-    kind: HostFailureKind = HostFailureKind.SETUP_FAILED, group_number: int = GROUP, **how: Any
-) -> HostFailure:
-    values = {"failures": 1, "reason": "exit code 3", "tried_in_seconds": None, **how}
-    return HostFailure(group=group_number, group_name="campaign", kind=kind, **values)
+    kind: HostFailureKind = HostFailureKind.SETUP_FAILED,
+    group_number: int = GROUP,
+    *,
+    tried_in_seconds: float | None = None,
+    **how: Any,
+) -> FailureRow:
+    next_at = None if tried_in_seconds is None else NOW + tried_in_seconds
+    values = {"failures": 1, "reason": "exit code 3", "next_at": next_at, **how}
+    return FailureRow(group=group_number, group_name="campaign", kind=kind, **values)
 
 
 def setup_run(state: Any, message: str | None = None) -> SetupRun:
@@ -117,17 +147,20 @@ def setup_run(state: Any, message: str | None = None) -> SetupRun:
 
 
 def waiting_host(name: str = "a", **facts: Any) -> WaitingHost:
-    values = {**_HOST, "number": 1, "name": name, **_WAITING_HOST, **facts}
+    number = ord(name[0]) - ord("a") + 1
+    values = {**_HOST, "number": number, "name": name, **_WAITING_HOST, **facts}
     if isinstance(values["environment"], str):
         values["environment"] = EnvironmentState(values["environment"])
     return WaitingHost(**values)
 
 
 def waiting_group(**facts: Any) -> WaitingGroup:
-    plan = WorkerAllocationPlan(worker_count=1)
-    values = {**_GROUP, "number": GROUP, "plan": plan, **_WAITING_GROUP, **_matched(facts)}
-    return WaitingGroup(**{**values, "state": TaskGroupState(values["state"])})
+    values = {**_GROUP, "number": GROUP, **_WAITING_GROUP, **_matched(facts)}
+    state = TaskGroupState(values["state"])
+    goes_on = state in (TaskGroupState.OPEN, TaskGroupState.CLOSED) and not values["discarding"]
+    return WaitingGroup(**{**values, "state": state, "goes_on": goes_on})
 
 
 def waiting(*hosts: WaitingHost, **facts: Any) -> Waiting:
-    return Waiting(group=waiting_group(**facts), hosts=hosts)
+    of_group = waiting_group(**facts)
+    return Waiting(of_group, hosts, build_fleet(Policy(), NOW, hosts, [of_group]))

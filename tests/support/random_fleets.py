@@ -5,9 +5,9 @@ from typing import Any
 from hypothesis import strategies as st
 
 from mitosis.contracts.host_failures import HostFailureKind
+from mitosis.contracts.lease_settings import LeaseTerms
 from mitosis.contracts.lifecycle import LeaseState
 from mitosis.scheduling.facts import Capacity, Failure, Freed, Progress, Work
-from mitosis.scheduling.policy import Bounds, LeaseBounds
 from tests.support.scheduling import NOW, OTHERS, USERS, Fleet
 
 GROUPS = st.integers(1, 4)
@@ -42,7 +42,7 @@ GROUP_FACTS: dict[str, st.SearchStrategy[Any]] = {
     "demand": DEMANDS,
     "workers": st.integers(1, 3),
     "max_managers": st.none() | st.integers(0, 2),
-    "leases": st.sampled_from([None, LeaseBounds(idle_seconds=Bounds(5, 5))]),
+    "leases": st.sampled_from([None, LeaseTerms(idle_threshold=5, longest_idle=5)]),
     "members": st.integers(0, 31),
 }
 WORK = st.builds(

@@ -15,6 +15,7 @@ from mitosis.contracts.control import (
     DiscardAnswer,
     EnvironmentView,
     GroupView,
+    LeaseTurn,
     LeaseView,
     ManagerView,
     ReleaseAnswer,
@@ -195,6 +196,8 @@ class Lease:
     state: LeaseState = LeaseState.OFFERED
     alive_until: datetime | None = None
     group_state: TaskGroupState = TaskGroupState.OPEN
+    turn: tuple[str, datetime] | None = None
+    """What comes next by the clock, and when."""
 
 
 @dataclass
@@ -223,6 +226,8 @@ class MemoryHost:
         self.store_away = False
         self.in_contact = False
         """The agent calls all the time, as far as anybody can see."""
+        self.decisions: list[datetime] = []
+        """When the scheduler was asked to decide about the lease; it is renewed for an hour then."""
         self.open_offers = 0
         """Offers of every round that no host takes."""
 
@@ -266,6 +271,7 @@ class MemoryHost:
                 task_group_id=lease.task_group_id,
                 group_state=lease.group_state,
                 alive_in_seconds=_left(lease.alive_until, now),
+                turn=_turn(lease, now),
             )
             if lease
             else None,
@@ -292,6 +298,13 @@ class MemoryHost:
             lease_environment=host.environments.get(lease.task_group_id) if lease else None,
             tearing_down=EnvironmentState.TEARING_DOWN in host.environments.values(),
         )
+
+    async def decide_leases(self) -> None:
+        self._check()
+        now = await self._clock()
+        self.decisions.append(now)
+        if self.host.lease is not None:
+            self.host.lease.turn = ("affinity", now + timedelta(hours=1))
 
     async def release(self, request: ReleaseRequest) -> ReleaseAnswer:
         self._check()
@@ -325,3 +338,10 @@ class MemoryHost:
 
 def _left(until: datetime | None, now: datetime) -> float | None:
     return None if until is None else (until - now).total_seconds()
+
+
+def _turn(lease: Lease, now: datetime) -> LeaseTurn | None:
+    if lease.turn is None or lease.state is not LeaseState.ACTIVE:
+        return None
+    what, at = lease.turn
+    return LeaseTurn(what=what, why=f"{what} is over", in_seconds=(at - now).total_seconds())

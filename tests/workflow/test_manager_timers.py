@@ -89,6 +89,40 @@ async def test_a_renamed_host_is_found_by_its_new_name(
         assert await memo() == "renamed"
 
 
+@pytest.mark.spec("C-31", "C-35", "S000-140")
+@pytest.mark.parametrize("what", ["affinity", "idle", "ask_back"])
+async def test_the_time_for_which_a_lease_is_safe_is_a_timer_that_asks_for_a_decision(
+    skipping: WorkflowEnvironment, memory: MemoryHost, what: str
+) -> None:
+    """The test server does not skip time while the host works, so the time is short."""
+    host = ScriptedHost(memory)
+    memory.in_contact = True
+    assert memory.host.lease is not None
+    async with workflow_of(skipping, memory, host) as handle:
+        await wait_until_async(host.running.is_set)
+        due = await skipping.get_current_time() + timedelta(seconds=2)
+        memory.host.lease.turn = (what, due)
+        await handle.signal(ManagerWorkflow.poke)
+        await wait_until_async(lambda: memory.decisions)
+        assert timedelta(0) <= memory.decisions[0] - due < timedelta(seconds=1)
+
+        async def timers() -> list[tuple[str, float]]:
+            events = (await handle.fetch_history()).events
+            started = [one for one in events if one.HasField("timer_started_event_attributes")]
+            return [
+                (
+                    one.user_metadata.summary.data.decode().strip('"'),
+                    one.timer_started_event_attributes.start_to_fire_timeout.ToTimedelta().total_seconds(),
+                )
+                for one in started
+            ]
+
+        shown = [timer for timer in await timers() if timer[0].endswith("is over")]
+        assert shown[0][0] == f"{what} is over"
+        assert 0 < shown[0][1] <= 2
+    assert len(memory.decisions) == 1
+
+
 async def test_failed_setup_releases_the_lease(
     skipping: WorkflowEnvironment, memory: MemoryHost
 ) -> None:

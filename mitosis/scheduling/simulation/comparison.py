@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from enum import StrEnum
 
-from mitosis.scheduling.policy import Bounds, LeaseBounds, Order, Policy, Preemption
+from mitosis.contracts.lease_settings import LeaseTerms
+from mitosis.scheduling.policy import Order, Policy, Preemption
 
 NO_LIMIT = 1_000_000
 
@@ -22,7 +23,7 @@ class PolicyName(StrEnum):
     """A higher priority takes hosts at any time, and none waits for more work."""
 
 
-NOT_STICKY = LeaseBounds(idle_seconds=Bounds(0.0, 0.0))
+NOT_STICKY = LeaseTerms(idle_threshold=0.0, longest_idle=0.0)
 
 
 def policies(rules: Policy) -> Mapping[PolicyName, Policy]:

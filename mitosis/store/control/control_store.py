@@ -72,6 +72,10 @@ class ControlStore:
     async def observe_manager(self, manager_id: UUID) -> ManagerView:
         return await observe_manager(self._store, manager_id)
 
+    async def decide_leases(self) -> None:
+        async with self._store.database.transaction() as connection:
+            await outbox.poke(connection, scheduler=True)
+
     async def release(self, request: ReleaseRequest) -> ReleaseAnswer:
         return await release_lease(self._store, request)
 

@@ -10,10 +10,10 @@ from mitosis.contracts.allocation import CpuBindingStrategy, WorkerAllocationPla
 from mitosis.contracts.errors import AlreadyExists, Conflict, InvalidRequest, NotFound
 from mitosis.contracts.http import TaskGroupInfo, TaskGroupSpec, TaskGroupUpdate
 from mitosis.contracts.lifecycle import TASK_GROUP
+from mitosis.scheduling.binding import binding_mismatch
 from mitosis.store.groups.assignment import name_managers
 from mitosis.store.groups.endings import LiveGroup, lock_live, notify_group
 from mitosis.store.groups.views import read_group
-from mitosis.store.leases.eligibility import plan_mismatch
 from mitosis.store.leases.lease_terms import save_settings
 from mitosis.store.missing import require_task_group
 from mitosis.store.pg.database import Connection
@@ -169,7 +169,8 @@ async def _check_hosts(
     """
     parameters = {"group_number": group_number}
     hosts = await fetch_all(connection, _HostCores, SQL["hosts_of_group"], parameters)
-    reasons = [plan_mismatch(plan, host.cores) for host in hosts]
+    count, binding = plan.worker_count, plan.cpu_binding
+    reasons = [binding_mismatch(count, binding, tuple(host.cores)) for host in hosts]
     if reasons and all(reason is not None for reason in reasons):
         raise InvalidRequest(
             f"{hosts[0].name} cannot serve it: {reasons[0]}",

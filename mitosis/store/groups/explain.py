@@ -1,19 +1,16 @@
 """`explain`: the reasons for the state of a task group or a task, and for each host."""
 
+from datetime import datetime
 from uuid import UUID
 
 from mitosis.contracts.errors import NotFound
 from mitosis.contracts.explain import Explanation, HostReason
 from mitosis.contracts.ids import parse_task_uuid
-from mitosis.store.leases.reasons import (
-    Reason,
-    Waiting,
-    WaitingTask,
-    host_reason,
-    read_waiting,
-    task_reason,
-    why,
-)
+from mitosis.store.groups.decided_reasons import Decided, decided_reasons, reason_of
+from mitosis.store.leases.decisions import explain_decision
+from mitosis.store.leases.no_host_reasons import Reason
+from mitosis.store.leases.reasons import WaitingTask, host_reason, task_reason, why
+from mitosis.store.leases.waiting import Waiting, WaitingHost, read_waiting
 from mitosis.store.managers.views import manager_states
 from mitosis.store.missing import require_task_group
 from mitosis.store.pg.database import Connection
@@ -24,6 +21,7 @@ from mitosis.store.tasks.group import group_number
 from mitosis.store.tasks.views import read_task
 
 SQL = load("groups/explain.sql")
+NOTHING_DECIDED = Decided({}, None)
 
 
 async def explain_group(store: Store, task_group_id: UUID) -> Explanation:
@@ -36,8 +34,21 @@ async def explain_group(store: Store, task_group_id: UUID) -> Explanation:
         number = await group_number(connection, task_group_id)
         found = await read_waiting(connection, store, number)
         facts = require_task_group(found, task_group_id)
-        hosts = await _hosts(connection, store, facts)
-    return _explanation(facts, why(facts), facts.group.state, hosts)
+        decided = await _decided(connection, store, facts)
+        hosts = await _hosts(connection, store, facts, decided)
+    reason = why(facts)
+    return _explanation(facts, reason, facts.group.state, hosts, _change(reason, decided))
+
+
+async def explain_group_at(store: Store, task_group_id: UUID, at: datetime) -> Explanation:
+    """Explain what the last decision before a time meant for the group.
+
+    Raises:
+        NotFound: there is no such group, or no such decision about it.
+    """
+    async with store.database.connection() as connection:
+        number = await group_number(connection, task_group_id)
+    return await explain_decision(store, task_group_id, number, at)
 
 
 async def explain_task(store: Store, public_id: UUID) -> Explanation:
@@ -53,19 +64,38 @@ async def explain_task(store: Store, public_id: UUID) -> Explanation:
         "task": task_id,
         "suspect_after": store.suspect_after.total_seconds(),
     }
+    hosts: tuple[HostReason, ...] = ()
+    change = None
     async with store.database.connection() as connection:
         task = await fetch_one(connection, WaitingTask, SQL["waiting_task"], parameters)
         facts = None if task is None else await read_waiting(connection, store, number)
         if task is None or facts is None:
             raise NotFound("no such task", task_id=str(public_id))
-        hosts = () if task.result is not None else await _hosts(connection, store, facts)
-    return _explanation(facts, task_reason(task, why(facts)), shown.state, hosts, task_id)
+        reason = task_reason(task, why(facts))
+        if task.result is None:
+            decided = await _decided(connection, store, facts)
+            hosts = await _hosts(connection, store, facts, decided)
+            change = None if task.claimed else _change(reason, decided)
+    return _explanation(facts, reason, shown.state, hosts, change, task_id)
 
 
-async def _hosts(connection: Connection, store: Store, facts: Waiting) -> tuple[HostReason, ...]:
+async def _decided(connection: Connection, store: Store, facts: Waiting) -> Decided:
+    """Return what the decision says about a task group that goes on."""
+    if not facts.group.goes_on:
+        return NOTHING_DECIDED
+    return await decided_reasons(connection, store, facts)
+
+
+def _change(reason: Reason, decided: Decided) -> str | None:
+    return decided.change if reason.waits else None
+
+
+async def _hosts(
+    connection: Connection, store: Store, facts: Waiting, decided: Decided
+) -> tuple[HostReason, ...]:
     ids = [host.manager_id for host in facts.hosts]
     states = await manager_states(connection, store, ids) if ids else {}
-    reasons = [(host, host_reason(host, facts.group)) for host in facts.hosts]
+    reasons = [(host, _host_reason(host, facts, decided)) for host in facts.hosts]
     return tuple(
         HostReason(
             manager_id=host.manager_id,
@@ -73,9 +103,17 @@ async def _hosts(connection: Connection, store: Store, facts: Waiting) -> tuple[
             state=states.get(host.manager_id),
             code=reason.code,
             line=reason.line,
+            obstacles=tuple(decided.obstacles.get(host.number, ())),
         )
         for host, reason in reasons
     )
+
+
+def _host_reason(host: WaitingHost, facts: Waiting, decided: Decided) -> Reason:
+    """Return what the host does for the group; else what the decision says about it."""
+    if facts.lease_state(host) is not None or host.number not in decided.obstacles:
+        return host_reason(host, facts)
+    return reason_of(decided.obstacles[host.number])
 
 
 def _explanation(
@@ -83,6 +121,7 @@ def _explanation(
     reason: Reason,
     state: str,
     hosts: tuple[HostReason, ...],
+    change: str | None,
     task_id: int | None = None,
 ) -> Explanation:
     return Explanation(
@@ -93,5 +132,6 @@ def _explanation(
         waits=reason.waits,
         code=reason.code,
         line=reason.line,
+        change=change,
         hosts=hosts,
     )

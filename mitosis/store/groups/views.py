@@ -18,7 +18,8 @@ from mitosis.contracts.lifecycle import TaskGroupState
 from mitosis.contracts.temporal_names import task_group_workflow_id
 from mitosis.store.groups.cleanup import AWAITED, cleanup_parameters
 from mitosis.store.leases.failed_setups import failed_setups
-from mitosis.store.leases.reasons import read_waiting, waiting_for
+from mitosis.store.leases.reasons import waiting_for
+from mitosis.store.leases.waiting import read_waiting
 from mitosis.store.missing import require_task_group
 from mitosis.store.pg.compose import Composed, compose, fetch_composed
 from mitosis.store.pg.database import Connection

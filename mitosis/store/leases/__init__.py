@@ -24,10 +24,11 @@ Three rules keep tasks from being lost or stranded:
 3. Suspect is not lost. A host that is silent for ``suspect_after`` is offered nothing new; nothing is
    requeued, and its lease goes on when it calls again.
 
-Which host is offered to which group is decided by one list of conditions (``eligibility``) over facts that
-PostgreSQL supplies. The round (``scheduler``, with its pure part in ``matching``) offers a host when all of
-them hold, and ends an idle lease when another group could use its host. ``reasons`` turns the first condition
-that does not hold into a line for people. ``granting`` is the host's side of a lease, ``ending`` its end.
+Which host is offered to which group, and which lease ends for another group, is decided by
+``mitosis.scheduling`` over facts that PostgreSQL supplies (``fleet``, ``fleet_snapshot``). The round
+(``scheduler``) reads them, decides, and writes the actions (``actions``). ``reasons`` turns the first
+condition that does not hold into a line for people (``no_host_reasons`` where no host is left). ``granting``
+is the host's side of a lease, ``ending`` its end.
 
 What a host failed at for a group is remembered in ``host_failures`` (``failures``, with texts in the module
 ``host_failures``) and read by the conditions: a failed setup until something changes, others for a growing

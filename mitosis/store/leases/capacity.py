@@ -1,4 +1,4 @@
-"""Progress of leases (protocol P7): which count as capacity, and the end of those that are stuck."""
+"""Progress of leases (protocol P7): what they do about ready tasks, and the end of those that are stuck."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from mitosis.store.pg.statements import load
 from mitosis.store.store import Store
 
 SQL = load("leases/capacity.sql")
-CAPACITY, STUCK = SQL["capacity"], SQL["stuck"]
+PROGRESS, STUCK = SQL["progress"], SQL["stuck"]
 STUCK_LEASES = "SELECT l.epoch, m.uuid AS manager_id, c.report_trouble AS trouble\n" + STUCK
 SETUP_MARGIN_SECONDS = 120.0
 """A setup may take its timeout and this much longer."""

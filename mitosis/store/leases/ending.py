@@ -51,6 +51,8 @@ class LockedLease:
     state: LeaseState
     group_number: int
     manager_number: int
+    draining: bool
+    """Nothing is claimed under it any more: its host is drained, or goes to another group."""
     alive_in_seconds: float | None
     """Until ``alive_until``; None while it is offered."""
 

@@ -3,14 +3,14 @@
 
 -- name: lock_lease
 -- FOR UPDATE waits for claims, reports and renewals of this epoch and stops new ones.
-SELECT l.epoch, l.state, l.group_id AS group_number, l.manager_id AS manager_number,
+SELECT l.epoch, l.state, l.draining, l.group_id AS group_number, l.manager_id AS manager_number,
        extract(epoch FROM l.alive_until - clock_timestamp())::float8 AS alive_in_seconds
   FROM leases AS l JOIN managers AS m ON m.id = l.manager_id
  WHERE l.epoch = %(epoch)s AND m.uuid = %(manager)s
    FOR UPDATE OF l
 
 -- name: lock_live_lease
-SELECT l.epoch, l.state, l.group_id AS group_number, l.manager_id AS manager_number,
+SELECT l.epoch, l.state, l.draining, l.group_id AS group_number, l.manager_id AS manager_number,
        extract(epoch FROM l.alive_until - clock_timestamp())::float8 AS alive_in_seconds
   FROM leases AS l
  WHERE l.manager_id = %(manager_number)s AND l.kind = 'manager' AND l.state <> 'ended'

@@ -1,10 +1,10 @@
 """The terms of leases: what users set for task groups, and what follows for one lease (C-31, C-35)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from mitosis.contracts.lease_settings import LeaseSettings, LeaseTerms, check_settings, terms_of
-from mitosis.scheduling import costs, policy
+from mitosis.contracts.lease_settings import LeaseSettings, check_settings, terms_of
+from mitosis.scheduling import costs
 from mitosis.scheduling.facts import Group, Work
 from mitosis.scheduling.policy import Policy
 from mitosis.store.leases.durations import group_durations, pair_durations
@@ -33,33 +33,12 @@ class _Saved:
         return {name: getattr(self, name) for name in LeaseSettings.model_fields}
 
 
-async def read_settings(
-    connection: Connection, store: Store, groups: Sequence[int]
-) -> Mapping[int, policy.LeaseBounds]:
-    """Return the settings in effect for each of these task groups, as decisions use them."""
-    rows = await _saved(connection, groups)
-    return {row.number: settings_of(terms_of(row.values(), store.lease_terms)) for row in rows}
-
-
-def settings_of(terms: LeaseTerms) -> policy.LeaseBounds:
-    """Return the terms as decisions use them.
-
-    If the deployment was started with other bounds since the task group's own were checked, the greatest
-    value holds.
-    """
-    least, idle = terms.lease_duration, terms.idle_threshold
-    return policy.LeaseBounds(
-        affinity_seconds=policy.Bounds(min(least, terms.longest_lease), terms.longest_lease),
-        idle_seconds=policy.Bounds(min(idle, terms.longest_idle), terms.longest_idle),
-        grace_seconds=terms.preemption_grace,
-    )
-
-
 def policy_of(store: Store | StoreOptions) -> Policy:
     """Return the rules of the deployment, as decisions use them."""
     starve_after = store.starve_after.total_seconds()
     return Policy(
-        leases=settings_of(store.lease_terms),
+        leases=store.lease_terms,
+        suspect_after_seconds=store.suspect_after.total_seconds(),
         moves_per_hour=store.moves_per_hour,
         starve_after_seconds=starve_after or None,
     )
@@ -97,10 +76,8 @@ async def affinity_seconds(
         teardown_seconds=pair.teardown_seconds,
         task_seconds=measured.task_seconds,
     )
-    settings = settings_of(terms_of(saved.values(), store.lease_terms))
-    group = Group(
-        number=group_number, name="", user_group=0, workers=saved.workers, leases=settings
-    )
+    terms = terms_of(saved.values(), store.lease_terms)
+    group = Group(number=group_number, name="", user_group=0, workers=saved.workers, leases=terms)
     return costs.affinity_seconds(group, work, policy_of(store))
 
 

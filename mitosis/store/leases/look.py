@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from mitosis.contracts.control import WaitingWork
-from mitosis.store.leases.capacity import CAPACITY, STUCK, progress_parameters
+from mitosis.store.leases.capacity import PROGRESS, STUCK, progress_parameters
 from mitosis.store.leases.failed_setups import groups_to_end
-from mitosis.store.leases.scheduler import would_assign
+from mitosis.store.leases.scheduler import would_act
 from mitosis.store.pg.rows import fetch_one
 from mitosis.store.pg.statements import load
 from mitosis.store.store import Store
 
 SQL = load("leases/look.sql")
-WAITING = SQL["waiting"].replace("{capacity}", CAPACITY).replace("{stuck}", STUCK)
+WAITING = SQL["waiting"].replace("$progress$", PROGRESS).replace("{stuck}", STUCK)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ async def look(store: Store) -> WaitingWork:
     """Return what waits for a round, hosts of offers not taken for a second, and groups that are to end."""
     parameters = {
         **progress_parameters(store),
-        "idle_threshold": store.lease_terms.idle_threshold,
+        "idle_threshold": store.lease_terms.least_idle,
     }
     async with store.database.connection() as connection:
         found = await fetch_one(connection, _Waiting, WAITING, parameters)
@@ -45,8 +45,7 @@ async def look(store: Store) -> WaitingWork:
         return WaitingWork()
     what = [f"lease {epoch} without progress" for epoch in found.stuck]
     if found.work:
-        pairs = await would_assign(store)
-        what += [f"host {manager} for task group {group}" for group, manager in pairs]
+        what += await would_act(store)
     return WaitingWork(
         what=tuple(what),
         last_epoch=found.last_epoch,

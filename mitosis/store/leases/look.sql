@@ -10,17 +10,24 @@ WITH free AS MATERIALIZED (
        AND c.last_contact_at > now() - make_interval(secs => %(suspect_after)s)
        AND NOT EXISTS (SELECT FROM leases AS l
                         WHERE l.manager_id = m.id AND l.kind = 'manager' AND l.state <> 'ended'
-                          AND NOT (l.state = 'active' AND greatest(l.busy_at, l.taken_at)
-                                   <= now() - make_interval(secs => coalesce(
-                                        (SELECT s.idle_threshold_seconds FROM manager_config AS s
-                                          WHERE s.task_group_id = l.group_id), %(idle_threshold)s))))
+                          AND NOT (l.state = 'active' AND NOT l.draining
+                                   AND (l.renewed OR l.affinity_until <= now()
+                                        OR greatest(l.busy_at, l.taken_at) <= now() - make_interval(secs => coalesce(
+                                           (SELECT least(coalesce(s.idle_threshold_seconds, %(idle_threshold)s),
+                                                         coalesce(s.longest_idle_seconds, %(idle_threshold)s))
+                                              FROM manager_config AS s
+                                             WHERE s.task_group_id = l.group_id), %(idle_threshold)s)))))
 )
 SELECT CASE WHEN EXISTS (SELECT FROM free) THEN EXISTS (
            SELECT FROM group_live AS v
              JOIN task_groups AS g ON g.id = v.group_id
-            {capacity}
             CROSS JOIN LATERAL (
-                SELECT 2 * s.capacity * (g.worker_allocation_plan ->> 'worker_count')::bigint AS served) AS n
+                SELECT 2 * (g.worker_allocation_plan ->> 'worker_count')::bigint * (
+                       SELECT count(*) FROM leases AS l
+                         LEFT JOIN manager_live AS c ON c.manager_id = l.manager_id
+                         LEFT JOIN environments AS e ON e.manager_id = l.manager_id AND e.group_id = l.group_id
+                        WHERE l.group_id = g.id AND l.kind = 'manager' AND l.state IN ('offered', 'active')
+                          AND NOT l.draining AND $progress$ IN ('starting', 'room')) AS served) AS n
             WHERE v.settled_at IS NULL AND v.unfinished > 0 AND v.state IN ('open', 'closed')
               AND NOT v.discarding AND g.kind = 'managed'
               AND (SELECT count(*) FROM (

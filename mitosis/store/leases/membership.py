@@ -10,7 +10,6 @@ The same rule stands in SQL (``membership.sql``) for statements that must not de
 
 from collections.abc import Set
 from dataclasses import dataclass
-from shlex import quote
 from typing import Literal, LiteralString, Protocol
 
 from mitosis.store.pg.database import Connection
@@ -114,35 +113,3 @@ def tags_fit(had: Set[str], wanted: Set[str], tag_match: TagMatch) -> bool:
     if tag_match == "all" or not wanted:
         return wanted <= had
     return bool(wanted & had)
-
-
-def would_be_refreshed(host: TaggedHost, group: SelectingGroup) -> bool:
-    """Return whether a refresh would make the host a member."""
-    waits = group.assignment_method == "tag_matched" and host.number not in group.removed
-    return waits and tags_fit(host.tags, group.tags, group.tag_match)
-
-
-def missing_tags(host: TaggedHost, group: SelectingGroup) -> list[str]:
-    """Return the tags by which the group was matched and that the host did not have."""
-    return sorted(group.member_tags - tags_at(host, group.member_version))
-
-
-def not_a_member(host: TaggedHost, group: SelectingGroup) -> str:
-    """Return why the host is no member, and the way out; printed after the name of the host."""
-    if host.number in group.removed:
-        return f"was removed from the task group; to add it: {_command(group, '--add', host.name)}"
-    if group.assignment_method == "user_specified":
-        return f"is not named for the task group; to add it: {_command(group, '--add', host.name)}"
-    if would_be_refreshed(host, group):
-        return f"is not a member: {refresh_needed(group)}"
-    missing = ", ".join(missing_tags(host, group))
-    return f"lacks {missing}" if group.member_tag_match == "all" else f"has none of {missing}"
-
-
-def refresh_needed(group: SelectingGroup) -> str:
-    """Return that changed tags have no effect yet, and the command that applies them."""
-    return f"tags have changed since its members were matched; to match again: {_command(group, '--refresh')}"
-
-
-def _command(group: SelectingGroup, *words: str) -> str:
-    return " ".join(["mitosis group managers", *(quote(word) for word in (group.name, *words))])

@@ -138,9 +138,10 @@ UPDATE leases SET state = 'ended', ended_at = now(), end_reason = 'group_ended'
  WHERE epoch = %(epoch)s AND state <> 'ended'
 
 -- name: end_drained
--- The lease of a drained host holds no task any more: nothing is claimed under it, so that it ends.
+-- A lease under which nothing is claimed any more holds no task: that of a drained host, or one that was taken from
+-- its group. So it ends.
 WITH ended AS (
-    UPDATE leases AS l SET state = 'ending', end_reason = 'drained'
+    UPDATE leases AS l SET state = 'ending', end_reason = CASE WHEN l.freed_for IS NULL THEN 'drained' ELSE 'moved' END
      WHERE l.epoch = %(epoch)s AND l.state = 'active' AND l.draining
        AND NOT EXISTS (SELECT FROM open_task AS o
                         WHERE o.group_id = l.group_id AND o.state = 1 AND o.epoch = l.epoch)

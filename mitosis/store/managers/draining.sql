@@ -22,9 +22,11 @@ UPDATE managers SET draining = false, draining_since = NULL, drain_reason = NULL
  WHERE id = %(manager_number)s
 
 -- name: resume_lease
+-- Not a lease that was taken from its group for another one.
 WITH changed AS (
     UPDATE leases AS l SET draining = false
      WHERE l.manager_id = %(manager_number)s AND l.kind = 'manager' AND l.state = 'active' AND l.draining
+       AND l.freed_for IS NULL
     RETURNING l.group_id
 )
 SELECT pg_notify('mitosis_wake', group_id::text) FROM changed

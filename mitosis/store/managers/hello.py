@@ -205,7 +205,8 @@ async def _begin_process(
             begun=hello.begun.keys(),
         )
         goes_on = group.state not in TASK_GROUP.terminal and not group.discarding
-        goes_on = goes_on and lease.state is LeaseState.ACTIVE and not manager.draining
+        goes_on = goes_on and lease.state is LeaseState.ACTIVE
+        goes_on = goes_on and not (manager.draining or lease.draining)
         if goes_on or moved:
             values = {
                 "manager_number": manager.id,

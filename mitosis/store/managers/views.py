@@ -15,8 +15,9 @@ from mitosis.contracts.http import HostFailureInfo, ManagerInfo, Page
 from mitosis.contracts.lifecycle import ManagerState
 from mitosis.contracts.manager_state import ManagerFacts, derived_manager_state
 from mitosis.scheduling.host_failures import HostFailure
-from mitosis.store.leases.eligibility import with_failures
+from mitosis.store.leases.fleet import with_failures
 from mitosis.store.managers.drain_info import drain_info
+from mitosis.store.managers.lease_turn import lease_turn
 from mitosis.store.managers.state_facts import state_of, with_state_facts
 from mitosis.store.missing import require_manager
 from mitosis.store.pg.compose import Composed, compose, fetch_composed
@@ -72,6 +73,13 @@ class ShownManager(_DerivesState, ManagerInfo):
 
 class ObservedManager(_DerivesState, ManagerView):
     """A row of ``observe``."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _with_turn(cls, row: Mapping[str, Any]) -> Mapping[str, Any]:
+        lease = row["lease"]
+        turn = lease_turn(lease["turn_facts"]) if lease and lease.get("turn_facts") else None
+        return row if turn is None else {**row, "lease": {**lease, "turn": turn}}
 
 
 def _failure_info(host_name: str, facts: Mapping[str, Any]) -> HostFailureInfo:

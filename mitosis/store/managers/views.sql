@@ -68,7 +68,14 @@ SELECT m.uuid AS manager_id, m.name, $state_facts$ AS facts,
             THEN extract(epoch FROM c.last_contact_at - now())::float8 + %(host_lost_after)s END AS lost_in_seconds,
        (SELECT json_build_object('epoch', l.epoch, 'state', l.state, 'task_group_id', g.uuid,
                    'task_group_name', g.name, 'group_state', v.state, 'end_reason', l.end_reason,
-                   'alive_in_seconds', extract(epoch FROM l.alive_until - now()))
+                   'alive_in_seconds', extract(epoch FROM l.alive_until - now()),
+                   'turn_facts', CASE WHEN l.state = 'active' THEN json_build_object(
+                       'group_name', g.name,
+                       'next_group', (SELECT b.name FROM task_groups AS b WHERE b.id = l.freed_for),
+                       'ask_back_in_seconds', extract(epoch FROM l.ask_back_at - now()),
+                       'idle_in_seconds', extract(epoch FROM l.idle_until - now()),
+                       'affinity_in_seconds', extract(epoch FROM l.affinity_until - now()),
+                       'leaves', l.draining) END)
           FROM leases AS l JOIN task_groups AS g ON g.id = l.group_id JOIN group_live AS v ON v.group_id = g.id
          WHERE l.manager_id = m.id AND l.kind = 'manager' AND l.state <> 'ended') AS lease,
        coalesce((SELECT json_agg(json_build_object(

@@ -363,6 +363,10 @@ leases = Table(
     Column("end_reason", Text),
     Column("freed_for", BigInteger),
     Column("draining", Boolean, nullable=False, server_default=text("false")),
+    Column("renewed", Boolean, nullable=False, server_default=text("false")),
+    Column("idle_until", Moment),
+    Column("contested_at", Moment),
+    Column("ask_back_at", Moment),
     CheckConstraint("(manager_id IS NOT NULL) = (kind = 'manager')"),
     CheckConstraint("(worker_uuid IS NOT NULL) = (kind = 'worker')"),
     CheckConstraint("(state = 'ended') = (ended_at IS NOT NULL)"),
@@ -379,11 +383,20 @@ leases = Table(
         unique=True,
         postgresql_where=text("kind = 'worker' AND state <> 'ended'"),
     ),
+    Index("leases_contested", "contested_at", postgresql_where=text("contested_at IS NOT NULL")),
     Index("leases_freed_for", "freed_for", postgresql_where=text("freed_for IS NOT NULL")),
     Index("leases_live_by_group", "group_id", postgresql_where=text("state <> 'ended'")),
     Index(
         "leases_alive_until", "alive_until", postgresql_where=text("state IN ('active', 'ending')")
     ),
+)
+
+scheduling_decisions = Table(
+    "scheduling_decisions",
+    METADATA,
+    Column("id", BigInteger, Identity(always=True), primary_key=True),
+    Column("decided_at", Moment, nullable=False, server_default=text("now()")),
+    Column("inputs", LargeBinary, nullable=False),
 )
 
 environments = Table(

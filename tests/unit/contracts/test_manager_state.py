@@ -143,5 +143,7 @@ def test_every_reader_shows_the_same_state(known: ManagerFacts) -> None:
     view = to_record(observed, ObservedManager)
     state = derived_manager_state(known)
     assert manager_attributes(view)["MitosisState"] == state
-    assert f"**host-1** is **{state}**." in manager_details(view, "idle")
+    assert f"**host-1** is **{state}**." in manager_details(
+        view, "idle", datetime(2026, 5, 4, tzinfo=UTC)
+    )
     assert to_record(shown, ShownManager).state is state

@@ -3,10 +3,11 @@
 import pytest
 
 from mitosis.contracts.host_failures import HostFailureKind
+from mitosis.contracts.lease_settings import LeaseTerms
 from mitosis.contracts.lifecycle import LeaseState
 from mitosis.scheduling.actions import EndLease, EndReason, WakeReason
 from mitosis.scheduling.facts import Capacity, Failure, Progress
-from mitosis.scheduling.policy import Bounds, LeaseBounds, Order, Policy, Preemption
+from mitosis.scheduling.policy import Order, Policy, Preemption
 from tests.support.scheduling import HOUR, NOW, OTHERS, USERS, Fleet
 
 MINUTE = 60.0
@@ -50,7 +51,7 @@ def test_an_idle_lease_stays_while_no_other_group_waits() -> None:
 
 def test_the_threshold_is_set_by_the_group_that_holds_the_host() -> None:
     fleet = Fleet(1)
-    fleet.group(1, ready=0, leases=LeaseBounds(idle_seconds=Bounds(20.0, 20.0)))
+    fleet.group(1, ready=0, leases=LeaseTerms(idle_threshold=20.0, longest_idle=20.0))
     fleet.group(2)
     fleet.idle(1, 1, since=20.0)
     assert taken(fleet) == [(1, 2, "idle")]

@@ -63,9 +63,9 @@ def is_idle_for(snapshot: Snapshot, lease: Lease, group: int, now: float) -> boo
     holder = snapshot.groups[lease.group]
     if lease.idle_since is None or not lease.contestable or lease.group == group:
         return False
-    bounds = snapshot.policy.settings_of(holder.fact.leases).idle_seconds
+    terms = snapshot.policy.settings_of(holder.fact.leases)
     pair = holder.work.teardown_seconds + snapshot.groups[group].work.setup_seconds
-    return now - lease.idle_since >= max(bounds.least, min(bounds.greatest, pair))
+    return now - lease.idle_since >= max(terms.idle_threshold, min(terms.longest_idle, pair))
 
 
 def may_move(snapshot: Snapshot, host: Host, now: float) -> bool:

@@ -2,10 +2,10 @@
 
 import pytest
 
+from mitosis.contracts.lease_settings import LeaseTerms
 from mitosis.contracts.lifecycle import LeaseState
 from mitosis.scheduling.actions import EndReason
 from mitosis.scheduling.facts import FOREVER
-from mitosis.scheduling.policy import Bounds, LeaseBounds
 from tests.support.scheduling import HOUR, NOW, OTHERS, Fleet
 
 
@@ -19,7 +19,7 @@ def test_lowering_max_managers_ends_the_excess_last_come_first() -> None:
     ends = fleet.ends()
     assert [end.lease for end in ends] == [leases[1], leases[2]]
     assert {end.reason for end in ends} == {EndReason.MAX_MANAGERS}
-    assert {end.ask_back_at for end in ends} == {NOW + 300}
+    assert {end.ask_back_at for end in ends} == {NOW}
     assert ending not in {end.lease for end in ends}
     fleet.change_group(1, max_managers=0)
     assert len(fleet.ends()) == 3
@@ -98,16 +98,9 @@ def test_affinity_is_twenty_times_the_cost_of_a_move_within_one_to_four_hours(
     assert renewal.until - NOW == pytest.approx(hours * HOUR, rel=1e-3)
 
 
-def test_a_group_can_set_its_own_affinity_and_grace() -> None:
-    own = LeaseBounds(affinity_seconds=Bounds(60.0, 60.0), grace_seconds=7.0)
+def test_a_group_can_set_its_own_affinity() -> None:
+    own = LeaseTerms(lease_duration=60.0, longest_lease=60.0)
     fleet = Fleet(2)
     fleet.group(1, ready=9, leases=own)
     fleet.lease(1, 1, affinity_until=NOW)
     assert [renewal.until for renewal in fleet.renewals()] == [NOW + 60]
-    fleet.change_group(1, max_managers=0)
-    assert [end.ask_back_at for end in fleet.ends()] == [NOW + 7]
-
-
-def test_bounds_must_be_in_order() -> None:
-    with pytest.raises(ValueError, match="least <= greatest"):
-        Bounds(2.0, 1.0)

@@ -106,7 +106,7 @@ SITUATIONS: dict[str, tuple[Callable[[Fleet], object], str, str, str]] = {
     "removed": (
         lambda fleet: fleet.group(WAITING, on=[], removed=1),
         "removed",
-        "was removed from the task group by a user",
+        "was removed from the task group; to add it: mitosis group managers",
         "add h1 to g1",
     ),
     "too small": (

@@ -1,10 +1,16 @@
 """What failures of hosts mean for a task group, and their texts."""
 
+from typing import Any
+
 import pytest
 
 from mitosis.contracts.host_failures import PAUSES, HostFailureKind
-from mitosis.scheduling.host_failures import FailedHost, setup_failed_on
-from tests.support.host_facts import failure
+from mitosis.scheduling.host_failures import FailedHost, HostFailure, setup_failed_on
+from tests.support import host_facts
+
+
+def failure(kind: HostFailureKind, **how: Any) -> HostFailure:
+    return host_facts.failure(kind, **how).fact.at(host_facts.NOW)
 
 
 @pytest.mark.parametrize("kind", HostFailureKind)

@@ -56,9 +56,19 @@ CASES: list[tuple[dict[str, Any], dict[str, Any], list[str], str]] = [
         ["tags"],
         "lacks gpu, x86; the task group needs any of gpu, x86",
     ),
-    ({"tags": frozenset({"gpu", "x86"})}, TAGS, ["tags"], "refresh the task group"),
+    (
+        {"tags": frozenset({"gpu", "x86"})},
+        TAGS,
+        ["tags"],
+        "mitosis group managers g1 --refresh",
+    ),
     ({}, {"on": [], "assignment_method": "user_specified"}, ["not_named"], "is not named"),
-    ({}, {"on": [], "removed": 1}, ["removed"], "was removed from the task group by a user"),
+    (
+        {},
+        {"on": [], "removed": 1},
+        ["removed"],
+        "removed from the task group; to add it: mitosis",
+    ),
     (
         {"cores": (0, 1)},
         {"binding": EXCLUSIVE, "workers": 3},
@@ -83,6 +93,12 @@ CASES: list[tuple[dict[str, Any], dict[str, Any], list[str], str]] = [
     ({"draining": True}, {}, ["draining"], "is draining"),
     ({"unclean": frozenset({1})}, {}, ["cleanup", "unclean"], "cleans up after this task group"),
     ({"unclean": frozenset({9})}, {}, ["unclean"], "cleans up after another task group"),
+    (
+        {"unclean": frozenset({9}), "debt": "no process can be made"},
+        {},
+        ["unclean"],
+        "cleans up after another task group: no process can be made",
+    ),
     *(
         ({"failures": (failed(kind),)}, {}, [kind.value], failed(kind).at(NOW).sentence("h1"))
         for kind in HostFailureKind

@@ -1,5 +1,6 @@
 """What people see of groups and hosts in Temporal."""
 
+from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
@@ -8,6 +9,7 @@ import pytest
 from mitosis.contracts.control import (
     EnvironmentView,
     GroupView,
+    LeaseTurn,
     LeaseView,
     ManagerView,
 )
@@ -30,6 +32,7 @@ from workflows.visibility import (
 )
 
 GROUP, OTHER, HOST = UUID(int=1), UUID(int=2), UUID(int=3)
+NOW = datetime(2026, 5, 4, 13, 59, tzinfo=UTC)
 
 
 def test_search_attributes_are_upserted_only_when_they_change() -> None:
@@ -98,11 +101,20 @@ HOSTS: dict[ManagerState, dict[str, Any]] = {
 def test_state_of_a_host_for_people(state: ManagerState) -> None:
     view = ManagerView(manager_id=HOST, name="host-1", state=state)
     assert manager_attributes(view)["MitosisState"] == state
-    assert f"**host-1** is **{state}**" in manager_details(view, "nothing")
+    assert f"**host-1** is **{state}**" in manager_details(view, "nothing", NOW)
 
 
 @pytest.mark.parametrize("state", HOSTS)
 def test_a_view_recorded_without_a_state_is_replayed_as_it_was_shown(state: ManagerState) -> None:
     view = ManagerView(manager_id=HOST, name="host-1", **HOSTS[state])
     assert manager_attributes(view)["MitosisState"] == state
-    assert f"**host-1** is **{state}**" in manager_details(view, "nothing")
+    assert f"**host-1** is **{state}**" in manager_details(view, "nothing", NOW)
+
+
+@pytest.mark.spec("C-35", "C-31")
+def test_a_host_shows_until_when_its_lease_is_safe_and_what_comes_then() -> None:
+    turn = LeaseTurn(what="idle", why="idle for long enough under g", in_seconds=90.0)
+    held = lease(LeaseState.ACTIVE).model_copy(update={"turn": turn})
+    view = ManagerView(manager_id=HOST, name="host-1", lease=held)
+    lines = manager_details(view, "next", NOW).splitlines()
+    assert "* at 2026-05-04 14:00:30 UTC: idle for long enough under g" in lines

@@ -20,9 +20,10 @@ from mitosis.store.groups.assignment import (
 from mitosis.store.groups.definition import update_group
 from mitosis.store.groups.explain import explain_group
 from mitosis.store.groups.views import read_group
-from mitosis.store.leases import eligibility, scheduler
-from mitosis.store.leases.capacity import progress_parameters
-from mitosis.store.leases.eligibility import GroupFacts, HostFacts
+from mitosis.store.leases import actions, scheduler
+from mitosis.store.leases.actions import Done
+from mitosis.store.leases.fleet import GroupRow, HostRow, groups_statement, hosts_statement
+from mitosis.store.leases.fleet_snapshot import fact_parameters
 from mitosis.store.leases.membership import is_member, with_membership
 from mitosis.store.leases.scheduler import assign_round
 from mitosis.store.managers.registration import register_manager
@@ -162,7 +163,7 @@ async def test_new_tags_of_a_group_have_no_effect_before_a_refresh(database: str
         await gpu.finish(tasks)
         await let_go(w, gpu)
         assert await served(w, gpu, cpu) == [None, "campaign"]
-        assert await reason(w, group, gpu) == "lacks cpu"
+        assert await reason(w, group, gpu) == "lacks cpu; the task group needs all of cpu"
 
 
 @pytest.mark.spec("S000-16", "S000-20", "C-32", "S002-29")
@@ -179,7 +180,7 @@ async def test_new_tags_of_a_host_have_no_effect_before_a_refresh(database: str)
         await w.submit(new)
         assert await served(w, host) == ["gpu"]
         assert "tags have changed" in await reason(w, cpu, host)
-        assert await reason(w, new, host) == "lacks gpu"
+        assert await reason(w, new, host) == "lacks gpu; the task group needs all of gpu"
         removed = (await refresh_managers(w.store, gpu)).removed_managers
         assert removed == [host.manager_id], "and its offer is withdrawn"
         assert await served(w, host) == [None]
@@ -251,16 +252,16 @@ async def test_an_offer_is_not_written_from_facts_that_are_no_longer_true(
     async with world(database) as w:
         host, group = await w.host(), await w.group()
         await w.submit(group)
-        write = scheduler._write
+        write = actions.carry_out
 
-        async def late(*offers: Any) -> int:
+        async def late(*facts: Any) -> Done:
             if lost == "role":
                 await w.rows("UPDATE user_group_managers SET role = 'read'")
             else:
                 await remove_managers(w.store, group, [host.manager_id], w.user_id)
-            return await write(*offers)
+            return await write(*facts)
 
-        monkeypatch.setattr(scheduler, "_write", late)
+        monkeypatch.setattr(scheduler, "carry_out", late)
         assert await served(w, host) == [None]
 
 
@@ -337,11 +338,10 @@ async def test_sql_and_python_agree_on_who_is_a_member(database: str) -> None:
             "  [1 + (random() * 2)::int] FROM task_groups AS g, managers AS m WHERE random() < 0.1",
         ):
             await w.rows(statement)
-        of_hosts = {"suspect_after": 10.0, "group_number": None, "quarantine_after": 5}
-        of_groups = {**progress_parameters(w.store), "hosts": 1}
         async with w.database.connection() as connection:
-            hosts = await fetch_all(connection, HostFacts, eligibility.HOST_FACTS, of_hosts)
-            groups = await fetch_all(connection, GroupFacts, eligibility.GROUP_FACTS, of_groups)
+            of_hosts = fact_parameters(w.store)
+            hosts = await fetch_all(connection, HostRow, hosts_statement(""), of_hosts)
+            groups = await fetch_all(connection, GroupRow, groups_statement(""), {"hosts": 1})
         by_sql = await w.rows(
             with_membership(
                 "SELECT g.id, m.id AS host FROM task_groups AS g, managers AS m WHERE $member$"

@@ -13,9 +13,10 @@ from mitosis.contracts.http import TaskGroupUpdate
 from mitosis.contracts.lease_settings import LeaseSettings, LeaseTerms
 from mitosis.store.groups.definition import update_group
 from mitosis.store.groups.views import read_group
-from mitosis.store.leases.lease_terms import policy_of, read_settings
+from mitosis.store.leases.lease_terms import policy_of
 from mitosis.store.leases.look import look
 from mitosis.store.leases.scheduler import assign_round
+from mitosis.store.leases.waiting import read_waiting
 from tests.support.campaigns import Host, World, world
 from tests.support.scheduling import HOUR, NOW, Fleet
 
@@ -88,6 +89,7 @@ async def _only_wants(w: World, holder: UUID, seconds: float) -> None:
     """Assert that another group gets the only host when its lease has been idle for so long."""
     await w.rows("DELETE FROM open_task")
     await w.rows("UPDATE group_live SET unfinished = 0, total = 0")
+    await w.rows("UPDATE manager_live SET last_contact_at = now()")  # however long the test takes
     if not await w.rows("SELECT id FROM task_groups WHERE name = 'other'"):
         await w.group("other")
     other = await w.value("SELECT uuid FROM task_groups WHERE name = 'other'")
@@ -159,7 +161,9 @@ async def _decided(w: World, group: UUID) -> Fleet:
     """A fleet under the rules of the store: group 2 goes before group 1, which has this one's settings."""
     number = await w.value("SELECT id FROM task_groups WHERE uuid = %s", group)
     async with w.store.database.connection() as connection:
-        own = (await read_settings(connection, w.store, [number]))[number]
+        found = await read_waiting(connection, w.store, number)
+    assert found is not None
+    own = found.group_state.fact.leases
     fleet = Fleet(1, policy_of(w.store))
     fleet.group(1, ready=9, leases=own)
     fleet.group(2, priority=1)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mitosis.store.leases.eligibility import GroupFacts
+from mitosis.store.leases.fleet import GroupRow
 from mitosis.store.leases.member_sets import MemberSets
 from mitosis.store.leases.membership import FormerTags, is_member
 from tests.support.host_facts import group, host
@@ -22,7 +22,7 @@ HOSTS = st.lists(st.fixed_dictionaries({"tags": TAGS, "former_tags": FORMER}), m
 )
 
 
-def _group(facts: dict[str, Any]) -> GroupFacts:
+def _group(facts: dict[str, Any]) -> GroupRow:
     return group(**{**facts, "removed": facts["removed"] - facts["added"]})
 
 

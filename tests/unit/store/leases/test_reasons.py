@@ -4,19 +4,20 @@ from typing import Any
 
 import pytest
 
-from mitosis.contracts.allocation import WorkerAllocationPlan
+from mitosis.contracts.allocation import CpuBinding, CpuBindingStrategy
 from mitosis.contracts.host_failures import HostFailureKind
+from mitosis.store.leases.no_host_reasons import Reason
 from mitosis.store.leases.reasons import (
-    Reason,
-    Waiting,
     WaitingTask,
     host_reason,
     task_reason,
     waiting_for,
     why,
 )
+from mitosis.store.leases.waiting import Waiting
 from tests.support.host_facts import (
     GROUP,
+    NOW,
     OTHER_GROUP,
     failure,
     lease,
@@ -25,25 +26,26 @@ from tests.support.host_facts import (
     waiting_host,
 )
 
-CROWDED = WorkerAllocationPlan.model_validate(
-    {"worker_count": 3, "cpu_binding": {"strategy": "exclusive"}}
-)
-SILENT: dict[str, Any] = {"silent_seconds": 42.0}
-NEVER: dict[str, Any] = {"silent_seconds": None, "offline": True, "cores": None}
+CROWDED: dict[str, Any] = {
+    "workers": 3,
+    "binding": CpuBinding(strategy=CpuBindingStrategy.EXCLUSIVE),
+}
+SILENT: dict[str, Any] = {"last_contact_at": NOW - 42.0}
+NEVER: dict[str, Any] = {"last_contact_at": None, "offline": True, "cores": None}
 FAILED: dict[str, Any] = {"failures": (failure(),)}
 UNREACHABLE: dict[str, Any] = {
     "failures": (failure(HostFailureKind.UNREACHABLE, failures=2, tried_in_seconds=20.0),)
 }
 REFRESH = "mitosis group managers campaign --refresh"
 RETRY = "mitosis manager retry-setup a --task-group campaign"
-BUSY: dict[str, Any] = {"lease": lease(group_number=OTHER_GROUP, name="render")}
+BUSY: dict[str, Any] = lease(group_number=OTHER_GROUP, name="render")
 UNCLEAN: dict[str, Any] = {"unclean": frozenset({OTHER_GROUP})}
 NO_TAGS: dict[str, Any] = {"tags": frozenset()}
 GPU: dict[str, Any] = {"tags": frozenset({"gpu"})}
 
 
 def held(name: str = "a", state: str = "active", **facts: Any) -> Any:
-    return waiting_host(name, lease=lease(state), **facts)
+    return waiting_host(name, **lease(state), **facts)
 
 
 @pytest.mark.parametrize(
@@ -107,11 +109,11 @@ def held(name: str = "a", state: str = "active", **facts: Any) -> Any:
             "no host has any of the tags gpu",
         ),
         (
-            waiting(waiting_host(), plan=CROWDED),
+            waiting(waiting_host(), **CROWDED),
             "a cannot serve it: 3 exclusive workers need 3 cores, but 2 are listed: [0, 1]",
         ),
         (
-            waiting(waiting_host(**NEVER), plan=CROWDED),
+            waiting(waiting_host(**NEVER), **CROWDED),
             "no host that may run it is in contact: a",
         ),
         (
@@ -164,7 +166,7 @@ def held(name: str = "a", state: str = "active", **facts: Any) -> Any:
             "no host that may run it is in contact: a (last seen 42 s ago), b",
         ),
         (
-            waiting(waiting_host(lease=lease(group_number=OTHER_GROUP, name="render", priority=5))),
+            waiting(waiting_host(**lease(group_number=OTHER_GROUP, name="render", priority=5))),
             "a busy with task groups of higher priority: render",
         ),
         (waiting(waiting_host(**BUSY)), "a busy with other task groups: render"),
@@ -193,21 +195,21 @@ def test_what_is_in_nobodys_way_says_so_without_waiting() -> None:
 @pytest.mark.parametrize(
     ("known", "of_group", "code", "line"),
     [
-        ({"lease": lease(), "environment": "ready"}, {}, "working", "tasks run on a"),
-        ({"lease": lease("offered")}, {}, "offered", "offered to a"),
-        ({"lease": lease("ending")}, {}, "leaving", "a finishes its tasks and leaves"),
+        ({**lease(), "environment": "ready"}, {}, "working", "tasks run on a"),
+        (lease("offered"), {}, "offered", "offered to a"),
+        (lease("ending"), {}, "leaving", "a finishes its tasks and leaves"),
         ({"serves": frozenset()}, {}, "no_role", "has no write role in user group team"),
         (
             {},
             {"assignment_method": "user_specified"},
-            "member",
+            "not_named",
             "is not named for the task group; to add it: mitosis group managers campaign --add a",
         ),
-        (NO_TAGS, GPU, "member", "lacks gpu"),
+        (NO_TAGS, GPU, "tags", "lacks gpu; the task group needs all of gpu"),
         (
             NO_TAGS,
             {"member_tags": frozenset({"gpu"})},
-            "member",
+            "tags",
             f"is not a member: tags have changed since its members were matched; to match again: {REFRESH}",
         ),
         (
@@ -217,9 +219,14 @@ def test_what_is_in_nobodys_way_says_so_without_waiting() -> None:
             "setup failed: exit code 3; it is not repeated there before the agent restarts, the hook"
             f" changes, or: {RETRY}",
         ),
-        (SILENT, {}, "no_contact", "was last seen 42 s ago"),
+        (SILENT, {}, "no_contact", "was last seen 42 s ago; silence of 10 s is allowed"),
         (NEVER, {}, "no_contact", "has never been in contact"),
-        ({"draining": True}, {}, "draining", "is draining"),
+        (
+            {"draining": True},
+            {},
+            "draining",
+            "is draining: it finishes what it runs and takes nothing new",
+        ),
         (BUSY, {}, "busy", "is busy with another task group: render"),
         (UNCLEAN, {}, "unclean", "cleans up after another task group"),
         ({"unclean": frozenset({GROUP})}, {}, "cleanup", "cleans up after this task group"),
@@ -231,7 +238,7 @@ def test_each_host_has_a_reason_of_its_own(
     known: dict[str, Any], of_group: dict[str, Any], code: str, line: str
 ) -> None:
     facts = waiting(waiting_host(**known), **of_group)
-    reason = host_reason(facts.hosts[0], facts.group)
+    reason = host_reason(facts.hosts[0], facts)
     assert (reason.code, reason.line) == (code, line)
 
 

@@ -1,11 +1,11 @@
--- What reasons.py adds to the facts of eligibility.py, for one task group. The first two statements follow
--- group_facts and host_facts; the other two read their rows as "facts".
-
--- name: one_group
- WHERE g.id = %(group_number)s
+-- What waiting.py adds to the facts of decisions, for one task group. The last two statements read the rows of
+-- fleet.sql as "facts".
 
 -- name: hosts_of_group
 -- Hosts with a role in the user group, named hosts, hosts with a lease (first) or an environment of the group.
+SELECT m.id AS number
+  FROM managers AS m
+  LEFT JOIN leases AS l ON l.manager_id = m.id AND l.kind = 'manager' AND l.state <> 'ended'
  WHERE m.id IN (SELECT r.manager_id FROM user_group_managers AS r
                   JOIN task_groups AS g ON g.user_group_id = r.user_group_id
                  WHERE g.id = %(group_number)s AND r.role IN ('write', 'admin')
@@ -19,8 +19,8 @@
  LIMIT 200
 
 -- name: group_details
-SELECT f.*, g.uuid AS task_group_id, v.state, v.settled_at IS NOT NULL AS settled, v.result, v.reason,
-       v.total, v.unfinished, v.discarding,
+SELECT f.*, extract(epoch FROM now())::float8 AS now, g.uuid AS task_group_id, v.state, v.settled_at IS NOT NULL AS settled, v.result, v.reason,
+       v.total, v.discarding,
        (SELECT extract(epoch FROM now() - min(x.created_at))::float8 FROM outbox AS x) AS unsent_seconds,
        (SELECT extract(epoch FROM min(o.not_before) - now())::float8 FROM open_task AS o
          WHERE o.group_id = f.number AND o.state = 4) AS delayed_seconds,
@@ -33,6 +33,10 @@ SELECT f.*, g.uuid AS task_group_id, v.state, v.settled_at IS NOT NULL AS settle
 -- name: host_details
 SELECT f.*, extract(epoch FROM l.alive_until - now())::float8 AS alive_in_seconds,
        coalesce(b.host_lost_after_seconds, %(host_lost_after)s)::float8 AS lost_after_seconds,
+       (SELECT min(h.message) FROM environments AS e
+          JOIN hook_runs AS h ON h.manager_id = e.manager_id AND h.group_id = e.group_id
+         WHERE e.manager_id = f.number AND e.state IN ('owed', 'tearing_down')
+           AND h.kind = 'teardown' AND h.state = 'waiting') AS debt,
        (SELECT e.state FROM environments AS e
          WHERE e.manager_id = f.number AND e.group_id = %(group_number)s) AS environment,
        (SELECT json_build_object('state', h.state, 'message', h.message, 'exit_code', h.exit_code,

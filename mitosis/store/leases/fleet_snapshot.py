@@ -1,0 +1,99 @@
+"""Reads the snapshot on which hosts are given to task groups: for a round, a dry run, or one explanation.
+
+Loading takes no lock and writes nothing. A round loads under its advisory lock, so that no other round gives
+the same hosts away; what other transactions change in between is checked again where an offer is written.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from mitosis.scheduling.policy import Policy
+from mitosis.scheduling.snapshot import Snapshot
+from mitosis.store.leases.capacity import progress_parameters
+from mitosis.store.leases.fleet import CLOCK, GROUPS_OF_ROUND, HOSTS_IN_CONTACT, GroupRow, HostRow
+from mitosis.store.leases.lease_terms import policy_of
+from mitosis.store.leases.member_sets import MemberSets
+from mitosis.store.pg.database import Connection
+from mitosis.store.pg.rows import fetch_all, fetch_one
+from mitosis.store.store import Store
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """The time of the transaction, in seconds since 1970."""
+
+    now: float
+
+
+@dataclass(frozen=True, slots=True)
+class Fleet:
+    """A snapshot, its time, and the rows from which it was made, by number."""
+
+    snapshot: Snapshot
+    now: float
+    hosts: Mapping[int, HostRow]
+
+
+def fact_parameters(store: Store) -> dict[str, object]:
+    """Return the parameters of the statements that read facts of hosts."""
+    return {**progress_parameters(store), "quarantine_after": store.quarantine_after}
+
+
+async def load_fleet(
+    connection: Connection,
+    store: Store,
+    *,
+    more_hosts: Sequence[HostRow] = (),
+    more_groups: Sequence[GroupRow] = (),
+) -> Fleet:
+    """Read every host in contact or with a lease, and every task group with unfinished tasks or leases.
+
+    ``more_hosts`` and ``more_groups`` are added where they are not among these, such as to explain them.
+    """
+    policy = policy_of(store)
+    clock = await read_clock(connection)
+    hosts = await fetch_all(connection, HostRow, HOSTS_IN_CONTACT, fact_parameters(store))
+    values = {"hosts": min(len(hosts), policy.actions_per_round)}
+    groups = await fetch_all(connection, GroupRow, GROUPS_OF_ROUND, values)
+    known_hosts, known_groups = {row.number for row in hosts}, {row.number for row in groups}
+    hosts += (row for row in more_hosts if row.number not in known_hosts)
+    groups += (row for row in more_groups if row.number not in known_groups)
+    return build_fleet(policy, clock.now, hosts, groups)
+
+
+async def read_clock(connection: Connection) -> Clock:
+    """Return the time of the transaction: the clock of all facts that it reads."""
+    clock = await fetch_one(connection, Clock, CLOCK, {})
+    assert clock is not None  # noqa: S101 - it always has a row
+    return clock
+
+
+def build_fleet(
+    policy: Policy, now: float, hosts: Sequence[HostRow], groups: Iterable[GroupRow]
+) -> Fleet:
+    """Return the snapshot of these rows. Pure.
+
+    A task group that only holds leases, and has no row, is known by its name and priority.
+    """
+    snapshot = Snapshot(policy)
+    with snapshot.loading():
+        for row in hosts:
+            snapshot.put_host(row.fact(now, policy.suspect_after_seconds))
+        members = MemberSets(hosts, snapshot.ordinal)
+        for group in groups:
+            fact = group.fact(members.of(group), members.removed(group), policy.leases)
+            snapshot.put_group(fact, group.work)
+        for row in hosts:
+            _put_lease(snapshot, row)
+    return Fleet(snapshot, now, {row.number: row for row in hosts})
+
+
+def _put_lease(snapshot: Snapshot, row: HostRow) -> None:
+    holder = row.holder()
+    if holder is None:
+        return
+    if holder.number not in snapshot.groups:
+        snapshot.put_group(holder)
+    lease = row.lease(has_ready=snapshot.groups[holder.number].work.ready > 0)
+    if lease is not None:
+        snapshot.put_lease(lease)

@@ -1,0 +1,90 @@
+"""`explain` by the decision: every condition with its values, and the smallest change, which then works."""
+
+import pytest
+
+from mitosis.contracts.explain import Explanation
+from mitosis.contracts.http import TaskGroupUpdate
+from mitosis.contracts.ids import task_uuid
+from mitosis.store.groups.definition import update_group
+from mitosis.store.groups.explain import explain_group, explain_task
+from mitosis.store.leases.scheduler import assign_round
+from mitosis.store.managers.draining import drain_manager, resume_manager
+from mitosis.store.managers.views import observe_manager
+from tests.support.campaigns import Host, World, world
+
+
+async def busy_world(w: World) -> tuple[Host, Host]:
+    """A host that works for another group, and one that drains and lacks a tag."""
+    other = await w.group("other", tags={"gpu"})
+    await w.submit(other, 2)
+    busy = await w.host(tags=["gpu"])
+    await assign_round(w.store)
+    await busy.take(other)
+    await busy.renew(started=(await busy.claim(1)).tasks)
+    draining = await w.host(tags=["x86"])
+    await drain_manager(w.store, draining.manager_id)
+    return busy, draining
+
+
+def lines(explanation: Explanation) -> list[list[str]]:
+    return [[one.line for one in host.obstacles] for host in explanation.hosts]
+
+
+async def test_each_host_has_all_its_obstacles_with_their_values(database: str) -> None:
+    async with world(database) as w:
+        await busy_world(w)
+        group = await w.group("waiting", priority=-1, tags={"gpu"})
+        await w.submit(group)
+        explained = await explain_group(w.store, group)
+        assert lines(explained) == [
+            ["works for other, and priority -1 is not above 0"],
+            [
+                "lacks gpu; the task group needs all of gpu",
+                "is draining: it finishes what it runs and takes nothing new",
+            ],
+        ]
+        assert [host.code for host in explained.hosts] == ["busy", "tags"]
+        assert explained.change is not None
+
+
+@pytest.mark.parametrize("what", ["priority", "drain"])
+async def test_the_smallest_change_makes_a_host_serve_the_group(database: str, what: str) -> None:
+    async with world(database) as w:
+        busy, draining = await busy_world(w)
+        group = await w.group("waiting", tags={"gpu" if what == "priority" else "x86"}, priority=-1)
+        await w.submit(group)
+        if what == "priority":
+            await w.rows("UPDATE leases SET affinity_until = now() + interval '2 min'")
+            change = (await explain_group(w.store, group)).change
+            assert change is not None
+            assert "set the priority of waiting above 0" in change
+            assert "the affinity of the lease on" in change
+            await update_group(w.store, group, TaskGroupUpdate(priority=1))
+            await w.rows("UPDATE leases SET affinity_until = now()")
+            await assign_round(w.store)
+            assert await w.value("SELECT count(*) FROM leases WHERE freed_for IS NOT NULL") == 1
+            assert not (await busy.claim()).tasks
+        else:
+            explained = await explain_group(w.store, group)
+            name = next(h.manager_name for h in explained.hosts if h.code == "draining")
+            assert explained.change == f"end the drain of {name}"
+            await resume_manager(w.store, draining.manager_id)
+            await assign_round(w.store)
+            lease = (await observe_manager(w.store, draining.manager_id)).lease
+            assert lease is not None
+            assert lease.task_group_name == "waiting"
+
+
+async def test_what_runs_or_has_ended_needs_no_change(database: str) -> None:
+    async with world(database) as w:
+        group = await w.group()
+        await w.submit(group)
+        host = await w.leased_host(group)
+        assert (await explain_group(w.store, group)).change is None
+        (task,) = (await host.claim()).tasks
+        number = await w.value("SELECT id FROM task_groups")
+        assert (await explain_task(w.store, task_uuid(number, task.task_id))).change is None
+        await host.finish([task])
+        await w.cancel(group)
+        ended = await explain_group(w.store, group)
+        assert (ended.change, [host.obstacles for host in ended.hosts]) == (None, [()])
