@@ -23,6 +23,7 @@ from mitosis.contracts.http import (
     LeaseEpoch,
     RequestBody,
 )
+from mitosis.contracts.identifiers import PlainText
 from mitosis.contracts.lifecycle import (
     EnvironmentState,
     LeaseState,
@@ -61,11 +62,11 @@ class AttemptList(RequestBody):
 
 class Hello(RequestBody):
     incarnation: Annotated[Integer, Field(ge=1, le=2**63 - 1)]
-    machine_id: str
-    boot_id: str
-    host_name: str
+    machine_id: PlainText
+    boot_id: PlainText
+    host_name: PlainText
     cores: tuple[Annotated[Integer, Field(ge=0, le=2**31 - 1)], ...]
-    agent_version: str
+    agent_version: PlainText
     take_over: Flag = False
     journal: AttemptList = AttemptList()
     """Ended attempts whose reports are in the journal: their tasks are not requeued (P5)."""

@@ -15,6 +15,7 @@ from msgspec import Meta
 from mitosis.contracts.checking import checked, encoded
 from mitosis.contracts.errors import InvalidRequest, TooLarge
 from mitosis.contracts.json_depth import MAX_DEPTH, is_deeper, too_deep_text
+from mitosis.contracts.plain_text import unprintable
 from mitosis.contracts.variables import PREFIX
 
 MAX_TASKS_PER_SUBMIT = 10_000
@@ -137,6 +138,12 @@ def check_submission(task: SubmittedTask, field: str) -> None:
     _check_what_to_run(task, field)
     check_environment(task.environment, field)
     check_working_directory(task.working_directory, field)
+    for index, label in enumerate(task.labels):
+        if (char := unprintable(label)) is not None:
+            raise InvalidRequest(
+                f"must not contain control or invisible characters such as U+{ord(char):04X}",
+                field=below(field, f"labels[{index}]"),
+            )
     if task.dedup_key is not None and not 1 <= len(task.dedup_key.encode()) <= MAX_DEDUP_KEY_BYTES:
         raise InvalidRequest(
             f"must have 1 to {MAX_DEDUP_KEY_BYTES} bytes", field=below(field, "dedup_key")

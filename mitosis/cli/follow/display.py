@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Literal, Protocol, TextIO
 
+from mitosis.cli.rendering import printable
 from mitosis.contracts.http import TaskGroupInfo
 from mitosis.contracts.lifecycle import TaskGroupState
 
@@ -181,8 +182,9 @@ class NoDisplay:
         """Show nothing."""
 
     def say(self, text: str) -> None:
+        shown = printable(text) if self._stream.isatty() else text
         with suppress(OSError):  # the terminal or the reader is gone
-            self._stream.write(f"{text}\n")
+            self._stream.write(f"{shown}\n")
             self._stream.flush()
 
     def clear(self) -> None:

@@ -4,6 +4,7 @@ A result holds the tail of each stream; what was read before, while the task ran
 has is missing: it is named, and the run does not end with status 0.
 """
 
+import codecs
 import heapq
 import os
 import re
@@ -22,6 +23,7 @@ from pydantic_core import to_json
 
 from mitosis.cli.follow.display import Display
 from mitosis.cli.follow.exit_statuses import RunExit
+from mitosis.cli.rendering import printable
 from mitosis.contracts.errors import InvalidRequest
 from mitosis.contracts.http import TaskInfo
 from mitosis.contracts.task import shown_argv
@@ -285,10 +287,15 @@ class TaskOutput:
             self._beginnings.forget(task)
 
     def _to(self, stream: TextIO, output: StreamOutput, task_id: int) -> None:
-        """Write the bytes as they are; with ``tag_lines`` line by line, the last one completed."""
+        """Write the bytes as they are; with ``tag_lines`` line by line, the last one completed.
+
+        On a terminal, control characters are escaped.
+        """
         pieces = output.pieces()
         if self._options.tag_lines:
             pieces = (b"%d\t%s" % (task_id, line) for line in _lines(pieces))
+        if stream.isatty():
+            pieces = _escaped(pieces, stream.encoding)
         for piece in pieces:
             if piece:
                 self._display.clear()
@@ -351,6 +358,14 @@ def _write(stream: TextIO, data: bytes) -> None:
     """Write all data past Python's buffer, so that a failure is raised here."""
     while data:
         data = data[os.write(stream.fileno(), data) :]
+
+
+def _escaped(pieces: Iterable[bytes], encoding: str) -> Iterator[bytes]:
+    """Yield UTF-8 text for a terminal, with control characters escaped; a character may be split."""
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    for piece in pieces:
+        yield printable(decoder.decode(piece)).encode(encoding, "backslashreplace")
+    yield printable(decoder.decode(b"", final=True)).encode(encoding, "backslashreplace")
 
 
 _ticket = count()

@@ -4,6 +4,8 @@ import asyncio
 import base64
 import io
 import json
+import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -79,6 +81,29 @@ def test_output_that_is_no_text_comes_out_byte_by_byte(
     assert (tmp_path / "1.out").read_bytes() == data
     assert capfdbinary.readouterr().out == data + b"7\t\xff\0\xc3\n7\tend\xc3\n"
     assert said.getvalue() == ""  # nothing is missing
+
+
+class _Terminal(io.TextIOWrapper):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize("tagged", [False, True])
+def test_on_a_terminal_a_task_controls_nothing(
+    monkeypatch: pytest.MonkeyPatch, tagged: bool
+) -> None:
+    """As `mitosis logs`; a character may be cut by the tail."""
+    reader, writer = os.pipe()
+    with os.fdopen(reader, "rb") as shown:
+        with _Terminal(os.fdopen(writer, "wb"), encoding="utf-8") as terminal:
+            monkeypatch.setattr(sys, "stdout", terminal)
+            said = io.StringIO()
+            output = TaskOutput(NoDisplay(said), OutputOptions(tag_lines=tagged))
+            text = "\x1b]0;title\x07 \u202ereversed \x9b2J caf\xe9\n"
+            detail = {"stdout": text, "stdout_bytes": len(text.encode())}
+            output.add(1, failed(7, "", detail=detail))
+        line = r"\x1b]0;title\x07 \x202ereversed \x9b2J " + "caf\xe9\n"
+        assert shown.read().decode() == ("7\t" if tagged else "") + line
 
 
 def test_the_job_log_has_the_columns_of_parallel() -> None:
