@@ -21,6 +21,7 @@ import psutil
 from mitosis.cli.connection import read_connection, read_token
 from mitosis.client.sync import SyncClient
 from mitosis.contracts.allocation import WorkerAllocationPlan
+from mitosis.contracts.errors import ApiUnavailable
 from mitosis.contracts.http import TaskGroupSpec
 from tests.chaos.database import CampaignDatabase
 from tests.chaos.facts import Facts, Kill
@@ -165,6 +166,14 @@ class Campaign:
             client.create_group(TaskGroupSpec(name=name))
         self._beside.append(name)
         return database.unsent()
+
+    def _created(self, client: SyncClient, name: str) -> bool:
+        """Make the group; False if the API, which may have been killed before, is not back yet."""
+        try:
+            client.create_group(TaskGroupSpec(name=name))
+        except ApiUnavailable:
+            return False
+        return True
 
     def _settle(self) -> None:
         """Close the groups beside ours, which a relay died with, and wait for all.
