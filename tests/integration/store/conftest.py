@@ -13,9 +13,12 @@ WARM = {
     "test_endings",
     "test_environments",
     "test_fault_endings",
+    "test_hello",
+    "test_idle_leases",
     "test_interleavings",
     "test_look",
     "test_report",
+    "test_submit",
 }
 
 
