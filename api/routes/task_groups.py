@@ -21,11 +21,13 @@ from mitosis.contracts.http import (
     TaskGroupUpdate,
     VerbBody,
 )
+from mitosis.contracts.plans import PlanInfo, PlanTaskGroup
 from mitosis.contracts.queries import DeleteGroupQuery, GroupQuery, GroupsQuery
 from mitosis.store.groups import views
 from mitosis.store.groups.definition import create_group, update_group
 from mitosis.store.groups.deletion import delete_group
 from mitosis.store.groups.events import wait_for_group
+from mitosis.store.groups.plans import plan_group
 from mitosis.store.groups.views import GroupFilter, cancel_stats, read_group
 
 router = APIRouter(tags=["task groups"], route_class=LimitedRoute)
@@ -38,6 +40,16 @@ async def create(state: AppStateDep, user: UserDep, spec: TaskGroupSpec) -> Task
     await require_role_in_group(state, user, group_name, "write")
     owned = spec.model_copy(update={"group_name": group_name})
     return await create_group(state.store, owned, user.user_id)
+
+
+@router.post("/task-groups/plan")
+async def plan(state: AppStateDep, user: UserDep, body: PlanTaskGroup) -> PlanInfo:
+    """Show what each host would do for a task group, and when it would begin and end. Creates nothing."""
+    group_name = body.spec.group_name or user.username
+    await require_role_in_group(state, user, group_name, "write")
+    owned = body.spec.model_copy(update={"group_name": group_name})
+    asked = body.model_copy(update={"spec": owned})
+    return await plan_group(state.store, asked, user.user_id)
 
 
 @router.get("/task-groups")

@@ -70,6 +70,7 @@ from mitosis.contracts.http import (
 )
 from mitosis.contracts.lifecycle import TaskGroupState, TaskState
 from mitosis.contracts.outcome import FailureKind
+from mitosis.contracts.plans import PlanInfo, PlanTaskGroup
 from mitosis.contracts.queries import (
     DeleteGroupQuery,
     EventsQuery,
@@ -155,6 +156,20 @@ class Client(OutputCalls, CancelCalls, HostCalls, TemplateCalls, ProcessCalls):
         """
         body = model(TaskGroupSpec, spec, "spec")
         return await self._api.model(TaskGroupInfo, "POST", "/task-groups", body)
+
+    async def plan_group(
+        self, spec: TaskGroupSpec, *, tasks: int = 1, task_duration: timedelta | None = None
+    ) -> PlanInfo:
+        """Return what each host would do for a task group, and when it would begin and end.
+
+        Nothing is created.
+
+        Raises:
+            AlreadyExists, InvalidRequest: as :meth:`create_group`.
+        """
+        asked = {"spec": model(TaskGroupSpec, spec, "spec"), "tasks": tasks}
+        body = model(PlanTaskGroup, asked | {"task_duration": task_duration})
+        return await self._api.model(PlanInfo, "POST", "/task-groups/plan", body)
 
     async def group(self, group: Group) -> TaskGroupInfo:
         """Return the group as it is now.

@@ -117,11 +117,11 @@ def choice(value: str, choices: tuple[str, ...], parameter: str) -> None:
         )
 
 
-def model(kind: type[M], value: M | Mapping[str, Any], parameter: str) -> M:
+def model(kind: type[M], value: M | Mapping[str, Any], parameter: str = "") -> M:
     """Return the value as a model; a mapping of its fields is accepted too.
 
     Raises:
-        InvalidRequest: names the field below ``parameter``.
+        InvalidRequest: names the field, below ``parameter`` if it is given.
     """
     try:
         return kind.model_validate(value)

@@ -41,6 +41,7 @@ from mitosis.contracts.http import (
 )
 from mitosis.contracts.lifecycle import TaskGroupState, TaskState
 from mitosis.contracts.outcome import FailureKind
+from mitosis.contracts.plans import PlanInfo
 from mitosis.contracts.processes import LiveProcesses
 from mitosis.contracts.task_cancel import CancelledTask, CancelledTasks, TaskFilter
 from mitosis.contracts.templates import TemplateInfo
@@ -111,6 +112,13 @@ class SyncClient:
 
     def create_group(self, spec: TaskGroupSpec) -> TaskGroupInfo:
         return self._loop.run(self._client.create_group(spec))
+
+    def plan_group(
+        self, spec: TaskGroupSpec, *, tasks: int = 1, task_duration: timedelta | None = None
+    ) -> PlanInfo:
+        return self._loop.run(
+            self._client.plan_group(spec, tasks=tasks, task_duration=task_duration)
+        )
 
     def group(self, group: Group) -> TaskGroupInfo:
         return self._loop.run(self._client.group(group))

@@ -7,7 +7,7 @@ import typer
 from mitosis.cli import plain_app
 from mitosis.cli.arguments import GroupArgument, LimitOption
 from mitosis.cli.context import Cli
-from mitosis.cli.group import create, managers, submit, verbs, wait
+from mitosis.cli.group import create, managers, plan, submit, verbs, wait
 from mitosis.cli.group.view import group_item, groups_table
 from mitosis.cli.registration import register
 from mitosis.cli.task.view import tasks_table
@@ -22,6 +22,7 @@ def group() -> None:
 
 
 register(app, "create")(create.create)
+register(app, "plan")(plan.plan)
 register(app, "submit")(submit.submit)
 
 

@@ -25,7 +25,9 @@ SQL = load("groups/definition.sql")
 
 
 @dataclass(frozen=True, slots=True)
-class _Created:
+class CreatedGroup:
+    """A new task group: its number and its id."""
+
     id: int
     uuid: UUID
 
@@ -52,23 +54,35 @@ async def create_group(store: Store, spec: TaskGroupSpec, user_id: UUID) -> Task
         InvalidRequest: the plan cannot hold on any host (more exclusive workers than cores listed),
             or on none of those that work for the user group now.
     """
+    async with store.database.transaction() as connection:
+        created = await insert_group(connection, store, spec, user_id)
+    return await read_group(store, created.uuid)
+
+
+async def insert_group(
+    connection: Connection, store: Store, spec: TaskGroupSpec, user_id: UUID
+) -> CreatedGroup:
+    """Create a group in the caller's transaction.
+
+    Raises:
+        NotFound, AlreadyExists, InvalidRequest: as :func:`create_group`. The transaction cannot go on.
+    """
     check_plan(spec.worker_allocation_plan)
     try:
-        async with store.database.transaction() as connection:
-            created = await fetch_one(
-                connection, _Created, SQL["create"], _create_parameters(spec, user_id)
-            )
-            if created is None:
-                raise NotFound("no such user group", field="group_name")
-            await _check_hosts(connection, created.id, spec.worker_allocation_plan)
-            await name_managers(connection, created.id, spec.manager_ids, user_id)
-            if spec.lease_settings.model_fields_set:
-                await save_settings(connection, store, created.id, spec.lease_settings)
+        created = await fetch_one(
+            connection, CreatedGroup, SQL["create"], _create_parameters(spec, user_id)
+        )
     except UniqueViolation as error:
         raise AlreadyExists(
             f"the user group has a task group called {spec.name}", field="name"
         ) from error
-    return await read_group(store, created.uuid)
+    if created is None:
+        raise NotFound("no such user group", field="group_name")
+    await _check_hosts(connection, created.id, spec.worker_allocation_plan)
+    await name_managers(connection, created.id, spec.manager_ids, user_id)
+    if spec.lease_settings.model_fields_set:
+        await save_settings(connection, store, created.id, spec.lease_settings)
+    return created
 
 
 async def find_group(store: Store, reference: str) -> UUID:

@@ -35,6 +35,7 @@ MORE: dict[str, Sequence[Sequence[str]]] = {
     "retry": [["done", "--dry-run"], ["done"]],
     "explain": [["done"], ["done/{task}"]],
     "group create": [["new"]],
+    "group plan": [["--tasks", "3"]],
     "group submit": [["work", "--", "true"]],
     "group show": [["work"]],
     "group list": [[]],

@@ -102,12 +102,23 @@ REFUSED: dict[str, tuple[str, ...]] = {
     "simulate --since": NO_SPAN,
 }
 """Option -> values that it must refuse."""
+CREATE = "group create "
+REFUSED |= {
+    "group plan --tasks": NOT_ONE_OR_MORE,
+    "group plan --task-duration": NO_SPAN,
+    **{
+        f"group plan {option.removeprefix(CREATE)}": values
+        for option, values in REFUSED.items()
+        if option.startswith(CREATE)
+    },
+}
 BEHIND = {
     "run": ["true"],
     "group submit": ["g", "--", "true"],
     "demo": [],
     "simulate": [],
     "group list": [],
+    "group plan": [],
     "task cancel": ["--group=g", "--all"],
     "template list": [],
 }
