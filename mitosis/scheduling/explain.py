@@ -11,7 +11,6 @@ from mitosis.scheduling import contest_sentences
 from mitosis.scheduling.actions import EndLease, Offer, gains_of
 from mitosis.scheduling.claims import Objection, claim
 from mitosis.scheduling.decide import decided_round
-from mitosis.scheduling.facts import Group, Work
 from mitosis.scheduling.predicates import Condition, conditions_for
 from mitosis.scheduling.round import Round
 from mitosis.scheduling.smallest_change import Changes, smallest_change
@@ -66,13 +65,6 @@ def explain_group(snapshot: Snapshot, now: float, number: int) -> Explained:
         chains=[chain(round_, group, host, conditions) for host in hosts],
         smallest=None if gets else smallest_change(round_, group, hosts, conditions),
     )
-
-
-def plan_group(snapshot: Snapshot, now: float, group: Group, work: Work) -> Explained:
-    """Explain a task group that does not exist yet. The snapshot stays as it is."""
-    planned = snapshot.copy()
-    planned.put_group(group, work)
-    return explain_group(planned, now, group.number)
 
 
 def chain(

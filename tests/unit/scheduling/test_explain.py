@@ -10,8 +10,8 @@ from mitosis.contracts.lifecycle import LeaseState
 from mitosis.scheduling.actions import gains_of
 from mitosis.scheduling.changes import apply_change
 from mitosis.scheduling.decide import decided_round
-from mitosis.scheduling.explain import Explained, explain_group, plan_group
-from mitosis.scheduling.facts import Capacity, Failure, Progress, Work
+from mitosis.scheduling.explain import Explained, explain_group
+from mitosis.scheduling.facts import Capacity, Failure, Progress
 from tests.support.scheduling import HOUR, NOW, OTHERS, Fleet
 
 WAITING = 1
@@ -319,15 +319,3 @@ def test_a_renewed_lease_is_protected_from_a_group_that_has_a_host() -> None:
     fleet.lease(WAITING, 2)
     codes = [step.code for step in explained(fleet).chains[0].steps]
     assert codes[-1] == "held_affinity"
-
-
-def test_a_plan_names_the_hosts_that_a_new_group_would_get_and_changes_nothing() -> None:
-    fleet = Fleet(3)
-    fleet.host(2, draining=True)
-    group = fleet.group(WAITING)
-    fleet.snapshot.drop_group(WAITING)
-    planned = plan_group(fleet.snapshot, NOW, group, Work(ready=100, unfinished=100))
-    assert [gain.host for gain in planned.gets] == [1, 3]
-    obstacles = [chain.first_obstacle for chain in planned.chains]
-    assert [found.code if found else None for found in obstacles] == [None, "draining", None]
-    assert fleet.snapshot.groups == {}
