@@ -33,6 +33,7 @@ from mitosis.client.parameters import (
     model,
     query,
 )
+from mitosis.client.plan_calls import PlanCalls
 from mitosis.client.port import Group, Until, path_of, reached
 from mitosis.client.process_calls import ProcessCalls
 from mitosis.client.repeated_calls import PAGE
@@ -70,7 +71,6 @@ from mitosis.contracts.http import (
 )
 from mitosis.contracts.lifecycle import TaskGroupState, TaskState
 from mitosis.contracts.outcome import FailureKind
-from mitosis.contracts.plans import PlanInfo, PlanTaskGroup
 from mitosis.contracts.queries import (
     DeleteGroupQuery,
     EventsQuery,
@@ -87,7 +87,7 @@ LONG_POLL = timedelta(seconds=30)
 _MANAGERS = TypeAdapter(list[GroupManagerInfo])
 
 
-class Client(OutputCalls, CancelCalls, HostCalls, TemplateCalls, ProcessCalls):
+class Client(OutputCalls, CancelCalls, HostCalls, PlanCalls, TemplateCalls, ProcessCalls):
     """A client of one API for one user. An async context manager; for one event loop only."""
 
     async def login(self, username: str, password: str) -> Token:
@@ -156,20 +156,6 @@ class Client(OutputCalls, CancelCalls, HostCalls, TemplateCalls, ProcessCalls):
         """
         body = model(TaskGroupSpec, spec, "spec")
         return await self._api.model(TaskGroupInfo, "POST", "/task-groups", body)
-
-    async def plan_group(
-        self, spec: TaskGroupSpec, *, tasks: int = 1, task_duration: timedelta | None = None
-    ) -> PlanInfo:
-        """Return what each host would do for a task group, and when it would begin and end.
-
-        Nothing is created.
-
-        Raises:
-            AlreadyExists, InvalidRequest: as :meth:`create_group`.
-        """
-        asked = {"spec": model(TaskGroupSpec, spec, "spec"), "tasks": tasks}
-        body = model(PlanTaskGroup, asked | {"task_duration": task_duration})
-        return await self._api.model(PlanInfo, "POST", "/task-groups/plan", body)
 
     async def group(self, group: Group) -> TaskGroupInfo:
         """Return the group as it is now.

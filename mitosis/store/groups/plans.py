@@ -41,9 +41,9 @@ from mitosis.store.leases.fleet_snapshot import (
     Fleet,
     build_fleet,
     fact_parameters,
-    policy_of,
     read_clock,
 )
+from mitosis.store.leases.lease_terms import policy_of
 from mitosis.store.pg.database import Connection
 from mitosis.store.pg.rows import fetch_all
 from mitosis.store.pg.statements import load
@@ -111,7 +111,7 @@ async def _read(
     policy, clock = policy_of(store), await read_clock(connection)
     values = {**fact_parameters(store), "group_number": number}
     hosts = await fetch_all(connection, HostRow, HOSTS_IN_CONTACT, values)
-    listed = await fetch_all(connection, _Number, SQL["hosts_of_group"], values)
+    listed = await fetch_all(connection, _Number, SQL["hosts_of_plan"], values)
     away = {row.number for row in listed} - {host.number for host in hosts}
     if away:
         values["managers"] = sorted(away)

@@ -1,6 +1,6 @@
 -- Dry runs of task groups: hosts to list, and what was measured with task groups like the planned one.
 
--- name: hosts_of_group
+-- name: hosts_of_plan
 -- Hosts with a role in the user group, and named ones, in contact or not.
 SELECT m.id AS number FROM managers AS m
  WHERE m.deleted_at IS NULL
