@@ -1,11 +1,16 @@
 """Explains why a task group has no host: the first condition that rules out the last of its hosts."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from mitosis.contracts.host_failures import HostFailureKind
 from mitosis.scheduling.binding import binding_mismatch
-from mitosis.scheduling.host_failures import FailedHost, HostFailure, after_failed_setups
+from mitosis.scheduling.host_failures import (
+    FailedHost,
+    HostFailure,
+    after_failed_setups,
+    setup_failed_on,
+)
 from mitosis.scheduling.predicates import Scope, conditions_for
 from mitosis.scheduling.sentences import missing_tags, removed, tags, would_be_matched
 from mitosis.scheduling.wording import names, span
@@ -24,8 +29,11 @@ class Reason:
 
 
 def no_host_reason(facts: Waiting) -> Reason | None:
-    """Return the first condition that rules out the last remaining host; None: a host is left."""
-    left = facts.hosts
+    """Return the first condition that rules out the last remaining host; None: a host is left.
+
+    Where it waits for such a host because the setup has failed on all others, these are named too.
+    """
+    left, failed_too = facts.hosts, ""
     for predicate, passing in conditions_for(facts.moment, facts.group_state):
         if predicate.scope is Scope.GROUP:
             if not passing:
@@ -33,7 +41,10 @@ def no_host_reason(facts: Waiting) -> Reason | None:
             continue
         remaining = facts.among(left, passing)
         if not remaining:
-            return NONE_LEFT[predicate.code](left, facts)
+            reason = NONE_LEFT[predicate.code](left, facts)
+            return replace(reason, line=f"{reason.line}{failed_too}")
+        if predicate.code == HostFailureKind.SETUP_FAILED and len(remaining) < len(left):
+            failed_too = f"; {setup_failed_on(_failed_setups(left, facts))}"
         left = remaining
     return None
 
@@ -113,10 +124,15 @@ def _failure_of(host: WaitingHost, kind: HostFailureKind, facts: Waiting) -> Hos
     return next((failure for failure in found if failure.blocks), None)
 
 
-def _setup_failed(hosts: Sequence[WaitingHost], facts: Waiting) -> Reason:
-    kind, group = HostFailureKind.SETUP_FAILED, facts.group
+def _failed_setups(hosts: Sequence[WaitingHost], facts: Waiting) -> Sequence[FailedHost]:
+    """Return those of the hosts on which the setup has failed, with the reasons."""
+    kind = HostFailureKind.SETUP_FAILED
     failures = [(host, _failure_of(host, kind, facts)) for host in hosts]
-    failed = [FailedHost(host.name, failure.reason) for host, failure in failures if failure]
+    return [FailedHost(host.name, failure.reason) for host, failure in failures if failure]
+
+
+def _setup_failed(hosts: Sequence[WaitingHost], facts: Waiting) -> Reason:
+    group, failed = facts.group, _failed_setups(hosts, facts)
     until, ends = group.closes_in_seconds, group.ends_if_setup_fails
     return Reason("setup_failed", after_failed_setups(failed, group.name, until, ends=ends))
 

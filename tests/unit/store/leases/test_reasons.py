@@ -141,7 +141,7 @@ def held(name: str = "a", state: str = "active", **facts: Any) -> Any:
         (waiting(waiting_host(draining=True)), "every host that may run it is draining: a"),
         (
             waiting(waiting_host(**FAILED), waiting_host("b", **BUSY)),
-            "b busy with other task groups: render",
+            "b busy with other task groups: render; setup failed on a: exit code 3",
         ),
         (waiting(waiting_host(**UNCLEAN)), "cleanup after another task group on a"),
         (
