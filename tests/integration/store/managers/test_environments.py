@@ -152,7 +152,7 @@ async def test_a_failed_setup_is_told_kept_and_not_tried_again_there(database: s
         info = await read_group(w.store, group)
         assert [(run.state, run.exit_code) for run in info.hook_runs] == [("failed", 3)]
         assert info.waiting_for == (
-            "setup failed on host: no GPU; repair it, then:"
+            "setup failed on host: no GPU; it waits for another host; repair one, then:"
             " mitosis manager retry-setup host --task-group campaign"
         )
         assert (await assign_round(w.store)).offered == 0
