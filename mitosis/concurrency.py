@@ -37,6 +37,20 @@ async def race(first: Awaitable[T], *others: Awaitable[object]) -> T | None:
     return None
 
 
+async def finish_all(*tasks: "asyncio.Task[Any]") -> None:
+    """Wait until all have ended, or one has failed. Cancels none of them.
+
+    Unlike ``asyncio.gather`` it leaves no exception behind that asyncio logs if it is not waited for.
+
+    Raises:
+        BaseException: raised by the first in this order that has failed.
+    """
+    done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
+    for task in tasks:
+        if task in done:
+            task.result()
+
+
 async def wait_event(event: asyncio.Event, seconds: float) -> bool:
     """Wait for an event, at most this long; return whether it is set."""
     try:

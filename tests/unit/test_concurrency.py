@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mitosis.concurrency import cancel_and_wait, race, wait_event, within
+from mitosis.concurrency import cancel_and_wait, finish_all, race, wait_event, within
 
 LOOPING = settings(max_examples=40)
 """For tests that start an event loop in every example."""
@@ -148,6 +148,19 @@ async def test_the_error_of_a_loser_is_dropped_and_not_logged() -> None:
 
     assert await race(Racer("winner", 1).run(), fails_when_cancelled()) == "winner"
     assert said == []
+
+
+async def test_all_are_waited_for_unless_one_fails() -> None:
+    slow, event = asyncio.create_task(for_ever()), asyncio.Event()
+    quick = asyncio.create_task(event.wait())
+    all_of_them = asyncio.create_task(finish_all(slow, quick))
+    event.set()
+    await quick
+    assert not all_of_them.done()
+    with pytest.raises(Broken, match="it"):
+        await finish_all(slow, asyncio.create_task(Racer("it", 0, raises=True).run()))
+    assert not slow.done()
+    await cancel_and_wait(slow, all_of_them)
 
 
 async def test_a_task_of_the_caller_is_left_running() -> None:

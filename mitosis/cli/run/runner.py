@@ -30,7 +30,7 @@ from mitosis.cli.run.sources import Source
 from mitosis.cli.run.template import Item, Template
 from mitosis.cli.run.whole_output import WholeOutput
 from mitosis.client.client import Client
-from mitosis.concurrency import cancel_and_wait, race
+from mitosis.concurrency import cancel_and_wait, finish_all, race
 from mitosis.contracts.errors import (
     Conflict,
     InvalidRequest,
@@ -216,13 +216,13 @@ class Runner:
                 return RunExit.OK
             if self._whole is not None:
                 start(self._whole.read())
-            results = start(self._results(group))
-            ended = asyncio.gather(results, start(self._watch(group)))
+            results, setup_failed = start(self._results(group)), start(self._watch(group))
+            ended = start(finish_all(results, setup_failed))
             await asyncio.wait((feeding, ended), return_when=asyncio.FIRST_COMPLETED)
             if feeding.done():
                 await feeding
-            _, setup_failed = await ended
-            if not setup_failed:
+            await ended
+            if not await setup_failed:
                 await feeding
         last = await self._client.group(key)
         return self._follower.conclude(last, self._failures, missing=bool(await results))

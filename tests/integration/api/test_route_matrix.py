@@ -36,6 +36,7 @@ RULES = {
         "POST /managers",
         "GET /task-groups",
         "POST /task-groups",
+        "POST /task-groups/plan",
         f"GET {TEMPLATE}",
         f"POST {TEMPLATE}",
     ],

@@ -78,6 +78,7 @@ async def test_every_activity_may_commit_and_never_complete(
         assert (cancelled.result, cancelled.cancelled) == (TaskGroupResult.CANCELLED, 3)
         closed = await _closed_by_itself(plane)
         assert closed.result is TaskGroupResult.SUCCESS
+        assert (await _failed_everywhere(plane)).result is TaskGroupResult.SETUP_FAILED
         await wait_until_async(plane.stores.outbox_is_empty, timeout=30)
         assert lost == dict.fromkeys(_kinds(), TIMES)
 
@@ -166,6 +167,22 @@ async def _cancelled(plane: ControlPlane) -> GroupSummary:
 
 async def _closed_by_itself(plane: ControlPlane) -> GroupSummary:
     return await _settled(plane, await plane.stores.create_group(auto_close_timeout="1s"))
+
+
+async def _failed_everywhere(plane: ControlPlane) -> GroupSummary:
+    """A group whose one host cannot be prepared."""
+    agent = await SimulatedAgent.register(plane.stores)
+    agent.setup_exit_code = 1
+    contact = asyncio.create_task(agent.keep_in_contact())
+    async with agent.worker(await plane.client()):
+        group = await plane.stores.create_group(
+            assignment_method="user_specified", manager_ids=[agent.manager_id]
+        )
+        await plane.stores.submit_one(group)
+        await (await plane.control()).execute_verb(group, Close())
+        summary = await _settled(plane, group)
+    contact.cancel()
+    return summary
 
 
 async def _settled(plane: ControlPlane, group: Any) -> GroupSummary:
