@@ -435,6 +435,8 @@ class ManagerInfo(AnswerBody):
     labels: list[str]
     groups: list[str]
     host_name: str | None = None
+    agent_version: str | None = None
+    """Of the agent's last process."""
     cores: list[int]
     last_contact_at: datetime | None = None
     drain: DrainInfo | None = None

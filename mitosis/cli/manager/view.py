@@ -39,6 +39,7 @@ def manager_item(one: "ManagerInfo") -> Item:
         ("state", str(one.state)),
         *drain_fields(one),
         ("host name", one.host_name or ""),
+        ("agent", one.agent_version or ""),
         ("cores", ", ".join(map(str, one.cores))),
         ("tags", ", ".join(one.tags)),
         ("labels", ", ".join(one.labels)),

@@ -23,7 +23,7 @@ SELECT m.uuid AS manager_id, $state_facts$ AS facts
 
 -- name: show
 -- Managers by name, with the facts of their state. views.py selects the ids of a page.
-SELECT m.uuid AS manager_id, m.name, m.tags, m.labels, m.host_name, m.cores, m.created_at,
+SELECT m.uuid AS manager_id, m.name, m.tags, m.labels, m.host_name, m.agent_version, m.cores, m.created_at,
        c.last_contact_at, c.report_trouble, $state_facts$ AS facts,
        CASE WHEN m.draining THEN json_build_object('since', coalesce(m.draining_since, m.updated_at), 'reason', m.drain_reason,
             'offline', c.offline, 'group_name', (SELECT g.name FROM task_groups AS g WHERE g.id = l.group_id),
