@@ -18,6 +18,7 @@ WARM = {
     "test_interleavings",
     "test_look",
     "test_report",
+    "test_scheduling_machine",
     "test_submit",
 }
 
