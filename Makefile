@@ -3,7 +3,7 @@
 BIN := .venv/bin
 WORKERS := 3
 
-.PHONY: help setup demo test check fmt lint types imports sizes fix bench bench-quick chaos campaign-blame campaign-debts campaign-history campaign-scheduling campaign-simulation campaign-wake mutate pressure up docs spec model ci clean
+.PHONY: help setup demo test check fmt lint types imports sizes fix bench bench-quick chaos campaign-blame campaign-debts campaign-history campaign-scheduling campaign-simulation campaign-wake mutate pressure up docs spec model stress stress-small ci clean
 
 help: ## print this help
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -52,6 +52,13 @@ campaign-scheduling: setup ## 3,000 random fleets for each property of a schedul
 
 campaign-simulation: setup ## 1,000 simulated hosts for 4 weeks, and four policies beside each other, into docs/simulation.md (half an hour; ARGS=--small: 2 minutes)
 	@$(BIN)/python -m bench.simulation --write $(ARGS)
+
+stress: setup ## 50 simulated agents and 200 task groups under random verbs on the real stack, then random sequences against the rules of scheduling (20 minutes; ARGS="--seed N --minutes N")
+	@$(BIN)/python -m tests.campaigns.stress $(ARGS)
+	@MITOSIS_CAMPAIGN_EXAMPLES=150 $(BIN)/python -m pytest -n 0 -q --timeout 3600 tests/integration/store/test_scheduling_machine.py
+
+stress-small: setup ## the first part of it with 8 agents and 20 task groups (1 minute)
+	@$(BIN)/python -m tests.campaigns.stress --agents 8 --groups 20 --minutes 0.5 $(ARGS)
 
 campaign-debts: setup ## 500 random sequences of verbs and failures: every setup is torn down once (about 5 minutes)
 	@MITOSIS_CAMPAIGN_EXAMPLES=500 $(BIN)/python -m pytest -n 0 -q --timeout 3600 tests/integration/store/test_debts.py

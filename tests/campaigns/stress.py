@@ -1,0 +1,332 @@
+"""Simulated agents and many task groups under random verbs, on the real stack: ``make stress``.
+
+API, control worker, Temporal and PostgreSQL are real; the agents are simulated and speak HTTP and Temporal. A
+watch looks all the time for hosts that are free beside work that they may do. In the end every task group
+must settle, and nothing may be lost, run twice or be left.
+``ARGS="--seed N --agents N --groups N --minutes N"``: the same again.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import os
+import random
+import secrets
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, LiteralString
+from uuid import UUID
+
+from temporalio.client import Client
+from temporalio.contrib.pydantic import pydantic_data_converter
+
+from manager_agent.agent_api import AgentApi
+from mitosis.contracts.errors import Conflict, InvalidRequest, NotFound
+from mitosis.contracts.http import RegisterManager, TaskGroupInfo, TaskGroupSpec, TaskGroupUpdate
+from mitosis.contracts.task import TaskSubmission
+from mitosis.embedded.stack import EmbeddedStack
+from mitosis.settings import Settings
+from mitosis.store.pg.migrate import migrate
+from tests.support.fleet import Fleet, fleet
+from tests.support.http_agent import HttpAgent
+from tests.support.waiting import wait_until_async
+
+TAGS = ("gpu", "x86", "big")
+LOST_AFTER = timedelta(seconds=10)
+LIMIT_SECONDS = 10.0
+LOADED_SECONDS = 10.0
+"""More than the limit, on a machine under load."""
+SETTLED_SECONDS = 300.0
+WASTE: LiteralString = """
+WITH work AS (
+    SELECT g.id, g.user_group_id, g.assignment_method, coalesce(g.member_tags, g.tags) AS tags
+      FROM task_groups AS g JOIN group_live AS v ON v.group_id = g.id
+     WHERE v.settled_at IS NULL AND v.state IN ('open', 'closed') AND NOT v.discarding
+       AND EXISTS (SELECT FROM open_task AS o WHERE o.group_id = g.id AND o.state = 0)
+       AND NOT EXISTS (SELECT FROM leases AS l WHERE l.freed_for = g.id)
+       AND NOT EXISTS (SELECT FROM leases AS l WHERE l.state <> 'ended' AND l.group_id = g.id)
+), free AS (
+    SELECT m.id, m.name, m.tags FROM managers AS m JOIN manager_live AS c ON c.manager_id = m.id
+     WHERE NOT m.draining AND NOT c.offline AND c.last_contact_at > now() - interval '5 s'
+       AND NOT EXISTS (SELECT FROM leases AS l WHERE l.manager_id = m.id AND l.state <> 'ended')
+       AND NOT EXISTS (SELECT FROM environments AS e
+                         LEFT JOIN group_live AS v
+                           ON v.group_id = e.group_id AND v.state IN ('open', 'closed')
+                        WHERE e.manager_id = m.id AND e.state <> 'gone'
+                          AND (e.state <> 'ready' OR v.group_id IS NULL))
+)
+SELECT w.id, f.name FROM work AS w CROSS JOIN free AS f
+  LEFT JOIN task_group_managers AS t ON t.task_group_id = w.id AND t.manager_id = f.id
+ WHERE CASE t.assignment_method WHEN 'user_specified' THEN true WHEN 'removed' THEN false
+       ELSE w.assignment_method = 'tag_matched' AND w.tags <@ f.tags END
+   AND NOT EXISTS (SELECT FROM host_failures AS h
+                    WHERE h.manager_id = f.id AND (h.group_id = w.id OR h.kind = 'unreachable')
+                      AND (h.next_at IS NULL OR h.next_at > now()))"""
+LEFT: tuple[LiteralString, ...] = (
+    "SELECT epoch, group_id, state, end_reason FROM leases WHERE state <> 'ended'",
+    "SELECT manager_id, group_id, state FROM environments WHERE state <> 'gone'",
+    "SELECT group_id, id, state FROM open_task",
+    "SELECT group_id, state FROM group_live WHERE settled_at IS NULL",
+)
+TWICE: LiteralString = "SELECT task_id FROM task_result GROUP BY task_id HAVING count(*) > 1"
+
+
+@dataclass
+class Stress:
+    it: Fleet
+    dice: random.Random
+    most_groups: int
+    agents: list[HttpAgent] = field(default_factory=list)
+    groups: list[UUID] = field(default_factory=list)
+    deleted: set[UUID] = field(default_factory=set)
+    submitted: dict[UUID, int] = field(default_factory=dict)
+    verbs: Counter[str] = field(default_factory=Counter)
+    longest: float = 0.0
+    late: list[str] = field(default_factory=list)
+    _since: dict[tuple[int, str], float] = field(default_factory=dict)
+    _away: set[asyncio.Task[None]] = field(default_factory=set)
+
+    async def run(self, seconds: float) -> None:
+        until = time.monotonic() + seconds
+        watch = asyncio.create_task(self._watch_for_ever())
+        pause = min(1.0, seconds / (2 * self.most_groups))
+        try:
+            while time.monotonic() < until:
+                act = self.dice.choice(self._verbs())
+                self.verbs[act.__name__] += 1
+                with contextlib.suppress(Conflict, InvalidRequest, NotFound):
+                    await act()
+                await asyncio.sleep(self.dice.random() * pause)
+            await self._settle()
+        finally:
+            watch.cancel()
+        await self._check()
+
+    def _verbs(self) -> list[Callable[[], Awaitable[None]]]:
+        if len(self.groups) < self.most_groups and (
+            len(self.groups) < 3 or self.dice.random() < 0.5
+        ):
+            return [self.create]
+        of_groups = [self.submit, self.submit, self.change, self.members, self.refresh, self.end]
+        return [*of_groups, self.drain, self.resume, self.lose, self.plan_like_a_user]
+
+    def _live(self) -> UUID:
+        """One of the newest: the older ones have mostly ended."""
+        return self.dice.choice([one for one in self.groups if one not in self.deleted][-40:])
+
+    def _tasks(self) -> list[TaskSubmission]:
+        seconds = self.dice.choice((0.01, 0.2, 1.0))
+        task = TaskSubmission(handler="time:sleep", arguments=[seconds])
+        return [task] * self.dice.choice((1, 3, 12, 40))
+
+    # --- verbs -----------------------------------------------------------------------------------
+
+    async def create(self) -> None:
+        dice, named = self.dice, self.dice.random() < 0.2
+        some = dice.sample(self.agents, min(3, len(self.agents)))
+        spec: dict[str, Any] = {
+            "name": f"g{len(self.groups)}",
+            "priority": dice.choice((-10, 0, 0, 10)),
+            "max_managers": dice.choice((None, 1, 3)),
+            "worker_allocation_plan": {"worker_count": dice.choice((1, 2))},
+            "lease_settings": {
+                "lease_duration": dice.choice((2, 60)),
+                "idle_threshold": dice.choice((0, 3)),
+            },
+            "cancel_grace_seconds": 1,
+        }
+        if named:
+            spec |= {
+                "assignment_method": "user_specified",
+                "manager_ids": [a.manager_id for a in some],
+            }
+        else:
+            spec["tags"] = dice.sample(TAGS, dice.choice((0, 0, 1)))
+        info = await self.it.client.create_group(TaskGroupSpec.model_validate(spec))
+        self.groups.append(info.task_group_id)
+        await self._submit(info.task_group_id)
+
+    async def submit(self) -> None:
+        await self._submit(self._live())
+
+    async def _submit(self, group: UUID) -> None:
+        tasks = self._tasks()
+        await self.it.client.submit(group, tasks)
+        self.submitted[group] = self.submitted.get(group, 0) + len(tasks)
+
+    async def change(self) -> None:
+        changes: dict[str, Any] = self.dice.choice(
+            (
+                {"priority": self.dice.choice((-10, 0, 10))},
+                {"max_managers": self.dice.choice((None, 1, 3))},
+                {"tags": self.dice.sample(TAGS, 1)},
+            )
+        )
+        await self.it.client.update_group(self._live(), TaskGroupUpdate.model_validate(changes))
+
+    async def members(self) -> None:
+        client, agent = self.it.client, self.dice.choice(self.agents)
+        verb = self.dice.choice((client.add_managers, client.remove_managers))
+        await verb(self._live(), [agent.manager_id])
+
+    async def refresh(self) -> None:
+        await self.it.client.refresh_managers(self._live())
+
+    async def end(self) -> None:
+        client, group = self.it.client, self._live()
+        how = self.dice.choice(
+            ("close", "close", "close", "reopen", "cancel", "complete", "delete")
+        )
+        match how:
+            case "close":
+                await client.close_group(group)
+            case "reopen":
+                await client.reopen(group)
+            case "cancel":
+                await client.cancel(group)
+            case "complete":
+                await client.complete(group, force=True)
+            case "delete":
+                await client.delete_group(group, force=True)
+                self.deleted.add(group)
+
+    async def drain(self) -> None:
+        if sum(agent.away for agent in self.agents) < len(self.agents) / 4:
+            agent = self.dice.choice(self.agents)
+            await self.it.client.drain_manager(agent.manager_id, now=self.dice.random() < 0.5)
+
+    async def resume(self) -> None:
+        for agent in self.dice.sample(self.agents, len(self.agents) // 4 + 1):
+            await self.it.client.resume_manager(agent.manager_id)
+
+    async def plan_like_a_user(self) -> None:
+        """Read what people read."""
+        await self.it.client.explain(self._live())
+
+    async def lose(self) -> None:
+        """Cut a host off, shorter or longer than a loss takes; it comes back as a new process."""
+        agent = self.dice.choice(self.agents)
+        if agent.away or sum(one.away for one in self.agents) > len(self.agents) / 5:
+            return
+        agent.cut_off()
+        seconds = self.dice.choice((1.0, 5.0, 14.0))
+
+        async def later() -> None:
+            await asyncio.sleep(seconds)
+            await agent.come_back()
+
+        task = asyncio.create_task(later())
+        self._away.add(task)
+        task.add_done_callback(self._away.discard)
+
+    # --- what must not be -------------------------------------------------------------------------
+
+    async def _watch_for_ever(self) -> None:
+        while True:
+            rows = await self.it.rows(WASTE)
+            now = time.monotonic()
+            pairs = {(int(row["id"]), str(row["name"])) for row in rows}
+            self._since = {pair: self._since.get(pair, now) for pair in pairs}
+            for (group, host), since in self._since.items():
+                self.longest = max(self.longest, now - since)
+                if now - since > LIMIT_SECONDS + LOADED_SECONDS:
+                    self.late.append(f"group {group} waits beside {host} for {now - since:.0f} s")
+            await asyncio.sleep(1.0)
+
+    async def _settle(self) -> None:
+        """Every host serves again, every task group may have each of them, and is closed."""
+        if self._away:
+            await asyncio.gather(*self._away)
+        client = self.it.client
+        for agent in self.agents:
+            await client.resume_manager(agent.manager_id)
+        everyone = [agent.manager_id for agent in self.agents]
+        for group in self.groups:
+            with contextlib.suppress(Conflict, NotFound):
+                await client.add_managers(group, everyone)
+                await client.close_group(group)
+
+        async def settled() -> bool:
+            rows = await self.it.rows(
+                "SELECT count(*) AS n FROM group_live WHERE settled_at IS NULL"
+            )
+            return bool(rows[0]["n"] == 0)
+
+        await wait_until_async(settled, SETTLED_SECONDS, interval=0.5)
+        await wait_until_async(self._empty, SETTLED_SECONDS, interval=0.5)
+
+    async def _empty(self) -> bool:
+        return not any([await self.it.rows(statement) for statement in LEFT])
+
+    async def _check(self) -> None:
+        assert not await self.it.rows(TWICE)
+        for group in self.groups:
+            if group not in self.deleted:
+                self._check_group(await self.it.client.group(group))
+        committed = Counter(task for agent in self.agents for task in agent.committed)
+        assert max(committed.values(), default=0) <= 1, "two reports of one task were accepted"
+        excused = {task for agent in self.agents for task in agent.excused}
+        begun = Counter(task for agent in self.agents for task in agent.begun)
+        twice = [task for task, count in begun.items() if count > 1 and task not in excused]
+        assert not twice, f"ran twice without a loss of their host: {twice[:20]}"
+        assert not self.late, "\n".join(self.late[:20])
+
+    def _check_group(self, info: TaskGroupInfo) -> None:
+        expected = self.submitted.get(info.task_group_id, 0)
+        assert info.tasks_total == expected, (info.name, info.tasks_total, expected)
+        assert info.tasks_succeeded + info.tasks_cancelled == expected, info
+        if str(info.result) == "success":
+            assert info.tasks_succeeded == expected, info
+
+
+async def stress(it: Fleet, seed: int, agents: int, groups: int, seconds: float) -> Stress:
+    """Run a campaign on this fleet and check what it leaves."""
+    campaign = Stress(it, random.Random(seed), groups)
+    async with AsyncExitStack() as exits:
+        temporal = await Client.connect(
+            it.temporal_address,
+            namespace=it.api.app_state.temporal_namespace,
+            data_converter=pydantic_data_converter,
+        )
+        for number in range(agents):
+            tags = frozenset(tag for place, tag in enumerate(TAGS) if number >> place & 1)
+            spec = RegisterManager(name=f"h{number}", tags=tags)
+            registered = await it.client.register_manager(spec)
+            api = AgentApi(it.api.url, registered.token)
+            agent = HttpAgent(api, registered.manager_id, f"h{number}")
+            await exits.enter_async_context(agent.running(temporal))
+            campaign.agents.append(agent)
+        await campaign.run(seconds)
+    return campaign
+
+
+async def main(seed: int, agents: int, groups: int, minutes: float) -> None:
+    given = f"--seed {seed} --agents {agents} --groups {groups} --minutes {minutes}"
+    print(f'this campaign again: make stress ARGS="{given}"', flush=True)
+    with tempfile.TemporaryDirectory(prefix="mitosis-campaign-") as name:
+        os.chmod(name, 0o711)  # noqa: PTH101, S103 - PostgreSQL may run as another user
+        async with EmbeddedStack(Settings(data_dir=Path(name, "data"))) as stack:
+            await asyncio.to_thread(migrate, stack.database_url)
+            where = (stack.database_url, stack.temporal_address, Path(name))
+            async with fleet(*where, host_lost_after=LOST_AFTER) as it:
+                done = await stress(it, seed, agents, groups, minutes * 60)
+    print(
+        f"{len(done.groups)} task groups, {sum(done.submitted.values())} tasks; verbs: {dict(done.verbs)}"
+    )
+    print(f"the longest wait beside a free host was {done.longest:.1f} s")
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(prog="python -m tests.campaigns.stress")
+    parser.add_argument("--seed", type=int, default=secrets.randbelow(1_000_000))
+    parser.add_argument("--agents", type=int, default=50)
+    parser.add_argument("--groups", type=int, default=200)
+    parser.add_argument("--minutes", type=float, default=10.0)
+    options = parser.parse_args()
+    asyncio.run(main(options.seed, options.agents, options.groups, options.minutes))
