@@ -7,6 +7,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from datetime import timedelta
+from functools import partial
 from typing import Any
 from uuid import uuid4
 
@@ -191,6 +192,29 @@ async def lease_from_offer_to_teardown(skipping: WorkflowEnvironment) -> AnyHand
     return handle
 
 
+async def lease_timers(skipping: WorkflowEnvironment) -> AnyHandle:
+    """Each time for which a lease is safe is over once, and the scheduler decides about the lease."""
+    async with offered(skipping) as (handle, memory, host):
+        await wait_until_async(host.running.is_set)
+        lease = memory.host.lease
+        assert lease is not None
+        memory.in_contact = True
+        for count, what in enumerate(("affinity", "idle", "ask_back"), start=1):
+            lease.turn = (what, await skipping.get_current_time() + timedelta(seconds=1))
+            await handle.signal(ManagerWorkflow.poke)
+            await wait_until_async(partial(_has_decided, memory, count))
+        lease.state, lease.group_state = LeaseState.ENDING, TaskGroupState.COMPLETE
+        await handle.signal(ManagerWorkflow.poke)
+        await wait_until_async(lambda: "clean" in host.calls)
+        memory.in_contact = False
+        await ends(handle, memory)
+    return handle
+
+
+def _has_decided(memory: MemoryHost, times: int) -> bool:
+    return len(memory.decisions) >= times
+
+
 async def host_lost(skipping: WorkflowEnvironment) -> AnyHandle:
     async with offered(skipping) as (handle, _, host):
         await wait_until_async(host.running.is_set)
@@ -294,6 +318,7 @@ SCENARIOS: Mapping[str, Scenario] = {
     "task_group_cancelled_by_temporal": cancelled_by_temporal,
     "task_group_cancelled_by_verb": cancelled_by_verb,
     "manager_offer_to_teardown": lease_from_offer_to_teardown,
+    "manager_lease_timers": lease_timers,
     "manager_host_lost": host_lost,
     "manager_setup_failed": setup_failed,
     "manager_offer_unreachable": offer_unreachable,

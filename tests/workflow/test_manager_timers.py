@@ -106,21 +106,47 @@ async def test_the_time_for_which_a_lease_is_safe_is_a_timer_that_asks_for_a_dec
         await wait_until_async(lambda: memory.decisions)
         assert timedelta(0) <= memory.decisions[0] - due < timedelta(seconds=1)
 
-        async def timers() -> list[tuple[str, float]]:
-            events = (await handle.fetch_history()).events
-            started = [one for one in events if one.HasField("timer_started_event_attributes")]
-            return [
-                (
-                    one.user_metadata.summary.data.decode().strip('"'),
-                    one.timer_started_event_attributes.start_to_fire_timeout.ToTimedelta().total_seconds(),
-                )
-                for one in started
-            ]
-
-        shown = [timer for timer in await timers() if timer[0].endswith("is over")]
+        shown = [timer for timer in await timers(handle) if timer[0].endswith("is over")]
         assert shown[0][0] == f"{what} is over"
         assert 0 < shown[0][1] <= 2
     assert len(memory.decisions) == 1
+
+
+@pytest.mark.spec("C-31", "C-35", "S000-140")
+@pytest.mark.parametrize(
+    ("what", "seconds"), [("affinity", 3600), ("idle", 180), ("ask_back", 300)]
+)
+async def test_the_timer_of_a_lease_is_as_long_as_it_is_safe(
+    skipping: WorkflowEnvironment, memory: MemoryHost, what: str, seconds: int
+) -> None:
+    host = ScriptedHost(memory)
+    memory.in_contact = True
+    async with workflow_of(skipping, memory, host) as handle:
+        await wait_until_async(host.running.is_set)
+        assert memory.host.lease is not None
+        due = await skipping.get_current_time() + timedelta(seconds=seconds)
+        memory.host.lease.turn = (what, due)
+        await handle.signal(ManagerWorkflow.poke)
+
+        async def lengths() -> list[float]:
+            return [length for name, length in await timers(handle) if name == f"{what} is over"]
+
+        await wait_until_async(lengths)
+        assert (await lengths())[0] == pytest.approx(seconds, abs=1)
+        assert not memory.decisions
+
+
+async def timers(handle: AnyHandle) -> list[tuple[str, float]]:
+    """The summaries of the timers that a workflow has started, and their lengths in seconds."""
+    events = (await handle.fetch_history()).events
+    started = [one for one in events if one.HasField("timer_started_event_attributes")]
+    return [
+        (
+            one.user_metadata.summary.data.decode().strip('"'),
+            one.timer_started_event_attributes.start_to_fire_timeout.ToTimedelta().total_seconds(),
+        )
+        for one in started
+    ]
 
 
 async def test_failed_setup_releases_the_lease(
