@@ -114,7 +114,7 @@ def test_only_a_closed_group_reopens() -> None:
     assert TASK_GROUP.sources(TaskGroupEvent.REOPEN) == (TaskGroupState.CLOSED,)
 
 
-@pytest.mark.spec("C-07", "S000-104")
+@pytest.mark.spec("S000-104")
 def test_the_states_of_a_manager() -> None:
     assert [*ManagerState] == ["idle", "preparing", "executing", "cleanup", "draining", "offline"]
 

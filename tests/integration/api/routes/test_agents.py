@@ -34,6 +34,7 @@ from mitosis.contracts.wire import (
 )
 from mitosis.store.control.control_store import ControlStore
 from mitosis.store.leases.scheduler import assign_round
+from mitosis.store.managers.hello import say_hello
 from mitosis.store.users.accounts import add_member
 from tests.support.http_api import Api, hello, in_process_api, problem, said_hello
 from tests.support.manager_api import ManagerApi
@@ -376,6 +377,14 @@ async def test_registration_names_groups_and_roles(api: Api) -> None:
             await carl.manager(made.manager_id)
 
 
+async def offered(api: Api, *hosts: UUID) -> list[str | None]:
+    """The task group whose lease each host has after a round."""
+    await assign_round(api.app_state.store)
+    async with api.client() as client:
+        leases = [(await client.manager(host)).lease for host in hosts]
+    return [None if lease is None else lease.task_group_name for lease in leases]
+
+
 @pytest.mark.spec("S000-15", "S000-16", "S000-18", "S000-20")
 async def test_new_tags_change_no_list_until_it_is_refreshed(api: Api) -> None:
     async with api.client() as client:
@@ -386,6 +395,9 @@ async def test_new_tags_change_no_list_until_it_is_refreshed(api: Api) -> None:
             (await client.register_manager(host)).manager_id
             for host in (gpu, cpu, RegisterManager(name="named"))
         ]
+        for host in (old, new, named):
+            await say_hello(api.app_state.store, host, hello())
+        await client.submit("work", [{"command": ["x"]}] * 9)
         await client.add_managers("work", [named])
         first = await client.refresh_managers("work")
         assert (first.added_managers, first.user_specified_kept) == ([], [named])
@@ -396,9 +408,11 @@ async def test_new_tags_change_no_list_until_it_is_refreshed(api: Api) -> None:
             pass
         listed = {one.manager_id for one in await client.group_managers("work")}
         assert listed == {old, named}, "new tags alone change no list"
+        assert await offered(api, old, new, named) == ["work", None, "work"]
         second = await client.refresh_managers("work")
         assert (second.added_managers, second.removed_managers) == ([new], [old])
         assert second.user_specified_kept == [named]
+        assert await offered(api, old, new, named) == [None, "work", "work"]
         await client.remove_managers("work", [named])
         (left,) = await client.group_managers("work")
         assert (left.manager_id, left.assignment_method) == (new, "tag_matched")
@@ -424,16 +438,21 @@ async def test_the_managers_of_a_group(api: Api) -> None:
     async with api.client() as client:
         group = await client.create_group(TaskGroupSpec(name="work", tags=frozenset({"gpu"})))
         made = await client.register_manager(RegisterManager(name="host"))
+        await client.submit("work", [{"command": ["x"]}])
+    host = made.manager_id
+    await say_hello(api.app_state.store, host, hello())
     path = f"/task-groups/{group.task_group_id}/managers"
 
     async def listed() -> list[UUID]:
         return [UUID(item["manager_id"]) for item in (await api.call("GET", path)).json()]
 
     assert await listed() == []
+    assert await offered(api, host) == [None]
     named = {"manager_ids": [str(made.manager_id)], "selection_type": "user_specified"}
     for _ in range(2):  # again is success
         assert (await api.call("POST", path, json=named)).status_code == 204
     assert await listed() == [made.manager_id]
+    assert await offered(api, host) == ["work"]
     assert (await api.call("POST", path + "/refresh")).json() == {
         "added_managers": [],
         "removed_managers": [],
@@ -442,6 +461,7 @@ async def test_the_managers_of_a_group(api: Api) -> None:
     for _ in range(2):
         assert (await api.call("DELETE", path, json=named)).status_code == 204
         assert await listed() == []
+        assert await offered(api, host) == [None], "its offer is withdrawn"
     by_tags = {**named, "selection_type": "tag_matched"}
     with problem(await api.call("POST", path, json=by_tags), 422, "invalid_request"):
         pass

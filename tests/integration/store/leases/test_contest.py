@@ -1,5 +1,7 @@
 """Leases that are taken from a group with work, renewed, or ended with their affinity (C-31, C-36)."""
 
+from dataclasses import replace
+
 import pytest
 
 from mitosis.contracts.control import ReleaseReason, ReleaseRequest
@@ -191,6 +193,32 @@ async def test_a_host_that_was_moved_six_times_in_an_hour_stays_and_other_ends_d
         await assign_round(w.store)
         assert await w.value("SELECT draining FROM leases WHERE state = 'active'")
         assert await holder_of(w, host) == "holder"
+
+
+@pytest.mark.spec("C-36")
+async def test_a_host_that_was_taken_has_been_moved_for_an_hour(database: str) -> None:
+    async with world(database) as w:
+        w.store = replace(w.store, moves_per_hour=1)
+        host, tasks = await busy_host(w)
+        high, highest = await w.group("high", priority=100), await w.group("highest", priority=200)
+        await w.submit(high, 2)
+        await w.rows(AFFINITY_IS_OVER)
+        await assign_round(w.store)
+        await host.finish(tasks)
+        assert (await host.renew()).standing == "ending"
+        await let_go(w, host)
+        await assign_round(w.store)
+        await host.take(high)
+        await host.renew(started=(await host.claim(1)).tasks)
+        await w.submit(highest, 1)
+        await w.rows(AFFINITY_IS_OVER)
+        answer = await assign_round(w.store)
+        taken = "SELECT draining FROM leases WHERE state = 'active'"
+        assert not await w.value(taken), "once in this hour is enough"
+        assert answer.next_round_in_seconds is not None
+        await w.rows("UPDATE leases SET contested_at = contested_at - interval '1 hour'")
+        await assign_round(w.store)
+        assert await w.value(taken)
 
 
 @pytest.mark.spec("C-03", "S002-161", "S002-174")

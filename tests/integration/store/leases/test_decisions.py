@@ -50,6 +50,12 @@ async def test_a_decision_is_explained_by_what_it_knew_and_not_by_what_holds_now
         with pytest.raises(NotFound, match="was not about this task group"):
             await explain_group_at(w.store, await w.group("new"), then)
 
+        await w.host()
+        await assign_round(w.store)
+        last = await explain_group_at(w.store, late, await at(w))
+        assert not last.waits, "the last decision before the time counts"
+        assert (await explain_group_at(w.store, late, then)).waits
+
 
 async def test_only_rounds_that_change_something_are_recorded_and_the_last_ones_are_kept(
     database: str, monkeypatch: pytest.MonkeyPatch
