@@ -45,8 +45,8 @@ SELECT count(*) FROM pg_stat_activity
 _DISCONNECT = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s"
 
 
-TESTS_OF_A_SESSION = 50
-"""Deleted rows stay in the files until a table is truncated."""
+TESTS_UNTIL_VACUUM = 50
+"""Deleted rows stay in the files until then."""
 
 
 @dataclass
@@ -106,11 +106,12 @@ class DatabasePool:
         """Delete the rows: a truncated table makes every session plan its statements again."""
         connection, warm.used = warm.connection, warm.used + 1
         (others,) = connection.execute(_OTHERS, [warm_sessions.idle_pids()]).fetchone() or (1,)
-        fits = not others and warm.used < TESTS_OF_A_SESSION
-        if fits and self._shape_of(connection) == self._shape:
+        if not others and self._shape_of(connection) == self._shape:
             for table in self._filled(connection):
                 connection.execute(sql.SQL("DELETE FROM {}").format(table))
             connection.execute(_RESTART)
+            if warm.used % TESTS_UNTIL_VACUUM == 0:
+                connection.execute(sql.SQL("VACUUM {}").format(sql.SQL(", ").join(self._tables)))
             self._warm.append(warm)
         else:
             connection.close()

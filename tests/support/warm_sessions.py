@@ -2,16 +2,23 @@
 
 A new session reads the catalogue and plans every statement for the first time, which is most of the CPU time
 of a short test. What a session keeps besides (settings, locks) is given up between two tests.
+
+A conftest whose tests start no process imports the fixture :func:`database`, which takes the place of the one
+for all tests.
 """
 
 import asyncio
 from collections import defaultdict
+from collections.abc import Iterator
 from typing import Any, Self, TypeVar, cast
 
+import pytest
 from psycopg import AsyncConnection
 from psycopg.pq import ConnStatus, TransactionStatus
 from psycopg.rows import DictRow
 from psycopg_pool import AsyncConnectionPool
+
+from mitosis.store.pg import database as pg
 
 ACT = TypeVar("ACT", bound=AsyncConnection[Any])
 Key = tuple[str, str]
@@ -67,3 +74,17 @@ def end_all() -> None:
         for session in kept:
             session.pgconn.finish()
     _idle.clear()
+
+
+@pytest.fixture
+def database(
+    request: pytest.FixtureRequest, databases: Any, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[str]:
+    """The libpq URL of a migrated database without rows, of this test alone; its sessions are not new."""
+    if request.node.get_closest_marker("new_sessions"):
+        with databases.database() as url:
+            yield url
+        return
+    monkeypatch.setattr(pg, "AsyncConnectionPool", WarmPool)
+    with databases.warm_database() as url:
+        yield url

@@ -123,6 +123,7 @@ async def test_a_submit_wakes_a_held_claim(fleet: Fleet) -> None:
     assert fleet.waiters == 0
 
 
+@pytest.mark.new_sessions
 async def test_a_submit_of_another_process_wakes_it_too(fleet: Fleet, database: str) -> None:
     claiming = await fleet.held()
     group_id = str((await fleet.group()).task_group_id)

@@ -2,12 +2,15 @@
 
 import re
 
+import pytest
 from psycopg import AsyncConnection
 from psycopg.rows import DictRow, dict_row
 from sqlalchemy import create_mock_engine
 from sqlalchemy.schema import ExecutableDDLElement
 
 from mitosis.store.pg.tables import METADATA
+
+pytestmark = pytest.mark.new_sessions
 
 SCHEMA = "described"
 COLUMNS = """

@@ -18,6 +18,8 @@ from mitosis.store.pg.revision import REVISION
 from mitosis.store.store import Store, StoreOptions
 from tests.support.waiting import wait_until
 
+pytestmark = pytest.mark.new_sessions
+
 LOCK = 0x6D69746F736973
 """The advisory lock of migrations/env.py."""
 MIGRATE = "import sys; from mitosis.store.pg.migrate import migrate; migrate(sys.stdin.read())"

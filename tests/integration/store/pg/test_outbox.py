@@ -16,6 +16,8 @@ from mitosis.store.pg.wake import Topic, Wake
 from tests.support.campaigns import world
 from tests.support.waiting import wait_until_async
 
+pytestmark = pytest.mark.new_sessions
+
 
 async def test_a_poke_is_hidden_while_it_is_sent_and_gone_when_it_was(database: str) -> None:
     async with world(database) as w:

@@ -15,6 +15,8 @@ from mitosis.store.store import StoreOptions
 from tests.support.command import mitosis
 from tests.support.http_api import NAMESPACE, NoTemporal
 
+pytestmark = pytest.mark.new_sessions
+
 NOWHERE = "postgresql://127.0.0.1:1/mitosis"
 
 

@@ -20,6 +20,8 @@ from mitosis.version import __version__
 from tests.support.campaigns import World, world
 from tests.support.waiting import wait_until_async
 
+pytestmark = pytest.mark.new_sessions
+
 OLDER_STATES = [0, 1, 4, 5]
 
 
