@@ -106,6 +106,14 @@ def caller(
     return (sys.executable, "-I", "-S", str(call), str(_server(modules)), module)
 
 
+def python(env: Mapping[str, str], modules: tuple[str, ...] = MITOSIS) -> Sequence[str]:
+    """The beginning of a command line that runs a script, or what follows ``-c``, as ``python`` would."""
+    others = {key: value for key, value in env.items() if key != "PYTHONPATH"}
+    if not _can_be_prepared(others):
+        return (sys.executable,)
+    return caller("tests.support.prepared_script", others, modules)
+
+
 def _can_be_prepared(env: Mapping[str, str]) -> bool:
     base = base_environment()
     other = {key for key in {*env, *base} if env.get(key) != base.get(key)}
@@ -128,10 +136,22 @@ class PreparedPopen:
     Without input; it is killed when the link to it ends, as with this process.
     """
 
-    def __init__(self, module: str, words: Sequence[str], env: Mapping[str, str], out: int) -> None:
-        request = Request(module=module, words=[*words], env=dict(env), cwd=os.getcwd())  # noqa: PTH109
+    def __init__(
+        self,
+        module: str,
+        words: Sequence[str],
+        env: Mapping[str, str],
+        out: int,
+        *,
+        err: int | None = None,
+        cwd: Path | None = None,
+    ) -> None:
+        folder = str(cwd or Path.cwd())
+        request = Request(module=module, words=[*words], env=dict(env), cwd=folder)
         with Path(os.devnull).open("rb") as nothing:
-            self._link = _begin(_server(MITOSIS), request, nothing.fileno(), out, out)
+            self._link = _begin(
+                _server(MITOSIS), request, nothing.fileno(), out, out if err is None else err
+            )
         self.returncode: int | None = None
         self.pid = self._number()
 

@@ -22,6 +22,7 @@ from mitosis.contracts.errors import AlreadyExists, ApiUnavailable, InvalidReque
 from mitosis.contracts.http import TaskGroupSpec
 from mitosis.contracts.lifecycle import TaskGroupState
 from tests.support.checkout import ROOT
+from tests.support.prepared import python
 from tests.support.program import clean_environment, running_up
 from tests.support.sdk_functions import (
     area,
@@ -346,7 +347,7 @@ def test_ctrl_c_cancels(client: SyncClient, stack: Path, tmp_path: Path, how: st
     script.write_text(SCRIPT)
     environment = clean_environment(MITOSIS_DATA_DIR=str(stack), PYTHONPATH=str(ROOT))
     with subprocess.Popen(
-        [sys.executable, str(script), how, str(began)],
+        [*python(environment), str(script), how, str(began)],
         env=environment,
         stderr=subprocess.PIPE,
         text=True,

@@ -169,7 +169,9 @@ def test_watch_follows_to_the_end_and_ends_as_run_does(
     bad = {"command": ["sh", "-c", "echo no such row 17 >&2; exit 4"]}
     submit(ask, tmp_path, "watched", holds, bad, bad)
     ask("group", "close", "watched")
-    with Terminal([*MITOSIS, "watch", "watched"], env, str(tmp_path), 100) as terminal:
+    with Terminal(
+        [*prepared_mitosis(env), "watch", "watched"], env, str(tmp_path), 100
+    ) as terminal:
         terminal.read_until("failed 2")
         (tmp_path / "go").touch()
         assert terminal.end() == 1, terminal.text

@@ -7,7 +7,6 @@ import re
 import shutil
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,6 +24,7 @@ from mitosis.store.pg.database import Database
 from mitosis.store.store import Store
 from mitosis.store.users.accounts import add_member, create_user
 from tests.support.checkout import ROOT
+from tests.support.prepared import python
 from tests.support.program import clean_environment, mitosis, refused, running_up
 from tests.support.waiting import wait_until
 
@@ -49,7 +49,7 @@ def env(stack: Path, tmp_path: Path) -> Mapping[str, str]:
 
 def run(env: Mapping[str, str], script: str, *arguments: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(
-        [sys.executable, str(EXAMPLES / script), *arguments],
+        [*python(env), str(EXAMPLES / script), *arguments],
         env=env,
         capture_output=True,
         text=True,
@@ -153,7 +153,7 @@ def their_worker(env: Mapping[str, str], token_file: Path) -> Iterator[None]:
     log = token_file.with_suffix(".log")
     with log.open("wb") as output:
         process = subprocess.Popen(
-            [sys.executable, str(EXAMPLES / "plugin" / "worker.py")],
+            [*python(theirs), str(EXAMPLES / "plugin" / "worker.py")],
             env=theirs,
             stdout=output,
             stderr=output,
@@ -172,9 +172,10 @@ def their_worker(env: Mapping[str, str], token_file: Path) -> Iterator[None]:
 def test_their_worker_says_in_one_line_that_there_is_no_temporal(
     more: dict[str, str], tmp_path: Path
 ) -> None:
+    env = clean_environment(MITOSIS_DATA_DIR=str(tmp_path), **more)
     done = subprocess.run(
-        [sys.executable, str(EXAMPLES / "plugin" / "worker.py")],
-        env=clean_environment(MITOSIS_DATA_DIR=str(tmp_path), **more),
+        [*python(env), str(EXAMPLES / "plugin" / "worker.py")],
+        env=env,
         capture_output=True,
         text=True,
         check=False,

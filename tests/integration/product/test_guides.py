@@ -4,7 +4,6 @@ import json
 import re
 import shlex
 import subprocess
-import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -12,6 +11,7 @@ import pytest
 
 from tests.support.checkout import ROOT
 from tests.support.pages import TYPED, File, Program, Step, Typed, fits, steps
+from tests.support.prepared import python
 from tests.support.program import (
     clean_environment,
     mitosis,
@@ -81,7 +81,7 @@ def type_in(step: Typed, folder: Path, env: Mapping[str, str]) -> str:
 
 
 def run_program(text: str, folder: Path, env: Mapping[str, str]) -> str:
-    argv = [sys.executable, "-c", text]
+    argv = [*python(env), "-c", text]
     ran = subprocess.run(
         argv, capture_output=True, text=True, check=False, env=env, cwd=folder, timeout=90
     )
@@ -111,7 +111,7 @@ def test_the_program_of_the_readme_works(env: Mapping[str, str], tmp_path: Path)
     (script,) = [step for step in steps((ROOT / "README.md").read_text()) if isinstance(step, File)]
     (tmp_path / script.name).write_text(script.text)
     ran = subprocess.run(
-        [sys.executable, script.name],
+        [*python(env), script.name],
         capture_output=True,
         text=True,
         check=False,

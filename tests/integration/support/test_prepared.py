@@ -19,6 +19,7 @@ from tests.support.prepared import (
     PreparedProcess,
     base_environment,
     caller,
+    python,
 )
 from tests.support.processes import living
 from tests.support.waiting import wait_until
@@ -46,6 +47,30 @@ def test_it_begins_and_ends_as_the_real_one(tmp_path: Path, words: tuple[str, ..
     prepared = caller(PROBE, base_environment(), MODULES)
     assert prepared != REAL
     assert started(prepared, tmp_path, *words) == started(REAL, tmp_path, *words)
+
+
+SCRIPT = """
+import json, sys
+main = sys.modules["__main__"]
+assert vars(main) is globals()
+print(json.dumps([sys.argv, sys.path, __name__, vars(main).get("__file__")]))
+sys.exit("why it ends")
+"""
+
+
+@pytest.mark.parametrize("inline", [True, False], ids=["-c", "file"])
+def test_a_script_begins_and_ends_as_the_real_one(tmp_path: Path, inline: bool) -> None:
+    (tmp_path / "script.py").write_text(SCRIPT)
+    words = ["-c", SCRIPT, "a b"] if inline else ["script.py", "a b"]
+    env = {**base_environment(), "PYTHONPATH": f"{tmp_path}/x:{tmp_path}/y"}
+    prepared, real = python(env, MODULES), (sys.executable,)
+    assert prepared != real
+    ended = [
+        subprocess.run([*program, *words], env=env, cwd=tmp_path, capture_output=True, check=False)
+        for program in (prepared, real)
+    ]
+    assert ended[0].stdout
+    assert len({(one.returncode, one.stdout, one.stderr) for one in ended}) == 1, ended
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from mitosis.contracts.task_output import kept_bytes
+from tests.support.prepared import python
 from tests.support.program import (
     MITOSIS,
     clean_environment,
@@ -387,7 +388,8 @@ def test_a_campaign_prepares_its_data_once_and_leaves_only_results(
 
 @pytest.mark.parametrize("columns", [80, 140])
 def test_live_lines_fit_the_terminal(env: Mapping[str, str], tmp_path: Path, columns: int) -> None:
-    argv = [*MITOSIS, "run", "-w", "2", "--name", f"fits-{columns}", "--range", "1-30", "--silent"]
+    options = ["-w", "2", "--name", f"fits-{columns}", "--range", "1-30", "--silent"]
+    argv = [*prepared_mitosis(env), "run", *options]
     with Terminal([*argv, "sleep", "0.0{}"], env, str(tmp_path), columns) as terminal:
         assert terminal.end() == 0, terminal.text
     shown = re.sub(r"\x1b\[\d*[A-Za-z]", "", terminal.text).replace("\r", "")
@@ -401,8 +403,9 @@ def test_no_color_and_dumb_terminals_get_plain_lines(
     env: Mapping[str, str], tmp_path: Path
 ) -> None:
     for more in ({"NO_COLOR": "1"}, {"TERM": "dumb"}, {"CI": "true"}):
-        argv = [*MITOSIS, "run", "-w", "1", "true"]
-        with Terminal(argv, {**env, **more}, str(tmp_path), 80) as terminal:
+        own = {**env, **more}
+        argv = [*prepared_mitosis(own), "run", "-w", "1", "true"]
+        with Terminal(argv, own, str(tmp_path), 80) as terminal:
             assert terminal.end() == 0
         assert "\x1b" not in terminal.text, more
 
@@ -453,7 +456,7 @@ def test_a_silent_pipe_keeps_its_group_open_and_a_killed_run_does_not(
         shown: dict[str, Any] = mitosis_json(stack, "group", "show", "silent")
         return shown
 
-    argv = [sys.executable, "-P", "-c", SHORT, "run", "-w", "1", "--name", "silent", "touch", "{}"]
+    argv = [*python(env), "-c", SHORT, "run", "-w", "1", "--name", "silent", "touch", "{}"]
     with subprocess.Popen(
         argv, env=env, cwd=tmp_path, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL
     ) as process:
