@@ -12,6 +12,7 @@ import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
+from typing import TextIO
 
 import psutil
 import psycopg
@@ -24,6 +25,7 @@ from mitosis.embedded.stack import EmbeddedStack
 from mitosis.settings import Settings, TemporalSettings
 from mitosis.stop_deadline import STATUS
 from tests.support.checkout import ROOT
+from tests.support.prepared import PreparedPopen, base_environment
 from tests.support.processes import descendants, living, owner, read
 from tests.support.waiting import wait_until
 
@@ -35,20 +37,33 @@ PROGRAM = ROOT / "tests/support/run_stack.py"
 
 
 @contextmanager
-def running(
-    data_dir: Path, *without: str, path: str = os.environ["PATH"]
-) -> Iterator[tuple[subprocess.Popen[str], dict[str, str]]]:
-    """A program that runs the stack; its addresses. Killed at the end when it still runs."""
-    argv = [sys.executable, str(PROGRAM), str(data_dir), *without]
-    env = {**os.environ, "PYTHONPATH": _PYTHONPATH, "PATH": path}
-    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, env=env) as program:
+def started(
+    data_dir: Path, *words: str, path: str = os.environ["PATH"]
+) -> Iterator[tuple[PreparedPopen, TextIO]]:
+    """A program that runs the stack, and what it prints. Killed at the end when it still runs."""
+    reads, writes = os.pipe()
+    env = {**base_environment(), "PATH": path}
+    with os.fdopen(reads) as said:
+        program = PreparedPopen(
+            "tests.support.run_stack", [str(data_dir), *words], env, writes, err=2
+        )
+        os.close(writes)
         try:
-            assert program.stdout is not None
-            line = program.stdout.readline()
-            assert line, f"the stack ended with {program.wait()}"
-            yield program, json.loads(line)
+            yield program, said
         finally:
             program.kill()
+            program.wait()
+
+
+@contextmanager
+def running(
+    data_dir: Path, *without: str, path: str = os.environ["PATH"]
+) -> Iterator[tuple[PreparedPopen, dict[str, str]]]:
+    """As :func:`started`, up; with its addresses."""
+    with started(data_dir, *without, path=path) as (program, said):
+        line = said.readline()
+        assert line, f"the stack ended with {program.wait()}"
+        yield program, json.loads(line)
 
 
 def name_and_user(process: psutil.Process) -> tuple[str, str]:
@@ -88,9 +103,7 @@ def test_a_stop_ends_in_time_whatever_hangs(data_dir: Path) -> None:
 
 
 def test_a_stop_during_the_start_is_heard(data_dir: Path) -> None:
-    argv = [sys.executable, str(PROGRAM), str(data_dir)]
-    env = {**os.environ, "PYTHONPATH": _PYTHONPATH}
-    with subprocess.Popen(argv, stdout=subprocess.DEVNULL, env=env) as program:
+    with started(data_dir) as (program, _):
         wait_until(lambda: descendants(program.pid), 30)
         below = descendants(program.pid)
         program.terminate()

@@ -3,7 +3,6 @@
 import fcntl
 import os
 import signal
-import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from mitosis.cli.stack.temporary_folder import sweep
+from tests.support.prepared import PreparedPopen
 from tests.support.processes import descendants, living
-from tests.support.program import MITOSIS, clean_environment
+from tests.support.program import clean_environment
 from tests.support.run_command import run
 from tests.support.waiting import wait_until
 
@@ -23,7 +23,7 @@ STUBBORN = "trap '' TERM HUP; touch on; while :; do sleep 0.1; done"
 class Run:
     """A run with a stack of its own below ``folder``, and what it says."""
 
-    def __init__(self, folder: Path, process: "subprocess.Popen[bytes]", log: Path) -> None:
+    def __init__(self, folder: Path, process: PreparedPopen, log: Path) -> None:
         self._folder = folder
         self.process = process
         self._log = log
@@ -44,15 +44,10 @@ def own_stack(folder: Path, *words: str) -> Iterator[Run]:
     sockets = folder / "x"
     sockets.mkdir(exist_ok=True)
     log = folder / "said"
-    argv = [*MITOSIS, "run", "--up", "-w", "1", "--progress", "plain", *words]
+    argv = ["run", "--up", "-w", "1", "--progress", "plain", *words]
     with log.open("wb") as output:
-        process = subprocess.Popen(
-            argv,
-            env=environment(folder),
-            cwd=folder,
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=output,
+        process = PreparedPopen(
+            "mitosis.cli", argv, environment(folder), output.fileno(), cwd=folder
         )
     try:
         yield Run(folder, process, log)
