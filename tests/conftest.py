@@ -37,9 +37,15 @@ TEMPLATE = "template_mitosis"
 LONGEST_TEMPORARY_FOLDER = 40
 
 
-def pytest_collection_finish() -> None:
-    """Spare the collector what collection has loaded: each full collection would walk all of it again."""
-    gc.freeze()
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Spare the collector what collection loads: each full collection would walk all of it again."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.fixture(scope="session", autouse=True)
