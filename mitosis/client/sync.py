@@ -22,7 +22,7 @@ from mitosis.client.sync_task_group import SyncTaskGroup, each_of, submit_from_h
 from mitosis.client.task_group import OnError, OnExit
 from mitosis.client.template_calls import Template
 from mitosis.contracts.errors import MitosisError
-from mitosis.contracts.explain import Explanation
+from mitosis.contracts.explain import Explanation, HostExplanation
 from mitosis.contracts.following import GroupEvent, OutputEvent
 from mitosis.contracts.http import (
     GroupManagerInfo,
@@ -257,6 +257,9 @@ class SyncClient:
 
     def explain_task(self, task_uuid: UUID) -> Explanation:
         return self._loop.run(self._client.explain_task(task_uuid))
+
+    def explain_manager(self, manager_id: UUID, *, at: datetime | None = None) -> HostExplanation:
+        return self._loop.run(self._client.explain_manager(manager_id, at=at))
 
     def task_output(
         self, task_uuid: UUID, *, patience: timedelta | None = None

@@ -1,4 +1,4 @@
-"""The answer of `explain`: why a task group or a task waits, runs or has ended."""
+"""The answers of `explain`: why a task group, a task or a host waits, runs or has ended."""
 
 from uuid import UUID
 
@@ -49,3 +49,38 @@ class Explanation(AnswerBody):
     """The smallest change after which a host would serve a task group that waits for one, if there is one."""
     hosts: tuple[HostReason, ...] = ()
     """At most 200, those with a lease of the group first; none for a group that has ended."""
+
+
+class GroupReason(AnswerBody):
+    """A task group with work that a host does not serve, and why."""
+
+    task_group_id: UUID
+    task_group_name: str
+    code: str
+    line: str
+    obstacles: tuple[Obstacle, ...] = ()
+    """Every condition that does not hold, in the order of repair, with the values compared."""
+
+
+class HostExplanation(AnswerBody):
+    """One line for users, one code for programs, and the reasons why a host does not serve task groups."""
+
+    manager_id: UUID
+    manager_name: str
+    state: ManagerState | None = None
+    """What the host is doing. None: the explanation is of an earlier time."""
+    waits: bool
+    """True: it serves no task group, and is not about to."""
+    code: str
+    """Stable: working, setup, offered, leaving, idle, free, draining, cleanup, no_contact; of an earlier
+    time: decided.
+    """
+    line: str
+    change: str | None = None
+    """The smallest change after which it would serve a task group, if it waits and there is one."""
+    groups: tuple[GroupReason, ...] = ()
+    """Task groups with work, at most 20, those that wait for a host first, then by rank; only those that the
+    caller may read.
+    """
+    more_groups: int = 0
+    """Task groups with work that are left out of ``groups``."""

@@ -22,7 +22,14 @@ def _holder(round_: Round, lease: Lease) -> str:
 def _ending(round_: Round, _: GroupState, lease: Lease, __: Objection) -> str:
     winner = round_.snapshot.groups.get(lease.for_group or 0)
     for_whom = f" for {winner.fact.name}" if winner is not None else ""
-    return f"finishes its tasks of {_holder(round_, lease)}{for_whom}"
+    # Only contested ends have a time.
+    since = f", since {span(round_.now - lease.ending_since)}" if lease.ending_since else ""
+    return f"finishes its tasks of {_holder(round_, lease)}{for_whom}{since}"
+
+
+def _starting(round_: Round, _: GroupState, lease: Lease, __: Objection) -> str:
+    since = span(max(0.0, round_.now - lease.taken_at))
+    return f"is being set up for {_holder(round_, lease)} since {since}"
 
 
 def _moves(round_: Round, _: GroupState, lease: Lease, found: Objection) -> str:
@@ -63,9 +70,7 @@ def _compared(round_: Round, group: GroupState, lease: Lease) -> str:
 OBJECTIONS: Mapping[ObjectionKind, Callable[[Round, GroupState, Lease, Objection], str]] = {
     ObjectionKind.OWN: lambda *_: "serves the task group",
     ObjectionKind.ENDING: _ending,
-    ObjectionKind.STARTING: lambda round_, _, lease, __: (
-        f"is being set up for {_holder(round_, lease)}"
-    ),
+    ObjectionKind.STARTING: _starting,
     ObjectionKind.MOVES: _moves,
     ObjectionKind.IDLE: _idle,
     ObjectionKind.AFFINITY: _affinity,
@@ -91,7 +96,8 @@ def given_to(round_: Round, group: GroupState, winner: Offer) -> str:
         return f"{line}its user group has {winner.rank.share} leases, this one's {mine.share}"
     if winner.rank.leases != mine.leases:
         return f"{line}it has {winner.rank.leases} leases, this one {mine.leases}"
-    return f"{line}it is the elder one"
+    elder = span(group.fact.created_at - first.created_at)
+    return f"{line}all else is equal, and it is {elder} older"
 
 
 def wait(kind: ObjectionKind, host: HostState) -> str:

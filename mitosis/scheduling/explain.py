@@ -40,6 +40,14 @@ class HostChain:
         """Return the first condition that does not hold; None: the decision gives it to the task group."""
         return next((step for step in self.steps if not step.holds), None)
 
+    @property
+    def obstacles(self) -> Sequence[Step]:
+        """Return the conditions that do not hold; for a busy host, what protects its leases instead."""
+        failed = [step for step in self.steps if not step.holds]
+        if any(step.code.startswith("held") for step in failed):
+            failed = [step for step in failed if step.code != "busy"]
+        return failed
+
 
 @dataclass(frozen=True, slots=True)
 class Explained:

@@ -102,7 +102,9 @@ PREDICATES: Sequence[Predicate] = (
         code="ended",
         scope=Scope.GROUP,
         passing=_all_or_none(lambda _, group: group.fact.goes_on),
-        sentence=lambda *_: "is not needed: the task group has ended",
+        sentence=lambda *_: (
+            "is not needed: the task group has ended, only open and closed ones get hosts"
+        ),
     ),
     Predicate(
         code="no_work",
@@ -126,9 +128,7 @@ PREDICATES: Sequence[Predicate] = (
         code="no_role",
         scope=Scope.PROFILE,
         passing=lambda moment, group: moment.sets.get("serves", group.fact.user_group),
-        sentence=lambda _, group, __: (
-            f"has no write role in user group {group.fact.user_group_name}"
-        ),
+        sentence=sentences.no_role,
     ),
     Predicate(
         code="removed",
@@ -176,7 +176,7 @@ PREDICATES: Sequence[Predicate] = (
         code="draining",
         scope=Scope.HOST,
         passing=lambda moment, _: ~moment.sets.get("draining"),
-        sentence=lambda *_: "is draining: it finishes what it runs and takes nothing new",
+        sentence=sentences.draining,
     ),
     Predicate(
         code="busy",

@@ -3,12 +3,12 @@
 They are printed after the name of the host.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from shlex import quote
 
 from mitosis.contracts.host_failures import HostFailureKind
 from mitosis.scheduling.binding import binding_mismatch
-from mitosis.scheduling.facts import Capacity
+from mitosis.scheduling.facts import Capacity, Group
 from mitosis.scheduling.moment import Moment
 from mitosis.scheduling.sizes import useful_leases
 from mitosis.scheduling.states import GroupState, HostState
@@ -19,22 +19,38 @@ Sentence = Callable[[Moment, GroupState, HostState], str]
 
 def no_work(moment: Moment, group: GroupState, _: HostState) -> str:
     """Say that no task is ready, and when a delayed one will be."""
-    line = "is not needed: no task is ready"
+    line = f"is not needed: {no_task_is_ready(group.work.unfinished)}"
     due = group.work.delayed_until
     if due is None:
         return line
     return f"{line}; the next attempt is due in {span(max(due - moment.now, 0.0))}"
 
 
+def no_task_is_ready(unfinished: int) -> str:
+    """Say how many tasks could be ready, and that one would have to be."""
+    tasks = "1 unfinished task" if unfinished == 1 else f"{unfinished} unfinished tasks"
+    return f"no task is ready: 0 of {tasks}, at least 1 is needed"
+
+
 def max_managers(moment: Moment, group: GroupState, _: HostState) -> str:
     """Say how many hosts the task group has, and how many it may have."""
+    return f"is not needed: the task group has {held_of_most(moment, group)}"
+
+
+def held_of_most(moment: Moment, group: GroupState) -> str:
+    """Return ``2 of at most 3 hosts``."""
     held = moment.held(group)
     count = held.live + held.ending + held.promised
-    return f"is not needed: the task group has {count} of at most {group.fact.max_managers} hosts"
+    return f"{count} of at most {group.fact.max_managers} hosts"
 
 
 def enough(moment: Moment, group: GroupState, _: HostState) -> str:
     """Say how many hosts the task group has, how many it can use, and what that is computed from."""
+    return f"is not needed: the task group has {held_of_useful(moment, group)}"
+
+
+def held_of_useful(moment: Moment, group: GroupState) -> str:
+    """Return ``1 of the 1 hosts that it can use``, and the numbers of which that follows."""
     held, work = moment.held(group), group.work
     useful = useful_leases(work, group.fact.workers, held.full, moment.policy)
     count = held.coming + held.full + held.promised
@@ -42,9 +58,19 @@ def enough(moment: Moment, group: GroupState, _: HostState) -> str:
     if work.tasks_measured >= moment.policy.measured_tasks:
         measured = f" of {span(work.task_seconds)} each"
     return (
-        f"is not needed: the task group has {count} of the {useful} hosts that it can use;"
+        f"{count} of the {useful} hosts that it can use;"
         f" {work.ready} tasks{measured} are ready, {group.fact.workers} run at once on a host"
     )
+
+
+def no_role(_: Moment, group: GroupState, __: HostState) -> str:
+    """Say which role is missing."""
+    return f"has no write role in user group {group.fact.user_group_name}"
+
+
+def draining(*_: object) -> str:
+    """Say what a drain means, and what ends it."""
+    return "is draining: it finishes what it runs and takes nothing new until it is resumed"
 
 
 def missing_tags(group: GroupState, host: HostState) -> list[str]:
@@ -130,11 +156,15 @@ def failure(kind: HostFailureKind) -> Sentence:
 
 def no_contact(moment: Moment, _: GroupState, host: HostState) -> str:
     """Say how long the host has been silent, and for how long it may be."""
-    if host.fact.last_contact_at is None:
-        return "has never been in contact"
-    silent = span(moment.now - host.fact.last_contact_at)
-    allowed = span(moment.policy.suspect_after_seconds)
-    return f"was last seen {silent} ago; silence of {allowed} is allowed"
+    return silent(moment, host.fact.last_contact_at)
+
+
+def silent(moment: Moment, last_contact_at: float | None) -> str:
+    """Say how long a host has been silent, and for how long it may be."""
+    allowed = f"silence of {span(moment.policy.suspect_after_seconds)} is allowed"
+    if last_contact_at is None:
+        return f"has never been in contact; {allowed}"
+    return f"was last seen {span(moment.now - last_contact_at)} ago; {allowed}"
 
 
 def busy(moment: Moment, group: GroupState, host: HostState) -> str:
@@ -145,7 +175,14 @@ def busy(moment: Moment, group: GroupState, host: HostState) -> str:
     ]
     if not holders:
         return f"has too little room: {lacking(host.free, group.fact.demand)}"
-    higher = all(holder.priority > group.fact.priority for holder in holders)
-    others = "another task group" if len(holders) == 1 else "other task groups"
+    return f"is busy with {holders_compared(group.fact.priority, holders)}"
+
+
+def holders_compared(priority: int, holders: Sequence[Group]) -> str:
+    """Name the task groups that hold hosts with their priorities, beside that of the one that waits."""
+    higher = all(holder.priority > priority for holder in holders)
+    priorities = {holder.name: holder.priority for holder in holders}
+    others = "another task group" if len(priorities) == 1 else "other task groups"
     first = " of higher priority" if higher else ""
-    return f"is busy with {others}{first}: {names([holder.name for holder in holders])}"
+    named = names([f"{name} (priority {theirs})" for name, theirs in sorted(priorities.items())])
+    return f"{others}{first}: {named}; this one has priority {priority}"

@@ -22,6 +22,8 @@ from mitosis.scheduling.states import GroupState, HostState
 
 TRIED = 6
 """So many of the cheapest changes are tried."""
+TRIED_ON_A_HOST = 3
+"""The same where the host is given."""
 RAISED = 8
 """So often the priority is raised above another task group that took the host."""
 
@@ -56,6 +58,23 @@ def smallest_change(
     trials = _Trials(round_, group)
     confirmed = [changes for one in found[:TRIED] if (changes := trials.confirmed(one)) is not None]
     return min(confirmed, key=lambda changes: changes.price, default=None)
+
+
+def smallest_change_on(
+    round_: Round, host: HostState, groups: Iterable[tuple[GroupState, Sequence[Condition]]]
+) -> Changes | None:
+    """Return the cheapest changes after which the host serves one of these task groups."""
+    found = [
+        (Changes(tuple(needed)), group)
+        for group, conditions in groups
+        if (needed := _needed(round_, group, host, conditions)) is not None
+    ]
+    found.sort(key=lambda pair: pair[0].price)
+    confirmed = (
+        _Trials(round_, group, host.fact.number).confirmed(needed)
+        for needed, group in found[:TRIED_ON_A_HOST]
+    )
+    return min(filter(None, confirmed), key=lambda changes: changes.price, default=None)
 
 
 def _needed(
@@ -140,18 +159,21 @@ def _priority(round_: Round, lease: Lease) -> int:
 class _Trials:
     """Tries changes on one copy of the snapshot, which is put back after each."""
 
-    def __init__(self, round_: Round, group: GroupState) -> None:
+    def __init__(self, round_: Round, group: GroupState, host: int | None = None) -> None:
+        """``host``: only a lease on this one counts."""
         self._now = round_.now
         self._copy = round_.snapshot.copy()
         self._group = group
         self._number = group.fact.number
+        self._host = host
 
     def confirmed(self, needed: Changes) -> Changes | None:
         """Return the changes if they lead to a lease, with a higher priority where others go first."""
         changes = needed
         for _ in range(RAISED):
             with self._decided_after(changes) as tried:
-                if gains_of(tried.actions, self._number):
+                gains = gains_of(tried.actions, self._number)
+                if any(self._host in (None, gain.host) for gain in gains):
                     return changes
                 mine = tried.snapshot.groups[self._number].fact
                 above = _highest_winner(tried, mine.members)

@@ -70,7 +70,6 @@ TESTED_ELSEWHERE = {
     "mitosis/scheduling/moment.py": "unit/scheduling/test_predicates.py",
     "mitosis/scheduling/remedies.py": "unit/scheduling/test_explain.py",
     "mitosis/scheduling/round.py": "unit/scheduling/test_offers.py",
-    "mitosis/scheduling/sentences.py": "unit/scheduling/test_predicates.py",
     "mitosis/scheduling/simulation/entities.py": "models: unit/scheduling/simulation/test_scenes.py",
     "mitosis/scheduling/simulation/fact_writer.py": "unit/scheduling/simulation/test_scenes.py",
     "mitosis/scheduling/simulation/lease_events.py": "unit/scheduling/simulation/test_scenes.py",

@@ -1,4 +1,4 @@
-"""Verbs on one host: drain, resume, retag, rename, delete."""
+"""Verbs on one host: explain, drain, resume, retag, rename, delete."""
 
 from collections.abc import Callable
 from typing import Annotated, Any
@@ -7,6 +7,7 @@ import typer
 
 from mitosis.cli.context import Cli
 from mitosis.cli.exit import ExitStatus
+from mitosis.cli.explain import AtOption, host_item
 from mitosis.cli.manager.find import find_manager
 from mitosis.cli.manager.view import manager_item
 from mitosis.cli.rendering import Item
@@ -59,6 +60,19 @@ def drain(
         raise Conflict(f"{info.name} was resumed by another caller while it was drained")
     cli.hint(f"not empty after {timeout}: it waits for {'; '.join(info.drain.waits_for)}")
     return ExitStatus.TIMED_OUT
+
+
+def explain(cli: Cli, manager: HostArgument, at: AtOption = None) -> None:
+    """Explain what a host does, and what keeps it from each task group that has work.
+
+    `change` is the smallest change after which it would serve one. With --json, `code` is a stable word for
+    programs; --quiet prints only that word.
+    """
+    with cli.client() as client:
+        host = find_manager(client, manager)
+        when = None if at is None else at.astimezone()
+        explanation = client.explain_manager(host.manager_id, at=when)
+    cli.output.item(host_item(explanation))
 
 
 def resume(cli: Cli, manager: HostArgument) -> None:
@@ -132,6 +146,7 @@ def delete(
 
 
 COMMANDS: dict[str, Callable[..., Any]] = {
+    "explain": explain,
     "drain": drain,
     "resume": resume,
     "retag": retag,

@@ -38,10 +38,7 @@ async def decided_reasons(connection: Connection, store: Store, facts: Waiting) 
 
 
 def _obstacles(chain: HostChain) -> Sequence[Obstacle]:
-    """Return the conditions that do not hold; for a busy host, what protects its lease."""
-    failed = [step for step in chain.steps if not step.holds and _is_of_host(step)]
-    if any(step.code.startswith("held") for step in failed):
-        failed = [step for step in failed if step.code != "busy"]
+    failed = (step for step in chain.obstacles if _is_of_host(step))
     return [Obstacle(code=step.code, line=step.sentence) for step in failed]
 
 

@@ -1,7 +1,6 @@
 """Records decisions with their inputs, and explains a task group by one of them, made again."""
 
 import asyncio
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
@@ -31,6 +30,15 @@ class _Decision:
 
 
 @dataclass(frozen=True, slots=True)
+class PastDecision:
+    """The inputs of a decision that was recorded."""
+
+    at: datetime
+    snapshot: Snapshot
+    now: float
+
+
+@dataclass(frozen=True, slots=True)
 class _Host:
     number: int
     uuid: UUID
@@ -42,6 +50,20 @@ async def record_decision(connection: Connection, fleet: Fleet) -> None:
     await connection.execute(SQL["record_decision"], values)
 
 
+async def decision_before(connection: Connection, at: datetime) -> PastDecision:
+    """Return the last decision before a time.
+
+    Raises:
+        NotFound: none of that time is kept.
+    """
+    found = await fetch_one(connection, _Decision, SQL["decision_at"], {"at": at})
+    if found is None or found.decided_at > at:
+        oldest = "none" if found is None else f"the oldest is of {found.decided_at.isoformat()}"
+        raise NotFound(f"no decision before {at.isoformat()} is kept: {oldest}", field="at")
+    snapshot, now = await asyncio.to_thread(restored, found.inputs)
+    return PastDecision(found.decided_at, snapshot, now)
+
+
 async def explain_decision(
     store: Store, task_group_id: UUID, number: int, at: datetime
 ) -> Explanation:
@@ -51,14 +73,11 @@ async def explain_decision(
         NotFound: no decision of that time is kept, or the task group was not part of it.
     """
     async with store.database.connection() as connection:
-        found = await fetch_one(connection, _Decision, SQL["decision_at"], {"at": at})
-        if found is None or found.decided_at > at:
-            oldest = "none" if found is None else f"the oldest is of {found.decided_at.isoformat()}"
-            raise NotFound(f"no decision before {at.isoformat()} is kept: {oldest}", field="at")
-        snapshot, now = await asyncio.to_thread(restored, found.inputs)
+        decided = await decision_before(connection, at)
+        snapshot, now = decided.snapshot, decided.now
         if number not in snapshot.groups:
             raise NotFound(
-                f"the decision of {found.decided_at.isoformat()} was not about this task group: it had"
+                f"the decision of {decided.at.isoformat()} was not about this task group: it had"
                 " neither unfinished tasks nor hosts",
                 field="at",
             )
@@ -75,7 +94,7 @@ async def explain_decision(
         state="decided",
         waits=not gets,
         code="decided",
-        line=f"at {found.decided_at.isoformat()} {gets or 'it got no host'}",
+        line=f"at {decided.at.isoformat()} {gets or 'it got no host'}",
         change=None if explained.smallest is None else explained.smallest.line,
         hosts=tuple(
             _reason(snapshot, chain, uuids[chain.host]) for chain in shown if chain.host in uuids
@@ -99,9 +118,7 @@ def _given(snapshot: Snapshot, explained: Explained) -> str:
 
 
 def _reason(snapshot: Snapshot, chain: HostChain, manager_id: UUID) -> HostReason:
-    obstacles: Sequence[Obstacle] = [
-        Obstacle(code=step.code, line=step.sentence) for step in chain.steps if not step.holds
-    ]
+    obstacles = [Obstacle(code=step.code, line=step.sentence) for step in chain.obstacles]
     first = obstacles[0] if obstacles else Obstacle(code="free", line="could be given to it")
     return HostReason(
         manager_id=manager_id,

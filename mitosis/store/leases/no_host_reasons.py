@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from mitosis.contracts.host_failures import HostFailureKind
+from mitosis.scheduling import sentences
 from mitosis.scheduling.binding import binding_mismatch
 from mitosis.scheduling.host_failures import (
     FailedHost,
@@ -12,7 +13,15 @@ from mitosis.scheduling.host_failures import (
     setup_failed_on,
 )
 from mitosis.scheduling.predicates import Scope, conditions_for
-from mitosis.scheduling.sentences import missing_tags, removed, tags, would_be_matched
+from mitosis.scheduling.sentences import (
+    holders_compared,
+    lacking,
+    missing_tags,
+    no_task_is_ready,
+    removed,
+    tags,
+    would_be_matched,
+)
 from mitosis.scheduling.wording import names, span
 from mitosis.store.leases.waiting import Waiting, WaitingHost
 
@@ -69,7 +78,7 @@ def with_debt(line: str, hosts: Sequence[WaitingHost]) -> str:
 def _no_work(_: Sequence[WaitingHost], facts: Waiting) -> Reason:
     delayed = facts.group.delayed_seconds
     if delayed is None:
-        return Reason("no_work", "no task is ready")
+        return Reason("no_work", no_task_is_ready(facts.group.unfinished))
     return Reason("delayed", f"the next attempt is due in {max(delayed, 0.0):.0f} s")
 
 
@@ -111,7 +120,10 @@ def _no_host_fits(hosts: Sequence[WaitingHost], facts: Waiting) -> Reason:
 
 
 def _too_small(hosts: Sequence[WaitingHost], facts: Waiting) -> Reason:
-    return Reason("too_small", f"{host_names(hosts)} {'are' if len(hosts) > 1 else 'is'} too small")
+    demand = facts.group_state.fact.demand
+    first = facts.host_state(hosts[0]).fact
+    line = f"{host_names(hosts)} {'are' if len(hosts) > 1 else 'is'} too small"
+    return Reason("too_small", f"{line}: {first.name}: {lacking(first.capacity, demand)}")
 
 
 def _failure_of(host: WaitingHost, kind: HostFailureKind, facts: Waiting) -> HostFailure | None:
@@ -158,7 +170,9 @@ def _all_failed(kind: HostFailureKind) -> "NoneLeft":
 
 def _no_contact(hosts: Sequence[WaitingHost], facts: Waiting) -> Reason:
     seen = names([last_seen(host, facts) for host in hosts])
-    return Reason("no_contact", f"no host that may run it is in contact: {seen}")
+    allowed = span(facts.moment.policy.suspect_after_seconds)
+    line = f"no host that may run it is in contact: {seen}; silence of {allowed} is allowed"
+    return Reason("no_contact", line)
 
 
 def _draining(hosts: Sequence[WaitingHost], _: Waiting) -> Reason:
@@ -170,10 +184,8 @@ def _busy(hosts: Sequence[WaitingHost], facts: Waiting) -> Reason:
     ordinals = [facts.host_state(host).ordinal for host in hosts]
     leases = [lease for ordinal in ordinals for lease in snapshot.leases_on(ordinal)]
     holders = [snapshot.group_of(lease).fact for lease in leases]
-    higher = all(holder.priority > facts.group.priority for holder in holders)
-    whom = names(sorted({holder.name for holder in holders}))
-    others = "task groups of higher priority" if higher else "other task groups"
-    return Reason("busy", f"{host_names(hosts)} busy with {others}: {whom}")
+    whom = holders_compared(facts.group.priority, holders)
+    return Reason("busy", f"{host_names(hosts)} busy with {whom}")
 
 
 NoneLeft = Callable[[Sequence[WaitingHost], Waiting], Reason]
@@ -181,9 +193,15 @@ NONE_LEFT: Mapping[str, NoneLeft] = {
     "ended": lambda *_: Reason("settling", "being settled"),
     "no_work": _no_work,
     "max_managers": lambda _, facts: Reason(
-        "max_managers", f"it has as many hosts as it may have: {facts.group.max_managers}"
+        "max_managers",
+        "it has as many hosts as it may have:"
+        f" {sentences.held_of_most(facts.moment, facts.group_state)}",
     ),
-    "enough": lambda *_: Reason("enough", "it has as many hosts as it can use"),
+    "enough": lambda _, facts: Reason(
+        "enough",
+        "it has as many hosts as it can use:"
+        f" {sentences.held_of_useful(facts.moment, facts.group_state)}",
+    ),
     "no_role": lambda _, facts: Reason(
         "no_manager",
         f"no host may serve user group {facts.group.user_group_name}; register one there",

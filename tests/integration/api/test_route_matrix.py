@@ -53,6 +53,7 @@ RULES = {
         f"GET {TASK}/output",
         f"GET {TEMPLATE}/{{reference}}",
         f"GET {HOST}",
+        f"GET {HOST}/explain",
     ],
     "write": [
         f"PUT {GROUP}",

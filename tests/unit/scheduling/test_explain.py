@@ -163,7 +163,7 @@ SITUATIONS: dict[str, tuple[Callable[[Fleet], object], str, str, str]] = {
     "idle": (
         with_holder(IDLE, {"teardown_seconds": 100.0, "priority": 9}, setup_seconds=140.0),
         "busy",
-        "is busy with another task group of higher priority: g2",
+        "is busy with another task group of higher priority: g2 (priority 9); this one has priority 0",
         "wait 3 min: h1 will have been idle for long enough",
     ),
     "affinity": (
@@ -229,11 +229,15 @@ CONTESTED: list[tuple[Callable[[Fleet], object], str, str]] = [
         "held_idle",
         "is idle under g2 for 60 s of 3 min",
     ),
-    (with_holder({"progress": Progress.STARTING}, {}), "held_starting", "is being set up for g2"),
     (
-        with_holder({"state": LeaseState.ENDING, "for_group": 2}, {}),
+        with_holder({"progress": Progress.STARTING}, {}),
+        "held_starting",
+        "is being set up for g2 since 30 min",
+    ),
+    (
+        with_holder({"state": LeaseState.ENDING, "for_group": 2, "ending_since": NOW - 7}, {}),
         "held_ending",
-        "finishes its tasks of g2 for g2",
+        "finishes its tasks of g2 for g2, since 7 s",
     ),
     (
         lambda fleet: (

@@ -40,7 +40,7 @@ CASES: list[tuple[dict[str, Any], dict[str, Any], list[str], str]] = [
         {},
         {"ready": 0, "delayed_until": NOW + 60},
         ["no_work", "enough"],
-        "no task is ready; the next attempt is due in 60 s",
+        "at least 1 is needed; the next attempt is due in 60 s",
     ),
     ({}, {"max_managers": 0}, ["max_managers"], "the task group has 0 of at most 0 hosts"),
     ({"serves": frozenset({OTHERS})}, {}, ["no_role"], "no write role in user group users"),
@@ -129,7 +129,9 @@ def test_a_lease_of_another_group_is_named_and_its_own_leases_are_counted() -> N
     fleet.group(2, priority=5)
     fleet.lease(2, 1)
     assert found(fleet) == ["busy"]
-    assert sentence(fleet, "busy") == "is busy with another task group of higher priority: g2"
+    assert sentence(fleet, "busy") == (
+        "is busy with another task group of higher priority: g2 (priority 5); this one has priority 0"
+    )
     fleet.lease(1, 2, progress=Progress.STARTING)
     assert found(fleet) == ["enough", "busy"]
     assert sentence(fleet, "enough") == (

@@ -40,7 +40,7 @@ async def test_each_host_has_all_its_obstacles_with_their_values(database: str) 
             ["works for other, and priority -1 is not above 0"],
             [
                 "lacks gpu; the task group needs all of gpu",
-                "is draining: it finishes what it runs and takes nothing new",
+                "is draining: it finishes what it runs and takes nothing new until it is resumed",
             ],
         ]
         assert [host.code for host in explained.hosts] == ["busy", "tags"]

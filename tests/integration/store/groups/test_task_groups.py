@@ -319,7 +319,9 @@ async def test_waiting_says_why_nothing_happens(database: str) -> None:
         await w.host()
         assert await why() == "no host has all of the tags gpu: host lacks gpu"
         host = await w.host(tags=["gpu"], hello=False)
-        assert await why() == "no host that may run it is in contact: host"
+        assert (
+            await why() == "no host that may run it is in contact: host; silence of 10 s is allowed"
+        )
         await host.hello()
         assert await why() == "about to be offered to a host"
         await assign_round(w.store)

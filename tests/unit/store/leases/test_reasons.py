@@ -36,6 +36,8 @@ FAILED: dict[str, Any] = {"failures": (failure(),)}
 UNREACHABLE: dict[str, Any] = {
     "failures": (failure(HostFailureKind.UNREACHABLE, failures=2, tried_in_seconds=20.0),)
 }
+OTHERS_HOLD = "another task group: render (priority 0); this one has priority 0"
+NOT_READY = "no task is ready: 0 of 1 unfinished task, at least 1 is needed"
 REFRESH = "mitosis group managers campaign --refresh"
 RETRY = "mitosis manager retry-setup a --task-group campaign"
 BUSY: dict[str, Any] = lease(group_number=OTHER_GROUP, name="render")
@@ -114,7 +116,7 @@ def held(name: str = "a", state: str = "active", **facts: Any) -> Any:
         ),
         (
             waiting(waiting_host(**NEVER), **CROWDED),
-            "no host that may run it is in contact: a",
+            "no host that may run it is in contact: a; silence of 10 s is allowed",
         ),
         (
             waiting(waiting_host(**FAILED)),
@@ -141,7 +143,7 @@ def held(name: str = "a", state: str = "active", **facts: Any) -> Any:
         (waiting(waiting_host(draining=True)), "every host that may run it is draining: a"),
         (
             waiting(waiting_host(**FAILED), waiting_host("b", **BUSY)),
-            "b busy with other task groups: render; setup failed on a: exit code 3",
+            f"b busy with {OTHERS_HOLD}; setup failed on a: exit code 3",
         ),
         (waiting(waiting_host(**UNCLEAN)), "cleanup after another task group on a"),
         (
@@ -163,20 +165,23 @@ def held(name: str = "a", state: str = "active", **facts: Any) -> Any:
         ),
         (
             waiting(waiting_host(**SILENT), waiting_host("b", **NEVER)),
-            "no host that may run it is in contact: a (last seen 42 s ago), b",
+            "no host that may run it is in contact: a (last seen 42 s ago), b; silence of 10 s is allowed",
         ),
         (
             waiting(waiting_host(**lease(group_number=OTHER_GROUP, name="render", priority=5))),
-            "a busy with task groups of higher priority: render",
+            "a busy with another task group of higher priority: render (priority 5); this one has priority 0",
         ),
-        (waiting(waiting_host(**BUSY)), "a busy with other task groups: render"),
+        (
+            waiting(waiting_host(**BUSY)),
+            f"a busy with {OTHERS_HOLD}",
+        ),
         (
             waiting(held(environment="ready", alive_in_seconds=48.0, **SILENT)),
             "a has not been in contact for 42 s; its tasks go to other hosts in 48 s unless it comes"
             " back",
         ),
         (waiting(waiting_host(), ready=0, delayed_seconds=7.4), "the next attempt is due in 7 s"),
-        (waiting(waiting_host(), ready=0), "no task is ready"),
+        (waiting(waiting_host(), ready=0), NOT_READY),
     ],
 )
 def test_the_first_rule_that_holds(facts: Waiting, expected: str | None) -> None:
@@ -220,14 +225,19 @@ def test_what_is_in_nobodys_way_says_so_without_waiting() -> None:
             f" changes, or: {RETRY}",
         ),
         (SILENT, {}, "no_contact", "was last seen 42 s ago; silence of 10 s is allowed"),
-        (NEVER, {}, "no_contact", "has never been in contact"),
+        (NEVER, {}, "no_contact", "has never been in contact; silence of 10 s is allowed"),
         (
             {"draining": True},
             {},
             "draining",
-            "is draining: it finishes what it runs and takes nothing new",
+            "is draining: it finishes what it runs and takes nothing new until it is resumed",
         ),
-        (BUSY, {}, "busy", "is busy with another task group: render"),
+        (
+            BUSY,
+            {},
+            "busy",
+            f"is busy with {OTHERS_HOLD}",
+        ),
         (UNCLEAN, {}, "unclean", "cleans up after another task group"),
         ({"unclean": frozenset({GROUP})}, {}, "cleanup", "cleans up after this task group"),
         ({}, {}, "free", "is free"),

@@ -1,0 +1,7 @@
+-- What explain.py adds to the facts of decisions, for one host.
+
+-- name: host
+SELECT m.id AS number, m.name FROM managers AS m WHERE m.uuid = %(manager)s AND m.deleted_at IS NULL
+
+-- name: ids_of_groups
+SELECT g.id AS number, g.uuid FROM task_groups AS g WHERE g.id = ANY(%(groups)s::bigint[])
