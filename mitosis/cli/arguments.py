@@ -1,5 +1,6 @@
 """Arguments and options that several commands share, one type each."""
 
+from datetime import datetime
 from typing import Annotated, Literal
 
 import typer
@@ -33,4 +34,12 @@ LimitOption = Annotated[
 ProgressOption = Annotated[
     Literal["auto", "rich", "plain", "none"],
     typer.Option("--progress", help="How to show the progress."),
+]
+AtOption = Annotated[
+    datetime | None,
+    typer.Option(
+        formats=["%Y-%m-%dT%H:%M:%S", "%Y-%m-%d %H:%M:%S", "%Y-%m-%dT%H:%M", "%Y-%m-%d %H:%M"],
+        help="Explain the last decision about hosts before this local time, made again on what it"
+        " knew then. The last 500 decisions that changed something are kept.",
+    ),
 ]

@@ -1,31 +1,21 @@
 """`mitosis explain`: why a task group or a task waits, in one line from the server."""
 
 from collections import Counter
-from datetime import datetime
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
 from mitosis.cli import plain_app
-from mitosis.cli.arguments import TargetArgument
+from mitosis.cli.arguments import AtOption, TargetArgument
 from mitosis.cli.context import Cli
 from mitosis.cli.registration import register
 from mitosis.cli.rendering import Item
 from mitosis.cli.task.find import split_target, task_of_group
 
 if TYPE_CHECKING:
-    from mitosis.contracts.explain import Explanation, HostExplanation, HostReason
+    from mitosis.contracts.explain import Explanation, HostReason
 
 app = plain_app()
-
-AtOption = Annotated[
-    datetime | None,
-    typer.Option(
-        formats=["%Y-%m-%dT%H:%M:%S", "%Y-%m-%d %H:%M:%S", "%Y-%m-%dT%H:%M", "%Y-%m-%d %H:%M"],
-        help="Explain the last decision about hosts before this local time, made again on what it"
-        " knew then. The last 500 decisions that changed something are kept.",
-    ),
-]
 
 
 @register(app, "explain")
@@ -63,18 +53,6 @@ def explanation_item(explanation: "Explanation") -> Item:
     fields = [("why", explanation.line), *change, ("of", subject), ("state", explanation.state)]
     fields += hosts
     return Item(explanation.model_dump(mode="json"), fields, explanation.code)
-
-
-def host_item(explanation: "HostExplanation") -> Item:
-    """Return what the host does first, then one line for each task group with work."""
-    change = [("change", explanation.change)] if explanation.change else []
-    state = [("state", str(explanation.state))] if explanation.state else []
-    groups = [
-        ("task group", f"{group.task_group_name}: {group.line}") for group in explanation.groups
-    ]
-    more = [("more", f"{explanation.more_groups} task groups")] if explanation.more_groups else []
-    fields = [("why", explanation.line), *change, ("of", explanation.manager_name), *state]
-    return Item(explanation.model_dump(mode="json"), [*fields, *groups, *more], explanation.code)
 
 
 def _which(host: "HostReason", named: Counter[str]) -> str:

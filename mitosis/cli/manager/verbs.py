@@ -5,11 +5,11 @@ from typing import Annotated, Any
 
 import typer
 
+from mitosis.cli.arguments import AtOption
 from mitosis.cli.context import Cli
 from mitosis.cli.exit import ExitStatus
-from mitosis.cli.explain import AtOption, host_item
 from mitosis.cli.manager.find import find_manager
-from mitosis.cli.manager.view import manager_item
+from mitosis.cli.manager.view import explained_item, manager_item
 from mitosis.cli.rendering import Item
 from mitosis.contracts.errors import Conflict, InvalidRequest
 
@@ -72,7 +72,7 @@ def explain(cli: Cli, manager: HostArgument, at: AtOption = None) -> None:
         host = find_manager(client, manager)
         when = None if at is None else at.astimezone()
         explanation = client.explain_manager(host.manager_id, at=when)
-    cli.output.item(host_item(explanation))
+    cli.output.item(explained_item(explanation))
 
 
 def resume(cli: Cli, manager: HostArgument) -> None:

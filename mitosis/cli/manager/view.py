@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from mitosis.cli.rendering import Item, Table, time_text
 
 if TYPE_CHECKING:
+    from mitosis.contracts.explain import HostExplanation
     from mitosis.contracts.http import ManagerInfo
 
 
@@ -73,3 +74,15 @@ def lifted_item(host_name: str, label: str, task_groups: Sequence[str]) -> Item:
     data = {"host": host_name, "task_groups": [*task_groups]}
     shown = [("host", host_name), (label, ", ".join(task_groups) or "no task group")]
     return Item(data, shown, "\n".join(task_groups))
+
+
+def explained_item(explanation: "HostExplanation") -> Item:
+    """Return what the host does first, then one line for each task group with work."""
+    change = [("change", explanation.change)] if explanation.change else []
+    state = [("state", str(explanation.state))] if explanation.state else []
+    groups = [
+        ("task group", f"{group.task_group_name}: {group.line}") for group in explanation.groups
+    ]
+    more = [("more", f"{explanation.more_groups} task groups")] if explanation.more_groups else []
+    fields = [("why", explanation.line), *change, ("of", explanation.manager_name), *state]
+    return Item(explanation.model_dump(mode="json"), [*fields, *groups, *more], explanation.code)
