@@ -66,13 +66,16 @@ ALTER TABLE task_group_managers
 
 DURATIONS = """
 -- Mean durations of setups and teardowns: of a task group (manager_id is NULL), of a host (group_id is NULL), and
--- of both together.
+-- of both together; and how much host time it was in all. drain: of leases that were ended for another task group.
+-- kept: setups that were not needed, because a lease began in an environment that an earlier one had left.
 CREATE TABLE environment_durations (
     group_id        bigint REFERENCES task_groups (id) ON DELETE CASCADE,
     manager_id      bigint REFERENCES managers (id) ON DELETE CASCADE,
-    kind            text NOT NULL CHECK (kind IN ('setup', 'teardown')),
+    kind            text NOT NULL CHECK (kind IN ('setup', 'teardown', 'drain', 'kept')),
     mean_seconds    double precision NOT NULL,
     runs            integer NOT NULL,              -- counted up to the number that the mean remembers
+    all_runs        bigint NOT NULL,
+    all_seconds     double precision NOT NULL,
     CHECK (group_id IS NOT NULL OR manager_id IS NOT NULL)
 );
 """

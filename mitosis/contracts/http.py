@@ -31,6 +31,7 @@ from mitosis.contracts.lifecycle import (
     TaskState,
 )
 from mitosis.contracts.outcome import FailureKind
+from mitosis.contracts.switching import SwitchingCosts
 
 T = TypeVar("T")
 
@@ -278,6 +279,8 @@ class TaskGroupInfo(AnswerBody):
     settled_at: datetime | None = None
     leases: list[LeaseInfo] = []
     hook_runs: list[HookRunInfo] = []
+    switching: SwitchingCosts | None = None
+    """Host time that its switches have cost, and saved. Only in the view of one task group."""
     workflow_id: str
     counting: bool = False
     """Cancelled, and unclaimed tasks are still being cancelled."""
@@ -447,6 +450,8 @@ class ManagerInfo(AnswerBody):
     debts: dict[str, str] = {}
     """Task group name → why the teardown that the host owes cannot begin, and when it is tried again."""
     failures: list[HostFailureInfo] = []
+    switching: SwitchingCosts | None = None
+    """Host time that switches have cost, and saved. None: the server is of a version before this field."""
     report_trouble: str | None = None
     """Why reports of ended tasks wait on the host, and what becomes of them; or why it claims nothing."""
     created_at: datetime

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from mitosis.cli.rendering import Item, Table, elapsed_text, span_text, time_text
 from mitosis.cli.shell_hints import hook_hint
+from mitosis.cli.switching import switching_text
 
 if TYPE_CHECKING:
     from mitosis.contracts.http import HookRunInfo, TaskGroupInfo
@@ -27,6 +28,7 @@ def group_item(group: "TaskGroupInfo") -> Item:
         ("priority", str(group.priority)),
         ("workers", _workers_text(group)),
         ("leases", _lease_text(group)),
+        ("switching", switching_text(group.switching)),
         ("auto-close", span_text(group.auto_close_timeout)),
         ("deadline", time_text(group.close_deadline)),
         ("created", time_text(group.created_at)),

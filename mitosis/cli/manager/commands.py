@@ -11,7 +11,7 @@ from mitosis.cli.context import Cli
 from mitosis.cli.manager import verbs
 from mitosis.cli.manager.find import find_manager
 from mitosis.cli.manager.verbs import HostArgument
-from mitosis.cli.manager.view import lifted_item, manager_item, managers_table
+from mitosis.cli.manager.view import lifted_item, manager_item, managers_table, switching_table
 from mitosis.cli.registration import FormerNames, register
 from mitosis.cli.rendering import Item, time_text
 from mitosis.contracts.errors import InvalidRequest
@@ -48,6 +48,17 @@ def list_managers(
     """List hosts with what they do now."""
     with cli.client() as client:
         cli.output.table(managers_table(cli.take(client.managers(), limit)))
+
+
+@register(app, "switching")
+def switching(cli: Cli) -> None:
+    """Show the host time that switches between task groups have cost on each host, and saved.
+
+    Lost are setups, teardowns, and the part of drains in which workers have nothing to do; saved are the
+    setups of leases that began in an environment which an earlier one had left.
+    """
+    with cli.client() as client:
+        cli.output.table(switching_table([*client.managers()]))
 
 
 @register(app, "show")

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from mitosis.cli.rendering import Item, Table, time_text
+from mitosis.cli.switching import hours_text, switching_text, switching_total
 
 if TYPE_CHECKING:
     from mitosis.contracts.explain import HostExplanation
@@ -49,6 +50,7 @@ def manager_item(one: "ManagerInfo") -> Item:
         *[("environment", f"{name}: {state}") for name, state in one.environments.items()],
         *[("owes", f"teardown of {name}: {why}") for name, why in one.debts.items()],
         *[("failure", f"{failure.task_group_name}: {failure.line}") for failure in one.failures],
+        ("switching", switching_text(one.switching)),
         ("trouble", one.report_trouble or ""),
         ("last contact", time_text(one.last_contact_at)),
         ("registered", time_text(one.created_at)),
@@ -86,3 +88,33 @@ def explained_item(explanation: "HostExplanation") -> Item:
     more = [("more", f"{explanation.more_groups} task groups")] if explanation.more_groups else []
     fields = [("why", explanation.line), *change, ("of", explanation.manager_name), *state]
     return Item(explanation.model_dump(mode="json"), [*fields, *groups, *more], explanation.code)
+
+
+def switching_table(managers: "Sequence[ManagerInfo]") -> Table:
+    """Return what switches have cost and saved on each host, the sums of all in the last row."""
+    known = [(one.name, str(one.manager_id), one.switching) for one in managers if one.switching]
+    total = ("all hosts", "", switching_total([costs for _, _, costs in known]))
+    lines = [*known, total] if known else []
+    rows = [
+        (
+            name,
+            hours_text(costs.lost_seconds),
+            hours_text(costs.setup_seconds),
+            hours_text(costs.teardown_seconds),
+            hours_text(costs.drain_seconds),
+            hours_text(costs.saved_seconds),
+            str(costs.returns),
+        )
+        for name, _, costs in lines
+    ]
+    data = [
+        {"host": name, "manager_id": identifier or None, **costs.model_dump(mode="json")}
+        for name, identifier, costs in lines
+    ]
+    return Table(
+        data=data,
+        columns=("host", "lost", "setups", "teardowns", "drains", "saved", "returns"),
+        rows=rows,
+        ids=[identifier for _, identifier, _ in known],
+        empty="no hosts (start one with: mitosis agent)",
+    )

@@ -15,10 +15,12 @@ from mitosis.contracts.control import GroupView
 from mitosis.contracts.http import CancelStats, HookRunInfo, LeaseInfo, Page, TaskGroupInfo
 from mitosis.contracts.lease_settings import terms_of
 from mitosis.contracts.lifecycle import TaskGroupState
+from mitosis.contracts.switching import SwitchingCosts
 from mitosis.contracts.temporal_names import task_group_workflow_id
 from mitosis.store.groups.cleanup import AWAITED, cleanup_parameters
 from mitosis.store.leases.failed_setups import failed_setups
 from mitosis.store.leases.reasons import waiting_for
+from mitosis.store.leases.switching import switching_of
 from mitosis.store.leases.waiting import read_waiting
 from mitosis.store.missing import require_task_group
 from mitosis.store.pg.compose import Composed, compose, fetch_composed
@@ -32,6 +34,9 @@ from mitosis.store.users.viewer import USER_GROUPS_OF_VIEWER, VIEWER_IS_ADMIN
 
 SQL = load("groups/views.sql")
 OBSERVE = SQL["observe"].replace("{awaited}", AWAITED)
+DETAILS = SQL["details"].replace(
+    "$switching$", switching_of("d.group_id = %(group_number)s AND d.manager_id IS NULL")
+)
 MAX_PAGE = 500
 _TEXTS = ARRAY(Text)
 _CONDITIONS = {
@@ -84,6 +89,7 @@ class _Details:
     tasks_per_second: float | None
     leases: list[LeaseInfo]
     hook_runs: list[HookRunInfo]
+    switching: SwitchingCosts
 
 
 async def read_group(store: Store, task_group_id: UUID) -> NumberedInfo:
@@ -96,7 +102,7 @@ async def read_group(store: Store, task_group_id: UUID) -> NumberedInfo:
         found = await fetch_one(connection, NumberedInfo, SQL["show"], {"ids": [task_group_id]})
         shown = require_task_group(found, task_group_id)
         parameters = {"group_number": shown.number, "unfinished": shown.tasks_unfinished}
-        details = await fetch_one(connection, _Details, SQL["details"], parameters)
+        details = await fetch_one(connection, _Details, DETAILS, parameters)
         reason = await _waiting_for(connection, store, shown.number, settled=shown.settled)
     terms = terms_of(shown.lease_settings.values(), store.lease_terms)
     more: dict[str, object] = {"waiting_for": reason, "lease_terms": terms.shown()}
@@ -106,6 +112,7 @@ async def read_group(store: Store, task_group_id: UUID) -> NumberedInfo:
             "tasks_per_second": details.tasks_per_second,
             "leases": details.leases,
             "hook_runs": details.hook_runs,
+            "switching": details.switching,
             "estimated_completion_at": _estimate(shown.tasks_unfinished, details.tasks_per_second),
         }
     return shown.model_copy(update=more)

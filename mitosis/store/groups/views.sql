@@ -46,7 +46,8 @@ SELECT (SELECT count(*) FROM (SELECT FROM open_task AS o WHERE o.group_id = %(gr
          SELECT h.kind, h.state, m.name AS manager_name, h.exit_code, h.signal, h.message, h.stdout_tail,
                 h.stderr_tail, h.started_at, h.finished_at
            FROM hook_runs AS h JOIN managers AS m ON m.id = h.manager_id
-          WHERE h.group_id = %(group_number)s ORDER BY h.started_at DESC LIMIT 100) AS r), '[]') AS hook_runs
+          WHERE h.group_id = %(group_number)s ORDER BY h.started_at DESC LIMIT 100) AS r), '[]') AS hook_runs,
+       $switching$ AS switching
 
 -- name: observe
 -- All inputs of TaskGroupWorkflow's decisions, in one consistent read..

@@ -16,7 +16,8 @@ SQL = load("leases/durations.sql")
 PAIR_DURATIONS = SQL["pair_durations"].replace("$duration$", SQL["duration"])
 RUNS_REMEMBERED = 20
 """A mean follows a change within about this many runs."""
-DurationKind = Literal["setup", "teardown"]
+DurationKind = Literal["setup", "teardown", "drain", "kept"]
+"""The last two are recorded when a lease ends (``switching.py``)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +54,7 @@ async def record_duration(
     kind: DurationKind,
     seconds: float,
 ) -> None:
-    """Add a setup or teardown to the means of the group, of the host and of both.
+    """Add a duration to the means and the sums of the group, of the host and of both.
 
     In the transaction of the caller, which holds the environment; these rows come last in the order of locks.
     """

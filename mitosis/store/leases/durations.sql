@@ -1,17 +1,17 @@
 -- Measured durations of setups, teardowns and tasks: what it costs to move a host (C-31, C-35, P9).
 
 -- name: record_duration
--- Running means of the group, of the host and of both together. Always in this order, so that two hosts of one group
+-- Running means and sums of the group, of the host and of both together. Always in this order, so that two hosts of one group
 -- cannot wait for each other. A deleted group has no row any more.
-INSERT INTO environment_durations AS d (group_id, manager_id, kind, mean_seconds, runs)
-SELECT s.group_id, s.manager_id, %(kind)s, %(seconds)s, 1
+INSERT INTO environment_durations AS d (group_id, manager_id, kind, mean_seconds, runs, all_runs, all_seconds)
+SELECT s.group_id, s.manager_id, %(kind)s, %(seconds)s, 1, 1, %(seconds)s
   FROM (SELECT (SELECT id FROM task_groups WHERE id = %(group_number)s) AS group_id) AS g
  CROSS JOIN LATERAL (VALUES (1, g.group_id, NULL::bigint), (2, NULL::bigint, %(manager_number)s::bigint),
                             (3, g.group_id, %(manager_number)s::bigint)) AS s (place, group_id, manager_id)
  WHERE g.group_id IS NOT NULL OR s.place = 2
  ORDER BY s.place
     ON CONFLICT (group_id, manager_id, kind) DO UPDATE
-   SET runs = least(d.runs + 1, %(window)s),
+   SET runs = least(d.runs + 1, %(window)s), all_runs = d.all_runs + 1, all_seconds = d.all_seconds + excluded.all_seconds,
        mean_seconds = d.mean_seconds + (excluded.mean_seconds - d.mean_seconds) / least(d.runs + 1, %(window)s)
 
 -- name: group_durations

@@ -21,6 +21,7 @@ from mitosis.contracts.errors import Unavailable
 from mitosis.contracts.lifecycle import LeaseState, TaskGroupState
 from mitosis.contracts.outcome import LOST_AGAIN, LOST_ALONE, LOST_LIMIT, LOST_ONCE, POISON
 from mitosis.contracts.wire import LeaseStanding
+from mitosis.store.leases.switching import record_end
 from mitosis.store.missing import require_task_group
 from mitosis.store.pg.arrays import number_array
 from mitosis.store.pg.database import Connection
@@ -178,6 +179,7 @@ async def end_lease(
         "poison": POISON,
     }
     row = await fetch_one(connection, _Requeued, SQL["end_lease"], parameters)
+    await record_end(connection, lease.epoch)
     if row is not None and row.poisoned:
         log.warning(
             "task.given_up",

@@ -16,6 +16,7 @@ from mitosis.contracts.lifecycle import ManagerState
 from mitosis.contracts.manager_state import ManagerFacts, derived_manager_state
 from mitosis.scheduling.host_failures import HostFailure
 from mitosis.store.leases.fleet import with_failures
+from mitosis.store.leases.switching import switching_of
 from mitosis.store.managers.drain_info import drain_info
 from mitosis.store.managers.lease_turn import lease_turn
 from mitosis.store.managers.state_facts import state_of, with_state_facts
@@ -30,7 +31,9 @@ from mitosis.store.store import Store
 from mitosis.store.users.viewer import USER_GROUPS_OF_VIEWER, VIEWER_IS_ADMIN
 
 SQL = load("managers/views.sql")
-SHOW = with_failures(with_state_facts(SQL["show"]))
+SHOW = with_failures(with_state_facts(SQL["show"])).replace(
+    "$switching$", switching_of("d.manager_id = m.id AND d.group_id IS NULL")
+)
 OBSERVE = with_state_facts(SQL["observe"])
 STATES = with_state_facts(SQL["states"])
 MAX_PAGE = 500

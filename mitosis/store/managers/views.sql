@@ -51,7 +51,8 @@ SELECT m.uuid AS manager_id, m.name, m.tags, m.labels, m.host_name, m.agent_vers
           FROM host_failures AS h
           JOIN managers AS o ON o.id = h.manager_id
           JOIN task_groups AS g ON g.id = h.group_id JOIN group_live AS v ON v.group_id = g.id
-         WHERE h.manager_id = m.id AND v.settled_at IS NULL AND $counts$), '[]') AS failures
+         WHERE h.manager_id = m.id AND v.settled_at IS NULL AND $counts$), '[]') AS failures,
+       $switching$ AS switching
   FROM managers AS m
   JOIN manager_live AS c ON c.manager_id = m.id
   LEFT JOIN leases AS l ON l.manager_id = m.id AND l.kind = 'manager' AND l.state <> 'ended'

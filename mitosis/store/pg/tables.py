@@ -146,9 +146,11 @@ environment_durations = Table(
     Column("group_id", BigInteger, _part_of("task_groups")),
     Column("manager_id", BigInteger, _part_of("managers")),
     Column("kind", Text, nullable=False),
-    CheckConstraint("kind IN ('setup', 'teardown')"),
+    CheckConstraint("kind IN ('setup', 'teardown', 'drain', 'kept')"),
     Column("mean_seconds", Double, nullable=False),
     Column("runs", Integer, nullable=False),
+    Column("all_runs", BigInteger, nullable=False),
+    Column("all_seconds", Double, nullable=False),
     CheckConstraint("group_id IS NOT NULL OR manager_id IS NOT NULL"),
     Index(
         "environment_durations_of",
