@@ -49,5 +49,6 @@ def test_the_table_ends_with_the_sums_of_all_hosts() -> None:
     assert table.rows[0] == ("h1", "1.38 h", "1.00 h", "0.25 h", "0.12 h", "1.67 h", "5")
     assert table.rows[-1] == ("all hosts", "2.75 h", "2.00 h", "0.50 h", "0.25 h", "3.33 h", "10")
     assert len(table.rows) == 3
+    assert isinstance(table.data, list)
     assert table.data[-1]["lost_seconds"] == 9900.0
     assert switching_table([]).rows == []
