@@ -92,7 +92,8 @@ def given_to(round_: Round, group: GroupState, winner: Offer) -> str:
         return f"{line}it had no host for {span(round_.policy.starve_after_seconds)}"
     if winner.rank.order != mine.order:
         return f"{line}priority {first.priority} is above {group.fact.priority}"
-    if winner.rank.share != mine.share:
+    # In one user group the shares are equal: those of the winner were counted before it took the host.
+    if first.user_group != group.fact.user_group and winner.rank.share != mine.share:
         return f"{line}its user group has {winner.rank.share} leases, this one's {mine.share}"
     if winner.rank.leases != mine.leases:
         return f"{line}it has {winner.rank.leases} leases, this one {mine.leases}"

@@ -85,14 +85,14 @@ def change(fleet: Fleet, number: int = 1) -> str | None:
 
 def test_the_smallest_change_brings_a_group_to_this_host_and_not_to_another() -> None:
     fleet = Fleet(2)
-    fleet.host(1, draining=True)
+    fleet.host(2, draining=True)
     fleet.group(1)
     # The other host is free, and would get the only task in any case.
-    assert change(fleet) is None
+    assert change(fleet, 2) is None
     fleet.work(1, ready=1000, unfinished=1000)
-    assert change(fleet) == "end the drain of h1"
+    assert change(fleet, 2) == "end the drain of h2"
     fleet.change_group(1, members=0, tags=frozenset({"gpu"}))
-    assert change(fleet) == "tag gpu on h1 and refresh the hosts of g1, then end the drain of h1"
+    assert change(fleet, 2) == "tag gpu on h2 and refresh the hosts of g1, then end the drain of h2"
 
 
 def test_a_group_that_has_all_the_hosts_it_may_have_could_use_it_as_well() -> None:

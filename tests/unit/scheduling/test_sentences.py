@@ -165,7 +165,7 @@ def held_moves(fleet: Fleet, few: int, many: int) -> tuple[str, ...]:
 
 
 def held_idle(fleet: Fleet, few: int, many: int) -> tuple[str, ...]:
-    threshold = 60 + 10 * many
+    threshold = 180 + 10 * many
     holder = {"teardown_seconds": float(threshold)}
     held(fleet, {"priority": -1}, holder, progress=Progress.ROOM, idle_since=NOW - few)
     return (f"for {span(few)} of {span(threshold)}",)
@@ -243,6 +243,17 @@ def test_a_host_of_no_contact_at_all_has_the_threshold_too() -> None:
     assert chain.first_obstacle.sentence == (
         "has never been in contact; silence of 10 s is allowed"
     )
+
+
+def test_groups_of_two_user_groups_are_compared_by_their_shares() -> None:
+    fleet = Fleet(2)
+    fleet.group(3, ready=0, unfinished=1)
+    fleet.lease(3, 2)
+    fleet.group(HOLDER, user_group=OTHERS)
+    fleet.group(WAITING)
+    chain = explain_group(fleet.snapshot, NOW, WAITING).chains[0]
+    assert chain.first_obstacle is not None
+    assert chain.first_obstacle.sentence.endswith("its user group has 0 leases, this one's 1")
 
 
 def test_groups_of_equal_rank_are_compared_by_their_age() -> None:
