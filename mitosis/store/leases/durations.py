@@ -13,7 +13,9 @@ from mitosis.store.pg.rows import fetch_all
 from mitosis.store.pg.statements import load
 
 SQL = load("leases/durations.sql")
-PAIR_DURATIONS = SQL["pair_durations"].replace("$duration$", SQL["duration"])
+DURATION = SQL["duration"]
+"""An expression: what is known of the kind k.kind for the pair p of group and host."""
+PAIR_DURATIONS = SQL["pair_durations"].replace("$duration$", DURATION)
 RUNS_REMEMBERED = 20
 """A mean follows a change within about this many runs."""
 DurationKind = Literal["setup", "teardown", "drain", "kept"]

@@ -6,14 +6,13 @@ Setups and teardowns are counted where they are measured (``durations``), drains
 from dataclasses import dataclass
 from typing import LiteralString
 
-from mitosis.store.leases.durations import SQL as DURATIONS
-from mitosis.store.leases.durations import DurationKind, record_duration
+from mitosis.store.leases.durations import DURATION, DurationKind, record_duration
 from mitosis.store.pg.database import Connection
 from mitosis.store.pg.rows import fetch_one
 from mitosis.store.pg.statements import load
 
 SQL = load("leases/switching.sql")
-END_OF_LEASE = SQL["end_of_lease"].replace("$duration$", DURATIONS["duration"])
+END_OF_LEASE = SQL["end_of_lease"].replace("$duration$", DURATION)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ import pytest
 
 from mitosis.contracts.wire import Outcome
 from tests.support.cli_stack import CliStack, cli_stack
-from tests.support.program import mitosis_json
+from tests.support.program import mitosis, mitosis_json, refused
 from tests.support.servers import LoopThread
 
 pytestmark = pytest.mark.timeout(90)
@@ -40,6 +40,26 @@ def test_the_line_is_the_same_everywhere_and_follows_what_happens(stack: CliStac
     of_task = ask("explain", f"work/{ids[0]}")
     assert (of_task["code"], of_task["line"], of_task["task_id"]) == ("tags", tags["line"], ids[0])
     assert [host["manager_name"] for host in of_task["hosts"]] == ["host-0"]  # type: ignore[attr-defined]
+
+
+def test_a_host_is_explained_and_shows_what_its_switches_cost(stack: CliStack) -> None:
+    mitosis_json(stack.data_dir, "group", "create", "work")
+    mitosis_json(stack.data_dir, "group", "submit", "work", "--", "true")
+    mitosis_json(stack.data_dir, "manager", "register", "host-0")
+    silent = mitosis_json(stack.data_dir, "manager", "explain", "host-0")
+    assert (silent["code"], silent["waits"]) == ("no_contact", True)
+    assert silent["line"] == "host-0 has never been in contact; silence of 10 s is allowed"
+    assert silent["change"] == "bring host-0 back into contact"
+    (group,) = silent["groups"]
+    assert (group["task_group_name"], group["code"]) == ("work", "no_contact")
+    environment = stack.environment()
+    text = mitosis("manager", "explain", "host-0", env=environment)
+    assert re.search(rf"task group +work: {re.escape(group['line'])}", text)
+    past = ("manager", "explain", "host-0", "--at", "2020-01-01 00:00")
+    assert "is kept: none" in refused(*past, env=environment)
+    assert "no host is called 'host-7'" in refused("manager", "explain", "host-7", env=environment)
+    (host, total) = mitosis_json(stack.data_dir, "manager", "switching")
+    assert (host["host"], host["lost_seconds"], total["host"]) == ("host-0", 0.0, None)
 
 
 def test_what_temporal_has_not_heard_is_said(stack: CliStack) -> None:
