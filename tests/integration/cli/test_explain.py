@@ -59,7 +59,7 @@ def test_a_host_is_explained_and_shows_what_its_switches_cost(stack: CliStack) -
     assert "is kept: none" in refused(*past, env=environment)
     assert "no host is called 'host-7'" in refused("manager", "explain", "host-7", env=environment)
     (host, total) = mitosis_json(stack.data_dir, "manager", "switching")
-    assert (host["host"], host["lost_seconds"], total["host"]) == ("host-0", 0.0, None)
+    assert (host["host"], host["lost_seconds"], total["manager_id"]) == ("host-0", 0.0, None)
 
 
 def test_what_temporal_has_not_heard_is_said(stack: CliStack) -> None:

@@ -9,6 +9,7 @@ from mitosis.contracts.agent_http import HookReport
 from mitosis.contracts.control import ReleaseReason, ReleaseRequest
 from mitosis.contracts.switching import SwitchingCosts
 from mitosis.store.groups.views import read_group
+from mitosis.store.leases.durations import RUNS_REMEMBERED, record_duration
 from mitosis.store.leases.scheduler import assign_round
 from mitosis.store.managers.release import release_lease
 from mitosis.store.managers.views import get_manager, observe_manager
@@ -83,14 +84,14 @@ async def test_setups_and_teardowns_are_lost_to_the_group_and_to_each_host(datab
 
 async def test_more_runs_than_a_mean_remembers_are_all_summed_up(database: str) -> None:
     async with world(database) as w:
-        group = await w.group()
-        host = await w.host()
-        for _ in range(22):
-            await begin(w, host, group, 100.0)
-            await end(host)
-            await clean(host, group, 10.0)
-        found = await of_group(w, group)
-        assert (found.setups, found.setup_seconds, found.teardown_seconds) == (22, 2200.0, 220.0)
+        group, host = await w.group(), await w.host()
+        of_group_id = await w.value("SELECT id FROM task_groups WHERE uuid = %s", group)
+        of_host_id = await w.value("SELECT id FROM managers WHERE uuid = %s", host.manager_id)
+        async with w.database.transaction() as connection:
+            for _ in range(RUNS_REMEMBERED + 2):
+                await record_duration(connection, of_group_id, of_host_id, "setup", 100.0)
+        for found in (await of_group(w, group), await of_host(w, host)):
+            assert (found.setups, found.setup_seconds) == (22, 2200.0)
 
 
 async def test_a_return_to_a_kept_environment_saves_its_measured_setup(database: str) -> None:
