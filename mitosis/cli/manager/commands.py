@@ -117,7 +117,11 @@ def register_manager(
         ),
     ] = None,
 ) -> None:
-    """Register a host and get the token for its agent, which is shown only once."""
+    """Register a host and get the token for its agent, which is shown only once.
+
+    Start the agent there with the token in MITOSIS_TOKEN, or with its file in MITOSIS_TOKEN_FILE. An
+    agent that starts with the token of a user registers its host itself.
+    """
     from mitosis.cli.validation import named, validated
     from mitosis.contracts.http import RegisterManager
 

@@ -28,7 +28,11 @@ def agent(
         bool, typer.Option(help="Take over the id of a host that is still in contact.")
     ] = False,
 ) -> None:
-    """Run the agent of this host until SIGTERM; it finds the API as every command does."""
+    """Run the agent of this host until SIGTERM; it finds the API as every command does.
+
+    At its first start it registers this host with the token of a user, or takes the one that `mitosis manager
+    register` printed (MITOSIS_TOKEN or MITOSIS_TOKEN_FILE); it keeps its own token from then on.
+    """
     from manager_agent.agent import AgentConfig
     from manager_agent.process import serve
     from mitosis.cli.connection import data_dir_of, find_api
@@ -72,7 +76,7 @@ async def _credentials(settings: "Settings", target: "Target", state_dir: Path) 
         groups=settings.agent.groups,
     )
     async with Client(target.api_url, target.token) as client:
-        return await ensure_registered(client.register_manager, state_dir, spec)
+        return await ensure_registered(client.register_manager, state_dir, spec, target.token)
 
 
 def host_name() -> str:
