@@ -19,6 +19,7 @@ from api.routes import (
     task_groups,
     tasks,
     templates,
+    workers,
 )
 from mitosis.version import __version__
 
@@ -69,6 +70,7 @@ def _authenticated() -> APIRouter:
         events,
         processes,
         templates,
+        workers,
         task_groups,
     ):
         router.include_router(part.router)

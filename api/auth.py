@@ -27,12 +27,12 @@ LEEWAY = timedelta(seconds=30)
 REMEMBERED = 10_000
 """Number of tokens whose signature check is cached."""
 
-SubjectKind = Literal["user", "manager"]
+SubjectKind = Literal["user", "manager", "worker"]
 
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """The user or manager that a token names."""
+    """The user, manager or worker service that a token names."""
 
     kind: SubjectKind
     id: UUID
@@ -75,7 +75,7 @@ class TokenSigner:
         return Token(token=token, expires_at=now + lifetime)
 
     def read(self, token: str) -> Subject:
-        """Return the user or manager that a token names.
+        """Return the user, manager or worker service that a token names.
 
         Raises:
             Unauthenticated: the token has expired or is invalid. The message gives no more detail.
@@ -119,4 +119,6 @@ def _kind(text: str) -> SubjectKind:
         return "user"
     if text == "manager":
         return "manager"
+    if text == "worker":
+        return "worker"
     raise ValueError(text)

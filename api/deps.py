@@ -1,8 +1,8 @@
 """The dependencies of the routes: authentication and permissions.
 
 A user sees the task groups and hosts of their user groups. Roles are read < write < admin; an administrator
-has every role everywhere. A manager acts only on itself. Anything that a caller may not read is answered as
-not found.
+has every role everywhere. A manager or a worker service acts only on itself. Anything that a caller may not
+read is answered as not found.
 """
 
 from collections.abc import AsyncIterator
@@ -27,6 +27,7 @@ from mitosis.contracts.ids import as_uuid
 from mitosis.store.groups.definition import find_group
 from mitosis.store.managers.registration import token_version
 from mitosis.store.missing import missing_task_group
+from mitosis.store.registry.registration import worker_token_version
 from mitosis.store.tasks.views import read_task
 from mitosis.store.users.accounts import find_user, role_in_group, role_in_task_group
 
@@ -68,7 +69,7 @@ async def check_token(request: HTTPConnection, token: str) -> None:
     """Check that the token is valid now, for any call, and keep whose it is.
 
     Raises:
-        Unauthenticated: it is invalid, has expired or was revoked, or its user or manager is gone.
+        Unauthenticated: it is invalid, has expired or was revoked, or whose it is does not exist.
         InvalidRequest: from :func:`check_address`, which every route needs too.
     """
     state = app_state_of(request)
@@ -78,6 +79,9 @@ async def check_token(request: HTTPConnection, token: str) -> None:
         if user is None or user.token_version != subject.token_version:
             raise invalid_token()
         request.state.user = user
+    elif subject.kind == "worker":
+        if await worker_token_version(state.store, subject.id) != subject.token_version:
+            raise invalid_token()
     elif await token_version(state.store, subject.id) != subject.token_version:
         raise invalid_token()
     request.state.subject = subject
@@ -99,10 +103,11 @@ async def get_user(request: HTTPConnection) -> User:
     """Return the active user that makes the call.
 
     Raises:
-        PermissionDenied: the token is a manager's.
+        PermissionDenied: the token is not a user's.
     """
-    if _subject(request).kind != "user":
-        raise PermissionDenied("this call needs the token of a user, not of a manager")
+    kind = _subject(request).kind
+    if kind != "user":
+        raise PermissionDenied(f"this call needs the token of a user, not of a {kind}")
     return cast("User", request.state.user)
 
 
@@ -110,11 +115,11 @@ async def get_manager_id(request: Request) -> UUID:
     """Return the manager whose agent makes the call.
 
     Raises:
-        PermissionDenied: the token is a user's.
+        PermissionDenied: the token is not a manager's.
     """
     subject = _subject(request)
     if subject.kind != "manager":
-        raise PermissionDenied("this call needs the token of a manager, not of a user")
+        raise PermissionDenied(f"this call needs the token of a manager, not of a {subject.kind}")
     return subject.id
 
 

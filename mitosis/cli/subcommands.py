@@ -59,6 +59,14 @@ COMMANDS: Mapping[str, Subcommand] = {
         "mitosis.cli.manager.commands:app",
         "Manage the hosts that run tasks.",
     ),
+    "worker": Subcommand(
+        "mitosis.cli.worker.commands:app",
+        "Look at worker services, which execute named tasks, and drain them.",
+    ),
+    "handlers": Subcommand(
+        "mitosis.cli.handlers.commands:app",
+        "Look at the named tasks that worker services support.",
+    ),
     "simulate": Subcommand(
         "mitosis.cli.simulate.command:app",
         "Simulate scheduling policies on a mixed or recorded workload, and compare what they come to.",
@@ -106,5 +114,5 @@ COMMANDS: Mapping[str, Subcommand] = {
 }
 """In the order of the help."""
 
-FORMER_COMMANDS: Mapping[str, str] = {"worker": "control"}
+FORMER_COMMANDS: Mapping[str, str] = {}
 """Names of subcommands in the version before: accepted and not shown, unless another one has the name now."""

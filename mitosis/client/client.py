@@ -40,6 +40,7 @@ from mitosis.client.repeated_calls import PAGE
 from mitosis.client.submitting import Part, Tasks, parts_of, submit_parts
 from mitosis.client.task_group import OnError, OnExit, TaskGroup
 from mitosis.client.template_calls import TemplateCalls
+from mitosis.client.worker_calls import WorkerCalls
 from mitosis.contracts.checking import checked, shown
 from mitosis.contracts.errors import InvalidRequest, MitosisError
 from mitosis.contracts.explain import Explanation, HostExplanation
@@ -87,7 +88,9 @@ LONG_POLL = timedelta(seconds=30)
 _MANAGERS = TypeAdapter(list[GroupManagerInfo])
 
 
-class Client(OutputCalls, CancelCalls, HostCalls, PlanCalls, TemplateCalls, ProcessCalls):
+class Client(
+    OutputCalls, CancelCalls, HostCalls, PlanCalls, TemplateCalls, ProcessCalls, WorkerCalls
+):
     """A client of one API for one user. An async context manager; for one event loop only."""
 
     async def login(self, username: str, password: str) -> Token:

@@ -19,6 +19,7 @@ from mitosis.client.loop_thread import LoopThread
 from mitosis.client.port import Group, Until
 from mitosis.client.submitting import Part, Tasks
 from mitosis.client.sync_task_group import SyncTaskGroup, each_of, submit_from_here
+from mitosis.client.sync_worker_calls import SyncWorkerCalls
 from mitosis.client.task_group import OnError, OnExit
 from mitosis.client.template_calls import Template
 from mitosis.contracts.errors import MitosisError
@@ -50,7 +51,7 @@ from mitosis.contracts.wire import ReadOutputAnswer, SubmitAnswer
 T = TypeVar("T")
 
 
-class SyncClient:
+class SyncClient(SyncWorkerCalls):
     """A synchronous :class:`~mitosis.client.client.Client`."""
 
     def __init__(

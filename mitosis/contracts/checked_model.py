@@ -15,7 +15,7 @@ Number = Annotated[float, Strict()]
 Flag = Annotated[bool, Strict()]
 """Strict types, in JSON as in Python: ``true`` is not 1, and "2" is a text."""
 
-_SECRET = ("environment", "password", "token")
+_SECRET = ("environment", "password", "token", "configuration", "metadata")
 """Fields whose values are not shown."""
 
 

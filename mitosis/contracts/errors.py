@@ -7,6 +7,7 @@
     ├── Unauthenticated         401  unauthenticated
     ├── PermissionDenied        403  permission_denied
     ├── NotFound                404  not_found            no such thing, or no such path
+    │   └── WorkerNotFound      404  worker_not_found
     ├── MethodNotAllowed        405  method_not_allowed
     ├── Conflict                409  conflict
     │   ├── AlreadyExists       409  already_exists
@@ -16,7 +17,10 @@
     │   ├── LeaseLost           409  lease_lost
     │   ├── UpgradeInProgress   409  upgrade_in_progress  a process of an older version runs still
     │   ├── Superseded          409  superseded           a newer incarnation of the manager exists
-    │   └── ManagerIdInUse      409  manager_id_in_use
+    │   ├── ManagerIdInUse      409  manager_id_in_use
+    │   ├── WorkerIdInUse       409  worker_id_in_use
+    │   ├── WorkerNotRegistered 409  worker_not_registered
+    │   └── NoWorkersAvailable  409  no_workers_available for a named task
     ├── TooLarge                413  too_large
     ├── UnsupportedMediaType    415  unsupported_media_type
     ├── RateLimited             429  rate_limited         retryable
@@ -90,6 +94,12 @@ class NotFound(MitosisError):
 
     code = "not_found"
     http_status = 404
+
+
+class WorkerNotFound(NotFound):
+    """There is no such worker service."""
+
+    code = "worker_not_found"
 
 
 class MethodNotAllowed(MitosisError):
@@ -171,6 +181,24 @@ class ManagerIdInUse(Conflict):
     """Another machine that is still in contact uses this manager id."""
 
     code = "manager_id_in_use"
+
+
+class WorkerIdInUse(Conflict):
+    """Another machine that is still in contact uses this id of a worker service."""
+
+    code = "worker_id_in_use"
+
+
+class WorkerNotRegistered(Conflict):
+    """The worker service has no current registration; it registers again."""
+
+    code = "worker_not_registered"
+
+
+class NoWorkersAvailable(Conflict):
+    """No worker service can execute the named task now."""
+
+    code = "no_workers_available"
 
 
 class TooLarge(MitosisError):

@@ -109,6 +109,10 @@ class Store:
     manager_token_versions: ExpiringCache[UUID, int | None] = field(
         default_factory=lambda: ExpiringCache(ACCESS_SECONDS, 100_000)
     )
+    worker_token_versions: ExpiringCache[UUID, int | None] = field(
+        default_factory=lambda: ExpiringCache(ACCESS_SECONDS, 100_000)
+    )
+    """Of worker services."""
     contacts: ExpiringCache[UUID, None] = field(
         default_factory=lambda: ExpiringCache(CONTACT_EVERY_SECONDS, 100_000)
     )

@@ -19,6 +19,7 @@ Name = tuple[str, str]
 STORE = ROOT / "mitosis/store"
 NOT_READ: Mapping[Name, str] = {
     ("managers", "creator_id"): "who registered a host, for an administrator with psql",
+    ("worker_services", "creator_id"): "as above, of a worker service",
     ("users", "created_at"): "as above",
     ("user_groups", "created_at"): "as above",
     ("deleted_groups", "deleted_at"): "as above",
@@ -44,6 +45,7 @@ NOT_WRITTEN: Mapping[Name, str] = {
     ("users", "state"): "no verb locks a user yet; an administrator can",
     ("user_groups", "state"): "as above",
     ("users", "token_version"): "no verb revokes the tokens of a user yet; an administrator can",
+    ("worker_services", "token_version"): "as above, of a worker service",
     ("api_pulse", "only_row"): "it allows one row",
 }
 """And why. Keys and times that a default fills in are written by it."""

@@ -18,6 +18,7 @@ from mitosis.store.leases.doubt import end_leases_of_quarantined, judge_groups
 from mitosis.store.leases.fleet_snapshot import load_fleet
 from mitosis.store.pg.rows import fetch_one
 from mitosis.store.pg.statements import load
+from mitosis.store.registry.contact import end_silent_registrations
 from mitosis.store.store import Store
 
 SQL = load("leases/scheduler.sql")
@@ -39,10 +40,13 @@ class _Due:
 async def assign_round(store: Store) -> AssignAnswer:
     """Offer hosts, end and renew leases as decided, end stuck leases, and poke the hosts concerned.
 
+    End the registrations of worker services that are silent for too long.
+
     The answer says when the next round is due without a poke. Rounds take turns by an advisory lock.
     """
     await judge_groups(store)
     await end_stuck_leases(store)
+    silence = await end_silent_registrations(store)
     async with store.database.transaction() as connection:
         await connection.execute(SQL["lock"])
         asked_back = (await connection.execute(SQL["ask_back"])).rowcount
@@ -58,7 +62,7 @@ async def assign_round(store: Store) -> AssignAnswer:
         if poked or changed:
             await connection.execute(SQL["notify_relay"])
         grace = await fetch_one(connection, _Due, SQL["next_ask_back"], {})
-    pauses = [grace.seconds if grace is not None else None, *_pauses(round_)]
+    pauses = [grace.seconds if grace is not None else None, silence, *_pauses(round_)]
     if poked:
         pauses.append(CHECK_OFFERS_SECONDS)
     if done.left:

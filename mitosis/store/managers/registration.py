@@ -1,18 +1,17 @@
 """Registering a manager: its row, its roles in user groups, and the version of its tokens."""
 
 import secrets
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 from uuid import UUID
 
-from mitosis.contracts.accounts import RANK, Role, User
-from mitosis.contracts.errors import InvalidRequest, NotFound, PermissionDenied
+from mitosis.contracts.errors import NotFound
 from mitosis.contracts.http import RegisterManager
 from mitosis.store.pg.rows import fetch_one
 from mitosis.store.pg.statements import load
 from mitosis.store.store import Store
-from mitosis.store.users.accounts import GroupRole, find_account, roles_in
+from mitosis.store.users.accounts import find_account
+from mitosis.store.users.granted_roles import granted_roles
 
 SQL = load("managers/registration.sql")
 
@@ -47,11 +46,7 @@ async def register_manager(store: Store, spec: RegisterManager, user_id: UUID) -
         user = await find_account(connection, user_id)
         if user is None:
             raise NotFound("no such user")
-        own: dict[str, Role] = {user.username: "write"}
-        asked = dict(map(_parse, spec.groups)) or own
-        known = await roles_in(connection, user_id, list(asked))
-        for name, role in asked.items():
-            _check_role(user, known.get(name), name, role)
+        granted = await granted_roles(connection, user, spec.groups)
         created = await fetch_one(
             connection,
             _Created,
@@ -61,8 +56,8 @@ async def register_manager(store: Store, spec: RegisterManager, user_id: UUID) -
                 "user": user_id,
                 "tags": sorted(spec.tags),
                 "labels": sorted(spec.labels),
-                "group_numbers": [known[name].id for name in asked],
-                "roles": list(asked.values()),
+                "group_numbers": [one.group_number for one in granted],
+                "roles": [one.role for one in granted],
             },
         )
     if created is None:
@@ -89,24 +84,3 @@ async def token_version(store: Store, manager_id: UUID) -> int | None:
 def generated_name() -> str:
     """Return a name for a host that is registered without one."""
     return f"host-{secrets.token_hex(3)}"
-
-
-def _check_role(user: User, group: GroupRole | None, name: str, role: Role) -> None:
-    if group is None:
-        raise NotFound(f"no such user group: {name}", field="groups")
-    held: Role | None = "admin" if user.is_admin else group.role
-    if held is None or RANK[held] < RANK[role]:
-        raise PermissionDenied(
-            f"you do not have the role {role} in the user group {name}", field="groups"
-        )
-
-
-def _parse(text: str) -> tuple[str, Role]:
-    """Parse ``name`` or ``name:role``."""
-    name, colon, role = text.partition(":")
-    roles: Mapping[str, Role] = {known: known for known in RANK}
-    if not colon:
-        return name, "write"
-    if role not in roles:
-        raise InvalidRequest(f"{role!r} is not a role; use read, write or admin", field="groups")
-    return name, roles[role]

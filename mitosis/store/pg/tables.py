@@ -675,3 +675,95 @@ live_processes = Table(
     Column("started_at", Moment, nullable=False, server_default=text("now()")),
     Column("beat_at", Moment, nullable=False),
 )
+
+named_tasks = Table(
+    "named_tasks",
+    METADATA,
+    Column("id", BigInteger, Identity(always=True), primary_key=True),
+    Column("user_group_id", BigInteger, _part_of("user_groups"), nullable=False),
+    Column("namespace", Text, nullable=False),
+    Column("name", Text, nullable=False),
+    Column("version", Text, nullable=False),
+    Column("created_at", Moment, nullable=False, server_default=text("now()")),
+    UniqueConstraint("user_group_id", "namespace", "name", "version"),
+)
+
+worker_services = Table(
+    "worker_services",
+    METADATA,
+    Column("id", BigInteger, Identity(always=True), primary_key=True),
+    Column("uuid", Uuid, nullable=False, unique=True, server_default=text("gen_random_uuid()")),
+    Column("worker_id", Text, nullable=False, unique=True),
+    Column("creator_id", BigInteger, ForeignKey("users.id"), nullable=False),
+    Column("metadata", JSONB, nullable=False, server_default=text("'{}'")),
+    Column("tags", ARRAY(Text), nullable=False, server_default=text("'{}'")),
+    Column("labels", ARRAY(Text), nullable=False, server_default=text("'{}'")),
+    Column("token_version", Integer, nullable=False, server_default=text("1")),
+    Column("incarnation", BigInteger, nullable=False, server_default=text("0")),
+    Column("machine_id", Text),
+    Column("slots", Integer, nullable=False, server_default=text("1")),
+    CheckConstraint("slots > 0"),
+    Column("silence_seconds", Double, nullable=False, server_default=text("600")),
+    CheckConstraint("silence_seconds >= 10"),
+    Column("draining_since", Moment),
+    Column("drain_reason", Text),
+    Column("created_at", Moment, nullable=False, server_default=text("now()")),
+    Column("updated_at", Moment, nullable=False, server_default=text("now()")),
+)
+
+user_group_workers = Table(
+    "user_group_workers",
+    METADATA,
+    Column("user_group_id", BigInteger, _part_of("user_groups"), nullable=False),
+    Column("service_id", BigInteger, _part_of("worker_services"), nullable=False),
+    Column("role", Text, nullable=False),
+    CheckConstraint("role IN ('read', 'write', 'admin')"),
+    PrimaryKeyConstraint("user_group_id", "service_id"),
+    Index("user_group_workers_service", "service_id"),
+)
+
+worker_named_tasks = Table(
+    "worker_named_tasks",
+    METADATA,
+    Column("id", BigInteger, Identity(always=True), primary_key=True),
+    Column("service_id", BigInteger, _part_of("worker_services"), nullable=False),
+    Column("named_task_id", BigInteger, _part_of("named_tasks"), nullable=False),
+    Column("configuration", JSONB, nullable=False, server_default=text("'{}'")),
+    Column("configuration_version", Integer, nullable=False, server_default=text("1")),
+    Column("priority", Integer, nullable=False, server_default=text("100")),
+    Column("max_concurrent", Integer),
+    CheckConstraint("max_concurrent > 0"),
+    Column("withdrawn_at", Moment),
+    Column("created_at", Moment, nullable=False, server_default=text("now()")),
+    UniqueConstraint("service_id", "named_task_id"),
+    Index(
+        "worker_named_tasks_task",
+        "named_task_id",
+        text("priority DESC"),
+        postgresql_where=text("withdrawn_at IS NULL"),
+    ),
+)
+
+worker_registrations = Table(
+    "worker_registrations",
+    METADATA,
+    Column("id", BigInteger, Identity(always=True), primary_key=True),
+    Column("service_id", BigInteger, _part_of("worker_services"), nullable=False),
+    Column("incarnation", BigInteger, nullable=False),
+    Column("connection_type", Text, nullable=False),
+    CheckConstraint("connection_type IN ('pull', 'tcp', 'unix')"),
+    Column("connection_details", JSONB, nullable=False, server_default=text("'{}'")),
+    Column("registered_at", Moment, nullable=False, server_default=text("now()")),
+    Column("last_heartbeat_at", Moment),
+    Column("alive_until", Moment, nullable=False),
+    Column("unregistered_at", Moment),
+    Column("failure_reason", Text),
+    CheckConstraint("unregistered_at IS NOT NULL OR failure_reason IS NULL"),
+    Index(
+        "worker_registrations_current",
+        "service_id",
+        unique=True,
+        postgresql_where=text("unregistered_at IS NULL"),
+    ),
+    Index("worker_registrations_history", "service_id", text("id DESC")),
+)

@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
+from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
@@ -26,10 +27,12 @@ SPEC = {
 }
 GROUP, TASK, TEMPLATE = "/task-groups/{reference}", "/tasks/{task_uuid}", "/task-group-templates"
 HOST = "/managers/{manager_id}"
+WORKER, NAMED = "/workers/{worker_id}", "/named-tasks/{namespace}/{name}/{version}"
 
 RULES = {
     "open": ["GET //health", "GET //ready", "POST /login"],
     "any": ["GET /processes"],
+    "user or worker": ["POST /workers"],
     "user": [
         "GET /me",
         "GET /managers",
@@ -39,6 +42,8 @@ RULES = {
         "POST /task-groups/plan",
         f"GET {TEMPLATE}",
         f"POST {TEMPLATE}",
+        "GET /workers",
+        "GET /named-tasks",
     ],
     "read": [
         f"GET {GROUP}",
@@ -54,6 +59,10 @@ RULES = {
         f"GET {TEMPLATE}/{{reference}}",
         f"GET {HOST}",
         f"GET {HOST}/explain",
+        f"GET {WORKER}",
+        f"GET {WORKER}/registrations",
+        f"GET {NAMED}/workers",
+        f"GET {NAMED}/available-worker",
     ],
     "write": [
         f"PUT {GROUP}",
@@ -74,6 +83,8 @@ RULES = {
         f"DELETE {TEMPLATE}/{{reference}}",
         f"POST {HOST}/drain",
         f"POST {HOST}/resume",
+        f"POST {WORKER}/drain",
+        f"POST {WORKER}/resume",
     ],
     "write, body first": [
         f"POST {TEMPLATE}/{{reference}}/create",
@@ -97,6 +108,7 @@ RULES = {
         "GET /managers/environments/{task_group_id}",
         "POST /managers/environments/{task_group_id}",
     ],
+    "worker": ["POST /workers/heartbeat", "POST /workers/goodbye", "POST /workers/token"],
 }
 """Who may call each route. The lists of user routes show each caller only what they may see."""
 
@@ -110,6 +122,9 @@ BODIES = {
     f"POST {TEMPLATE}/{{reference}}/create": {"name": "made"},
     f"POST {HOST}/retry-setup": {},
     f"POST {HOST}/release-quarantine": {},
+    "POST /workers": {"worker_id": "other"},
+    "POST /workers/heartbeat": {"incarnation": 1},
+    "POST /workers/goodbye": {"incarnation": 1},
 }
 """What a caller without the role sends, so that only the role is in the way. {} for the others."""
 
@@ -122,6 +137,9 @@ DEAD = (
     "expired manager",
     "revoked manager",
     "deleted manager",
+    "expired worker",
+    "revoked worker",
+    "unknown worker",
 )
 SHOWS_ENVIRONMENTS = {
     "GET /task-groups",
@@ -134,6 +152,9 @@ SHOWS_ENVIRONMENTS = {
     f"GET {TASK}/output",
     f"GET {TEMPLATE}",
     f"GET {TEMPLATE}/{{reference}}",
+    f"GET {WORKER}",
+    f"GET {NAMED}/workers",
+    f"GET {NAMED}/available-worker",
 }
 
 
@@ -185,12 +206,18 @@ async def scene(database: str) -> AsyncIterator[Scene]:
             )
         api.app_state.store.users.clear()
         host = Subject("manager", hosts[0].manager_id, 1)
+        worker = await register_service(it)
+        service = Subject("worker", UUID(worker["worker_uuid"]), 1)
         it.places = {
             "reference": group.task_group_id,
             "task_uuid": task.task_uuid,
             "manager_id": host.id,
             "task_group_id": group.task_group_id,
             "epoch": 1,
+            "worker_id": "service",
+            "namespace": "n",
+            "name": "t",
+            "version": "1",
         }
         it.tokens |= {
             "nobody": None,
@@ -202,8 +229,24 @@ async def scene(database: str) -> AsyncIterator[Scene]:
             "expired manager": signer.issue(host, -hour).token,
             "revoked manager": signer.issue(Subject("manager", host.id, 0), hour).token,
             "deleted manager": hosts[1].token,
+            "worker": worker["token"],
+            "expired worker": signer.issue(service, -hour).token,
+            "revoked worker": signer.issue(Subject("worker", service.id, 0), hour).token,
+            "unknown worker": signer.issue(Subject("worker", uuid4(), 1), hour).token,
         }
         yield it
+
+
+async def register_service(it: Scene) -> dict[str, Any]:
+    """A healthy worker service of ann, with a planted value in its configuration."""
+    task = {"namespace": "n", "name": "t", "version": "1", "configuration": {NAME: VALUE}}
+    body = {"worker_id": "service", "groups": ["ann"], "supported_tasks": [task]}
+    made = await it.api.call("POST", "/workers", token=it.tokens["ann"], json=body)
+    worker: dict[str, Any] = made.json()
+    beat = {"incarnation": worker["incarnation"]}
+    answer = await it.api.call("POST", "/workers/heartbeat", token=worker["token"], json=beat)
+    assert answer.status_code == 200, answer.text
+    return worker
 
 
 async def settled(api: Api, group: UUID) -> None:
@@ -235,12 +278,17 @@ async def test_each_caller_is_refused_for_what_is_wrong(database: str) -> None:
         for rule, those in RULES.items():
             for route in those:
                 refusals = dict.fromkeys((*DEAD, "nobody"), 401) if rule != "open" else {}
-                refusals |= expected(rule, route)
+                refusals |= EXPECTED.get(rule, {})
                 for holder, status in refusals.items():
-                    found, text = await it.call(route, holder, BODIES.get(route))
+                    found, text = await it.call(route + of_ann(route), holder, BODIES.get(route))
                     if found != status:
                         wrong.append(f"{route} by {holder}: {found}, not {status}: {text[:200]}")
     assert wrong == []
+
+
+def of_ann(route: str) -> str:
+    """The query that names her user group, where the caller's own is the default."""
+    return "?group_name=ann" if NAMED in route else ""
 
 
 async def another_group(it: Scene) -> UUID:
@@ -249,21 +297,20 @@ async def another_group(it: Scene) -> UUID:
         return (await client.create_group(TaskGroupSpec(name="open"))).task_group_id
 
 
-def expected(rule: str, route: str) -> dict[str, int]:
-    """Status by caller, of those whose token is good and who are refused."""
-    match rule:
-        case "user":
-            return {"manager": 403}
-        case "read":
-            return {"manager": 403, "stranger": 404}
-        case "write" | "write, body first":
-            return {"manager": 403, "stranger": 404, "reader": 403}
-        case "admin":
-            return {"manager": 403, "stranger": 404, "reader": 403, "writer": 403}
-        case "manager":
-            return {"ann": 403, "stranger": 403}
-        case _:
-            return {}
+USER = {"manager": 403, "worker": 403}
+READ = {**USER, "stranger": 404}
+WRITE = {**READ, "reader": 403}
+EXPECTED: dict[str, dict[str, int]] = {
+    "user": USER,
+    "user or worker": {"manager": 403},
+    "read": READ,
+    "write": WRITE,
+    "write, body first": WRITE,
+    "admin": {**WRITE, "writer": 403},
+    "manager": {"ann": 403, "stranger": 403, "worker": 403},
+    "worker": {"ann": 403, "stranger": 403, "manager": 403},
+}
+"""Status by rule and caller, of those whose token is good and who are refused."""
 
 
 async def test_who_only_reads_sees_the_names_of_environment_variables_and_no_value(
@@ -272,14 +319,14 @@ async def test_who_only_reads_sees_the_names_of_environment_variables_and_no_val
     async with scene(database) as it:
         for route in sorted(routes()):
             rule = next(rule for rule, those in RULES.items() if route in those)
-            if not route.startswith("GET") or rule == "manager":
+            if not route.startswith("GET") or rule in ("manager", "worker"):
                 continue
-            found, text = await it.call(route, "reader")
+            found, text = await it.call(route + of_ann(route), "reader")
             assert found in (200, 503), f"{route}: {text}"
             assert VALUE not in text, route
             assert (NAME in text) == (route in SHOWS_ENVIRONMENTS), route
             for holder in ("writer", "ann"):
-                _, text = await it.call(route, holder)
+                _, text = await it.call(route + of_ann(route), holder)
                 assert (VALUE in text) == (route in SHOWS_ENVIRONMENTS), f"{route} by {holder}"
 
 

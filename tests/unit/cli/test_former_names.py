@@ -51,10 +51,11 @@ def test_a_host_is_registered_for_a_user_group_under_either_name() -> None:
         assert ran.status == ExitStatus.UNAVAILABLE  # only the API is missing
 
 
-@pytest.mark.parametrize(("former", "present"), FORMER_COMMANDS.items())
 def test_a_command_of_the_version_before_runs_under_its_present_name(
-    former: str, present: str
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    former, present = "controller", "control"
+    monkeypatch.setitem(FORMER_COMMANDS, former, present)
     ran = mitosis(former, "--help")
     assert ran.out.startswith(f"Usage: mitosis {present} ")
     assert ran.err == f"note: `mitosis {former}` is now `mitosis {present}`\n"
@@ -65,3 +66,9 @@ def test_a_command_of_the_version_before_runs_under_its_present_name(
 def test_a_former_name_is_free_for_another_command(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(FORMER_COMMANDS, "doctor", "control")
     assert mitosis("doctor", "--help").out.startswith("Usage: mitosis doctor ")
+
+
+def test_the_control_worker_is_named_where_it_was() -> None:
+    ran = mitosis("worker")
+    assert ran.status == ExitStatus.INVALID
+    assert "`mitosis control`" in ran.err

@@ -1,0 +1,1 @@
+"""`mitosis handlers …`: the named tasks that worker services support."""

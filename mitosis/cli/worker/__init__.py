@@ -1,0 +1,1 @@
+"""`mitosis worker …`: the worker services."""

@@ -1,0 +1,89 @@
+"""`mitosis worker` and `mitosis handlers`, against the real API and PostgreSQL."""
+
+import os
+from collections.abc import Iterator
+
+import httpx2
+import pytest
+
+from mitosis.cli.exit import ExitStatus
+from mitosis.client.sync import SyncClient
+from mitosis.contracts.worker_services import RegisterWorker, SupportedTask
+from tests.support.cli_stack import CliStack, cli_stack
+from tests.support.command import Ran, mitosis
+from tests.support.servers import LoopThread
+
+
+@pytest.fixture
+def stack(
+    server_loop: LoopThread,
+    database: str,
+    tmp_path_factory: pytest.TempPathFactory,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Iterator[CliStack]:
+    data_dir = tmp_path_factory.mktemp("workers") / "data"
+    with cli_stack(server_loop, database, data_dir) as running:
+        for name in [name for name in os.environ if name.startswith("MITOSIS_")]:
+            monkeypatch.delenv(name)
+        for name in ("MITOSIS_DATA_DIR", "XDG_CONFIG_HOME", "XDG_STATE_HOME"):
+            monkeypatch.setenv(name, str(data_dir))
+        yield running
+
+
+def done(*words: str) -> Ran:
+    ran = mitosis(*words)
+    assert ran.status == 0, ran.err
+    return ran
+
+
+def test_worker_services_and_named_tasks_on_the_command_line(stack: CliStack) -> None:
+    assert "no worker services" in done("worker", "list").out
+    assert "no gaps" in done("handlers", "gaps").out
+    tasks = [
+        SupportedTask(namespace="n", name=name, version="1", configuration={"size": 4})
+        for name in ("crop", "resize")
+    ]
+    spec = RegisterWorker(worker_id="pay:1", supported_tasks=tuple(tasks), metadata={"pid": 7})
+    with SyncClient(stack.url, stack.token) as client:
+        made = client.register_worker(spec)
+    assert done("worker", "list", "--quiet").out == "pay:1\n"
+    assert done("worker", "list", "--json").json[0]["health"] == "registered"
+    assert done("handlers", "gaps", "--quiet").out == "n/crop@1\nn/resize@1\n"
+    heartbeat(stack, made.token, made.incarnation)
+    assert "no gaps" in done("handlers", "gaps").out
+    listed = done("worker", "coverage", "--single", "--json").json
+    assert [one["worker_ids"] for one in listed] == [["pay:1"], ["pay:1"]]
+    assert "pay:1" in done("handlers", "list").out
+    shown = done("worker", "show", "pay:1").out
+    for text in ("healthy", '{"pid": 7}', "n/resize@1 for admin, priority 100", '{"size": 4}'):
+        assert text in shown
+    assert made.token not in shown
+    drained = done("worker", "drain", "pay:1", "--reason", "disks").out
+    assert "drained because" in drained
+    assert done("handlers", "gaps", "--quiet").out == "n/crop@1\nn/resize@1\n"
+    assert "drained" not in done("worker", "resume", "pay:1").out
+    with SyncClient(stack.url, stack.token) as client:
+        client.register_worker(spec)
+        assert [one.worker_id for one in client.workers()] == ["pay:1"]
+    history = done("worker", "history", "pay:1", "--json").json
+    assert [one["failure_reason"] for one in history] == [None, "new_incarnation"]
+    assert "new_incarnation" in done("worker", "history", "pay:1").out
+
+
+def test_errors_name_what_was_typed(stack: CliStack) -> None:
+    missing = mitosis("worker", "show", "none")
+    assert (missing.status, "no such worker service: none" in missing.err) == (
+        ExitStatus.NOT_FOUND,
+        True,
+    )
+    wrong = mitosis("worker", "drain", "a/b")
+    assert (wrong.status, "WORKER" in wrong.err) == (ExitStatus.INVALID, True)
+
+
+def heartbeat(stack: CliStack, token: str, incarnation: int) -> None:
+    answer = httpx2.post(
+        f"{stack.url}/api/v1/workers/heartbeat",
+        json={"incarnation": incarnation},
+        headers={"Authorization": f"Bearer {token}"},
+    )
+    assert answer.status_code == 200, answer.text
