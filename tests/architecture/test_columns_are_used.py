@@ -20,7 +20,10 @@ STORE = ROOT / "mitosis/store"
 NOT_READ: Mapping[Name, str] = {
     ("managers", "creator_id"): "who registered a host, for an administrator with psql",
     ("worker_services", "creator_id"): "as above, of a worker service",
-    ("users", "created_at"): "as above",
+    ("worker_services", "updated_at"): "S004-12 names it",
+    ("worker_named_tasks", "id"): "S004-13 names it",
+    ("worker_named_tasks", "created_at"): "as above",
+    ("users", "created_at"): "when an account was made, for an administrator with psql",
     ("user_groups", "created_at"): "as above",
     ("deleted_groups", "deleted_at"): "as above",
     ("environments", "created_at"): "as above",

@@ -47,6 +47,10 @@ async def test_nothing_is_open_to_the_anonymous(api: Api) -> None:
             task_group_id=uuid4(),
             manager_id=uuid4(),
             epoch=1,
+            worker_id="w",
+            namespace="n",
+            name="t",
+            version="1",
         )
         assert path.startswith("/api/v1"), f"{path} is open"
         for token in (None, "x.y.z"):
