@@ -117,15 +117,31 @@ def goes_before(round_: Round, group: GroupState, holder: GroupState) -> bool:
     It has the higher priority; or the same, and its user group holds fewer leases by the gap, or none. Inside
     one user group the leases of the task groups are compared instead.
     """
+    before = goes_before_all(round_, group, holder.fact.priority, holder.fact.user_group)
+    if before is None:
+        return _is_short(*compared_shares(round_, group, holder), round_.policy.share_gap)
+    return before
+
+
+def goes_before_all(
+    round_: Round, group: GroupState, priority: int, user_group: int
+) -> bool | None:
+    """Return whether a waiting task group goes before all that hold leases with this priority and user group.
+
+    None: it depends on the leases of each.
+    """
     policy = round_.policy
     if policy.preemption is Preemption.NEVER or policy.order is Order.AGE:
         return False
-    mine, theirs = round_.priority(group), holder.fact.priority
-    if mine != theirs:
-        return mine > theirs
+    mine = round_.priority(group)
+    if mine != priority:
+        return mine > priority
     if policy.order is not Order.SHARE:
         return False
-    return _is_short(*compared_shares(round_, group, holder), policy.share_gap)
+    if group.fact.user_group == user_group:
+        return None
+    shares = round_.share(group.fact.user_group), round_.share(user_group)
+    return _is_short(*shares, policy.share_gap)
 
 
 def compared_shares(round_: Round, group: GroupState, holder: GroupState) -> tuple[int, int]:

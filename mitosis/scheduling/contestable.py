@@ -5,15 +5,16 @@ be taken; ``claims`` decides about each.
 """
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import merge
+from operator import itemgetter
 
-from mitosis.scheduling.claims import goes_before
+from mitosis.scheduling.claims import goes_before, goes_before_all
 from mitosis.scheduling.costs import drain_seconds
 from mitosis.scheduling.due_times import ROUNDING_SECONDS
 from mitosis.scheduling.facts import FOREVER, Lease
-from mitosis.scheduling.host_sets import NONE, Hosts
+from mitosis.scheduling.host_sets import EVERY, NONE, Hosts
 from mitosis.scheduling.policy import Preemption
 from mitosis.scheduling.round import Round
 from mitosis.scheduling.states import GroupState
@@ -40,7 +41,8 @@ def cheapest_first(
 ) -> Iterator[Hosts]:
     """Yield the hosts of a set in parts of equal cost, least teardown, setup and drain first.
 
-    ``holders``: in the order of their costs. A host with the environment of the task group needs no setup.
+    ``holders``: in the order of their costs. A host with the environment of the task group needs no setup; it
+    goes first among equals.
     """
     warm = hosts & round_.snapshot.sets.get("warm", group.fact.number)
 
@@ -50,7 +52,8 @@ def cheapest_first(
             if found:
                 yield holder.cost_seconds + setup, found
 
-    for _, found in merge(parts(warm, 0.0), parts(hosts & ~warm, group.work.setup_seconds)):
+    cold = parts(hosts & ~warm, group.work.setup_seconds)
+    for _, found in merge(parts(warm, 0.0), cold, key=itemgetter(0)):
         yield found
 
 
@@ -63,20 +66,20 @@ class IdleHosts:
 
     def __init__(self, round_: Round) -> None:
         self._round = round_
-        holders = _Holders(round_, lambda holder: holder.work.teardown_seconds)
+        self._holders: Sequence[Holder] | None = None
+        self._held: dict[int, Hosts] = {}
         entries = []
         for _, (number,) in round_.snapshot.idle.due(round_.now):
             lease = round_.snapshot.leases[number]
             if number not in round_.ended:
                 bit = 1 << round_.snapshot.ordinal(lease.host)
-                holders.of(lease.group).due |= bit
+                self._held[lease.group] = self._held.get(lease.group, NONE) | bit
                 entries.append((self._longest_setup(lease), bit))
         entries.sort()
         self._longest = [longest for longest, _ in entries]
         self._hosts = [NONE] * (len(entries) + 1)
         for place in range(len(entries) - 1, -1, -1):
             self._hosts[place] = self._hosts[place + 1] | entries[place][1]
-        self._holders = holders.by_cost()
 
     @property
     def all(self) -> Hosts:
@@ -87,7 +90,16 @@ class IdleHosts:
         """Yield those of the hosts that have been idle for long enough for a task group, cheapest first."""
         ripe = hosts & self._hosts[bisect_left(self._longest, group.work.setup_seconds)]
         if ripe:
-            yield from cheapest_first(self._round, group, self._holders, ripe)
+            yield from cheapest_first(self._round, group, self._by_cost(), ripe)
+
+    def _by_cost(self) -> Sequence[Holder]:
+        if self._holders is None:
+            groups = self._round.snapshot.groups
+            self._holders = _cheapest(
+                Holder(groups[number], groups[number].work.teardown_seconds, hosts)
+                for number, hosts in self._held.items()
+            )
+        return self._holders
 
     def _longest_setup(self, lease: Lease) -> float:
         holder = self._round.snapshot.group_of(lease)
@@ -104,89 +116,127 @@ class _Class:
 
     priority: int
     user_group: int
-    holders: list[Holder] = field(default_factory=list)
     due: Hosts = NONE
     renewed: Hosts = NONE
+    holders: list[Holder] = field(default_factory=list)
+    """Least cost first. Made when a task group may take one of the hosts."""
+    reach: dict[int, Hosts] = field(default_factory=dict)
+    """What a task group of the same priority and user group may take, by the number of its leases."""
 
     def hosts(self, *, hostless: bool) -> Hosts:
         return self.due | self.renewed if hostless else self.due
 
 
 class BusyHosts:
-    """Hosts with a lease past its affinity, by who holds it."""
+    """Hosts with a lease past its affinity, by who holds it.
+
+    Most decisions find none that some task group could take. So the classes come from sets that the snapshot
+    keeps between decisions, and a task group that holds leases is looked at only if others want these hosts.
+    """
 
     def __init__(self, round_: Round) -> None:
         self._round = round_
-        self._classes = self._by_class(self._holders().by_cost())
-        self._reach: dict[tuple[float, int, int], Sequence[tuple[_Class, Hosts]]] = {}
+        self._due: dict[int, Hosts] = {}
+        """By the number of the task group that holds them."""
+        self._are_grouped = False
+        self._classes = self._weakest_first()
+        self.due: Hosts = NONE
+        """Hosts that a task group with a host could take."""
         self.all: Hosts = NONE
         """Hosts that some task group could take."""
         for one in self._classes:
+            self.due |= one.due
             self.all |= one.due | one.renewed
 
     def takeable(self, group: GroupState, hosts: Hosts) -> Iterator[Hosts]:
         """Yield those of the hosts that a task group may take, of the weakest holders first."""
-        for one, reach in self._reached(group):
-            if hosts & reach:
-                yield from cheapest_first(self._round, group, one.holders, hosts & reach)
+        leases = self._round.leases(group)
+        hosts &= self.due if leases else self.all
+        for one in self._classes if hosts else ():
+            found = hosts & one.hosts(hostless=not leases)
+            if found:
+                found &= self._reach(group, one, leases)
+            if found:
+                yield from cheapest_first(self._round, group, self._holders(one), found)
 
     def shares_changed(self) -> None:
         """Forget what depends on the numbers of leases."""
-        self._reach.clear()
+        for one in self._classes:
+            one.reach.clear()
 
-    def _reached(self, group: GroupState) -> Sequence[tuple[_Class, Hosts]]:
-        """Return the classes of which a task group may take hosts, and these hosts."""
-        leases = self._round.leases(group)
-        key = (self._round.priority(group), group.fact.user_group, leases)
-        found = self._reach.get(key)
+    def _reach(self, group: GroupState, one: _Class, leases: int) -> Hosts:
+        """Return the hosts of a class whose holders a task group goes before."""
+        before = goes_before_all(self._round, group, one.priority, one.user_group)
+        if before is not None:
+            return EVERY if before else NONE
+        found = one.reach.get(leases)
         if found is None:
-            parts = [
-                (one, self._of_class(group, one, hostless=not leases)) for one in self._classes
-            ]
-            found = self._reach[key] = [part for part in parts if part[1]]
-        return found
-
-    def _of_class(self, group: GroupState, one: _Class, *, hostless: bool) -> Hosts:
-        equal = self._round.priority(group) == one.priority
-        if equal and group.fact.user_group == one.user_group:
             found = NONE
-            for holder in one.holders:
+            for holder in self._holders(one):
                 if goes_before(self._round, group, holder.group):
-                    found |= holder.hosts(hostless=hostless)
-            return found
-        first = goes_before(self._round, group, one.holders[0].group)
-        return one.hosts(hostless=hostless) if first else NONE
-
-    def _holders(self) -> "_Holders":
-        snapshot, policy = self._round.snapshot, self._round.policy
-        found = _Holders(self._round, _freeing_seconds)
-        if policy.preemption is Preemption.NEVER:
-            return found
-        for number, hosts in snapshot.hosts_by_group("renewed"):
-            found.of(number).renewed = hosts
-        if policy.preemption is Preemption.ALWAYS:
-            for number, hosts in snapshot.hosts_by_group("held"):
-                found.of(number).due = hosts
-            return found
-        for _, (number,) in snapshot.affinity.due(self._round.now):
-            lease = snapshot.leases[number]
-            if number not in self._round.ended:
-                found.of(lease.group).due |= 1 << snapshot.ordinal(lease.host)
+                    found |= holder.hosts(hostless=not leases)
+            one.reach[leases] = found
         return found
 
-    def _by_class(self, holders: Iterable[Holder]) -> list[_Class]:
-        """Return the classes, weakest first: the lowest priority, then the most leases."""
-        found: dict[tuple[int, int], _Class] = {}
-        for holder in holders:
-            name = (holder.group.fact.priority, holder.group.fact.user_group)
-            one = found.setdefault(name, _Class(*name))
-            one.holders.append(holder)
-            one.due |= holder.due
-            one.renewed |= holder.renewed
+    def _weakest_first(self) -> Sequence[_Class]:
+        """Return the classes: the lowest priority first, then the most leases."""
+        sets, policy = self._round.snapshot.sets, self._round.policy
+        found: dict[Hashable, _Class] = {}
+        if policy.preemption is Preemption.NEVER:
+            return ()
+        for name, hosts in sets.of_kind("renewed_by").items():
+            _class_of(found, name).renewed = hosts
+        if policy.preemption is Preemption.ALWAYS:
+            for name, hosts in sets.of_kind("held_by").items():
+                _class_of(found, name).due = hosts
+        else:
+            self._find_due(found)
         share = self._round.share
         return sorted(
             found.values(), key=lambda one: (one.priority, -share(one.user_group), one.user_group)
         )
+
+    def _find_due(self, classes: dict[Hashable, _Class]) -> None:
+        snapshot = self._round.snapshot
+        for _, (number,) in snapshot.affinity.due(self._round.now):
+            if number in self._round.ended:
+                continue
+            lease = snapshot.leases[number]
+            bit = 1 << snapshot.ordinal(lease.host)
+            holder = snapshot.groups[lease.group].fact
+            self._due[lease.group] = self._due.get(lease.group, NONE) | bit
+            _class_of(classes, (holder.priority, holder.user_group)).due |= bit
+
+    def _holders(self, one: _Class) -> Sequence[Holder]:
+        """Return the task groups of a class that hold leases, least cost first."""
+        if not self._are_grouped:
+            self._are_grouped = True
+            self._group_holders()
+        return one.holders
+
+    def _group_holders(self) -> None:
+        snapshot = self._round.snapshot
+        due: Mapping[int, Hosts] = self._due
+        if self._round.policy.preemption is Preemption.ALWAYS:
+            due = dict(snapshot.sets.by_group("held"))
+        renewed = dict(snapshot.sets.by_group("renewed"))
+        by_name = {(one.priority, one.user_group): one for one in self._classes}
+        holders = []
+        for number in {**due, **renewed}:
+            group = snapshot.groups[number]
+            parts = due.get(number, NONE), renewed.get(number, NONE)
+            holders.append(Holder(group, _freeing_seconds(group), *parts))
+        for holder in _cheapest(holders):
+            fact = holder.group.fact
+            by_name[fact.priority, fact.user_group].holders.append(holder)
+
+
+def _class_of(classes: dict[Hashable, _Class], name: Hashable) -> _Class:
+    found = classes.get(name)
+    if found is None:
+        assert isinstance(name, tuple)  # noqa: S101 - see set_names
+        found = classes[name] = _Class(*name)
+    return found
 
 
 def _freeing_seconds(holder: GroupState) -> float:
@@ -194,22 +244,5 @@ def _freeing_seconds(holder: GroupState) -> float:
     return holder.work.teardown_seconds + drain
 
 
-class _Holders:
-    """Holders by the number of their task group."""
-
-    def __init__(self, round_: Round, cost: Callable[[GroupState], float]) -> None:
-        self._groups = round_.snapshot.groups
-        self._cost = cost
-        self._found: dict[int, Holder] = {}
-
-    def of(self, number: int) -> Holder:
-        found = self._found.get(number)
-        if found is None:
-            group = self._groups[number]
-            found = self._found[number] = Holder(group, self._cost(group))
-        return found
-
-    def by_cost(self) -> list[Holder]:
-        return sorted(
-            self._found.values(), key=lambda holder: (holder.cost_seconds, holder.group.fact.number)
-        )
+def _cheapest(holders: Iterable[Holder]) -> Sequence[Holder]:
+    return sorted(holders, key=lambda holder: (holder.cost_seconds, holder.group.fact.number))

@@ -13,6 +13,7 @@ EVERY: Hosts = -1
 """Contains every host there can be; only for AND."""
 Name = tuple[str, Hashable]
 """Names a set: its kind and, within the kind, what distinguishes it, such as ``("warm", 7)``."""
+_NO_NAMES = frozenset[Name]()
 
 
 def ordinals(hosts: Hosts) -> Iterator[int]:
@@ -33,12 +34,17 @@ class NamedSets:
 
     def __init__(self) -> None:
         self._sets: dict[str, dict[Hashable, Hosts]] = {}
-        self._names: dict[int, frozenset[Name]] = {}
+        self._names: dict[tuple[str, int], frozenset[Name]] = {}
 
-    def place(self, ordinal: int, names: Iterable[Name]) -> None:
-        """Make the host a member of exactly these sets."""
+    def place(self, part: str, ordinal: int, names: Iterable[Name]) -> None:
+        """Make the host a member of exactly these sets of one part of all kinds.
+
+        No kind belongs to two parts, so that each part can be placed when what it depends on changes.
+        """
         new = frozenset(names)
-        old = self._names.get(ordinal, frozenset())
+        old = self._names.get((part, ordinal), _NO_NAMES)
+        if new == old:
+            return
         bit = 1 << ordinal
         for kind, which in old - new:
             of_kind = self._sets[kind]
@@ -51,9 +57,9 @@ class NamedSets:
             of_kind = self._sets.setdefault(kind, {})
             of_kind[which] = of_kind.get(which, NONE) | bit
         if new:
-            self._names[ordinal] = new
+            self._names[part, ordinal] = new
         else:
-            self._names.pop(ordinal, None)
+            del self._names[part, ordinal]
 
     def get(self, kind: str, which: Hashable = None) -> Hosts:
         """Return one set; empty if no host is in it."""
@@ -62,3 +68,9 @@ class NamedSets:
     def of_kind(self, kind: str) -> Mapping[Hashable, Hosts]:
         """Return all sets of a kind that are not empty, by what distinguishes them."""
         return self._sets.get(kind, {})
+
+    def by_group(self, kind: str) -> Iterator[tuple[int, Hosts]]:
+        """Yield the sets of a kind whose sets are distinguished by the numbers of task groups."""
+        for number, hosts in self.of_kind(kind).items():
+            assert isinstance(number, int)  # noqa: S101 - see set_names
+            yield number, hosts

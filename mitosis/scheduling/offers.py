@@ -1,6 +1,8 @@
 """Gives free hosts to the task groups that wait, best first (C-31)."""
 
 from collections.abc import Mapping
+from functools import reduce
+from operator import or_
 
 from mitosis.scheduling.host_sets import NONE, Hosts, lowest
 from mitosis.scheduling.round import Round
@@ -25,6 +27,7 @@ def offer_freed_hosts(round_: Round) -> None:
 def offer_free_hosts(round_: Round) -> None:
     """Offer free hosts until no task group that waits has one to take, or the actions are too many."""
     line = WaitingLine(round_, round_.free)
+    wanted = reduce(or_, line.hosts.values(), NONE)
     spared = _hosts_of_choosier(line.hosts)
     for group, bucket in line:
         if round_.missing(group) <= 0:
@@ -39,7 +42,7 @@ def offer_free_hosts(round_: Round) -> None:
         round_.offer(group, ordinal)
         if round_.missing(group) > 0:
             line.again(group, bucket)
-        if round_.is_over:
+        if round_.is_over or not wanted & ~round_.full:
             return
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 
-from mitosis.scheduling.facts import NEVER, Capacity, Host, Lease
+from mitosis.scheduling.facts import NEVER, Capacity, Group, Host, Lease
 from mitosis.scheduling.host_sets import Name
 from mitosis.scheduling.policy import Policy
 
@@ -10,11 +10,10 @@ MANY_DORMANT = 2
 """Hosts with so many ready environments, or more, are not distinguished."""
 
 
-def names_of_host(host: Host, free: Capacity, policy: Policy) -> Iterator[Name]:
-    """Yield the sets that depend on the facts about a host, and on what its leases leave free."""
+def names_of_host(host: Host, policy: Policy) -> Iterator[Name]:
+    """Yield the sets that depend on the facts about a host."""
     yield "known", None
     yield "capacity", host.capacity
-    yield "free", free
     yield "cores", host.cores
     yield "dormant", min(len(host.warm), MANY_DORMANT)
     flags = {
@@ -33,14 +32,21 @@ def names_of_host(host: Host, free: Capacity, policy: Policy) -> Iterator[Name]:
             yield "failed", failure.name
 
 
-def names_of_leases(leases: Iterable[Lease]) -> Iterator[Name]:
-    """Yield the sets that depend on the leases of a host: what they are, and of which task groups."""
-    for lease in leases:
+def names_of_leases(free: Capacity, leases: Iterable[tuple[Lease, Group]]) -> Iterator[Name]:
+    """Yield the sets that depend on the leases of a host: what they leave free, what they are, and whose.
+
+    Those of one priority and user group are together as well: their holders win and lose the same contests.
+    """
+    yield "free", free
+    for lease, group in leases:
         if lease.is_live:
             yield "live", None
         if lease.contestable:
+            holders = (group.priority, group.user_group)
             yield "held", lease.group
+            yield "held_by", holders
             if lease.idle_since is None:
                 yield "working", None
             if lease.renewed:
                 yield "renewed", lease.group
+                yield "renewed_by", holders

@@ -91,7 +91,8 @@ class Snapshot:
         finally:
             self._unplaced = None
         for number in unplaced:
-            self._place(self.hosts[number])
+            self._place_host(self.hosts[number])
+            self._place_leases(self.hosts[number])
 
     def copy(self) -> "Snapshot":
         """Return an independent snapshot with the same facts, such as for a dry run. 10 µs for each fact."""
@@ -131,6 +132,7 @@ class Snapshot:
     def put_host(self, host: Host) -> None:
         """Add a host, or replace what is known about it."""
         state = self.hosts.get(host.number)
+        former = None if state is None else state.fact
         if state is None:
             state = HostState(self.ordinal(host.number), host, host.capacity)
             self.hosts[host.number] = state
@@ -141,7 +143,9 @@ class Snapshot:
             self.freed[host.number] = host
         else:
             self.freed.pop(host.number, None)
-        self._place(state)
+        self._place_host(state)
+        if former is None or former.capacity != host.capacity:
+            self._place_leases(state)
         for number in state.leases:
             self._check_place(self.leases[number])
 
@@ -154,7 +158,8 @@ class Snapshot:
         self.freed.pop(number, None)
         self._promise(("host", number), [])
         self._time(("host", number), [])
-        self.sets.place(state.ordinal, ())
+        self.sets.place("host", state.ordinal, ())
+        self.sets.place("leases", state.ordinal, ())
 
     # --- task groups ---------------------------------------------------------------------------------
 
@@ -203,11 +208,11 @@ class Snapshot:
         if former is not None:
             if (former.host, former.group) != (lease.host, lease.group):
                 raise ValueError(f"lease {lease.number} keeps its host and its task group")
-            self._count(former, -1)
+        else:
+            self.hosts[lease.host].leases.add(lease.number)
+            self.groups[lease.group].leases.add(lease.number)
         self.leases[lease.number] = lease
-        self.hosts[lease.host].leases.add(lease.number)
-        self.groups[lease.group].leases.add(lease.number)
-        self._count(lease, 1)
+        self._count(self.groups[lease.group], former, lease)
         self._index_lease(lease)
 
     def drop_lease(self, number: int) -> None:
@@ -216,10 +221,10 @@ class Snapshot:
         self.hosts[lease.host].leases.discard(number)
         self.groups[lease.group].leases.discard(number)
         self.misplaced.discard(number)
-        self._count(lease, -1)
+        self._count(self.groups[lease.group], lease, None)
         self._promise(("lease", number), [])
         self._time(("lease", number), [])
-        self._place(self.hosts[lease.host])
+        self._place_leases(self.hosts[lease.host])
 
     def group_of(self, lease: Lease) -> GroupState:
         """Return the task group that holds a lease."""
@@ -229,12 +234,6 @@ class Snapshot:
         """Return the leases of a host, in the order of their numbers."""
         return [self.leases[number] for number in sorted(self.host_at(ordinal).leases)]
 
-    def hosts_by_group(self, kind: str) -> Iterator[tuple[int, Hosts]]:
-        """Yield the sets of a kind whose sets are distinguished by task groups."""
-        for number, hosts in self.sets.of_kind(kind).items():
-            assert isinstance(number, int)  # noqa: S101 - see set_names
-            yield number, hosts
-
     # --- indexes -------------------------------------------------------------------------------------
 
     def _profile(self, group: Group) -> Profile:
@@ -242,14 +241,24 @@ class Snapshot:
         fields = (group.user_group, group.demand, workers, group.binding)
         return self.profiles.setdefault(fields, Profile(*fields))
 
-    def _count(self, lease: Lease, by: int) -> None:
-        state = self.groups[lease.group]
-        self._add_share(state, -1)
-        if lease.is_live:
-            state.held.count(lease.progress, by)
-        else:
-            state.held.ending += by
-        self._add_share(state, 1)
+    def _count(self, state: GroupState, former: Lease | None, lease: Lease | None) -> None:
+        """Count a lease of a task group, instead of what it was before."""
+        held, live = state.held, state.held.live
+        if (
+            former
+            and lease
+            and (former.is_live, former.progress) == (lease.is_live, lease.progress)
+        ):
+            return
+        for counted, by in ((former, -1), (lease, 1)):
+            if counted is None:
+                continue
+            if counted.is_live:
+                held.count(counted.progress, by)
+            else:
+                held.ending += by
+        if held.live != live:
+            self._add(self.share, state.fact.user_group, held.live - live)
         self._line_up(state)
 
     def _add_share(self, state: GroupState, sign: int) -> None:
@@ -267,7 +276,7 @@ class Snapshot:
         self._promise(("lease", lease.number), to)
         self._time(("lease", lease.number), self._times_of_lease(lease))
         self._check_place(lease)
-        self._place(self.hosts[lease.host])
+        self._place_leases(self.hosts[lease.host])
 
     def _check_place(self, lease: Lease) -> None:
         group, host = self.groups[lease.group].fact, self.hosts[lease.host]
@@ -279,7 +288,10 @@ class Snapshot:
 
     def _promise(self, owner: Owner, groups: list[int]) -> None:
         """Make these the task groups that get the owner's host."""
-        former = self._promises_of.pop(owner, [])
+        former = self._promises_of.get(owner, [])
+        if former == groups:
+            return
+        self._promises_of.pop(owner, None)
         if groups:
             self._promises_of[owner] = groups
         for number, by in [(number, -1) for number in former] + [(number, 1) for number in groups]:
@@ -293,9 +305,9 @@ class Snapshot:
 
     def _time(self, owner: Owner, times: Iterable[Timed]) -> None:
         """Make these the times that the owner contributes."""
+        timed = [entry for entry in times if entry[1] < FOREVER]
         for index, at, item in self._timed.pop(owner, ()):
             index.remove(at, item)
-        timed = [entry for entry in times if entry[1] < FOREVER]
         for index, at, item in timed:
             index.add(at, item)
         if timed:
@@ -327,17 +339,23 @@ class Snapshot:
         if work.delayed_until is not None:
             yield self.delayed, work.delayed_until, (number,)
 
-    def _place(self, state: HostState) -> None:
+    def _place_host(self, state: HostState) -> None:
+        if self._unplaced is not None:
+            self._unplaced.add(state.fact.number)
+            return
+        self.sets.place("host", state.ordinal, names_of_host(state.fact, self.policy))
+
+    def _place_leases(self, state: HostState) -> None:
         if self._unplaced is not None:
             self._unplaced.add(state.fact.number)
             return
         free = state.fact.capacity
-        for number in state.leases:
-            free = free.minus(self.groups[self.leases[number].group].fact.demand)
-        state.free = free
         leases = [self.leases[number] for number in state.leases]
-        names = [*names_of_host(state.fact, free, self.policy), *names_of_leases(leases)]
-        self.sets.place(state.ordinal, names)
+        pairs = [(lease, self.groups[lease.group].fact) for lease in leases]
+        for _, group in pairs:
+            free = free.minus(group.demand)
+        state.free = free
+        self.sets.place("leases", state.ordinal, names_of_leases(free, pairs))
 
     def _line_up(self, state: GroupState) -> None:
         """Put a task group where it belongs among those that wait."""
@@ -379,4 +397,4 @@ class Snapshot:
 
 def _leases_depend_on(group: Group) -> tuple[object, ...]:
     """Return what the indexes of a lease take from its task group."""
-    return group.user_group, group.members, group.demand, group.leases
+    return group.user_group, group.priority, group.members, group.demand, group.leases

@@ -5,11 +5,11 @@ time may be early (the next decision finds nothing and asks again), never late.
 """
 
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from mitosis.scheduling.actions import Wake, WakeReason
-from mitosis.scheduling.claims import goes_before
+from mitosis.scheduling.claims import goes_before_all
 from mitosis.scheduling.due_times import ROUNDING_SECONDS
 from mitosis.scheduling.facts import Lease
 from mitosis.scheduling.host_sets import NONE, Hosts, ordinals
@@ -43,6 +43,8 @@ class _Lane:
     first: GroupState
     members: Hosts
     """Of all of them."""
+    usable: Hosts = NONE
+    """Those of the members that they could use, were they free."""
 
 
 class _Wakes:
@@ -56,11 +58,12 @@ class _Wakes:
         """Members of some waiting task group."""
         self._wanted: Hosts = NONE
         """Hosts that some waiting task group could use, were they free."""
-        self._takeable: dict[tuple[int, int], Hosts] = {}
+        self._takeable: dict[Hashable, Hosts] = {}
         """By priority and user group of the holder."""
         for lane in self._lanes:
+            lane.usable = lane.members & round_.able(lane.first)
             self._members |= lane.members
-            self._wanted |= lane.members & round_.able(lane.first)
+            self._wanted |= lane.usable
 
     def times(self) -> Iterator[Wake]:
         """Yield the first time of each kind."""
@@ -135,37 +138,45 @@ class _Wakes:
         return bool(hosts >> self._snapshot.ordinal(host) & 1)
 
     def _affinity(self) -> Iterator[Wake]:
-        for at, (number,) in self._snapshot.affinity.later(self._now) if self._wanted else ():
-            holder = self._snapshot.group_of(self._snapshot.leases[number])
-            if number not in self._round.ended and self._is_in(number, self._takeable_from(holder)):
+        held = self._snapshot.sets.of_kind("held_by").items() if self._wanted else ()
+        if not any(hosts & self._takeable_from(name) for name, hosts in held):
+            return
+        for at, (number,) in self._snapshot.affinity.later(self._now):
+            holder = self._snapshot.group_of(self._snapshot.leases[number]).fact
+            name = (holder.priority, holder.user_group)
+            if number not in self._round.ended and self._is_in(number, self._takeable_from(name)):
                 yield Wake(at, WakeReason.AFFINITY)
                 return
 
-    def _takeable_from(self, holder: GroupState) -> Hosts:
-        """Return the hosts that some waiting task group could take from this one after its affinity."""
-        name = (holder.fact.priority, holder.fact.user_group)
+    def _takeable_from(self, name: Hashable) -> Hosts:
+        """Return the hosts that some waiting task group could take from such holders after their affinity.
+
+        name: their priority and their user group.
+        """
         found = self._takeable.get(name)
         if found is None:
+            assert isinstance(name, tuple)  # noqa: S101 - see set_names
             found = NONE
             for lane in self._lanes:
-                if self._wins(lane.first, holder):
-                    found |= lane.members & self._round.able(lane.first)
+                if self._wins(lane.first, *name):
+                    found |= lane.usable
             self._takeable[name] = found
         return found
 
-    def _wins(self, group: GroupState, holder: GroupState) -> bool:
-        """Return whether a waiting task group may go before a task group like this holder."""
-        same_user_group = group.fact.user_group == holder.fact.user_group
-        if same_user_group and self._round.priority(group) == holder.fact.priority:
-            # It depends on the task group; with two of them, one may win.
-            return any(other is not group for other in self._holders_like(holder))
-        return goes_before(self._round, group, holder)
+    def _wins(self, group: GroupState, priority: int, user_group: int) -> bool:
+        """Return whether a waiting task group may go before some holder like this."""
+        before = goes_before_all(self._round, group, priority, user_group)
+        if before is None:
+            # It depends on the leases of the holder; with two task groups, one may win.
+            return any(other is not group for other in self._holders_like(group))
+        return before
 
-    def _holders_like(self, holder: GroupState) -> Iterator[GroupState]:
-        for number, _ in self._snapshot.hosts_by_group("held"):
+    def _holders_like(self, group: GroupState) -> Iterator[GroupState]:
+        """Yield the task groups of the same priority and user group that hold leases."""
+        for number, _ in self._snapshot.sets.by_group("held"):
             other = self._snapshot.groups[number]
-            same_user_group = other.fact.user_group == holder.fact.user_group
-            if same_user_group and other.fact.priority == holder.fact.priority:
+            same_user_group = other.fact.user_group == group.fact.user_group
+            if same_user_group and other.fact.priority == group.fact.priority:
                 yield other
 
     def _failures(self) -> Iterator[Wake]:

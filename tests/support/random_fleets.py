@@ -8,6 +8,7 @@ from mitosis.contracts.host_failures import HostFailureKind
 from mitosis.contracts.lease_settings import LeaseTerms
 from mitosis.contracts.lifecycle import LeaseState
 from mitosis.scheduling.facts import Capacity, Failure, Freed, Progress, Work
+from mitosis.scheduling.policy import Policy
 from tests.support.scheduling import NOW, OTHERS, USERS, Fleet
 
 GROUPS = st.integers(1, 4)
@@ -142,4 +143,48 @@ def contested_fleets(draw: st.DrawFn) -> Fleet:
             affinity_until=draw(mostly(NOW - 1.0, st.just(NOW + 100.0))),
             renewed=draw(st.booleans()),
         )
+    return fleet
+
+
+PLAIN_TIMES = st.sampled_from([NOW - 7200.0, NOW - 400.0, NOW - 250.0, NOW - 1.0, NOW + 10.0])
+HELD_LEASE: st.SearchStrategy[dict[str, Any]] = st.one_of(
+    st.builds(dict, progress=st.just(Progress.ROOM), idle_since=PLAIN_TIMES),
+    st.builds(dict, affinity_until=PLAIN_TIMES, renewed=st.booleans()),
+    st.builds(dict, affinity_until=PLAIN_TIMES, renewed=st.booleans()),
+    st.builds(
+        dict,
+        state=st.sampled_from([LeaseState.ENDING, LeaseState.OFFERED]),
+        for_group=st.none() | st.integers(1, 7),
+        ending_since=TIMES,
+    ),
+)
+
+
+@st.composite
+def exclusive_fleets(draw: st.DrawFn, policies: st.SearchStrategy[Policy]) -> Fleet:
+    """A fleet in which each host has room for one lease, with all that a decision looks at."""
+    fleet = Fleet(policy=draw(policies))
+    for number in range(1, draw(st.integers(1, 7)) + 1):
+        facts = {**USABLE_HOST, "capacity": st.just(Capacity())}
+        fleet.host(number, **draw(st.fixed_dictionaries(facts)))
+    groups = draw(st.integers(2, 7))
+    for number in range(1, groups + 1):
+        facts = {
+            **WAITING_GROUP,
+            "demand": st.just(Capacity()),
+            "members": mostly(127, st.integers(0, 127)),
+            "created_at": st.sampled_from([1.0, 2.0]),
+        }
+        work = Work(
+            ready=draw(st.sampled_from([0, 1, 4, 9])),
+            unfinished=9,
+            hostless_since=draw(mostly(None, st.just(NOW - 90_000.0))),
+            task_seconds=draw(st.sampled_from([1.0, 1000.0])),
+            setup_seconds=draw(st.sampled_from([0.0, 300.0, 390.0])),
+            teardown_seconds=draw(st.sampled_from([0.0, 50.0])),
+        )
+        fleet.put_group(number, draw(st.fixed_dictionaries(facts)), work)
+    for on in fleet.snapshot.hosts:
+        if draw(mostly(True, st.just(False))):
+            fleet.lease(draw(st.integers(1, groups)), on, **draw(HELD_LEASE))
     return fleet

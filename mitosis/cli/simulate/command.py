@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from mitosis.scheduling.simulation.workload import Workload
 
 app = plain_app()
-MANY_HOSTS = 200
-"""Fleets of more hosts are simulated with rounds 10 s apart, not 2 s."""
 
 
 @register(app, "simulate")
@@ -118,16 +116,11 @@ def _workload(path: Path | None, mix: Mapping[str, Any]) -> "Workload":
 def _simulated(
     workload: "Workload", names: Sequence[PolicyName], rules: "Policy"
 ) -> Mapping[str, "Result"]:
+    from mitosis.cli.simulate.processes import simulated
     from mitosis.scheduling.simulation.comparison import policies
-    from mitosis.scheduling.simulation.result import result_of
-    from mitosis.scheduling.simulation.simulator import Simulator
 
-    pace = 10.0 if len(workload.hosts) > MANY_HOSTS else 2.0
-    found = {}
-    for name in names:
-        simulator = Simulator(workload, policies(rules)[name], pace_seconds=pace)
-        found[name.value] = result_of(workload, simulator.run())
-    return found
+    known = policies(rules)
+    return simulated(workload, {name.value: known[name] for name in names})
 
 
 def _rules(cli: Cli) -> "Policy":

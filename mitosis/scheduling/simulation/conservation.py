@@ -62,23 +62,31 @@ class Conservation:
 
     def kept(self, now: float, waiting: set[SimGroup]) -> list[Kept]:
         """Return what the task groups that have ready tasks should have been given by now."""
-        free = NONE
-        idle: list[Run] = []
-        for host in self._hosts.values():
-            if host.is_free:
-                free |= host.bit
-            elif host.run is not None and self._is_idle(host.run, now):
-                idle.append(host.run)
+        free, idle = self._unused(now)
         if not free and not idle:
             return []
         promised = self._promised(now)
         found = []
         for group in waiting:
-            missing = self.missing(group, promised.get(group.number, 0))
-            hosts = self._usable(group, free, idle, now) if missing > 0 else NONE
-            if hosts:
+            hosts = self._usable(group, free, idle, now)
+            missing = self.missing(group, promised.get(group.number, 0)) if hosts else 0
+            if missing > 0:
                 found.append(Kept(now, group.record.name, hosts, missing))
         return found
+
+    def _unused(self, now: float) -> tuple[Hosts, list[Run]]:
+        """Return the free hosts, and the leases that are idle for the least threshold and may be moved."""
+        free = NONE
+        idle: list[Run] = []
+        since = now - self._policy.leases.least_idle - ROUNDING
+        for host in self._hosts.values():
+            run = host.run
+            if run is None:
+                if host.is_free:
+                    free |= host.bit
+            elif run.idle_since is not None and run.idle_since < since and self._is_idle(run, now):
+                idle.append(run)
+        return free, idle
 
     def missing(self, group: SimGroup, promised: int) -> int:
         """Return how many leases a task group can still use (P9, last item)."""
@@ -119,19 +127,17 @@ class Conservation:
     def _promised(self, now: float) -> dict[int, int]:
         """Return, by task group, the hosts on the way to it."""
         found: dict[int, int] = {}
-        policy = self._policy
         for host in self._hosts.values():
             run = host.run
-            on_the_way = [
-                freed.group
-                for freed in host.freed_for
-                if freed.at + policy.freed_counts_seconds > now
-            ]
-            drains = run is not None and run.ending_since + policy.drain_counts_seconds > now
-            if run is not None and run.for_group is not None and drains:
-                on_the_way.append(run.for_group)
-            for number in on_the_way:
-                found[number] = found.get(number, 0) + 1
+            if host.freed_for:
+                oldest = now - self._policy.freed_counts_seconds
+                for freed in host.freed_for:
+                    if freed.at > oldest:
+                        found[freed.group] = found.get(freed.group, 0) + 1
+            if run is None or run.for_group is None:
+                continue
+            if run.ending_since + self._policy.drain_counts_seconds > now:
+                found[run.for_group] = found.get(run.for_group, 0) + 1
         return found
 
     def _is_idle(self, run: Run, now: float) -> bool:
@@ -141,18 +147,16 @@ class Conservation:
         return usable and run.state is not LeaseState.ENDING and run.idle_since is not None
 
     def _usable(self, group: SimGroup, free: Hosts, idle: list[Run], now: float) -> Hosts:
-        found = free
+        usable = group.usable
+        found = free & usable
         for run in idle:
             since = run.idle_since if run.idle_since is not None else FOREVER
             if (
-                run.group is not group
+                run.host.bit & usable
+                and run.group is not group
                 and since + self._threshold(run.group, group) < now - ROUNDING
             ):
                 found |= run.host.bit
-        found &= group.members
-        for host in self._hosts.values() if found else ():
-            if group.user_group not in host.serves or group.number in host.failures:
-                found &= ~host.bit
         return found
 
     def _threshold(self, loser: SimGroup, winner: SimGroup) -> float:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from mitosis.contracts.lifecycle import LeaseState
 from mitosis.scheduling.facts import FOREVER, Failure, Freed, Progress
-from mitosis.scheduling.host_sets import Hosts
+from mitosis.scheduling.host_sets import NONE, Hosts
 from mitosis.scheduling.simulation.workload import GroupRecord, HostRecord, TasksRecord
 
 
@@ -53,6 +53,10 @@ class SimGroup:
     workers: int
     batches: deque[TasksRecord]
     """Still to be submitted, earliest first."""
+    with_role: Hosts
+    """Hosts that have a write role in its user group."""
+    failed_on: Hosts = NONE
+    """Hosts on which its setup failed."""
     runs: set["Run"] = field(default_factory=set)
     """Leases, those that are ending included."""
     ready: int = 0
@@ -84,10 +88,16 @@ class SimGroup:
     first_offer_at: float | None = None
     settled_at: float | None = None
 
+    @property
+    def usable(self) -> Hosts:
+        """Hosts that may serve it, were they free and in contact."""
+        return self.members & self.with_role & ~self.failed_on
+
     def next_seconds(self) -> float:
         """Return the duration of the next ready task."""
         while True:
-            for seconds in self.parts[0]:
+            seconds = next(self.parts[0], None)
+            if seconds is not None:
                 return seconds
             self.parts.popleft()
 

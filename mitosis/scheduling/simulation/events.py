@@ -1,7 +1,7 @@
 """What is to happen, in the order of its time."""
 
 from collections.abc import Callable
-from heapq import heappop, heappush
+from heapq import heappop, heappush, heapreplace
 from typing import Any
 
 Call = Callable[[Any], None]
@@ -26,8 +26,17 @@ class Events:
         """Let something happen after some time."""
         self.at(self.now + seconds, call, argument)
 
-    def pop(self) -> Event:
-        """Return the first event, and make its time the present."""
-        event = heappop(self.queue)
+    def first(self) -> Event:
+        """Return the first event, and make its time the present. It stays in the queue."""
+        event = self.queue[0]
         self.now = event[0]
         return event
+
+    def remove_first(self) -> None:
+        """Remove the first event."""
+        heappop(self.queue)
+
+    def replace_first(self, time: float, what: object, argument: Any) -> None:
+        """Remove the first event, and let something else happen at a time that is not past."""
+        self._number += 1
+        heapreplace(self.queue, (time, self._number, what, argument))

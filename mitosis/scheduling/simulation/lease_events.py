@@ -77,9 +77,8 @@ class Leases:
     # --- what follows ----------------------------------------------------------------------------------
 
     def task_ended(self, run: Run, seconds: float) -> None:
-        """End a task of a lease."""
-        if not self.tasks.ended(run, seconds):
-            return
+        """End a task of a lease after which none begins."""
+        self.tasks.ended(run, seconds)
         if run.state is LeaseState.ENDING:
             run.drain_from.append(self._events.now)
             if not run.running:
@@ -156,6 +155,7 @@ class Leases:
                 kind=HostFailureKind.SETUP_FAILED,
                 reason="exit code 1",
             )
+            group.failed_on |= host.bit
             host.warm.add(group.number)
             self._remove(run)
             self.clean(host, group)

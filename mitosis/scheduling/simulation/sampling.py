@@ -47,21 +47,16 @@ class Sampling:
 
     def _idle_while_waiting(self, waiting: set[SimGroup]) -> int:
         """Return how many hosts run nothing that ready tasks could use, at most as many as they need."""
-        idle = [
-            host
-            for host in self._accounts.hosts.values()
-            if host.is_free
-            or (host.run is not None and host.run.idle_since is not None and host.in_contact)
-        ]
+        idle = NONE
+        for host in self._accounts.hosts.values():
+            run = host.run
+            if host.is_free if run is None else run.idle_since is not None and host.in_contact:
+                idle |= host.bit
         if not idle:
             return 0
         found, needed = NONE, 0
         for group in waiting:
-            usable = NONE
-            for host in idle:
-                if group.user_group in host.serves and group.number not in host.failures:
-                    usable |= host.bit
-            usable &= group.members
+            usable = idle & group.usable
             most = group.record.max_managers
             room = usable.bit_count() if most is None else max(0, most - len(group.runs))
             needed += min(-(-group.ready // group.workers), usable.bit_count(), room)

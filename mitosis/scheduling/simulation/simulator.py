@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from mitosis.scheduling.actions import Action, EndLease, Offer, Renew, Wake, WakeReason
 from mitosis.scheduling.decide import decide
 from mitosis.scheduling.facts import FOREVER
-from mitosis.scheduling.host_sets import NONE
+from mitosis.scheduling.host_sets import NONE, Hosts
 from mitosis.scheduling.policy import MINUTE, Policy
 from mitosis.scheduling.simulation.accounts import Accounts
 from mitosis.scheduling.simulation.conservation import Conservation, Kept, check_offer
@@ -24,7 +24,11 @@ from mitosis.scheduling.snapshot import Snapshot
 Decision = Callable[[Snapshot, float], Sequence[Action]]
 PACE_SECONDS = 2.0
 """Rounds are at least so far apart. Free hosts must be offered within 10 s, so more makes no sense."""
-SAMPLE_SECONDS = 60.0
+MANY_HOSTS = 200
+PACE_OF_MANY_SECONDS = 10.0
+"""The same for fleets of more hosts than that."""
+ROUNDS_PER_SAMPLE = 30
+"""The time between two samples, in times of the pace."""
 
 
 class Simulator:
@@ -35,8 +39,7 @@ class Simulator:
         workload: Workload,
         policy: Policy,
         *,
-        pace_seconds: float = PACE_SECONDS,
-        sample_seconds: float = SAMPLE_SECONDS,
+        pace_seconds: float | None = None,
         checked: bool = False,
         decision: Decision = decide,
     ) -> None:
@@ -45,8 +48,7 @@ class Simulator:
         Args:
             workload: what happens.
             policy: the rules of the decision.
-            pace_seconds: rounds are at least so far apart.
-            sample_seconds: time between two samples.
+            pace_seconds: rounds are at least so far apart; None: as the number of hosts allows.
             checked: check after each round that no host is kept from work.
             decision: what decides.
         """
@@ -56,13 +58,15 @@ class Simulator:
         self.accounts = Accounts()
         self.kept: list[Kept] = []
         """Hosts that a task group should have been given in a round, if that is checked."""
-        self._pace = pace_seconds
+        many = len(workload.hosts) > MANY_HOSTS
+        self._pace = pace_seconds or (PACE_OF_MANY_SECONDS if many else PACE_SECONDS)
         self._checked = checked
         self._decision = decision
         self._round_at = FOREVER
         self._last_round = -FOREVER
         self._due_at: set[float] = set()
         self._numbers: dict[str, int] = {}
+        self._with_role: dict[int, Hosts] = {}
         hosts, groups = self.accounts.hosts, self.accounts.groups
         self.leases = Leases(self.events, self.facts, self.accounts, workload.failing_setups)
         self.leases.renewal_due = self._renew_at
@@ -70,21 +74,25 @@ class Simulator:
         self._host_events = HostEvents(self.events, self.facts, self.leases, groups)
         self._conservation = Conservation(policy, hosts, groups)
         self._sampling = Sampling(self.accounts, self._conservation)
-        self._sample_seconds = sample_seconds
+        self._sample_seconds = ROUNDS_PER_SAMPLE * self._pace
         self._add_all()
 
     def run(self) -> Accounts:
         """Run until the end of the workload."""
         events, facts, until = self.events, self.facts, self.workload.until
-        queue, task_ended = events.queue, self.leases.task_ended
+        queue, next_begins = events.queue, self.leases.tasks.next_begins
         while queue and queue[0][0] <= until:
-            _, _, what, argument = events.pop()
-            if type(what) is Run:
-                if not what.is_gone:
-                    task_ended(what, argument)
-            else:
+            _, _, what, argument = events.first()
+            if type(what) is not Run:
+                events.remove_first()
                 what(argument)  # type: ignore[operator]  # a function, see events.Event
+            elif what.is_gone:
+                events.remove_first()
+            elif not next_begins(what, argument):
+                events.remove_first()
+                self.leases.task_ended(what, argument)
             if facts.changed:
+                facts.changed = False
                 self._request(events.now)
         events.now = until
         self._sampling.finish(until)
@@ -167,6 +175,8 @@ class Simulator:
             serves = frozenset(self._number(name) for name in record.user_groups)
             host = by_name[record.name] = SimHost(number, bit, record, serves)
             self.accounts.hosts[number] = host
+            for of in serves:
+                self._with_role[of] = self._with_role.get(of, NONE) | bit
             self.facts.host(host, 0.0)
         batches: dict[str, deque[TasksRecord]] = defaultdict(deque)
         for tasks in sorted(workload.tasks, key=lambda tasks: tasks.at):
@@ -190,11 +200,14 @@ class Simulator:
         batches: deque[TasksRecord],
         hosts: dict[str, SimHost],
     ) -> SimGroup:
-        members = NONE
-        for name in hosts if record.hosts is None else record.hosts:
-            members |= hosts[name].bit
+        members = (1 << len(hosts)) - 1
+        if record.hosts is not None:
+            members = NONE
+            for name in record.hosts:
+                members |= hosts[name].bit
         user_group = self._number(record.user_group)
-        return SimGroup(number, record, user_group, members, record.workers, batches)
+        with_role = self._with_role.get(user_group, NONE)
+        return SimGroup(number, record, user_group, members, record.workers, batches, with_role)
 
     def _create(self, group: SimGroup) -> None:
         self.accounts.groups[group.number] = self.accounts.open[group.number] = group

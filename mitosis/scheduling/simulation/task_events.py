@@ -52,8 +52,28 @@ class TaskEvents:
             self.became_idle(self._events.now + self._least_idle_seconds)
         self._facts.progress(run)
 
-    def ended(self, run: Run, seconds: float) -> bool:
-        """End a task; return whether the lease does something else now than before."""
+    def next_begins(self, run: Run, seconds: float) -> bool:
+        """End the task of the first event, and begin the next one in its place.
+
+        That is what nearly all events are. False: no task can begin, and nothing was done.
+        """
+        group = run.group
+        if not group.ready or not run.claims:
+            return False
+        self._count(run, seconds)
+        group.ready -= 1
+        seconds = group.next_seconds()
+        self._events.replace_first(self._events.now + seconds, run, seconds)
+        if group.is_watched or not group.ready:
+            self._facts.touched.add(group)
+        return True
+
+    def ended(self, run: Run, seconds: float) -> None:
+        """End a task after which none begins."""
+        self._count(run, seconds)
+        run.running -= 1
+
+    def _count(self, run: Run, seconds: float) -> None:
         group = run.group
         group.ended += 1
         group.task_seconds += seconds
@@ -62,11 +82,6 @@ class TaskEvents:
         if group.ended >= 5 and group.ended >= group.put_ended * MEASURED_OFTEN:
             self._facts.touched.add(group)
             self._facts.changed |= group.ready > 0
-        run.running -= 1
-        if run.claims and group.ready:
-            self._begin_one(run)
-            return False
-        return True
 
     def _begin_one(self, run: Run) -> None:
         group = run.group

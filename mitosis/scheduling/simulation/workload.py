@@ -2,6 +2,9 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
+from itertools import cycle, islice
+from operator import mul
 from random import Random
 from typing import Annotated
 
@@ -126,10 +129,9 @@ def durations(tasks: TasksRecord, first: int) -> Iterator[Seconds]:
     """
     if tasks.seconds:
         return iter(tasks.seconds)
-    mean = tasks.mean_seconds
-    return (
-        mean * _VARIATION[number % len(_VARIATION)] for number in range(first, first + tasks.count)
-    )
+    first %= len(_VARIATION)
+    varied = islice(cycle(_VARIATION), first, first + tasks.count)
+    return map(partial(mul, tasks.mean_seconds), varied)
 
 
 def _variations() -> Sequence[float]:
