@@ -13,6 +13,8 @@ from mitosis.scheduling.policy import Order
 from mitosis.scheduling.round import Round
 from mitosis.scheduling.states import Bucket, GroupState, Key, Profile
 
+Entry = tuple[float, int, Key, "Lane"]
+"""A lane: minus its priority, its share and its first task group."""
 Place = tuple[int, float, int, Bucket, int]
 """A task group: its key, its bucket, and its position there; -1 if it stands in the lane by itself."""
 
@@ -38,6 +40,9 @@ class WaitingLine:
         self.hosts: dict[Bucket, Hosts] = {}
         """Hosts that each bucket may use; only buckets that have some."""
         self._lanes: dict[Lane, list[Place]] = {}
+        self._order: list[Entry] = []
+        self._current: dict[Lane, Entry] = {}
+        """The entry of each lane that counts; the others of that lane are left over in the order."""
         masks: dict[Profile, Hosts] = {}
         for bucket in round_.snapshot.buckets.values():
             mask = masks.get(bucket.profile)
@@ -48,19 +53,26 @@ class WaitingLine:
                 self.hosts[bucket] = hosts
                 self._enter(bucket, 0)
         self._enter_others(hosts_of)
-        self._order = [self._entry(lane) for lane in self._lanes]
+        self._current = {lane: self._entry(lane) for lane in self._lanes}
+        self._order = list(self._current.values())
         heapify(self._order)
 
     def __iter__(self) -> Iterator[tuple[GroupState, Bucket]]:
         order = self._order
         while order:
-            lane = order[0][-1]
+            entry = order[0]
+            lane = entry[-1]
+            if self._current.get(lane) is not entry:
+                heappop(order)
+                continue
             places = self._lanes[lane]
             if not places:
                 heappop(order)
+                del self._current[lane]
                 continue
             now = self._entry(lane)
-            if now != order[0]:
+            if now != entry:
+                self._current[lane] = now
                 heapreplace(order, now)
                 continue
             _, _, number, bucket, position = heappop(places)
@@ -75,7 +87,10 @@ class WaitingLine:
         """Let a task group stand in the line by itself: after it got a lease, its place is another one."""
         leases = self._round.leases(group) if self._by_share else 0
         key = Key(leases, group.fact.created_at, group.fact.number)
-        heappush(self._lanes.setdefault(self._lane(group), []), (*key, bucket, -1))
+        lane = self._lane(group)
+        heappush(self._lanes.setdefault(lane, []), (*key, bucket, -1))
+        if lane not in self._current:
+            self._move(lane)
 
     def exhaust(self, bucket: Bucket) -> None:
         """Leave out all task groups of a bucket: there is no host for them any more."""
@@ -86,7 +101,7 @@ class WaitingLine:
         if self._by_share:
             for lane, places in self._lanes.items():
                 if lane.user_group == user_group and places:
-                    heappush(self._order, self._entry(lane))
+                    self._move(lane)
 
     def _enter_others(self, hosts_of: Callable[[GroupState], Hosts]) -> None:
         """Enter task groups that only the clock makes wait, or wait in another place than their bucket."""
@@ -114,7 +129,12 @@ class WaitingLine:
     def _lane_of(self, order: float, user_group: int) -> Lane:
         return Lane(order, user_group if self._by_share else 0)
 
-    def _entry(self, lane: Lane) -> tuple[float, int, Key, Lane]:
+    def _move(self, lane: Lane) -> None:
+        """Put a lane where it belongs by now, if that is further ahead, or if it had no place."""
+        entry = self._current[lane] = self._entry(lane)
+        heappush(self._order, entry)
+
+    def _entry(self, lane: Lane) -> Entry:
         leases, created_at, number, _, _ = self._lanes[lane][0]
         share = self._round.share(lane.user_group) if self._by_share else 0
         return lane.order, share, Key(leases, created_at, number), lane

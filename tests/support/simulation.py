@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+from mitosis.scheduling.actions import Action
 from mitosis.scheduling.decide import decide
 from mitosis.scheduling.policy import Policy
 from mitosis.scheduling.simulation.accounts import Accounts
@@ -19,6 +20,11 @@ MINUTE = 60.0
 HOUR = 3600.0
 DAY = 24 * HOUR
 TEAMS = ["team-1", "team-2"]
+
+
+def without(kind: type[Action]) -> Decision:
+    """The decision without its actions of one kind."""
+    return lambda snapshot, now: [a for a in decide(snapshot, now) if not isinstance(a, kind)]
 
 
 class Scene:
@@ -42,11 +48,13 @@ class Scene:
         """Tasks of equal length."""
         self._tasks.append(TasksRecord(group=group, at=at, seconds=[seconds] * count))
 
-    def run(self, policy: Policy | None = None, decision: Decision = decide) -> Accounts:
-        """Simulate; no host may be kept from work after any round."""
+    def run(
+        self, policy: Policy | None = None, decision: Decision = decide, *, checked: bool = True
+    ) -> Accounts:
+        """Simulate; no host may be kept from work after any round, if that is checked."""
         self.workload.groups, self.workload.tasks = self._groups, self._tasks
         self.simulator = Simulator(
-            self.workload, policy or Policy(), checked=True, decision=decision
+            self.workload, policy or Policy(), checked=checked, decision=decision
         )
         accounts = self.simulator.run()
         kept = self.simulator.kept

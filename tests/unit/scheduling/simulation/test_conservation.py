@@ -5,17 +5,11 @@ from typing import Any
 import pytest
 
 from mitosis.scheduling.actions import Action, EndLease, Offer, Rank
-from mitosis.scheduling.decide import decide
 from mitosis.scheduling.simulation.conservation import Forbidden
 from mitosis.scheduling.simulation.simulator import Decision
-from tests.support.simulation import DAY, HOUR, MINUTE, Scene
+from tests.support.simulation import DAY, HOUR, MINUTE, Scene, without
 
 RANK = Rank(0, 0, 0, 0.0, 1)
-
-
-def without(kind: type[Action]) -> Decision:
-    """The decision without its actions of one kind."""
-    return lambda snapshot, now: [a for a in decide(snapshot, now) if not isinstance(a, kind)]
 
 
 def always(*actions: Action) -> Decision:

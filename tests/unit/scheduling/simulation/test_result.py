@@ -6,10 +6,11 @@ from xml.dom.minidom import parseString
 
 import pytest
 
+from mitosis.scheduling.actions import EndLease
 from mitosis.scheduling.simulation.plot import svg
 from mitosis.scheduling.simulation.result import Result, mean_of, quantile, result_of
 from mitosis.scheduling.simulation.table import markdown, rows_of
-from tests.support.simulation import DAY, HOUR, MINUTE, Scene
+from tests.support.simulation import DAY, HOUR, MINUTE, Scene, without
 
 
 def simulated() -> Result:
@@ -39,6 +40,57 @@ def test_figures_have_the_values_that_follow_from_the_workload() -> None:
     assert found.ended_groups == 2
     assert found.turnaround_hours == pytest.approx(2.5 + 0.1 + 2, abs=0.05)
     assert found.longest_hostless_hours == pytest.approx(2.6)
+
+
+@pytest.mark.spec("S002-174")
+def test_stickiness_is_the_work_for_each_setup() -> None:
+    found = simulated()
+    assert found.hours_per_setup == pytest.approx(4 / 2), "4 hours of the host, prepared twice"
+    assert found.setups_per_host_day == 2
+
+
+def kept_idle() -> Scene:
+    """A host is idle from 3,590 s on, and can be taken after 180 s; a task group waits from 3,630 s on."""
+    scene = Scene(1, DAY)
+    scene.group("first")
+    scene.tasks("first", 1, HOUR - 10)
+    scene.group("second", team=2, at=HOUR + 30)
+    scene.tasks("second", 1, MINUTE, at=HOUR + 30)
+    return scene
+
+
+@pytest.mark.spec("S002-174")
+def test_hosts_idle_while_work_waited_are_sampled_once_a_minute() -> None:
+    scene = kept_idle()
+    found = result_of(scene.workload, scene.run())
+    assert found.idle_hours_while_waiting == pytest.approx(2 / 60), "samples at 3,660 and 3,720 s"
+    assert found.idle_percent_while_waiting == pytest.approx(100 * 2 / (24 * 60))
+    assert found.past_threshold_percent == 0
+    assert (found.moves_idle, found.moves_busy) == (1, 0)
+
+
+@pytest.mark.spec("S002-174")
+def test_hosts_idle_past_the_threshold_are_found_also_between_rounds() -> None:
+    """With a rule that never takes a host: 1,380 samples from 3,660 s on, 1,378 of them from 3,780 s on."""
+    scene = kept_idle()
+    accounts = scene.run(decision=without(EndLease), checked=False)
+    found = result_of(scene.workload, accounts)
+    assert found.idle_hours_while_waiting == pytest.approx(1_380 / 60)
+    assert found.past_threshold_percent == pytest.approx(100 * 1_378 / (24 * 60))
+
+
+@pytest.mark.spec("S002-174")
+def test_fairness_is_jains_index_of_the_leases_of_user_groups_that_wait() -> None:
+    """Three leases and one: 4 * 4 / (2 * (9 + 1)). A task group of another priority does not count."""
+    scene = Scene(5, HOUR)
+    for name, team, priority, hosts in (
+        ("three", 1, 0, ["h1", "h2", "h3"]),
+        ("one", 2, 0, ["h4"]),
+        ("other", 2, 5, ["h5"]),
+    ):
+        scene.group(name, team=team, priority=priority, hosts=hosts)
+        scene.tasks(name, 100, 10 * MINUTE)
+    assert result_of(scene.workload, scene.run()).jain == pytest.approx(16 / 20)
 
 
 def test_the_mean_of_results_is_that_of_each_figure() -> None:
