@@ -50,7 +50,7 @@ campaign-history: setup ## 10,000 signals and 10,000 updates to one task group (
 campaign-scheduling: setup ## 3,000 random fleets for each property of a scheduling decision (3 minutes)
 	@MITOSIS_CAMPAIGN_EXAMPLES=3000 $(BIN)/python -m pytest -n 0 -q --timeout 3600 tests/unit/scheduling/test_decide.py
 
-campaign-simulation: setup ## 1,000 simulated hosts for 4 weeks, and four policies beside each other, into docs/simulation.md (half an hour; ARGS=--small: 2 minutes)
+campaign-simulation: setup ## four policies on 100 hosts for 4 days and on 1,000 hosts for 4 weeks, into docs/simulation.md (ARGS=--small: only the first)
 	@$(BIN)/python -m bench.simulation --write $(ARGS)
 
 stress: setup ## 50 simulated agents and 200 task groups under random verbs on the real stack, then random sequences against the rules of scheduling (20 minutes; ARGS="--seed N --minutes N")
