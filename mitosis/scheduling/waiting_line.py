@@ -15,8 +15,8 @@ from mitosis.scheduling.states import Bucket, GroupState, Key, Profile
 
 Entry = tuple[float, int, Key, "Lane"]
 """A lane: minus its priority, its share and its first task group."""
-Place = tuple[int, float, int, Bucket, int]
-"""A task group: its key, its bucket, and its position there; -1 if it stands in the lane by itself."""
+Place = tuple[int, float, int, int, Bucket]
+"""A task group: its key, its position in its bucket, or -1 if it stands in the lane by itself; its bucket."""
 
 
 class Lane(NamedTuple):
@@ -75,7 +75,7 @@ class WaitingLine:
                 self._current[lane] = now
                 heapreplace(order, now)
                 continue
-            _, _, number, bucket, position = heappop(places)
+            _, _, number, position, bucket = heappop(places)
             if bucket not in self.hosts:
                 continue
             if position >= 0:
@@ -88,7 +88,7 @@ class WaitingLine:
         leases = self._round.leases(group) if self._by_share else 0
         key = Key(leases, group.fact.created_at, group.fact.number)
         lane = self._lane(group)
-        heappush(self._lanes.setdefault(lane, []), (*key, bucket, -1))
+        heappush(self._lanes.setdefault(lane, []), (*key, -1, bucket))
         if lane not in self._current:
             self._move(lane)
 
@@ -121,7 +121,7 @@ class WaitingLine:
     def _enter(self, bucket: Bucket, position: int) -> None:
         if position < len(bucket.line):
             lane = self._lane_of(-bucket.priority, bucket.profile.user_group)
-            heappush(self._lanes.setdefault(lane, []), (*bucket.line[position], bucket, position))
+            heappush(self._lanes.setdefault(lane, []), (*bucket.line[position], position, bucket))
 
     def _lane(self, group: GroupState) -> Lane:
         return self._lane_of(self._round.order(group), group.fact.user_group)

@@ -10,7 +10,7 @@ from tests.support.plain_decision import plainly_decided
 from tests.support.random_fleets import exclusive_fleets
 from tests.support.scheduling import NOW, Fleet
 
-EXAMPLES = settings(max_examples=150, deadline=None, suppress_health_check=[*HealthCheck])
+EXAMPLES = settings(max_examples=100, deadline=None, suppress_health_check=[*HealthCheck])
 RULES = st.just(Policy())
 OTHER_POLICIES = st.builds(
     Policy,
