@@ -68,7 +68,6 @@ TESTED_ELSEWHERE = {
     "mitosis/scheduling/changes.py": "unit/scheduling/test_explain.py",
     "mitosis/scheduling/claims.py": "the rules of the contest: unit/scheduling/test_contest.py",
     "mitosis/scheduling/contest_sentences.py": "unit/scheduling/test_explain.py",
-    "mitosis/scheduling/contestable.py": "unit/scheduling/test_contest.py",
     "mitosis/scheduling/facts.py": "models: unit/scheduling/test_snapshot.py puts them all",
     "mitosis/scheduling/moment.py": "unit/scheduling/test_predicates.py",
     "mitosis/scheduling/remedies.py": "unit/scheduling/test_explain.py",
