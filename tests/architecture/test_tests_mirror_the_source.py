@@ -76,6 +76,7 @@ TESTED_ELSEWHERE = {
     "mitosis/scheduling/simulation/fact_writer.py": "unit/scheduling/simulation/test_scenes.py",
     "mitosis/scheduling/simulation/lease_events.py": "unit/scheduling/simulation/test_scenes.py",
     "mitosis/scheduling/simulation/simulator.py": "unit/scheduling/simulation/test_scenes.py",
+    "mitosis/scheduling/simulation/task_events.py": "unit/scheduling/simulation/test_scenes.py",
     "mitosis/scheduling/simulation/synthetic.py": "unit/scheduling/simulation/test_mixed.py",
     "mitosis/scheduling/simulation/workload.py": "models: unit/scheduling/simulation/test_recording.py",
     "mitosis/scheduling/smallest_change.py": "unit/scheduling/test_explain.py",
