@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from datetime import timedelta
 
 GIVE_UP_AFTER = timedelta(days=30)
@@ -35,26 +35,25 @@ class Outages:
             self._reported = True
             self._say(f"{reason}; waiting, tasks keep running")
 
+    def over(self) -> None:
+        """Record that the API answers; the next failed call begins a new outage."""
+        self._last = float("-inf")
 
-def announce_outages(say: Callable[[str], None], but: Collection[str] = ()) -> None:
-    """Report outages that retried calls of the SDK meet in this process, each once, through ``say``.
 
-    ``but``: codes of errors that the command reports elsewhere.
-    """
+def announce_outages(outages: Outages) -> None:
+    """Report outages that retried calls of the SDK meet in this process."""
     calls = logging.getLogger("mitosis.client.repeating")
     calls.setLevel(logging.INFO)
     calls.propagate = False
-    calls.handlers = [_Repeated(Outages(say), but)]
+    calls.handlers = [_Repeated(outages)]
 
 
 class _Repeated(logging.Handler):
     """Reads the log records of the SDK: one per retry, with the error as a fact."""
 
-    def __init__(self, outages: Outages, but: Collection[str]) -> None:
+    def __init__(self, outages: Outages) -> None:
         super().__init__()
-        self._but = but
         self._outages = outages
 
     def emit(self, record: logging.LogRecord) -> None:
-        if getattr(record, "error_code", None) not in self._but:
-            self._outages.failed(str(getattr(record, "detail", record.getMessage())))
+        self._outages.failed(str(getattr(record, "detail", record.getMessage())))

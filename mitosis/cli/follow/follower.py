@@ -12,6 +12,7 @@ from mitosis.cli.follow.display import Display, Progress, now, short_span
 from mitosis.cli.follow.exit_statuses import MEANING, RunExit
 from mitosis.cli.follow.failures import Failures, table
 from mitosis.cli.group.view import hint_of_hook
+from mitosis.cli.outages import Outages
 from mitosis.client.client import Client
 from mitosis.concurrency import cancel_and_wait
 from mitosis.contracts.errors import MitosisError
@@ -33,12 +34,16 @@ class Follower:
         display: Display,
         hint: str = DETACH_HINT,
         failures: Failures | None = None,
+        outages: Outages | None = None,
     ) -> None:
-        """``failures`` are shown while the group runs; the caller keeps adding to them."""
+        """``failures`` are shown while the group runs; the caller keeps adding to them.
+
+        ``outages``: those that other calls of the command meet too.
+        """
         self._client = client
         self._display = display
         self._failures = failures
-        self._away = False
+        self._outages = outages or Outages(display.say)
         self.hint = hint
         """The last of the live lines."""
         self.ends_as: RunExit | None = None
@@ -60,18 +65,14 @@ class Follower:
 
     async def _changes(self, group: UUID) -> AsyncIterator[TaskGroupInfo]:
         async for event in self._client.events(group, results=False, on_outage=self._outage):
-            self._away = False
+            self._outages.over()
             if event.group is not None and event.kind == "group":
                 failed = self._failures.in_one_line() if self._failures else ""
                 self._display.show(Progress(event.group, now(), self.hint, failed))
                 yield event.group
 
-    def _outage(self, _: MitosisError) -> None:
-        if not self._away:
-            self._away = True
-            self._display.say(
-                "the API cannot be reached; tasks keep running, and so does the wait for it"
-            )
+    def _outage(self, error: MitosisError) -> None:
+        self._outages.failed(error.message)
 
     def conclude(
         self, group: TaskGroupInfo, failures: Failures, *, missing: bool = False

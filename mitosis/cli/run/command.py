@@ -206,19 +206,19 @@ def _dry_run(plan: "RunPlan", *, everything: bool) -> int:
 
 def _run(cli: Cli, plan: "RunPlan", display: Display, *, up: bool) -> int:
     from mitosis.cli.connection import START
-    from mitosis.cli.outages import GIVE_UP_AFTER, announce_outages
+    from mitosis.cli.outages import GIVE_UP_AFTER, Outages, announce_outages
     from mitosis.cli.run.runner import Runner
     from mitosis.cli.validation import named
     from mitosis.client.client import Client
     from mitosis.embedded.stop_signals import StopSignals
 
-    # The follower of the group reports outages of the API itself.
-    announce_outages(display.say, but=() if plan.detach else ("api_unavailable",))
+    outages = Outages(display.say)
+    announce_outages(outages)
 
     async def against(url: str, token: str | None, own: StopSignals | None = None) -> int:
         async with Client(url, token, give_up_after=GIVE_UP_AFTER) as client:
             with named(OPTIONS):
-                return await Runner(client, plan, display, own).run()
+                return await Runner(client, plan, display, own, outages).run()
 
     async def on_own_stack() -> int:
         from mitosis.cli.run.own_stack import own_stack

@@ -24,6 +24,7 @@ from mitosis.cli.follow.task_output import (
     is_cut,
     print_json_line,
 )
+from mitosis.cli.outages import Outages
 from mitosis.cli.run.feeding import Feeder
 from mitosis.cli.run.keeping import keep_open, with_auto_close
 from mitosis.cli.run.sources import Source
@@ -127,6 +128,7 @@ class Runner:
         plan: RunPlan,
         display: Display,
         own_stack: StopSignals | None = None,
+        outages: Outages | None = None,
     ) -> None:
         """``own_stack``: the receiver of signals for a stack that ends with this run."""
         self._client = client
@@ -138,7 +140,7 @@ class Runner:
         self._feeder = Feeder(client, plan.source, plan.build_task)
         detaches = plan.on_interrupt == "detach" and own_stack is None
         hint = DETACH_HINT if detaches else "Ctrl-C: cancel"
-        self._follower = Follower(client, display, hint, self._failures)
+        self._follower = Follower(client, display, hint, self._failures, outages)
 
     async def run(self) -> RunExit:
         """Run from the first inputs, which are checked before anything is created, to the exit status.

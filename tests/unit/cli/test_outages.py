@@ -33,6 +33,16 @@ def test_an_outage_is_told_once_however_long_it_lasts() -> None:
     assert said == ["the API is away; waiting, tasks keep running"]
 
 
+def test_an_outage_after_an_answer_is_told_again_at_once() -> None:
+    said: list[str] = []
+    clock = Clock()
+    outages = Outages(said.append, clock)
+    for _ in range(2):
+        failing(outages, clock, REPORT_AFTER_SECONDS * 3)
+        outages.over()
+    assert len(said) == 2
+
+
 def test_the_next_outage_is_told_again() -> None:
     said: list[str] = []
     clock = Clock()
