@@ -7,10 +7,10 @@ from hypothesis import strategies as st
 from mitosis.scheduling.decide import decide
 from mitosis.scheduling.policy import Order, Policy, Preemption
 from tests.support.plain_decision import plainly_decided
-from tests.support.random_fleets import exclusive_fleets
+from tests.support.random_fleets import contested_fleets, exclusive_fleets
 from tests.support.scheduling import NOW, Fleet
 
-EXAMPLES = settings(max_examples=100, deadline=None, suppress_health_check=[*HealthCheck])
+EXAMPLES = settings(max_examples=200, deadline=None, suppress_health_check=[*HealthCheck])
 RULES = st.just(Policy())
 OTHER_POLICIES = st.builds(
     Policy,
@@ -23,6 +23,6 @@ OTHER_POLICIES = st.builds(
 
 @pytest.mark.spec("C-31", "C-35")
 @EXAMPLES
-@given(exclusive_fleets(RULES) | exclusive_fleets(OTHER_POLICIES))
+@given(contested_fleets() | exclusive_fleets(RULES) | exclusive_fleets(OTHER_POLICIES))
 def test_it_decides_what_a_decision_without_any_set_decides(fleet: Fleet) -> None:
     assert list(decide(fleet.snapshot, NOW)) == list(plainly_decided(fleet.snapshot, NOW))
