@@ -43,7 +43,7 @@ from mitosis.client.template_calls import TemplateCalls
 from mitosis.client.worker_calls import WorkerCalls
 from mitosis.contracts.checking import checked, shown
 from mitosis.contracts.errors import InvalidRequest, MitosisError
-from mitosis.contracts.explain import Explanation, HostExplanation
+from mitosis.contracts.explain import Explanation
 from mitosis.contracts.following import GroupEvent
 from mitosis.contracts.http import (
     MAX_WAIT_SECONDS,
@@ -411,17 +411,6 @@ class Client(
     async def explain_task(self, task_uuid: UUID) -> Explanation:
         """Explain the state of one task, as :meth:`explain` does."""
         return await self._get(Explanation, task_path(task_uuid) + "/explain")
-
-    async def explain_manager(
-        self, manager_id: UUID, *, at: datetime | None = None
-    ) -> HostExplanation:
-        """Explain what a host does, and why it does not serve the task groups that have work.
-
-        ``at``: explain the last decision about hosts before this time (with a zone) instead.
-        """
-        query: Params = {} if at is None else {"at": at.isoformat()}
-        path = f"/managers/{identifier(manager_id, 'manager_id')}/explain"
-        return await self._get(HostExplanation, path, query)
 
     async def task(self, task_uuid: UUID) -> TaskInfo:
         """Return one task with all its details."""

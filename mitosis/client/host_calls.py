@@ -3,12 +3,14 @@
 import asyncio
 import time
 from collections.abc import Iterable
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
+from mitosis.client.connection import Params
 from mitosis.client.parameters import duration, identifier
 from mitosis.client.repeated_calls import RepeatedCalls
+from mitosis.contracts.explain import HostExplanation
 from mitosis.contracts.http import ManagerInfo
 from mitosis.contracts.manager_verbs import DrainBody, ManagerUpdate
 
@@ -17,7 +19,7 @@ LOOK_SECONDS = 1.0
 
 
 class HostCalls(RepeatedCalls):
-    """Drain, resume, change and delete a host."""
+    """Drain, resume, change, explain and delete a host."""
 
     async def drain_manager(
         self, manager_id: UUID, *, now: bool = False, reason: str | None = None
@@ -28,6 +30,17 @@ class HostCalls(RepeatedCalls):
         """
         body = DrainBody(now=now, reason=reason)
         return await self._post(ManagerInfo, _path(manager_id) + "/drain", body)
+
+    async def explain_manager(
+        self, manager_id: UUID, *, at: datetime | None = None
+    ) -> HostExplanation:
+        """Explain what a host does, and why it does not serve the task groups that have work.
+
+        ``at``: explain the last decision about hosts before this time (with a zone) instead.
+        """
+        query: Params = {} if at is None else {"at": at.isoformat()}
+        path = _path(manager_id) + "/explain"
+        return await self._get(HostExplanation, path, query)
 
     async def wait_until_empty(
         self, manager_id: UUID, *, timeout: timedelta | None = None

@@ -23,7 +23,7 @@ class _Taking:
 
 def take_hosts(round_: Round) -> None:
     """End leases for task groups that wait, until none can take a host, or the actions are too many."""
-    if round_.snapshot.buckets:
+    if round_.snapshot.buckets or round_.moment.broken_promises:
         _Contest(round_).run()
 
 

@@ -116,7 +116,15 @@ def fleets(draw: st.DrawFn) -> Fleet:
             group = draw(st.integers(1, groups))
             if host.free.covers(fleet.snapshot.groups[group].fact.demand):
                 fleet.lease(group, on, **draw(ANY_LEASE))
+    _give_hosts(fleet)
     return fleet
+
+
+def _give_hosts(fleet: Fleet) -> None:
+    """A task group that holds a lease is not without a host."""
+    for number, group in fleet.snapshot.groups.items():
+        if group.leases:
+            fleet.work(number, hostless_since=None)
 
 
 @st.composite
@@ -187,4 +195,5 @@ def exclusive_fleets(draw: st.DrawFn, policies: st.SearchStrategy[Policy]) -> Fl
     for on in fleet.snapshot.hosts:
         if draw(mostly(True, st.just(False))):
             fleet.lease(draw(st.integers(1, groups)), on, **draw(HELD_LEASE))
+    _give_hosts(fleet)
     return fleet

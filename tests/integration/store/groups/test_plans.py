@@ -38,7 +38,7 @@ async def measured(w: World, setup: float, teardown: float, task: float) -> None
     """A task group of the past with the same setup hook."""
     await w.group("past", environment_setup_hook=SETUP)
     await w.rows(
-        "INSERT INTO environment_durations SELECT g.id, m.id, k.kind, k.seconds, 4"
+        "INSERT INTO environment_durations SELECT g.id, m.id, k.kind, k.seconds, 4, 4, 0"
         "  FROM task_groups AS g, managers AS m,"
         "       (VALUES ('setup', %s), ('teardown', %s)) AS k (kind, seconds)",
         setup,

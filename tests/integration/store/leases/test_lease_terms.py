@@ -27,8 +27,8 @@ AFFINITY = (
 
 async def measured(w: World, group: UUID, kind: str, seconds: float) -> None:
     await w.rows(
-        "INSERT INTO environment_durations (group_id, kind, mean_seconds, runs)"
-        " SELECT id, %s, %s, 1 FROM task_groups WHERE uuid = %s",
+        "INSERT INTO environment_durations (group_id, kind, mean_seconds, runs, all_runs, all_seconds)"
+        " SELECT id, %s, %s, 1, 1, 0 FROM task_groups WHERE uuid = %s",
         *(kind, seconds, group),
     )
 
