@@ -8,6 +8,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from tests.support.program import clean_environment, prepared_mitosis
+from tests.support.waiting import wait_until
 
 NOISE = """
 import random, sys
@@ -66,3 +67,12 @@ def mitosis_json_wait(stack: Path, name: str) -> None:
     env = clean_environment()
     argv = [*prepared_mitosis(env), "group", "wait", "--data-dir", str(stack), name]
     subprocess.run(argv, env=env, capture_output=True, check=False, timeout=90)
+
+
+def watching(env: Mapping[str, str], name: str, shown: Path) -> "subprocess.Popen[bytes]":
+    """`mitosis watch` of a task group, which has shown something in that file."""
+    command = [*prepared_mitosis(env), "watch", name]
+    with shown.open("wb") as out:
+        process = subprocess.Popen(command, env=env, stdout=out, stderr=out)
+    wait_until(lambda: shown.stat().st_size, 60)
+    return process

@@ -9,6 +9,7 @@ import pytest
 from api.app import create_app
 from mitosis.contracts.errors import AlreadyExists
 from mitosis.contracts.http import RegisterManager, TaskGroupSpec
+from mitosis.contracts.worker_services import RegisterWorker
 from tests.support.http_api import Api, in_process_api, problem, said_hello
 
 TASKS = "/task-groups/work/tasks"
@@ -34,18 +35,21 @@ def routes_with_a_body(api: Api, manager_id: UUID) -> list[tuple[str, str]]:
         if "requestBody" in operation
     ]
     assert len(found) >= 20
-    filled = {"reference": "work", "manager_id": manager_id}
+    filled = {"reference": "work", "manager_id": manager_id, "worker_id": "mailer"}
     others = dict.fromkeys(("task_group_id", "task_uuid"), uuid4())
     return [(method, path.format(**filled, **others)) for method, path in found]
 
 
 async def test_a_body_is_json_by_name_on_every_route(api: Api) -> None:
+    async with api.client() as client:
+        service = (await client.register_worker(RegisterWorker(worker_id="mailer"))).token
+    of_services = {f"/workers/{verb}" for verb in ("heartbeat", "goodbye", "token")}
     async with said_hello(api) as (manager, answer):
         host, manager_id = manager.token, answer.manager_id
         for method, route in routes_with_a_body(api, manager_id):
             path = route + "?epoch=1" * (route == "/managers/tasks")
             of_an_agent = path.startswith("/managers/") and str(manager_id) not in path
-            token = host if of_an_agent else ""
+            token = host if of_an_agent else service if route in of_services else ""
 
             async def status(kind: str | None, content: Any = b'{"no":1}') -> int:
                 headers = {} if kind is None else {"Content-Type": kind}

@@ -10,7 +10,9 @@ import pytest
 import typer
 
 from mitosis.cli import app, execute
+from mitosis.client.sync import SyncClient
 from mitosis.contracts.wire import Outcome
+from mitosis.contracts.worker_services import RegisterWorker
 from mitosis.store.users.accounts import create_user
 from tests.support.cli_stack import CliStack, cli_stack
 from tests.support.servers import LoopThread
@@ -65,6 +67,16 @@ MORE: dict[str, Sequence[Sequence[str]]] = {
     "manager retag": [["{manager}", "--tag", "gpu"]],
     "manager rename": [["{manager}", "renamed"]],
     "manager delete": [["host-9"]],
+    "manager explain": [["{manager}"]],
+    "manager switching": [[]],
+    "worker list": [[]],
+    "worker show": [["mailer"]],
+    "worker history": [["mailer"]],
+    "worker coverage": [[]],
+    "worker drain": [["mailer"]],
+    "worker resume": [["mailer"]],
+    "handlers list": [[]],
+    "handlers gaps": [[]],
     "login": [["person", "--password-file", "{password}"]],
     "logout": [[]],
     "whoami": [[]],
@@ -112,6 +124,8 @@ def test_every_command_with_json_prints_json(
         "manager": managers[0]["manager_id"],
         "password": str(tmp_path / "password"),
     }
+    with SyncClient(stack.url, stack.token) as client:
+        client.register_worker(RegisterWorker(worker_id="mailer"))
     missing = [command for command in ALL if command not in MORE]
     assert missing == [], "say here how these are called"
     last = ["group delete", "manager delete", "login", "logout"]

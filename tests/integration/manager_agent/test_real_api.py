@@ -268,9 +268,7 @@ async def test_nobody_but_their_agent_knows_the_workers(database: str, tmp_path:
         (manager,) = [manager async for manager in it.client.managers()]
         assert manager.manager_id == it.manager_id
         async with api.app_state.store.database.connection() as connection:
-            named = (
-                "SELECT count(*) AS n FROM information_schema.tables WHERE table_name ~ 'worker'"
-            )
+            named = "SELECT count(*) AS n FROM worker_services, worker_registrations"
             assert await (await connection.execute(named)).fetchone() == {"n": 0}
             kinds = await connection.execute("SELECT kind, worker_uuid FROM leases")
             assert await kinds.fetchall() == [{"kind": "manager", "worker_uuid": None}]

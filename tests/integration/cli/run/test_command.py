@@ -23,7 +23,7 @@ from tests.support.program import (
     prepared_mitosis,
     running_up,
 )
-from tests.support.run_command import NOISE, mitosis_json_wait, run, running
+from tests.support.run_command import NOISE, mitosis_json_wait, run, running, watching
 from tests.support.terminal import Terminal
 from tests.support.waiting import wait_until
 
@@ -452,9 +452,8 @@ SHORT = (
 def test_a_silent_pipe_keeps_its_group_open_and_a_killed_run_does_not(
     env: Mapping[str, str], stack: Path, tmp_path: Path
 ) -> None:
-    def group() -> dict[str, Any]:
-        shown: dict[str, Any] = mitosis_json(stack, "group", "show", "silent")
-        return shown
+    def group() -> Any:
+        return mitosis_json(stack, "group", "show", "silent")
 
     argv = [*python(env), "-c", SHORT, "run", "-w", "1", "--name", "silent", "touch", "{}"]
     with subprocess.Popen(
@@ -466,15 +465,16 @@ def test_a_silent_pipe_keeps_its_group_open_and_a_killed_run_does_not(
         wait_until((tmp_path / "first").exists, 60)
         wait_until(lambda: group()["auto_close_timeout"] > 8, 60, interval=POLL)
         assert group()["state"] == "open"
+        watch = watching(env, "silent", tmp_path / "shown")
         process.stdin.write(b"second\n")
         process.stdin.flush()
         wait_until((tmp_path / "second").exists, 60)
         wait_until(lambda: group()["auto_close_timeout"] < 8, 60, interval=POLL)
         process.kill()
-    watch = [*prepared_mitosis(env), "watch", "silent"]
-    watched = subprocess.run(watch, env=env, capture_output=True, check=True, timeout=60)
-    assert re.search(rb"mitosis group close silent, or \ds after the last sub", watched.stderr)
-    assert b"2 ok, 0 failed" in watched.stderr
+    assert watch.wait(60) == 0
+    said = (tmp_path / "shown").read_bytes()
+    assert re.search(rb"mitosis group close silent, or \ds after the last sub", said), said
+    assert b"2 ok, 0 failed" in said
 
 
 def test_sigterm_detaches_or_cancels_as_told(env: Mapping[str, str], stack: Path) -> None:
