@@ -7,25 +7,22 @@ report of 256, with the lean calls of the agent and, for the submission, with th
 import asyncio
 import multiprocessing
 import statistics
-import tempfile
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from multiprocessing.connection import Connection
-from pathlib import Path
 
 import httpx2
 
 from api.service import ApiOptions, admin_token, running_api
+from bench.scratch_database import scratch_database
 from mitosis.client.client import Client
 from mitosis.contracts.agent_http import EnvironmentChange, Hello
 from mitosis.contracts.http import RegisterManager, TaskGroupSpec
 from mitosis.contracts.wire import ClaimTasks, Outcome, ReportTasks, TaskReport
-from mitosis.embedded.data_folder import DataFolder, ed25519_private_key, free_port
-from mitosis.embedded.postgres import EmbeddedPostgres
+from mitosis.embedded.data_folder import ed25519_private_key, free_port
 from mitosis.store.leases.scheduler import assign_round
 from mitosis.store.pg.database import Database
-from mitosis.store.pg.migrate import migrate
 from mitosis.store.store import Store, StoreOptions
 from tests.support.manager_api import ManagerApi
 from workflows.client import ControlClient, TemporalAddress
@@ -117,33 +114,18 @@ async def calls(url: str, token: str, database_url: str) -> None:
         await measure(f"report {BATCH}", report, ROUNDS)
 
 
-async def run(folder: Path) -> None:
-    data = DataFolder(folder)
-    data.lock()
-    postgres = EmbeddedPostgres(data)
-    await postgres.start()
-    try:
-        await asyncio.to_thread(migrate, postgres.url())
+async def run() -> None:
+    async with scratch_database() as url:
         ours, theirs = multiprocessing.get_context("spawn").Pipe()
-        process = multiprocessing.get_context("spawn").Process(
-            target=server, args=(postgres.url(), theirs)
-        )
+        process = multiprocessing.get_context("spawn").Process(target=server, args=(url, theirs))
         process.start()
         try:
-            url, token = await asyncio.to_thread(ours.recv)
-            await calls(url, token, postgres.url())
+            served_at, token = await asyncio.to_thread(ours.recv)
+            await calls(served_at, token, url)
         finally:
             ours.send("stop")
             process.join(20)
-    finally:
-        await postgres.stop()
-        data.release()
-
-
-def main() -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        asyncio.run(run(Path(folder)))
 
 
 if __name__ == "__main__":
-    main()
+    asyncio.run(run())

@@ -10,20 +10,16 @@ hosts. `look` is what the control worker asks every few seconds.
 
 import argparse
 import asyncio
-import tempfile
 import time
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 from typing import LiteralString
 
-from mitosis.embedded.data_folder import DataFolder
-from mitosis.embedded.postgres import EmbeddedPostgres
+from bench.scratch_database import scratch_database
 from mitosis.scheduling.decide import decide
 from mitosis.store.leases.fleet_snapshot import Fleet, load_fleet
 from mitosis.store.leases.look import look
 from mitosis.store.leases.scheduler import assign_round
 from mitosis.store.pg.database import Database
-from mitosis.store.pg.migrate import migrate
 from mitosis.store.store import Store
 
 HOSTS: LiteralString = """
@@ -138,17 +134,9 @@ async def database_value(database: Database, statement: LiteralString) -> int:
     return int(next(iter(row.values())))
 
 
-async def run(folder: Path, hosts: int, groups: int) -> None:
-    data = DataFolder(folder)
-    data.lock()
-    postgres = EmbeddedPostgres(data)
-    await postgres.start()
-    try:
-        await asyncio.to_thread(migrate, postgres.url())
-        await measure(postgres.url(), hosts, groups)
-    finally:
-        await postgres.stop()
-        data.release()
+async def run(hosts: int, groups: int) -> None:
+    async with scratch_database() as url:
+        await measure(url, hosts, groups)
 
 
 def main() -> None:
@@ -156,8 +144,7 @@ def main() -> None:
     parser.add_argument("--hosts", type=int, default=10_000)
     parser.add_argument("--groups", type=int, default=200)
     chosen = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        asyncio.run(run(Path(folder), chosen.hosts, chosen.groups))
+    asyncio.run(run(chosen.hosts, chosen.groups))
 
 
 if __name__ == "__main__":

@@ -11,18 +11,14 @@ import argparse
 import asyncio
 import random
 import statistics
-import tempfile
 import time
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 from typing import LiteralString
 from uuid import UUID
 
+from bench.scratch_database import scratch_database
 from mitosis.contracts.worker_services import RegisterWorker, SupportedTask
-from mitosis.embedded.data_folder import DataFolder
-from mitosis.embedded.postgres import EmbeddedPostgres
 from mitosis.store.pg.database import Database
-from mitosis.store.pg.migrate import migrate
 from mitosis.store.registry.contact import end_silent_registrations, record_heartbeat
 from mitosis.store.registry.registration import register_worker
 from mitosis.store.registry.selection import (
@@ -130,24 +126,15 @@ def named(number: int) -> NamedTask:
     return NamedTask("bench", f"n{number % 10}", f"t{number}", "1")
 
 
-async def run(folder: Path, services: int, tasks: int, calls: int) -> None:
-    data = DataFolder(folder)
-    data.lock()
-    postgres = EmbeddedPostgres(data)
-    await postgres.start()
-    try:
-        await asyncio.to_thread(migrate, postgres.url())
-        async with Database.open(postgres.url()) as database:
-            store = Store(database=database)
-            user = await create_user(store, "bench")
-            async with database.connection() as connection:
-                for statement in FILLED:
-                    await connection.execute(statement, {"services": services, "tasks": tasks})
-                await connection.execute(ANALYZE)
-            await measure(store, user.user_id, services, tasks, calls)
-    finally:
-        await postgres.stop()
-        data.release()
+async def run(services: int, tasks: int, calls: int) -> None:
+    async with scratch_database() as url, Database.open(url) as database:
+        store = Store(database=database)
+        user = await create_user(store, "bench")
+        async with database.connection() as connection:
+            for statement in FILLED:
+                await connection.execute(statement, {"services": services, "tasks": tasks})
+            await connection.execute(ANALYZE)
+        await measure(store, user.user_id, services, tasks, calls)
 
 
 def main() -> None:
@@ -156,8 +143,7 @@ def main() -> None:
     parser.add_argument("--tasks", type=int, default=1_000)
     parser.add_argument("--calls", type=int, default=1_000)
     given = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        asyncio.run(run(Path(folder), given.services, given.tasks, given.calls))
+    asyncio.run(run(given.services, given.tasks, given.calls))
 
 
 if __name__ == "__main__":
