@@ -41,7 +41,8 @@ from mitosis.store.managers.release import release_lease
 from mitosis.store.managers.views import observe_manager
 from mitosis.store.tasks.retry import retry_tasks
 from tests.support.campaigns import Host, World, failed, held, succeeded
-from workflows.decisions import CloseIfInactive, Discard, Finalize, Settle, group_step
+from tests.support.group_workflow import follow_task_group
+from workflows.decisions import Discard, Finalize, Settle, group_step
 
 HOOK = {"command": ["clean"], "timeout": "1m"}
 
@@ -386,20 +387,7 @@ class Debts:
         if group not in self.poked:
             return
         self.poked.discard(group)
-        control = self.w.control
-        while True:
-            match group_step(await control.observe_task_group(group)):
-                case Discard():
-                    await control.discard(group)
-                case Finalize():
-                    await control.finalize(group)
-                case Settle():
-                    await control.settle(group)
-                    await self.check_nothing_owed(group)
-                case CloseIfInactive():
-                    await control.close_if_inactive(group)
-                case _:
-                    return
+        await follow_task_group(self.w.control, group, self.check_nothing_owed)
 
     # --- the rules ----------------------------------------------------------------------------
 

@@ -31,14 +31,7 @@ from mitosis.store.users.accounts import add_member, create_user
 from tests.support.campaigns import Host, World
 from tests.support.fleet_machine.hosts import MachineHost
 from tests.support.fleet_machine.oracle import Facts, KnownGroup, KnownHost, LeaseRow, Oracle
-from workflows.decisions import (
-    CloseIfInactive,
-    Discard,
-    EndAfterFailedSetups,
-    Finalize,
-    Settle,
-    group_step,
-)
+from tests.support.group_workflow import follow_task_group
 
 ROUNDS = 12
 """Rounds and turns of the hosts until nothing changes; more are a fault."""
@@ -297,24 +290,9 @@ class Machine:
 
     async def _follow(self, group: UUID) -> None:
         """What the workflow of a task group does until it waits."""
-        control = self.w.control
-        while True:
-            view = await control.observe_task_group(group)
-            match group_step(view):
-                case Discard():
-                    await control.discard(group)
-                case Finalize():
-                    await control.finalize(group)
-                case Settle():
-                    await control.settle(group)
-                case EndAfterFailedSetups():
-                    await control.end_after_failed_setups(group)
-                case CloseIfInactive():
-                    await control.close_if_inactive(group)
-                case _:
-                    goes_on = view.state in ("open", "closed") and not view.discarding
-                    self.oracle.groups[group].goes_on = view.exists and goes_on
-                    return
+        view = await follow_task_group(self.w.control, group)
+        goes_on = view.state in ("open", "closed") and not view.discarding
+        self.oracle.groups[group].goes_on = view.exists and goes_on
 
     # --- what is there --------------------------------------------------------------------------
 
