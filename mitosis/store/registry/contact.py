@@ -5,7 +5,7 @@ from uuid import UUID
 
 from mitosis.contracts.errors import MitosisError, Superseded, WorkerNotFound, WorkerNotRegistered
 from mitosis.contracts.worker_services import HeartbeatAnswer
-from mitosis.store.pg.rows import fetch_one
+from mitosis.store.pg.rows import fetch_all, fetch_one
 from mitosis.store.pg.statements import load
 from mitosis.store.store import Store
 
@@ -18,12 +18,12 @@ ENDED_AT_ONCE = 100
 class _ServiceState:
     worker_id: str
     incarnation: int
-    token_version: int
 
 
 @dataclass(frozen=True, slots=True)
-class _Due:
-    seconds: float | None
+class _Silence:
+    ended: int
+    next_seconds: float | None
 
 
 async def record_heartbeat(store: Store, worker_uuid: UUID, incarnation: int) -> HeartbeatAnswer:
@@ -76,13 +76,12 @@ async def end_silent_registrations(store: Store) -> float | None:
     Returns:
         Seconds until the next one can be over; None if no service is registered.
     """
-    ended = ENDED_AT_ONCE
+    parameters = {"most": ENDED_AT_ONCE}
     async with store.database.connection() as connection:
-        while ended == ENDED_AT_ONCE:
-            cursor = await connection.execute(SQL["end_silent"], {"most": ENDED_AT_ONCE})
-            ended = cursor.rowcount
-        due = await fetch_one(connection, _Due, SQL["next_silence"], {})
-    return None if due is None else due.seconds
+        while True:
+            (found,) = await fetch_all(connection, _Silence, SQL["end_silent"], parameters)
+            if found.ended < ENDED_AT_ONCE:
+                return found.next_seconds
 
 
 def _refusal(state: _ServiceState | None, incarnation: int) -> MitosisError:

@@ -18,22 +18,23 @@ UPDATE worker_registrations AS r
    AND r.incarnation = %(incarnation)s
 
 -- name: service_state
-SELECT s.worker_id, s.incarnation, s.token_version FROM worker_services AS s WHERE s.uuid = %(worker)s
+SELECT s.worker_id, s.incarnation FROM worker_services AS s WHERE s.uuid = %(worker)s
 
 -- name: end_silent
+-- How many were ended, and the seconds until the first of the others is over if its service stays silent.
 WITH silent AS (
     SELECT r.id FROM worker_registrations AS r
      WHERE r.unregistered_at IS NULL AND r.alive_until <= now()
      ORDER BY r.alive_until LIMIT %(most)s
        FOR UPDATE SKIP LOCKED
+), ended AS (
+    UPDATE worker_registrations AS r SET unregistered_at = r.alive_until, failure_reason = 'silent'
+      FROM silent WHERE r.id = silent.id
+    RETURNING r.id
 )
-UPDATE worker_registrations AS r SET unregistered_at = r.alive_until, failure_reason = 'silent'
-  FROM silent WHERE r.id = silent.id
-
--- name: next_silence
--- Seconds until the first registration is over if its service stays silent.
-SELECT extract(epoch FROM min(r.alive_until) - now())::float8 AS seconds
-  FROM worker_registrations AS r WHERE r.unregistered_at IS NULL
+SELECT (SELECT count(*) FROM ended) AS ended,
+       (SELECT extract(epoch FROM min(r.alive_until) - now())::float8 FROM worker_registrations AS r
+         WHERE r.unregistered_at IS NULL AND r.alive_until > now()) AS next_seconds
 
 -- name: drain_worker
 UPDATE worker_services
