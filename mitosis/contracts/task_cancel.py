@@ -28,8 +28,17 @@ class TaskFilter(RequestBody):
     """Only tasks with all of these labels."""
     min_priority: Int32 | None = None
     max_priority: Int32 | None = None
+    """Not below ``min_priority``."""
     submitted_after: AwareDatetime | None = None
     submitted_before: AwareDatetime | None = None
+
+    @field_validator("max_priority")
+    @classmethod
+    def _is_a_range(cls, most: int | None, known: ValidationInfo) -> int | None:
+        least = known.data.get("min_priority")
+        if most is not None and least is not None and most < least:
+            raise ValueError(f"no priority is between {least} and {most}; exchange them")
+        return most
 
 
 class CancelTasks(RequestBody):
