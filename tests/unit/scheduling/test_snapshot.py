@@ -8,12 +8,13 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from mitosis.contracts.lease_settings import LeaseTerms
 from mitosis.scheduling.decide import decide
-from mitosis.scheduling.facts import Lease, Work
+from mitosis.scheduling.facts import Capacity, Lease, Work
 from mitosis.scheduling.snapshot import Snapshot
 from mitosis.scheduling.states import Profile
 from tests.support.random_fleets import GROUP_FACTS, GROUPS, HOST_FACTS, LEASE_FACTS, WORK
-from tests.support.scheduling import NOW, Fleet, host
+from tests.support.scheduling import NOW, OTHERS, Fleet, host
 
 
 def indexes(snapshot: Snapshot) -> dict[str, Any]:
@@ -146,3 +147,24 @@ def test_a_host_keeps_its_bit_after_it_was_dropped() -> None:
     fleet.host(3)
     fleet.host(2)
     assert fleet.offers() == [(1, 2)]
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        {"user_group": OTHERS},
+        {"priority": 1},
+        {"members": 1},
+        {"demand": Capacity(cores=2)},
+        {"leases": LeaseTerms(idle_threshold=60.0)},
+    ],
+    ids=lambda facts: next(iter(facts)),
+)
+def test_a_changed_task_group_moves_its_leases(facts: dict[str, Any]) -> None:
+    fleet = Fleet(3)
+    fleet.group(1)
+    fleet.lease(1, 1, affinity_until=NOW - 1.0)
+    fleet.lease(1, 2, renewed=True)
+    fleet.idle(1, 3, 100.0)
+    fleet.change_group(1, **facts)
+    assert indexes(fleet.snapshot.copy()) == indexes(fleet.snapshot)

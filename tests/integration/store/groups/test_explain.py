@@ -47,6 +47,26 @@ async def test_each_host_has_all_its_obstacles_with_their_values(database: str) 
         assert explained.change is not None
 
 
+async def test_a_group_that_works_needs_no_change_although_more_hosts_would_help(
+    database: str,
+) -> None:
+    async with world(database) as w:
+        await busy_world(w)
+        group = await w.group("working", priority=-1, tags={"gpu"})
+        await w.submit(group, 50)
+        waiting = await explain_group(w.store, group)
+        assert (waiting.waits, waiting.change is None) == (True, False)
+        host = await w.host(tags=["gpu"])
+        await assign_round(w.store)
+        await host.take(group)
+        await host.renew(started=(await host.claim(1)).tasks)
+        working = await explain_group(w.store, group)
+        assert (working.waits, working.change) == (False, None)
+        assert "works for other, and priority -1 is not above 0" in [
+            line for host_lines in lines(working) for line in host_lines
+        ]
+
+
 @pytest.mark.parametrize("what", ["priority", "drain"])
 async def test_the_smallest_change_makes_a_host_serve_the_group(database: str, what: str) -> None:
     async with world(database) as w:

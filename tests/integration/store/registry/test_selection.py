@@ -17,7 +17,7 @@ async def ids(w: World) -> list[str]:
     return [one.worker_id for one in found]
 
 
-@pytest.mark.spec("S004-30", "S004-31", "S004-33", "S004-58", "S004-60")
+@pytest.mark.spec("S004-30", "S004-31", "S004-33", "S004-58")
 async def test_workers_are_chosen_by_priority_and_then_by_the_last_heartbeat(database: str) -> None:
     async with world(database) as w:
         low = await healthy(w, "low", task(priority=-1))

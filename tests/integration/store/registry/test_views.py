@@ -22,7 +22,7 @@ async def coverage(w: World, available: Coverage = "any") -> dict[str, list[str]
             return found
 
 
-@pytest.mark.spec("C-21", "S004-53", "S004-55", "S004-48", "S004-47")
+@pytest.mark.spec("C-21", "S004-53", "S004-55")
 async def test_coverage_counts_the_services_that_can_execute_a_task_now(database: str) -> None:
     async with world(database) as w:
         a, b, c = map(task, "abc")
