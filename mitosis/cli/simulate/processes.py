@@ -6,7 +6,8 @@ command: also when it is interrupted or killed.
 
 import os
 import signal
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkProcess
@@ -64,9 +65,10 @@ class _Processes:
         reader, writer = context.Pipe(duplex=False)
         arguments = (os.getpid(), writer, self._workload, self._policies[name])
         process = context.Process(target=_send_result, args=arguments, daemon=True)
-        process.start()
+        with _interrupts_held():
+            process.start()
+            self._running[reader] = name, process
         writer.close()
-        self._running[reader] = name, process
 
     def _received(self, reader: Connection) -> tuple[str, Result]:
         name, process = self._running[reader]
@@ -79,6 +81,16 @@ class _Processes:
         del self._running[reader]
         assert isinstance(result, Result)  # noqa: S101 - see _send_result
         return name, result
+
+
+@contextmanager
+def _interrupts_held() -> Iterator[None]:
+    """Let Ctrl-C wait: Python drops an exception that is raised in a callback of ``os.register_at_fork``."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _send_result(parent: int, writer: Connection, workload: Workload, policy: Policy) -> None:

@@ -71,6 +71,27 @@ def test_a_process_that_is_killed_is_named_and_the_others_end(
     assert multiprocessing.active_children() == []
 
 
+def interrupt_once() -> None:
+    """What Ctrl-C does in the middle of a fork."""
+    if interrupts:
+        interrupts.clear()
+        os.kill(os.getpid(), signal.SIGINT)
+
+
+interrupts: list[bool] = []
+os.register_at_fork(after_in_parent=interrupt_once)
+
+
+def test_an_interrupt_in_the_middle_of_a_fork_is_not_lost(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Simulator, "run", lambda _: sys.exit(0))
+    interrupts.append(True)
+    with pytest.raises(KeyboardInterrupt):
+        processes.simulated(mixed(SMALL), POLICIES)
+    assert multiprocessing.active_children() == []
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_they_end_with_the_command(number: signal.Signals, tmp_path: Path) -> None:
     mitosis = Path(sys.executable).with_name("mitosis")
@@ -87,9 +108,12 @@ def test_they_end_with_the_command(number: signal.Signals, tmp_path: Path) -> No
     with subprocess.Popen(
         [mitosis, *words], stderr=subprocess.PIPE, cwd=tmp_path, env=environment, text=True
     ) as command:
-        found = wait_until(lambda: descendants(command.pid) or command.poll() is not None)
-        assert isinstance(found, list), "it ended before it began"
-        command.send_signal(number)
-        _, errors = command.communicate(timeout=60)
+        try:
+            found = wait_until(lambda: descendants(command.pid) or command.poll() is not None)
+            assert isinstance(found, list), "it ended before it began"
+            command.send_signal(number)
+            _, errors = command.communicate(timeout=60)
+        finally:
+            command.kill()
     wait_until(lambda: not living(found))
     assert "Traceback" not in errors
