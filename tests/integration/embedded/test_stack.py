@@ -93,8 +93,7 @@ def test_a_stop_ends_in_time_whatever_hangs(data_dir: Path) -> None:
     """Stopped children with sessions of a server that is hung, and a thread of the process itself."""
     with running(data_dir, "within=2", "jammed") as (program, _):
         below = descendants(program.pid)
-        for process in below:
-            process.suspend()
+        read(below, psutil.Process.suspend)
         began = time.monotonic()
         program.send_signal(signal.SIGTERM)
         assert program.wait(30) == STATUS

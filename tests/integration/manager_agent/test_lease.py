@@ -405,7 +405,10 @@ async def test_a_worker_that_hangs_under_a_task_is_killed_and_the_task_ended(
 async def test_only_the_task_that_ran_is_charged_for_the_end_of_its_worker(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
 ) -> None:
-    """Short tasks have ended just before it, and their reports were not sent yet."""
+    """Short tasks have ended just before it, and their reports were not sent yet.
+
+    Between two deaths are more than wait for a report: a task is to stand before one of them only.
+    """
     monkeypatch.setattr(session_module, "HANG_MARGIN_SECONDS", 0.1)
     deadly = command(
         "/bin/sh",
@@ -419,7 +422,7 @@ async def test_only_the_task_that_ran_is_charged_for_the_end_of_its_worker(
         short = api.submit(*[command("/bin/true")] * 20)
         for _ in range(1 if number is signal.SIGSTOP else 3):
             api.submit(deadly)
-            short += api.submit(*[command("/bin/true")] * 4)
+            short += api.submit(*[command("/bin/true")] * 30)
         host.start_lease()
         for task_id in short:
             await host.done(task_id)
