@@ -86,11 +86,14 @@ class _Processes:
 @contextmanager
 def _interrupts_held() -> Iterator[None]:
     """Let Ctrl-C wait: Python drops an exception that is raised in a callback of ``os.register_at_fork``."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    came: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, _: came.append(number))
     try:
         yield
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        signal.signal(signal.SIGINT, before)
+    for number in came[:1]:
+        signal.raise_signal(number)
 
 
 def _send_result(parent: int, writer: Connection, workload: Workload, policy: Policy) -> None:
