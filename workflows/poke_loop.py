@@ -4,6 +4,7 @@ Workflow code: deterministic, no I/O. Its state does not grow with the number of
 """
 
 import asyncio
+import math
 from collections.abc import Callable
 from datetime import timedelta
 
@@ -26,7 +27,8 @@ same time, and the worker then replays the whole history."""
 REFUSE_UPDATES_AFTER_EVENTS = 2 * EVENTS_BEFORE_CONTINUE_AS_NEW
 """So that a steady flow of updates cannot keep a run from its end."""
 SHORTEST_CALM_SECONDS = 0.05
-"""The same once a history is several times as long as it should be."""
+CALM_HALVES_EACH_EVENTS = 300
+"""A longer history demands less: after this many events more, half the time without a message is enough."""
 LONGEST_STORM_SECONDS = 10.0
 """So often, at least, a run without calm looks for it."""
 LONGEST_SLEEP_SECONDS = 30 * 86_400.0
@@ -37,6 +39,13 @@ SHORTEST_SLEEP_SECONDS = 0.05
 def never() -> bool:
     """Return False: nothing but a poke ends the wait."""
     return False
+
+
+def calm_seconds(events: int) -> float:
+    """Return the seconds without a message after which a run of ``events`` events continues as new."""
+    surplus = max(events - EVENTS_BEFORE_CONTINUE_AS_NEW, 0)
+    part = math.exp2(-surplus / CALM_HALVES_EACH_EVENTS)
+    return max(CALM_SECONDS * part, SHORTEST_CALM_SECONDS)
 
 
 class PokeLoop:
@@ -182,7 +191,6 @@ class PokeLoop:
         self._calm = True
 
     async def _is_calm(self) -> bool:
-        very_long = workflow.info().get_current_history_length() > 4 * EVENTS_BEFORE_CONTINUE_AS_NEW
         before = self._messages
-        await asyncio.sleep(SHORTEST_CALM_SECONDS if very_long else CALM_SECONDS)
+        await asyncio.sleep(calm_seconds(workflow.info().get_current_history_length()))
         return self._messages == before
