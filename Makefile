@@ -3,7 +3,7 @@
 BIN := .venv/bin
 WORKERS := 3
 
-.PHONY: help setup demo test check fmt lint types imports sizes fix bench bench-quick chaos campaign-blame campaign-debts campaign-history campaign-scheduling campaign-simulation campaign-wake mutate pressure up docs spec model stress stress-small ci clean
+.PHONY: help setup demo test check fmt lint types imports sizes fix bench bench-quick chaos campaign-blame campaign-debts campaign-history campaign-properties campaign-scheduling campaign-simulation campaign-wake mutate pressure up docs spec model stress stress-small ci clean
 
 help: ## print this help
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -42,13 +42,16 @@ chaos: setup ## kill -9 of everything under 3,000 tasks, twice, and a mix of ver
 	@$(BIN)/python -m tests.chaos $(ARGS)
 
 campaign-blame: setup ## 1,000 random fleets of good and broken hosts against the rules of blame (7 minutes)
-	@MITOSIS_BLAME_EXAMPLES=1000 $(BIN)/python -m pytest -q -n 0 --timeout 1800 tests/integration/store/leases/test_blame_model.py
+	@MITOSIS_CAMPAIGN_EXAMPLES=1000 $(BIN)/python -m pytest -q -n 0 --timeout 1800 tests/integration/store/leases/test_blame_model.py
 
 campaign-history: setup ## 10,000 signals and 10,000 updates to one task group (ARGS=COUNT)
 	@$(BIN)/python -m tests.campaigns.history $(ARGS)
 
-campaign-scheduling: setup ## 3,000 random fleets for each property of a scheduling decision (3 minutes)
-	@MITOSIS_CAMPAIGN_EXAMPLES=3000 $(BIN)/python -m pytest -n 0 -q --timeout 3600 tests/unit/scheduling/test_decide.py
+campaign-properties: setup ## 1,000 random examples for each property of the unit tests (10 minutes)
+	@MITOSIS_CAMPAIGN_EXAMPLES=1000 $(BIN)/python -m pytest -n 2 -q --timeout 3600 tests/unit
+
+campaign-scheduling: setup ## 3,000 random fleets for each property of a scheduling decision (6 minutes)
+	@MITOSIS_CAMPAIGN_EXAMPLES=3000 $(BIN)/python -m pytest -n 0 -q --timeout 3600 tests/unit/scheduling/test_decide.py tests/unit/scheduling/test_contestable.py
 
 campaign-simulation: setup ## four policies on 100 hosts for 4 days and on 1,000 hosts for 4 weeks, into docs/simulation.md (ARGS=--small: only the first)
 	@$(BIN)/python -m bench.simulation --write $(ARGS)

@@ -16,6 +16,7 @@ from mitosis.embedded.data_folder import DataFolder
 from mitosis.embedded.postgres import EmbeddedPostgres
 from mitosis.store.pg.migrate import migrate
 from tests.support.databases import DatabasePool
+from tests.support.examples import examples
 from tests.support.servers import LoopThread
 
 pytest_plugins = [
@@ -29,7 +30,10 @@ pytest_plugins = [
 
 # How long an example takes says something about the machine only; the timeout of the test bounds it.
 hypothesis.settings.register_profile(
-    "suite", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+    "suite",
+    max_examples=examples(40),
+    deadline=None,
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],
 )
 hypothesis.settings.load_profile("suite")
 

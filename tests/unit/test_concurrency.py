@@ -8,8 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mitosis.concurrency import cancel_and_wait, finish_all, race, wait_event, within
+from tests.support.examples import examples
 
-LOOPING = settings(max_examples=40)
+LOOPING = settings(max_examples=examples(10))
 """For tests that start an event loop in every example."""
 
 

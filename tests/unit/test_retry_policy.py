@@ -29,10 +29,11 @@ from mitosis.contracts.errors import (
 from mitosis.embedded.supervisor import RESTARTS
 from mitosis.retry_policy import Backoff, RetryPolicy, is_no_refusal, is_retryable, retry_after
 from mitosis.retry_policy import retrying as retry
+from tests.support.examples import examples
 from tests.support.skipping_loop import run_skipping
 from workflows.control import SESSIONS
 
-LOOPING = settings(max_examples=40)
+LOOPING = settings(max_examples=examples(10))
 """For tests that start an event loop in every example."""
 
 POLICIES = [SDK_POLICY, AGENT_POLICY, REPORT_POLICY, RESPAWNS, RESTARTS, SESSIONS]

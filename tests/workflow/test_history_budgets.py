@@ -14,6 +14,7 @@ from temporalio.testing import WorkflowEnvironment
 
 from mitosis.contracts.control import GroupView, LeaseEnd, LeaseOutcome, WaitingWork
 from mitosis.contracts.lifecycle import EnvironmentState, LeaseState, TaskGroupState
+from tests.support.examples import examples
 from tests.workflow.agent import ScriptedHost, host_worker
 from tests.workflow.memory import Group, Host, Lease, MemoryGroups, MemoryHost
 from tests.workflow.running import running
@@ -202,7 +203,7 @@ CHANGES = st.lists(
 
 
 @given(CHANGES)
-@settings(max_examples=4)
+@settings(max_examples=examples(4))
 async def test_events_are_bounded_by_changes(changes: list[tuple[str, int, bool]]) -> None:
     """Outages of the API and silences of a host that Temporal does not reach, in any order."""
     async with time_skipping() as skipping:

@@ -4,7 +4,6 @@ Random sequences of verbs, failures and steps over the real store; :mod:`tests.s
 """
 
 import asyncio
-import os
 from collections.abc import Awaitable, Callable, Sequence
 
 import psycopg
@@ -13,8 +12,9 @@ from hypothesis import strategies as st
 
 from tests.support.campaigns import world
 from tests.support.debts import Debts
+from tests.support.examples import examples
 
-EXAMPLES = int(os.environ.get("MITOSIS_CAMPAIGN_EXAMPLES", "4"))
+EXAMPLES = examples(4)
 VERBS = ("submit", "close", "reopen", "cancel", "let finish", "force", "retry", "delete")
 OF_HOST = (
     "kill",

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from mitosis.ipc.messages import Goodbye, TaskStarted
 from mitosis.worker.zygote_protocol import Exited
 from tests.support.checkout import ROOT
+from tests.support.examples import examples
 from tests.support.leaks import LEAKS
 from tests.support.worker_host import WorkerHost, worker_host
 
@@ -72,7 +73,7 @@ def test_the_next_task_does_not_see_what_a_handler_left(
     assert probe(host) == clean
 
 
-@settings(max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(8), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     names=st.lists(st.sampled_from(sorted(LEAKS)), min_size=2, max_size=6, unique=True),
     extra=st.sampled_from([{}, {"LEAK": "0", "PATH": "/bin"}, {"TZ": "Asia/Tokyo"}]),

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mitosis.contracts.json_depth import MAX_DEPTH, READABLE_DEPTH, is_deeper
+from tests.support.examples import examples
 from tests.support.odd_values import nested, values
 
 
@@ -16,7 +17,7 @@ def depth(value: Any) -> int:
     return 1 + max(map(depth, value), default=0) if isinstance(value, list) else 0
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(25))
 @given(values(), st.integers(0, 8), st.booleans(), st.sampled_from([None, 1]))
 def test_the_search_agrees_with_counting(
     value: Any, limit: int, ascii_only: bool, indent: int | None

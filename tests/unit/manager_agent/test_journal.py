@@ -16,6 +16,7 @@ from manager_agent.journal import Entry, Journal
 from mitosis.contracts.attempt import AttemptKey
 from mitosis.contracts.wire import Outcome, TaskReport
 from mitosis.ipc.messages import EncodedReport
+from tests.support.examples import examples
 from tests.support.reports import decoded
 
 
@@ -108,7 +109,7 @@ def test_a_restart_after_a_clear_reads_nothing_old(path: Path) -> None:
     assert read(path) == [(8, 5)]
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(25))
 @given(cut=st.integers(1, 400))
 def test_a_torn_end_costs_only_what_was_torn(
     tmp_path_factory: pytest.TempPathFactory, cut: int

@@ -46,6 +46,7 @@ from mitosis.contracts.outcome import ExitKind, ExitReason
 from mitosis.contracts.wire import CancelOrder, ClaimedTask, LeaseStanding
 from mitosis.ipc.messages import EncodedReport
 from tests.support.agent_invariants import check_invariants
+from tests.support.examples import examples
 
 KINDS = st.sampled_from([(False, False), (False, True), (True, False), (True, True)])
 """Of a claimed task: alone, announce."""
@@ -305,5 +306,5 @@ class World(RuleBasedStateMachine):
         return self._given
 
 
-World.TestCase.settings = settings(max_examples=100, stateful_step_count=50)
+World.TestCase.settings = settings(max_examples=examples(40), stateful_step_count=50)
 TestWorld = World.TestCase

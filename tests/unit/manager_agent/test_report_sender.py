@@ -35,6 +35,7 @@ from mitosis.contracts.wire import (
     TaskReport,
 )
 from mitosis.ipc.messages import EncodedReport
+from tests.support.examples import examples
 from tests.support.skipping_loop import run_skipping
 
 HOUR = 3600.0
@@ -175,7 +176,7 @@ class Run:
         self.later.add((epoch, report), error)
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(10))
 @given(
     cases=CASES,
     limit=st.sampled_from([1_000, 6_000, 10**9]),

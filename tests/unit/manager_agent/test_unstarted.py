@@ -17,6 +17,7 @@ from manager_agent.events import (
 )
 from manager_agent.unstarted import SILENT_LOOKS
 from mitosis.contracts.attempt import AttemptKey
+from tests.support.examples import examples
 from tests.support.simulated_hosts import World
 from tests.unit.manager_agent.test_reactor import Session, send, task
 
@@ -44,7 +45,7 @@ durations = st.lists(
 )
 @example(hosts=[(1, 32, 0.0), (1, 32, 0.1)], durations=[LONG] + [SHORT] * 60)
 @example(hosts=[(2, None, 0.0)], durations=[SHORT] * 30 + [LONG] + [SHORT] * 30)
-@settings(max_examples=40)
+@settings(max_examples=examples(15))
 def test_no_task_waits_longer_than_the_bound_while_a_worker_anywhere_is_idle(
     hosts: list[tuple[int, int | None, float]], durations: list[float]
 ) -> None:
@@ -64,7 +65,7 @@ def test_no_task_waits_longer_than_the_bound_while_a_worker_anywhere_is_idle(
     reads_late=True,
 )
 @example(hosts=[(2, None, 0.0)], durations=[SHORT] * 30 + [2.0] * 3 + [SHORT] * 30, reads_late=True)
-@settings(max_examples=40)
+@settings(max_examples=examples(15))
 def test_nor_behind_a_handler_in_code_that_reads_no_messages(
     hosts: list[tuple[int, int | None, float]], durations: list[float], reads_late: bool
 ) -> None:

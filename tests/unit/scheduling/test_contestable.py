@@ -6,11 +6,12 @@ from hypothesis import strategies as st
 
 from mitosis.scheduling.decide import decide
 from mitosis.scheduling.policy import Order, Policy, Preemption
+from tests.support.examples import examples
 from tests.support.plain_decision import plainly_decided
 from tests.support.random_fleets import contested_fleets, exclusive_fleets
 from tests.support.scheduling import NOW, Fleet
 
-EXAMPLES = settings(max_examples=200, deadline=None, suppress_health_check=[*HealthCheck])
+EXAMPLES = settings(max_examples=examples(60), deadline=None, suppress_health_check=[*HealthCheck])
 RULES = st.just(Policy())
 OTHER_POLICIES = st.builds(
     Policy,

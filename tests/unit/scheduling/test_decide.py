@@ -18,11 +18,14 @@ from mitosis.scheduling.policy import Policy
 from mitosis.scheduling.sizes import missing_leases
 from mitosis.scheduling.snapshot import Snapshot
 from mitosis.scheduling.states import HostState
+from tests.support.examples import examples
 from tests.support.random_fleets import contested_fleets, fleets
 from tests.support.scheduling import HOUR, NOW, Fleet
 
-EXAMPLES = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-FEW = settings(EXAMPLES, max_examples=40)
+EXAMPLES = settings(
+    max_examples=examples(50), deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+FEW = settings(EXAMPLES, max_examples=examples(15))
 
 
 # --- the rules once more, in plain words over plain facts ------------------------------------------------

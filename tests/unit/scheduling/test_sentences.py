@@ -16,6 +16,7 @@ from mitosis.scheduling.facts import Capacity, Failure, Progress
 from mitosis.scheduling.policy import Policy
 from mitosis.scheduling.predicates import PREDICATES
 from mitosis.scheduling.wording import span
+from tests.support.examples import examples
 from tests.support.scheduling import NOW, OTHERS, Fleet
 
 WAITING, HOLDER = 1, 2
@@ -224,7 +225,7 @@ def test_the_table_has_every_code() -> None:
 
 @pytest.mark.parametrize("code", SENTENCES)
 @given(numbers=st.sets(st.integers(1, 40), min_size=2, max_size=2))
-@settings(max_examples=12)
+@settings(max_examples=examples(8))
 def test_the_sentence_of_each_code_has_value_and_threshold(code: str, numbers: set[int]) -> None:
     fleet = Fleet(1, Policy())
     few, many = sorted(numbers)

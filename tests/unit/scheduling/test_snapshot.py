@@ -13,6 +13,7 @@ from mitosis.scheduling.decide import decide
 from mitosis.scheduling.facts import Capacity, Lease, Work
 from mitosis.scheduling.snapshot import Snapshot
 from mitosis.scheduling.states import Profile
+from tests.support.examples import examples
 from tests.support.random_fleets import GROUP_FACTS, GROUPS, HOST_FACTS, LEASE_FACTS, WORK
 from tests.support.scheduling import NOW, OTHERS, Fleet, host
 
@@ -117,7 +118,10 @@ class Changes(RuleBasedStateMachine):
 
 TestChanges = Changes.TestCase
 TestChanges.settings = settings(
-    max_examples=15, stateful_step_count=20, deadline=None, suppress_health_check=[*HealthCheck]
+    max_examples=examples(8),
+    stateful_step_count=20,
+    deadline=None,
+    suppress_health_check=[*HealthCheck],
 )
 
 

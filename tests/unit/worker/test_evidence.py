@@ -16,11 +16,12 @@ from mitosis.worker.evidence import (
     running_attempt,
     withdraw,
 )
+from tests.support.examples import examples
 
 keys = st.builds(AttemptKey, st.integers(0, 2**63 - 1), st.integers(0, 2**31 - 1))
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(12))
 @given(begun=st.lists(keys, max_size=3 * KEPT), last_ended=st.booleans())
 def test_the_last_starts_are_named_whether_they_have_ended_or_not(
     tmp_path_factory: pytest.TempPathFactory, begun: list[AttemptKey], last_ended: bool
@@ -52,7 +53,7 @@ def test_the_starts_of_an_earlier_worker_of_the_slot_are_kept(tmp_path: Path) ->
     assert begun_attempts(tmp_path) >= {first, second}
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(12))
 @given(st.binary(max_size=400))
 def test_a_file_that_a_task_has_written_into_is_read_as_far_as_it_goes(
     tmp_path_factory: pytest.TempPathFactory, data: bytes

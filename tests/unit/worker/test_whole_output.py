@@ -13,6 +13,7 @@ from mitosis.ipc.messages import OutputTaken, TaskOutput
 from mitosis.worker import whole_output
 from mitosis.worker.output import PipeOutput
 from mitosis.worker.whole_output import STALL_SECONDS, WholeOutput
+from tests.support.examples import examples
 
 KEY = AttemptKey(7, 2)
 TAIL = 16
@@ -75,7 +76,7 @@ steps = st.lists(
 )
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(30))
 @given(steps)
 def test_what_arrives_has_no_gap_and_with_the_tail_it_is_everything(
     steps: list[tuple[int, bytes] | str],

@@ -10,7 +10,6 @@ The model knows which host is broken and which task is; the store sees only repo
   each suspicion.
 """
 
-import os
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any
@@ -197,7 +196,7 @@ async def test_random_fleets_keep_the_rules_of_blame(database: str) -> None:
         examples: list[Plan] = []
 
         @settings(
-            max_examples=int(os.environ.get("MITOSIS_BLAME_EXAMPLES", "8")),
+            max_examples=examples(8),
             database=None,
             derandomize=True,
             suppress_health_check=list(HealthCheck),

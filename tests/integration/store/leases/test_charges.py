@@ -24,6 +24,7 @@ from mitosis.store.managers.release import release_lease
 from mitosis.store.managers.views import observe_manager
 from tests.support.campaigns import Host, World, world
 from tests.support.databases import DatabasePool
+from tests.support.examples import examples
 
 KILLERS, INNOCENTS, PLACES = 2, 3, 2
 MOST_DEATHS = LOST_LIMIT + 1
@@ -232,7 +233,7 @@ LIFE = ("return", "claim", "claim", "start", "start", "kill", "end", "return")
 steps = st.lists(st.tuples(st.sampled_from(sorted(STEPS)), st.integers(0, 1)), max_size=15)
 
 
-@settings(max_examples=3, phases=[Phase.generate])
+@settings(max_examples=examples(3), phases=[Phase.generate])
 @given(chosen=steps)
 def test_losses_are_charged_by_the_rule(
     databases: DatabasePool, chosen: list[tuple[str, int]]

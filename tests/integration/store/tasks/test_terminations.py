@@ -18,6 +18,7 @@ from mitosis.contracts.wire import ClaimedTask
 from mitosis.store.tasks.views import read_task
 from tests.support.campaigns import Host, World, failed, world
 from tests.support.databases import DatabasePool
+from tests.support.examples import examples
 
 
 async def one_task(w: World, **retry: Any) -> tuple[Host, ClaimedTask]:
@@ -108,7 +109,7 @@ async def test_a_task_may_have_its_own_number_and_others_in_between_start_the_ro
 ENDS = {"exit": ("exit_code", None), "crash": ("signal", 9), "terminated": ("signal", 15)}
 
 
-@settings(max_examples=3, phases=[Phase.generate])
+@settings(max_examples=examples(3), phases=[Phase.generate])
 @given(st.lists(st.sampled_from(sorted(ENDS)), min_size=12, max_size=12))
 def test_every_repetition_has_a_bound_and_a_pause_that_grows(
     databases: DatabasePool, chosen: list[str]

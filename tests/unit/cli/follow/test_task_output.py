@@ -28,6 +28,7 @@ from mitosis.contracts.errors import InvalidRequest
 from mitosis.contracts.http import TaskInfo
 from mitosis.worker.output import end_of
 from tests.support.command import mitosis
+from tests.support.examples import examples
 from tests.unit.cli.follow.test_failures import failed
 
 
@@ -171,7 +172,7 @@ class Begun:
     def forget(self, task: TaskInfo) -> None: ...
 
 
-@settings(max_examples=60, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(25), suppress_health_check=list(HealthCheck))
 @given(
     st.lists(st.tuples(st.binary(max_size=40), st.integers(0, 50), st.integers(0, 50)), max_size=4)
 )

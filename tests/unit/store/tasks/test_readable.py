@@ -22,6 +22,7 @@ from mitosis.contracts.wire import Outcome, TaskReport
 from mitosis.ipc.messages import RunTask
 from mitosis.store.tasks.readable import readable, storable
 from mitosis.worker.report import Ended, ResultError, encode_report, encode_result
+from tests.support.examples import examples
 from tests.support.odd_values import nested, odd_values, values
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -58,7 +59,7 @@ def read_by_all(task: TaskInfo) -> list[TaskInfo]:
     return found
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(25))
 @given(odd_values())
 def test_a_result_is_refused_by_the_worker_or_every_reader_has_it(value: Any) -> None:
     try:
@@ -73,13 +74,13 @@ def test_a_result_is_refused_by_the_worker_or_every_reader_has_it(value: Any) ->
         assert task.detail["result"] == json.loads(json.dumps(value))
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(25))
 @given(values())
 def test_every_ordinary_result_is_storable(value: Any) -> None:
     assert json.loads(encode_result(value)) == value
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(25))
 @given(odd_values())
 def test_arguments_are_refused_or_every_reader_has_them(value: Any) -> None:
     kept: list[Any] = []
@@ -94,7 +95,7 @@ def test_arguments_are_refused_or_every_reader_has_them(value: Any) -> None:
             assert found.spec["arguments"] == arguments
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(25))
 @given(odd_values())
 def test_a_report_of_another_program_becomes_readable(value: Any) -> None:
     try:
