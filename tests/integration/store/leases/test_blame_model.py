@@ -23,6 +23,7 @@ from mitosis.contracts.task import RetryPolicy, TaskSubmission
 from mitosis.contracts.wire import ClaimedTask, TaskReport
 from mitosis.store.leases.doubt import judge_groups
 from tests.support.campaigns import Host, World, failed, succeeded, world
+from tests.support.examples import examples
 
 STEPS = 400
 
@@ -193,7 +194,7 @@ async def check(it: Fleet, quarantined: set[int]) -> None:
 @pytest.mark.spec("C-33")
 async def test_random_fleets_keep_the_rules_of_blame(database: str) -> None:
     async with world(database) as w:
-        examples: list[Plan] = []
+        plans: list[Plan] = []
 
         @settings(
             max_examples=examples(8),
@@ -203,9 +204,9 @@ async def test_random_fleets_keep_the_rules_of_blame(database: str) -> None:
         )
         @given(PLANS)
         def collect(plan: Plan) -> None:
-            examples.append(plan)
+            plans.append(plan)
 
         collect()
-        for number, plan in enumerate(examples):
+        for number, plan in enumerate(plans):
             it = await fleet(w, plan, number)
             await check(it, await run(it))
