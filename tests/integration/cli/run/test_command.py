@@ -283,7 +283,7 @@ def test_too_many_failures_cancel_the_rest(env: Mapping[str, str]) -> None:
 
 
 def test_when_nobody_reads_the_output_the_run_detaches(env: Mapping[str, str], stack: Path) -> None:
-    words = ["run", "-w", "2", "--name", "unread", "--range", "1-3000", "printf", "%099d\\n", "{}"]
+    words = ["run", "-w", "2", "--name", "unread", "--range", "1-200", "printf", "%01999d\\n", "{}"]
     line = f"{shlex.join([*prepared_mitosis(env), *words])} | head -1; exit ${{PIPESTATUS[0]}}"
     done = subprocess.run(
         ["bash", "-c", line], env=env, capture_output=True, check=False, timeout=60
