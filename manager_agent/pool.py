@@ -6,6 +6,7 @@ reason, it kills all its descendants and ends.
 
 import asyncio
 import contextlib
+import errno
 import logging
 import os
 import signal
@@ -22,6 +23,7 @@ from mitosis.contracts.attempt import AttemptKey
 from mitosis.contracts.errors import ConfigurationError
 from mitosis.contracts.outcome import ExitKind, ExitReason
 from mitosis.worker import cpuset, evidence
+from mitosis.worker.full_limits import full_limit
 from mitosis.worker.zygote_protocol import (
     AGENT_FD,
     MAX_PACKET_BYTES,
@@ -51,10 +53,14 @@ class PoolEvents(Protocol):
 
     def worker_spawned(self, slot: int, generation: int, pid: int) -> None: ...
 
+    def worker_not_spawned(self, slot: int, generation: int, reason: str) -> None:
+        """Handle a start that made no process, and why."""
+        ...
+
     def worker_exited(
         self, slot: int, generation: int, reason: ExitReason, packet: Exited | None = None
     ) -> None:
-        """Handle the death of a worker; ``packet`` is None if it never started."""
+        """Handle the death of a worker; ``packet``: what its zygote knows."""
         ...
 
     def zygote_ended(self) -> None:
@@ -140,7 +146,7 @@ class Pool:
             raise ZygoteFailed(f"the handlers were not imported in {READY_SECONDS:g} s") from None
 
     def spawn(self, slot: int, generation: int) -> None:
-        """Start a worker; ``worker_spawned`` or ``worker_exited`` follows."""
+        """Start a worker; ``worker_spawned`` or ``worker_not_spawned`` follows."""
         cpus = self._cpus[slot]
         self._send(Spawn(slot, generation, None if cpus is None else tuple(sorted(cpus))))
 
@@ -232,8 +238,7 @@ class Pool:
                 log.error(
                     "worker.not_spawned", extra={"slot": packet.slot, "reason": packet.message}
                 )
-                unknown = ExitReason(ExitKind.UNKNOWN)
-                self._events.worker_exited(packet.slot, packet.generation, unknown)
+                self._events.worker_not_spawned(packet.slot, packet.generation, packet.message)
             case Exited():
                 self.pids.pop((packet.slot, packet.generation), None)
                 reason = ExitReason.from_wait_status(packet.wait_status)
@@ -291,4 +296,5 @@ def _spawn_zygote(command: ZygoteCommand, descriptor: int) -> int:
             setsigdef=[signal.SIGINT, signal.SIGTERM, signal.SIGPIPE],
         )
     except OSError as error:
-        raise ZygoteFailed(f"cannot start {command.python}: {error.strerror}") from None
+        limit = f"; {full_limit()}" if error.errno == errno.EAGAIN else ""
+        raise ZygoteFailed(f"cannot start {command.python}: {error.strerror}{limit}") from None

@@ -84,6 +84,8 @@ class SessionWorkers:
         self._wanted = False
         self._stopped = StoppedProcesses(stopped_limit)
         self._stopped_limit = stopped_limit
+        self._not_spawned: dict[int, str] = {}
+        """Slot → why the last start of its worker made no process."""
         self._killed_stopped: set[tuple[int, int]] = set()
         """Slots and generations of workers that were stopped for too long."""
 
@@ -179,7 +181,12 @@ class SessionWorkers:
     # --- events of the pool ---------------------------------------------------------------------
 
     def worker_spawned(self, slot: int, generation: int, pid: int) -> None:
+        self._not_spawned.pop(slot, None)
         self._router.expect(slot, generation, pid, self._session.on_message)
+
+    def worker_not_spawned(self, slot: int, generation: int, reason: str) -> None:
+        self._not_spawned[slot] = reason
+        self.worker_exited(slot, generation, ExitReason(ExitKind.UNKNOWN))
 
     def worker_exited(
         self, slot: int, generation: int, reason: ExitReason, packet: Exited | None = None
@@ -235,7 +242,14 @@ class SessionWorkers:
             )
         self._session.handle(event)
         if self._session.state.cannot_start and not self._session.ending:
-            self.give_up(f"workers end before they are ready: {event.reason}")
+            self.give_up(self._why_not_ready(event))
+
+    def _why_not_ready(self, event: WorkerExited) -> str:
+        """Return why workers could not be started, or what their last words before they were ready were."""
+        if event.slot in self._not_spawned:
+            return self._not_spawned[event.slot]
+        said = event.stderr_tail.strip().splitlines()
+        return f"workers end before they are ready: {event.reason}{f': {said[-1]}' if said else ''}"
 
     def give_up(self, reason: str) -> None:
         """Have the lease ended, so that a host which can start workers and commands gets the work."""

@@ -174,14 +174,15 @@ def _threads_of_host() -> int:
 
 def _room() -> int:
     """Return how many threads this host, or the cgroup of this process, can have."""
-    limits = [_number(Path("/proc/sys/kernel", name)) for name in ("pid_max", "threads-max")]
+    limits = [number_in(Path("/proc/sys/kernel", name)) for name in ("pid_max", "threads-max")]
     folder = pids_folder()
     if folder is not None:
-        limits.append(_number(folder / "pids.max"))
+        limits.append(number_in(folder / "pids.max"))
     return min((limit for limit in limits if limit is not None), default=MOST_BY_DEFAULT)
 
 
-def _number(file: Path) -> int | None:
+def number_in(file: Path) -> int | None:
+    """Return the number in a file of the kernel; None without one."""
     try:
         return int(file.read_text())
     except (OSError, ValueError):  # not there, or "max"

@@ -8,6 +8,7 @@ since it and all workers are child subreapers, stays one. That gives the agent t
 * When the agent's end of the socket closes, for any reason, the whole tree is killed.
 """
 
+import errno
 import os
 import select
 import signal
@@ -26,6 +27,7 @@ import msgspec
 from mitosis.contracts.attempt import AttemptKey
 from mitosis.worker import cpuset
 from mitosis.worker.evidence import Evidence
+from mitosis.worker.full_limits import full_limit
 from mitosis.worker.linux import become_subreaper
 from mitosis.worker.preload import PreloadError, preload
 from mitosis.worker.process import EXIT_BROKEN, run_worker
@@ -147,7 +149,9 @@ class Zygote:
             with self._confined(order), self._pinned(order.cpus):
                 child = self._start(settings)
         except OSError as error:
-            self._send(SpawnFailed(slot, generation, f"no worker could be started: {error}"))
+            limit = f"; {full_limit()}" if error.errno == errno.EAGAIN else ""
+            message = f"no worker could be started: {error}{limit}"
+            self._send(SpawnFailed(slot, generation, message))
             return
         self._children[child.pid] = child
         self._poll.register(child.pidfd, select.POLLIN)

@@ -1,5 +1,8 @@
 """A pids cgroup that is full for a while: no process can be made in it, whoever asks."""
 
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from mitosis.worker.process_limit import pids_folder
@@ -36,3 +39,21 @@ def _pids_group(pid: int) -> str:
         for _, controllers, path in (line.split(":", 2) for line in lines)
         if controllers == "" or "pids" in controllers.split(",")
     )
+
+
+@contextmanager
+def full_group(pid: int) -> Iterator[Path]:
+    """A group of its own for one process, which can make no other; yields its folder."""
+    parent = pids_folder()
+    assert parent is not None
+    folder, before = parent / f"mitosis-test-{os.getpid()}-{pid}", parent / _pids_group(pid)[1:]
+    folder.mkdir()
+    try:
+        (folder / "pids.max").write_text("1")
+        (folder / "cgroup.procs").write_text(str(pid))
+        yield folder
+    finally:
+        home = before if before.exists() else parent
+        for process in (folder / "cgroup.procs").read_text().split():
+            (home / "cgroup.procs").write_text(process)
+        folder.rmdir()

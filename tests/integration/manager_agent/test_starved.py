@@ -1,5 +1,8 @@
 """A host without processes for commands: nothing fails, what runs goes on, then the lease is given up."""
 
+import os
+import re
+import signal
 import sys
 from pathlib import Path
 
@@ -8,7 +11,7 @@ import pytest
 from mitosis.worker.process_limit import pids_folder
 from tests.support.agents import running_agent, until
 from tests.support.fake_api import FakeApi, command
-from tests.support.full_host import FullHost
+from tests.support.full_host import FullHost, full_group
 
 pytestmark = pytest.mark.skipif(pids_folder() is None, reason="no pids cgroup can be made")
 
@@ -49,3 +52,22 @@ async def test_commands_go_back_and_the_lease_is_given_up_when_nothing_runs(tmp_
         assert api.results[first].outcome == "succeeded"
         assert second not in api.results
         assert not api.failures
+
+
+async def test_a_host_without_processes_for_workers_names_the_limit(tmp_path: Path) -> None:
+    async with FakeApi().serving() as api, running_agent(api, tmp_path) as host:
+        await host.prepare()
+        host.start_lease()
+        await until(lambda: host.agent.host.session is not None)
+        await until(lambda: host.session.progress().workers == 2)
+        pool = host.session.workers.pool
+        assert pool is not None
+        with full_group(pool.zygote):
+            for pid in [*pool.pids.values()]:
+                os.kill(pid, signal.SIGKILL)
+            await until(lambda: given_up(api))
+        assert re.fullmatch(
+            r"no worker could be started: .*Resource temporarily unavailable;"
+            r" the pids cgroup \S+ has \d+ of 1 processes and threads",
+            given_up(api)[0],
+        )
