@@ -115,6 +115,7 @@ class HandlerSlot:
         self._timeout_at: float | None = None
         self._stop: Stop | None = None
         self._raised = False
+        self._import_failed = False
         self._cancel_coroutine: Callable[[], object] | None = None
         signal.signal(signal.SIGALRM, self._on_alarm)
         self._place = HandlerPlace(streams)
@@ -127,6 +128,7 @@ class HandlerSlot:
     def run(self, spec: TaskSpec, variables: Mapping[str, str], folder: str) -> Ended:
         """Call the handler of ``spec`` with ``variables`` in ``os.environ``; return how it ended."""
         self._spec, self._stop, self._raised = spec, None, False
+        self._import_failed = False
         self._started_at = time.time()
         timeout = spec.timeout_seconds
         self._timeout_at = None if timeout is None else time.monotonic() + timeout
@@ -135,6 +137,8 @@ class HandlerSlot:
             ended = failure or self._guarded()
         ended.mask = os.sched_getaffinity(0)
         self.spoiled = self.state.restore(time.monotonic() - began)
+        if self.spoiled is not None and self._import_failed:
+            self.spoiled = f"{self.spoiled}, by an import that failed"
         return self._complete(ended, meter.usage())
 
     def stop(self, kind: FailureKind, message: str, grace_seconds: float | None = None) -> None:
@@ -199,8 +203,11 @@ class HandlerSlot:
         """Return the handler; what its first import changes stays, as if the zygote had imported it."""
         if self._registry.knows(name):
             return self._registry.find(name)
+        self._import_failed = True
         with self._place.keeping_changes(), self.state.keeping_changes():
-            return self._registry.find(name)
+            found = self._registry.find(name)
+        self._import_failed = False
+        return found
 
     async def _follow(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
         loop, task = asyncio.get_running_loop(), asyncio.current_task()

@@ -10,7 +10,7 @@ import pytest
 from mitosis.contracts.attempt import AttemptKey
 from mitosis.contracts.ids import task_uuid
 from mitosis.contracts.outcome import ExitReason
-from mitosis.ipc.messages import CancelTask
+from mitosis.ipc.messages import CancelTask, Goodbye
 from mitosis.worker.loop import EXIT_STUCK
 from mitosis.worker.zygote_protocol import Exited, Ready
 from tests.support.checkout import ROOT
@@ -202,6 +202,16 @@ def test_a_missing_folder_is_named(host: WorkerHost) -> None:
 def test_handlers_share_one_warm_worker(host: WorkerHost) -> None:
     pids = {call(host, "pid")[1]["result"] for _ in range(3)}
     assert pids == {host.worker_pid}
+
+
+def test_a_worker_is_renewed_for_what_a_failed_import_left_and_says_so(
+    own_host: WorkerHost,
+) -> None:
+    report, detail = own_host.run(handler="tests.support.broken_handlers:any")
+    assert (report.outcome, report.kind) == ("failed", "not_started")
+    assert "a library of this module is missing" in detail["message"]
+    goodbye = own_host.receive(Goodbye)
+    assert goodbye.renewed_for == "a task left a thread, by an import that failed"
 
 
 def test_output_of_the_handler_and_its_children_is_kept(host: WorkerHost) -> None:
