@@ -51,10 +51,15 @@ class DeleteGroupQuery(Query):
     reason: Annotated[str, Field(max_length=1000)] | None = None
 
 
+ListedState = TaskState | Literal["held"]
+"""The state of the tasks of a list; ``held``: those that a host has claimed, whether they run there already
+(``running``) or are about to be started (``ready``)."""
+
+
 class TasksQuery(Query):
     """Query of the tasks of a group."""
 
-    state: TaskState | None = None
+    state: ListedState | None = None
     after: str | None = None
     limit: Annotated[int, Field(ge=1, le=1000)] = 100
 

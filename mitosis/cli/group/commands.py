@@ -1,6 +1,6 @@
 """`mitosis group …`: registers the commands of this folder, and defines the short ones."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -13,6 +13,7 @@ from mitosis.cli.registration import register
 from mitosis.cli.task.view import tasks_table
 from mitosis.contracts.lifecycle import TaskGroupState, TaskState
 
+ShownState = Literal["ready", "delayed", "running", "held", "succeeded", "failed", "cancelled"]
 app = plain_app()
 
 
@@ -70,12 +71,18 @@ def list_groups(
 def tasks(
     cli: Cli,
     group: GroupArgument,
-    state: Annotated[TaskState | None, typer.Option(help="Only tasks in this state.")] = None,
+    state: Annotated[
+        ShownState | None,
+        typer.Option(
+            help="Only tasks in this state; held: claimed by a host, running or about to be started."
+        ),
+    ] = None,
     limit: LimitOption = None,
 ) -> None:
     """List the tasks of a task group with their results, in the order of submission."""
     with cli.client() as client:
-        found = cli.take(client.tasks(group, state=state), limit)
+        shown = TaskState(state) if state is not None and state != "held" else state
+        found = cli.take(client.tasks(group, state=shown), limit)
     cli.output.table(tasks_table(found))
     if found:
         cli.output.note(f"\ndetails of one: mitosis task show {found[0].task_id} --group {group}")

@@ -12,6 +12,7 @@ from sqlalchemy import BigInteger, ColumnElement, Integer, and_, bindparam, case
 from mitosis.contracts.http import Page, TaskFailureInfo, TaskInfo
 from mitosis.contracts.ids import parse_task_uuid, task_uuid
 from mitosis.contracts.lifecycle import TASK, TaskState
+from mitosis.contracts.queries import ListedState
 from mitosis.store.missing import missing_task_group, require_task
 from mitosis.store.pg.arrays import number_array
 from mitosis.store.pg.compose import Composed, compose, fetch_composed
@@ -91,7 +92,7 @@ async def list_tasks(
     store: Store,
     task_group_id: UUID,
     *,
-    state: TaskState | None = None,
+    state: ListedState | None = None,
     after: str | None = None,
     limit: int = 100,
 ) -> Page[TaskInfo]:
@@ -156,7 +157,7 @@ async def read_task(store: Store, public_id: UUID) -> TaskInfo:
 
 
 @cache
-def _ids_of(state: TaskState | None) -> Composed:
+def _ids_of(state: ListedState | None) -> Composed:
     """Select the ids of a page from the table that has the tasks of this state."""
     group_number = bindparam("group_number", type_=BigInteger)
     if state is None:
@@ -165,11 +166,12 @@ def _ids_of(state: TaskState | None) -> Composed:
     elif state in TASK.terminal:
         number = task_result.c.task_id
         rows = select(number.label("id")).where(task_result.c.group_id == group_number)
-        rows = rows.where(task_result.c.state == state.value)
+        rows = rows.where(task_result.c.state == str(state))
     else:
         number = open_task.c.id
         rows = select(number).where(open_task.c.group_id == group_number)
-        rows = rows.where(_shown_state == state.value)
+        is_held: ColumnElement[bool] = open_task.c.state == CLAIMED
+        rows = rows.where(is_held if state == "held" else _shown_state == str(state))
     after, limit = bindparam("after", type_=BigInteger), bindparam("limit", type_=Integer)
     return compose(rows.where(number > after).order_by(number).limit(limit))
 

@@ -166,6 +166,7 @@ async def test_tasks_are_pages_by_state(api: Api) -> None:
         ids = await client.submit("work", [OK] * 5)
         assert [t.task_id async for t in client.tasks("work", state=TaskState.READY)] == ids
         assert [t async for t in client.tasks("work", state=TaskState.FAILED)] == []
+        assert [t async for t in client.tasks("work", state="held")] == []
     page = (await api.call("GET", TASKS + "?limit=3")).json()
     assert [item["task_id"] for item in page["items"]] == ids[:3]
     page = (await api.call("GET", f"{TASKS}?limit=3&after={page['next']}")).json()

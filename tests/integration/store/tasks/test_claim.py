@@ -7,10 +7,16 @@ from uuid import UUID
 
 import pytest
 
+from mitosis.contracts.lifecycle import TaskState
 from mitosis.contracts.task import RetryPolicy, TaskSubmission
 from mitosis.contracts.wire import ClaimAnswer, LeaseStanding
+from mitosis.store.groups.explain import explain_task
+from mitosis.store.groups.views import read_group
 from mitosis.store.leases.scheduler import assign_round
+from mitosis.store.managers.draining import drain_manager
 from mitosis.store.managers.hello import say_goodbye
+from mitosis.store.managers.views import get_manager
+from mitosis.store.tasks.views import list_tasks
 from tests.support.campaigns import Host, World, failed, stranded, world
 from tests.support.waiting import wait_until_async
 
@@ -188,3 +194,35 @@ async def test_a_claim_without_work_ends_after_its_time(database: str) -> None:
         assert (answer.standing, answer.tasks) == (LeaseStanding.ACTIVE, [])
         assert 0.2 <= time.monotonic() - began < 2
         assert await stranded(w) == 0
+
+
+async def test_what_hosts_hold_is_listed_and_agrees_with_their_drains_and_explain(
+    database: str,
+) -> None:
+    async with world(database) as w:
+        group = await w.group()
+        await w.submit(group, 9)
+        first, second = await w.leased_host(group), await w.leased_host(group)
+        running, *begins = (await first.claim(3)).tasks
+        await first.renew(started=[running])
+        (other,) = (await second.claim(1)).tasks
+        held = (await list_tasks(w.store, group, state="held")).items
+        assert [(task.task_id, task.state) for task in held] == [
+            (running.task_id, TaskState.RUNNING),
+            *((task.task_id, TaskState.READY) for task in (*begins, other)),
+        ]
+        assert [task.manager_name for task in held] == ["host"] * 4
+        shown = {
+            state: [task.task_id for task in (await list_tasks(w.store, group, state=state)).items]
+            for state in (TaskState.RUNNING, TaskState.READY)
+        }
+        info = await read_group(w.store, group)
+        assert shown[TaskState.RUNNING] == [running.task_id]
+        assert len(shown[TaskState.RUNNING]) == info.tasks_running
+        assert len(shown[TaskState.READY]) == info.tasks_unfinished - info.tasks_running == 8
+        explained = [(await explain_task(w.store, task.task_uuid)).code for task in held]
+        assert explained == ["working", "claimed", "claimed", "claimed"]
+        await drain_manager(w.store, first.manager_id)
+        drain = (await get_manager(w.store, first.manager_id)).drain
+        assert drain is not None
+        assert drain.waits_for == ["3 tasks of campaign to end"]
