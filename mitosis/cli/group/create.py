@@ -152,11 +152,13 @@ def typed_fields(name: str | None, options: GroupOptions) -> dict[str, Any]:
     return present(fields) or {}
 
 
-def option_names(options: GroupOptions, typed: dict[str, Any], spec: Path | None) -> dict[str, str]:
-    """Return the option to name for each field: the typed one, else the file that has the field."""
+def option_names(
+    options: GroupOptions, typed: dict[str, Any], spec: Path | None, file: str = "--spec"
+) -> dict[str, str]:
+    """Return the option to name for each field: the typed one, else ``file``, which has the field."""
     names = dict(OPTION_OF_FIELD)
     if spec is not None:
-        names = {field: names[field] for field in _paths(typed) if field in names} | {"": "--spec"}
+        names = {field: names[field] for field in _paths(typed) if field in names} | {"": file}
     if options.setup_file is not None:
         names["environment_setup_hook"] = "--setup-file"
     if options.teardown_file is not None:

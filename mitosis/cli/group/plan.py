@@ -52,7 +52,7 @@ def plan(
     typed = typed_fields(name, options)
     values: dict[str, Any] = {"name": UNNAMED}
     values = merged(merged(values, read_json_object(spec, "SPEC") if spec else {}), typed)
-    names = option_names(options, typed, spec)
+    names = option_names(options, typed, spec, "SPEC")
     checked = validated(TaskGroupSpec, values, names)
     asked = {"spec": checked, "tasks": tasks, "task_duration": task_duration}
     names = {f"spec.{field}": option for field, option in names.items()}
@@ -71,8 +71,8 @@ def plan_item(found: "PlanInfo") -> Item:
     more = "" if used.useful_hosts <= used.hosts else f"; it has work for {used.useful_hosts}"
     fields = [
         ("group", f"{found.group_name}/{found.name}"),
-        ("begins", _moment_text(found.begins) or "not before something else than time changes"),
-        ("ends", _moment_text(found.ends) or "unknown: give --task-duration"),
+        ("begins", _moment_text(found.begins) or "unknown: no host comes to it by time alone"),
+        ("ends", _moment_text(found.ends) or _no_end(found)),
         ("gets", f"{workers}{cores}{more}"),
         ("to get a host", found.smallest_change or ""),
         ("setup", _span_text(found.setup)),
@@ -84,6 +84,13 @@ def plan_item(found: "PlanInfo") -> Item:
     ]
     shown = [(label, text) for label, text in fields if text]
     return Item(found.model_dump(mode="json"), shown, found.name)
+
+
+def _no_end(found: "PlanInfo") -> str:
+    """Return why no end is known."""
+    if found.begins is None:
+        return "unknown, like its beginning"
+    return "unknown: give --task-duration" if found.task is None else "unknown"
 
 
 def _span_text(band: "SpanBand") -> str:

@@ -135,6 +135,17 @@ def test_a_mistake_in_a_spec_names_the_field(content: str, where: str, right: st
     assert ran.status == ExitStatus.INVALID
 
 
+@pytest.mark.parametrize(("content", "where", "right"), SPECS)
+def test_a_mistake_in_the_spec_of_a_plan_names_the_argument(
+    content: str, where: str, right: str
+) -> None:
+    ran = mitosis("group", "plan", "-", stdin=content)
+    assert where.replace("--spec", "SPEC") in ran.err
+    assert "--spec" not in ran.err
+    assert right in ran.err
+    assert ran.status == ExitStatus.INVALID
+
+
 USAGE = [
     (["nonsense"], "No such command 'nonsense'"),
     (["group"], "Missing command"),

@@ -57,7 +57,14 @@ def test_bands_show_what_is_expected_and_between_what() -> None:
 def test_what_is_not_known_says_so() -> None:
     shown = text(info(setup={"least": timedelta()}, smallest_change="end the drain of h2"))
     assert shown["setup"] == "not measured (0s to unknown)"
-    assert shown["begins"] == "not before something else than time changes"
-    assert shown["ends"] == "unknown: give --task-duration"
+    assert shown["begins"] == "unknown: no host comes to it by time alone"
+    assert shown["ends"] == "unknown, like its beginning", "a duration of tasks would not help"
     assert shown["to get a host"] == "end the drain of h2"
     assert "task" not in shown
+
+
+def test_the_advice_for_an_unknown_end_is_what_is_missing() -> None:
+    begins = {"earliest": NOON, "expected": None, "latest": None}
+    assert text(info(begins=begins))["ends"] == "unknown: give --task-duration"
+    measured = {"least": MINUTE, "expected": MINUTE, "most": MINUTE}
+    assert text(info(begins=begins, task=measured))["ends"] == "unknown"
