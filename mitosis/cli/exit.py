@@ -81,8 +81,8 @@ OF_RESULT: Mapping[TaskGroupResult, ExitStatus] = {
 """Exit status of `mitosis group wait` by the result of the settled group."""
 
 
-FILE_OPTIONS = frozenset({"--spec", "--setup-file", "--teardown-file"})
-"""Options whose value is a file with many fields: an error names the field too."""
+FILE_OPTIONS = frozenset({"--spec", "SPEC", "--setup-file", "--teardown-file"})
+"""Options and arguments whose value is a file with many fields: an error names the field too."""
 
 
 def status_of(error: errors.MitosisError) -> ExitStatus:

@@ -24,7 +24,8 @@ class HostReason(AnswerBody):
     code: str
     line: str
     obstacles: tuple[Obstacle, ...] = ()
-    """Every condition on the host that does not hold, in the order of repair, with the values compared."""
+    """Every condition on the host that does not hold, in the order of repair, with the values compared; if
+    all hold, why the task group does not use the host."""
 
 
 class Explanation(AnswerBody):
@@ -42,7 +43,7 @@ class Explanation(AnswerBody):
     draining, busy, unclean, no_work, enough, assigning, offered, setup, suspect, infrastructure, leaving,
     delayed, empty, open, completing, discarding, ending_tasks, cleanup, settling; of a task also claimed,
     queued, alone. Of a group also max_managers, member. Of a host
-    also no_role, removed, not_named, tags, free.
+    also no_role, removed, not_named, tags, free; max_managers, enough, no_work, next_round if left over.
     """
     line: str
     change: str | None = None

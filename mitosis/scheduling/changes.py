@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from mitosis.contracts.host_failures import HostFailureKind
 from mitosis.scheduling.facts import Host
 from mitosis.scheduling.policy import MINUTE
 from mitosis.scheduling.snapshot import Snapshot
@@ -65,6 +66,8 @@ class Change:
     """WAIT: the time until which; SUBMIT, MAX_MANAGERS and PRIORITY: the number to have."""
     wait_seconds: float = 0.0
     """WAIT: how long."""
+    size: float = 0.0
+    """How much is changed: tags, tasks, steps of priority. It decides between changes of one price."""
 
     @property
     def price(self) -> float:
@@ -75,6 +78,7 @@ class Change:
 def apply_change(snapshot: Snapshot, change: Change, now: float) -> float:
     """Put the facts that hold after a change; return the time, which is later after a wait."""
     if change.kind is ChangeKind.WAIT:
+        _wait(snapshot, change)
         return max(now, change.value)
     if change.kind is ChangeKind.SUBMIT:
         _submit(snapshot, change)
@@ -84,6 +88,14 @@ def apply_change(snapshot: Snapshot, change: Change, now: float) -> float:
     if change.kind in _GROUP_EFFECTS:
         _GROUP_EFFECTS[change.kind](snapshot, change)
     return now
+
+
+def _wait(snapshot: Snapshot, change: Change) -> None:
+    """Let a delayed attempt become ready that is due by then."""
+    work = snapshot.groups[change.group].work
+    if work.delayed_until is not None and work.delayed_until <= change.value:
+        ready = max(work.ready, 1)
+        snapshot.put_work(change.group, replace(work, ready=ready, delayed_until=None))
 
 
 def _submit(snapshot: Snapshot, change: Change) -> None:
@@ -125,16 +137,23 @@ def _granted(snapshot: Snapshot, change: Change, host: Host) -> Host:
     return replace(host, serves=host.serves | {snapshot.groups[change.group].fact.user_group})
 
 
-def _lifted(_: Snapshot, change: Change, host: Host) -> Host:
-    kept = (failure for failure in host.failures if failure.name[1] not in (None, change.group))
-    return replace(host, failures=tuple(kept))
+def _lifted(*kinds: HostFailureKind) -> Callable[[Snapshot, Change, Host], Host]:
+    """Return the effect of a verb that lifts failures of these kinds for one task group."""
+
+    def effect(_: Snapshot, change: Change, host: Host) -> Host:
+        kept = (one for one in host.failures if one.kind not in kinds or one.group != change.group)
+        return replace(host, failures=tuple(kept))
+
+    return effect
 
 
 _HOST_EFFECTS: Mapping[ChangeKind, Callable[[Snapshot, Change, Host], Host]] = {
     ChangeKind.RETAG: _retagged,
     ChangeKind.GRANT_ROLE: _granted,
-    ChangeKind.RETRY_SETUP: _lifted,
-    ChangeKind.RELEASE_QUARANTINE: _lifted,
+    ChangeKind.RETRY_SETUP: _lifted(HostFailureKind.SETUP_FAILED),
+    ChangeKind.RELEASE_QUARANTINE: _lifted(
+        HostFailureKind.QUARANTINED, HostFailureKind.SUSPECTED, HostFailureKind.TASKS_FAILED
+    ),
     ChangeKind.CLEANUP: lambda _, __, host: replace(host, unclean=frozenset()),
     ChangeKind.END_DRAIN: lambda _, __, host: replace(host, draining=False),
     ChangeKind.CONTACT: lambda _, __, host: replace(host, in_contact=True),

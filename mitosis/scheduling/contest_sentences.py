@@ -1,8 +1,9 @@
 """The sentences about leases that a waiting task group cannot take, and about hosts that another one took."""
 
 from collections.abc import Callable, Mapping
+from math import ceil, floor
 
-from mitosis.scheduling.actions import Offer
+from mitosis.scheduling.actions import EndLease, Offer, Rank
 from mitosis.scheduling.claims import (
     Objection,
     ObjectionKind,
@@ -12,7 +13,7 @@ from mitosis.scheduling.claims import (
 from mitosis.scheduling.facts import FOREVER, Lease
 from mitosis.scheduling.round import Round
 from mitosis.scheduling.states import GroupState, HostState
-from mitosis.scheduling.wording import span
+from mitosis.scheduling.wording import compared, exact
 
 
 def _holder(round_: Round, lease: Lease) -> str:
@@ -23,32 +24,31 @@ def _ending(round_: Round, _: GroupState, lease: Lease, __: Objection) -> str:
     winner = round_.snapshot.groups.get(lease.for_group or 0)
     for_whom = f" for {winner.fact.name}" if winner is not None else ""
     # Only contested ends have a time.
-    since = f", since {span(round_.now - lease.ending_since)}" if lease.ending_since else ""
+    since = f", since {exact(round_.now - lease.ending_since, floor)}" if lease.ending_since else ""
     return f"finishes its tasks of {_holder(round_, lease)}{for_whom}{since}"
 
 
 def _starting(round_: Round, _: GroupState, lease: Lease, __: Objection) -> str:
-    since = span(max(0.0, round_.now - lease.taken_at))
+    since = exact(max(0.0, round_.now - lease.taken_at), floor)
     return f"is being set up for {_holder(round_, lease)} since {since}"
 
 
 def _moves(round_: Round, _: GroupState, lease: Lease, found: Objection) -> str:
     count = len(round_.moment.moves(round_.snapshot.hosts[lease.host]))
     allowed = round_.policy.moves_per_hour
-    again = span(found.until - round_.now)
+    again = exact(found.until - round_.now, ceil)
     return f"was moved {count} times within an hour of {allowed} allowed; again in {again}"
 
 
 def _idle(round_: Round, group: GroupState, lease: Lease, _: Objection) -> str:
-    idle_for = span(round_.now - (lease.idle_since or round_.now))
-    threshold = span(threshold_seconds(round_, group, lease))
+    since = round_.now if lease.idle_since is None else lease.idle_since
+    idle_for, threshold = compared(round_.now - since, threshold_seconds(round_, group, lease))
     return f"is idle under {_holder(round_, lease)} for {idle_for} of {threshold}"
 
 
 def _affinity(round_: Round, group: GroupState, lease: Lease, found: Objection) -> str:
-    left = span(found.until - round_.now)
-    compared = _compared(round_, group, lease)
-    return f"stays with {_holder(round_, lease)} for {left}; then {compared}"
+    left = exact(found.until - round_.now, ceil)
+    return f"stays with {_holder(round_, lease)} for {left}; then {_compared(round_, group, lease)}"
 
 
 def _compared(round_: Round, group: GroupState, lease: Lease) -> str:
@@ -83,21 +83,40 @@ OBJECTIONS: Mapping[ObjectionKind, Callable[[Round, GroupState, Lease, Objection
 
 def given_to(round_: Round, group: GroupState, winner: Offer) -> str:
     """Say to which task group a free host was given, and with which rank."""
-    first = round_.snapshot.groups[winner.group].fact
-    mine = round_.rank(group)
+    first = round_.snapshot.groups[winner.group]
     if winner.freed:
-        return f"was freed for {first.name}"
-    line = f"is offered to {first.name}, which goes first: "
-    if winner.rank.order == -FOREVER:
-        return f"{line}it had no host for {span(round_.policy.starve_after_seconds)}"
-    if winner.rank.order != mine.order:
+        return f"was freed for {first.fact.name}"
+    return (
+        f"is offered to {first.fact.name}, which {_goes_first(round_, group, first, winner.rank)}"
+    )
+
+
+def taken_for(round_: Round, group: GroupState, end: EndLease) -> str:
+    """Say for which task group this decision ends a lease, and with which rank; it names one."""
+    first = round_.snapshot.groups[end.for_group or 0]
+    line = (
+        f"is taken from {_holder(round_, round_.snapshot.leases[end.lease])} for {first.fact.name}"
+    )
+    if end.rank is None:
+        return line
+    return f"{line}, which {_goes_first(round_, group, first, end.rank)}"
+
+
+def _goes_first(round_: Round, group: GroupState, winner: GroupState, rank: Rank) -> str:
+    """Compare the task group that got a host, with its rank then, with another one."""
+    first, mine = winner.fact, round_.rank(group)
+    line = "goes first: "
+    if rank.order == -FOREVER:
+        starved = exact(round_.policy.starve_after_seconds or 0.0)
+        return f"{line}it had no host for {starved}"
+    if rank.order != mine.order:
         return f"{line}priority {first.priority} is above {group.fact.priority}"
     # In one user group the shares are equal: those of the winner were counted before it took the host.
-    if first.user_group != group.fact.user_group and winner.rank.share != mine.share:
-        return f"{line}its user group has {winner.rank.share} leases, this one's {mine.share}"
-    if winner.rank.leases != mine.leases:
-        return f"{line}it has {winner.rank.leases} leases, this one {mine.leases}"
-    elder = span(group.fact.created_at - first.created_at)
+    if first.user_group != group.fact.user_group and rank.share != mine.share:
+        return f"{line}its user group has {rank.share} leases, this one's {mine.share}"
+    if rank.leases != mine.leases:
+        return f"{line}it has {rank.leases} leases, this one {mine.leases}"
+    elder = exact(group.fact.created_at - first.created_at)
     return f"{line}all else is equal, and it is {elder} older"
 
 

@@ -7,7 +7,7 @@ is read from its actions.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from mitosis.scheduling import contest_sentences
+from mitosis.scheduling import contest_sentences, sentences
 from mitosis.scheduling.actions import EndLease, Offer, gains_of
 from mitosis.scheduling.claims import Objection, claim
 from mitosis.scheduling.decide import decided_round
@@ -44,7 +44,7 @@ class HostChain:
     def obstacles(self) -> Sequence[Step]:
         """Return the conditions that do not hold; for a busy host, what protects its leases instead."""
         failed = [step for step in self.steps if not step.holds]
-        if any(step.code.startswith("held") for step in failed):
+        if any(step.code.startswith("held") for step in self.steps):
             failed = [step for step in failed if step.code != "busy"]
         return failed
 
@@ -61,8 +61,12 @@ class Explained:
     """None: it gets a host now, has ended, or no single host can be made to serve it."""
 
 
+LEFT_OVER = ("enough", "max_managers", "next_round")
+"""The codes of hosts that the task group does not get although nothing on them keeps them from it."""
+
+
 def explain_group(snapshot: Snapshot, now: float, number: int) -> Explained:
-    """Explain one task group for all hosts. Costs one copy of the snapshot and up to 48 decisions."""
+    """Explain one task group for all hosts. Costs one copy of the snapshot and up to 100 decisions."""
     round_ = decided_round(snapshot, now)
     group = snapshot.groups[number]
     gets = gains_of(round_.actions, number)
@@ -82,21 +86,30 @@ def chain(
 
     ``conditions``: those of :func:`conditions_for` this task group.
     """
-    steps = []
+    steps: list[Step] = []
     for predicate, passing in conditions:
         holds = bool(passing >> host.ordinal & 1)
         sentence = "" if holds else predicate.sentence(round_.moment, group, host)
         steps.append(Step(predicate.code, holds, sentence))
-    if all(step.holds for step in steps):
+    failed = {step.code for step in steps if not step.holds}
+    leases = [*_leases(round_, group, host)] if "busy" in failed else []
+    steps += leases
+    can_be_taken = failed == {"busy"} and bool(leases) and all(step.holds for step in leases)
+    if not failed or can_be_taken:
         steps.append(_given_to(round_, group, host))
-    elif any(not step.holds and step.code == "busy" for step in steps):
-        steps += _leases(round_, group, host)
     return HostChain(host.fact.number, steps)
 
 
 def _leases(round_: Round, group: GroupState, host: HostState) -> Iterator[Step]:
     """Yield what protects each lease on the host from the task group."""
+    ends = {action.lease: action for action in round_.actions if isinstance(action, EndLease)}
     for lease in round_.snapshot.leases_on(host.ordinal):
+        end = ends.get(lease.number)
+        if end is not None and end.for_group is not None:
+            own = end.for_group == group.fact.number
+            text = "" if own else contest_sentences.taken_for(round_, group, end)
+            yield Step("held" if own else "held_ending", own, text)
+            continue
         right = claim(round_, group, lease)
         if isinstance(right, Objection):
             text = contest_sentences.OBJECTIONS[right.kind](round_, group, lease, right)
@@ -106,10 +119,28 @@ def _leases(round_: Round, group: GroupState, host: HostState) -> Iterator[Step]
 
 
 def _given_to(round_: Round, group: GroupState, host: HostState) -> Step:
-    winner = _winner(round_, host.fact.number)
-    if winner is None or winner.group == group.fact.number:
+    """Return who got a host that nothing keeps from the task group, or why it is left over."""
+    if any(gain.host == host.fact.number for gain in gains_of(round_.actions, group.fact.number)):
         return Step("rank", True)
-    return Step("rank", False, contest_sentences.given_to(round_, group, winner))
+    winner = _winner(round_, host.fact.number)
+    if winner is not None:
+        return Step("rank", False, contest_sentences.given_to(round_, group, winner))
+    return _left_over(round_, group)
+
+
+def _left_over(round_: Round, group: GroupState) -> Step:
+    """Return why the task group does not get a host more than the decision gives it."""
+    given, moment = round_.given(group), round_.moment
+    held, most = moment.held(group), group.fact.max_managers
+    if round_.missing(group) > 0:
+        actions = round_.policy.actions_per_round
+        made = f"this one has made {len(round_.actions)} of at most {actions} changes"
+        return Step("next_round", not round_.is_over, f"waits for the next round: {made}")
+    if most is not None and held.live + held.ending + held.promised + given >= most:
+        line = sentences.held_of_most(moment, group, given)
+        return Step("max_managers", False, f"is not needed: the task group has {line}")
+    line = sentences.held_of_useful(moment, group, given)
+    return Step("enough", False, f"is not needed: the task group has {line}")
 
 
 def _winner(round_: Round, host: int) -> Offer | None:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
+from math import ceil, floor
 
 from mitosis.contracts.lifecycle import LeaseState
 from mitosis.scheduling import sentences
@@ -15,7 +16,7 @@ from mitosis.scheduling.round import Round
 from mitosis.scheduling.smallest_change import Changes, smallest_change_on
 from mitosis.scheduling.snapshot import Snapshot
 from mitosis.scheduling.states import GroupState, HostState
-from mitosis.scheduling.wording import span
+from mitosis.scheduling.wording import exact
 
 GROUPS_SHOWN = 20
 
@@ -64,7 +65,7 @@ def _all(_: Group) -> bool:
 def explain_host(
     snapshot: Snapshot, now: float, number: int, may_show: Callable[[Group], bool] = _all
 ) -> ExplainedHost:
-    """Explain one host. Costs one copy of the snapshot and up to 24 decisions.
+    """Explain one host. Costs one copy of the snapshot and up to 50 decisions.
 
     ``may_show``: whether a task group with work may be named; the others are only counted.
     """
@@ -131,14 +132,14 @@ def _lease(round_: Round, lease: Lease) -> Doing:
         return Doing("setup", f"is being set up for {holder}")
     if lease.idle_since is None:
         return Doing("working", f"works for {holder}{_affinity(round_, lease)}")
-    idle = span(round_.now - lease.idle_since)
+    idle = exact(round_.now - lease.idle_since, floor)
     return Doing("idle", f"has been idle under {holder} for {idle}{_affinity(round_, lease)}")
 
 
 def _affinity(round_: Round, lease: Lease) -> str:
     if lease.affinity_until == FOREVER:
         return ""
-    left = span(max(0.0, lease.affinity_until - round_.now))
+    left = exact(max(0.0, lease.affinity_until - round_.now), ceil)
     if lease.renewed:
         return f"; its lease was renewed for {left} more, except from task groups without a host"
     return f"; it stays for {left} at least while it has work"

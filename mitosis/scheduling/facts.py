@@ -186,6 +186,8 @@ class Work:
 
     ready: int = 0
     """Tasks that can be claimed now. A count up to what all hosts could take is enough."""
+    more_ready: bool = False
+    """Only so many ready tasks were counted: there may be more of them."""
     unfinished: int = 0
     """Tasks without a result, running ones included."""
     delayed_until: float | None = None
@@ -200,6 +202,11 @@ class Work:
     setup_seconds: float = 0.0
     """Mean duration of its setup over hosts; 0 if none was measured."""
     teardown_seconds: float = 0.0
+
+    @property
+    def to_do(self) -> int:
+        """Return the tasks that must pay for hosts: the unfinished where not all ready ones were counted."""
+        return max(self.ready, self.unfinished) if self.more_ready else self.ready
 
 
 class Progress(Enum):

@@ -14,7 +14,7 @@ from mitosis.scheduling.bands import AT_ONCE, Band
 from mitosis.scheduling.claims import Objection, claim
 from mitosis.scheduling.costs import drain_seconds
 from mitosis.scheduling.decide import decided_round
-from mitosis.scheduling.explain import Step, chain
+from mitosis.scheduling.explain import LEFT_OVER, Step, chain
 from mitosis.scheduling.facts import FOREVER, Group, Work
 from mitosis.scheduling.predicates import Condition, conditions_for
 from mitosis.scheduling.round import Round
@@ -23,7 +23,8 @@ from mitosis.scheduling.smallest_change import Changes, smallest_change
 from mitosis.scheduling.snapshot import Snapshot
 from mitosis.scheduling.states import GroupState, HostState
 
-NOT_NEEDED = "enough"
+COULD_SERVE = frozenset({"busy", "rank", *LEFT_OVER})
+"""The codes of hosts that could be given to the task group, were they free and needed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +51,7 @@ class PlannedHost:
     @property
     def may_serve(self) -> bool:
         """Whether it could be given to the task group, were it free and needed."""
-        return self.obstacle is None or self.obstacle.code in ("busy", NOT_NEEDED)
+        return self.obstacle is None or self.obstacle.code in COULD_SERVE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,14 +113,7 @@ def _kept(
 ) -> PlannedHost:
     obstacle = chain(round_, group, host, conditions).first_obstacle
     free_in = _freed_by_the_clock(round_, group, host, obstacle)
-    return PlannedHost(host.fact.number, obstacle or _not_needed(group), free_in)
-
-
-def _not_needed(group: GroupState) -> Step:
-    tasks = "1 task" if group.work.ready == 1 else f"{group.work.ready} tasks"
-    return Step(
-        NOT_NEEDED, False, f"is not needed: {tasks} for {group.fact.workers} workers per host"
-    )
+    return PlannedHost(host.fact.number, obstacle, free_in)
 
 
 def _drain(round_: Round, number: int) -> Band:
@@ -138,9 +132,9 @@ def _freed_by_the_clock(
     round_: Round, group: GroupState, host: HostState, obstacle: Step | None
 ) -> Band | None:
     """Return when the host could be taken from its leases, if nothing else is in the way."""
-    if obstacle is None:
-        return AT_ONCE
     leases = list(round_.snapshot.leases_on(host.ordinal))
+    if obstacle is None or (obstacle.code in LEFT_OVER and not leases):
+        return AT_ONCE
     if obstacle.code != "busy" or not leases:
         return None
     found = AT_ONCE

@@ -2,12 +2,13 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from math import ceil
 from shlex import quote
 
 from mitosis.contracts.host_failures import HostFailureKind
 from mitosis.contracts.http import WAITING_SETUP_FAILED
 from mitosis.contracts.liveness import HOST_TAKES_WITHIN
-from mitosis.scheduling.wording import span
+from mitosis.scheduling.wording import exact
 
 NAMES_AT_ONCE = 20
 """Hosts that are named in a row for the same reason."""
@@ -90,7 +91,7 @@ def after_failed_setups(
         return f"{line}; it ends because of that"
     until = ""
     if closes_in_seconds is not None:
-        until = f", until it closes in {span(max(0.0, closes_in_seconds))}"
+        until = f", until it closes in {exact(max(0.0, closes_in_seconds), ceil)}"
     retry = command("retry-setup", hosts[0].name, group_name)
     return f"{line}; it waits for another host{until}; repair one, then: {retry}"
 
@@ -119,7 +120,7 @@ def _unreachable(failure: HostFailure, _: str) -> str:
 def _again(failure: HostFailure) -> str:
     if failure.is_due or failure.tried_in_seconds is None:
         return "tried again now"
-    return f"tried again in {span(failure.tried_in_seconds)}"
+    return f"tried again in {exact(failure.tried_in_seconds, ceil)}"
 
 
 def _times(failure: HostFailure) -> str:

@@ -74,9 +74,13 @@ class Round:
         """Whether some task group got a lease."""
         return bool(self._given or self._arrived)
 
+    def given(self, group: GroupState) -> int:
+        """Return how many leases this decision gives to a task group, besides hosts on the way to it."""
+        return self._given.get(group.fact.number, 0)
+
     def missing(self, group: GroupState) -> int:
         """Return how many leases a task group should still get."""
-        return self.moment.missing(group) - self._given.get(group.fact.number, 0)
+        return self.moment.missing(group) - self.given(group)
 
     def leases(self, group: GroupState) -> int:
         """Return the leases of a task group, with those on the way."""

@@ -4,15 +4,23 @@ They are printed after the name of the host.
 """
 
 from collections.abc import Callable, Sequence
+from math import ceil, floor
 from shlex import quote
 
 from mitosis.contracts.host_failures import HostFailureKind
 from mitosis.scheduling.binding import binding_mismatch
-from mitosis.scheduling.facts import Capacity, Group
+from mitosis.scheduling.facts import Capacity, Group, Work
 from mitosis.scheduling.moment import Moment
-from mitosis.scheduling.sizes import useful_leases
+from mitosis.scheduling.policy import Policy
+from mitosis.scheduling.sizes import (
+    is_measured,
+    switch_seconds,
+    tasks_per_lease,
+    useful_leases,
+    work_seconds,
+)
 from mitosis.scheduling.states import GroupState, HostState
-from mitosis.scheduling.wording import names, span
+from mitosis.scheduling.wording import compared, exact, names
 
 Sentence = Callable[[Moment, GroupState, HostState], str]
 
@@ -23,7 +31,7 @@ def no_work(moment: Moment, group: GroupState, _: HostState) -> str:
     due = group.work.delayed_until
     if due is None:
         return line
-    return f"{line}; the next attempt is due in {span(max(due - moment.now, 0.0))}"
+    return f"{line}; the next attempt is due in {exact(max(due - moment.now, 0.0), ceil)}"
 
 
 def no_task_is_ready(unfinished: int) -> str:
@@ -37,10 +45,10 @@ def max_managers(moment: Moment, group: GroupState, _: HostState) -> str:
     return f"is not needed: the task group has {held_of_most(moment, group)}"
 
 
-def held_of_most(moment: Moment, group: GroupState) -> str:
-    """Return ``2 of at most 3 hosts``."""
+def held_of_most(moment: Moment, group: GroupState, given: int = 0) -> str:
+    """Return ``2 of at most 3 hosts``; ``given``: by the present decision, besides."""
     held = moment.held(group)
-    count = held.live + held.ending + held.promised
+    count = held.live + held.ending + held.promised + given
     return f"{count} of at most {group.fact.max_managers} hosts"
 
 
@@ -49,17 +57,41 @@ def enough(moment: Moment, group: GroupState, _: HostState) -> str:
     return f"is not needed: the task group has {held_of_useful(moment, group)}"
 
 
-def held_of_useful(moment: Moment, group: GroupState) -> str:
-    """Return ``1 of the 1 hosts that it can use``, and the numbers of which that follows."""
-    held, work = moment.held(group), group.work
-    useful = useful_leases(work, group.fact.workers, held.full, moment.policy)
-    count = held.coming + held.full + held.promised
-    measured = ""
-    if work.tasks_measured >= moment.policy.measured_tasks:
-        measured = f" of {span(work.task_seconds)} each"
+def held_of_useful(moment: Moment, group: GroupState, given: int = 0) -> str:
+    """Return ``1 of the 1 hosts that it can use``, and the numbers of which that follows.
+
+    ``given``: by the present decision, besides those that it has.
+    """
+    held, work, workers, policy = moment.held(group), group.work, group.fact.workers, moment.policy
+    useful = useful_leases(work, workers, held.full, policy)
+    count = held.coming + held.full + held.promised + given
+    by_ready = held.full + -(-work.ready // tasks_per_lease(workers, policy))
+    reason = _by_ready(held.full, work, workers, policy)
+    if is_measured(work, policy) and useful < by_ready:
+        reason = _by_duration(work, workers, policy)
+    return f"{count} of the {useful} hosts that it can use; {reason}"
+
+
+def _by_ready(full: int, work: Work, workers: int, policy: Policy) -> str:
+    least = "at least " if work.more_ready else ""
+    tasks = "1 task is ready" if work.ready == 1 else f"{least}{work.ready} tasks are ready"
+    each = "its worker" if workers == 1 else f"each of its {workers} workers"
+    count = tasks_per_lease(workers, policy)
+    takes = f"a host is used for each {count}, {policy.tasks_per_worker} for {each}"
+    beside = f", beside {full} hosts that are full" if full else ""
+    return f"{tasks}, and {takes}{beside}"
+
+
+def _by_duration(work: Work, workers: int, policy: Policy) -> str:
+    has, needs = work_seconds(work, workers), switch_seconds(work, policy)
+    kind = "unfinished" if work.to_do > work.ready else "ready"
+    tasks = "1 task is" if work.to_do == 1 else f"{work.to_do} tasks are"
+    measured = f"setup {exact(work.setup_seconds)}, teardown {exact(work.teardown_seconds)}"
+    least = f"at least {exact(policy.least_switch_seconds)}"
     return (
-        f"{count} of the {useful} hosts that it can use;"
-        f" {work.ready} tasks{measured} are ready, {group.fact.workers} run at once on a host"
+        f"{tasks} {kind}, {exact(work.task_seconds)} each, which is {exact(has)} of work for a host"
+        f" with {workers} worker{'s' if workers > 1 else ''}; each host must have {exact(needs)} of it"
+        f" ({measured}, {least})"
     )
 
 
@@ -161,10 +193,13 @@ def no_contact(moment: Moment, _: GroupState, host: HostState) -> str:
 
 def silent(moment: Moment, last_contact_at: float | None) -> str:
     """Say how long a host has been silent, and for how long it may be."""
-    allowed = f"silence of {span(moment.policy.suspect_after_seconds)} is allowed"
+    allowed = moment.policy.suspect_after_seconds
     if last_contact_at is None:
-        return f"has never been in contact; {allowed}"
-    return f"was last seen {span(moment.now - last_contact_at)} ago; {allowed}"
+        return f"has never been in contact; silence of {exact(allowed)} is allowed"
+    silence = moment.now - last_contact_at
+    whole = floor(silence)
+    seen, least = compared(whole if whole >= allowed else silence, allowed)
+    return f"was last seen {seen} ago; silence of {least} is allowed"
 
 
 def busy(moment: Moment, group: GroupState, host: HostState) -> str:

@@ -35,19 +35,37 @@ class Held:
         return self.live > 0 or self.promised > 0
 
 
+def tasks_per_lease(workers: int, policy: Policy) -> int:
+    """Return for how many ready tasks a task group can use one lease."""
+    return policy.tasks_per_worker * workers
+
+
+def is_measured(work: Work, policy: Policy) -> bool:
+    """Return whether enough tasks have ended for their mean duration to limit the number of leases."""
+    return work.tasks_measured >= policy.measured_tasks
+
+
+def work_seconds(work: Work, workers: int) -> float:
+    """Return how long one host would take for what is to be done."""
+    return work.to_do * work.task_seconds / workers
+
+
+def switch_seconds(work: Work, policy: Policy) -> float:
+    """Return how much work a lease must have to pay for its setup and teardown."""
+    return max(work.setup_seconds + work.teardown_seconds, policy.least_switch_seconds)
+
+
 def useful_leases(work: Work, workers: int, full: int, policy: Policy) -> int:
     """Return how many leases have something to do; those that are stuck do not count.
 
     Leases that work are full and count beside what is ready. The sum is limited to as many leases as the
-    ready work pays for: its duration on one host, divided by setup and teardown.
+    work pays for: its duration on one host, divided by setup and teardown.
     """
     if work.ready <= 0:
         return 0
-    useful = full + -(-work.ready // (policy.tasks_per_worker * workers))
-    if work.tasks_measured >= policy.measured_tasks:
-        host_seconds = work.ready * work.task_seconds / workers
-        switch = max(work.setup_seconds + work.teardown_seconds, policy.least_switch_seconds)
-        useful = min(useful, int(host_seconds / switch))
+    useful = full + -(-work.ready // tasks_per_lease(workers, policy))
+    if is_measured(work, policy):
+        useful = min(useful, int(work_seconds(work, workers) / switch_seconds(work, policy)))
     return max(useful, 1)
 
 

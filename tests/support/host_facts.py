@@ -59,6 +59,7 @@ _GROUP: dict[str, Any] = {
     "goes_on": True,
     "unfinished": 1,
     "ready": 1,
+    "ready_counted_to": 0,
     "delayed_until": None,
     "tasks_measured": 0,
     "task_seconds": 0.0,

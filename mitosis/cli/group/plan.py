@@ -1,6 +1,5 @@
 """`mitosis group plan`: a dry run: what hosts would do for a task group, and when it would begin and end."""
 
-import math
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -105,7 +104,7 @@ def _span_text(band: "SpanBand") -> str:
 def _rounded(span: timedelta | None) -> str:
     if span is None:
         return ""
-    return span_text(timedelta(seconds=math.ceil(span.total_seconds()))) or "0s"
+    return span_text(span) or "0s"
 
 
 def _moment_text(band: "TimeBand | None") -> str:

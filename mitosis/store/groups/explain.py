@@ -1,15 +1,21 @@
 """`explain`: the reasons for the state of a task group or a task, and for each host."""
 
+from collections.abc import Sequence
 from datetime import datetime
 from uuid import UUID
 
 from mitosis.contracts.errors import NotFound
-from mitosis.contracts.explain import Explanation, HostReason
+from mitosis.contracts.explain import Explanation, HostReason, Obstacle
 from mitosis.contracts.ids import parse_task_uuid
-from mitosis.store.groups.decided_reasons import Decided, decided_reasons, reason_of
+from mitosis.store.groups.decided_reasons import (
+    NOTHING_DECIDED,
+    Decided,
+    decided_reasons,
+    reason_of_host,
+)
 from mitosis.store.leases.decisions import explain_decision
 from mitosis.store.leases.no_host_reasons import Reason
-from mitosis.store.leases.reasons import WaitingTask, host_reason, task_reason, why
+from mitosis.store.leases.reasons import WaitingTask, task_reason, why
 from mitosis.store.leases.waiting import Waiting, WaitingHost, read_waiting
 from mitosis.store.managers.views import manager_states
 from mitosis.store.missing import require_task_group
@@ -21,7 +27,6 @@ from mitosis.store.tasks.group import group_number
 from mitosis.store.tasks.views import read_task
 
 SQL = load("groups/explain.sql")
-NOTHING_DECIDED = Decided({}, None)
 
 
 async def explain_group(store: Store, task_group_id: UUID) -> Explanation:
@@ -95,7 +100,7 @@ async def _hosts(
 ) -> tuple[HostReason, ...]:
     ids = [host.manager_id for host in facts.hosts]
     states = await manager_states(connection, store, ids) if ids else {}
-    reasons = [(host, _host_reason(host, facts, decided)) for host in facts.hosts]
+    reasons = [(host, reason_of_host(host, facts, decided)) for host in facts.hosts]
     return tuple(
         HostReason(
             manager_id=host.manager_id,
@@ -103,17 +108,15 @@ async def _hosts(
             state=states.get(host.manager_id),
             code=reason.code,
             line=reason.line,
-            obstacles=tuple(decided.obstacles.get(host.number, ())),
+            obstacles=tuple(_obstacles(host, facts, decided)),
         )
         for host, reason in reasons
     )
 
 
-def _host_reason(host: WaitingHost, facts: Waiting, decided: Decided) -> Reason:
-    """Return what the host does for the group; else what the decision says about it."""
-    if facts.lease_state(host) is not None or host.number not in decided.obstacles:
-        return host_reason(host, facts)
-    return reason_of(decided.obstacles[host.number])
+def _obstacles(host: WaitingHost, facts: Waiting, decided: Decided) -> Sequence[Obstacle]:
+    """Return what keeps a host from the group; nothing does if it has a lease of it."""
+    return () if facts.lease_state(host) is not None else decided.obstacles(host.number)
 
 
 def _explanation(

@@ -58,8 +58,8 @@ async def decision_before(connection: Connection, at: datetime) -> PastDecision:
     """
     found = await fetch_one(connection, _Decision, SQL["decision_at"], {"at": at})
     if found is None or found.decided_at > at:
-        oldest = "none" if found is None else f"the oldest is of {found.decided_at.isoformat()}"
-        raise NotFound(f"no decision before {at.isoformat()} is kept: {oldest}", field="at")
+        oldest = "none" if found is None else f"the oldest is of {shown(found.decided_at, at)}"
+        raise NotFound(f"no decision before {shown(at, at)} is kept: {oldest}", field="at")
     snapshot, now = await asyncio.to_thread(restored, found.inputs)
     return PastDecision(found.decided_at, snapshot, now)
 
@@ -77,13 +77,13 @@ async def explain_decision(
         snapshot, now = decided.snapshot, decided.now
         if number not in snapshot.groups:
             raise NotFound(
-                f"the decision of {decided.at.isoformat()} was not about this task group: it had"
+                f"the decision of {shown(decided.at, at)} was not about this task group: it had"
                 " neither unfinished tasks nor hosts",
                 field="at",
             )
         explained = await asyncio.to_thread(explain_group, snapshot, now, number)
-        shown = sorted(explained.chains, key=_obstacle_count)[:HOSTS_SHOWN]
-        numbers = {"managers": [chain.host for chain in shown]}
+        chains = sorted(explained.chains, key=_obstacle_count)[:HOSTS_SHOWN]
+        numbers = {"managers": [chain.host for chain in chains]}
         hosts = await fetch_all(connection, _Host, SQL["ids_of_hosts"], numbers)
     uuids = {host.number: host.uuid for host in hosts}
     group = snapshot.groups[number].fact
@@ -94,10 +94,12 @@ async def explain_decision(
         state="decided",
         waits=not gets,
         code="decided",
-        line=f"at {decided.at.isoformat()} {gets or 'it got no host'}",
+        line=f"the decision of {shown(decided.at, at)} {gets or _nothing(snapshot, number)}",
         change=None if explained.smallest is None else explained.smallest.line,
         hosts=tuple(
-            _reason(snapshot, chain, uuids[chain.host]) for chain in shown if chain.host in uuids
+            _reason(snapshot, explained, chain, uuids[chain.host])
+            for chain in chains
+            if chain.host in uuids
         ),
     )
 
@@ -106,20 +108,36 @@ def _obstacle_count(chain: HostChain) -> tuple[int, int]:
     return sum(not step.holds for step in chain.steps), chain.host
 
 
+def shown(moment: datetime, like: datetime) -> str:
+    """Return a time to the second, in the zone of the time that was asked about."""
+    return moment.astimezone(like.tzinfo).isoformat(" ", "seconds")
+
+
 def _given(snapshot: Snapshot, explained: Explained) -> str:
     """Return which hosts the task group was given; empty: none."""
     given = [action.host for action in explained.gets if isinstance(action, Offer)]
     freed = [action.host for action in explained.gets if not isinstance(action, Offer)]
     parts = []
-    for hosts, verb in ((given, "was offered to it"), (freed, "was taken for it from another one")):
+    for hosts, text in ((given, "offered {} to it"), (freed, "took {} for it from another one")):
         if hosts:
-            parts.append(f"{names([snapshot.hosts[one].fact.name for one in hosts])} {verb}")
+            parts.append(text.format(names([snapshot.hosts[one].fact.name for one in hosts])))
     return " and ".join(parts)
 
 
-def _reason(snapshot: Snapshot, chain: HostChain, manager_id: UUID) -> HostReason:
+def _nothing(snapshot: Snapshot, number: int) -> str:
+    """Say that the decision gave no host to the task group, and how many it had before."""
+    had = len(snapshot.groups[number].leases)
+    hosts = "no host" if had == 0 else "1 host" if had == 1 else f"{had} hosts"
+    return f"gave it no {'further ' if had else ''}host: it had {hosts}"
+
+
+def _reason(
+    snapshot: Snapshot, explained: Explained, chain: HostChain, manager_id: UUID
+) -> HostReason:
     obstacles = [Obstacle(code=step.code, line=step.sentence) for step in chain.obstacles]
-    first = obstacles[0] if obstacles else Obstacle(code="free", line="could be given to it")
+    given = any(gain.host == chain.host for gain in explained.gets)
+    free = Obstacle(code="free", line="was given to it" if given else "could be given to it")
+    first = obstacles[0] if obstacles else free
     return HostReason(
         manager_id=manager_id,
         manager_name=snapshot.hosts[chain.host].fact.name,

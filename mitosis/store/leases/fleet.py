@@ -203,6 +203,8 @@ class GroupRow:
     unfinished: int
     ready: int
     """Tasks that can be claimed now, counted up to a bound."""
+    ready_counted_to: int
+    """The bound."""
     delayed_until: float | None
     """Of a group without leases."""
     tasks_measured: int
@@ -243,6 +245,7 @@ class GroupRow:
         """Return its tasks and what was measured."""
         return Work(
             ready=self.ready,
+            more_ready=0 < self.ready_counted_to <= self.ready,
             unfinished=self.unfinished,
             delayed_until=self.delayed_until,
             tasks_measured=self.tasks_measured,

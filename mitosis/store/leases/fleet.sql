@@ -103,6 +103,7 @@ SELECT g.id AS number, g.name, g.priority, g.user_group_id AS user_group, u.name
                UNION ALL
                (SELECT 1 FROM open_task AS o WHERE o.group_id = g.id AND o.state = 4 AND o.not_before <= now()
                  LIMIT 1000)) AS c) ELSE 0 END AS ready,
+       2 * w.workers * (coalesce(l.live, 0) + least(%(hosts)s, g.max_managers)) AS ready_counted_to,
        CASE WHEN x.goes_on AND v.unfinished > 0 AND l.live IS NULL THEN (
            SELECT extract(epoch FROM min(o.not_before))::float8
              FROM open_task AS o WHERE o.group_id = g.id AND o.state = 4) END AS delayed_until,

@@ -13,7 +13,7 @@ from mitosis.scheduling.explain import HostChain
 from mitosis.scheduling.explain_host import ExplainedHost, explain_host
 from mitosis.scheduling.facts import Group
 from mitosis.scheduling.snapshot import Snapshot
-from mitosis.store.leases.decisions import decision_before
+from mitosis.store.leases.decisions import decision_before, shown
 from mitosis.store.leases.fleet import HOSTS_BY_NUMBER, HostRow
 from mitosis.store.leases.fleet_snapshot import fact_parameters, load_fleet
 from mitosis.store.managers.views import manager_states
@@ -82,7 +82,7 @@ async def explain_manager_at(
         decided = await decision_before(connection, at)
         if host.number not in decided.snapshot.hosts:
             raise NotFound(
-                f"the decision of {decided.at.isoformat()} was not about this host: it was not in"
+                f"the decision of {shown(decided.at, at)} was not about this host: it was not in"
                 " contact and had no lease",
                 field="at",
             )
@@ -93,7 +93,7 @@ async def explain_manager_at(
         manager_name=decided.snapshot.hosts[host.number].fact.name,
         waits=not explained.is_of_use,
         code="decided",
-        line=f"at {decided.at.isoformat()} {_line(host.name, decided.snapshot, explained)}",
+        line=f"by the decision of {shown(decided.at, at)}: {_line(host.name, decided.snapshot, explained)}",
         change=None if explained.smallest is None else explained.smallest.line,
         groups=groups,
         more_groups=explained.more,

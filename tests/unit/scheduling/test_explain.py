@@ -12,6 +12,7 @@ from mitosis.scheduling.changes import apply_change
 from mitosis.scheduling.decide import decided_round
 from mitosis.scheduling.explain import Explained, explain_group
 from mitosis.scheduling.facts import Capacity, Failure, Progress
+from mitosis.scheduling.policy import Policy
 from tests.support.scheduling import HOUR, NOW, OTHERS, Fleet
 
 WAITING = 1
@@ -146,7 +147,7 @@ SITUATIONS: dict[str, tuple[Callable[[Fleet], object], str, str, str]] = {
         failing(HostFailureKind.QUARANTINED),
         "quarantined",
         "is quarantined: exit code 3",
-        "release the quarantine of h1 for g1",
+        "wait 60 s: h1 is tried again then",
     ),
     "workers": (
         failing(HostFailureKind.WORKERS_NOT_STARTED),
@@ -158,7 +159,7 @@ SITUATIONS: dict[str, tuple[Callable[[Fleet], object], str, str, str]] = {
         given_away,
         "rank",
         "is offered to g2, which goes first: priority 10 is above 3",
-        "set the priority of g1 above 10",
+        "set the priority of g1 to 10",
     ),
     "idle": (
         with_holder(IDLE, {"teardown_seconds": 100.0, "priority": 9}, setup_seconds=140.0),
@@ -176,7 +177,7 @@ SITUATIONS: dict[str, tuple[Callable[[Fleet], object], str, str, str]] = {
         with_holder({"affinity_until": NOW + 600, "renewed": True}, {"priority": 7}),
         "busy",
         "is busy with another task group of higher priority: g2",
-        "set the priority of g1 above 7",
+        "set the priority of g1 to 7",
     ),
     "two reasons": (
         two_reasons,
@@ -227,7 +228,7 @@ CONTESTED: list[tuple[Callable[[Fleet], object], str, str]] = [
     (
         with_holder(IDLE, {"teardown_seconds": 200.0}, priority=-1),
         "held_idle",
-        "is idle under g2 for 60 s of 3 min",
+        "is idle under g2 for 60 s of 3 min 20 s",
     ),
     (
         with_holder({"progress": Progress.STARTING}, {}),
@@ -294,7 +295,7 @@ def test_a_second_group_that_goes_first_is_overtaken_too() -> None:
     fleet.group(WAITING)
     found = explained(fleet)
     assert found.smallest is not None
-    assert found.smallest.line == "set the priority of g1 above 4, then end the drain of h1"
+    assert found.smallest.line == "set the priority of g1 to 4, then end the drain of h1"
     assert confirmed(fleet, found)
 
 
@@ -308,7 +309,8 @@ def test_so_many_tasks_are_to_be_submitted_that_a_second_host_pays() -> None:
     assert obstacle(found) == (
         "enough",
         "is not needed: the task group has 1 of the 1 hosts that it can use;"
-        " 2 tasks of 10 s each are ready, 2 run at once on a host",
+        " 2 tasks are ready, 10 s each, which is 10 s of work for a host with 2 workers;"
+        " each host must have 2 min of it (setup 2 min, teardown 0 s, at least 60 s)",
     )
     assert found.smallest is not None
     assert found.smallest.line == "submit 46 more tasks to g1"
@@ -323,3 +325,57 @@ def test_a_renewed_lease_is_protected_from_a_group_that_has_a_host() -> None:
     fleet.lease(WAITING, 2)
     codes = [step.code for step in explained(fleet).chains[0].steps]
     assert codes[-1] == "held_affinity"
+
+
+def left_over(found: Explained) -> list[tuple[int, list[str]]]:
+    return [(chain.host, [step.code for step in chain.obstacles]) for chain in found.chains]
+
+
+def test_hosts_that_the_decision_leaves_over_say_why() -> None:
+    fleet = Fleet(3)
+    fleet.group(WAITING, ready=4, max_managers=1)
+    found = explained(fleet)
+    (given,) = [gain.host for gain in found.gets]
+    assert left_over(found) == [
+        (host, [] if host == given else ["max_managers"]) for host in (1, 2, 3)
+    ]
+    (_, *others) = sorted(found.chains, key=lambda chain: chain.host != given)
+    assert others[0].obstacles[0].sentence == (
+        "is not needed: the task group has 1 of at most 1 hosts"
+    )
+    fleet.change_group(WAITING, max_managers=None)
+    codes = [codes for _, codes in left_over(explained(fleet))]
+    assert sorted(codes) == [[], [], ["enough"]], "two tasks for each worker"
+
+
+def test_hosts_that_could_be_taken_and_are_not_needed_say_why() -> None:
+    fleet = Fleet(2)
+    fleet.group(2, unfinished=5, ready=0)
+    for host in (1, 2):
+        fleet.idle(2, host, 3600.0)
+    fleet.group(WAITING, priority=1)
+    found = explained(fleet)
+    assert len(found.gets) == 1
+    assert sorted(codes for _, codes in left_over(found)) == [[], ["enough"]]
+
+
+def test_what_a_decision_leaves_to_the_next_one_is_said() -> None:
+    fleet = Fleet(2, Policy(actions_per_round=1))
+    fleet.group(WAITING, ready=4)
+    found = explained(fleet)
+    ((code,),) = [codes for _, codes in left_over(found) if codes]
+    assert code == "next_round"
+    lines = [step.sentence for chain in found.chains for step in chain.obstacles]
+    assert lines == ["waits for the next round: this one has made 1 of at most 1 changes"]
+
+
+def test_a_host_that_the_decision_takes_for_another_group_names_it_and_its_rank() -> None:
+    fleet = Fleet(1)
+    fleet.group(2, unfinished=5, ready=0)
+    fleet.idle(2, 1, 3600.0)
+    fleet.group(3, priority=7)
+    fleet.group(WAITING, priority=1)
+    (chain,) = explained(fleet).chains
+    assert [(step.code, step.sentence) for step in chain.obstacles] == [
+        ("held_ending", "is taken from g2 for g3, which goes first: priority 7 is above 1")
+    ]

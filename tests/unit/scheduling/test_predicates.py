@@ -136,7 +136,7 @@ def test_a_lease_of_another_group_is_named_and_its_own_leases_are_counted() -> N
     assert found(fleet) == ["enough", "busy"]
     assert sentence(fleet, "enough") == (
         "is not needed: the task group has 1 of the 1 hosts that it can use;"
-        " 4 tasks are ready, 2 run at once on a host"
+        " 4 tasks are ready, and a host is used for each 4, 2 for each of its 2 workers"
     )
 
 

@@ -1,10 +1,12 @@
 """Each sentence of `explain` has the value that was compared, and what it was compared with."""
 
+import re
 from collections.abc import Callable
+from math import ceil
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from mitosis.contracts.allocation import CpuBinding, CpuBindingStrategy
@@ -13,9 +15,12 @@ from mitosis.contracts.lifecycle import LeaseState
 from mitosis.scheduling.claims import ObjectionKind
 from mitosis.scheduling.explain import explain_group
 from mitosis.scheduling.facts import Capacity, Failure, Progress
+from mitosis.scheduling.moment import Moment
 from mitosis.scheduling.policy import Policy
 from mitosis.scheduling.predicates import PREDICATES
-from mitosis.scheduling.wording import span
+from mitosis.scheduling.sentences import held_of_useful
+from mitosis.scheduling.sizes import useful_leases
+from mitosis.scheduling.wording import compared, exact
 from tests.support.examples import examples
 from tests.support.scheduling import NOW, OTHERS, Fleet
 
@@ -44,7 +49,12 @@ def enough(fleet: Fleet, few: int, many: int) -> tuple[str, ...]:
     fleet.host(2)
     fleet.group(WAITING, ready=few, workers=many)
     fleet.lease(WAITING, 2, progress=Progress.ROOM)
-    return "has 1 of the 1 hosts", f"{few} tasks are ready", f"{many} run at once"
+    ready = "1 task is ready" if few == 1 else f"{few} tasks are ready"
+    return (
+        "has 1 of the 1 hosts",
+        ready,
+        f"used for each {2 * many}, 2 for each of its {many} workers",
+    )
 
 
 def ended(fleet: Fleet, _: int, __: int) -> tuple[str, ...]:
@@ -89,7 +99,7 @@ def too_small(fleet: Fleet, few: int, many: int) -> tuple[str, ...]:
 def no_contact(fleet: Fleet, few: int, many: int) -> tuple[str, ...]:
     fleet.host(1, in_contact=False, last_contact_at=NOW - 10 - many)
     fleet.group(WAITING)
-    return f"seen {span(10 + many)} ago", "silence of 10 s"
+    return f"seen {exact(10 + many)} ago", "silence of 10 s"
 
 
 def draining(fleet: Fleet, _: int, __: int) -> tuple[str, ...]:
@@ -131,7 +141,7 @@ def failure(kind: HostFailureKind, *words: str) -> Build:
         )
         fleet.host(1, failures=(made,))
         fleet.group(WAITING)
-        values = {"failures": many, "reason": made.reason, "again": f"in {span(60 * few)}"}
+        values = {"failures": many, "reason": made.reason, "again": f"in {exact(60 * few)}"}
         return tuple(word.format_map(values) for word in words)
 
     return build
@@ -151,31 +161,31 @@ def held(fleet: Fleet, waiting: dict[str, Any], holder: dict[str, Any], **lease:
 
 def held_ending(fleet: Fleet, few: int, _: int) -> tuple[str, ...]:
     held(fleet, {}, {}, state=LeaseState.ENDING, for_group=HOLDER, ending_since=NOW - few)
-    return "of g2 for g2", f"since {span(few)}"
+    return "of g2 for g2", f"since {exact(few)}"
 
 
 def held_starting(fleet: Fleet, few: int, _: int) -> tuple[str, ...]:
     held(fleet, {}, {}, progress=Progress.STARTING, taken_at=NOW - few)
-    return "set up for g2", f"since {span(few)}"
+    return "set up for g2", f"since {exact(few)}"
 
 
 def held_moves(fleet: Fleet, few: int, many: int) -> tuple[str, ...]:
     fleet.host(1, moved_at=(NOW - 60.0 * few,) * 6)
     held(fleet, {}, {"priority": -1}, affinity_until=NOW)
-    return "6 times within an hour of 6", f"again in {span(3600 - 60 * few)}"
+    return "6 times within an hour of 6", f"again in {exact(3600 - 60 * few)}"
 
 
 def held_idle(fleet: Fleet, few: int, many: int) -> tuple[str, ...]:
     threshold = 180 + 10 * many
     holder = {"teardown_seconds": float(threshold)}
     held(fleet, {"priority": -1}, holder, progress=Progress.ROOM, idle_since=NOW - few)
-    return (f"for {span(few)} of {span(threshold)}",)
+    return (f"for {exact(few)} of {exact(threshold)}",)
 
 
 def held_affinity(fleet: Fleet, few: int, many: int) -> tuple[str, ...]:
     waiting, holder = {"priority": many}, {"priority": few}
     held(fleet, waiting, holder, affinity_until=NOW + 60 * few)
-    return f"for {span(60 * few)}", f"priority {many} is above {few}"
+    return f"for {exact(60 * few)}", f"priority {many} is above {few}"
 
 
 def held_rank(fleet: Fleet, few: int, many: int) -> tuple[str, ...]:
@@ -264,3 +274,81 @@ def test_groups_of_equal_rank_are_compared_by_their_age() -> None:
     (chain,) = explain_group(fleet.snapshot, NOW, WAITING).chains
     assert chain.first_obstacle is not None
     assert chain.first_obstacle.sentence.endswith("all else is equal, and it is 90 s older")
+
+
+def seconds(text: str) -> float:
+    """The number of seconds that a sentence shows, as in ``3 min 20 s``."""
+    units = {"s": 1.0, "min": 60.0, "h": 3600.0}
+    words = text.split()
+    return sum(
+        float(number) * units[unit] for number, unit in zip(words[::2], words[1::2], strict=True)
+    )
+
+
+SPAN = r"([\d.]+ (?:s|min|h)(?: [\d.]+ (?:s|min))*)"
+BY_DURATION = re.compile(
+    rf"has (\d+) of the (\d+) hosts that it can use; (\d+) tasks are (?:ready|unfinished), {SPAN} each,"
+    rf" which is {SPAN} of work for a host with (\d+) workers?; each host must have {SPAN} of it"
+    rf" \(setup {SPAN}, teardown {SPAN}, at least 60 s\)"
+)
+
+
+@given(
+    ready=st.integers(30, 400),
+    more=st.sampled_from([0, 0, 5_000]),
+    task=st.sampled_from([0.125, 0.25, 1.5, 2.3, 0.004]),
+    workers=st.integers(1, 8),
+    setup=st.sampled_from([0.0, 12.5, 61.7, 300.0]),
+    teardown=st.sampled_from([0.0, 2.25, 20.0]),
+)
+def test_the_useful_hosts_can_be_computed_from_what_the_sentence_shows(
+    ready: int, more: int, task: float, workers: int, setup: float, teardown: float
+) -> None:
+    fleet = Fleet(1)
+    measured = {"tasks_measured": 5, "task_seconds": task, "setup_seconds": setup}
+    measured |= {"teardown_seconds": teardown, "more_ready": more > 0}
+    fleet.group(WAITING, ready=ready, unfinished=ready + more, workers=workers, **measured)  # type: ignore[arg-type]
+    group = fleet.snapshot.groups[WAITING]
+    useful = useful_leases(group.work, workers, 0, fleet.snapshot.policy)
+    sentence = held_of_useful(Moment(fleet.snapshot, NOW), group)
+    found = BY_DURATION.search(f"has {sentence}")
+    if found is None:
+        assert useful == ceil(ready / (2 * workers)), sentence
+        return
+    count, shown, tasks, each, work, of, needed, prepared, cleaned = found.groups()
+    assert (int(count), int(shown), int(tasks)) == (0, useful, ready + more)
+    assert int(of) == workers
+    assert seconds(work) == pytest.approx(int(tasks) * seconds(each) / workers, abs=0.51)
+    assert seconds(needed) == pytest.approx(max(60, seconds(prepared) + seconds(cleaned)), abs=0.51)
+    pays_for = seconds(work) / seconds(needed)
+    assert useful in (max(1, int(pays_for - 0.02)), max(1, int(pays_for + 0.02)))
+
+
+@given(value=st.floats(0, 20_000, allow_nan=False), threshold=st.floats(0, 20_000, allow_nan=False))
+@example(value=1.4, threshold=1.5)
+@example(value=199.7, threshold=200.2)
+def test_what_is_less_is_shown_as_less(value: float, threshold: float) -> None:
+    assume(abs(value - threshold) > 1e-4)
+    shown = [seconds(text) for text in compared(value, threshold)]
+    assert (shown[0] < shown[1]) == (value < threshold)
+    assert shown == pytest.approx([value, threshold], abs=1, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("span", "text"),
+    [
+        (0, "0 s"),
+        (0.0042, "0.004 s"),
+        (1.5, "1.5 s"),
+        (2.3, "2.3 s"),
+        (9.999, "10 s"),
+        (63.4821, "63.5 s"),
+        (119.96, "2 min"),
+        (150, "2 min 30 s"),
+        (7199.6, "2 h"),
+        (7322, "2 h 2 min 2 s"),
+        (7200 + 59.6, "2 h 1 min"),
+    ],
+)
+def test_a_span_is_shown_as_exactly_as_it_is_compared(span: float, text: str) -> None:
+    assert exact(span) == text

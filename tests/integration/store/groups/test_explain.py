@@ -43,8 +43,67 @@ async def test_each_host_has_all_its_obstacles_with_their_values(database: str) 
                 "is draining: it finishes what it runs and takes nothing new until it is resumed",
             ],
         ]
-        assert [host.code for host in explained.hosts] == ["busy", "tags"]
+        assert [(host.code, host.line) for host in explained.hosts] == [
+            ("busy", "works for other, and priority -1 is not above 0"),
+            ("tags", "lacks gpu; the task group needs all of gpu"),
+        ], "the first obstacle is the reason of the host, and says more than that it is busy"
         assert explained.change is not None
+
+
+@pytest.mark.parametrize(
+    ("spec", "tasks", "code", "line"),
+    [
+        (
+            {"max_managers": 1},
+            50,
+            "max_managers",
+            "is free, but is not needed: the task group has 1 of at most 1 hosts;"
+            " to use it: raise max_managers of working to 2",
+        ),
+        (
+            {},
+            1,
+            "enough",
+            "is free, but is not needed: the task group has 1 of the 1 hosts that it can use; 1 task is"
+            " ready, and a host is used for each 2, 2 for its worker;"
+            " to use it: submit 2 more tasks to working",
+        ),
+    ],
+)
+async def test_a_free_host_that_is_left_over_has_the_reason_and_what_would_use_it(
+    database: str, spec: dict[str, int], tasks: int, code: str, line: str
+) -> None:
+    async with world(database) as w:
+        group = await w.group("working", **spec)
+        await w.submit(group, tasks)
+        hosts = [await w.host(), await w.host()]
+        await assign_round(w.store)
+        taken = {row["manager_id"] for row in await w.rows("SELECT manager_id FROM leases")}
+        assert len(taken) == 1
+        explained = await explain_group(w.store, group)
+        (free,) = [host for host in explained.hosts if host.code not in ("offered", "setup")]
+        assert (free.code, free.line) == (code, line)
+        assert [one.code for one in free.obstacles] == [code]
+        if spec:
+            await update_group(w.store, group, TaskGroupUpdate(max_managers=2))
+        else:
+            await w.submit(group, 2)
+        await assign_round(w.store)
+        assert await w.value("SELECT count(*) FROM leases WHERE state = 'offered'") == len(hosts)
+
+
+async def test_more_ready_tasks_than_were_counted_count_by_their_duration_too(
+    database: str,
+) -> None:
+    """Of 500 tasks only some are counted as ready; a second of work each pays for several hosts."""
+    async with world(database) as w:
+        group = await w.group("many")
+        await w.submit(group, 500)
+        for _ in range(3):
+            await w.host()
+        await w.rows("UPDATE group_live SET runs = 10, run_seconds = 10")
+        await assign_round(w.store)
+        assert await w.value("SELECT count(*) FROM leases") == 3
 
 
 async def test_a_group_that_works_needs_no_change_although_more_hosts_would_help(
@@ -77,9 +136,9 @@ async def test_the_smallest_change_makes_a_host_serve_the_group(database: str, w
             await w.rows("UPDATE leases SET affinity_until = now() + interval '2 min'")
             change = (await explain_group(w.store, group)).change
             assert change is not None
-            assert "set the priority of waiting above 0" in change
+            assert "set the priority of waiting to 0" in change
             assert "the affinity of the lease on" in change
-            await update_group(w.store, group, TaskGroupUpdate(priority=1))
+            await update_group(w.store, group, TaskGroupUpdate(priority=0))
             await w.rows("UPDATE leases SET affinity_until = now()")
             await assign_round(w.store)
             assert await w.value("SELECT count(*) FROM leases WHERE freed_for IS NOT NULL") == 1

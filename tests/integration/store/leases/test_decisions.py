@@ -1,6 +1,7 @@
 """Decisions are recorded with their inputs, made again later, and forgotten in the end."""
 
-from datetime import UTC, datetime
+import re
+from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
@@ -10,6 +11,7 @@ from mitosis.store.leases import decisions
 from mitosis.store.leases.scheduler import assign_round
 from tests.support.campaigns import World, world
 
+NO_HOST = "gave it no host: it had no host"
 COUNT = "SELECT count(*) FROM scheduling_decisions"
 
 
@@ -43,7 +45,11 @@ async def test_a_decision_is_explained_by_what_it_knew_and_not_by_what_holds_now
         assert reason.manager_name != "renamed"
         assert explained.change == "set the priority of late above 5"
         won = await explain_group_at(w.store, first, then)
-        assert won.line.endswith("was offered to it")
+        zone = timezone(timedelta(hours=5, minutes=30))
+        for group, words in ((first, f"offered {reason.manager_name} to it"), (late, NO_HOST)):
+            line = (await explain_group_at(w.store, group, then.astimezone(zone))).line
+            assert line.endswith(f"+05:30 {words}")
+            assert re.match(r"the decision of \d{4}-\d\d-\d\d \d\d:\d\d:\d\d\+", line)
         assert not won.waits
         with pytest.raises(NotFound, match="the oldest is of"):
             await explain_group_at(w.store, late, before)
@@ -55,6 +61,12 @@ async def test_a_decision_is_explained_by_what_it_knew_and_not_by_what_holds_now
         last = await explain_group_at(w.store, late, await at(w))
         assert not last.waits, "the last decision before the time counts"
         assert (await explain_group_at(w.store, late, then)).waits
+        await w.submit(late)
+        await w.host()
+        await w.submit(await w.group("third"))
+        await assign_round(w.store)
+        had = await explain_group_at(w.store, late, await at(w))
+        assert had.line.endswith("gave it no further host: it had 1 host")
 
 
 async def test_only_rounds_that_change_something_are_recorded_and_the_last_ones_are_kept(

@@ -68,3 +68,9 @@ def test_the_advice_for_an_unknown_end_is_what_is_missing() -> None:
     assert text(info(begins=begins))["ends"] == "unknown: give --task-duration"
     measured = {"least": MINUTE, "expected": MINUTE, "most": MINUTE}
     assert text(info(begins=begins, task=measured))["ends"] == "unknown"
+
+
+def test_a_short_duration_is_not_rounded_to_seconds() -> None:
+    short = timedelta(milliseconds=1500)
+    shown = text(info(task={"least": short, "expected": short, "most": short}))
+    assert shown["task"] == "1.5s"
