@@ -15,6 +15,7 @@ from api.routes import (
     explain,
     health,
     managers,
+    metrics,
     output,
     processes,
     single_tasks,
@@ -48,7 +49,12 @@ def create_app(state: AppState | None) -> FastAPI:
         separate_input_output_schemas=False,
     )
     app.state.app_state = state
-    app.add_middleware(RequestEnvelope, admission=None if state is None else state.admission)
+    if state is None:
+        app.add_middleware(RequestEnvelope)
+    else:
+        app.add_middleware(
+            RequestEnvelope, admission=state.admission, observe=state.metrics.observe_request
+        )
     errors.install_error_handlers(app)
     openapi.install_openapi(app)
     app.router.routes.extend(_routes().routes)
@@ -62,6 +68,7 @@ def _routes() -> APIRouter:
     router.include_router(health.router)
     router.include_router(account.login_router, prefix=PREFIX)
     router.include_router(events.socket_router, prefix=PREFIX)
+    router.include_router(metrics.router, dependencies=[Depends(authenticate)])
     router.include_router(_authenticated(), prefix=PREFIX)
     return router
 

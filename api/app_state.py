@@ -9,6 +9,7 @@ from api.admission import Admission
 from api.auth import TokenSigner
 from api.logins import LoginLimit
 from api.long_polls import LongPolls
+from api.metrics import Metrics
 from api.storage import Storage
 from api.streams import Streams
 from mitosis.contracts.control import Cancel, Close, Complete, GroupView, Reopen
@@ -50,6 +51,7 @@ class AppState:
     token_lifetime: timedelta = timedelta(days=30)
     """Lifetime of the tokens from ``POST /login``."""
     admission: Admission = field(default_factory=Admission)
+    metrics: Metrics = field(default_factory=Metrics)
     storage: Storage = field(default_factory=Storage)
     long_polls: LongPolls
     streams: Streams

@@ -4,6 +4,9 @@ import asyncio
 import logging
 import re
 import uuid
+from collections.abc import Callable
+from time import perf_counter
+from typing import TypeAlias
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import ClientDisconnect
@@ -22,30 +25,51 @@ _STOPPING = problem_response(ApiUnavailable("the API is stopping; make the call 
 _ACCEPTABLE = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
 
+ObserveRequest: TypeAlias = Callable[[str, str, int, float], None]
+"""Called with method, route, status and seconds of a request that was answered."""
+
+
+UNMATCHED = "unmatched"
+"""The route of requests that no route serves: anyone can invent a path."""
+
+
+def _not_observed(method: str, route: str, status: int, seconds: float) -> None:
+    """Keep nothing."""
+
+
 class RequestEnvelope:
     """ASGI middleware. A client's request id is kept if it is a plain word."""
 
-    def __init__(self, app: ASGIApp, admission: Admission | None = None) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        admission: Admission | None = None,
+        observe: ObserveRequest = _not_observed,
+    ) -> None:
         self._app = app
         self._admission = admission or Admission()
+        self._observe = observe
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
         request_id = _request_id(scope)
-        started = False
+        began = perf_counter()
+        status = None
 
         async def send_with_id(message: Message) -> None:
-            nonlocal started
+            nonlocal status
             if message["type"] == "http.response.start":
-                started = True
+                status = message["status"]
                 MutableHeaders(scope=message)[REQUEST_ID] = request_id
             await send(message)
 
         answer = await self._run(scope, receive, send_with_id, request_id)
-        if answer is not None and not started:
+        if answer is not None and status is None:
             await answer(scope, receive, send_with_id)
+        if status is not None:
+            self._observe(scope["method"], _route(scope), status, perf_counter() - began)
 
     async def _run(
         self, scope: Scope, receive: Receive, send: Send, request_id: str
@@ -79,3 +103,8 @@ class RequestEnvelope:
 def _request_id(scope: Scope) -> str:
     given = Headers(scope=scope).get(REQUEST_ID, "")
     return given if _ACCEPTABLE.fullmatch(given) else uuid.uuid4().hex
+
+
+def _route(scope: Scope) -> str:
+    """Return the path of the route below its prefix, with the names of its parameters."""
+    return getattr(scope.get("route"), "path_format", UNMATCHED)

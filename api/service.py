@@ -5,7 +5,7 @@ Both ``mitosis up`` and ``mitosis api`` enter :func:`running_api` with plain val
 
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -13,6 +13,7 @@ from api.app import create_app
 from api.app_state import AppState, ControlPlane
 from api.auth import Subject, TokenSigner
 from api.long_polls import LongPolls
+from api.metrics import Metrics
 from api.server import serving
 from api.storage import Storage
 from api.streams import Streams
@@ -80,11 +81,14 @@ async def running_api(options: ApiOptions, control: ControlPlane) -> AsyncIterat
 async def open_app_state(options: ApiOptions, control: ControlPlane) -> AsyncIterator[AppState]:
     """Open a store and yield the application state that uses it."""
     signer, long_polls = TokenSigner(options.signing_key), LongPolls()
-    async with Store.open(options.store) as store:
+    metrics = Metrics()
+    observed = replace(options.store, observe_statement=metrics.observe_statement)
+    async with Store.open(observed) as store:
         yield AppState(
             store=store,
             signer=signer,
             control=control,
+            metrics=metrics,
             long_polls=long_polls,
             streams=Streams(long_polls),
             temporal_namespace=options.temporal_namespace,

@@ -20,6 +20,7 @@ from bench.scratch_database import scratch_database
 from mitosis.contracts.worker_services import RegisterWorker, SupportedTask
 from mitosis.store.pg.database import Database
 from mitosis.store.registry.contact import end_silent_registrations, record_heartbeat
+from mitosis.store.registry.figures import registry_figures
 from mitosis.store.registry.registration import register_worker
 from mitosis.store.registry.selection import (
     NamedTask,
@@ -112,6 +113,7 @@ async def measure(store: Store, user_id: UUID, services: int, tasks: int, calls:
     await measured("heartbeat", calls, beat)
     await measured("registration with 10 named tasks", calls // 4, register)
     await measured("gaps of all named tasks, one page", 10, lambda _: gaps(store, user_id))
+    await measured("figures for metrics", 20, lambda _: registry_figures(store, user_id))
     await measured(
         "end of silent registrations, none", 20, lambda _: end_silent_registrations(store)
     )

@@ -94,6 +94,9 @@ STATEMENTS: tuple[str, ...] = (
     "CREATE UNIQUE INDEX worker_registrations_current ON worker_registrations (service_id)"
     " WHERE unregistered_at IS NULL",
     "CREATE INDEX worker_registrations_history ON worker_registrations (service_id, id DESC)",
+    "CREATE INDEX worker_registrations_began ON worker_registrations (registered_at)",
+    "CREATE INDEX worker_registrations_ended ON worker_registrations (unregistered_at)"
+    " WHERE unregistered_at IS NOT NULL",
 )
 """In this order, one statement each."""
 

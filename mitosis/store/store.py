@@ -21,6 +21,7 @@ from mitosis.contracts.outcome import MAX_TERMINATIONS
 from mitosis.store.cache import ExpiringCache
 from mitosis.store.pg.database import Database
 from mitosis.store.pg.revision import require_revision
+from mitosis.store.pg.timing import Observe
 from mitosis.store.pg.wake import Wake
 
 ACCESS_SECONDS = 5.0
@@ -72,6 +73,8 @@ class StoreOptions:
     quarantine_after: int = QUARANTINE_AFTER
     stuck_after: timedelta = STUCK_AFTER
     max_terminations: int = MAX_TERMINATIONS
+    observe_statement: Observe | None = None
+    """Called with the name and the seconds of each statement."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,6 +148,7 @@ class Store:
                     options.database_url,
                     pool_size=options.pool_size,
                     direct_url=options.direct_url,
+                    observe=options.observe_statement,
                 )
             )
             await require_revision(database)

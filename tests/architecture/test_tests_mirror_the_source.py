@@ -17,6 +17,8 @@ WEIGHT = 100
 """Lines from which a module has to have a test file of its own."""
 
 TESTED_ELSEWHERE = {
+    "api/envelope.py": "around every request: integration/api/test_server.py",
+    "api/service.py": "opens what every API test uses: integration/api/test_server.py",
     # the command line: commands run whole, against a real API
     "mitosis/__init__.py": "public names only: architecture/test_packaging.py pins them",
     "mitosis/cli/__init__.py": "the map of commands: integration/cli/test_startup.py",

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import Any, Self, TypeVar, cast
 
 import pytest
-from psycopg import AsyncConnection
+from psycopg import AsyncConnection, AsyncCursor
 from psycopg.pq import ConnStatus, TransactionStatus
 from psycopg.rows import DictRow
 from psycopg_pool import AsyncConnectionPool
@@ -32,14 +32,16 @@ class WarmSession(AsyncConnection[DictRow]):
 
     @classmethod
     async def connect(cls, conninfo: str = "", **kwargs: Any) -> Self:
+        cursors = kwargs.pop("cursor_factory", AsyncCursor)
         key = (conninfo, repr(sorted(kwargs.items(), key=lambda item: item[0])))
         while _idle[key]:
             kept = _idle[key].pop()
+            kept.cursor_factory = cursors  # they observe for another test
             kept.lock = asyncio.Lock()  # it belongs to the event loop of another test
             if kept.pgconn.status == ConnStatus.OK:
                 assert isinstance(kept, cls)
                 return kept
-        new = await super().connect(conninfo, **kwargs)
+        new = await super().connect(conninfo, cursor_factory=cursors, **kwargs)
         new._key = key
         return new
 

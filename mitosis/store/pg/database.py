@@ -22,6 +22,7 @@ from mitosis.contracts.errors import (
     InvalidRequest,
     StorageFull,
 )
+from mitosis.store.pg.timing import Observe, timed_cursor
 from mitosis.version import __version__
 
 log = logging.getLogger(__name__)
@@ -58,7 +59,12 @@ class Database:
     @classmethod
     @asynccontextmanager
     async def open(
-        cls, url: str, *, pool_size: int = 10, direct_url: str | None = None
+        cls,
+        url: str,
+        *,
+        pool_size: int = 10,
+        direct_url: str | None = None,
+        observe: Observe | None = None,
     ) -> AsyncIterator[Self]:
         """Open the pool; connections are made when needed and made again when they break.
 
@@ -66,6 +72,7 @@ class Database:
             url: libpq URL, may carry ``pgbouncer=1``.
             pool_size: most connections this process holds (one more while something listens).
             direct_url: the server behind the pooler; by default ``url``.
+            observe: called after each statement.
 
         Raises:
             ConfigurationError: not a URL of PostgreSQL.
@@ -78,6 +85,8 @@ class Database:
             "connect_timeout": CONNECT_SECONDS,
             "application_name": f"mitosis {__version__}",
         }
+        if observe is not None:
+            kwargs["cursor_factory"] = timed_cursor(observe)
         if pooled:
             kwargs["prepare_threshold"] = None
         else:

@@ -1,13 +1,14 @@
 """Loads the hand-written SQL: ``load("tasks/claim.sql")["claim"]`` is the statement under ``-- name: claim``.
 
 A file holds statements one after the other, each under a ``-- name:`` line and a comment that says
-what it does and why it is safe. The comment is kept: it shows in pg_stat_activity.
+what it does and why it is safe. The comment is kept, after the names of file and statement: both show in
+pg_stat_activity, and :mod:`mitosis.store.pg.timing` reads the names.
 """
 
 import re
 from collections.abc import Mapping
 from importlib.resources import files
-from typing import LiteralString, cast
+from typing import LiteralString
 
 _NAME = re.compile(r"^-- name: (\w+)\s*$", re.MULTILINE)
 
@@ -25,5 +26,6 @@ def load(file: str) -> Mapping[str, LiteralString]:
         raise ValueError(f"{file} must hold statements under distinct -- name: lines")
     # The text is part of this installation, never of a request.
     return {
-        name: cast("LiteralString", body.strip()) for name, body in zip(names, bodies, strict=True)
+        name: f"/* {file} {name} */\n{body.strip()}"
+        for name, body in zip(names, bodies, strict=True)
     }

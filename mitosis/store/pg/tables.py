@@ -766,4 +766,10 @@ worker_registrations = Table(
         postgresql_where=text("unregistered_at IS NULL"),
     ),
     Index("worker_registrations_history", "service_id", text("id DESC")),
+    Index("worker_registrations_began", "registered_at"),
+    Index(
+        "worker_registrations_ended",
+        "unregistered_at",
+        postgresql_where=text("unregistered_at IS NOT NULL"),
+    ),
 )

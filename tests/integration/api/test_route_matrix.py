@@ -44,6 +44,7 @@ RULES = {
         f"POST {TEMPLATE}",
         "GET /workers",
         "GET /named-tasks",
+        "GET //metrics",
     ],
     "read": [
         f"GET {GROUP}",

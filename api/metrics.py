@@ -1,0 +1,118 @@
+"""The metrics of one API process, and those of the registry, in the formats of Prometheus.
+
+The process counts its own requests and statements. What PostgreSQL has is read at each scrape, so every API
+process says the same about it.
+"""
+
+from collections.abc import Iterable
+
+from prometheus_client import CollectorRegistry, Histogram
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.exposition import choose_encoder
+from prometheus_client.registry import Collector
+
+from mitosis.store.registry.figures import CHURN_SECONDS, MOST_COUNTED, RegistryFigures
+
+SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
+"""Upper bounds of the buckets: from a statement by key to a long poll."""
+
+
+class Metrics:
+    """What this process has done since its start."""
+
+    def __init__(self) -> None:
+        self._own = CollectorRegistry()
+        self._requests = Histogram(
+            "mitosis_http_request_seconds",
+            "Duration of requests to the API, long polls with their wait.",
+            ("method", "route", "status"),
+            registry=self._own,
+            buckets=SECONDS,
+        )
+        self._statements = Histogram(
+            "mitosis_database_statement_seconds",
+            "Duration of statements in PostgreSQL, by their file and name.",
+            ("statement",),
+            registry=self._own,
+            buckets=SECONDS,
+        )
+        self._by_statement: dict[str, Histogram] = {}
+
+    def observe_request(self, method: str, route: str, status: int, seconds: float) -> None:
+        """Count a request that was answered."""
+        self._requests.labels(method, route, str(status)).observe(seconds)
+
+    def observe_statement(self, statement: str, seconds: float) -> None:
+        """Count a statement; it is one of few names."""
+        child = self._by_statement.get(statement)
+        if child is None:
+            child = self._by_statement[statement] = self._statements.labels(statement)
+        child.observe(seconds)
+
+    def exposed(self, figures: RegistryFigures, accept: str) -> tuple[bytes, str]:
+        """Return the text and its content type, in the format that ``accept`` asks for."""
+        encode, content_type = choose_encoder(accept)
+        everything = CollectorRegistry()
+        everything.register(_Both(self._own, figures))
+        return encode(everything), content_type
+
+
+class _Both(Collector):
+    def __init__(self, own: CollectorRegistry, figures: RegistryFigures) -> None:
+        self._own = own
+        self._figures = figures
+
+    def collect(self) -> Iterable[GaugeMetricFamily]:
+        yield from self._own.collect()  # type: ignore[misc]  # of any kind
+        yield from registry_families(self._figures)
+
+
+def registry_families(figures: RegistryFigures) -> Iterable[GaugeMetricFamily]:
+    """Return the figures of the registry as gauges."""
+    services = GaugeMetricFamily(
+        "mitosis_worker_services",
+        "Worker services of a user group by the health of their last registration.",
+        labels=("user_group", "health"),
+    )
+    age = GaugeMetricFamily(
+        "mitosis_worker_heartbeat_age_seconds",
+        "Mean age of the last heartbeats of the worker services with that health.",
+        labels=("user_group", "health"),
+    )
+    for row in figures.services:
+        services.add_metric([row.group_name, row.health], row.services)
+        if row.heartbeat_age_seconds is not None:
+            age.add_metric([row.group_name, row.health], row.heartbeat_age_seconds)
+    active = GaugeMetricFamily(
+        "mitosis_namespace_active_workers",
+        "Worker services that can execute some named task of the namespace now.",
+        labels=("user_group", "namespace"),
+    )
+    tasks = GaugeMetricFamily(
+        "mitosis_named_tasks",
+        "Named tasks by the number of worker services that can execute them now:"
+        " 0 cannot be executed, 1 has no redundancy.",
+        labels=("user_group", "namespace", "available"),
+    )
+    for key, counts in _by_namespace(figures).items():
+        active.add_metric(list(key), counts[0])
+        for available in range(MOST_COUNTED + 1):
+            more = "+" if available == MOST_COUNTED else ""
+            tasks.add_metric([*key, f"{available}{more}"], counts[1].get(available, 0))
+    churn = GaugeMetricFamily(
+        "mitosis_worker_registrations_recent",
+        f"Registrations of worker services that began or ended in the last {CHURN_SECONDS} s.",
+        labels=("user_group", "event", "reason"),
+    )
+    for change in figures.churn:
+        churn.add_metric([change.group_name, change.event, change.reason], change.registrations)
+    return services, age, active, tasks, churn
+
+
+def _by_namespace(figures: RegistryFigures) -> dict[tuple[str, str], tuple[int, dict[int, int]]]:
+    """Return active services, and named tasks by their available services, for each namespace."""
+    found: dict[tuple[str, str], tuple[int, dict[int, int]]] = {}
+    for row in figures.coverage:
+        _, tasks = found.setdefault((row.group_name, row.namespace), (row.active, {}))
+        tasks[row.available] = row.tasks
+    return found

@@ -1,0 +1,19 @@
+"""The metrics for Prometheus."""
+
+from fastapi import APIRouter, Request, Response
+
+from api.deps import AppStateDep, UserDep
+from mitosis.store.registry.figures import registry_figures
+
+router = APIRouter(tags=["status"])
+
+
+@router.get("/metrics", response_class=Response)
+async def metrics(request: Request, state: AppStateDep, user: UserDep) -> Response:
+    """Return metrics in the text format of Prometheus, or OpenMetrics if `Accept` asks for it.
+
+    Figures about worker services cover the user groups of the token's user.
+    """
+    figures = await registry_figures(state.store, user.user_id)
+    text, content_type = state.metrics.exposed(figures, request.headers.get("accept", ""))
+    return Response(text, headers={"Content-Type": content_type})
