@@ -70,13 +70,12 @@ from mitosis.contracts.http import (
     Token,
     VerbBody,
 )
-from mitosis.contracts.lifecycle import TaskGroupState
+from mitosis.contracts.lifecycle import ListedState, TaskGroupState, TaskState
 from mitosis.contracts.outcome import FailureKind
 from mitosis.contracts.queries import (
     DeleteGroupQuery,
     EventsQuery,
     GroupsQuery,
-    ListedState,
     ResultsQuery,
     TasksQuery,
 )
@@ -310,7 +309,9 @@ class Client(
         path = path_of(group) + "/tasks"
         return await self._repeat(lambda: self._api.struct(SubmitAnswer, "POST", path, part))
 
-    def tasks(self, group: Group, *, state: ListedState | None = None) -> AsyncIterator[TaskInfo]:
+    def tasks(
+        self, group: Group, *, state: TaskState | ListedState | None = None
+    ) -> AsyncIterator[TaskInfo]:
         """Iterate over the tasks of a group by id, with results; ``failures`` have no ``detail``.
 
         ``state``: only these; ``held``: those that a host has claimed, running or about to be started.

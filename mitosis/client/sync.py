@@ -40,11 +40,10 @@ from mitosis.contracts.http import (
     TaskInfo,
     Token,
 )
-from mitosis.contracts.lifecycle import TaskGroupState
+from mitosis.contracts.lifecycle import ListedState, TaskGroupState, TaskState
 from mitosis.contracts.outcome import FailureKind
 from mitosis.contracts.plans import PlanInfo
 from mitosis.contracts.processes import LiveProcesses
-from mitosis.contracts.queries import ListedState
 from mitosis.contracts.task_cancel import CancelledTask, CancelledTasks, TaskFilter
 from mitosis.contracts.templates import TemplateInfo
 from mitosis.contracts.wire import ReadOutputAnswer, SubmitAnswer
@@ -197,7 +196,9 @@ class SyncClient(SyncWorkerCalls):
     def submit_part(self, group: Group, part: Part) -> SubmitAnswer:
         return self._loop.run(self._client.submit_part(group, part))
 
-    def tasks(self, group: Group, *, state: ListedState | None = None) -> Iterator[TaskInfo]:
+    def tasks(
+        self, group: Group, *, state: TaskState | ListedState | None = None
+    ) -> Iterator[TaskInfo]:
         return self._each(self._client.tasks(group, state=state))
 
     def results(self, group: Group, *, after: int = 0) -> Iterator[TaskInfo]:

@@ -127,6 +127,19 @@ class TaskState(StrEnum):
     """A user ended it: the group was cancelled or completed by force, or the task itself was cancelled."""
 
 
+class ListedState(StrEnum):
+    """The state of the tasks of a list: that of a task, or ``held``."""
+
+    READY = TaskState.READY
+    DELAYED = TaskState.DELAYED
+    RUNNING = TaskState.RUNNING
+    HELD = "held"
+    """Claimed by a host: running there already (``running``), or about to be started (``ready``)."""
+    SUCCEEDED = TaskState.SUCCEEDED
+    FAILED = TaskState.FAILED
+    CANCELLED = TaskState.CANCELLED
+
+
 class TaskEvent(StrEnum):
     CLAIM = "claim"
     REQUEUE = "requeue"

@@ -8,7 +8,7 @@ from typing import Annotated, Literal, TypeAlias
 from pydantic import BaseModel, ConfigDict, Field
 
 from mitosis.contracts.http import MAX_GRACE_SECONDS, MAX_WAIT_SECONDS
-from mitosis.contracts.lifecycle import TaskGroupState, TaskState
+from mitosis.contracts.lifecycle import ListedState, TaskGroupState
 
 Until: TypeAlias = Literal["changed", "complete", "settled"]
 ResultNumber = Annotated[int, Field(ge=0, le=2**63 - 1)]
@@ -49,11 +49,6 @@ class DeleteGroupQuery(Query):
     grace_seconds: Annotated[float, Field(ge=0, le=MAX_GRACE_SECONDS)] | None = None
     """From SIGTERM to SIGKILL of its running tasks; left out: the grace of the group."""
     reason: Annotated[str, Field(max_length=1000)] | None = None
-
-
-ListedState = TaskState | Literal["held"]
-"""The state of the tasks of a list; ``held``: those that a host has claimed, whether they run there already
-(``running``) or are about to be started (``ready``)."""
 
 
 class TasksQuery(Query):

@@ -63,7 +63,6 @@ TESTED_ELSEWHERE = {
     "mitosis/contracts/checked_model.py": "unit/contracts/test_mismatch.py",
     "mitosis/contracts/control.py": "models: unit/workflows/test_decisions.py reads them all",
     "mitosis/contracts/http.py": "models: unit/api/test_openapi.py, integration/api/test_refusals.py",
-    "mitosis/contracts/queries.py": "models: integration/api/routes/test_tasks.py",
     "mitosis/contracts/wire.py": "models: unit/api/test_bodies.py, unit/contracts/test_strict_numbers.py",
     "mitosis/ipc/messages.py": "models: unit/ipc/test_codec.py sends each of them",
     # parts of the scheduling decision, tested by the decisions they lead to

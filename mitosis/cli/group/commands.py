@@ -1,6 +1,6 @@
 """`mitosis group …`: registers the commands of this folder, and defines the short ones."""
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
@@ -11,9 +11,8 @@ from mitosis.cli.group import create, managers, plan, submit, verbs, wait
 from mitosis.cli.group.view import group_item, groups_table
 from mitosis.cli.registration import register
 from mitosis.cli.task.view import tasks_table
-from mitosis.contracts.lifecycle import TaskGroupState, TaskState
+from mitosis.contracts.lifecycle import ListedState, TaskGroupState
 
-ShownState = Literal["ready", "delayed", "running", "held", "succeeded", "failed", "cancelled"]
 app = plain_app()
 
 
@@ -72,7 +71,7 @@ def tasks(
     cli: Cli,
     group: GroupArgument,
     state: Annotated[
-        ShownState | None,
+        ListedState | None,
         typer.Option(
             help="Only tasks in this state; held: claimed by a host, running or about to be started."
         ),
@@ -81,8 +80,7 @@ def tasks(
 ) -> None:
     """List the tasks of a task group with their results, in the order of submission."""
     with cli.client() as client:
-        shown = TaskState(state) if state is not None and state != "held" else state
-        found = cli.take(client.tasks(group, state=shown), limit)
+        found = cli.take(client.tasks(group, state=state), limit)
     cli.output.table(tasks_table(found))
     if found:
         cli.output.note(f"\ndetails of one: mitosis task show {found[0].task_id} --group {group}")

@@ -11,8 +11,7 @@ from sqlalchemy import BigInteger, ColumnElement, Integer, and_, bindparam, case
 
 from mitosis.contracts.http import Page, TaskFailureInfo, TaskInfo
 from mitosis.contracts.ids import parse_task_uuid, task_uuid
-from mitosis.contracts.lifecycle import TASK, TaskState
-from mitosis.contracts.queries import ListedState
+from mitosis.contracts.lifecycle import TASK, ListedState, TaskState
 from mitosis.store.missing import missing_task_group, require_task
 from mitosis.store.pg.arrays import number_array
 from mitosis.store.pg.compose import Composed, compose, fetch_composed
@@ -92,7 +91,7 @@ async def list_tasks(
     store: Store,
     task_group_id: UUID,
     *,
-    state: ListedState | None = None,
+    state: TaskState | ListedState | None = None,
     after: str | None = None,
     limit: int = 100,
 ) -> Page[TaskInfo]:
@@ -108,7 +107,8 @@ async def list_tasks(
     async with store.database.connection() as connection:
         number = await group_number(connection, task_group_id)
         key = {"group_number": number, "after": last, "limit": size + 1}
-        found = await fetch_composed(connection, _Id, _ids_of(state), **key)
+        statement = _ids_of(None if state is None else ListedState(state))
+        found = await fetch_composed(connection, _Id, statement, **key)
         ids = [row.id for row in found[:size]]
         tasks = await read_tasks(connection, number, ids)
     return Page(items=tasks, next=encode_cursor(this, ids[-1]) if len(found) > size else None)
@@ -163,15 +163,18 @@ def _ids_of(state: ListedState | None) -> Composed:
     if state is None:
         number = task.c.id
         rows = select(number).where(task.c.group_id == group_number)
-    elif state in TASK.terminal:
+    elif state is ListedState.HELD:
+        number = open_task.c.id
+        rows = select(number).where(open_task.c.group_id == group_number)
+        rows = rows.where(open_task.c.state == CLAIMED)
+    elif TaskState(state) in TASK.terminal:
         number = task_result.c.task_id
         rows = select(number.label("id")).where(task_result.c.group_id == group_number)
-        rows = rows.where(task_result.c.state == str(state))
+        rows = rows.where(task_result.c.state == state.value)
     else:
         number = open_task.c.id
         rows = select(number).where(open_task.c.group_id == group_number)
-        is_held: ColumnElement[bool] = open_task.c.state == CLAIMED
-        rows = rows.where(is_held if state == "held" else _shown_state == str(state))
+        rows = rows.where(_shown_state == state.value)
     after, limit = bindparam("after", type_=BigInteger), bindparam("limit", type_=Integer)
     return compose(rows.where(number > after).order_by(number).limit(limit))
 

@@ -8,7 +8,7 @@ import pytest
 
 from mitosis.contracts.errors import InvalidRequest, TaskGroupClosed, TooLarge
 from mitosis.contracts.http import TaskGroupSpec
-from mitosis.contracts.lifecycle import TaskState
+from mitosis.contracts.lifecycle import ListedState, TaskState
 from mitosis.contracts.task import TaskSubmission
 from mitosis.store.users.accounts import add_member
 from tests.support.http_api import Api, in_process_api, problem
@@ -166,7 +166,7 @@ async def test_tasks_are_pages_by_state(api: Api) -> None:
         ids = await client.submit("work", [OK] * 5)
         assert [t.task_id async for t in client.tasks("work", state=TaskState.READY)] == ids
         assert [t async for t in client.tasks("work", state=TaskState.FAILED)] == []
-        assert [t async for t in client.tasks("work", state="held")] == []
+        assert [t async for t in client.tasks("work", state=ListedState.HELD)] == []
     page = (await api.call("GET", TASKS + "?limit=3")).json()
     assert [item["task_id"] for item in page["items"]] == ids[:3]
     page = (await api.call("GET", f"{TASKS}?limit=3&after={page['next']}")).json()

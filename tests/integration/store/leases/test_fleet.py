@@ -86,21 +86,21 @@ BREAKS = {
         do="UPDATE open_task SET state = 4, not_before = now() + interval '1 hour'",
         undo="UPDATE open_task SET state = 0, not_before = NULL",
         group="delayed",
-        host="free",
+        host="no_work",
     ),
     "max_managers": Break(
         do="UPDATE task_groups SET max_managers = 1; INSERT INTO leases (group_id, manager_id)"
         f" SELECT {GROUP}, id FROM managers WHERE name = 'second'",
         undo="UPDATE leases SET state = 'ended', ended_at = now()",
         group="offered",
-        host="free",
+        host="max_managers",
     ),
     "enough": Break(
         do="INSERT INTO leases (group_id, manager_id)"
         f" SELECT {GROUP}, id FROM managers WHERE name = 'second'",
         undo="UPDATE leases SET state = 'ended', ended_at = now()",
         group="offered",
-        host="free",
+        host="enough",
     ),
     "no_role": Break(
         do="UPDATE user_group_managers SET role = 'read'",

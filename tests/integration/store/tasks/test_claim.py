@@ -7,7 +7,7 @@ from uuid import UUID
 
 import pytest
 
-from mitosis.contracts.lifecycle import TaskState
+from mitosis.contracts.lifecycle import ListedState, TaskState
 from mitosis.contracts.task import RetryPolicy, TaskSubmission
 from mitosis.contracts.wire import ClaimAnswer, LeaseStanding
 from mitosis.store.groups.explain import explain_task
@@ -206,7 +206,7 @@ async def test_what_hosts_hold_is_listed_and_agrees_with_their_drains_and_explai
         running, *begins = (await first.claim(3)).tasks
         await first.renew(started=[running])
         (other,) = (await second.claim(1)).tasks
-        held = (await list_tasks(w.store, group, state="held")).items
+        held = (await list_tasks(w.store, group, state=ListedState.HELD)).items
         assert [(task.task_id, task.state) for task in held] == [
             (running.task_id, TaskState.RUNNING),
             *((task.task_id, TaskState.READY) for task in (*begins, other)),
