@@ -90,7 +90,7 @@ docs: setup ## write the generated documents again
 spec: setup ## how many requirement lines the last full test run has proven
 	@$(BIN)/python tools/spec.py
 
-model: ## explore every interleaving of the protocol's models (4 minutes, g++; ARGS=wake for one of them)
+model: ## explore every interleaving of the protocol's models (6 minutes, g++; ARGS=wake for one of them)
 	@tools/model/run $(ARGS)
 
 ci: check test spec ## what .ci/run runs, before its demo and ordinary-user part

@@ -18,6 +18,7 @@ from api.routes import (
     metrics,
     output,
     processes,
+    service_tasks,
     single_tasks,
     task_groups,
     tasks,
@@ -74,13 +75,14 @@ def _routes() -> APIRouter:
 
 
 def _authenticated() -> APIRouter:
-    """Include every router; the agents' first: ``/managers/tasks/claim`` is not a manager's name."""
+    """Include every router; the calls of processes first: ``/managers/tasks/claim`` is no manager's name."""
     router = APIRouter(dependencies=[Depends(authenticate)])
     for part in (
         agents,
         output,
         explain,
         single_tasks,
+        service_tasks,
         account,
         managers,
         tasks,

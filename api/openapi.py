@@ -6,7 +6,7 @@ import msgspec
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
-from mitosis.contracts import wire
+from mitosis.contracts import service_tasks, wire
 from mitosis.version import __version__
 
 HOT_BODIES = (
@@ -26,6 +26,12 @@ HOT_BODIES = (
     wire.FollowedAnswer,
     wire.WriteOutput,
     wire.WriteOutputAnswer,
+    service_tasks.ClaimNamedTasks,
+    service_tasks.ClaimNamedTasksAnswer,
+    service_tasks.ReportNamedTasks,
+    service_tasks.ReportNamedTasksAnswer,
+    service_tasks.SingleReport,
+    service_tasks.SingleReportAnswer,
 )
 _REF = "#/components/schemas/{name}"
 _PROBLEM = {

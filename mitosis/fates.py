@@ -38,6 +38,7 @@ BY_CODE: Mapping[str, Fate] = {
     "idempotency_key_reused": Fate.CALL_REFUSED,
     "worker_not_registered": Fate.CALL_REFUSED,
     "no_workers_available": Fate.CALL_REFUSED,
+    "not_available": Fate.CALL_REFUSED,
     "lease_lost": Fate.CALL_REFUSED,
     "upgrade_in_progress": Fate.CALL_REFUSED,
     "too_large": Fate.CALL_REFUSED,

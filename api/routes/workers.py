@@ -135,7 +135,7 @@ async def heartbeat(
     state: AppStateDep, worker: WorkerDep, body: WorkerHeartbeat
 ) -> HeartbeatAnswer:
     """Record that a worker service runs. After `worker_not_registered` it registers again."""
-    return await record_heartbeat(state.store, worker.id, body.incarnation)
+    return await record_heartbeat(state.store, worker.id, body.incarnation, body.held)
 
 
 @router.post("/workers/goodbye", status_code=204)

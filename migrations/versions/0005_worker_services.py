@@ -1,4 +1,8 @@
-"""Worker services: the named tasks that they support, and their registrations. New tables only."""
+"""Worker services: the named tasks that they support, their registrations, and what they execute.
+
+Existing tables get nullable columns, wider checks (``NOT VALID`` first) and indexes without rows of hosts, so that
+the version before this one goes on.
+"""
 
 from alembic import op
 
@@ -75,11 +79,39 @@ CREATE TABLE worker_registrations (
     connection_details jsonb NOT NULL DEFAULT '{}',
     registered_at   timestamptz NOT NULL DEFAULT now(),
     last_heartbeat_at timestamptz,
+    waiting_until   timestamptz,                   -- a claim of it waits: it has a free slot
     alive_until     timestamptz NOT NULL,
     unregistered_at timestamptz,
     failure_reason  text,
     CHECK (unregistered_at IS NOT NULL OR failure_reason IS NULL)
 ) WITH (fillfactor = 50);
+"""
+
+SERVICE_GROUPS = """
+ALTER TABLE task_groups
+    ADD COLUMN preference_seconds double precision CHECK (preference_seconds >= 0),
+    DROP CONSTRAINT task_groups_kind_check,
+    ADD CONSTRAINT task_groups_kind_check CHECK (kind IN ('managed', 'direct', 'service')) NOT VALID;
+"""
+
+SERVICE_LEASES = """
+-- A lease of a worker service ends with its registration and has no clock of its own.
+ALTER TABLE leases
+    DROP CONSTRAINT leases_check3,
+    ADD CONSTRAINT leases_alive_until_check
+        CHECK (kind = 'worker' OR state NOT IN ('active', 'ending') OR alive_until IS NOT NULL) NOT VALID;
+"""
+
+SERVICE_CLAIMS = """
+-- Which service executed which attempt, with which version of its configuration.
+CREATE TABLE service_claims (
+    task_id         bigint NOT NULL,
+    attempt         integer NOT NULL,
+    service_id      bigint NOT NULL,
+    configuration_version integer NOT NULL,
+    claimed_at      timestamptz NOT NULL DEFAULT now(),
+    PRIMARY KEY (task_id, attempt)
+);
 """
 
 STATEMENTS: tuple[str, ...] = (
@@ -97,6 +129,20 @@ STATEMENTS: tuple[str, ...] = (
     "CREATE INDEX worker_registrations_began ON worker_registrations (registered_at)",
     "CREATE INDEX worker_registrations_ended ON worker_registrations (unregistered_at)"
     " WHERE unregistered_at IS NOT NULL",
+    SERVICE_GROUPS,
+    "ALTER TABLE task_groups VALIDATE CONSTRAINT task_groups_kind_check",
+    SERVICE_LEASES,
+    "ALTER TABLE leases VALIDATE CONSTRAINT leases_alive_until_check",
+    "CREATE UNIQUE INDEX leases_one_per_worker_and_group ON leases (worker_uuid, group_id)"
+    " WHERE kind = 'worker' AND state <> 'ended'",
+    "DROP INDEX leases_one_per_worker",
+    "CREATE INDEX leases_of_worker ON leases (worker_uuid, group_id, epoch) WHERE kind = 'worker'",
+    "ALTER TABLE open_task ADD COLUMN named_task_id bigint",
+    "CREATE INDEX open_task_named ON open_task (named_task_id, group_id, priority DESC, id)"
+    " WHERE state = 0 AND named_task_id IS NOT NULL",
+    "CREATE INDEX open_task_named_delayed ON open_task (named_task_id, not_before)"
+    " WHERE state = 4 AND named_task_id IS NOT NULL",
+    SERVICE_CLAIMS,
 )
 """In this order, one statement each."""
 

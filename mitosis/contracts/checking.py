@@ -56,6 +56,7 @@ def type_name(kind: str, language: Language) -> str:
         "float": words.number,
         "str": words.text,
         "bytes": "base64 text",
+        "UUID": "a UUID",
         "list": words.array,
         "tuple": words.array,
         "dict": words.object,

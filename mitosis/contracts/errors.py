@@ -20,6 +20,7 @@
     │   ├── ManagerIdInUse      409  manager_id_in_use
     │   ├── WorkerIdInUse       409  worker_id_in_use
     │   ├── WorkerNotRegistered 409  worker_not_registered
+    │   ├── NotAvailable        409  not_available        this version lacks it
     │   └── NoWorkersAvailable  409  no_workers_available for a named task
     ├── TooLarge                413  too_large
     ├── UnsupportedMediaType    415  unsupported_media_type
@@ -193,6 +194,12 @@ class WorkerNotRegistered(Conflict):
     """The worker service has no current registration; it registers again."""
 
     code = "worker_not_registered"
+
+
+class NotAvailable(Conflict):
+    """This version cannot do it."""
+
+    code = "not_available"
 
 
 class NoWorkersAvailable(Conflict):

@@ -41,8 +41,8 @@ class Explanation(AnswerBody):
     code: str
     """Stable: finished, working, no_manager, none_named, tags, misfit, setup_failed, no_contact,
     draining, busy, unclean, no_work, enough, assigning, offered, setup, suspect, infrastructure, leaving,
-    delayed, empty, open, completing, discarding, ending_tasks, cleanup, settling; of a task also claimed,
-    queued, alone. Of a group also max_managers, member. Of a host
+    no_workers_available, unclaimed, delayed, empty, open, completing, discarding, ending_tasks, cleanup,
+    settling; of a task also claimed, queued, alone. Of a group also max_managers, member. Of a host
     also no_role, removed, not_named, tags, free; max_managers, enough, no_work, next_round if left over.
     """
     line: str

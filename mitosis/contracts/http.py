@@ -65,6 +65,7 @@ MAX_ATTEMPTS_LISTED = 100_000
 Epoch = Annotated[int, Field(ge=0, le=2**63 - 1)]
 """In a path or a query, where numbers are text."""
 LeaseEpoch = Annotated[Epoch, Strict()]
+TaskGroupKind = Literal["managed", "service"]
 OnSetupFailure = Literal["end_when_closed", "end", "wait"]
 
 
@@ -112,6 +113,10 @@ class TaskGroupSpec(RequestBody):
     name: NewName
     group_name: Name | None = None
     """User group that owns it; None = the caller's own."""
+    kind: TaskGroupKind = "managed"
+    """Who executes its tasks: ``managed`` = hosts; ``service`` = worker services, each task by its name."""
+    preference_seconds: Annotated[Number, Field(ge=0, le=3600)] | None = None
+    """For ``service``: so long a task is kept for a better worker service that waits for one; None = 1 s."""
     tags: frozenset[Tag] = frozenset()
     labels: frozenset[Tag] = frozenset()
     tag_match: Literal["all", "any"] = "all"
@@ -233,6 +238,8 @@ class TaskGroupInfo(AnswerBody):
     task_group_id: UUID
     name: str
     group_name: str
+    kind: TaskGroupKind = "managed"
+    preference_seconds: float | None = None
     state: TaskGroupState
     settled: bool
     result: TaskGroupResult | None = None
@@ -360,6 +367,10 @@ class TaskInfo(AnswerBody):
     exit_code: int | None = None
     signal: int | None = None
     manager_name: str | None = None
+    worker_id: str | None = None
+    """The worker service that executes it, or has."""
+    configuration_version: int | None = None
+    """Of the configuration with which that worker service executes it."""
     created_at: datetime
     started_at: datetime | None = None
     finished_at: datetime | None = None

@@ -9,7 +9,9 @@ import binascii
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
+from uuid import UUID
 
+import msgspec
 from msgspec import inspect
 
 Path: TypeAlias = tuple[str | int, ...]
@@ -60,6 +62,7 @@ _KINDS: dict[type[inspect.Type], tuple[str, tuple[type, ...]]] = {
     inspect.LiteralType: ("str", (str,)),
     inspect.EnumType: ("str", (str,)),
     inspect.BytesType: ("bytes", (str,)),
+    inspect.UUIDType: ("UUID", (str,)),
     inspect.ListType: ("list", (list, tuple)),
     inspect.VarTupleType: ("list", (list, tuple)),
     inspect.DictType: ("dict", (dict,)),
@@ -145,6 +148,13 @@ def _check_base64(value: str, kind: inspect.BytesType, path: Path) -> _Found:
         yield Mismatch(path, "type", ("bytes",), got=value)
 
 
+def _check_uuid(value: str, kind: inspect.UUIDType, path: Path) -> _Found:
+    try:
+        msgspec.convert(value, UUID)
+    except msgspec.ValidationError:
+        yield Mismatch(path, "type", (_KINDS[type(kind)][0],), got=value)
+
+
 def _check_length(value: Sequence[Any], kind: Any, path: Path) -> _Found:
     """Check the length against ``min_length`` and ``max_length`` of ``kind``."""
     length, name = len(value), _KINDS[type(kind)][0]
@@ -165,5 +175,6 @@ _WALKS: dict[type[inspect.Type], Callable[[Any, Any, Path], _Found]] = {
     inspect.FloatType: _check_bounds,
     inspect.StrType: _check_length,
     inspect.BytesType: _check_base64,
+    inspect.UUIDType: _check_uuid,
 }
 """The checks of values of the right type."""

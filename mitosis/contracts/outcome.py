@@ -132,3 +132,9 @@ POISON = (
     f"poison: {LOST_ONCE} {LOST_LIMIT} times, the last time while nothing else ran there;"
     " it is not tried again"
 )
+SERVICE_LOST_ONCE = "the process of its worker service was lost while it ran"
+SERVICE_LOST_AGAIN = f"{SERVICE_LOST_ONCE}, for the second time: from now on it runs alone there"
+SERVICE_POISON = (
+    f"poison: {SERVICE_LOST_ONCE} {LOST_LIMIT} times, the last time while nothing else ran there;"
+    " it is not tried again"
+)

@@ -1,7 +1,7 @@
 """Tasks, as users submit them and workers run them. Imports only msgspec, because workers import this.
 
-A task is either a command (``command`` is an argv, never a shell line) or a Python handler
-(``handler`` is ``module:function``, called with ``arguments``).
+A task is a command (``command`` is an argv, never a shell line), a Python handler (``handler`` is
+``module:function``, called with ``arguments``), or a named task that a worker service executes.
 """
 
 import base64
@@ -15,6 +15,7 @@ from msgspec import Meta
 from mitosis.contracts.checking import checked, encoded
 from mitosis.contracts.errors import InvalidRequest, TooLarge
 from mitosis.contracts.json_depth import MAX_DEPTH, is_deeper, too_deep_text
+from mitosis.contracts.named_tasks import parse_task_name
 from mitosis.contracts.plain_text import unprintable
 from mitosis.contracts.variables import PREFIX
 
@@ -62,7 +63,7 @@ class RetryPolicy(RetryFields, frozen=True):
 
 
 class TaskSpec(msgspec.Struct, omit_defaults=True, kw_only=True):
-    """What to run. Exactly one of ``command`` and ``handler`` is given."""
+    """What to run. Exactly one of ``command``, ``handler`` and ``named_task`` is given."""
 
     command: list[str] | None = None
     """argv; element 0 is looked up in PATH of the task's environment."""
@@ -70,8 +71,10 @@ class TaskSpec(msgspec.Struct, omit_defaults=True, kw_only=True):
     """``base64``: the elements are bytes that need not be UTF-8, each in base64."""
     handler: str | None = None
     """``module:function`` (dotted attribute paths allowed)."""
+    named_task: str | None = None
+    """``NAMESPACE/NAME@VERSION``, in a group of the kind ``service``: a worker service executes it."""
     arguments: dict[str, Any] | list[Any] | None = None
-    """Keyword or positional JSON arguments of the handler."""
+    """Keyword or positional JSON arguments of the handler; of a named task any JSON object or list."""
     environment: dict[str, str] = {}
     """Added to the worker's environment. May not name a MITOSIS_ variable."""
     working_directory: str | None = None
@@ -173,15 +176,19 @@ def encode_submission(task: SubmittedTask, field: str) -> bytes:
 
 
 def _check_what_to_run(task: SubmittedTask, field: str) -> None:
-    if (task.command is None) == (task.handler is None):
-        raise InvalidRequest("give exactly one of command and handler", field=field or None)
+    if [task.command, task.handler, task.named_task].count(None) != 2:
+        raise InvalidRequest(
+            "give exactly one of command and handler, or a named_task", field=field or None
+        )
+    if task.named_task is not None:
+        parse_task_name(task.named_task, below(field, "named_task"))
     if task.handler is not None:
         _check_handler(task.handler, field)
     if task.command is not None:
         _check_command(task, field)
-    if task.handler is not None and task.stream_output:
+    if task.command is None and task.stream_output:
         raise InvalidRequest("only a command can stream", field=below(field, "stream_output"))
-    if task.handler is not None and task.command_encoding != "text":
+    if task.command is None and task.command_encoding != "text":
         raise InvalidRequest("there is no command", field=below(field, "command_encoding"))
     if task.command is not None and task.arguments is not None:
         raise InvalidRequest(

@@ -20,6 +20,7 @@ from mitosis.contracts.checked_model import Flag, Integer, Number
 from mitosis.contracts.http import AnswerBody, Int32, PositiveDuration, RequestBody
 from mitosis.contracts.identifiers import Name, PlainText, Tag
 from mitosis.contracts.json_depth import is_deeper
+from mitosis.contracts.named_tasks import LATEST, task_name
 from mitosis.contracts.queries import Query
 from mitosis.contracts.worker_health import (
     LEAST_SILENCE_SECONDS,
@@ -32,11 +33,11 @@ MAX_CONFIGURATION_BYTES = 65_536
 MAX_METADATA_BYTES = 16_384
 MAX_DEPTH = 32
 MAX_TAGS = 100
+MAX_HELD_TASKS = 10_000
 WORKER_ID = r"^[A-Za-z0-9][A-Za-z0-9._:@-]{0,254}$"
 VERSION = r"^[A-Za-z0-9][A-Za-z0-9._+-]{0,99}$"
-RESERVED_IDS = frozenset({"heartbeat", "goodbye", "token", "tasks"})
+RESERVED_IDS = frozenset({"heartbeat", "goodbye", "token", "tasks", "claim", "report"})
 """Paths of calls, where the id of a worker service would stand."""
-LATEST = "latest"
 PROTOCOL_VERSION = "2.0"
 _NUL = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
 
@@ -149,6 +150,22 @@ class ConnectionInfo(RequestBody):
         return value
 
 
+def _task_id(value: UUID) -> UUID:
+    if value.version != 8:
+        raise ValueError("must be the id of a task, as it was claimed")
+    return value
+
+
+class HeldTask(RequestBody):
+    """An attempt that a process of a worker service executes, or whose end it has not reported."""
+
+    task_id: Annotated[UUID, AfterValidator(_task_id)]
+    attempt: Annotated[Integer, Field(ge=1, le=2**31 - 1)]
+
+
+HeldTasks = Annotated[tuple[HeldTask, ...], Field(max_length=MAX_HELD_TASKS)]
+
+
 class RegisterWorker(RequestBody):
     """A process of a worker service that starts: all that it is and supports."""
 
@@ -170,6 +187,9 @@ class RegisterWorker(RequestBody):
     machine_id: ShortText | None = None
     take_over: Flag = False
     """Register although another machine that is in contact uses the id."""
+    unreported: HeldTasks = ()
+    """Attempts that have ended and are not reported yet, from the journal of the process before. They stay
+    claimed until this one reports them; all else that the service held is ready again."""
     supported_tasks: Annotated[
         tuple[SupportedTask, ...], Field(max_length=MAX_SUPPORTED_TASKS)
     ] = ()
@@ -190,11 +210,6 @@ class RegisterWorker(RequestBody):
         return tasks
 
 
-def task_name(namespace: str, name: str, version: str) -> str:
-    """Return the whole name of a named task."""
-    return f"{namespace}/{name}@{version}"
-
-
 class RegisteredWorker(AnswerBody):
     worker_id: str
     worker_uuid: UUID
@@ -209,6 +224,19 @@ class RegisteredWorker(AnswerBody):
 
 class WorkerHeartbeat(RequestBody):
     incarnation: Incarnation
+    held: HeldTasks = ()
+    """What the process executes; the answer says what of it to stop. It may be sent more often for that."""
+
+
+class StopTask(AnswerBody):
+    """An attempt to stop: ask it to end, kill it after the grace, report it as cancelled."""
+
+    task_id: UUID
+    attempt: int
+    superseded: bool
+    """Its report counts no more."""
+    grace_seconds: float
+    reason: str
 
 
 class HeartbeatAnswer(AnswerBody):
@@ -216,6 +244,8 @@ class HeartbeatAnswer(AnswerBody):
     draining: bool
     """Finish the tasks in hand and claim no others."""
     alive_until: datetime
+    stop: tuple[StopTask, ...] = ()
+    """Of the attempts that the heartbeat names."""
 
 
 class WorkerGoodbye(RequestBody):

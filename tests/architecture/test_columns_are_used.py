@@ -35,16 +35,13 @@ NOT_READ: Mapping[Name, str] = {
         "id",
     ): "a key that no other table refers to; its order is that of creation",
     ("task_group_managers", "matched_tags"): "S000-09 names it; the tags are computed (C-32)",
-    ("leases", "worker_uuid"): "of worker services, which are not built yet (P10)",
-    ("leases", "worker_tags"): "as above",
+    ("leases", "worker_tags"): "of an earlier design of leases of worker services (P10)",
+    ("service_claims", "claimed_at"): "when it was claimed, for an administrator with psql",
 }
 """And why."""
 NOT_WRITTEN: Mapping[Name, str] = {
     ("task_group_managers", "matched_tags"): NOT_READ["task_group_managers", "matched_tags"],
-    ("leases", "worker_uuid"): NOT_READ["leases", "worker_uuid"],
-    ("leases", "worker_tags"): NOT_READ["leases", "worker_uuid"],
-    ("leases", "kind"): "one kind until there are worker services (P10)",
-    ("task_groups", "kind"): "as above",
+    ("leases", "worker_tags"): NOT_READ["leases", "worker_tags"],
     ("users", "state"): "no verb locks a user yet; an administrator can",
     ("user_groups", "state"): "as above",
     ("users", "token_version"): "no verb revokes the tokens of a user yet; an administrator can",

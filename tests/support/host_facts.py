@@ -78,6 +78,7 @@ _WAITING_HOST: dict[str, Any] = {
     "setup": None,
 }
 _WAITING_GROUP: dict[str, Any] = {
+    "kind": "managed",
     "now": NOW,
     "task_group_id": uuid.UUID(int=2),
     "state": TaskGroupState.OPEN,

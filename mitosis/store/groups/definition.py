@@ -13,12 +13,14 @@ from mitosis.contracts.lifecycle import TASK_GROUP
 from mitosis.scheduling.binding import binding_mismatch
 from mitosis.store.groups.assignment import name_managers
 from mitosis.store.groups.endings import LiveGroup, lock_live, notify_group
+from mitosis.store.groups.kinds import check_fields_of_kind
 from mitosis.store.groups.views import read_group
 from mitosis.store.leases.lease_terms import save_settings
 from mitosis.store.missing import require_task_group
 from mitosis.store.pg.database import Connection
 from mitosis.store.pg.rows import fetch_all, fetch_one
 from mitosis.store.pg.statements import load
+from mitosis.store.processes.live import require_group_kind
 from mitosis.store.store import Store
 
 SQL = load("groups/definition.sql")
@@ -66,8 +68,11 @@ async def insert_group(
 
     Raises:
         NotFound, AlreadyExists, InvalidRequest: as :func:`create_group`. The transaction cannot go on.
+        UpgradeInProgress: a process that runs does not know groups of this kind.
     """
+    check_fields_of_kind(spec.kind, spec.model_fields_set)
     check_plan(spec.worker_allocation_plan)
+    await require_group_kind(connection, spec.kind)
     try:
         created = await fetch_one(
             connection, CreatedGroup, SQL["create"], _create_parameters(spec, user_id)
@@ -121,6 +126,7 @@ async def update_group(
         check_plan(plan)
     async with store.database.transaction() as connection:
         live = await lock_live(connection, task_group_id)
+        check_fields_of_kind(live.kind, changes.model_fields_set)
         _check_changeable(live, changes)
         if plan is not None:
             await _check_hosts(connection, live.number, plan)
@@ -217,6 +223,8 @@ def _create_parameters(spec: TaskGroupSpec, user_id: UUID) -> dict[str, object]:
         "host_lost_after": _seconds(spec.host_lost_after),
         "fence": spec.fence,
         "on_setup_failure": spec.on_setup_failure,
+        "kind": spec.kind,
+        "preference_seconds": spec.preference_seconds,
     }
 
 

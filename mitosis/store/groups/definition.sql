@@ -5,11 +5,11 @@ WITH created AS (
     INSERT INTO task_groups (name, user_group_id, creator_id, tags, labels, tag_match, priority,
            worker_allocation_plan, environment_setup_hook, environment_teardown_hook, environment_probe,
            auto_close_timeout_seconds, close_deadline, max_managers, assignment_method, reopen_on_submit,
-           cancel_grace_seconds, host_lost_after_seconds, fence, on_setup_failure)
+           cancel_grace_seconds, host_lost_after_seconds, fence, on_setup_failure, kind, preference_seconds)
     SELECT %(name)s, o.id, u.id, %(tags)s::text[], %(labels)s::text[], %(tag_match)s, %(priority)s,
            %(plan)s::jsonb, %(setup)s::jsonb, %(teardown)s::jsonb, %(probe)s::jsonb, %(auto_close)s, %(close_deadline)s,
            %(max_managers)s, %(assignment_method)s, %(reopen_on_submit)s, %(cancel_grace)s,
-           %(host_lost_after)s, %(fence)s, %(on_setup_failure)s
+           %(host_lost_after)s, %(fence)s, %(on_setup_failure)s, %(kind)s, %(preference_seconds)s
       FROM users AS u JOIN user_groups AS o ON o.name = coalesce(%(group_name)s::text, u.username)
      WHERE u.uuid = %(user)s AND o.state = 'active'
     RETURNING id, uuid, creator_id

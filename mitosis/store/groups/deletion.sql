@@ -44,6 +44,8 @@ SELECT max(seq) AS position FROM picked
 WITH picked AS MATERIALIZED (
     SELECT id FROM task
      WHERE group_id = %(group_number)s AND id > %(position)s ORDER BY id LIMIT %(limit)s
+), executed AS (
+    DELETE FROM service_claims WHERE task_id = ANY(ARRAY(SELECT id FROM picked))
 ), gone AS (
     DELETE FROM task WHERE id = ANY(ARRAY(SELECT id FROM picked))
 )

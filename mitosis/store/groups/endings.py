@@ -18,6 +18,7 @@ from mitosis.contracts.control import (
     VerbRequest,
 )
 from mitosis.contracts.errors import Conflict, InvalidTransition, NotFound
+from mitosis.contracts.http import TaskGroupKind
 from mitosis.contracts.lifecycle import (
     TASK_GROUP,
     TaskGroupEvent,
@@ -46,6 +47,7 @@ DEADLINE_PASSED = "its close deadline has passed"
 class LiveGroup(LockedGroup):
     """A locked group, and whether its auto-close time or its close deadline has passed."""
 
+    kind: TaskGroupKind
     inactive: bool | None
     """Its auto-close time has come; None if it has none."""
     overdue: bool | None

@@ -1,7 +1,7 @@
 -- Verbs and endings of task groups. They lock first and look in a later statement (protocol P1).
 
 -- name: lock_live
-SELECT g.id AS number, g.uuid, v.state, v.discarding, v.unfinished,
+SELECT g.id AS number, g.uuid, g.kind, v.state, v.discarding, v.unfinished,
        v.state = 'open' AND greatest(v.opened_at, v.last_task_submitted_at)
          + make_interval(secs => g.auto_close_timeout_seconds) <= clock_timestamp() AS inactive,
        v.state IN ('open', 'closed') AND NOT v.discarding AND g.close_deadline <= clock_timestamp() AS overdue
@@ -110,7 +110,8 @@ SELECT EXISTS (SELECT FROM open_task AS o WHERE o.group_id = %(group_number)s AN
 -- The caller holds all leases of the group and its live row..
 SELECT v.state, v.settled_at IS NOT NULL AS settled, v.unfinished, v.failed, v.cancelled, v.succeeded,
        v.delete_when_settled AS deleting,
-       (SELECT count(*) FROM leases AS l WHERE l.group_id = v.group_id AND l.state <> 'ended') AS live_leases,
+       (SELECT count(*) FROM leases AS l
+         WHERE l.group_id = v.group_id AND l.kind = 'manager' AND l.state <> 'ended') AS live_leases,
        w.busy_environments,
        EXISTS (SELECT FROM environments AS e
                 WHERE e.group_id = v.group_id AND (e.degraded OR e.state <> 'gone')) AS degraded,
@@ -126,5 +127,10 @@ SELECT v.state, v.settled_at IS NOT NULL AS settled, v.unfinished, v.failed, v.c
   FROM group_live AS v {awaited} WHERE v.group_id = %(group_number)s
 
 -- name: settle
+-- Nothing is unfinished, so worker services hold nothing under their leases, which end here (protocol P10).
+WITH ended AS (
+    UPDATE leases SET state = 'ended', ended_at = now(), end_reason = coalesce(end_reason, 'group_ended')
+     WHERE group_id = %(group_number)s AND kind = 'worker' AND state <> 'ended'
+)
 UPDATE group_live SET settled_at = now(), result = %(result)s, watched = false
  WHERE group_id = %(group_number)s AND settled_at IS NULL

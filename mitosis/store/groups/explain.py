@@ -86,7 +86,7 @@ async def explain_task(store: Store, public_id: UUID) -> Explanation:
 
 async def _decided(connection: Connection, store: Store, facts: Waiting) -> Decided:
     """Return what the decision says about a task group that goes on."""
-    if not facts.group.goes_on:
+    if not facts.group.goes_on:  # of services, too: hosts are decided about for no such group
         return NOTHING_DECIDED
     return await decided_reasons(connection, store, facts)
 

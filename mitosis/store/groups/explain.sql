@@ -2,7 +2,7 @@
 
 -- name: waiting_task
 -- One task: its attempt, its host, and the number of tasks that are claimed before it, counted up to a bound.
-SELECT coalesce(r.attempt, o.attempt) AS attempt, r.state AS result, r.kind, m.name AS manager_name,
+SELECT coalesce(r.attempt, o.attempt) AS attempt, r.state AS result, r.kind, coalesce(m.name, s.worker_id) AS manager_name,
        coalesce(o.state = 1, false) AS claimed,
        coalesce(o.state = 5, false) AS doubted, coalesce(o.lost_count, 0) AS lost_count,
        extract(epoch FROM now() - o.started_at)::float8 AS running_seconds,
@@ -22,4 +22,7 @@ SELECT coalesce(r.attempt, o.attempt) AS attempt, r.state AS result, r.kind, m.n
   LEFT JOIN leases AS l ON l.epoch = o.epoch
   LEFT JOIN managers AS m ON m.id = coalesce(r.manager_id, l.manager_id, CASE WHEN o.state = 5 THEN o.avoid END)
   LEFT JOIN manager_live AS c ON c.manager_id = l.manager_id
+  LEFT JOIN service_claims AS x ON x.task_id = t.id AND x.attempt = coalesce(r.attempt, o.attempt)
+        AND (o.id IS NULL OR o.state = 1)
+  LEFT JOIN worker_services AS s ON s.id = x.service_id
  WHERE t.group_id = %(group_number)s AND t.id = %(task)s

@@ -193,7 +193,7 @@ def ids_of_page(settled: bool | None, conditions: frozenset[str]) -> Composed:
     rows = (
         select(task_groups.c.id, task_groups.c.uuid)
         .join(group_live)
-        .where(task_groups.c.kind == "managed", or_(VIEWER_IS_ADMIN, in_own_group))
+        .where(task_groups.c.kind != "direct", or_(VIEWER_IS_ADMIN, in_own_group))
         .where(*(_CONDITIONS[name] for name in sorted(conditions)))
     )
     if settled is not None:

@@ -2,7 +2,7 @@
 
 -- name: show
 -- The columns that every view of a group shares, newest group first. views.py selects the ids of a page.
-SELECT g.id AS number, g.uuid AS task_group_id, g.name, u.name AS group_name, v.state,
+SELECT g.id AS number, g.uuid AS task_group_id, g.name, u.name AS group_name, g.kind, g.preference_seconds, v.state,
        v.settled_at IS NOT NULL AS settled, v.result, v.reason, g.tags, g.labels, g.priority,
        g.worker_allocation_plan, g.environment_setup_hook, g.environment_teardown_hook,
        g.environment_probe,
@@ -23,7 +23,7 @@ SELECT g.id AS number, g.uuid AS task_group_id, g.name, u.name AS group_name, v.
   JOIN group_live AS v ON v.group_id = g.id
   JOIN user_groups AS u ON u.id = g.user_group_id
   LEFT JOIN manager_config AS s ON s.task_group_id = g.id
- WHERE g.kind = 'managed' AND g.uuid = ANY(%(ids)s::uuid[])
+ WHERE g.kind <> 'direct' AND g.uuid = ANY(%(ids)s::uuid[])
  ORDER BY g.id DESC
 
 -- name: details
@@ -62,7 +62,8 @@ SELECT g.id AS number, g.uuid AS task_group_id, g.name, u.name AS group_name, g.
             THEN extract(epoch FROM g.close_deadline - now())::float8 END AS close_deadline_in_seconds,
        v.discarding AND EXISTS (SELECT FROM open_task AS o WHERE o.group_id = g.id AND o.state <> 1)
            AS discardable,
-       (SELECT count(*) FROM leases AS l WHERE l.group_id = g.id AND l.state <> 'ended') AS live_leases,
+       (SELECT count(*) FROM leases AS l
+         WHERE l.group_id = g.id AND l.kind = 'manager' AND l.state <> 'ended') AS live_leases,
        w.busy_environments, w.given_up_in_seconds AS cleanup_given_up_in_seconds
   FROM task_groups AS g
   JOIN group_live AS v ON v.group_id = g.id

@@ -1,4 +1,4 @@
-"""How a lease ends. A lease is the right of one manager to claim tasks of one task group.
+"""How a lease ends. A lease is the right of one manager, or worker service, to claim tasks of one task group.
 
 It is named by its *epoch*, a number from one sequence, and goes OFFERED → ACTIVE → ENDING → ENDED
 (``lifecycle.LEASE``). PostgreSQL is the authority: a host is lost only when ``alive_until`` has passed
@@ -19,7 +19,16 @@ from mitosis.contracts.attempt import AttemptKey
 from mitosis.contracts.control import ReleaseReason
 from mitosis.contracts.errors import Unavailable
 from mitosis.contracts.lifecycle import LeaseState, TaskGroupState
-from mitosis.contracts.outcome import LOST_AGAIN, LOST_ALONE, LOST_LIMIT, LOST_ONCE, POISON
+from mitosis.contracts.outcome import (
+    LOST_AGAIN,
+    LOST_ALONE,
+    LOST_LIMIT,
+    LOST_ONCE,
+    POISON,
+    SERVICE_LOST_AGAIN,
+    SERVICE_LOST_ONCE,
+    SERVICE_POISON,
+)
 from mitosis.contracts.wire import LeaseStanding
 from mitosis.store.leases.switching import record_end
 from mitosis.store.missing import require_task_group
@@ -56,6 +65,38 @@ class LockedLease:
     """Nothing is claimed under it any more: its host is drained, or goes to another group."""
     alive_in_seconds: float | None
     """Until ``alive_until``; None while it is offered."""
+
+    @property
+    def claimant(self) -> int:
+        """Return the number that stays with a task which is requeued without a report."""
+        return self.manager_number
+
+
+@dataclass(frozen=True, slots=True)
+class LockedServiceLease:
+    """A lease of a worker service whose row the transaction holds FOR UPDATE (P10)."""
+
+    epoch: int
+    group_number: int
+    service_number: int
+
+    @property
+    def claimant(self) -> int:
+        """Return the number that stays with a task which is requeued without a report."""
+        return self.service_number
+
+
+@dataclass(frozen=True, slots=True)
+class _Losses:
+    """What the failures of attempts say whose holder was lost."""
+
+    once: str
+    again: str
+    poison: str
+
+
+_OF_HOST = _Losses(LOST_ONCE, LOST_AGAIN, POISON)
+_OF_SERVICE = _Losses(SERVICE_LOST_ONCE, SERVICE_LOST_AGAIN, SERVICE_POISON)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,7 +185,7 @@ async def lock_group_and_leases(connection: Connection, task_group_id: UUID) -> 
 
 async def end_lease(
     connection: Connection,
-    lease: LockedLease,
+    lease: LockedLease | LockedServiceLease,
     reason: ReleaseReason,
     *,
     charge: bool = False,
@@ -161,12 +202,15 @@ async def end_lease(
             start of every other task is announced (protocol P5).
         begun: attempts that the agent knows as started and not ended.
         workflow: poke that of the host; False if it is the caller and looks again afterwards.
+            A worker service has none.
     """
     await lock_group(connection, lease.group_number)
+    losses = _OF_HOST if isinstance(lease, LockedLease) else _OF_SERVICE
     parameters = {
         "epoch": lease.epoch,
         "group_number": lease.group_number,
-        "manager_number": lease.manager_number,
+        "manager_number": lease.manager_number if isinstance(lease, LockedLease) else None,
+        "claimant": lease.claimant,
         "reason": reason.value,
         "charge": charge,
         "begun_ids": number_array(key.task_id for key in begun),
@@ -174,16 +218,16 @@ async def end_lease(
         "workflow": workflow,
         "lost_limit": LOST_LIMIT,
         "alone_at": LOST_ALONE,
-        "lost_once": LOST_ONCE,
-        "lost_again": LOST_AGAIN,
-        "poison": POISON,
+        "lost_once": losses.once,
+        "lost_again": losses.again,
+        "poison": losses.poison,
     }
     row = await fetch_one(connection, _Requeued, SQL["end_lease"], parameters)
     await record_end(connection, lease.epoch)
     if row is not None and row.poisoned:
         log.warning(
             "task.given_up",
-            extra={"epoch": lease.epoch, "tasks": row.poisoned, "reason": POISON},
+            extra={"epoch": lease.epoch, "tasks": row.poisoned, "reason": losses.poison},
         )
     return 0 if row is None else row.requeued
 

@@ -63,25 +63,25 @@ WITH begun AS MATERIALIZED (
     INSERT INTO task_result (task_id, group_id, seq, state, attempt, manager_id, kind, started_at, finished_at,
                              detail)
     SELECT h.id, v.group_id, v.total - v.unfinished + row_number() OVER (), 'failed', h.attempt,
-           %(manager_number)s, 'host_lost', h.started_at, now(),
+           %(manager_number)s::bigint, 'host_lost', h.started_at, now(),
            json_build_object('message', %(poison)s::text, 'poison', true)
       FROM held AS h, group_live AS v WHERE h.poison AND v.group_id = %(group_number)s
 ), failures AS (
     INSERT INTO task_failures (task_id, group_id, attempt, manager_id, kind, detail)
-    SELECT h.id, %(group_number)s, h.attempt, %(manager_number)s, 'host_lost',
+    SELECT h.id, %(group_number)s, h.attempt, %(manager_number)s::bigint, 'host_lost',
            json_build_object('message', CASE WHEN h.lost_count + 1 < %(alone_at)s THEN %(lost_once)s::text
                                              WHEN h.poison THEN %(poison)s::text ELSE %(lost_again)s::text END)
       FROM held AS h WHERE h.lost
         ON CONFLICT (task_id, attempt) DO NOTHING
 ), requeued AS (
     UPDATE open_task AS o
-       SET state = 0, epoch = NULL, claim_seq = NULL, started_at = NULL, claimed_by = %(manager_number)s,
+       SET state = 0, epoch = NULL, claim_seq = NULL, started_at = NULL, claimed_by = %(claimant)s,
            lost_count = o.lost_count + h.lost::int,
            announce = o.announce OR (%(charge)s AND NOT h.lost)
       FROM held AS h
      WHERE o.group_id = %(group_number)s AND o.id = ANY(ARRAY(SELECT id FROM held WHERE NOT poison))
        AND o.id = h.id
-    RETURNING o.id
+    RETURNING o.id, o.named_task_id
 ), sums AS MATERIALIZED (
     SELECT (SELECT count(*) FROM requeued) AS requeued, (SELECT count(*) FROM poisoned) AS poisoned
 ), before AS MATERIALIZED (
@@ -112,15 +112,19 @@ WITH begun AS MATERIALIZED (
     UNION ALL SELECT 'manager', m.uuid FROM managers AS m
      WHERE m.id = %(manager_number)s AND %(workflow)s::boolean
     UNION ALL SELECT 'scheduler', NULL FROM before AS b, sums AS n
-     WHERE n.requeued > 0 OR b.state IN ('open', 'closed')
-        OR NOT EXISTS (SELECT FROM environments AS e
-                        WHERE e.manager_id = %(manager_number)s AND e.group_id = b.group_id
-                          AND e.state IN ('preparing', 'ready', 'tearing_down'))
+     WHERE %(manager_number)s::bigint IS NOT NULL
+       AND (n.requeued > 0 OR b.state IN ('open', 'closed')
+            OR NOT EXISTS (SELECT FROM environments AS e
+                            WHERE e.manager_id = %(manager_number)s AND e.group_id = b.group_id
+                              AND e.state IN ('preparing', 'ready', 'tearing_down')))
     RETURNING 1
 )
 SELECT n.requeued, n.poisoned,
        CASE WHEN EXISTS (SELECT FROM pokes) THEN pg_notify('mitosis_outbox', '') END AS notified_relay,
        CASE WHEN b.hungry AND n.requeued > 0 THEN pg_notify('mitosis_wake', b.group_id::text) END AS notified_claims,
+       (SELECT count(pg_notify('mitosis_wake', x.named_task_id || '@' || x.n))
+          FROM (SELECT r.named_task_id, count(*) AS n FROM requeued AS r
+                 WHERE r.named_task_id IS NOT NULL GROUP BY r.named_task_id) AS x) AS notified_services,
        CASE WHEN b.watched THEN pg_notify('mitosis_wake', b.group_id || '!') END AS notified_watchers
   FROM before AS b, sums AS n
 

@@ -20,6 +20,7 @@ from mitosis.store.leases.no_host_reasons import (
     with_debt,
 )
 from mitosis.store.leases.waiting import SetupRun, Waiting, WaitingGroup, WaitingHost
+from mitosis.store.services.reasons import ending_reason, service_reason
 
 UNSENT_SECONDS = 3.0
 """An older message to Temporal is late: it is usually sent within milliseconds."""
@@ -71,6 +72,8 @@ def why(facts: Waiting) -> Reason:
         return _ending(facts) or Reason("settling", "being settled")
     if group.unfinished == 0:
         return _drained(group)
+    if facts.coverage is not None:
+        return service_reason(facts.coverage) or _delayed(group)
     return _held(facts.holders(), facts) or _not_offered(facts)
 
 
@@ -140,6 +143,8 @@ def _unclaimed_task(task: WaitingTask, group: Reason) -> Reason:
 
 def _ending(facts: Waiting) -> Reason | None:
     group, hosts = facts.group, facts.hosts
+    if facts.coverage is not None and (reason := ending_reason(facts.coverage)):
+        return reason
     if group.unfinished and facts.holders():
         return Reason("ending_tasks", "running tasks are being ended")
     tearing_down = any(host.environment is EnvironmentState.TEARING_DOWN for host in hosts)
@@ -164,6 +169,13 @@ def _ending(facts: Waiting) -> Reason | None:
             f"{line}, not in contact: {seen}; their teardown is owed after {span(after)} of silence"
         )
     return Reason("cleanup", line)
+
+
+def _delayed(group: WaitingGroup) -> Reason:
+    """Return the reason where nothing can be claimed: the next attempt is not due, or was just given back."""
+    if group.delayed_seconds is None:
+        return Reason("assigning", "about to be claimed")
+    return Reason("delayed", f"the next attempt is due in {span(max(0.0, group.delayed_seconds))}")
 
 
 def _unsent(group: WaitingGroup) -> Reason | None:

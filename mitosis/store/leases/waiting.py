@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
+from mitosis.contracts.http import TaskGroupKind
 from mitosis.contracts.lifecycle import (
     TASK_GROUP,
     EnvironmentState,
@@ -21,6 +22,7 @@ from mitosis.store.leases.lease_terms import policy_of
 from mitosis.store.pg.database import Connection
 from mitosis.store.pg.rows import fetch_all, fetch_one
 from mitosis.store.pg.statements import load
+from mitosis.store.services.coverage import Coverage, read_coverage
 from mitosis.store.store import Store
 
 SQL = load("leases/waiting.sql")
@@ -58,6 +60,7 @@ class WaitingGroup(GroupRow):
 
     now: float
     task_group_id: UUID
+    kind: TaskGroupKind
     state: TaskGroupState
     settled: bool
     result: TaskGroupResult | None
@@ -88,9 +91,17 @@ class _Number:
 class Waiting:
     """The facts about one group and its hosts, and the same as a decision sees them."""
 
-    def __init__(self, group: WaitingGroup, hosts: Sequence[WaitingHost], fleet: Fleet) -> None:
+    def __init__(
+        self,
+        group: WaitingGroup,
+        hosts: Sequence[WaitingHost],
+        fleet: Fleet,
+        coverage: Coverage | None = None,
+    ) -> None:
         self.group = group
         self.hosts = hosts
+        self.coverage = coverage
+        """Of a group of worker services."""
         self.moment = Moment(fleet.snapshot, fleet.now)
 
     @property
@@ -124,7 +135,7 @@ class Waiting:
 
 
 async def read_waiting(connection: Connection, store: Store, group_number: int) -> Waiting | None:
-    """Read the facts about one group; None if there is no such group. One to three round trips."""
+    """Read the facts about one group; None if there is no such group. One to three round trips for hosts."""
     values = {
         **fact_parameters(store),
         "group_number": group_number,
@@ -135,8 +146,12 @@ async def read_waiting(connection: Connection, store: Store, group_number: int) 
     if group is None:
         return None
     hosts = list[WaitingHost]()
-    if not group.settled:
+    coverage = None
+    if group.kind == "service":
+        coverage = await read_coverage(connection, group_number)
+    elif not group.settled:
         numbers = await fetch_all(connection, _Number, SQL["hosts_of_group"], values)
         values["managers"] = [row.number for row in numbers]
         hosts = await fetch_all(connection, WaitingHost, WAITING_HOSTS, values)
-    return Waiting(group, hosts, build_fleet(policy_of(store), group.now, hosts, [group]))
+    fleet = build_fleet(policy_of(store), group.now, hosts, [group])
+    return Waiting(group, hosts, fleet, coverage)

@@ -158,7 +158,7 @@ SELECT e.epoch, CASE WHEN EXISTS (SELECT FROM pokes) THEN pg_notify('mitosis_out
 -- Those of the running attempts whose report would not count: the task has been claimed again or has ended,
 -- or its group has been killed, settled or deleted (P5). No row of the lease = every attempt.
 WITH lease AS MATERIALIZED (
-    SELECT l.group_id, l.manager_id, $live_epoch$ AS live_epoch
+    SELECT l.group_id, l.manager_id AS claimant, $live_epoch$ AS live_epoch
       FROM leases AS l
       JOIN managers AS m ON m.id = l.manager_id
       JOIN group_live AS g ON g.group_id = l.group_id

@@ -57,7 +57,7 @@ WITH held AS (
 )
 SELECT coalesce((SELECT array_agg(g.uuid ORDER BY g.id) FROM group_live AS v
                    JOIN task_groups AS g ON g.id = v.group_id
-                  WHERE v.settled_at IS NULL AND g.kind = 'managed'), '{}') AS task_groups,
+                  WHERE v.settled_at IS NULL AND g.kind <> 'direct'), '{}') AS task_groups,
        coalesce((SELECT array_agg(uuid ORDER BY id) FROM held), '{}') AS managers,
        coalesce((SELECT array_agg(uuid ORDER BY id) FROM held
                   WHERE overdue AND NOT EXISTS (
@@ -66,6 +66,6 @@ SELECT coalesce((SELECT array_agg(g.uuid ORDER BY g.id) FROM group_live AS v
                 '{}') AS overdue_managers,
        (SELECT coalesce(json_object_agg(g.uuid, json_build_object('task_group', g.name, 'user_group', u.name)), '{}')
           FROM group_live AS v JOIN task_groups AS g ON g.id = v.group_id JOIN user_groups AS u ON u.id = g.user_group_id
-         WHERE v.settled_at IS NULL AND g.kind = 'managed')::jsonb
+         WHERE v.settled_at IS NULL AND g.kind <> 'direct')::jsonb
        || (SELECT coalesce(json_object_agg(h.uuid, json_build_object('manager', m.name)), '{}')
              FROM held AS h JOIN managers AS m ON m.id = h.id)::jsonb AS names

@@ -186,7 +186,7 @@ task_groups = Table(
     Column("uuid", Uuid, nullable=False, unique=True, server_default=text("gen_random_uuid()")),
     Column("name", Text, nullable=False),
     Column("kind", Text, nullable=False, server_default=text("'managed'")),
-    CheckConstraint("kind IN ('managed', 'direct')"),
+    CheckConstraint("kind IN ('managed', 'direct', 'service')"),
     Column("user_group_id", BigInteger, ForeignKey("user_groups.id"), nullable=False),
     Column("creator_id", BigInteger, ForeignKey("users.id"), nullable=False),
     Column("tags", ARRAY(Text), nullable=False, server_default=text("'{}'")),
@@ -217,6 +217,8 @@ task_groups = Table(
     CheckConstraint("host_lost_after_seconds >= 10"),
     Column("fence", Text, nullable=False, server_default=text("'finish'")),
     CheckConstraint("fence IN ('finish', 'kill')"),
+    Column("preference_seconds", Double),
+    CheckConstraint("preference_seconds >= 0"),
     Column("on_setup_failure", Text, nullable=False, server_default=text("'end_when_closed'")),
     CheckConstraint("on_setup_failure IN ('end_when_closed', 'end', 'wait')"),
     Column("created_at", Moment, nullable=False, server_default=text("now()")),
@@ -372,7 +374,9 @@ leases = Table(
     CheckConstraint("(manager_id IS NOT NULL) = (kind = 'manager')"),
     CheckConstraint("(worker_uuid IS NOT NULL) = (kind = 'worker')"),
     CheckConstraint("(state = 'ended') = (ended_at IS NOT NULL)"),
-    CheckConstraint("state NOT IN ('active', 'ending') OR alive_until IS NOT NULL"),
+    CheckConstraint(
+        "kind = 'worker' OR state NOT IN ('active', 'ending') OR alive_until IS NOT NULL"
+    ),
     Index(
         "leases_one_per_manager",
         "manager_id",
@@ -380,10 +384,18 @@ leases = Table(
         postgresql_where=text("kind = 'manager' AND state <> 'ended'"),
     ),
     Index(
-        "leases_one_per_worker",
+        "leases_one_per_worker_and_group",
         "worker_uuid",
+        "group_id",
         unique=True,
         postgresql_where=text("kind = 'worker' AND state <> 'ended'"),
+    ),
+    Index(
+        "leases_of_worker",
+        "worker_uuid",
+        "group_id",
+        "epoch",
+        postgresql_where=text("kind = 'worker'"),
     ),
     Index("leases_contested", "contested_at", postgresql_where=text("contested_at IS NOT NULL")),
     Index("leases_freed_for", "freed_for", postgresql_where=text("freed_for IS NOT NULL")),
@@ -512,6 +524,7 @@ open_task = Table(
     Column("announce", Boolean, nullable=False, server_default=text("false")),
     Column("terminations", SmallInteger, nullable=False, server_default=text("0")),
     Column("claimed_by", BigInteger),
+    Column("named_task_id", BigInteger),
     PrimaryKeyConstraint("group_id", "id"),
     CheckConstraint("(state = 1) = (epoch IS NOT NULL)"),
     CheckConstraint("(state = 1) = (claim_seq IS NOT NULL)"),
@@ -527,6 +540,20 @@ open_task = Table(
     Index("open_task_claimed", "group_id", "epoch", postgresql_where=text("state = 1")),
     Index("open_task_delayed", "group_id", "not_before", postgresql_where=text("state = 4")),
     Index("open_task_doubted", "group_id", "avoid", postgresql_where=text("state = 5")),
+    Index(
+        "open_task_named",
+        "named_task_id",
+        "group_id",
+        text("priority DESC"),
+        "id",
+        postgresql_where=text("state = 0 AND named_task_id IS NOT NULL"),
+    ),
+    Index(
+        "open_task_named_delayed",
+        "named_task_id",
+        "not_before",
+        postgresql_where=text("state = 4 AND named_task_id IS NOT NULL"),
+    ),
     Index(
         "open_task_dedup",
         "group_id",
@@ -755,6 +782,7 @@ worker_registrations = Table(
     Column("connection_details", JSONB, nullable=False, server_default=text("'{}'")),
     Column("registered_at", Moment, nullable=False, server_default=text("now()")),
     Column("last_heartbeat_at", Moment),
+    Column("waiting_until", Moment),
     Column("alive_until", Moment, nullable=False),
     Column("unregistered_at", Moment),
     Column("failure_reason", Text),
@@ -772,4 +800,15 @@ worker_registrations = Table(
         "unregistered_at",
         postgresql_where=text("unregistered_at IS NOT NULL"),
     ),
+)
+
+service_claims = Table(
+    "service_claims",
+    METADATA,
+    Column("task_id", BigInteger, nullable=False, autoincrement=False),
+    Column("attempt", Integer, nullable=False),
+    Column("service_id", BigInteger, nullable=False),
+    Column("configuration_version", Integer, nullable=False),
+    Column("claimed_at", Moment, nullable=False, server_default=text("now()")),
+    PrimaryKeyConstraint("task_id", "attempt"),
 )

@@ -6,14 +6,18 @@ state moved), and two for live output. The payload on ``temporal_names.WAKE_CHAN
 the topic's suffix: ``<number>`` for work, ``<number>!`` for changed. A spurious or doubled wake-up is
 harmless, since a woken poll looks again. After a lost connection every waiter is woken once, since a
 notification may have been missed.
+
+Claims of worker services wait for named tasks instead, in any group: ``<named task>@<count>`` says that so
+many became claimable. Only so many of its waiters are woken: thousands of services may wait for one task.
 """
 
 import asyncio
 import logging
 from collections import defaultdict
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from enum import Enum
+from heapq import nlargest
 from typing import Self
 
 from mitosis.concurrency import cancel_and_wait, raise_if_cancelled, wait_event
@@ -60,6 +64,11 @@ class Waiter:
         self._woken.clear()
         return True
 
+    @property
+    def is_woken(self) -> bool:
+        """Return whether its next wait ends at once."""
+        return self._woken.is_set()
+
     def wake(self) -> None:
         """Wake it, now or at its next wait."""
         self._woken.set()
@@ -70,6 +79,8 @@ class Wake:
 
     def __init__(self) -> None:
         self._waiters: defaultdict[Key, set[Waiter]] = defaultdict(set)
+        self._task_waiters: defaultdict[int, dict[Waiter, int]] = defaultdict(dict)
+        """By named task, with the priority of the service, in the order of their arrival."""
 
     @classmethod
     @asynccontextmanager
@@ -90,8 +101,9 @@ class Wake:
 
     @property
     def waiting(self) -> int:
-        """The number of waiters; one that waits for two topics counts twice."""
-        return sum(len(waiters) for waiters in self._waiters.values())
+        """The number of waiters; one that waits for two topics, or named tasks, counts twice."""
+        of_groups = sum(len(waiters) for waiters in self._waiters.values())
+        return of_groups + sum(len(waiters) for waiters in self._task_waiters.values())
 
     @contextmanager
     def waiter(
@@ -112,6 +124,27 @@ class Wake:
                 if not self._waiters[key]:
                     del self._waiters[key]
 
+    @contextmanager
+    def task_waiter(self, priorities: Mapping[int, int]) -> Iterator[Waiter]:
+        """Register a waiter for named tasks, each with the priority of its service, while it is open."""
+        waiter = Waiter()
+        for named_task, priority in priorities.items():
+            self._task_waiters[named_task][waiter] = priority
+        try:
+            yield waiter
+        finally:
+            for named_task in priorities:
+                del self._task_waiters[named_task][waiter]
+                if not self._task_waiters[named_task]:
+                    del self._task_waiters[named_task]
+
+    def wake_for_tasks(self, named_task: int, count: int) -> None:
+        """Wake as many waiters for a named task: the highest priorities first, then who waits longest."""
+        waiting = self._task_waiters.get(named_task, {})
+        asleep = [waiter for waiter in waiting if not waiter.is_woken]
+        for waiter in nlargest(count, asleep, key=waiting.__getitem__):
+            waiter.wake()
+
     def wake(self, group_number: int, topic: Topic) -> None:
         """Wake every waiter for this topic of this group."""
         for waiter in self._waiters.get((group_number, topic), ()):
@@ -119,7 +152,7 @@ class Wake:
 
     def wake_all(self) -> None:
         """Wake every waiter: a notification may have been missed."""
-        for waiters in self._waiters.values():
+        for waiters in [*self._waiters.values(), *self._task_waiters.values()]:
             for waiter in waiters:
                 waiter.wake()
 
@@ -137,6 +170,10 @@ class Wake:
         with as_unavailable():
             async for notify in connection.notifies():
                 raise_if_cancelled()
+                named_task, _, count = notify.payload.partition("@")
+                if count.isdigit() and named_task.isdigit():
+                    self.wake_for_tasks(int(named_task), int(count))
+                    continue
                 number = notify.payload.rstrip("!~#")
                 suffix = notify.payload.removeprefix(number)
                 if number.isdigit() and suffix in _SUFFIXES:

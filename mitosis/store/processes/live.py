@@ -13,12 +13,14 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
+from typing import get_args
 from uuid import UUID, uuid4
 
 from psycopg.types.json import Jsonb
 
 from mitosis.concurrency import cancel_and_wait, raise_if_cancelled
 from mitosis.contracts.errors import MitosisError, UpgradeInProgress
+from mitosis.contracts.http import TaskGroupKind
 from mitosis.contracts.processes import LiveProcesses, ProcessInfo, ProcessKind
 from mitosis.contracts.request_fields import RequestFields, accepted_fields, common_fields
 from mitosis.store.pg.database import Connection
@@ -44,11 +46,17 @@ class Knowledge:
 
     task_states: tuple[int, ...] = ()
     """Values of ``open_task.state``."""
+    group_kinds: tuple[str, ...] = ("managed",)
+    """Values of ``task_groups.kind`` that users can give."""
     request_fields: dict[str, list[str]] = field(default_factory=dict)
     """Of the requests of agents."""
 
 
-KNOWN = Knowledge(task_states=TASK_STATES, request_fields=accepted_fields())
+KNOWN = Knowledge(
+    task_states=TASK_STATES,
+    group_kinds=get_args(TaskGroupKind),
+    request_fields=accepted_fields(),
+)
 """By this version."""
 
 
@@ -153,17 +161,34 @@ async def require_task_state(connection: Connection, state: int) -> None:
     """
     for one in await _live(connection):
         if state not in one.knows.task_states:
-            raise UpgradeInProgress(
-                f"{_who(one)} does not know this kind of task: stop it when its successor runs",
-                kind=one.kind,
-                version=one.version,
-                host_name=one.host_name,
-                pid=one.pid,
-            )
+            raise _older(one, "this kind of task")
+
+
+async def require_group_kind(connection: Connection, kind: TaskGroupKind) -> None:
+    """Check that every process that runs knows this kind of task group, before one is created.
+
+    Raises:
+        UpgradeInProgress: names one that does not.
+    """
+    if kind in Knowledge().group_kinds:
+        return
+    for one in await _live(connection):
+        if kind not in one.knows.group_kinds:
+            raise _older(one, f"task groups of the kind {kind}")
 
 
 async def _live(connection: Connection) -> list[_Process]:
     return await fetch_all(connection, _Process, SQL["live"], {"gone_after": GONE_AFTER_SECONDS})
+
+
+def _older(process: _Process, what: str) -> UpgradeInProgress:
+    return UpgradeInProgress(
+        f"{_who(process)} does not know {what}: stop it when its successor runs",
+        kind=process.kind,
+        version=process.version,
+        host_name=process.host_name,
+        pid=process.pid,
+    )
 
 
 def _who(process: _Process) -> str:

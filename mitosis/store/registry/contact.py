@@ -1,12 +1,16 @@
 """Heartbeats and goodbyes of worker services, their drain, and the end of silent registrations."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
+from mitosis.contracts.control import ReleaseReason
 from mitosis.contracts.errors import MitosisError, Superseded, WorkerNotFound, WorkerNotRegistered
-from mitosis.contracts.worker_services import HeartbeatAnswer
+from mitosis.contracts.worker_services import HeartbeatAnswer, HeldTask
+from mitosis.store.pg.database import Connection
 from mitosis.store.pg.rows import fetch_all, fetch_one
 from mitosis.store.pg.statements import load
+from mitosis.store.services.leases import end_leases_of_services, to_stop
 from mitosis.store.store import Store
 
 SQL = load("registry/contact.sql")
@@ -22,12 +26,20 @@ class _ServiceState:
 
 @dataclass(frozen=True, slots=True)
 class _Silence:
-    ended: int
+    ended: list[int]
+    """Numbers of services."""
     next_seconds: float | None
 
 
-async def record_heartbeat(store: Store, worker_uuid: UUID, incarnation: int) -> HeartbeatAnswer:
-    """Record a heartbeat of the present process of a worker service. One statement.
+@dataclass(frozen=True, slots=True)
+class _Ended:
+    service: int
+
+
+async def record_heartbeat(
+    store: Store, worker_uuid: UUID, incarnation: int, held: Sequence[HeldTask] = ()
+) -> HeartbeatAnswer:
+    """Record a heartbeat of the present process of a worker service. One statement, one more for ``held``.
 
     Raises:
         WorkerNotFound: there is no such worker service.
@@ -38,20 +50,26 @@ async def record_heartbeat(store: Store, worker_uuid: UUID, incarnation: int) ->
     async with store.database.connection() as connection:
         answer = await fetch_one(connection, HeartbeatAnswer, SQL["heartbeat"], parameters)
         if answer is not None:
-            return answer
-        state = await fetch_one(connection, _ServiceState, SQL["service_state"], parameters)
-    raise _refusal(state, incarnation)
+            stop = await to_stop(connection, worker_uuid, held)
+            return answer.model_copy(update={"stop": stop})
+        raise await refusal_of(connection, worker_uuid, incarnation)
 
 
 async def say_goodbye(store: Store, worker_uuid: UUID, incarnation: int, reason: str) -> None:
     """End the registration of a process in order. Idempotent; without effect for an earlier process.
 
+    What the process still held is ready again, at no charge.
+
     Raises:
         WorkerNotFound: there is no such worker service.
     """
     parameters = {"worker": worker_uuid, "incarnation": incarnation, "reason": reason}
-    async with store.database.connection() as connection:
-        if (await connection.execute(SQL["goodbye"], parameters)).rowcount:
+    async with store.database.transaction() as connection:
+        ended = await fetch_one(connection, _Ended, SQL["goodbye"], parameters)
+        if ended is not None:
+            await end_leases_of_services(
+                connection, [ended.service], ReleaseReason.GOODBYE, charge=False
+            )
             return
         if await fetch_one(connection, _ServiceState, SQL["service_state"], parameters) is None:
             raise WorkerNotFound
@@ -71,20 +89,27 @@ async def resume_worker(store: Store, worker_uuid: UUID) -> None:
 
 
 async def end_silent_registrations(store: Store) -> float | None:
-    """End the registrations of services that are silent for too long.
+    """End the registrations of services that are silent for too long; requeue what they held.
 
     Returns:
         Seconds until the next one can be over; None if no service is registered.
     """
     parameters = {"most": ENDED_AT_ONCE}
-    async with store.database.connection() as connection:
-        while True:
+    while True:
+        async with store.database.transaction() as connection:
             (found,) = await fetch_all(connection, _Silence, SQL["end_silent"], parameters)
-            if found.ended < ENDED_AT_ONCE:
-                return found.next_seconds
+            if found.ended:
+                await end_leases_of_services(
+                    connection, found.ended, ReleaseReason.LOST, charge=True
+                )
+        if len(found.ended) < ENDED_AT_ONCE:
+            return found.next_seconds
 
 
-def _refusal(state: _ServiceState | None, incarnation: int) -> MitosisError:
+async def refusal_of(connection: Connection, worker_uuid: UUID, incarnation: int) -> MitosisError:
+    """Return why a call of a process of a worker service is refused that is not the registered one."""
+    parameters = {"worker": worker_uuid}
+    state = await fetch_one(connection, _ServiceState, SQL["service_state"], parameters)
     if state is None:
         return WorkerNotFound()
     if incarnation < state.incarnation:

@@ -16,12 +16,13 @@ UPDATE worker_registrations AS r
   FROM worker_services AS s
  WHERE s.uuid = %(worker)s AND r.service_id = s.id AND r.unregistered_at IS NULL
    AND r.incarnation = %(incarnation)s
+RETURNING s.id AS service
 
 -- name: service_state
 SELECT s.worker_id, s.incarnation FROM worker_services AS s WHERE s.uuid = %(worker)s
 
 -- name: end_silent
--- How many were ended, and the seconds until the first of the others is over if its service stays silent.
+-- The services whose registrations were ended, and the seconds until the first of the others is over if its service stays silent.
 WITH silent AS (
     SELECT r.id FROM worker_registrations AS r
      WHERE r.unregistered_at IS NULL AND r.alive_until <= now()
@@ -30,9 +31,9 @@ WITH silent AS (
 ), ended AS (
     UPDATE worker_registrations AS r SET unregistered_at = r.alive_until, failure_reason = 'silent'
       FROM silent WHERE r.id = silent.id
-    RETURNING r.id
+    RETURNING r.service_id
 )
-SELECT (SELECT count(*) FROM ended) AS ended,
+SELECT coalesce((SELECT array_agg(service_id) FROM ended), '{}') AS ended,
        (SELECT extract(epoch FROM min(r.alive_until) - now())::float8 FROM worker_registrations AS r
          WHERE r.unregistered_at IS NULL AND r.alive_until > now()) AS next_seconds
 

@@ -1,6 +1,7 @@
 """Registers worker services: upserts the service, its named tasks, then its registration (S004-28).
 
-Lock order: the service, named tasks in the order of their keys, its associations, its registration.
+Lock order: the service, named tasks in the order of their keys, its associations, its registration, its
+leases.
 """
 
 import json
@@ -9,6 +10,7 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from mitosis.contracts.accounts import RANK, Role, User
+from mitosis.contracts.control import ReleaseReason
 from mitosis.contracts.errors import (
     AlreadyExists,
     InvalidRequest,
@@ -23,6 +25,7 @@ from mitosis.store.pg.database import Connection
 from mitosis.store.pg.outbox import poke
 from mitosis.store.pg.rows import fetch_all, fetch_one
 from mitosis.store.pg.statements import load
+from mitosis.store.services.leases import end_leases_of_services
 from mitosis.store.store import Store
 from mitosis.store.users.accounts import find_account
 from mitosis.store.users.granted_roles import granted_roles
@@ -201,6 +204,13 @@ async def _register(
     repeated = current is not None and current.in_contact and current.incarnation == incarnation
     if not repeated:
         await connection.execute(SQL["end_current"], number)
+        await end_leases_of_services(
+            connection,
+            [service.id],
+            ReleaseReason.NEW_INCARNATION,
+            charge=True,
+            unreported=spec.unreported,
+        )
         await poke(connection, scheduler=True)  # its timer ends registrations that are silent
     statement = SQL["repeat_registration"] if repeated else SQL["insert_registration"]
     registration = await fetch_one(connection, _Id, statement, values)

@@ -5,9 +5,10 @@ from dataclasses import asdict, dataclass
 from typing import NamedTuple
 
 from mitosis.contracts.errors import NoWorkersAvailable
+from mitosis.contracts.named_tasks import task_name
 from mitosis.contracts.near_names import nearest
 from mitosis.contracts.worker_health import WorkerHealth
-from mitosis.contracts.worker_services import AvailableWorker, task_name
+from mitosis.contracts.worker_services import AvailableWorker
 from mitosis.store.pg.database import Connection
 from mitosis.store.pg.rows import fetch_all
 from mitosis.store.pg.statements import load
@@ -56,7 +57,7 @@ async def find_available_worker(store: Store, task: NamedTask) -> AvailableWorke
         found = await _available(connection, task, limit=1)
         if found:
             return found[0]
-        raise await _no_workers(connection, task)
+        raise await no_workers(connection, task)
 
 
 async def list_workers_for_task(store: Store, task: NamedTask) -> Sequence[AvailableWorker]:
@@ -72,7 +73,8 @@ async def _available(
     return await fetch_all(connection, AvailableWorker, AVAILABLE, parameters)
 
 
-async def _no_workers(connection: Connection, task: NamedTask) -> NoWorkersAvailable:
+async def no_workers(connection: Connection, task: NamedTask) -> NoWorkersAvailable:
+    """Return why no worker service can execute a named task now, with the nearest registered ones."""
     parameters = task._asdict()
     supporting = await fetch_all(
         connection, _Unavailable, UNAVAILABLE, {**parameters, "limit": SHOWN}

@@ -7,7 +7,7 @@ reports to its parameters, and its rows to the answer for the sender.
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, LiteralString
 from uuid import UUID
 
 import msgspec
@@ -53,7 +53,19 @@ from mitosis.store.tasks.readable import storable
 from mitosis.store.tasks.terminations import termination_limits
 
 SQL = load("tasks/report.sql")
-REPORT = with_claimant(with_other_hosts(SQL["report"]))
+
+
+def _of(sender: LiteralString) -> tuple[LiteralString, LiteralString]:
+    """Return the two statements of a report for reports of hosts or of worker services."""
+    report = with_other_hosts(SQL["report"])
+    of_sender = SQL[sender]
+    return (
+        with_claimant(SQL["lock_for_report"].replace("$lease$", of_sender)),
+        with_claimant(report.replace("$lease$", of_sender)),
+    )
+
+
+OF_HOST, OF_SERVICE = _of("of_host"), _of("of_service")
 log = logging.getLogger(__name__)
 
 _WITH_MESSAGE = CRASHES | {FailureKind.TERMINATED}
@@ -102,10 +114,13 @@ class _Refused:
     status: ReportStatus
 
 
-async def report_tasks(store: Store, manager_id: UUID, request: ReportTasks) -> ReportAnswer:
+async def report_tasks(
+    store: Store, sender: UUID, request: ReportTasks, *, of_service: bool = False
+) -> ReportAnswer:
     """Record how attempts ended; return the status of each report (P2, P3).
 
-    A report is accepted from the manager that claimed the attempt, also under an epoch that has ended.
+    A report is accepted from the manager that claimed the attempt, also under an epoch that has ended; or
+    from the worker service that did (P10).
 
     Raises:
         TooLarge: more than ``wire.MAX_REPORTS``.
@@ -121,12 +136,13 @@ async def report_tasks(store: Store, manager_id: UUID, request: ReportTasks) -> 
         distinct.setdefault(_key(item), storable(item))
     reports = [distinct[key] for key in sorted(distinct)]
     limits = await termination_limits(store, _terminated(reports))
-    columns = _columns(manager_id, request.epoch, reports, store.quarantine_after) | {
+    columns = _columns(sender, request.epoch, reports, store.quarantine_after) | {
         "termination_limits": number_array(limits.get(item.task_id) for item in reports)
     }
     async with store.database.pipelined_transaction() as connection:
-        await connection.execute(SQL["lock_for_report"], columns)
-        cursor = await connection.execute(REPORT, columns)
+        lock, report = OF_SERVICE if of_service else OF_HOST
+        await connection.execute(lock, columns)
+        cursor = await connection.execute(report, columns)
     found = await cursor.fetchone()
     if found is None:  # no such lease, or another manager's
         statuses = [ReportStatus.UNKNOWN] * len(request.reports)
@@ -135,13 +151,13 @@ async def report_tasks(store: Store, manager_id: UUID, request: ReportTasks) -> 
     if row.failed_tasks or (row.watched and row.succeeded):
         await _judge_host(store, row)
     for crash in row.crashes or ():
-        _log_crash(manager_id, distinct[AttemptKey(*crash.key)], crash.count, crash.given_up)
+        _log_crash(sender, distinct[AttemptKey(*crash.key)], crash.count, crash.given_up)
     keys = zip(row.task_ids or (), row.attempts or (), strict=True)
     accepted = {AttemptKey(*key) for key in keys}
     fates = dict.fromkeys(accepted, ReportStatus.COMMITTED)
     rest = [item for item in reports if _key(item) not in accepted]
     if rest:
-        stopped = _columns(manager_id, request.epoch, rest, store.quarantine_after)
+        stopped = _columns(sender, request.epoch, rest, store.quarantine_after)
         async with store.database.connection() as connection:
             await connection.execute(SQL["stopped"], stopped)
             fates |= await _why_not(connection, request.epoch, rest)
@@ -187,12 +203,12 @@ async def _why_not(
 
 
 def _columns(
-    manager_id: UUID, epoch: int, items: Sequence[TaskReport], quarantine_after: int
+    sender: UUID, epoch: int, items: Sequence[TaskReport], quarantine_after: int
 ) -> dict[str, object]:
     """Return one array per column of the statement, in the order of ``items``."""
     kinds = [_kind(item) for item in items]
     return {
-        "manager": manager_id,
+        "holder": sender,
         "epoch": epoch,
         "ids": number_array(item.task_id for item in items),
         "attempts": number_array(item.attempt for item in items),
@@ -273,12 +289,12 @@ def _decoded_detail(item: TaskReport) -> dict[str, Any]:
     return msgspec.json.decode(item.detail, type=dict[str, Any])
 
 
-def _log_crash(manager_id: UUID, item: TaskReport, count: int, given_up: bool) -> None:
+def _log_crash(sender: UUID, item: TaskReport, count: int, given_up: bool) -> None:
     """Log a crash of a task (S000-68, S000-69)."""
     detail = _decoded_detail(item)
     facts = {
         "task_id": item.task_id,
-        "worker_id": f"{manager_id}:{detail.get('worker', '?')}",
+        "worker_id": f"{sender}:{detail.get('worker', '?')}",
         "reason": str(detail.get("message") or _reason(item)),
         "failure_count": count,
     }

@@ -4,32 +4,41 @@
 -- Rows of a batch are always found as (group, id = ANY(array)): a join alone is planned by guesses about
 -- the group's size and may read all of it.
 
+-- name: of_host
+-- Replaces $lease$ in reports of a host: its lease, and who claimed the attempts.
+SELECT l.group_id, l.manager_id, l.manager_id AS claimant, l.state, $live_epoch$ AS live_epoch
+  FROM leases AS l JOIN managers AS m ON m.id = l.manager_id
+ WHERE l.epoch = %(epoch)s AND m.uuid = %(holder)s
+
+-- name: of_service
+-- The same for a worker service. It is no host that tasks could fail on (C-33): manager_id is null.
+SELECT l.group_id, l.manager_id, w.id AS claimant, l.state, $live_epoch_of_service$ AS live_epoch
+  FROM leases AS l JOIN worker_services AS w ON w.uuid = l.worker_uuid
+ WHERE l.epoch = %(epoch)s AND w.uuid = %(holder)s
+
 -- name: lock_for_report
 -- First statement of a report: locks the lease, to be ordered with its ending, then the group. The next
 -- statement has a new snapshot, so it reads the current row of the group. (If one statement locked and
 -- updated the row under a snapshot older than the row, two reports could deadlock.)
 WITH lease AS MATERIALIZED (
-    SELECT l.group_id FROM leases AS l JOIN managers AS m ON m.id = l.manager_id
-     WHERE l.epoch = %(epoch)s AND m.uuid = %(manager)s
+    $lease$
        FOR KEY SHARE OF l
 )
 SELECT v.group_id FROM group_live AS v JOIN lease AS l ON l.group_id = v.group_id
    FOR NO KEY UPDATE OF v
 
 -- name: report
--- A report counts if the open row has the same attempt, this manager claimed it, and it has not been reported
+-- A report counts if the open row has the same attempt, its sender claimed it, and it has not been reported
 -- (spent), under any epoch. Per row: another attempt (requeued, now or with a pause that doubles), or the end (deleted, with
 -- a result). The caller holds lease and group (lock_for_report): the lock of group_live comes before any row
 -- and makes the counters, the drain edge and a submit's dedup keys exact. It also numbers the results,
 -- continuing from the number of ended tasks; the lock is held until the commit, so a reader that has read up
 -- to a number has missed no earlier result.
 WITH lease AS MATERIALIZED (
-    SELECT l.group_id, l.manager_id, l.state, $live_epoch$ AS live_epoch
-      FROM leases AS l JOIN managers AS m ON m.id = l.manager_id
-     WHERE l.epoch = %(epoch)s AND m.uuid = %(manager)s
+    $lease$
 ), live AS MATERIALIZED (
     SELECT v.group_id, v.state, v.unfinished, v.total - v.unfinished AS ended_before, v.hungry, v.watched,
-           l.manager_id, l.live_epoch, v.state IN ('open', 'closed') AND NOT v.discarding AS goes_on
+           l.manager_id, l.claimant, l.live_epoch, v.state IN ('open', 'closed') AND NOT v.discarding AS goes_on
       FROM group_live AS v JOIN lease AS l ON l.group_id = v.group_id
 ), said AS MATERIALIZED (
     SELECT * FROM unnest(%(ids)s::bigint[], %(attempts)s::int[], %(outcomes)b::text[], %(kinds)b::text[],
@@ -92,7 +101,7 @@ WITH lease AS MATERIALIZED (
      WHERE o.group_id = (SELECT group_id FROM live) AND o.id = ANY(ARRAY(SELECT id FROM failing))
        AND o.id = s.id AND o.attempt = s.attempt AND NOT o.spent AND $claimed_here$
        AND f.id = s.id AND (f.retries OR f.doubted)
-    RETURNING o.id AS task_id, v.manager_id, v.group_id,
+    RETURNING o.id AS task_id, o.named_task_id, v.manager_id, v.group_id,
               CASE WHEN s.termination_limit IS NULL THEN o.crash_failures ELSE o.terminations END AS crashes, s.*
 ), ended AS (
     DELETE FROM open_task AS o
@@ -180,6 +189,9 @@ SELECT l.state AS lease_state, v.group_id AS group_number, v.manager_id AS manag
                 UNION ALL SELECT task_id, attempt, crashes, true FROM ended WHERE given_up) AS c) AS crashes,
        CASE WHEN EXISTS (SELECT FROM pokes) THEN pg_notify('mitosis_outbox', '') END AS notified_relay,
        CASE WHEN v.hungry AND n.again > 0 THEN pg_notify('mitosis_wake', v.group_id::text) END AS notified_claims,
+       (SELECT count(pg_notify('mitosis_wake', x.named_task_id || '@' || x.n))
+          FROM (SELECT g.named_task_id, count(*) AS n FROM again AS g
+                 WHERE g.named_task_id IS NOT NULL GROUP BY g.named_task_id) AS x) AS notified_services,
        CASE WHEN v.watched AND n.again + n.ended > 0
             THEN pg_notify('mitosis_wake', v.group_id || '!') END AS notified_watchers
   FROM lease AS l LEFT JOIN live AS v ON v.group_id = l.group_id, sums AS n

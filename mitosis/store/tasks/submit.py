@@ -31,9 +31,11 @@ from mitosis.store.pg.database import Connection, Database
 from mitosis.store.pg.rows import fetch_all, fetch_one, to_record
 from mitosis.store.pg.statements import load
 from mitosis.store.store import Store
+from mitosis.store.tasks.named import named_task_ids, wrong_kind
 from mitosis.store.tasks.queue_limits import check_queue_limits, queue_full
 
 SQL = load("tasks/submit.sql")
+SERVICE = "service"
 ONE_STATEMENT = 500
 """Up to this many tasks are written in one statement under the lock: one round trip, no transaction."""
 
@@ -61,6 +63,13 @@ class _Submission:
     """Limit on the unfinished tasks of the group."""
     tasks: Sequence[SubmittedTask]
     columns: _Columns
+    named_tasks: str | None
+    """The number of the named task of each, as an array; None if they name none."""
+
+    @property
+    def named(self) -> bool:
+        """Return whether only a group of worker services takes the tasks."""
+        return self.named_tasks is not None
 
     def parameters(self, **more: object) -> dict[str, object]:
         """Return the parameters that the statements share, with ``more``."""
@@ -75,6 +84,8 @@ class _Submission:
             "max_attempts": self.columns.max_attempts,
             "delays": self.columns.delays,
             "exit_codes": self.columns.exit_codes,
+            "named": self.named,
+            "named_tasks": self.named_tasks,
             **more,
         }
 
@@ -84,6 +95,7 @@ class _Submitted:
     """The row of ``submit``."""
 
     state: TaskGroupState
+    kind: str
     accepts: bool
     unfinished: int
     created: bool
@@ -111,6 +123,7 @@ class _LockedGroup:
     """The row of ``submit_lock``."""
 
     group_id: int
+    kind: str
     state: TaskGroupState
     discarding: bool
     unfinished: int
@@ -138,7 +151,7 @@ async def submit_tasks(store: Store, task_group_id: UUID, request: SubmitTasks) 
     Raises:
         NotFound: no such group.
         TaskGroupClosed: the group accepts none.
-        InvalidRequest: a task is not valid; names it by index.
+        InvalidRequest: a task is not valid, or not for this kind of group; names it by index.
         TooLarge: too many tasks, or a spec that is too large.
         QueueFull: too many tasks are unfinished.
     """
@@ -146,6 +159,10 @@ async def submit_tasks(store: Store, task_group_id: UUID, request: SubmitTasks) 
     columns = _columns(request.tasks)
     keyed = any(task.dedup_key is not None for task in request.tasks)
     small = len(request.tasks) <= ONE_STATEMENT and not keyed
+    named_tasks = None
+    if any(task.named_task is not None for task in request.tasks):
+        async with database.connection() as connection:
+            named_tasks = await named_task_ids(connection, task_group_id, request.tasks)
     submission = _Submission(
         group=task_group_id,
         key=request.idempotency_key,
@@ -154,6 +171,7 @@ async def submit_tasks(store: Store, task_group_id: UUID, request: SubmitTasks) 
         most=store.queue_limits.per_group,
         tasks=request.tasks,
         columns=columns,
+        named_tasks=named_tasks,
     )
     _check_key(request.idempotency_key)
     try:
@@ -177,7 +195,7 @@ async def submit_within(
     ``most``: limit on the unfinished tasks of the group.
 
     Raises:
-        NotFound, TaskGroupClosed, QueueFull: as :func:`submit_tasks`.
+        NotFound, TaskGroupClosed, InvalidRequest, QueueFull: as :func:`submit_tasks`.
     """
     submission = _Submission(
         group=task_group_id,
@@ -187,6 +205,7 @@ async def submit_within(
         most=most,
         tasks=tasks,
         columns=_columns(tasks),
+        named_tasks=await named_task_ids(connection, task_group_id, tasks),
     )
     parameters = submission.parameters()
     payload = await fetch_one(connection, _Payload, SQL["submit_payload"], parameters)
@@ -207,6 +226,8 @@ async def _in_one_statement(database: Database, submission: _Submission) -> Subm
     row = to_record(found, _Submitted)
     if row.created:
         return SubmitAnswer(task_ids=row.task_ids or [], created=count)
+    if (row.kind == SERVICE) != submission.named:
+        raise wrong_kind(named=submission.named)
     if not row.accepts and not await _is_known(database, submission):
         if row.unfinished + count > submission.most:
             raise queue_full("in the group", row.unfinished, submission.most)
@@ -237,6 +258,8 @@ def _ids(payload: _Payload | None) -> Sequence[int]:
 
 
 def _check_accepts(submission: _Submission, live: _LockedGroup) -> None:
+    if (live.kind == SERVICE) != submission.named:
+        raise wrong_kind(named=submission.named)
     reopens = live.state is TaskGroupState.CLOSED and live.reopen_on_submit and not live.discarding
     if live.state is not TaskGroupState.OPEN and not reopens:
         raise _closed(submission.group, live.state)

@@ -57,6 +57,8 @@ class _Task:
     exit_code: int | None
     signal: int | None
     manager_name: str | None
+    worker_id: str | None
+    configuration_version: int | None
     started_at: datetime | None
     finished_at: datetime | None
     detail: str | None
@@ -193,6 +195,8 @@ def _task_info(row: _Task, failures: Sequence[_Failure]) -> TaskInfo:
         exit_code=row.exit_code,
         signal=row.signal,
         manager_name=row.manager_name,
+        worker_id=row.worker_id,
+        configuration_version=row.configuration_version,
         created_at=row.created_at,
         started_at=row.started_at,
         finished_at=row.finished_at,

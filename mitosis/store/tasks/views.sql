@@ -7,7 +7,7 @@ SELECT t.id AS task_id, t.group_id, g.uuid AS task_group_id, t.spec::text AS spe
                               WHEN o.state = 1 AND o.started_at IS NOT NULL THEN 'running'
                               ELSE 'ready' END) AS state,
        coalesce(r.attempt, o.attempt) AS attempt, r.seq, o.priority, r.kind, r.exit_code, r.signal,
-       m.name AS manager_name, coalesce(r.started_at, o.started_at) AS started_at, r.finished_at,
+       m.name AS manager_name, w.worker_id, x.configuration_version, coalesce(r.started_at, o.started_at) AS started_at, r.finished_at,
        r.detail::text AS detail, o.not_before AS next_attempt_at, o.exit_failures, o.max_attempts,
        o.crash_failures, o.lost_count, o.terminations
   FROM task AS t
@@ -16,6 +16,9 @@ SELECT t.id AS task_id, t.group_id, g.uuid AS task_group_id, t.spec::text AS spe
   LEFT JOIN task_result AS r ON r.task_id = t.id
   LEFT JOIN leases AS l ON l.epoch = o.epoch
   LEFT JOIN managers AS m ON m.id = coalesce(r.manager_id, l.manager_id)
+  LEFT JOIN service_claims AS x ON x.task_id = t.id AND x.attempt = coalesce(r.attempt, o.attempt)
+        AND (o.id IS NULL OR o.state = 1)
+  LEFT JOIN worker_services AS w ON w.id = x.service_id
  WHERE t.group_id = %(group_number)s AND t.id = ANY(%(ids)s::bigint[])
  ORDER BY t.id
 

@@ -43,7 +43,8 @@ def routes_with_a_body(api: Api, manager_id: UUID) -> list[tuple[str, str]]:
 async def test_a_body_is_json_by_name_on_every_route(api: Api) -> None:
     async with api.client() as client:
         service = (await client.register_worker(RegisterWorker(worker_id="mailer"))).token
-    of_services = {f"/workers/{verb}" for verb in ("heartbeat", "goodbye", "token")}
+    calls = ("heartbeat", "goodbye", "token", "claim", "report", "tasks")
+    of_services = {f"/workers/{call}" for call in calls}
     async with said_hello(api) as (manager, answer):
         host, manager_id = manager.token, answer.manager_id
         for method, route in routes_with_a_body(api, manager_id):

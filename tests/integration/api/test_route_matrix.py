@@ -109,7 +109,15 @@ RULES = {
         "GET /managers/environments/{task_group_id}",
         "POST /managers/environments/{task_group_id}",
     ],
-    "worker": ["POST /workers/heartbeat", "POST /workers/goodbye", "POST /workers/token"],
+    "worker": [
+        "POST /workers/heartbeat",
+        "POST /workers/goodbye",
+        "POST /workers/token",
+        "POST /workers/claim",
+        "POST /workers/report",
+        "GET /workers/tasks",
+        "POST /workers/tasks",
+    ],
 }
 """Who may call each route. The lists of user routes show each caller only what they may see."""
 

@@ -16,6 +16,7 @@ from mitosis.contracts.checked_model import refused
 from mitosis.contracts.errors import InvalidRequest
 from mitosis.contracts.http import CancelBody, RegisterManager, RetryBody, TaskGroupSpec
 from mitosis.contracts.mismatch import Path, find_mismatch, joined_path
+from mitosis.contracts.service_tasks import ClaimNamedTasks, ReportNamedTasks
 from mitosis.contracts.wire import (
     ClaimTasks,
     Followed,
@@ -40,6 +41,7 @@ TASK = {
 REPORT = {"task_id": 1, "attempt": 1, "outcome": "failed", "kind": None, "exit_code": 3}
 CHUNK = {"task_id": 1, "attempt": 1, "stream": "stdout", "offset": 0, "data": "YWI="}
 ATTEMPT = {"task_id": 1, "attempt": 2}
+HELD = {"task_id": "00000000-0001-8000-8000-000000000002", "attempt": 2}
 
 BODIES: list[tuple[type, dict[str, Any]]] = [
     (SubmitTasks, {"tasks": [TASK, {"handler": "m:f"}, TASK], "idempotency_key": "k", "part": 0}),
@@ -56,6 +58,8 @@ BODIES: list[tuple[type, dict[str, Any]]] = [
             "held": {"acked_seq": 1, "task_ids": [1, 2]},
         },
     ),
+    (ClaimNamedTasks, {"incarnation": 1, "held": [HELD, HELD], "max_tasks": 5}),
+    (ReportNamedTasks, {"incarnation": 1, "reports": [{**HELD, "outcome": "failed"}]}),
     (CheckedOptions, {"timeout": 1.0, "retries": 1, "environment": {"A": "1"}, "labels": ["x"]}),
 ]
 
