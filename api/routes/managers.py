@@ -19,15 +19,14 @@ from api.limits import LimitedRoute
 from api.routes.references import PATH
 from mitosis.contracts.accounts import RANK, Role, User
 from mitosis.contracts.errors import NotFound, PermissionDenied
+from mitosis.contracts.group_managers import NamedManagers, RefreshedManagers
 from mitosis.contracts.host_failures import HostFailureKind
 from mitosis.contracts.http import (
     GroupManagerInfo,
     LiftedFailures,
     LiftFailures,
     ManagerInfo,
-    NamedManagers,
     Page,
-    RefreshedManagers,
     RegisteredManager,
     RegisterManager,
 )

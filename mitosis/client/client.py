@@ -45,6 +45,7 @@ from mitosis.contracts.checking import checked, shown
 from mitosis.contracts.errors import InvalidRequest, MitosisError
 from mitosis.contracts.explain import Explanation
 from mitosis.contracts.following import GroupEvent
+from mitosis.contracts.group_managers import NamedManagers, RefreshedManagers
 from mitosis.contracts.http import (
     MAX_WAIT_SECONDS,
     CancelBody,
@@ -55,9 +56,7 @@ from mitosis.contracts.http import (
     Login,
     ManagerInfo,
     Me,
-    NamedManagers,
     Page,
-    RefreshedManagers,
     RegisteredManager,
     RegisterManager,
     ResultsPage,

@@ -25,11 +25,11 @@ from mitosis.client.template_calls import Template
 from mitosis.contracts.errors import MitosisError
 from mitosis.contracts.explain import Explanation, HostExplanation
 from mitosis.contracts.following import GroupEvent, OutputEvent
+from mitosis.contracts.group_managers import RefreshedManagers
 from mitosis.contracts.http import (
     GroupManagerInfo,
     ManagerInfo,
     Me,
-    RefreshedManagers,
     RegisteredManager,
     RegisterManager,
     ResultsPage,

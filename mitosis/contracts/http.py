@@ -40,7 +40,6 @@ After = Annotated[Integer, Field(ge=0, le=2**63 - 1)]
 """Number of the last result that was received."""
 MAX_GRACE_SECONDS = 86_400
 GraceSeconds = Annotated[Number, Field(ge=0, le=MAX_GRACE_SECONDS)]
-MAX_NAMED_MANAGERS = 1000
 MAX_WAIT_SECONDS = 60.0
 """The longest time that a call may wait."""
 
@@ -490,20 +489,3 @@ class GroupManagerInfo(ManagerInfo):
     """The tags that group and host had in common when they were matched."""
     added_at: datetime | None = None
     added_by_user_id: UUID | None = None
-
-
-class NamedManagers(RequestBody):
-    """Managers that a user adds to a task group, or removes from it."""
-
-    manager_ids: Annotated[list[UUID], Field(min_length=1, max_length=MAX_NAMED_MANAGERS)]
-    selection_type: Literal["user_specified"] = "user_specified"
-    """Managers that tags match are added by a refresh."""
-
-
-class RefreshedManagers(AnswerBody):
-    """The changes made by a refresh of a group's managers."""
-
-    added_managers: list[UUID]
-    removed_managers: list[UUID]
-    """Tag-matched ones that no longer match."""
-    user_specified_kept: list[UUID]

@@ -32,6 +32,7 @@ FLEET = "integration/store/leases/test_fleet.py"
 REPORT = "integration/store/tasks/test_report.py"
 SUBMIT = "integration/store/tasks/test_submit.py"
 GROUPS = "integration/api/routes/test_task_groups.py"
+SERVICE_CLAIM = "integration/store/services/test_claim.py"
 TERMS = "integration/store/leases/test_lease_terms.py"
 
 
@@ -94,6 +95,11 @@ EFFECTS: Mapping[str, Mapping[str, Shown]] = {
         "command": Shown(COMMAND, "test_no_shell_ever_sees_a_command"),
         "command_encoding": Shown(RUN, "test_any_byte_reaches_the_command", "odd"),
         "handler": Shown(HANDLERS, "test_arguments_are_keywords_or_positions"),
+        "named_task": Shown(
+            SERVICE_CLAIM,
+            "test_a_service_gets_what_it_supports_with_its_own_configuration",
+            "submit_named",
+        ),
         "arguments": Shown(HANDLERS, "test_arguments_are_keywords_or_positions"),
         "environment": Shown(COMMAND, "test_the_environment_is_the_plan_the_task_and_ours"),
         "working_directory": Shown(COMMAND, "test_a_working_directory_is_entered_and_not_swept"),
@@ -124,6 +130,12 @@ EFFECTS: Mapping[str, Mapping[str, Shown]] = {
     "TaskGroupSpec": {
         "name": Shown(GROUPS, "test_a_name_is_taken_once"),
         "group_name": Shown("integration/api/test_access.py", "test_roles_decide"),
+        "kind": Shown(
+            SERVICE_CLAIM, "test_no_host_is_offered_a_group_of_services", "service_group"
+        ),
+        "preference_seconds": Shown(
+            SERVICE_CLAIM, "test_a_better_service_that_waits_goes_first_for_a_time"
+        ),
         "tags": Shown(FLEET, BROKEN),
         "labels": Shown(GROUPS, "test_groups_are_listed_by_what_they_are"),
         "tag_match": Shown("unit/store/leases/test_membership.py", "test_members"),

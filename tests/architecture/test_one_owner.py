@@ -39,7 +39,7 @@ def test_the_state_of_a_process_is_parsed_once() -> None:
 
 
 def test_an_attempt_has_one_key() -> None:
-    """And one form on HTTP, where it is an object."""
+    """And one form on HTTP, where it is an object; with the public id of the task one for each kind of body."""
     owners = [
         f"{path}:{node.name}"
         for path, tree in TREES.items()
@@ -48,7 +48,9 @@ def test_an_attempt_has_one_key() -> None:
     ]
     assert owners == [
         "mitosis/contracts/attempt.py:AttemptKey",
+        "mitosis/contracts/service_tasks.py:HeldAttempt",
         "mitosis/contracts/wire.py:TaskAttempt",
+        "mitosis/contracts/worker_services.py:HeldTask",
     ]
 
 

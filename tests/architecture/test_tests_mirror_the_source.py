@@ -35,6 +35,7 @@ TESTED_ELSEWHERE = {
     "mitosis/cli/worker/commands.py": "integration/cli/test_workers.py",
     "mitosis/cli/worker/view.py": "integration/cli/test_workers.py",
     "mitosis/contracts/worker_services.py": "integration/api/routes/test_workers.py",
+    "mitosis/contracts/service_tasks.py": "integration/api/routes/test_service_tasks.py",
     "mitosis/contracts/templates.py": "integration/api/routes/test_templates.py",
     "mitosis/store/groups/templates.py": "integration/api/routes/test_templates.py",
     "mitosis/store/control/control_store.py": "adapters: integration/store/test_interleavings.py",

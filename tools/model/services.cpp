@@ -145,7 +145,7 @@ static const Case CASES[] = {
   {"answers-lost",          1, 2, 0, 0, 3, 0, 0, false, false, false}, {"kills",               1, 2, 0, 3, 0, 0, 0, false, false, false},
   {"kills-and-answers",     1, 2, 0, 2, 2, 0, 0, false, false, false}, {"kills-two-services",  2, 1, 0, 2, 0, 0, 0, false, false, false},
   {"cancel",                1, 2, 0, 1, 1, 0, 1, false, false, false}, {"cancel-endless",      2, 1, 0, 1, 1, 0, 1, true, false, false},
-  {"stops",                 1, 2, 0, 1, 1, 3, 0, false, false, false}, {"better-waits",        2, 1, 0, 1, 1, 0, 0, false, true, false},
+  {"stops",                 1, 2, 0, 0, 1, 3, 0, false, false, false}, {"stops-and-kills",     1, 2, 0, 1, 1, 2, 0, false, false, false}, {"better-waits",        2, 1, 0, 1, 1, 0, 0, false, true, false},
   {"better-never-takes",    2, 1, 0, 0, 1, 0, 0, false, true, true},   {"killer-and-innocent", 1, 2, 1, 0, 1, 0, 0, false, false, false},
   {"killer-two-services",   2, 2, 1, 0, 0, 0, 0, false, false, false}, {"two-killers",         1, 2, 2, 0, 1, 1, 0, false, false, false} };
 
@@ -162,10 +162,9 @@ static bool run(const Case &c, bool verbose) {
 int main(int count, char **words) {
   if (count > 1) { for (int i = 2; i < count; i++) DROPPED.insert(words[i] + (words[i][0] == '-')); for (auto &c : CASES) if (!strcmp(c.name, words[1])) return !run(c, true); return 2; }
   printf("== services: the rules as written\n"); bool good = true; for (auto &c : CASES) good &= run(c, false);
-  // Left out and not noticed: journal_keys (the task runs once more).
   const char *drops[][2] = {{"incarnation", "kills-and-answers"}, {"end_requeues", "kills"}, {"returns_unheld", "answers-lost"}, {"held_until_answered", "answers-lost"}, {"attempt", "kills"},
     {"journal_keys", "kills-and-answers"}, {"claim_sees_state", "cancel"}, {"settle_waits", "cancel"}, {"stop_orders", "cancel-endless"}, {"preference_ends", "better-never-takes"}, {"alone", "killer-and-innocent"}, {"nothing_beside", "killer-and-innocent"},
-    {"goodbye_is_free", "stops"}, {"goodbye_names_process", "stops"}};
+    {"goodbye_is_free", "stops"}, {"goodbye_names_process", "stops-and-kills"}};
   printf("== each rule left out\n");
   for (auto &d : drops) { DROPPED = {d[0]}; for (auto &c : CASES) if (!strcmp(c.name, d[1])) { printf("without %-22s", d[0]); run(c, false); } }
   return !good;

@@ -15,7 +15,8 @@ from mitosis.cli.rendering import Item, Table
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from mitosis.contracts.http import GroupManagerInfo, RefreshedManagers
+    from mitosis.contracts.group_managers import RefreshedManagers
+    from mitosis.contracts.http import GroupManagerInfo
 
 
 def managers(

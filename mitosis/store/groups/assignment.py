@@ -7,7 +7,8 @@ from typing import Literal
 from uuid import UUID
 
 from mitosis.contracts.errors import NotFound, PermissionDenied
-from mitosis.contracts.http import GroupManagerInfo, RefreshedManagers
+from mitosis.contracts.group_managers import RefreshedManagers
+from mitosis.contracts.http import GroupManagerInfo
 from mitosis.store.groups.endings import notify_group
 from mitosis.store.leases.ending import lock_group_and_leases
 from mitosis.store.leases.membership import end_leases_of_others, hold_tags, with_membership

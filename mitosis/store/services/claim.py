@@ -85,7 +85,7 @@ class _Details:
     """A row of ``answer``."""
 
     group_id: int
-    id: int
+    task_id: int
     attempt: int
     lost_count: int
     task_group_id: UUID
@@ -290,7 +290,7 @@ async def _answer(
     rows = await fetch_all(connection, _Details, SQL["answer"], values)
     return [
         NamedTaskAttempt(
-            task_id=task_uuid(row.group_id, row.id),
+            task_id=task_uuid(row.group_id, row.task_id),
             attempt=row.attempt,
             task_group_id=row.task_group_id,
             task_group_name=row.task_group_name,

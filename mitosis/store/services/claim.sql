@@ -159,23 +159,23 @@ RETURNING o.group_id AS "group", o.id, o.attempt, o.named_task_id AS named_task,
 -- name: answer
 -- What a process needs to execute the attempts, recorded with the version of the configuration.
 WITH given AS MATERIALIZED (
-    SELECT g.group_id, g.id, g.attempt, g.place
+    SELECT g.*
       FROM unnest(%(group_numbers)s::bigint[], %(ids)s::bigint[], %(attempts)s::int[])
-           WITH ORDINALITY AS g (group_id, id, attempt, place)
+           WITH ORDINALITY AS g (group_id, task_id, attempt, place)
 ), details AS MATERIALIZED (
     SELECT g.*, o.lost_count, x.uuid AS task_group_id, x.name AS task_group_name, n.namespace, n.name, n.version,
            t.spec::text AS spec, a.configuration::text AS configuration, a.configuration_version,
            v.state NOT IN ('open', 'closed') OR v.discarding AS stop
       FROM given AS g
-      JOIN open_task AS o ON o.group_id = g.group_id AND o.id = g.id
-      JOIN task AS t ON t.id = g.id
+      JOIN open_task AS o ON o.group_id = g.group_id AND o.id = g.task_id
+      JOIN task AS t ON t.id = g.task_id
       JOIN task_groups AS x ON x.id = g.group_id
       JOIN group_live AS v ON v.group_id = g.group_id
       JOIN named_tasks AS n ON n.id = o.named_task_id
       JOIN worker_named_tasks AS a ON a.named_task_id = n.id AND a.service_id = %(service)s
 ), noted AS (
     INSERT INTO service_claims (task_id, attempt, service_id, configuration_version)
-    SELECT d.id, d.attempt, %(service)s, d.configuration_version FROM details AS d
+    SELECT d.task_id, d.attempt, %(service)s, d.configuration_version FROM details AS d
         ON CONFLICT (task_id, attempt) DO UPDATE
        SET configuration_version = excluded.configuration_version, claimed_at = now()
 )

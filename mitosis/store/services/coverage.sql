@@ -1,4 +1,4 @@
--- Who executes the tasks of a group of worker services, and which tasks nobody can execute now.
+-- Who executes the tasks of a group of worker services, and which tasks no service can execute now.
 
 -- name: executing
 SELECT s.worker_id, count(*) AS tasks

@@ -9,7 +9,7 @@ from mitosis.store.services.coverage import Coverage
 def service_reason(coverage: Coverage) -> Reason | None:
     """Return what the worker services do about unfinished tasks; None: nothing can be claimed.
 
-    A named task that no service can execute is named whatever the others do.
+    A named task that no service can execute is always named.
     """
     executing = names([one.worker_id for one in coverage.executing])
     gaps = "; ".join(coverage.gaps)
