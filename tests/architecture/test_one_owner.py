@@ -39,7 +39,7 @@ def test_the_state_of_a_process_is_parsed_once() -> None:
 
 
 def test_an_attempt_has_one_key() -> None:
-    """And one form on HTTP, where it is an object; with the public id of the task one for each kind of body."""
+    """And one form on HTTP, where it is an object; with the public id one for each kind of body."""
     owners = [
         f"{path}:{node.name}"
         for path, tree in TREES.items()

@@ -147,9 +147,11 @@ async def read_waiting(connection: Connection, store: Store, group_number: int) 
         return None
     hosts = list[WaitingHost]()
     coverage = None
-    if group.kind == "service":
+    if group.settled:
+        pass
+    elif group.kind == "service":
         coverage = await read_coverage(connection, group_number)
-    elif not group.settled:
+    else:
         numbers = await fetch_all(connection, _Number, SQL["hosts_of_group"], values)
         values["managers"] = [row.number for row in numbers]
         hosts = await fetch_all(connection, WaitingHost, WAITING_HOSTS, values)

@@ -55,7 +55,7 @@ class Scene:
     async def submit(self, count: int) -> None:
         tasks = [
             TaskSubmission(named_task="images/double@1", arguments={"number": i})
-            for i in range(count)
+            for i in range(1, count + 1)
         ]
         await self.client.submit("work", tasks)
 
@@ -84,7 +84,9 @@ async def scene(database: str, folder: Path) -> AsyncIterator[Scene]:
 
 
 async def ended(worker: asyncio.subprocess.Process) -> int:
-    """Wait for a worker, and leave nothing of its process group."""
+    """Stop a worker and wait for it, and leave nothing of its process group."""
+    with suppress(ProcessLookupError):
+        worker.terminate()
     try:
         return await asyncio.wait_for(worker.wait(), 20)
     finally:
@@ -107,10 +109,9 @@ async def test_tasks_run_and_the_worker_says_goodbye(database: str, tmp_path: Pa
             shown = await it.tasks()
             assert [one.state for one in shown] == ["succeeded"] * 4
             assert [one.detail for one in shown] == [
-                {"result": {"twice": i * 11}} for i in range(4)
+                {"result": {"twice": i * 11}} for i in range(1, 5)
             ]
             assert {one.worker_id for one in shown} == {"sh-1"}
-            worker.terminate()
         finally:
             assert await ended(worker) == 0
         last = await anext(aiter(it.client.worker_registrations("sh-1")))
@@ -132,7 +133,6 @@ async def test_a_killed_worker_and_its_successor_give_each_task_one_result(
             shown = await it.tasks()
             assert [one.state for one in shown] == ["succeeded"] * 3
             assert sorted(one.attempt for one in shown) == [1, 1, 2]
-            second.terminate()
         finally:
             await ended(second)
 
@@ -142,13 +142,12 @@ async def test_a_failed_command_and_an_unreadable_result_are_reported(
 ) -> None:
     async with scene(database, tmp_path) as it:
         await it.submit(2)
-        worker = await it.start("if grep -q '\"number\":0'; then exit 3; else echo no json; fi")
+        worker = await it.start("if grep -q '\"number\":1'; then exit 3; else echo no json; fi")
         try:
             await wait_until_async(it.ended, on_timeout="tasks are left")
             failed, refused = await it.tasks()
             assert (failed.state, failed.exit_code) == ("failed", 3)
             assert (refused.state, refused.kind) == ("failed", "result_refused")
-            worker.terminate()
         finally:
             await ended(worker)
 
@@ -163,6 +162,5 @@ async def test_a_cancelled_task_is_stopped(database: str, tmp_path: Path) -> Non
             await wait_until_async(it.ended, on_timeout="the task was not stopped")
             (one,) = await it.tasks()
             assert one.state == "cancelled"
-            worker.terminate()
         finally:
             await ended(worker)

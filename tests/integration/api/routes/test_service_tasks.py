@@ -150,7 +150,7 @@ BAD_CLAIMS: list[tuple[dict[str, Any], str]] = [
     ({"max_tasks": 1001}, "max_tasks"),
     ({"wait_seconds": 10.5}, "wait_seconds"),
     ({"held": [{"task_id": "x", "attempt": 1}]}, "held[0].task_id"),
-    ({"held": [{"task_id": str(uuid4())}]}, "held[0]"),
+    ({"held": [{"task_id": str(uuid4())}]}, "held[0].attempt"),
     ({"unknown": 1}, "unknown"),
 ]
 BAD_REPORTS: list[tuple[dict[str, Any], str]] = [
