@@ -27,7 +27,7 @@ from mitosis.contracts.ids import as_uuid
 from mitosis.store.groups.definition import find_group
 from mitosis.store.managers.registration import token_version
 from mitosis.store.missing import missing_task_group
-from mitosis.store.registry.registration import worker_token_version
+from mitosis.store.services.registration import worker_token_version
 from mitosis.store.tasks.views import read_task
 from mitosis.store.users.accounts import find_user, role_in_group, role_in_task_group
 

@@ -18,16 +18,17 @@ from uuid import UUID
 
 from bench.scratch_database import scratch_database
 from mitosis.contracts.worker_services import RegisterWorker, SupportedTask
+from mitosis.store.leases.silent_services import end_silent_registrations
 from mitosis.store.pg.database import Database
-from mitosis.store.registry.contact import end_silent_registrations, record_heartbeat
 from mitosis.store.registry.figures import registry_figures
-from mitosis.store.registry.registration import register_worker
 from mitosis.store.registry.selection import (
     NamedTask,
     find_available_worker,
     list_workers_for_task,
 )
 from mitosis.store.registry.views import list_named_tasks
+from mitosis.store.services.contact import record_heartbeat
+from mitosis.store.services.registration import register_worker
 from mitosis.store.store import Store
 from mitosis.store.users.accounts import create_user
 

@@ -34,18 +34,18 @@ from mitosis.contracts.worker_services import (
     WorkerTaskInfo,
 )
 from mitosis.store.registry import views
-from mitosis.store.registry.contact import (
-    drain_worker,
-    record_heartbeat,
-    resume_worker,
-    say_goodbye,
-)
-from mitosis.store.registry.registration import register_again, register_worker
 from mitosis.store.registry.selection import (
     NamedTask,
     find_available_worker,
     list_workers_for_task,
 )
+from mitosis.store.services.contact import (
+    drain_worker,
+    record_heartbeat,
+    resume_worker,
+    say_goodbye,
+)
+from mitosis.store.services.registration import register_again, register_worker
 
 router = APIRouter(tags=["workers"], route_class=LimitedRoute)
 

@@ -17,10 +17,10 @@ from mitosis.contracts.service_tasks import (
 from mitosis.contracts.task import TaskSubmission
 from mitosis.contracts.wire import Outcome
 from mitosis.contracts.worker_services import HeartbeatAnswer, HeldTask, RegisterWorker
-from mitosis.store.registry.contact import record_heartbeat, say_goodbye
-from mitosis.store.registry.registration import NewRegistration, register_worker
 from mitosis.store.registry.selection import NamedTask
 from mitosis.store.services.claim import claim_named_tasks
+from mitosis.store.services.contact import record_heartbeat, say_goodbye
+from mitosis.store.services.registration import NewRegistration, register_worker
 from mitosis.store.services.report import report_named_tasks
 from tests.support.campaigns import World
 

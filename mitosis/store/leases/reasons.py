@@ -19,8 +19,8 @@ from mitosis.store.leases.no_host_reasons import (
     no_host_reason,
     with_debt,
 )
+from mitosis.store.leases.service_reasons import ending_reason, service_reason
 from mitosis.store.leases.waiting import SetupRun, Waiting, WaitingGroup, WaitingHost
-from mitosis.store.services.reasons import ending_reason, service_reason
 
 UNSENT_SECONDS = 3.0
 """An older message to Temporal is late: it is usually sent within milliseconds."""

@@ -16,9 +16,9 @@ from mitosis.store.leases.capacity import end_stuck_leases
 from mitosis.store.leases.decisions import record_decision
 from mitosis.store.leases.doubt import end_leases_of_quarantined, judge_groups
 from mitosis.store.leases.fleet_snapshot import load_fleet
+from mitosis.store.leases.silent_services import end_silent_registrations
 from mitosis.store.pg.rows import fetch_one
 from mitosis.store.pg.statements import load
-from mitosis.store.registry.contact import end_silent_registrations
 from mitosis.store.store import Store
 
 SQL = load("leases/scheduler.sql")

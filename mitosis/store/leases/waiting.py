@@ -19,10 +19,10 @@ from mitosis.scheduling.states import GroupState, HostState
 from mitosis.store.leases.fleet import HOSTS_BY_NUMBER, ONE_GROUP, GroupRow, HostRow
 from mitosis.store.leases.fleet_snapshot import Fleet, build_fleet, fact_parameters
 from mitosis.store.leases.lease_terms import policy_of
+from mitosis.store.leases.service_coverage import Coverage, read_coverage
 from mitosis.store.pg.database import Connection
 from mitosis.store.pg.rows import fetch_all, fetch_one
 from mitosis.store.pg.statements import load
-from mitosis.store.services.coverage import Coverage, read_coverage
 from mitosis.store.store import Store
 
 SQL = load("leases/waiting.sql")

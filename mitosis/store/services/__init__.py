@@ -1,4 +1,4 @@
-"""What worker services execute: claims, reports, and the end of their leases (protocol P10).
+"""What worker services call: register, heartbeat, goodbye, claims and reports (protocol P10).
 
 The current registration of a service is its session and the fence of its claims. A lease of kind ``worker``
 belongs to one service and one task group, is made by the first claim there, and ends with the registration or

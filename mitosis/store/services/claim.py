@@ -19,8 +19,8 @@ from mitosis.store.pg.database import Connection
 from mitosis.store.pg.long_poll import look_until
 from mitosis.store.pg.rows import fetch_all, fetch_one
 from mitosis.store.pg.statements import load
-from mitosis.store.registry.contact import refusal_of
 from mitosis.store.registry.health import with_health
+from mitosis.store.services.contact import refusal_of
 from mitosis.store.store import Store
 
 SQL = load("services/claim.sql")

@@ -19,9 +19,9 @@ from mitosis.contracts.service_tasks import (
 )
 from mitosis.contracts.wire import Outcome, ReportStatus, ReportTasks, TaskReport
 from mitosis.contracts.worker_services import HeldTask
+from mitosis.store.leases.service_leases import lease_of_group, to_stop
 from mitosis.store.pg.rows import fetch_one
 from mitosis.store.pg.statements import load
-from mitosis.store.services.leases import lease_of_group, to_stop
 from mitosis.store.store import Store
 from mitosis.store.tasks.report import report_tasks
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from mitosis.store.registry.contact import drain_worker
 from mitosis.store.registry.figures import RegistryFigures, registry_figures
+from mitosis.store.services.contact import drain_worker
 from mitosis.store.users.accounts import create_user, ensure_admin
 from tests.support.campaigns import World, world
 from tests.support.worker_services import healthy, registered, task

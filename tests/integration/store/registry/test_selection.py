@@ -3,8 +3,8 @@
 import pytest
 
 from mitosis.contracts.errors import NoWorkersAvailable
-from mitosis.store.registry.contact import drain_worker
 from mitosis.store.registry.selection import find_available_worker, list_workers_for_task
+from mitosis.store.services.contact import drain_worker
 from mitosis.store.users.accounts import create_user
 from tests.support.campaigns import World, world
 from tests.support.worker_services import healthy, named, registered, task

@@ -3,8 +3,8 @@
 import pytest
 
 from mitosis.contracts.errors import InvalidRequest, WorkerNotFound
-from mitosis.store.registry.contact import drain_worker
 from mitosis.store.registry.views import Coverage, get_worker, list_named_tasks, list_workers
+from mitosis.store.services.contact import drain_worker
 from mitosis.store.users.accounts import add_member, create_user, ensure_admin
 from tests.support.campaigns import World, world
 from tests.support.worker_services import healthy, registered, task

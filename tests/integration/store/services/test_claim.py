@@ -8,8 +8,8 @@ import pytest
 from mitosis.contracts.errors import InvalidRequest, Superseded, WorkerNotRegistered
 from mitosis.contracts.task import RetryPolicy
 from mitosis.contracts.wire import Outcome
-from mitosis.store.registry.contact import drain_worker
 from mitosis.store.services.claim import PREFERENCE_SECONDS
+from mitosis.store.services.contact import drain_worker
 from tests.support.campaigns import World, world
 from tests.support.waiting import wait_until_async
 from tests.support.worker_services import healthy, service_group, submit_named, task

@@ -19,7 +19,7 @@ from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_a
 from mitosis.contracts.errors import Superseded, WorkerNotRegistered
 from mitosis.contracts.service_tasks import NamedTaskAttempt
 from mitosis.contracts.wire import ReportStatus
-from mitosis.store.registry.contact import end_silent_registrations
+from mitosis.store.leases.silent_services import end_silent_registrations
 from tests.support.campaigns import World, world
 from tests.support.examples import CAMPAIGN, examples
 from tests.support.worker_services import Service, healthy, service_group, submit_named, task

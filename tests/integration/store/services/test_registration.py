@@ -13,12 +13,12 @@ from mitosis.contracts.errors import (
     WorkerIdInUse,
 )
 from mitosis.contracts.worker_services import RegisterWorker, SupportedTask
-from mitosis.store.registry.registration import (
+from mitosis.store.registry.views import get_worker
+from mitosis.store.services.registration import (
     register_again,
     register_worker,
     worker_token_version,
 )
-from mitosis.store.registry.views import get_worker
 from mitosis.store.users.accounts import add_member, create_user
 from tests.support.campaigns import World, world
 from tests.support.worker_services import registered, task

@@ -21,16 +21,16 @@ from mitosis.contracts.errors import (
     WorkerNotFound,
 )
 from mitosis.contracts.worker_services import RegisterWorker, SupportedTask
+from mitosis.store.leases.service_leases import end_leases_of_services
 from mitosis.store.pg.database import Connection
 from mitosis.store.pg.outbox import poke
 from mitosis.store.pg.rows import fetch_all, fetch_one
 from mitosis.store.pg.statements import load
-from mitosis.store.services.leases import end_leases_of_services
 from mitosis.store.store import Store
 from mitosis.store.users.accounts import find_account
 from mitosis.store.users.granted_roles import granted_roles
 
-SQL = load("registry/registration.sql")
+SQL = load("services/registration.sql")
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,16 +3,16 @@
 import pytest
 
 from mitosis.contracts.errors import Superseded, WorkerNotFound, WorkerNotRegistered
+from mitosis.store.leases import silent_services
 from mitosis.store.leases.scheduler import assign_round
-from mitosis.store.registry import contact
-from mitosis.store.registry.contact import (
+from mitosis.store.leases.silent_services import end_silent_registrations
+from mitosis.store.registry.views import get_worker, registration_history
+from mitosis.store.services.contact import (
     drain_worker,
-    end_silent_registrations,
     record_heartbeat,
     resume_worker,
     say_goodbye,
 )
-from mitosis.store.registry.views import get_worker, registration_history
 from tests.support.campaigns import World, world
 from tests.support.worker_services import registered
 
@@ -100,7 +100,7 @@ async def test_the_round_of_the_scheduler_ends_silent_registrations(
         due = (await assign_round(w.store)).next_round_in_seconds
         assert due is not None
         assert 90 < due <= 100
-        monkeypatch.setattr(contact, "ENDED_AT_ONCE", 2)
+        monkeypatch.setattr(silent_services, "ENDED_AT_ONCE", 2)
         for service in services[:4]:
             await service.ago(130)
         due = (await assign_round(w.store)).next_round_in_seconds
@@ -111,7 +111,7 @@ async def test_the_round_of_the_scheduler_ends_silent_registrations(
             " FROM worker_registrations WHERE unregistered_at IS NOT NULL"
         )
         assert ended == [{"failure_reason": "silent", "in_time": True}] * 4
-        monkeypatch.setattr(contact, "ENDED_AT_ONCE", 100)
+        monkeypatch.setattr(silent_services, "ENDED_AT_ONCE", 100)
         await services[4].ago(100)
         assert await end_silent_registrations(w.store) is None
 

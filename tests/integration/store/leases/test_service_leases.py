@@ -5,7 +5,7 @@ import pytest
 from mitosis.contracts.wire import Outcome
 from mitosis.contracts.worker_services import HeldTask
 from mitosis.store.groups.endings import discard, finalize, settle
-from mitosis.store.registry.contact import end_silent_registrations
+from mitosis.store.leases.silent_services import end_silent_registrations
 from tests.support.campaigns import World, world
 from tests.support.worker_services import Service, healthy, service_group, task
 

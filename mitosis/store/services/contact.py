@@ -1,4 +1,4 @@
-"""Heartbeats and goodbyes of worker services, their drain, and the end of silent registrations."""
+"""Heartbeats and goodbyes of worker services, and their drain."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,28 +7,19 @@ from uuid import UUID
 from mitosis.contracts.control import ReleaseReason
 from mitosis.contracts.errors import MitosisError, Superseded, WorkerNotFound, WorkerNotRegistered
 from mitosis.contracts.worker_services import HeartbeatAnswer, HeldTask
+from mitosis.store.leases.service_leases import end_leases_of_services, to_stop
 from mitosis.store.pg.database import Connection
-from mitosis.store.pg.rows import fetch_all, fetch_one
+from mitosis.store.pg.rows import fetch_one
 from mitosis.store.pg.statements import load
-from mitosis.store.services.leases import end_leases_of_services, to_stop
 from mitosis.store.store import Store
 
-SQL = load("registry/contact.sql")
-ENDED_AT_ONCE = 100
-"""So many registrations are ended in one transaction."""
+SQL = load("services/contact.sql")
 
 
 @dataclass(frozen=True, slots=True)
 class _ServiceState:
     worker_id: str
     incarnation: int
-
-
-@dataclass(frozen=True, slots=True)
-class _Silence:
-    ended: list[int]
-    """Numbers of services."""
-    next_seconds: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,24 +77,6 @@ async def resume_worker(store: Store, worker_uuid: UUID) -> None:
     """End the drain of a worker service. Idempotent."""
     async with store.database.connection() as connection:
         await connection.execute(SQL["resume_worker"], {"worker": worker_uuid})
-
-
-async def end_silent_registrations(store: Store) -> float | None:
-    """End the registrations of services that are silent for too long; requeue what they held.
-
-    Returns:
-        Seconds until the next one can be over; None if no service is registered.
-    """
-    parameters = {"most": ENDED_AT_ONCE}
-    while True:
-        async with store.database.transaction() as connection:
-            (found,) = await fetch_all(connection, _Silence, SQL["end_silent"], parameters)
-            if found.ended:
-                await end_leases_of_services(
-                    connection, found.ended, ReleaseReason.LOST, charge=True
-                )
-        if len(found.ended) < ENDED_AT_ONCE:
-            return found.next_seconds
 
 
 async def refusal_of(connection: Connection, worker_uuid: UUID, incarnation: int) -> MitosisError:

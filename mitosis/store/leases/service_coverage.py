@@ -9,7 +9,7 @@ from mitosis.store.pg.statements import load
 from mitosis.store.registry.health import with_health
 from mitosis.store.registry.selection import NamedTask, no_workers
 
-SQL = load("services/coverage.sql")
+SQL = load("leases/service_coverage.sql")
 CLAIMABLE = with_health(SQL["claimable"])
 SHOWN = 3
 """So many uncovered named tasks are described."""

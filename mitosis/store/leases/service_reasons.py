@@ -3,7 +3,7 @@
 from mitosis.contracts.named_tasks import task_name
 from mitosis.scheduling.wording import names
 from mitosis.store.leases.no_host_reasons import Reason
-from mitosis.store.services.coverage import Coverage
+from mitosis.store.leases.service_coverage import Coverage
 
 
 def service_reason(coverage: Coverage) -> Reason | None:

@@ -18,7 +18,7 @@ from mitosis.store.pg.database import Connection
 from mitosis.store.pg.rows import fetch_all, fetch_one
 from mitosis.store.pg.statements import load
 
-SQL = load("services/leases.sql")
+SQL = load("leases/service_leases.sql")
 
 
 @dataclass(frozen=True, slots=True)
