@@ -95,7 +95,7 @@ async def test_calls_and_statements_are_counted_with_their_time(database: str) -
         total, _ = requests("POST", "/workers/heartbeat", "200")
         seconds = found[total.replace("_count", "_sum"), _]
         assert 0 < seconds < 60
-        assert found[statements("registry/contact.sql heartbeat")] == 3
+        assert found[statements("services/contact.sql heartbeat")] == 3
         assert found[statements("registry/selection.sql available")] == 1
         (age,) = (v for k, v in found.items() if k[0] == "mitosis_worker_heartbeat_age_seconds")
         assert 0 <= age < 60
