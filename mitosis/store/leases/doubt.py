@@ -187,9 +187,11 @@ async def _apply(
             await _fail(connection, numbers, suspect)
             await connection.execute(SQL["forget_tasks"], numbers)
         case Verdict.SUSPECT:
-            await _release(connection, numbers, suspect.doubted[:TRIED_ELSEWHERE])
+            await _try_elsewhere(connection, numbers, suspect)
             reason = f"the last {suspect.failures} tasks that ended there failed"
             await _enter(connection, numbers, suspect, Phase.SUSPECTED, reason)
+        case Verdict.TRY:
+            await _try_elsewhere(connection, numbers, suspect)
         case Verdict.EXCUSE:
             await _fail(connection, numbers, suspect)
             reason = "its tasks fail on other hosts too, or no other host could try them"
@@ -258,6 +260,15 @@ async def _release(
         values = {**numbers, "tasks": number_array(tasks), "crashes": _CRASHES}
         await connection.execute(SQL["release"], values)
         await connection.execute(SQL["wake"], numbers)
+
+
+async def _try_elsewhere(
+    connection: Connection, numbers: Mapping[str, object], suspect: Suspect
+) -> None:
+    tasks = suspect.doubted[:TRIED_ELSEWHERE]
+    if tasks:
+        await _release(connection, numbers, tasks)
+        await connection.execute(SQL["count_as_tried"], {**numbers, "tasks": number_array(tasks)})
 
 
 async def _fail(connection: Connection, numbers: Mapping[str, object], suspect: Suspect) -> None:

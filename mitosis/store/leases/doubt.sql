@@ -52,6 +52,9 @@ SELECT v.manager_id AS manager, m.name, f.phase, coalesce(f.failures, 0) AS fail
        (SELECT count(*) FROM task_result AS r
          WHERE r.task_id = ANY(f.tasks) AND r.state = 'failed' AND r.manager_id <> v.manager_id)
            AS failed_elsewhere,
+       (SELECT count(*) FROM open_task AS o
+         WHERE o.group_id = v.group_id AND o.id = ANY(f.tasks)
+           AND NOT (o.state = 5 AND o.avoid = v.manager_id)) AS trying,
        EXISTS (SELECT FROM leases AS l JOIN open_task AS o ON o.group_id = l.group_id
                 WHERE l.group_id = v.group_id AND l.manager_id = v.manager_id AND l.state <> 'ended'
                   AND ((o.state = 1 AND o.epoch = l.epoch) OR (o.state = 0 AND l.state = 'active')))
@@ -90,6 +93,13 @@ UPDATE host_failures AS f
    SET phase = %(phase)s, reason = coalesce(%(reason)s::text, f.reason), failures = %(failures)s,
        next_at = now() + make_interval(secs => %(seconds)s::float8),
        incarnation = (SELECT m.incarnation FROM managers AS m WHERE m.id = f.manager_id)
+ WHERE f.group_id = %(group_number)s AND f.manager_id = %(manager_number)s AND f.kind = 'tasks_failed'
+
+-- name: count_as_tried
+-- Tasks that are tried elsewhere belong to the streak, also those that came too late to be kept.
+UPDATE host_failures AS f
+   SET tasks = (%(tasks)s::bigint[]
+                || ARRAY(SELECT t.id FROM unnest(f.tasks) AS t (id) WHERE t.id <> ALL(%(tasks)s::bigint[])))[1:32]
  WHERE f.group_id = %(group_number)s AND f.manager_id = %(manager_number)s AND f.kind = 'tasks_failed'
 
 -- name: rest

@@ -2,10 +2,11 @@
 
 A host is *watched* from its first failure on; the final failures of its tasks are doubted until it succeeds,
 or until nothing more can come. After ``quarantine_after`` different tasks in a row it is *suspected*: it
-claims nothing, and up to three of the doubted tasks are tried on other hosts. If two tasks that failed there
-succeed elsewhere it is *quarantined*, and every task gets its attempts back. Otherwise the tasks are to
-blame: their failures are final, and the host is *excused* for a while. Without another host nothing is
-doubted, and no host stays quarantined.
+claims nothing, and three of the doubted tasks at a time are tried on other hosts. If two tasks that failed
+there succeed elsewhere it is *quarantined*, and every task gets its attempts back. If two more fail elsewhere
+than succeed, the tasks are to blame: their failures are final, and the host is *excused* for a while. If
+nothing is left to try, its streak begins again. Without another host nothing is doubted, and no host stays
+quarantined.
 """
 
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from mitosis.contracts.host_failures import QUARANTINE_AFTER
 SUCCEEDED_ELSEWHERE = 2
 """So many of them succeed elsewhere before it is quarantined."""
 TRIED_ELSEWHERE = 3
-"""So many doubted tasks are tried on other hosts while it is suspected."""
+"""So many doubted tasks at a time are tried on other hosts while it is suspected."""
 DOUBT_SECONDS = 60.0
 """A failure on a watched host is final after this time."""
 SUSPECTED_SECONDS = 600.0
@@ -46,6 +47,8 @@ class Verdict(Enum):
     FORGET = "forget"
     """The doubted failures are final, and nothing is known against the host any more."""
     SUSPECT = "suspect"
+    TRY = "try"
+    """More of its tasks are tried on other hosts: those that were have not decided it."""
     EXCUSE = "excuse"
     QUARANTINE = "quarantine"
     RELEASE = "release"
@@ -73,6 +76,8 @@ class Suspect:
     succeeded_elsewhere: int
     failed_elsewhere: int
     """Of ``tasks``, with final results."""
+    trying: int
+    """Of ``tasks``, open ones whose failure there has given way to another attempt."""
     has_more: bool
     """It holds tasks of the group, or can claim more."""
     others: bool
@@ -114,4 +119,6 @@ def _suspected(suspect: Suspect) -> Verdict:
     failed = suspect.failed_elsewhere - suspect.succeeded_elsewhere
     if suspect.is_over or not suspect.others or failed >= SUCCEEDED_ELSEWHERE:
         return Verdict.EXCUSE
-    return Verdict.WAIT
+    if suspect.trying:
+        return Verdict.WAIT
+    return Verdict.TRY if suspect.doubted else Verdict.FORGET

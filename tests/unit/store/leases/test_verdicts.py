@@ -17,6 +17,7 @@ FACTS: dict[str, Any] = {
     "doubted": (7,),
     "succeeded_elsewhere": 0,
     "failed_elsewhere": 0,
+    "trying": 1,
     "has_more": True,
     "others": True,
 }
@@ -46,6 +47,10 @@ def verdict(goes_on: bool = True, **facts: Any) -> Verdict:
         ({**SUSPECTED, "succeeded_elsewhere": 1, "failed_elsewhere": 2}, Verdict.WAIT),
         ({**SUSPECTED, "failed_elsewhere": 1}, Verdict.WAIT),
         ({**SUSPECTED, "failed_elsewhere": 2}, Verdict.EXCUSE),
+        ({**SUSPECTED, "trying": 0}, Verdict.TRY),
+        ({**SUSPECTED, "trying": 0, "succeeded_elsewhere": 1, "failed_elsewhere": 2}, Verdict.TRY),
+        ({**SUSPECTED, "trying": 0, "doubted": ()}, Verdict.FORGET),
+        ({**SUSPECTED, "trying": 0, "others": False}, Verdict.EXCUSE),
         ({**SUSPECTED, "others": False}, Verdict.EXCUSE),
         ({**SUSPECTED, "left_seconds": -1.0}, Verdict.EXCUSE),
         ({"phase": Phase.EXCUSED, "failures": 50}, Verdict.FAIL),
