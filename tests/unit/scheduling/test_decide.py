@@ -311,7 +311,9 @@ def test_a_decision_in_parts_is_the_whole_decision(fleet: Fleet) -> None:
         [(state.fact, state.work) for state in facts.groups.values()],
         facts.leases.values(),
     )
-    first, wake = decide(capped, NOW)
-    assert first == whole[0]
+    *first, wake = decide(capped, NOW)
+    assert first == whole[: len(first)]
+    # The leases of a host that make room for one task group end together.
+    assert len(first) == 1 or len({one.host for one in first if isinstance(one, EndLease)}) == 1
     assert isinstance(wake, Wake)
     assert wake.at == NOW
