@@ -151,6 +151,112 @@ CREATE TABLE scheduling_decisions (
 );
 """
 
+HOSTLESS_GROUPS = """
+-- Task groups that have claimable tasks and neither a host nor one on the way, and since when. Written by rounds only,
+-- which delete what is over: without a reference, so that no round waits for a task group.
+CREATE TABLE hostless_groups (
+    group_id        bigint PRIMARY KEY,
+    since           timestamptz NOT NULL DEFAULT now()
+);
+"""
+
+FLEET_CHANGES = """
+-- What has changed in the facts about hosts, so that a process that keeps them reads only those hosts again: see
+-- ADR 0013. Neither a host nor a task group: all of them.
+CREATE TABLE fleet_changes (
+    xid             xid8 NOT NULL DEFAULT pg_current_xact_id(),
+    manager_id      bigint,
+    group_id        bigint,                        -- hosts with an environment, a failure or a lease of it
+    changed_at      timestamptz NOT NULL DEFAULT now()
+);
+"""
+
+NOTE_CHANGED_HOSTS = """
+CREATE FUNCTION note_changed_hosts() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+BEGIN
+    INSERT INTO fleet_changes (manager_id) SELECT DISTINCT c.manager_id FROM changed AS c WHERE c.manager_id IS NOT NULL;
+    RETURN NULL;
+END $$
+"""
+
+NOTE_CHANGED_FACT = """
+CREATE FUNCTION note_changed_fact() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+BEGIN
+    IF TG_TABLE_NAME = 'managers' THEN
+        INSERT INTO fleet_changes (manager_id) VALUES (OLD.id);
+    ELSIF TG_TABLE_NAME = 'task_groups' THEN
+        INSERT INTO fleet_changes (group_id) VALUES (OLD.id);
+    ELSIF TG_TABLE_NAME = 'group_live' THEN
+        INSERT INTO fleet_changes (group_id) VALUES (coalesce(NEW.group_id, OLD.group_id));
+    ELSE
+        INSERT INTO fleet_changes (manager_id) VALUES (coalesce(NEW.manager_id, OLD.manager_id));
+    END IF;
+    RETURN NULL;
+END $$
+"""
+
+MARKED_TABLES = ("environments", "host_failures", "user_group_managers", "former_manager_tags")
+"""Tables whose every change concerns hosts; none of them is written for a single task or contact."""
+
+
+def _marked_by_statement(table: str, event: str) -> str:
+    rows = "OLD" if event == "DELETE" else "NEW"
+    return (
+        f"CREATE TRIGGER {table}_{event.lower()}_changes_hosts AFTER {event} ON {table}"
+        f" REFERENCING {rows} TABLE AS changed FOR EACH STATEMENT EXECUTE FUNCTION note_changed_hosts()"
+    )
+
+
+def _marked_by_row(table: str, event: str, columns: str = "", condition: str = "true") -> str:
+    """``columns`` are those whose change counts; rows that change for each contact or task have others."""
+    if columns:
+        old, new = (
+            ", ".join(f"{row}.{name}" for name in columns.split()) for row in ("OLD", "NEW")
+        )
+        condition = f"({old}) IS DISTINCT FROM ({new}) AND {condition}"
+    return (
+        f"CREATE TRIGGER {table}_{event.lower()}_changes_hosts AFTER {event} ON {table}"
+        f" FOR EACH ROW WHEN ({condition}) EXECUTE FUNCTION note_changed_fact()"
+    )
+
+
+CHANGE_MARKS: tuple[str, ...] = (
+    *(
+        _marked_by_statement(table, event)
+        for table in MARKED_TABLES
+        for event in ("INSERT", "UPDATE", "DELETE")
+    ),
+    _marked_by_statement("leases", "INSERT"),
+    _marked_by_statement("leases", "DELETE"),
+    _marked_by_row(
+        "leases",
+        "UPDATE",
+        "state group_id manager_id draining offered_at taken_at ended_at affinity_until renewed freed_for contested_at",
+        "NEW.manager_id IS NOT NULL",
+    ),
+    _marked_by_row("managers", "UPDATE", "name tags draining machine_id cores incarnation"),
+    _marked_by_row("managers", "DELETE"),
+    _marked_by_row("manager_live", "INSERT"),
+    _marked_by_row("manager_live", "DELETE"),
+    _marked_by_row(
+        "manager_live",
+        "UPDATE",
+        "",
+        "(OLD.offline, OLD.contact_since, OLD.last_contact_at IS NULL)"
+        " IS DISTINCT FROM (NEW.offline, NEW.contact_since, NEW.last_contact_at IS NULL)",
+    ),
+    _marked_by_row("group_live", "INSERT"),
+    _marked_by_row("group_live", "DELETE"),
+    _marked_by_row(
+        "group_live",
+        "UPDATE",
+        "",
+        "(OLD.state IN ('open', 'closed')) IS DISTINCT FROM (NEW.state IN ('open', 'closed'))",
+    ),
+    _marked_by_row("task_groups", "UPDATE", "name environment_setup_hook"),
+)
+"""What marks a host as changed. A row trigger looks at columns that change seldom, and costs nothing else."""
+
 STATEMENTS: tuple[str, ...] = (
     TASK_STOPS,
     DRAINED_HOSTS,
@@ -183,6 +289,13 @@ STATEMENTS: tuple[str, ...] = (
     DECISIONS,
     "ALTER TABLE scheduling_decisions ALTER COLUMN inputs SET STORAGE EXTERNAL",
     "CREATE INDEX leases_contested ON leases (contested_at) WHERE contested_at IS NOT NULL",
+    HOSTLESS_GROUPS,
+    FLEET_CHANGES,
+    "CREATE INDEX fleet_changes_xid ON fleet_changes (xid)",
+    "INSERT INTO fleet_changes DEFAULT VALUES",
+    NOTE_CHANGED_HOSTS,
+    NOTE_CHANGED_FACT,
+    *CHANGE_MARKS,
 )
 """In this order, one statement each."""
 

@@ -1,6 +1,6 @@
 """A snapshot and its time as bytes, so that a decision can be made again on the facts that it had. Pure.
 
-Sets of hosts are written as bytes: bit ``n`` stands for the host at place ``n`` of the record.
+Sets of hosts are written as bytes: bit ``n`` stands for the host at place ``n`` of ``numbers``.
 """
 
 import zlib
@@ -36,13 +36,16 @@ class Record(NamedTuple):
     hosts: list[Host]
     groups: list[RecordedGroup]
     leases: list[Lease]
+    numbers: list[int]
+    """Of all hosts that have a bit in sets, in their order; also of those that are there no more."""
 
 
 def recorded(snapshot: Snapshot, now: float) -> bytes:
-    """Return the inputs of a decision. The hosts of the snapshot were put before all else, each once."""
+    """Return the inputs of a decision."""
     groups = [_without_sets(state.fact, state.work) for state in snapshot.groups.values()]
     hosts = [state.fact for state in snapshot.hosts.values()]
-    record = Record(now, snapshot.policy, hosts, groups, list(snapshot.leases.values()))
+    leases = list(snapshot.leases.values())
+    record = Record(now, snapshot.policy, hosts, groups, leases, snapshot.numbers)
     return zlib.compress(msgspec.msgpack.encode(record, enc_hook=_from_model), FAST)
 
 
@@ -57,7 +60,8 @@ def restored(data: bytes) -> tuple[Snapshot, float]:
         (replace(one.group, members=_set(one.members), removed=_set(one.removed)), one.work)
         for one in record.groups
     ]
-    return Snapshot.of(record.policy, record.hosts, groups, record.leases), record.now
+    facts = (record.hosts, groups, record.leases, record.numbers)
+    return Snapshot.of(record.policy, *facts), record.now
 
 
 def _without_sets(group: Group, work: Work) -> RecordedGroup:

@@ -1,5 +1,7 @@
 """A decision under way: what it has given away so far. The snapshot stays as it was."""
 
+from collections.abc import Sequence
+
 from mitosis.scheduling.actions import EndLease, Offer, Rank, Renew
 from mitosis.scheduling.facts import FOREVER, NEVER, Capacity, Freed, Lease
 from mitosis.scheduling.host_sets import NONE, Hosts
@@ -100,6 +102,12 @@ class Round:
     def order(self, group: GroupState) -> float:
         """Return what the line compares first: the smaller is served first."""
         return 0.0 if self.policy.order is Order.AGE else -self.priority(group)
+
+    def hostless(self) -> Sequence[int]:
+        """Return the task groups with claimable work and no lease after this decision, nor one on the way."""
+        groups = self.snapshot.groups.values()
+        waiting = (one for one in groups if one.fact.goes_on and one.work.ready > 0)
+        return sorted(one.fact.number for one in waiting if self.leases(one) <= 0)
 
     def rank(self, group: GroupState) -> Rank:
         """Return the place of a waiting task group in the line."""

@@ -58,7 +58,8 @@ class Snapshot:
         self._unplaced: set[int] | None = None
         """While many facts are put: hosts whose sets are made afterwards, once for each."""
         self._ordinals: dict[int, int] = {}
-        self._numbers: list[int] = []
+        self.numbers: list[int] = []
+        """Of all hosts there ever were: bit ``n`` of a set stands for the host at place ``n``."""
         self._promised: dict[int, int] = {}
         self._timed: dict[Owner, list[Timed]] = {}
         self._promises_of: dict[Owner, list[int]] = {}
@@ -70,9 +71,11 @@ class Snapshot:
         hosts: Iterable[Host],
         groups: Iterable[tuple[Group, Work]],
         leases: Iterable[Lease],
+        numbers: Iterable[int] = (),
     ) -> "Snapshot":
-        """Return a snapshot with these facts."""
+        """Return a snapshot with these facts; ``numbers``: the hosts in the order of their bits."""
         made = cls(policy)
+        made.host_set(numbers)
         with made.loading():
             for host in hosts:
                 made.put_host(host)
@@ -98,7 +101,7 @@ class Snapshot:
         """Return an independent snapshot with the same facts, such as for a dry run. 10 µs for each fact."""
         copied = Snapshot(self.policy)
         copied._ordinals = dict(self._ordinals)
-        copied._numbers = list(self._numbers)
+        copied.numbers = list(self.numbers)
         with copied.loading():
             for host in self.hosts.values():
                 copied.put_host(host.fact)
@@ -121,13 +124,13 @@ class Snapshot:
         """Return the bit of a host in all sets; the same for ever, also after it was dropped."""
         ordinal = self._ordinals.get(number)
         if ordinal is None:
-            ordinal = self._ordinals[number] = len(self._numbers)
-            self._numbers.append(number)
+            ordinal = self._ordinals[number] = len(self.numbers)
+            self.numbers.append(number)
         return ordinal
 
     def host_at(self, ordinal: int) -> HostState:
         """Return the host with this bit."""
-        return self.hosts[self._numbers[ordinal]]
+        return self.hosts[self.numbers[ordinal]]
 
     def put_host(self, host: Host) -> None:
         """Add a host, or replace what is known about it."""

@@ -19,6 +19,7 @@ from mitosis.contracts.lease_settings import (
 from mitosis.contracts.liveness import HOST_LOST_AFTER, STUCK_AFTER, SUSPECT_AFTER
 from mitosis.contracts.outcome import MAX_TERMINATIONS
 from mitosis.store.cache import ExpiringCache
+from mitosis.store.kept import Kept
 from mitosis.store.pg.database import Database
 from mitosis.store.pg.revision import require_revision
 from mitosis.store.pg.timing import Observe
@@ -124,6 +125,8 @@ class Store:
         default_factory=lambda: ExpiringCache(QUEUE_COUNT_SECONDS, 1_000)
     )
     """By task group."""
+    fleet: Kept = field(default_factory=Kept)
+    """The facts of decisions, kept between rounds: see ``leases.kept_fleet``."""
     hashing: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(CONCURRENT_HASHES))
 
     @property

@@ -82,6 +82,11 @@ async def note_idle(connection: Connection, until: Mapping[int, float]) -> int:
     return (await connection.execute(SQL["note_idle"], values)).rowcount
 
 
+async def note_hostless(connection: Connection, groups: Sequence[int]) -> int:
+    """Note since when these task groups have had no host, and for no others; return how many are new."""
+    return (await connection.execute(SQL["note_hostless"], {"groups": list(groups)})).rowcount
+
+
 async def _offer(connection: Connection, offers: Sequence[Offer]) -> int:
     """Offer hosts to groups that have not ended, if the hosts are as they were; return how many."""
     if not offers:

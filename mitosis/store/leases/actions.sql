@@ -62,6 +62,11 @@ WITH noted AS (
 INSERT INTO outbox (kind, subject)
 SELECT 'manager', m.uuid FROM noted AS l JOIN managers AS m ON m.id = l.manager_id
 
+-- name: note_hostless
+-- Since when task groups have claimable tasks and no host. What is over is deleted: it begins again.
+WITH over AS (DELETE FROM hostless_groups WHERE group_id <> ALL(%(groups)s::bigint[]))
+INSERT INTO hostless_groups (group_id) SELECT unnest(%(groups)s::bigint[]) ON CONFLICT DO NOTHING
+
 -- name: hold_groups
 -- Shared with submits and reports, not with endings: an ending of the group comes before or after this
 -- round's offers, never between.

@@ -18,6 +18,9 @@ from mitosis.store.leases.membership import FormerTags, TagMatch
 from mitosis.store.pg.statements import load
 
 SQL = load("leases/fleet.sql")
+ROUNDING_SECONDS = 5e-7
+"""Times of PostgreSQL are microseconds; a difference of two of them as numbers is less exact."""
+EMPTY_SINCE = SQL["empty_since"]
 
 
 def with_failures(statement: LiteralString) -> LiteralString:
@@ -29,6 +32,7 @@ def with_failures(statement: LiteralString) -> LiteralString:
 def hosts_statement(rows: LiteralString, limit: LiteralString = "") -> LiteralString:
     """Return the statement that reads hosts: ``rows`` selects them, ``limit`` what is aggregated."""
     statement = with_failures(SQL["hosts"]).replace("$progress$", PROGRESS)
+    statement = statement.replace("$empty_since$", EMPTY_SINCE)
     return statement.replace("$of_hosts$", limit) + "\n" + rows
 
 
@@ -41,8 +45,9 @@ def groups_statement(
 
 
 CLOCK = SQL["clock"]
+THESE_HOSTS = SQL["these_hosts"]
 HOSTS_IN_CONTACT = hosts_statement(SQL["hosts_in_contact"])
-HOSTS_BY_NUMBER = hosts_statement(SQL["hosts_by_number"], SQL["these_hosts"])
+HOSTS_BY_NUMBER = hosts_statement(SQL["hosts_by_number"], THESE_HOSTS)
 GROUPS_OF_ROUND = groups_statement(SQL["groups_of_round"])
 ONE_GROUP = groups_statement(SQL["one_group"], SQL["these_groups"], SQL["these_members"])
 
@@ -121,7 +126,7 @@ class HostRow:
     def fact(self, now: float, suspect_after_seconds: float) -> Host:
         """Return the host as decisions read it."""
         contact = self.last_contact_at
-        silent = contact is None or now - contact >= suspect_after_seconds
+        silent = contact is None or now - contact >= suspect_after_seconds - ROUNDING_SECONDS
         return Host(
             number=self.number,
             name=self.name,
@@ -146,12 +151,17 @@ class HostRow:
         state = self.lease_state
         if state is LeaseState.ACTIVE and self.lease_draining:
             state = LeaseState.ENDING
+        progress = self.progress or Progress.FULL
+        if self.empty_since is not None and not has_ready:
+            progress = (
+                Progress.ROOM
+            )  # it would claim, or so it seems until there is something to claim
         return Lease(
             number=self.lease_number,
             group=self.lease_group,
             host=self.number,
             state=state,
-            progress=self.progress or Progress.FULL,
+            progress=progress,
             taken_at=self.taken_at or 0.0,
             affinity_until=FOREVER if self.affinity_until is None else self.affinity_until,
             renewed=self.renewed,
@@ -216,6 +226,10 @@ class GroupRow:
     idle_threshold: float | None
     longest_idle: float | None
     preemption_grace: float | None
+    hostless_since: float | None = None
+    """Since when it has had claimable tasks and no host, as the last round noted."""
+    changed_by: int = 0
+    """The transaction that changed its state or counters last."""
 
     def fact(self, members: Hosts, removed: Hosts, deployment: LeaseTerms) -> Group:
         """Return the task group as decisions read it."""
@@ -248,6 +262,7 @@ class GroupRow:
             more_ready=0 < self.ready_counted_to <= self.ready,
             unfinished=self.unfinished,
             delayed_until=self.delayed_until,
+            hostless_since=self.hostless_since,
             tasks_measured=self.tasks_measured,
             task_seconds=self.task_seconds,
             setup_seconds=self.setup_seconds,

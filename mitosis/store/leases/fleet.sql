@@ -18,6 +18,12 @@ CASE h.phase WHEN 'suspected' THEN 'suspected' WHEN 'quarantined' THEN 'quaranti
 -- name: clock
 SELECT extract(epoch FROM now())::float8 AS now
 
+-- name: empty_since
+-- C-04, as far as it concerns the host of the lease l: set up, and nothing is claimed under its epoch.
+CASE WHEN l.state = 'active' AND e.state = 'ready' AND NOT EXISTS (
+          SELECT FROM open_task AS o WHERE o.group_id = l.group_id AND o.state = 1 AND o.epoch = l.epoch)
+     THEN extract(epoch FROM greatest(l.busy_at, l.taken_at))::float8 END
+
 -- name: hosts
 -- Parameters: those of progress, and quarantine_after. A statement with its rows follows: WHERE, ORDER BY.
 SELECT m.id AS number, m.uuid AS manager_id, m.name, m.tags, m.draining, c.offline,
@@ -31,10 +37,7 @@ SELECT m.id AS number, m.uuid AS manager_id, m.name, m.tags, m.draining, c.offli
        CASE WHEN l.state IN ('offered', 'active') THEN $progress$ END AS progress,
        extract(epoch FROM coalesce(l.taken_at, l.offered_at))::float8 AS taken_at,
        extract(epoch FROM l.affinity_until)::float8 AS affinity_until, coalesce(l.renewed, false) AS renewed,
-       -- C-04, as far as it concerns the host: set up, and nothing is claimed under its epoch.
-       CASE WHEN l.state = 'active' AND e.state = 'ready' AND NOT EXISTS (
-                 SELECT FROM open_task AS o WHERE o.group_id = l.group_id AND o.state = 1 AND o.epoch = l.epoch)
-            THEN extract(epoch FROM greatest(l.busy_at, l.taken_at))::float8 END AS empty_since,
+       $empty_since$ AS empty_since,
        l.freed_for AS lease_for, extract(epoch FROM l.contested_at)::float8 AS contested_at,
        g.name AS holder_name, g.user_group_id AS holder_user_group, g.priority AS holder_priority
   FROM managers AS m
@@ -111,7 +114,8 @@ SELECT g.id AS number, g.name, g.priority, g.user_group_id AS user_group, u.name
        coalesce(d.setup, 0) AS setup_seconds, coalesce(d.teardown, 0) AS teardown_seconds,
        y.lease_duration_seconds AS lease_duration, y.longest_lease_seconds AS longest_lease,
        y.idle_threshold_seconds AS idle_threshold, y.longest_idle_seconds AS longest_idle,
-       y.preemption_grace_seconds AS preemption_grace
+       y.preemption_grace_seconds AS preemption_grace, extract(epoch FROM q.since)::float8 AS hostless_since,
+       v.xmin::text::bigint AS changed_by
   FROM task_groups AS g
   JOIN group_live AS v ON v.group_id = g.id
   JOIN user_groups AS u ON u.id = g.user_group_id
@@ -131,6 +135,7 @@ SELECT g.id AS number, g.name, g.priority, g.user_group_id AS user_group, u.name
                FROM environment_durations AS f WHERE f.manager_id IS NULL $of_groups$
               GROUP BY f.group_id) AS d ON d.group_id = g.id
   LEFT JOIN manager_config AS y ON y.task_group_id = g.id
+  LEFT JOIN hostless_groups AS q ON q.group_id = g.id
 
 -- name: these_groups
 AND f.group_id = %(group_number)s

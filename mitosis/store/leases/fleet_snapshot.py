@@ -11,8 +11,8 @@ from mitosis.scheduling.policy import Policy
 from mitosis.scheduling.snapshot import Snapshot
 from mitosis.store.leases.capacity import progress_parameters
 from mitosis.store.leases.fleet import CLOCK, GROUPS_OF_ROUND, HOSTS_IN_CONTACT, GroupRow, HostRow
+from mitosis.store.leases.fleet_rows import FleetRows
 from mitosis.store.leases.lease_terms import policy_of
-from mitosis.store.leases.member_sets import MemberSets
 from mitosis.store.pg.database import Connection
 from mitosis.store.pg.rows import fetch_all, fetch_one
 from mitosis.store.store import Store
@@ -75,25 +75,6 @@ def build_fleet(
 
     A task group that only holds leases, and has no row, is known by its name and priority.
     """
-    snapshot = Snapshot(policy)
-    with snapshot.loading():
-        for row in hosts:
-            snapshot.put_host(row.fact(now, policy.suspect_after_seconds))
-        members = MemberSets(hosts, snapshot.ordinal)
-        for group in groups:
-            fact = group.fact(members.of(group), members.removed(group), policy.leases)
-            snapshot.put_group(fact, group.work)
-        for row in hosts:
-            _put_lease(snapshot, row)
-    return Fleet(snapshot, now, {row.number: row for row in hosts})
-
-
-def _put_lease(snapshot: Snapshot, row: HostRow) -> None:
-    holder = row.holder()
-    if holder is None:
-        return
-    if holder.number not in snapshot.groups:
-        snapshot.put_group(holder)
-    lease = row.lease(has_ready=snapshot.groups[holder.number].work.ready > 0)
-    if lease is not None:
-        snapshot.put_lease(lease)
+    rows = FleetRows(policy)
+    rows.change(now, hosts, groups)
+    return Fleet(rows.snapshot, now, rows.hosts)

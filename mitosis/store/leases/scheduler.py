@@ -1,6 +1,6 @@
-"""The assignment round: one transaction that reads the snapshot, decides, and writes what was decided.
+"""The assignment round: one transaction that reads what has changed, decides, and writes what was decided.
 
-``mitosis.scheduling`` alone decides; ``fleet_snapshot`` reads its facts, ``actions`` writes.
+``mitosis.scheduling`` alone decides; ``kept_fleet`` has its facts, ``actions`` writes.
 """
 
 from collections.abc import Sequence
@@ -11,12 +11,14 @@ from mitosis.scheduling.actions import EndLease, Offer, Wake
 from mitosis.scheduling.decide import decided_round
 from mitosis.scheduling.round import Round
 from mitosis.scheduling.wake import idle_until, next_wake
-from mitosis.store.leases.actions import carry_out, note_idle
+from mitosis.store.kept import Kept
+from mitosis.store.leases.actions import carry_out, note_hostless, note_idle
 from mitosis.store.leases.capacity import end_stuck_leases
 from mitosis.store.leases.decisions import record_decision
 from mitosis.store.leases.doubt import end_leases_of_quarantined, judge_groups
-from mitosis.store.leases.fleet_snapshot import load_fleet
+from mitosis.store.leases.kept_fleet import present_fleet, read_ahead
 from mitosis.store.leases.silent_services import end_silent_registrations
+from mitosis.store.pg.database import Connection
 from mitosis.store.pg.rows import fetch_one
 from mitosis.store.pg.statements import load
 from mitosis.store.store import Store
@@ -47,24 +49,35 @@ async def assign_round(store: Store) -> AssignAnswer:
     await judge_groups(store)
     await end_stuck_leases(store)
     silence = await end_silent_registrations(store)
-    async with store.database.transaction() as connection:
-        await connection.execute(SQL["lock"])
-        asked_back = (await connection.execute(SQL["ask_back"])).rowcount
-        fleet = await load_fleet(connection, store)
-        round_ = decided_round(fleet.snapshot, fleet.now)
-        if any(isinstance(action, Offer | EndLease) for action in round_.actions):
-            await record_decision(connection, fleet)
-        done = await carry_out(connection, round_.actions, fleet.now)
-        changed = asked_back + done.ended + done.renewed
-        changed += await note_idle(connection, idle_until(round_))
-        changed += await end_leases_of_quarantined(connection)
-        poked = (await connection.execute(SQL["poke_offered"])).rowcount
-        if poked or changed:
-            await connection.execute(SQL["notify_relay"])
-        grace = await fetch_one(connection, _Due, SQL["next_ask_back"], {})
+    async with store.fleet.turn() as kept:
+        await read_ahead(kept, store)
+        async with store.database.transaction() as connection:
+            return await _locked_round(connection, store, kept, silence)
+
+
+async def _locked_round(
+    connection: Connection, store: Store, kept: Kept, silence: float | None
+) -> AssignAnswer:
+    await connection.execute(SQL["lock"])
+    asked_back = (await connection.execute(SQL["ask_back"])).rowcount
+    fleet = await present_fleet(kept, connection, store)
+    round_ = decided_round(fleet.snapshot, fleet.now)
+    if any(isinstance(action, Offer | EndLease) for action in round_.actions):
+        await record_decision(connection, fleet)
+    done = await carry_out(connection, round_.actions, fleet.now)
+    changed = asked_back + done.ended + done.renewed
+    changed += await note_idle(connection, idle_until(round_))
+    changed += await end_leases_of_quarantined(connection)
+    hostless = await note_hostless(connection, round_.hostless())
+    poked = (await connection.execute(SQL["poke_offered"])).rowcount
+    if poked or changed:
+        await connection.execute(SQL["notify_relay"])
+    grace = await fetch_one(connection, _Due, SQL["next_ask_back"], {})
     pauses = [grace.seconds if grace is not None else None, silence, *_pauses(round_)]
     if poked:
         pauses.append(CHECK_OFFERS_SECONDS)
+    if hostless:
+        pauses.append(round_.policy.starve_after_seconds)
     if done.left:
         pauses.append(LOCKED_LEASE_SECONDS)
     due = [max(seconds, LEAST_PAUSE_SECONDS) for seconds in pauses if seconds is not None]
@@ -77,9 +90,9 @@ async def assign_round(store: Store) -> AssignAnswer:
 
 async def would_act(store: Store) -> Sequence[str]:
     """Return what a round would do now for task groups and leases, one line each. Reads only."""
-    async with store.database.connection() as connection:
-        fleet = await load_fleet(connection, store)
-    return _lines(decided_round(fleet.snapshot, fleet.now))
+    async with store.fleet.turn() as kept, store.database.transaction() as connection:
+        fleet = await present_fleet(kept, connection, store)
+        return _lines(decided_round(fleet.snapshot, fleet.now))
 
 
 def _lines(round_: Round) -> Sequence[str]:

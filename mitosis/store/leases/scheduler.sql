@@ -2,7 +2,8 @@
 -- transactions are held off by row locks only.
 
 -- name: lock
-SELECT pg_advisory_xact_lock(hashtext('mitosis.assign_round'))
+-- The transaction gets its number, by which the marks of its own changes are known.
+SELECT pg_advisory_xact_lock(hashtext('mitosis.assign_round')), pg_current_xact_id()
 
 -- name: ask_back
 -- The grace of leases that have been taken from their groups is over: what has not started is asked back.

@@ -25,9 +25,20 @@ from sqlalchemy import (
     text,
 )
 from sqlalchemy.dialects.postgresql import ARRAY, JSONB
+from sqlalchemy.types import UserDefinedType
 
 METADATA = MetaData()
 Moment = DateTime(timezone=True)
+
+
+class TransactionId(UserDefinedType[str]):
+    """The number of a transaction, which is never used again."""
+
+    cache_ok = True
+
+    def get_col_spec(self, **_: object) -> str:
+        """Return the name of the type."""
+        return "xid8"
 
 
 READY, CLAIMED, BLOCKED, DELAYED, DOUBTED = TASK_STATES = (0, 1, 2, 4, 5)
@@ -411,6 +422,23 @@ scheduling_decisions = Table(
     Column("id", BigInteger, Identity(always=True), primary_key=True),
     Column("decided_at", Moment, nullable=False, server_default=text("now()")),
     Column("inputs", LargeBinary, nullable=False),
+)
+
+hostless_groups = Table(
+    "hostless_groups",
+    METADATA,
+    Column("group_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("since", Moment, nullable=False, server_default=text("now()")),
+)
+
+fleet_changes = Table(
+    "fleet_changes",
+    METADATA,
+    Column("xid", TransactionId(), nullable=False, server_default=text("pg_current_xact_id()")),
+    Column("manager_id", BigInteger),
+    Column("group_id", BigInteger),
+    Column("changed_at", Moment, nullable=False, server_default=text("now()")),
+    Index("fleet_changes_xid", "xid"),
 )
 
 environments = Table(

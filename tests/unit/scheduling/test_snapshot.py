@@ -24,7 +24,7 @@ def indexes(snapshot: Snapshot) -> dict[str, Any]:
         name: value
         for name, value in vars(snapshot).items()
         if name
-        not in ("_ordinals", "_numbers", "_timed", "buckets", "groups", "hosts", "sets", "profiles")
+        not in ("_ordinals", "numbers", "_timed", "buckets", "groups", "hosts", "sets", "profiles")
     }
     derived["sets"] = snapshot.sets._sets
     derived["hosts"] = {n: (s.fact, s.free, s.leases) for n, s in snapshot.hosts.items()}
@@ -52,9 +52,9 @@ class Changes(RuleBasedStateMachine):
         self.snapshot = self.fleet.snapshot
 
     @rule()
-    @precondition(lambda self: len(self.snapshot._numbers) < 5)
+    @precondition(lambda self: len(self.snapshot.numbers) < 5)
     def add_host(self) -> None:
-        self.snapshot.put_host(host(len(self.snapshot._numbers) + 1))
+        self.snapshot.put_host(host(len(self.snapshot.numbers) + 1))
 
     @rule(data=st.data())
     @precondition(lambda self: self.snapshot.hosts)
