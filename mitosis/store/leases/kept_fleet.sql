@@ -3,7 +3,7 @@
 -- name: changes
 -- What has changed since the facts were read by the transaction "own", which saw what "seen" shows; "first" is the
 -- first transaction that may have changed something since. A mark of a transaction that had not ended then is new
--- now, whatever its number; those of the own transaction may be of after the reading.
+-- now, also with a lower number; those of the own transaction may be of after the reading.
 WITH news AS MATERIALIZED (
     SELECT c.manager_id, c.group_id FROM fleet_changes AS c
      WHERE c.xid >= %(first)s::text::xid8
