@@ -243,7 +243,8 @@ CHANGE_MARKS: tuple[str, ...] = (
         "UPDATE",
         "",
         "(OLD.offline, OLD.contact_since, OLD.last_contact_at IS NULL)"
-        " IS DISTINCT FROM (NEW.offline, NEW.contact_since, NEW.last_contact_at IS NULL)",
+        " IS DISTINCT FROM (NEW.offline, NEW.contact_since, NEW.last_contact_at IS NULL)"
+        " OR NEW.offline AND OLD.last_contact_at IS DISTINCT FROM NEW.last_contact_at",
     ),
     _marked_by_row("group_live", "INSERT"),
     _marked_by_row("group_live", "DELETE"),

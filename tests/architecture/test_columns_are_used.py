@@ -18,6 +18,8 @@ Name = tuple[str, str]
 """A table, and a column of it."""
 STORE = ROOT / "mitosis/store"
 NOT_READ: Mapping[Name, str] = {
+    ("fleet_changes", "manager_id"): "read through the name of a part of the statement",
+    ("fleet_changes", "group_id"): "as above",
     ("managers", "creator_id"): "who registered a host, for an administrator with psql",
     ("worker_services", "creator_id"): "as above, of a worker service",
     ("worker_services", "updated_at"): "S004-12 names it",
@@ -39,6 +41,8 @@ NOT_READ: Mapping[Name, str] = {
 }
 """And why."""
 NOT_WRITTEN: Mapping[Name, str] = {
+    ("fleet_changes", "manager_id"): "triggers of the migration write it",
+    ("fleet_changes", "group_id"): "as above",
     ("task_group_managers", "matched_tags"): NOT_READ["task_group_managers", "matched_tags"],
     ("leases", "worker_tags"): NOT_READ["leases", "worker_tags"],
     ("users", "state"): "no verb locks a user yet; an administrator can",

@@ -116,7 +116,7 @@ async def _read(
     if away:
         values["managers"] = sorted(away)
         hosts += await fetch_all(connection, HostRow, HOSTS_BY_NUMBER, values)
-    values["hosts"] = min(len(hosts), policy.actions_per_round)
+    values["hosts"] = max(1, min(len(hosts), policy.actions_per_round))
     groups = await fetch_all(connection, GroupRow, GROUPS_OF_ROUND, values)
     groups += await fetch_all(connection, GroupRow, ONE_GROUP, values)
     durations, runs = await _durations(connection, number, asked)

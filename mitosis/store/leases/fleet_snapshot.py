@@ -53,7 +53,7 @@ async def load_fleet(
     policy = policy_of(store)
     clock = await read_clock(connection)
     hosts = await fetch_all(connection, HostRow, HOSTS_IN_CONTACT, fact_parameters(store))
-    values = {"hosts": min(len(hosts) + len(more_hosts), policy.actions_per_round)}
+    values = {"hosts": max(1, min(len(hosts) + len(more_hosts), policy.actions_per_round))}
     groups = await fetch_all(connection, GroupRow, GROUPS_OF_ROUND, values)
     known_hosts, known_groups = {row.number for row in hosts}, {row.number for row in groups}
     hosts += (row for row in more_hosts if row.number not in known_hosts)

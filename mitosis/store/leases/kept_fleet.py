@@ -138,7 +138,7 @@ async def _read(connection: Connection, store: Store, found: _Changes) -> _KeptF
 
 
 async def _groups(connection: Connection, rows: FleetRows, hosts: int) -> Sequence[GroupRow]:
-    values = {"hosts": min(hosts, rows.snapshot.policy.actions_per_round)}
+    values = {"hosts": max(1, min(hosts, rows.snapshot.policy.actions_per_round))}
     return await fetch_all(connection, GroupRow, GROUPS_OF_ROUND, values)
 
 
