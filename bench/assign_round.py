@@ -1,8 +1,8 @@
 """What does one assignment round cost with 10,000 hosts? The parts of its transaction, in ms.
 
 Each row has the time that passed and the CPU time of this process, without that of PostgreSQL.
-`load` reads the snapshot, `decide` is the pure decision, `round` is both with the writes and what stands
-around them, under the lock that makes rounds take turns. The floor is the smallest statement that reads all
+`load` reads the whole snapshot, `kept facts` brings the one of the last round up to date, `decide` is the pure
+decision, `round` is the last two with the writes and what stands around them. The floor is the smallest statement that reads all
 hosts. `look` is what the control worker asks every few seconds.
 
     .venv/bin/python -m bench.assign_round [--hosts 10000] [--groups 200]
@@ -17,6 +17,7 @@ from typing import LiteralString
 from bench.scratch_database import scratch_database
 from mitosis.scheduling.decide import decide
 from mitosis.store.leases.fleet_snapshot import Fleet, load_fleet
+from mitosis.store.leases.kept_fleet import present_fleet
 from mitosis.store.leases.look import look
 from mitosis.store.leases.scheduler import assign_round
 from mitosis.store.pg.database import Database
@@ -99,9 +100,14 @@ async def measure(url: str, hosts: int, groups: int) -> None:
             async with database.transaction() as connection:
                 await connection.execute(statement, values or None)
 
+        async def kept() -> str:
+            async with store.fleet.turn() as kept, database.transaction() as connection:
+                return f"{len((await present_fleet(kept, connection, store)).snapshot.hosts)} hosts"
+
         async def case(what: str) -> None:
             await execute(IN_CONTACT)
             await parts(store, what)
+            await timed(f"{what}: kept facts", kept)
             await timed(f"{what}: round", lambda: assign_round(store))
             await timed(f"{what}: look", lambda: look(store), " ")
 
@@ -110,6 +116,7 @@ async def measure(url: str, hosts: int, groups: int) -> None:
         await execute(HOSTS, count=hosts)
         await execute("ANALYZE")
         await case("nothing waits, all free")
+        await case("the same again")
         await execute(GROUPS, name="one", tags=["t1"], count=groups, tasks=16, most=1)
         await case(f"{groups} groups, one lease each")
         await execute(GROUPS, name="many", tags=[], count=groups, tasks=2000, most=None)
