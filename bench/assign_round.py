@@ -1,9 +1,9 @@
 """What does one assignment round cost with 10,000 hosts? The parts of its transaction, in ms.
 
 Each row has the time that passed and the CPU time of this process, without that of PostgreSQL.
-`load` reads the whole snapshot, `kept facts` brings the one of the last round up to date, `decide` is the pure
-decision, `round` is the last two with the writes and what stands around them. The floor is the smallest statement that reads all
-hosts. `look` is what the control worker asks every few seconds.
+`load` reads the whole snapshot, `kept facts` brings that of the last round up to date, `decide` is the pure
+decision, `round` is the last two with the writes and what stands around them. The floor is the smallest
+statement that reads all hosts. `look` is what the control worker asks every few seconds.
 
     .venv/bin/python -m bench.assign_round [--hosts 10000] [--groups 200]
 """

