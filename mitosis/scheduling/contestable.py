@@ -69,7 +69,7 @@ class IdleHosts:
         self._holders: Sequence[Holder] | None = None
         self._held: dict[int, Hosts] = {}
         entries = []
-        for _, (number,) in round_.snapshot.idle.due(round_.now):
+        for _, (number,) in round_.snapshot.times.idle.due(round_.now):
             lease = round_.snapshot.leases[number]
             if number not in round_.ended:
                 bit = 1 << round_.snapshot.ordinal(lease.host)
@@ -198,7 +198,7 @@ class BusyHosts:
 
     def _find_due(self, classes: dict[Hashable, _Class]) -> None:
         snapshot = self._round.snapshot
-        for _, (number,) in snapshot.affinity.due(self._round.now):
+        for _, (number,) in snapshot.times.affinity.due(self._round.now):
             if number in self._round.ended:
                 continue
             lease = snapshot.leases[number]

@@ -22,7 +22,7 @@ def end_leases_that_may_not_stay(round_: Round) -> None:
 
 def renew_leases(round_: Round) -> None:
     """Renew the leases whose affinity is over and whose host was not taken; end those without work (C-02)."""
-    for _, (number,) in round_.snapshot.affinity.due(round_.now):
+    for _, (number,) in round_.snapshot.times.affinity.due(round_.now):
         if round_.is_over:
             return
         if number in round_.ended:

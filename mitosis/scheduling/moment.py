@@ -87,7 +87,7 @@ class Moment:
         after = self.policy.starve_after_seconds
         if after is None:
             return
-        for _, (number,) in self.snapshot.hostless.due(self.now - after):
+        for _, (number,) in self.snapshot.times.hostless.due(self.now - after):
             if self.snapshot.groups[number].missing > 0:
                 yield number
 
@@ -101,7 +101,7 @@ class Moment:
     def _retried_hosts(self) -> dict[FailureName, Hosts]:
         """Return the hosts whose pause after a failure is over although the failure is still a fact."""
         retried: dict[FailureName, Hosts] = {}
-        for _, (ordinal, _) in self.snapshot.retries.due(self.now):
+        for _, (ordinal, _) in self.snapshot.times.retries.due(self.now):
             failures = self.snapshot.host_at(ordinal).fact.failures
             blocking = {
                 failure.name

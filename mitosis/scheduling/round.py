@@ -160,7 +160,7 @@ class Round:
     def _broken_promises(self) -> dict[int, int]:
         """Return, by task group, the hosts on the way that it could not be offered, or that take too long."""
         broken: dict[int, int] = {}
-        for until, (number, host) in self.snapshot.promises.later(NEVER):
+        for until, (number, host) in self.snapshot.times.promises.later(NEVER):
             group = self.snapshot.groups.get(number)
             if group is None:
                 continue

@@ -9,17 +9,13 @@ from bisect import bisect_left, insort
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
-from mitosis.scheduling.due_times import DueTimes
-from mitosis.scheduling.facts import FOREVER, NEVER, Group, Host, Lease, Work
+from mitosis.scheduling.facts import Group, Host, Lease, Work
 from mitosis.scheduling.host_sets import NONE, Hosts, NamedSets
 from mitosis.scheduling.policy import Order, Policy
 from mitosis.scheduling.set_names import names_of_host, names_of_leases
 from mitosis.scheduling.sizes import missing_leases
 from mitosis.scheduling.states import Bucket, GroupState, HostState, Profile, line_key
-
-Owner = tuple[str, int]
-"""A fact that contributes to an index: its kind and number."""
-Timed = tuple[DueTimes[tuple[int, ...]], float, tuple[int, ...]]
+from mitosis.scheduling.timetable import Owner, Timetable
 
 
 class Snapshot:
@@ -41,18 +37,7 @@ class Snapshot:
         """Task groups with more live leases than ``max_managers``."""
         self.misplaced: set[int] = set()
         """Live leases on hosts that may not serve the task group any more."""
-        self.affinity: DueTimes[tuple[int, ...]] = DueTimes()
-        """(lease), by the end of the affinity."""
-        self.idle: DueTimes[tuple[int, ...]] = DueTimes()
-        """(lease), by the time at which it has been idle for the least threshold."""
-        self.retries: DueTimes[tuple[int, ...]] = DueTimes()
-        """(ordinal of the host, task group), by the end of a pause after a failure."""
-        self.promises: DueTimes[tuple[int, ...]] = DueTimes()
-        """(task group, host), by the time at which the host no longer counts for the task group."""
-        self.hostless: DueTimes[tuple[int, ...]] = DueTimes()
-        """(task group), by the time since when it has had no host."""
-        self.delayed: DueTimes[tuple[int, ...]] = DueTimes()
-        """(task group), by the time at which a delayed attempt is due."""
+        self.times = Timetable()
         self.profiles: dict[tuple[object, ...], Profile] = {}
         """By their fields."""
         self._unplaced: set[int] | None = None
@@ -61,7 +46,6 @@ class Snapshot:
         self.numbers: list[int] = []
         """Of all hosts there ever were: bit ``n`` of a set stands for the host at place ``n``."""
         self._promised: dict[int, int] = {}
-        self._timed: dict[Owner, list[Timed]] = {}
         self._promises_of: dict[Owner, list[int]] = {}
 
     @classmethod
@@ -141,7 +125,7 @@ class Snapshot:
             self.hosts[host.number] = state
         state.fact = host
         self._promise(("host", host.number), [freed.group for freed in host.freed_for])
-        self._time(("host", host.number), self._times_of_host(state))
+        self.times.put(("host", host.number), self.times.of_host(state, self.policy))
         if host.freed_for:
             self.freed[host.number] = host
         else:
@@ -160,7 +144,7 @@ class Snapshot:
         del self.hosts[number]
         self.freed.pop(number, None)
         self._promise(("host", number), [])
-        self._time(("host", number), [])
+        self.times.put(("host", number), [])
         self.sets.place("host", state.ordinal, ())
         self.sets.place("leases", state.ordinal, ())
 
@@ -182,14 +166,14 @@ class Snapshot:
         if _leases_depend_on(former) != _leases_depend_on(group):
             for number in state.leases:
                 self._index_lease(self.leases[number])
-        self._time(("group", group.number), self._times_of_group(state))
+        self.times.put(("group", group.number), self.times.of_group(group.number, state.work))
         self._line_up(state)
 
     def put_work(self, number: int, work: Work) -> None:
         """Replace what is known about the tasks of a task group."""
         state = self.groups[number]
         state.work = work
-        self._time(("group", number), self._times_of_group(state))
+        self.times.put(("group", number), self.times.of_group(number, work))
         self._line_up(state)
 
     def drop_group(self, number: int) -> None:
@@ -199,7 +183,7 @@ class Snapshot:
             raise ValueError(f"task group {state.fact.name} has leases: {sorted(state.leases)}")
         self._add_share(state, -1)
         self._leave_line(state)
-        self._time(("group", number), [])
+        self.times.put(("group", number), [])
         self.too_many.discard(number)
         del self.groups[number]
 
@@ -226,7 +210,7 @@ class Snapshot:
         self.misplaced.discard(number)
         self._count(self.groups[lease.group], lease, None)
         self._promise(("lease", number), [])
-        self._time(("lease", number), [])
+        self.times.put(("lease", number), [])
         self._place_leases(self.hosts[lease.host])
 
     def group_of(self, lease: Lease) -> GroupState:
@@ -277,7 +261,9 @@ class Snapshot:
     def _index_lease(self, lease: Lease) -> None:
         to = [] if lease.for_group is None or lease.is_live else [lease.for_group]
         self._promise(("lease", lease.number), to)
-        self._time(("lease", lease.number), self._times_of_lease(lease))
+        settings = self.policy.settings_of(self.groups[lease.group].fact.leases)
+        times = self.times.of_lease(lease, settings.least_idle, self.policy)
+        self.times.put(("lease", lease.number), times)
         self._check_place(lease)
         self._place_leases(self.hosts[lease.host])
 
@@ -305,42 +291,6 @@ class Snapshot:
                 state.held.promised += by
                 self._add_share(state, 1)
                 self._line_up(state)
-
-    def _time(self, owner: Owner, times: Iterable[Timed]) -> None:
-        """Make these the times that the owner contributes."""
-        timed = [entry for entry in times if entry[1] < FOREVER]
-        for index, at, item in self._timed.pop(owner, ()):
-            index.remove(at, item)
-        for index, at, item in timed:
-            index.add(at, item)
-        if timed:
-            self._timed[owner] = timed
-
-    def _times_of_host(self, state: HostState) -> Iterator[Timed]:
-        for failure in state.fact.failures:
-            if failure.blocks_until > NEVER:
-                yield self.retries, failure.blocks_until, (state.ordinal, failure.group)
-        for freed in state.fact.freed_for:
-            until = freed.at + self.policy.freed_counts_seconds
-            yield self.promises, until, (freed.group, state.fact.number)
-
-    def _times_of_lease(self, lease: Lease) -> Iterator[Timed]:
-        if lease.for_group is not None and not lease.is_live:
-            until = lease.ending_since + self.policy.drain_counts_seconds
-            yield self.promises, until, (lease.for_group, lease.host)
-        if not lease.contestable:
-            return
-        yield self.affinity, lease.affinity_until, (lease.number,)
-        if lease.idle_since is not None:
-            settings = self.policy.settings_of(self.groups[lease.group].fact.leases)
-            yield self.idle, lease.idle_since + settings.least_idle, (lease.number,)
-
-    def _times_of_group(self, state: GroupState) -> Iterator[Timed]:
-        number, work = state.fact.number, state.work
-        if work.hostless_since is not None:
-            yield self.hostless, work.hostless_since, (number,)
-        if work.delayed_until is not None:
-            yield self.delayed, work.delayed_until, (number,)
 
     def _place_host(self, state: HostState) -> None:
         if self._unplaced is not None:

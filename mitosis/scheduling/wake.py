@@ -72,10 +72,10 @@ class _Wakes:
         yield from self._failures()
         yield from self._moves()
         yield from self._starved()
-        for at, _ in self._snapshot.promises.later(self._now):
+        for at, _ in self._snapshot.times.promises.later(self._now):
             yield Wake(at, WakeReason.ON_THE_WAY)
             break
-        for at, _ in self._snapshot.delayed.later(self._now):
+        for at, _ in self._snapshot.times.delayed.later(self._now):
             yield Wake(at, WakeReason.DELAYED)
             break
 
@@ -127,7 +127,7 @@ class _Wakes:
         return self._waiting_setups
 
     def _idle_leases(self) -> Iterator[tuple[float, int]]:
-        idle = self._snapshot.idle
+        idle = self._snapshot.times.idle
         for entries in (idle.due(self._now), idle.later(self._now)):
             for at, (number,) in entries:
                 if number not in self._round.ended and self._is_in(number, self._wanted):
@@ -141,7 +141,7 @@ class _Wakes:
         held = self._snapshot.sets.of_kind("held_by").items() if self._wanted else ()
         if not any(hosts & self._takeable_from(name) for name, hosts in held):
             return
-        for at, (number,) in self._snapshot.affinity.later(self._now):
+        for at, (number,) in self._snapshot.times.affinity.later(self._now):
             holder = self._snapshot.group_of(self._snapshot.leases[number]).fact
             name = (holder.priority, holder.user_group)
             if number not in self._round.ended and self._is_in(number, self._takeable_from(name)):
@@ -180,7 +180,7 @@ class _Wakes:
                 yield other
 
     def _failures(self) -> Iterator[Wake]:
-        for at, (ordinal, _) in self._snapshot.retries.later(self._now):
+        for at, (ordinal, _) in self._snapshot.times.retries.later(self._now):
             if self._members >> ordinal & 1:
                 yield Wake(at, WakeReason.FAILURE)
                 return
@@ -194,7 +194,7 @@ class _Wakes:
         after = self._round.policy.starve_after_seconds
         if after is None:
             return
-        for since, (number,) in self._snapshot.hostless.later(self._now - after):
+        for since, (number,) in self._snapshot.times.hostless.later(self._now - after):
             if self._round.missing(self._snapshot.groups[number]) > 0:
                 yield Wake(since + after, WakeReason.STARVED)
                 return

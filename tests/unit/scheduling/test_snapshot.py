@@ -24,8 +24,9 @@ def indexes(snapshot: Snapshot) -> dict[str, Any]:
         name: value
         for name, value in vars(snapshot).items()
         if name
-        not in ("_ordinals", "numbers", "_timed", "buckets", "groups", "hosts", "sets", "profiles")
+        not in ("_ordinals", "numbers", "times", "buckets", "groups", "hosts", "sets", "profiles")
     }
+    derived["times"] = {n: t for n, t in vars(snapshot.times).items() if n != "_of"}
     derived["sets"] = snapshot.sets._sets
     derived["hosts"] = {n: (s.fact, s.free, s.leases) for n, s in snapshot.hosts.items()}
     derived["groups"] = {
