@@ -195,8 +195,25 @@ BEGIN
 END $$
 """
 
+NOTE_EVERYTHING = """
+CREATE FUNCTION note_all_changed() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+BEGIN
+    INSERT INTO fleet_changes DEFAULT VALUES;
+    RETURN NULL;
+END $$
+"""
+
 MARKED_TABLES = ("environments", "host_failures", "user_group_managers", "former_manager_tags")
 """Tables whose every change concerns hosts; none of them is written for a single task or contact."""
+
+EMPTIED_TABLES = (*MARKED_TABLES, "leases", "managers", "manager_live", "group_live", "task_groups")
+
+
+def _marked_when_emptied(table: str) -> str:
+    return (
+        f"CREATE TRIGGER {table}_truncate_changes_hosts AFTER TRUNCATE ON {table}"
+        " FOR EACH STATEMENT EXECUTE FUNCTION note_all_changed()"
+    )
 
 
 def _marked_by_statement(table: str, event: str) -> str:
@@ -221,6 +238,7 @@ def _marked_by_row(table: str, event: str, columns: str = "", condition: str = "
 
 
 CHANGE_MARKS: tuple[str, ...] = (
+    *(_marked_when_emptied(table) for table in EMPTIED_TABLES),
     *(
         _marked_by_statement(table, event)
         for table in MARKED_TABLES
@@ -296,6 +314,7 @@ STATEMENTS: tuple[str, ...] = (
     "INSERT INTO fleet_changes DEFAULT VALUES",
     NOTE_CHANGED_HOSTS,
     NOTE_CHANGED_FACT,
+    NOTE_EVERYTHING,
     *CHANGE_MARKS,
 )
 """In this order, one statement each."""

@@ -4,6 +4,7 @@ Sets of hosts are written as bytes: bit ``n`` stands for the host at place ``n``
 """
 
 import zlib
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -36,8 +37,8 @@ class Record(NamedTuple):
     hosts: list[Host]
     groups: list[RecordedGroup]
     leases: list[Lease]
-    numbers: list[int]
-    """Of all hosts that have a bit in sets, in their order; also of those that are there no more."""
+    numbers: Sequence[int] = ()
+    """Of the hosts with a bit in sets, in their order; of ``hosts`` where there are none."""
 
 
 def recorded(snapshot: Snapshot, now: float) -> bytes:

@@ -88,7 +88,6 @@ TESTED_ELSEWHERE = {
     "mitosis/store/groups/definition.py": "integration/store/groups/test_task_groups.py",
     "mitosis/store/groups/views.py": "integration/store/groups/test_task_groups.py",
     "mitosis/store/leases/actions.py": "integration/store/leases/test_scheduler.py",
-    "mitosis/store/leases/fleet_rows.py": "integration/store/leases/test_kept_fleet.py",
     "mitosis/store/leases/ending.py": "integration/store/test_interleavings.py",
     "mitosis/store/managers/contact.py": "integration/store/managers/test_hello.py",
     "mitosis/store/output/writing.py": "integration/api/routes/test_output.py",

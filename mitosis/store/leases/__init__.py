@@ -26,7 +26,8 @@ Three rules keep tasks from being lost or stranded:
 
 Which host is offered to which group, and which lease ends for another group, is decided by
 ``mitosis.scheduling`` over facts that PostgreSQL supplies (``fleet``, ``fleet_snapshot``). The round
-(``scheduler``) reads them, decides, and writes the actions (``actions``). ``reasons`` turns the first
+(``scheduler``) keeps them and reads what has changed (``kept_fleet``, ``fleet_rows``), decides, and writes
+the actions (``actions``). ``reasons`` turns the first
 condition that does not hold into a line for people (``no_host_reasons`` where no host is left). ``granting``
 is the host's side of a lease, ``ending`` its end.
 

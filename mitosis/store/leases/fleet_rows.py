@@ -12,8 +12,11 @@ from mitosis.store.leases.member_sets import MemberSets
 class FleetRows:
     """All rows of one time. What they lead to does not depend on the changes by which they came."""
 
-    def __init__(self, policy: Policy) -> None:
+    def __init__(self, policy: Policy, numbers: Iterable[int] = ()) -> None:
+        """``numbers``: of hosts that may come later, so that a decision has the same order of hosts then."""
         self.snapshot = Snapshot(policy)
+        for number in numbers:
+            self.snapshot.ordinal(number)
         self.hosts: dict[int, HostRow] = {}
         self.groups: Mapping[int, GroupRow] = {}
         self.restless: set[int] = set()
@@ -42,7 +45,7 @@ class FleetRows:
         gone = [number for number in gone if number in self.hosts]
         retagged = bool(gone) or any(self._is_retagged(row) for row in hosts)
         former, self.groups = self.groups, {row.number: row for row in groups}
-        self._drop_leases(hosts, gone)
+        left = former.keys() | self._drop_leases(hosts, gone)
         for number in gone:
             self.snapshot.drop_host(number)
             del self.hosts[number]
@@ -59,7 +62,7 @@ class FleetRows:
                 changed.update(self._put_group(group, former.get(group.number), retagged=retagged))
             for number in changed:
                 self._put_lease(self.hosts[number])
-        for number in former.keys() - self.groups.keys():
+        for number in left - self.groups.keys():
             self._leave_group(number)
 
     def hosts_of(self, group: int) -> Iterable[int]:
@@ -71,13 +74,17 @@ class FleetRows:
         former = self.hosts.get(row.number)
         return former is None or (former.tags, former.former_tags) != (row.tags, row.former_tags)
 
-    def _drop_leases(self, hosts: Iterable[HostRow], gone: Iterable[int]) -> None:
+    def _drop_leases(self, hosts: Iterable[HostRow], gone: Iterable[int]) -> set[int]:
+        """Drop leases that are no more; return their task groups."""
+        groups = set[int]()
         kept = {row.number: row.lease_number for row in hosts} | dict.fromkeys(gone)
         for number, lease in kept.items():
             state = self.snapshot.hosts.get(number)
             for former in [] if state is None else list(state.leases):
                 if former != lease:
+                    groups.add(self.snapshot.leases[former].group)
                     self.snapshot.drop_lease(former)
+        return groups
 
     def _put_host(self, row: HostRow, now: float) -> None:
         fact = row.fact(now, self._policy.suspect_after_seconds)
@@ -120,6 +127,8 @@ class FleetRows:
 
     def _leave_group(self, number: int) -> None:
         """Forget a task group, or all of it but its name and priority while it has leases."""
+        if number not in self.snapshot.groups:
+            return
         hosts = list(self.hosts_of(number))
         if not hosts:
             self.snapshot.drop_group(number)

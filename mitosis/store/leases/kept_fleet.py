@@ -3,6 +3,7 @@
 Triggers mark hosts whose facts have changed; contacts, task groups, and leases with tasks are read each time.
 """
 
+import logging
 import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -21,11 +22,14 @@ from mitosis.store.leases.fleet import (
 )
 from mitosis.store.leases.fleet_rows import FleetRows
 from mitosis.store.leases.fleet_snapshot import Fleet, fact_parameters
+from mitosis.store.leases.kept_check import differing_hosts
 from mitosis.store.leases.lease_terms import policy_of
 from mitosis.store.pg.database import Connection, Database
 from mitosis.store.pg.rows import fetch_all, fetch_one
 from mitosis.store.pg.statements import load
 from mitosis.store.store import Store
+
+log = logging.getLogger(__name__)
 
 SQL = load("leases/kept_fleet.sql")
 CHANGED_HOSTS = hosts_statement(SQL["in_contact_or_leased"], THESE_HOSTS)
@@ -34,6 +38,8 @@ PROGRESS_OF_HOSTS = (
 )
 KEPT_SECONDS = 600.0
 """After so long all facts are read again, and older marks are deleted."""
+HOSTS_NAMED = 10
+"""Of those about which kept facts were wrong."""
 ALL_AT_ONCE = 0.3
 """When this part of the hosts has changed, reading all of them takes less time."""
 NOTHING_SEEN: Mapping[str, object] = {"first": str(2**63 - 1), "own": "0", "seen": "1:1:"}
@@ -57,6 +63,11 @@ class _Changes:
     hosts: list[int]
     silent: frozenset[tuple[int, float]]
     """Hosts that are not offline and have been silent for too long, and their last contact."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Number:
+    number: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,10 +107,26 @@ async def read_ahead(kept: Kept, store: Store) -> None:
     known = _usable(kept, store)
     if known is not None and time.monotonic() - known.read_at < KEPT_SECONDS:
         return
-    kept.value = None
-    async with store.database.transaction() as connection:
+    async with store.database.connection() as connection:
         await connection.execute(SQL["forget_changes"], {"kept": KEPT_SECONDS})
+    async with store.database.transaction() as connection:
+        if known is None:
+            kept.value = None
+        else:
+            await connection.execute(SQL["one_snapshot"])
         await present_fleet(kept, connection, store)
+        if kept.value is known and known is not None:
+            kept.value = await _read_again(connection, store, known)
+
+
+async def _read_again(connection: Connection, store: Store, known: _KeptFleet) -> _KeptFleet:
+    """Read all facts, and say so if those that were kept are others."""
+    fresh = await _read(connection, store, known.last)
+    hosts = differing_hosts(known.rows, fresh.rows, known.last.now)
+    if hosts:
+        names = [row.name for row in map(fresh.rows.hosts.get, hosts[:HOSTS_NAMED]) if row]
+        log.error("scheduling.kept_facts_wrong", extra={"count": len(hosts), "hosts": names})
+    return fresh
 
 
 async def present_fleet(kept: Kept, connection: Connection, store: Store) -> Fleet:
@@ -130,7 +157,9 @@ def _usable(kept: Kept, store: Store) -> _KeptFleet | None:
 
 
 async def _read(connection: Connection, store: Store, found: _Changes) -> _KeptFleet:
-    rows, parameters = FleetRows(policy_of(store)), fact_parameters(store)
+    parameters = fact_parameters(store)
+    numbers = [row.number for row in await fetch_all(connection, _Number, SQL["all_hosts"], {})]
+    rows = FleetRows(policy_of(store), numbers)
     hosts = await fetch_all(connection, HostRow, HOSTS_IN_CONTACT, parameters)
     groups = await _groups(connection, rows, len(hosts))
     rows.change(found.now, hosts, groups)

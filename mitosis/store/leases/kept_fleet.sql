@@ -30,6 +30,13 @@ SELECT extract(epoch FROM now())::float8 AS now,
           FROM manager_live AS c
          WHERE NOT c.offline AND c.last_contact_at <= now() - make_interval(secs => %(suspect_after)s)) AS silent
 
+-- name: one_snapshot
+SET TRANSACTION ISOLATION LEVEL REPEATABLE READ
+
+-- name: all_hosts
+-- In the order in which a decision takes hosts that are alike: those that come into contact later have their place.
+SELECT m.id AS number FROM managers AS m WHERE m.deleted_at IS NULL ORDER BY m.id
+
 -- name: in_contact_or_leased
  WHERE m.id = ANY(%(managers)s::bigint[])
    AND ((NOT c.offline AND c.last_contact_at > now() - make_interval(secs => %(suspect_after)s))

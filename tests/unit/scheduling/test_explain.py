@@ -379,3 +379,19 @@ def test_a_host_that_the_decision_takes_for_another_group_names_it_and_its_rank(
     assert [(step.code, step.sentence) for step in chain.obstacles] == [
         ("held_ending", "is taken from g2 for g3, which goes first: priority 7 is above 1")
     ]
+
+
+@pytest.mark.spec("S000-164")
+def test_a_host_that_the_limit_of_a_decision_cuts_off_is_named_with_the_limit() -> None:
+    fleet = Fleet(3, policy=Policy(actions_per_round=2))
+    fleet.group(2, ready=100, priority=1)
+    fleet.group(WAITING)
+    found = explained(fleet)
+    assert not found.gets
+    line = "waits for the next round: this one has made 2 of at most 2 changes"
+    assert obstacle(found, host=3) == ("next_round", line)
+    assert obstacle(found, host=1)[1].startswith("is offered to g2")
+    for _, host in fleet.offers():
+        fleet.lease(2, host)
+    fleet.work(2, ready=0)
+    assert fleet.offers() == [(WAITING, 3)]

@@ -1,63 +1,19 @@
 """The facts that a process keeps between rounds are those that a process without any reads."""
 
 from collections.abc import Mapping
-from dataclasses import replace
+from contextlib import AsyncExitStack
 from random import Random
 from typing import Any, LiteralString
 
 import psycopg
 import pytest
 
-from mitosis.scheduling.facts import Host
-from mitosis.scheduling.host_sets import Hosts, ordinals
-from mitosis.scheduling.snapshot import Snapshot
 from mitosis.store.leases import kept_fleet
-from mitosis.store.leases.fleet_snapshot import load_fleet
-from mitosis.store.leases.kept_fleet import present_fleet
+from mitosis.store.leases.kept_fleet import present_fleet, read_ahead
 from mitosis.store.leases.scheduler import assign_round
 from mitosis.store.store import Store, StoreOptions
 from tests.support.campaigns import World, world
-
-HOUR = 3600.0
-
-
-def facts(snapshot: Snapshot, now: float) -> Mapping[str, Any]:
-    """All facts of a snapshot, with hosts as their numbers instead of their bits."""
-
-    def numbers(hosts: Hosts) -> frozenset[int]:
-        return frozenset(snapshot.numbers[ordinal] for ordinal in ordinals(hosts))
-
-    def of_host(host: Host) -> Host:
-        moved = tuple(at for at in host.moved_at if at > now - HOUR)
-        contact = None if host.in_contact else host.last_contact_at  # only for texts about silence
-        return replace(host, moved_at=moved, last_contact_at=contact)
-
-    return {
-        "hosts": {number: of_host(state.fact) for number, state in snapshot.hosts.items()},
-        "groups": {
-            number: (
-                replace(state.fact, members=0, removed=0),
-                numbers(state.fact.members),
-                numbers(state.fact.removed),
-                state.work,
-            )
-            for number, state in snapshot.groups.items()
-        },
-        "leases": dict(snapshot.leases),
-    }
-
-
-async def compare(w: World, *, kept: bool = True) -> None:
-    """The kept facts, brought up to date, are the facts as they are read without them."""
-    before = getattr(w.store.fleet.value, "rows", None)
-    async with w.store.fleet.turn() as turn, w.database.transaction() as connection:
-        there = await present_fleet(turn, connection, w.store)
-        fresh = await load_fleet(connection, w.store)
-        assert facts(there.snapshot, there.now) == facts(fresh.snapshot, fresh.now)
-        again = facts(there.snapshot.copy(), there.now)
-        assert again == facts(there.snapshot, there.now)
-    assert (w.store.fleet.value.rows is before) == kept
-
+from tests.support.kept_facts import compare
 
 CHANGES: Mapping[str, LiteralString] = {
     "name": "UPDATE managers SET name = name || 'x' WHERE id = %(host)s",
@@ -129,24 +85,49 @@ async def few(w: World) -> tuple[list[int], list[int]]:
     return hosts, [row["id"] for row in await w.rows("SELECT id FROM task_groups ORDER BY id")]
 
 
+SLOW = ("tags", "drain", "role", "environment", "failure")
+"""Changes of a transaction that ends after later ones, about a host of its own."""
+
+
+async def forget(w: World) -> None:
+    """Let all marks be old, and a third process delete those that nobody can need."""
+    await w.rows("UPDATE fleet_changes SET changed_at = changed_at - interval '1 hour'")
+    await w.rows(kept_fleet.SQL["forget_changes"].replace("%(kept)s", "600"))
+
+
 @pytest.mark.parametrize("seed", range(3))
 async def test_after_any_changes_the_kept_facts_are_those_read_without_them(
     database: str, seed: int
 ) -> None:
+    """In a process that looks after each change, and in one that looks now and then."""
     random = Random(seed)
-    async with world(database) as w:
+    options = StoreOptions(database_url=database)
+    async with world(database) as w, Store.open(options) as other, AsyncExitStack() as slow:
         hosts, groups = await few(w)
-        await compare(w, kept=False)
+        await w.host(tags=["gpu"])
+        slow_host = await w.value("SELECT max(id) FROM managers")
+        await compare(w.store, kept=False)
         order = [*CHANGES, *random.choices(list(CHANGES), k=60)]
         random.shuffle(order)
-        for what in order:
+        for place, what in enumerate(order):
             values = {"host": random.choice(hosts), "group": random.choice(groups)}
             try:
                 async with w.database.connection() as connection:
                     await connection.execute(CHANGES[what], values)
             except psycopg.errors.IntegrityError:
                 continue  # such as a fact about a host that has been deleted
-            await compare(w)
+            await compare(w.store)
+            if place % 7 == 3:
+                connection = await slow.enter_async_context(w.database.transaction())
+                await connection.execute(
+                    CHANGES[random.choice(SLOW)], {**values, "host": slow_host}
+                )
+            if place % 7 == 5:
+                await slow.aclose()
+            if random.random() < 0.2:
+                await compare(other, kept=None)
+            if random.random() < 0.1:
+                await forget(w)
 
 
 async def offers(w: World) -> set[int]:
@@ -157,15 +138,15 @@ async def test_a_round_of_another_process_in_between_is_seen(database: str) -> N
     """It gives hosts away and ends leases; the next round here reads only these hosts again."""
     async with world(database) as w, Store.open(StoreOptions(database_url=database)) as other:
         await few(w)
-        await compare(w, kept=False)
+        await compare(w.store, kept=False)
         answer = await assign_round(other)
         assert answer.offered == len(await offers(w)) > 0
-        await compare(w)
+        await compare(w.store)
         assert (await assign_round(w.store)).offered == 0
-        await compare(w)
+        await compare(w.store)
         await w.rows("UPDATE leases SET state = 'ended', ended_at = now()")
         assert (await assign_round(other)).offered == answer.offered
-        await compare(w)
+        await compare(w.store)
 
 
 async def test_what_a_round_writes_itself_is_read_by_the_next_one(
@@ -182,7 +163,7 @@ async def test_what_a_round_writes_itself_is_read_by_the_next_one(
         with monkeypatch.context() as patched:
             patched.setattr("mitosis.store.leases.scheduler.present_fleet", after_a_later_one)
             assert (await assign_round(w.store)).offered > 0
-        await compare(w)
+        await compare(w.store)
 
 
 async def test_a_change_of_a_transaction_that_ends_after_a_later_one_is_seen(database: str) -> None:
@@ -191,9 +172,9 @@ async def test_a_change_of_a_transaction_that_ends_after_a_later_one_is_seen(dat
         async with w.database.transaction() as slow:
             await slow.execute("UPDATE managers SET tags = '{slow}' WHERE id = %s", [hosts[0]])
             await w.rows("UPDATE managers SET tags = '{quick}' WHERE id = %s", hosts[1])
-            await compare(w, kept=False)
-            await compare(w)
-        await compare(w)
+            await compare(w.store, kept=False)
+            await compare(w.store)
+        await compare(w.store)
         assert w.store.fleet.value.rows.hosts[hosts[0]].tags == {"slow"}
 
 
@@ -203,6 +184,8 @@ async def test_a_change_of_a_transaction_that_ends_after_a_later_one_is_seen(dat
         "INSERT INTO fleet_changes DEFAULT VALUES",
         "DELETE FROM fleet_changes",
         "UPDATE fleet_changes SET xid = pg_current_xact_id()",
+        "TRUNCATE host_failures",
+        "TRUNCATE task_groups, managers CASCADE",
     ],
 )
 async def test_all_is_read_again_where_marks_say_so_or_may_be_missing(
@@ -210,10 +193,31 @@ async def test_all_is_read_again_where_marks_say_so_or_may_be_missing(
 ) -> None:
     async with world(database) as w:
         await few(w)
-        await compare(w, kept=False)
-        await compare(w)
+        await compare(w.store, kept=False)
+        await compare(w.store)
         await w.rows(what)
-        await compare(w, kept=False)
+        await compare(w.store, kept=False)
+
+
+async def test_facts_that_changed_without_a_mark_are_reported_and_read_again(
+    database: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with world(database) as w:
+        hosts, _ = await few(w)
+        await compare(w.store, kept=False)
+        monkeypatch.setattr(kept_fleet, "KEPT_SECONDS", 0.0)
+        await read_ahead(w.store.fleet, w.store)
+        assert not caplog.records, "an hour-old reading without a fault"
+        async with w.database.transaction() as connection:
+            await connection.execute("SET LOCAL session_replication_role = replica")
+            await connection.execute("UPDATE managers SET draining = true WHERE id = %s", hosts[:1])
+        await read_ahead(w.store.fleet, w.store)
+        (record,) = caplog.records
+        assert record.message == "scheduling.kept_facts_wrong"
+        name = await w.value("SELECT name FROM managers WHERE id = %s", hosts[0])
+        assert (vars(record)["count"], vars(record)["hosts"]) == (1, [name])
+        monkeypatch.undo()
+        await compare(w.store)
 
 
 async def test_marks_are_deleted_but_for_the_newest_of_the_old_ones(
@@ -237,7 +241,7 @@ async def test_marks_are_deleted_but_for_the_newest_of_the_old_ones(
         assert old in left
         assert all(old <= one < 999_999_999_999 for one in left)
         monkeypatch.undo()
-        await compare(w)
+        await compare(w.store)
 
 
 async def test_after_a_round_that_failed_all_is_read_again(
@@ -245,7 +249,7 @@ async def test_after_a_round_that_failed_all_is_read_again(
 ) -> None:
     async with world(database) as w:
         await few(w)
-        await compare(w, kept=False)
+        await compare(w.store, kept=False)
 
         async def fail(*_: object) -> int:
             raise RuntimeError("no")
@@ -255,7 +259,7 @@ async def test_after_a_round_that_failed_all_is_read_again(
             with pytest.raises(RuntimeError):
                 await assign_round(w.store)
         assert await offers(w) == set()
-        await compare(w, kept=False)
+        await compare(w.store, kept=False)
         assert (await assign_round(w.store)).offered > 0
 
 
