@@ -26,6 +26,7 @@ from mitosis.store.pg.tables import BLOCKED
 from mitosis.store.processes.live import require_task_state
 from tests.support.campaigns import World, world
 from tests.support.checkout import ROOT
+from tests.support.kept_facts import compare
 from tests.support.manager_api import ManagerApi
 from tests.support.program import MITOSIS, clean_environment
 from tests.support.waiting import wait_until, wait_until_async
@@ -95,7 +96,7 @@ async def is_older(w: World) -> bool:
 
 
 async def work(client: Client, url: str, w: World) -> None:
-    """A task group from its creation to its result."""
+    """A task group from its creation to its result; what the version before writes marks hosts as well."""
     group = await client.create_group(TaskGroupSpec(name="old-api"))
     await client.submit(group.task_group_id, [{"command": ["true"]}])
     registered = await client.register_manager(RegisterManager(name="host"))
@@ -111,6 +112,7 @@ async def work(client: Client, url: str, w: World) -> None:
             )
         )
         assert answer.request_fields == {}
+        await compare(w.store, kept=False)
         await assign_round(w.store)
         (lease,) = (await client.group(group.task_group_id)).leases
         await agent.take(lease.epoch)
@@ -119,6 +121,7 @@ async def work(client: Client, url: str, w: World) -> None:
                 {"event": event, "epoch": lease.epoch, "fingerprint": "f"}
             )
             await agent.change_environment(group.task_group_id, change)
+        await compare(w.store)
         claimed = await agent.claim(
             ClaimTasks(epoch=lease.epoch, claim_seq=1, acked_seq=0, max_tasks=5)
         )
@@ -139,6 +142,7 @@ async def work(client: Client, url: str, w: World) -> None:
             change = EnvironmentChange.model_validate({"event": event})
             await agent.change_environment(group.task_group_id, change)
     await w.control.settle(group.task_group_id)
+    await compare(w.store)
     assert (await client.group(group.task_group_id)).result == "success"
 
 
