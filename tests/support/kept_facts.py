@@ -1,6 +1,6 @@
 """The kept facts of a process beside those that are read without them."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -40,6 +40,14 @@ def facts(snapshot: Snapshot, now: float) -> Mapping[str, Any]:
     }
 
 
+def _differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> Iterator[tuple[Any, ...]]:
+    for kind in one:
+        for number in one[kind].keys() | other[kind].keys():
+            pair = one[kind].get(number), other[kind].get(number)
+            if pair[0] != pair[1]:
+                yield kind, number, *pair
+
+
 async def compare(store: Store, *, kept: bool | None = True) -> None:
     """The kept facts, brought up to date, are those read without them, and lead to the same decision.
 
@@ -49,7 +57,8 @@ async def compare(store: Store, *, kept: bool | None = True) -> None:
     async with store.fleet.turn() as turn, store.database.transaction() as connection:
         there = await present_fleet(turn, connection, store)
         fresh = await load_fleet(connection, store)
-        assert facts(there.snapshot, there.now) == facts(fresh.snapshot, fresh.now)
+        of_kept, of_fresh = facts(there.snapshot, there.now), facts(fresh.snapshot, fresh.now)
+        assert of_kept == of_fresh, list(_differences(of_kept, of_fresh))
         assert facts(there.snapshot.copy(), there.now) == facts(there.snapshot, there.now)
         assert decide(there.snapshot, there.now) == decide(fresh.snapshot, fresh.now)
     assert kept is None or (store.fleet.value.rows is before) == kept

@@ -58,7 +58,7 @@ SELECT m.id AS number, m.uuid AS manager_id, m.name, m.tags, m.draining, c.offli
                LEFT JOIN group_live AS v ON v.group_id = f.group_id AND v.state IN ('open', 'closed')
               WHERE f.state <> 'gone' $of_hosts$
               GROUP BY f.manager_id) AS s ON s.manager_id = m.id
-  LEFT JOIN (SELECT f.manager_id, json_agg(f) AS failures
+  LEFT JOIN (SELECT f.manager_id, json_agg(f ORDER BY f."group", f.kind) AS failures
                FROM (SELECT h.manager_id, h.group_id AS "group", g.name AS group_name, $kind$ AS kind, h.failures, h.reason,
                             extract(epoch FROM h.next_at)::float8 AS next_at
                        FROM host_failures AS h

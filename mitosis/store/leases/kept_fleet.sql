@@ -55,9 +55,10 @@ SELECT l.manager_id AS number, l.epoch, $progress$ AS progress,
 
 -- name: forget_changes
 -- The newest of the old ones stays: while one is older than what a process has seen, that process has missed none.
+-- It is older than every transaction that runs, so a long one does not make all processes read everything.
 -- Numbers that no transaction has had yet come from another server.
 DELETE FROM fleet_changes AS c
  WHERE c.xid < (SELECT o.xid FROM fleet_changes AS o WHERE o.changed_at < now() - make_interval(secs => %(kept)s)
-                   AND o.xid < pg_snapshot_xmax(pg_current_snapshot())
+                   AND o.xid < pg_snapshot_xmin(pg_current_snapshot())
                  ORDER BY o.xid DESC LIMIT 1)
     OR (c.xid >= pg_snapshot_xmax(pg_current_snapshot()) AND c.xid <> pg_current_xact_id())
