@@ -187,9 +187,9 @@ BEGIN
     ELSIF TG_TABLE_NAME = 'task_groups' THEN
         INSERT INTO fleet_changes (group_id) VALUES (OLD.id);
     ELSIF TG_TABLE_NAME = 'group_live' THEN
-        INSERT INTO fleet_changes (group_id) VALUES (coalesce(NEW.group_id, OLD.group_id));
+        INSERT INTO fleet_changes (group_id) VALUES (OLD.group_id);
     ELSE
-        INSERT INTO fleet_changes (manager_id) VALUES (coalesce(NEW.manager_id, OLD.manager_id));
+        INSERT INTO fleet_changes (manager_id) VALUES (OLD.manager_id);
     END IF;
     RETURN NULL;
 END $$
@@ -254,8 +254,8 @@ CHANGE_MARKS: tuple[str, ...] = (
     ),
     _marked_by_row("managers", "UPDATE", "name tags draining machine_id cores incarnation"),
     _marked_by_row("managers", "DELETE"),
-    _marked_by_row("manager_live", "INSERT"),
-    _marked_by_row("manager_live", "DELETE"),
+    _marked_by_statement("manager_live", "INSERT"),
+    _marked_by_statement("manager_live", "DELETE"),
     _marked_by_row(
         "manager_live",
         "UPDATE",
@@ -264,7 +264,7 @@ CHANGE_MARKS: tuple[str, ...] = (
         " IS DISTINCT FROM (NEW.offline, NEW.contact_since, NEW.last_contact_at IS NULL)"
         " OR NEW.offline AND OLD.last_contact_at IS DISTINCT FROM NEW.last_contact_at",
     ),
-    _marked_by_row("group_live", "INSERT"),
+    # No fact about a host depends on a task group before its row is there.
     _marked_by_row("group_live", "DELETE"),
     _marked_by_row(
         "group_live",
