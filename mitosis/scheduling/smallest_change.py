@@ -304,14 +304,14 @@ class _Trials:
         snapshot, now = self._copy, self._now
         times = [
             (at, f"{host.name} is tried again then", host.number)
-            for at, (ordinal, _) in snapshot.retries.later(now)
+            for at, (ordinal, _) in snapshot.times.retries.later(now)
             for host in [snapshot.host_at(ordinal).fact]
         ]
         times += (
             (at, contest_sentences.wait(kind, host), host.fact.number)
             for kind, due in (
-                (ObjectionKind.AFFINITY, snapshot.affinity),
-                (ObjectionKind.IDLE, snapshot.idle),
+                (ObjectionKind.AFFINITY, snapshot.times.affinity),
+                (ObjectionKind.IDLE, snapshot.times.idle),
             )
             for at, (lease,) in due.later(now)
             for host in [snapshot.hosts[snapshot.leases[lease].host]]

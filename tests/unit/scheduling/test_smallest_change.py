@@ -77,7 +77,7 @@ def single_changes(snapshot: Snapshot, number: int) -> Iterator[Change]:
         yield from (change(kind, host=host) for kind in HOST_CHANGES)
     if group.work.delayed_until is not None and group.work.delayed_until > NOW:
         yield change(ChangeKind.WAIT, group.work.delayed_until)
-    for times in (snapshot.affinity, snapshot.retries):
+    for times in (snapshot.times.affinity, snapshot.times.retries):
         yield from (change(ChangeKind.WAIT, at) for at, _ in times.later(NOW))
 
 

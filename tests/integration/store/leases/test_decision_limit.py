@@ -75,9 +75,11 @@ async def test_all_hosts_in_contact_and_all_groups_with_work_are_decided_about_u
         number = await w.value("SELECT id FROM task_groups WHERE uuid = %s", small)
         chains = explain_group(snapshot, decided.now, number).chains
         cut = [chain.first_obstacle for chain in chains[LIMIT:]]
-        assert {(step.code, f"made {LIMIT} of at most {LIMIT} " in step.sentence) for step in cut if step} == {
-            ("next_round", True)
-        }
+        assert {
+            (step.code, f"made {LIMIT} of at most {LIMIT} " in step.sentence)
+            for step in cut
+            if step
+        } == {("next_round", True)}
         assert len(cut) == MORE
         assert None not in cut
 
