@@ -189,7 +189,7 @@ BEGIN
     ELSIF TG_TABLE_NAME = 'group_live' THEN
         INSERT INTO fleet_changes (group_id) VALUES (OLD.group_id);
     ELSE
-        INSERT INTO fleet_changes (manager_id) VALUES (OLD.manager_id);
+        INSERT INTO fleet_changes (manager_id) SELECT OLD.manager_id WHERE OLD.manager_id IS NOT NULL;
     END IF;
     RETURN NULL;
 END $$
@@ -224,16 +224,17 @@ def _marked_by_statement(table: str, event: str) -> str:
     )
 
 
-def _marked_by_row(table: str, event: str, columns: str = "", condition: str = "true") -> str:
-    """``columns`` are those whose change counts; rows that change for each contact or task have others."""
-    if columns:
-        old, new = (
-            ", ".join(f"{row}.{name}" for name in columns.split()) for row in ("OLD", "NEW")
-        )
-        condition = f"({old}) IS DISTINCT FROM ({new}) AND {condition}"
+def _marked_by_row(table: str, event: str, columns: str = "", condition: str = "") -> str:
+    """``columns`` are those whose change counts: a statement that sets no such column costs nothing."""
+    if event == "UPDATE":
+        names = columns.split()
+        condition = condition or " OR ".join(f"OLD.{c} IS DISTINCT FROM NEW.{c}" for c in names)
+        event = f"UPDATE OF {', '.join(names)}"
+    name = f"{table}_{event.split()[0].lower()}_changes_hosts"
+    when = f" WHEN ({condition})" if condition else ""
     return (
-        f"CREATE TRIGGER {table}_{event.lower()}_changes_hosts AFTER {event} ON {table}"
-        f" FOR EACH ROW WHEN ({condition}) EXECUTE FUNCTION note_changed_fact()"
+        f"CREATE TRIGGER {name} AFTER {event} ON {table}"
+        f" FOR EACH ROW{when} EXECUTE FUNCTION note_changed_fact()"
     )
 
 
@@ -250,7 +251,6 @@ CHANGE_MARKS: tuple[str, ...] = (
         "leases",
         "UPDATE",
         "state group_id manager_id draining offered_at taken_at ended_at affinity_until renewed freed_for contested_at",
-        "NEW.manager_id IS NOT NULL",
     ),
     _marked_by_row("managers", "UPDATE", "name tags draining machine_id cores incarnation"),
     _marked_by_row("managers", "DELETE"),
@@ -259,17 +259,17 @@ CHANGE_MARKS: tuple[str, ...] = (
     _marked_by_row(
         "manager_live",
         "UPDATE",
-        "",
-        "(OLD.offline, OLD.contact_since, OLD.last_contact_at IS NULL)"
-        " IS DISTINCT FROM (NEW.offline, NEW.contact_since, NEW.last_contact_at IS NULL)"
-        " OR NEW.offline AND OLD.last_contact_at IS DISTINCT FROM NEW.last_contact_at",
+        "offline contact_since last_contact_at",
+        "OLD.offline <> NEW.offline OR OLD.contact_since IS DISTINCT FROM NEW.contact_since"
+        " OR OLD.last_contact_at IS NULL OR NEW.last_contact_at IS NULL"
+        " OR NEW.offline AND OLD.last_contact_at <> NEW.last_contact_at",
     ),
     # No fact about a host depends on a task group before its row is there.
     _marked_by_row("group_live", "DELETE"),
     _marked_by_row(
         "group_live",
         "UPDATE",
-        "",
+        "state",
         "(OLD.state IN ('open', 'closed')) IS DISTINCT FROM (NEW.state IN ('open', 'closed'))",
     ),
     _marked_by_row("task_groups", "UPDATE", "name environment_setup_hook"),
