@@ -12,12 +12,22 @@ import asyncio
 import random
 import statistics
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import LiteralString
 from uuid import UUID
 
 from bench.scratch_database import scratch_database
+from mitosis.contracts.http import TaskGroupSpec
+from mitosis.contracts.service_tasks import (
+    ClaimNamedTasks,
+    NamedTaskAttempt,
+    NamedTaskReport,
+    ReportNamedTasks,
+)
+from mitosis.contracts.task import SubmittedTask, TaskSubmission
+from mitosis.contracts.wire import Outcome, SubmitTasks
 from mitosis.contracts.worker_services import RegisterWorker, SupportedTask
+from mitosis.store.groups.definition import create_group
 from mitosis.store.leases.silent_services import end_silent_registrations
 from mitosis.store.pg.database import Database
 from mitosis.store.registry.figures import registry_figures
@@ -27,9 +37,12 @@ from mitosis.store.registry.selection import (
     list_workers_for_task,
 )
 from mitosis.store.registry.views import list_named_tasks
+from mitosis.store.services.claim import claim_named_tasks
 from mitosis.store.services.contact import record_heartbeat
 from mitosis.store.services.registration import register_worker
+from mitosis.store.services.report import report_named_tasks
 from mitosis.store.store import Store
+from mitosis.store.tasks.submit import submit_tasks
 from mitosis.store.users.accounts import create_user
 
 FILLED: tuple[LiteralString, ...] = (
@@ -113,12 +126,61 @@ async def measure(store: Store, user_id: UUID, services: int, tasks: int, calls:
     await measured("list_workers_for_task", calls, list_all)
     await measured("heartbeat", calls, beat)
     await measured("registration with 10 named tasks", calls // 4, register)
+    await measure_claims(store, user_id, workers, tasks, calls)
     await measured("gaps of all named tasks, one page", 10, lambda _: gaps(store, user_id))
     await measured("figures for metrics", 20, lambda _: registry_figures(store, user_id))
     await measured(
         "end of silent registrations, none", 20, lambda _: end_silent_registrations(store)
     )
     await measured("floor: SELECT 1", calls, floor)
+
+
+async def measure_claims(
+    store: Store, user_id: UUID, workers: Sequence[UUID], tasks: int, calls: int
+) -> None:
+    """Claims and reports in one group with 20 tasks of each named task, then with 10,000 more of one."""
+    held: dict[int, Sequence[NamedTaskAttempt]] = {}
+
+    async def claim(n: int) -> None:
+        held[n] = await claim_one(store, workers[n % len(workers)])
+
+    async def report(n: int) -> None:
+        await report_all(store, workers[n % len(workers)], held[n])
+
+    group = await service_group(store, user_id)
+    await measured("claim of a service, nothing is ready", calls, claim)
+    await submit(store, group, [f"n{n % 10}/t{n}@1" for n in range(tasks)] * 20)
+    await measured("claim of one of 20 tasks of each named task", calls, claim)
+    await measured("report of one", calls, report)
+    await submit(store, group, [f"n{(tasks - 1) % 10}/t{tasks - 1}@1"] * 10_000)
+    await measured("claim, all services support it", calls, claim)
+
+
+async def service_group(store: Store, user_id: UUID) -> UUID:
+    spec = TaskGroupSpec(name="work", kind="service", group_name="bench")
+    return (await create_group(store, spec, user_id)).task_group_id
+
+
+async def submit(store: Store, group: UUID, names: Sequence[str]) -> None:
+    for start in range(0, len(names), 10_000):
+        tasks: list[SubmittedTask] = [
+            TaskSubmission(named_task=name) for name in names[start : start + 10_000]
+        ]
+        await submit_tasks(store, group, SubmitTasks(tasks=tasks))
+    async with store.database.connection() as connection:
+        await connection.execute(ANALYZE)
+
+
+async def claim_one(store: Store, worker: UUID) -> Sequence[NamedTaskAttempt]:
+    return (await claim_named_tasks(store, worker, ClaimNamedTasks(incarnation=1))).tasks
+
+
+async def report_all(store: Store, worker: UUID, given: Sequence[NamedTaskAttempt]) -> None:
+    reports = [
+        NamedTaskReport(task_id=one.task_id, attempt=one.attempt, outcome=Outcome.SUCCEEDED)
+        for one in given
+    ]
+    await report_named_tasks(store, worker, ReportNamedTasks(incarnation=1, reports=reports))
 
 
 async def gaps(store: Store, user_id: UUID) -> None:

@@ -25,7 +25,7 @@ SELECT a.named_task_id AS named_task, a.priority FROM worker_named_tasks AS a
  WHERE a.service_id = %(service)s AND a.withdrawn_at IS NULL
 
 -- name: better_waits
--- An expression over mine AS m: a usable service with a higher priority for this named task waits in a claim.
+-- An expression over m, a named task and the priority of a service for it: a usable service with a higher priority for this named task waits in a claim.
 EXISTS (SELECT FROM worker_named_tasks AS b
           JOIN worker_services AS s ON s.id = b.service_id
           JOIN worker_registrations AS r ON r.service_id = b.service_id AND r.unregistered_at IS NULL
@@ -63,9 +63,8 @@ WITH RECURSIVE mine AS MATERIALIZED (
             ORDER BY o.not_before LIMIT %(room)s + %(spare)s) AS d
      WHERE m.room > 0
 ), work AS MATERIALIZED (
-    SELECT m.named_task_id, g.id AS group_id, g.priority AS group_priority, m.room,
-           coalesce(g.preference_seconds, %(preference)s::float8) AS preference,
-           coalesce(g.preference_seconds, %(preference)s::float8) > 0 AND $better_waits$ AS yields
+    SELECT m.named_task_id, m.priority, g.id AS group_id, g.priority AS group_priority, m.room,
+           coalesce(g.preference_seconds, %(preference)s::float8) AS preference
       FROM (SELECT p.named_task_id, p.group_id FROM pairs AS p
             UNION SELECT d.named_task_id, d.group_id FROM due AS d) AS p
       JOIN mine AS m ON m.named_task_id = p.named_task_id
@@ -73,8 +72,12 @@ WITH RECURSIVE mine AS MATERIALIZED (
       JOIN group_live AS v ON v.group_id = g.id
      WHERE v.state IN ('open', 'closed') AND NOT v.discarding
      ORDER BY g.priority DESC, g.id LIMIT %(pairs)s
-), found AS MATERIALIZED (
-    SELECT w.named_task_id, w.group_id, w.group_priority, w.room, o.id, o.priority, o.lost_count
+), ready AS MATERIALIZED (
+    -- young: it is kept for a better service, if one waits.
+    SELECT w.named_task_id, w.group_id, w.group_priority, w.room, o.id, o.priority, o.lost_count,
+           w.preference > 0
+           AND greatest(o.not_before, (SELECT t.created_at FROM task AS t WHERE t.id = o.id))
+               > now() - make_interval(secs => w.preference) AS young
       FROM work AS w CROSS JOIN LATERAL (
            (SELECT r.id, r.priority, r.lost_count, r.not_before FROM open_task AS r
              WHERE r.state = 0 AND r.named_task_id = w.named_task_id AND r.group_id = w.group_id
@@ -83,9 +86,16 @@ WITH RECURSIVE mine AS MATERIALIZED (
            (SELECT r.id, r.priority, r.lost_count, r.not_before FROM due AS d
               JOIN open_task AS r ON r.group_id = d.group_id AND r.id = d.id AND r.state = 4
              WHERE d.named_task_id = w.named_task_id AND d.group_id = w.group_id)) AS o
-     WHERE NOT w.yields
-        OR greatest(o.not_before, (SELECT t.created_at FROM task AS t WHERE t.id = o.id))
-           <= now() - make_interval(secs => w.preference)
+), yields AS MATERIALIZED (
+    -- Asked only for named tasks with a young task: where no better service waits, all are read.
+    SELECT m.named_task_id, m.preference
+      FROM (SELECT w.named_task_id, w.priority, min(w.preference) AS preference FROM work AS w
+             WHERE (w.named_task_id, w.group_id) IN (SELECT r.named_task_id, r.group_id FROM ready AS r WHERE r.young)
+             GROUP BY w.named_task_id, w.priority) AS m
+     WHERE $better_waits$
+), found AS MATERIALIZED (
+    SELECT r.* FROM ready AS r
+     WHERE NOT r.young OR r.named_task_id NOT IN (SELECT y.named_task_id FROM yields AS y)
 ), ranked AS MATERIALIZED (
     SELECT f.*, row_number() OVER (ORDER BY f.group_priority DESC, f.group_id, f.priority DESC, f.id) AS place
       FROM found AS f
@@ -102,7 +112,7 @@ WITH RECURSIVE mine AS MATERIALIZED (
 $candidates$
 SELECT coalesce((SELECT array_agg(DISTINCT c.group_id)
                    FROM (SELECT n.group_id FROM candidates AS n ORDER BY n.place LIMIT %(room)s) AS c), '{}') AS groups,
-       least((SELECT min(w.preference) FROM work AS w WHERE w.yields),
+       least((SELECT min(y.preference) FROM yields AS y),
              (SELECT extract(epoch FROM min(d.due_at) - clock_timestamp())::float8 FROM mine AS m CROSS JOIN LATERAL (
                      SELECT o.not_before AS due_at FROM open_task AS o
                       WHERE o.state = 4 AND o.named_task_id = m.named_task_id AND o.not_before > now()
