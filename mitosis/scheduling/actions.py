@@ -41,7 +41,7 @@ class EndReason(StrEnum):
     @property
     def is_contested(self) -> bool:
         """Whether it counts against the moves of the host per hour (C-36)."""
-        return self in (EndReason.IDLE, EndReason.AFFINITY)
+        return self is EndReason.AFFINITY
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,34 +63,36 @@ def claim(round_: Round, group: GroupState, lease: Lease) -> Claim | Objection:
         return Objection(ObjectionKind.ENDING)
     if not lease.contestable:
         return Objection(ObjectionKind.STARTING)
-    host = round_.snapshot.hosts[lease.host]
-    if round_.moment.moved >> host.ordinal & 1:
-        moves = round_.moment.moves(host)
-        return Objection(ObjectionKind.MOVES, moves[-round_.policy.moves_per_hour] + HOUR)
-    return _by_idleness(round_, group, lease) or _by_rank(round_, group, lease)
+    right = _by_idleness(round_, group, lease)
+    if isinstance(right, Claim):
+        return right
+    other = _by_rank(round_, group, lease)
+    if isinstance(other, Claim) or right is None or other.until < right.until:
+        return other
+    return right
 
 
-def _by_idleness(round_: Round, group: GroupState, lease: Lease) -> Claim | None:
+def _by_idleness(round_: Round, group: GroupState, lease: Lease) -> Claim | Objection | None:
+    """Return what idleness says: an idle host is at its end of work, which waits for no limit (C-36)."""
     if lease.idle_since is None:
         return None
     threshold = threshold_seconds(round_, group, lease)
     if round_.now + ROUNDING_SECONDS < lease.idle_since + threshold:
-        return None
+        return Objection(ObjectionKind.IDLE, lease.idle_since + threshold)
     return Claim(EndReason.IDLE, lease.idle_since, threshold)
 
 
 def _by_rank(round_: Round, group: GroupState, lease: Lease) -> Claim | Objection:
     holder = round_.snapshot.group_of(lease)
-    first = goes_before(round_, group, holder)
-    if first and affinity_is_over(round_, group, lease):
+    if not goes_before(round_, group, holder):
+        return Objection(ObjectionKind.RANK)
+    host = round_.snapshot.hosts[lease.host]
+    if round_.moment.moved >> host.ordinal & 1:
+        moves = round_.moment.moves(host)
+        return Objection(ObjectionKind.MOVES, moves[-round_.policy.moves_per_hour] + HOUR)
+    if affinity_is_over(round_, group, lease):
         return Claim(EndReason.AFFINITY, min(lease.affinity_until, round_.now))
-    affinity_until = lease.affinity_until if first else FOREVER
-    idle_until = FOREVER
-    if lease.idle_since is not None:
-        idle_until = lease.idle_since + threshold_seconds(round_, group, lease)
-    if idle_until <= affinity_until and idle_until < FOREVER:
-        return Objection(ObjectionKind.IDLE, idle_until)
-    return Objection(ObjectionKind.AFFINITY if first else ObjectionKind.RANK, affinity_until)
+    return Objection(ObjectionKind.AFFINITY, lease.affinity_until)
 
 
 def threshold_seconds(round_: Round, group: GroupState, lease: Lease) -> float:

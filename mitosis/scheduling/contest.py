@@ -32,7 +32,7 @@ class _Contest:
         self._round = round_
         self._idle = IdleHosts(round_)
         self._busy = BusyHosts(round_)
-        self._left: Hosts = (self._idle.all | self._busy.all) & ~round_.moment.moved
+        self._left: Hosts = self._idle.all | self._busy.all & ~round_.moment.moved
         """Hosts of which nothing has been taken. A host is taken from once in a decision."""
 
     def run(self) -> None:

@@ -142,7 +142,7 @@ def _best(round_: Round, group: GroupState, hosts: Hosts, choosier: Hosts) -> in
 
 
 def _take_hosts(round_: Round) -> None:
-    taken: Hosts = round_.moment.moved
+    taken: Hosts = NONE
     shares = {of: round_.share(of) for of in _user_groups(round_)}
     line = _Line(round_)
     for group in line:

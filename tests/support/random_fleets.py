@@ -33,7 +33,7 @@ HOST_FACTS: dict[str, st.SearchStrategy[Any]] = {
     "warm": SOME_GROUPS,
     "unclean": SOME_GROUPS,
     "failures": st.lists(FAILURES, max_size=2, unique_by=lambda f: (f.kind, f.group)).map(tuple),
-    "moved_at": st.lists(TIMES, max_size=7).map(sorted).map(tuple),
+    "moved_at": st.lists(TIMES, max_size=7).map(sorted).map(tuple) | st.just((NOW - 60.0,) * 6),
     "freed_for": st.lists(st.builds(Freed, GROUPS, TIMES), max_size=2).map(tuple),
 }
 GROUP_FACTS: dict[str, st.SearchStrategy[Any]] = {

@@ -6,7 +6,7 @@ from mitosis.contracts.lifecycle import LeaseState
 from mitosis.scheduling.costs import idle_threshold
 from mitosis.scheduling.facts import FOREVER, Work
 from mitosis.scheduling.host_sets import NONE, Hosts
-from mitosis.scheduling.policy import HOUR, Policy
+from mitosis.scheduling.policy import Policy
 from mitosis.scheduling.simulation.entities import Run, SimGroup, SimHost
 
 ROUNDING = 0.001
@@ -142,8 +142,7 @@ class Conservation:
 
     def _is_idle(self, run: Run, now: float) -> bool:
         host = run.host
-        recent = sum(at > now - HOUR + ROUNDING for at in host.moved_at)
-        usable = host.in_contact and not host.draining and recent < self._policy.moves_per_hour
+        usable = host.in_contact and not host.draining
         return usable and run.state is not LeaseState.ENDING and run.idle_since is not None
 
     def _usable(self, group: SimGroup, free: Hosts, idle: list[Run], now: float) -> Hosts:

@@ -195,6 +195,21 @@ def test_a_host_moved_six_times_in_an_hour_waits_until_the_hour_is_over() -> Non
     assert taken(fleet, NOW + 1) == [(1, 2, "affinity")]
 
 
+def test_an_idle_host_is_taken_however_often_it_was_moved() -> None:
+    """It is at its end of work, which waits for no limit and counts for none (C-36)."""
+    fleet = Fleet(1)
+    fleet.group(1, ready=0)
+    lease = fleet.idle(1, 1, since=HOUR)
+    fleet.host(1, moved_at=(NOW - 60.0,) * 6)
+    fleet.group(2, priority=-1)
+    assert taken(fleet) == [(1, 2, "idle")]
+    fleet.change_lease(lease, idle_since=NOW)
+    assert fleet.ends() == []
+    wake = fleet.wake()
+    assert wake is not None
+    assert (wake.at, wake.reason) == (NOW + 180.0, WakeReason.IDLE)
+
+
 def test_a_starved_group_takes_the_host_of_a_higher_priority() -> None:
     fleet = busy_fleet(priority=-5, hostless_since=NOW - 24 * HOUR)
     assert taken(fleet) == [(1, 2, "affinity")]
@@ -285,5 +300,5 @@ def test_several_leases_of_a_host_are_ended_if_one_leaves_too_little_room() -> N
 
 def test_contested_ends_are_known_by_their_reason() -> None:
     contested = {reason for reason in EndReason if reason.is_contested}
-    assert contested == {EndReason.IDLE, EndReason.AFFINITY}
+    assert contested == {EndReason.AFFINITY}
     assert EndLease(1, 1, EndReason.NO_WORK, NOW).asks_back

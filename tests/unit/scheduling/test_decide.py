@@ -170,10 +170,10 @@ def test_every_contested_end_is_allowed(fleet: Fleet) -> None:
         assert lease.contestable
         assert lease.group != end.for_group
         assert may_serve(snapshot, winner.fact, host, NOW)
-        assert may_move(snapshot, host, NOW)
         if end.reason is EndReason.IDLE:
             assert is_idle_for(snapshot, lease, end.for_group, NOW)
         else:
+            assert may_move(snapshot, host, NOW)
             assert lease.affinity_until <= NOW or lease.renewed
             holder = snapshot.groups[lease.group].fact
             starved = winner.work.hostless_since is not None
@@ -215,7 +215,7 @@ def check_no_host_is_left(snapshot: Snapshot, number: int, taken_from: set[int])
             continue
         if host.free.covers(group.demand):
             assert host.fact.unclean
-        elif may_move(snapshot, host.fact, NOW) and host.fact.number not in taken_from:
+        elif host.fact.number not in taken_from:
             assert not idle_room(snapshot, host, number).covers(group.demand)
 
 
