@@ -238,6 +238,8 @@ class Oracle:
         idle = idle_for.get(lease.epoch, 0.0)
         if idle > holder.idle_threshold + SLACK_SECONDS:
             return f"is idle under {holder.name} for {idle:.0f} s"
+        if facts.moves.get(lease.host, 0) >= MOVES_PER_HOUR:
+            return None
         over = (lease.affinity_left or 0.0) < -SLACK_SECONDS
         hostless = not self.leases_with_those_coming(facts, group, now)
         aged = lease.age > AFFINITY_SECONDS + SLACK_SECONDS
@@ -246,10 +248,9 @@ class Oracle:
         return None
 
     def _is_safe(self, facts: Facts, lease: LeaseRow, now: float) -> bool:
-        """Whether nothing takes a host from this lease now: it begins, ends, or was moved too often."""
+        """Whether nothing takes a host from this lease now: it begins or ends."""
         works = lease.state == "active" and lease.lives and lease.ready
-        moves = facts.moves.get(lease.host, 0)
-        return not works or moves >= MOVES_PER_HOUR or self._silent(lease.host, now)
+        return not works or self._silent(lease.host, now)
 
     def wrong_offers(self, before: Facts, after: Facts, now: float) -> Iterator[str]:
         """Offers of one round that a rule forbids."""
@@ -320,10 +321,10 @@ class Oracle:
             yield f"the host {why}"
         if self.missing(before, winner, now) <= 0:
             yield "that needs none"
-        if before.moves.get(host.id, 0) >= MOVES_PER_HOUR:
-            yield f"it was moved {before.moves[host.id]} times in this hour"
         if idle >= holder.idle_threshold - SLACK_SECONDS:
             return
+        if before.moves.get(host.id, 0) >= MOVES_PER_HOUR:
+            yield f"it was moved {before.moves[host.id]} times in this hour"
         left = min(lease.affinity_left or 0.0, AFFINITY_SECONDS - lease.age)
         if left > SLACK_SECONDS or not self._may_go_before(winner, holder):
             yield f"it is idle for {idle:.0f} s only, and safe for {left:.0f} s"
