@@ -70,7 +70,7 @@ async def insert_group(
         NotFound, AlreadyExists, InvalidRequest: as :func:`create_group`. The transaction cannot go on.
         UpgradeInProgress: a process that runs does not know groups of this kind.
     """
-    check_fields_of_kind(spec.kind, spec.model_fields_set)
+    check_fields_of_kind(spec.kind, spec)
     check_plan(spec.worker_allocation_plan)
     await require_group_kind(connection, spec.kind)
     try:
@@ -126,7 +126,7 @@ async def update_group(
         check_plan(plan)
     async with store.database.transaction() as connection:
         live = await lock_live(connection, task_group_id)
-        check_fields_of_kind(live.kind, changes.model_fields_set)
+        check_fields_of_kind(live.kind, changes)
         _check_changeable(live, changes)
         if plan is not None:
             await _check_hosts(connection, live.number, plan)

@@ -1,9 +1,7 @@
 """Which fields a task group of each kind has: one without effect is refused."""
 
-from collections.abc import Set
-
 from mitosis.contracts.errors import InvalidRequest
-from mitosis.contracts.http import TaskGroupKind
+from mitosis.contracts.http import TaskGroupKind, TaskGroupSpec, TaskGroupUpdate
 
 OF_HOSTS = frozenset(
     {
@@ -15,13 +13,18 @@ OF_HOSTS = frozenset(
 OF_SERVICES = frozenset({"preference_seconds"})
 
 
-def check_fields_of_kind(kind: TaskGroupKind, given: Set[str]) -> None:
-    """Check that the fields that are given have an effect on a task group of this kind.
+def check_fields_of_kind(kind: TaskGroupKind, body: TaskGroupSpec | TaskGroupUpdate) -> None:
+    """Check that the fields that are not left at their defaults have an effect on this kind of task group.
 
     Raises:
         InvalidRequest: names the first that has none.
     """
     without_effect = OF_SERVICES if kind == "managed" else OF_HOSTS
+    given = {
+        name
+        for name, field in type(body).model_fields.items()
+        if getattr(body, name) != field.default
+    }
     for field in sorted(without_effect & given):
         other = "service" if kind == "managed" else "managed"
         raise InvalidRequest(

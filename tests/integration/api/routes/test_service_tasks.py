@@ -209,6 +209,10 @@ async def test_a_group_of_services_has_its_own_fields(database: str) -> None:
         body = {"name": "work", "kind": "service", "preference_seconds": 3}
         made = await api.call("POST", "/task-groups", json=body)
         assert (made.json()["kind"], made.json()["preference_seconds"]) == ("service", 3.0)
+        copy = {"name": "copy", "kind": "service", "max_managers": None, "fence": "finish"}
+        assert (await api.call("POST", "/task-groups", json=copy)).status_code == 201
+        copy = {"name": "copied", "kind": "managed", "preference_seconds": None}
+        assert (await api.call("POST", "/task-groups", json=copy)).status_code == 201
         refused = await api.call("PUT", "/task-groups/work", json={"max_managers": 1})
         assert (refused.status_code, refused.json()["field"]) == (422, "max_managers")
 

@@ -102,7 +102,10 @@ class Services:
         await self.w.rows("UPDATE open_task SET lost_count = 0")  # poison is not the subject here
         for name in SERVICES:
             await self.report(name, lose=False)
-            await self.start(name)
+            if not await self.is_registered(
+                name
+            ):  # what the others do not know is returned to them
+                await self.start(name)
         for _ in range(100):
             if not await self.w.value("SELECT count(*) FROM open_task"):
                 break
@@ -112,6 +115,11 @@ class Services:
                 await self.report(name, lose=False)
         await self.check()
         assert await self.w.value("SELECT count(*) FROM open_task") == 0
+
+    async def is_registered(self, name: str) -> bool:
+        with suppress(WorkerNotRegistered, Superseded):
+            return bool(await self.processes[name].heartbeat())
+        return False
 
     async def check(self) -> None:
         await self.w.check()
