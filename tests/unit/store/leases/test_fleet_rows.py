@@ -14,10 +14,11 @@ from mitosis.scheduling.policy import Policy
 from mitosis.store.leases.fleet import GroupRow, HostRow
 from mitosis.store.leases.fleet_rows import FleetRows
 from mitosis.store.leases.kept_check import differing_hosts
+from tests.support.examples import examples
 from tests.support.host_facts import NO_LEASE, NOW, failure, group, host, lease
 from tests.support.kept_facts import facts
 
-NUMBERS = st.integers(1, 4)
+NUMBERS = st.integers(1, 3)
 HOST_FACTS: dict[str, st.SearchStrategy[Any]] = {
     "tags": st.frozensets(st.sampled_from(["gpu", "x86"])),
     "draining": st.booleans(),
@@ -52,7 +53,7 @@ class Changes(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.rows = FleetRows(Policy(), range(1, 5))
+        self.rows = FleetRows(Policy(), range(1, 4))
         self.hosts: dict[int, HostRow] = {}
         self.groups: dict[int, GroupRow] = {}
         self.epoch = 0
@@ -111,7 +112,7 @@ class Changes(RuleBasedStateMachine):
 
     @invariant()
     def the_facts_are_those_of_the_rows(self) -> None:
-        fresh = FleetRows(Policy(), range(1, 5))
+        fresh = FleetRows(Policy(), range(1, 4))
         hosts = [self.hosts[number] for number in sorted(self.hosts)]
         fresh.change(NOW, hosts, [self.groups[number] for number in sorted(self.groups)])
         assert facts(self.rows.snapshot, NOW) == facts(fresh.snapshot, NOW)
@@ -122,8 +123,26 @@ class Changes(RuleBasedStateMachine):
 
 TestChanges = Changes.TestCase
 TestChanges.settings = settings(
-    max_examples=30, stateful_step_count=20, deadline=None, suppress_health_check=[*HealthCheck]
+    max_examples=examples(20),
+    stateful_step_count=20,
+    deadline=None,
+    suppress_health_check=[*HealthCheck],
 )
+
+
+def test_a_group_that_only_holds_leases_is_forgotten_with_the_last_of_them() -> None:
+    def leased(number: int, **facts_of_lease: Any) -> HostRow:
+        return replace(
+            host(number), **{**NO_LEASE, **lease(**facts_of_lease), "lease_number": number}
+        )
+
+    rows = FleetRows(Policy())
+    rows.change(NOW, [leased(1), leased(2)], [])
+    assert list(rows.snapshot.groups) == [7]
+    rows.change(NOW, [host(1)], [])
+    assert list(rows.snapshot.groups) == [7]
+    rows.change(NOW, [], [], gone=[2])
+    assert not rows.snapshot.groups
 
 
 def test_what_differs_is_found_and_what_may_differ_is_not() -> None:
