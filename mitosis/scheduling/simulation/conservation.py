@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from mitosis.contracts.lifecycle import LeaseState
 from mitosis.scheduling.costs import idle_threshold
 from mitosis.scheduling.facts import FOREVER, Work
-from mitosis.scheduling.host_sets import NONE, Hosts
+from mitosis.scheduling.host_sets import NONE, Hosts, ordinals
 from mitosis.scheduling.policy import Policy
 from mitosis.scheduling.simulation.entities import Run, SimGroup, SimHost
 
@@ -65,19 +65,29 @@ class Conservation:
         free, idle = self._unused(now)
         if not free and not idle:
             return []
+        idle_hosts = sum(run.host.bit for run in idle.values())
         promised = self._promised(now)
         found = []
         for group in waiting:
-            hosts = self._usable(group, free, idle, now)
-            missing = self.missing(group, promised.get(group.number, 0)) if hosts else 0
-            if missing > 0:
+            hosts = free & group.usable
+            of_others = idle_hosts & group.usable
+            if not hosts and not of_others:
+                continue
+            missing = self.missing(group, promised.get(group.number, 0))
+            for ordinal in ordinals(of_others) if missing > 0 else ():
+                if self._is_ripe(idle[ordinal], group, now):
+                    hosts |= 1 << ordinal
+            if hosts and missing > 0:
                 found.append(Kept(now, group.record.name, hosts, missing))
         return found
 
-    def _unused(self, now: float) -> tuple[Hosts, list[Run]]:
-        """Return the free hosts, and the leases that are idle for the least threshold and may be moved."""
+    def _unused(self, now: float) -> tuple[Hosts, dict[int, Run]]:
+        """Return the free hosts, and the leases that are idle for the least threshold and may be moved.
+
+        The leases are found by the ordinals of their hosts.
+        """
         free = NONE
-        idle: list[Run] = []
+        idle = dict[int, Run]()
         since = now - self._policy.leases.least_idle - ROUNDING
         for host in self._hosts.values():
             run = host.run
@@ -85,7 +95,7 @@ class Conservation:
                 if host.is_free:
                     free |= host.bit
             elif run.idle_since is not None and run.idle_since < since and self._is_idle(run, now):
-                idle.append(run)
+                idle[host.bit.bit_length() - 1] = run
         return free, idle
 
     def missing(self, group: SimGroup, promised: int) -> int:
@@ -145,18 +155,10 @@ class Conservation:
         usable = host.in_contact and not host.draining
         return usable and run.state is not LeaseState.ENDING and run.idle_since is not None
 
-    def _usable(self, group: SimGroup, free: Hosts, idle: list[Run], now: float) -> Hosts:
-        usable = group.usable
-        found = free & usable
-        for run in idle:
-            since = run.idle_since if run.idle_since is not None else FOREVER
-            if (
-                run.host.bit & usable
-                and run.group is not group
-                and since + self._threshold(run.group, group) < now - ROUNDING
-            ):
-                found |= run.host.bit
-        return found
+    def _is_ripe(self, run: Run, group: SimGroup, now: float) -> bool:
+        """Return whether a lease is idle for long enough for this task group."""
+        since = run.idle_since if run.idle_since is not None else FOREVER
+        return run.group is not group and since + self._threshold(run.group, group) < now - ROUNDING
 
     def _threshold(self, loser: SimGroup, winner: SimGroup) -> float:
         """Return how long a host of one task group is kept from another one (C-35)."""

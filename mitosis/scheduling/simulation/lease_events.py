@@ -1,12 +1,13 @@
 """What happens to leases: an offer is taken and prepared, a lease ends, an environment is torn down."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from mitosis.contracts.host_failures import HostFailureKind
 from mitosis.contracts.lifecycle import LeaseState
 from mitosis.scheduling.actions import EndLease, Offer, Renew
 from mitosis.scheduling.costs import affinity_seconds
 from mitosis.scheduling.facts import Failure, Freed
+from mitosis.scheduling.host_sets import Hosts, ordinals
 from mitosis.scheduling.simulation.accounts import Accounts
 from mitosis.scheduling.simulation.entities import Run, SimGroup, SimHost
 from mitosis.scheduling.simulation.events import Events
@@ -100,8 +101,8 @@ class Leases:
         for run in sorted(group.runs, key=lambda run: run.number):
             if run.state is not LeaseState.ENDING:
                 self._stop(run, None)
-        for host in self._accounts.hosts.values():
-            if group.number in host.warm and host.run is None and not host.lost:
+        for host in self._hosts(self._facts.snapshot.sets.get("warm", group.number)):
+            if host.run is None and not host.lost:
                 self.clean(host, group)
         self._forget_if_clean(group)
 
@@ -231,7 +232,12 @@ class Leases:
             return
         if group.number not in self._facts.snapshot.groups:
             return
-        for host in self._accounts.hosts.values():
-            if host.failures.pop(group.number, None):
-                self._facts.host(host, self._events.now)
+        for host in self._hosts(group.failed_on):
+            del host.failures[group.number]
+            self._facts.host(host, self._events.now)
         self._facts.snapshot.drop_group(group.number)
+
+    def _hosts(self, hosts: Hosts) -> Iterator[SimHost]:
+        snapshot = self._facts.snapshot
+        for ordinal in ordinals(hosts):
+            yield self._accounts.hosts[snapshot.host_at(ordinal).fact.number]
