@@ -23,21 +23,25 @@ class _Taking:
 
 def take_hosts(round_: Round) -> None:
     """End leases for task groups that wait, until none can take a host, or the actions are too many."""
-    if round_.snapshot.buckets or round_.moment.broken_promises:
-        _Contest(round_).run()
+    wanted = round_.wanted()
+    if wanted:
+        _Contest(round_, wanted).run()
 
 
 class _Contest:
-    def __init__(self, round_: Round) -> None:
+    def __init__(self, round_: Round, wanted: Hosts) -> None:
         self._round = round_
-        self._idle = IdleHosts(round_)
-        self._busy = BusyHosts(round_)
+        self._idle = IdleHosts(round_, wanted)
+        self._busy = BusyHosts(round_, wanted)
         self._left: Hosts = self._idle.all | self._busy.all & ~round_.moment.moved
         """Hosts of which nothing has been taken. A host is taken from once in a decision."""
+        self._hopeless: set[tuple[Bucket, bool]] = set()
+        """Buckets of which no task group could take a host since the last one was taken: of those with a host,
+        or of those without."""
 
     def run(self) -> None:
         round_ = self._round
-        if not self._left:
+        if not self._left or not self._is_open():
             return
         line = WaitingLine(round_, lambda group: round_.able(group) & self._left)
         for group, bucket in line:
@@ -52,10 +56,46 @@ class _Contest:
             if round_.missing(group) > 0:
                 line.again(group, bucket)
 
+    def _is_open(self) -> bool:
+        """Return whether some task group may take a host, by what all of its kind have in common.
+
+        Nearly always none may. Then nothing about single ones is asked.
+        """
+        round_, groups = self._round, self._round.snapshot.groups
+        for kind in round_.snapshot.waiting.kinds.values():
+            some = groups[kind.some.line[0].number]
+            hosts = kind.members & round_.able(some) & self._left
+            if hosts & self._within_reach(some, hostless=False):
+                return True
+            hosts &= self._within_reach(some, hostless=True)
+            if hosts and any(
+                not bucket.line[0].leases and bucket.members & hosts
+                for bucket in kind.buckets.values()
+            ):
+                return True
+        others = {*round_.moment.starved, *round_.moment.broken_promises, *round_.lost}
+        return any(self._may_take(groups[number]) for number in others)
+
+    def _may_take(self, group: GroupState) -> bool:
+        hostless = not self._round.leases(group)
+        hosts = group.fact.members & self._round.able(group) & self._left
+        return bool(hosts & self._within_reach(group, hostless=hostless))
+
+    def _within_reach(self, group: GroupState, *, hostless: bool) -> Hosts:
+        """Return the hosts that some task group may take of this one's priority and user group."""
+        return self._idle.all | self._busy.reached(group, hostless=hostless)
+
     def _find(self, group: GroupState, bucket: Bucket, line: WaitingLine) -> _Taking | None:
         hosts = line.hosts[bucket] & self._left
         if not hosts:
             line.exhaust(bucket)
+            return None
+        hostless = not self._round.leases(group)
+        if (bucket, hostless) in self._hopeless:
+            return None
+        if not hosts & self._within_reach(group, hostless=hostless):
+            if group.fact.number not in self._round.moment.starved:
+                self._hopeless.add((bucket, hostless))
             return None
         hosts &= self._round.unfailed(group)
         for able in chain(self._idle.takeable(group, hosts), self._busy.takeable(group, hosts)):
@@ -106,3 +146,4 @@ class _Contest:
             line.share_fell(holder.fact.user_group)
         round_.gain(group)
         self._busy.shares_changed()
+        self._hopeless.clear()

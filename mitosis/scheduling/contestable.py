@@ -64,17 +64,16 @@ class IdleHosts:
     teardown and the setup of the waiting task group together.
     """
 
-    def __init__(self, round_: Round) -> None:
+    def __init__(self, round_: Round, wanted: Hosts) -> None:
+        """Find them; ``wanted``: hosts that some waiting task group could use, were they free."""
         self._round = round_
         self._holders: Sequence[Holder] | None = None
         self._held: dict[int, Hosts] = {}
         entries = []
-        for _, (number,) in round_.snapshot.times.idle.due(round_.now):
-            lease = round_.snapshot.leases[number]
-            if number not in round_.ended:
-                bit = 1 << round_.snapshot.ordinal(lease.host)
-                self._held[lease.group] = self._held.get(lease.group, NONE) | bit
-                entries.append((self._longest_setup(lease), bit))
+        for lease in round_.idle_leases(wanted, due=True):
+            bit = 1 << round_.snapshot.ordinal(lease.host)
+            self._held[lease.group] = self._held.get(lease.group, NONE) | bit
+            entries.append((self._longest_setup(lease), bit))
         entries.sort()
         self._longest = [longest for longest, _ in entries]
         self._hosts = [NONE] * (len(entries) + 1)
@@ -134,8 +133,11 @@ class BusyHosts:
     keeps between decisions, and a task group that holds leases is looked at only if others want these hosts.
     """
 
-    def __init__(self, round_: Round) -> None:
+    def __init__(self, round_: Round, wanted: Hosts) -> None:
+        """Find them; ``wanted``: hosts that some waiting task group could use, were they free."""
         self._round = round_
+        self._wanted = wanted
+        self._reached: dict[tuple[float, int, bool], Hosts] = {}
         self._due: dict[int, Hosts] = {}
         """By the number of the task group that holds them."""
         self._are_grouped = False
@@ -159,8 +161,25 @@ class BusyHosts:
             if found:
                 yield from cheapest_first(self._round, group, self._holders(one), found)
 
+    def reached(self, group: GroupState, *, hostless: bool) -> Hosts:
+        """Return the hosts that some task group may take of this one's priority and user group.
+
+        hostless: whether it has no host.
+        """
+        name = (self._round.priority(group), group.fact.user_group, hostless)
+        found = self._reached.get(name)
+        if found is None:
+            found = NONE
+            for one in self._classes:
+                goes_before = goes_before_all(self._round, group, one.priority, one.user_group)
+                if goes_before is not False:
+                    found |= one.hosts(hostless=hostless)
+            self._reached[name] = found
+        return found
+
     def shares_changed(self) -> None:
         """Forget what depends on the numbers of leases."""
+        self._reached.clear()
         for one in self._classes:
             one.reach.clear()
 
@@ -185,10 +204,12 @@ class BusyHosts:
         if policy.preemption is Preemption.NEVER:
             return ()
         for name, hosts in sets.of_kind("renewed_by").items():
-            _class_of(found, name).renewed = hosts
+            if wanted := hosts & self._wanted:
+                _class_of(found, name).renewed = wanted
         if policy.preemption is Preemption.ALWAYS:
             for name, hosts in sets.of_kind("held_by").items():
-                _class_of(found, name).due = hosts
+                if wanted := hosts & self._wanted:
+                    _class_of(found, name).due = wanted
         else:
             self._find_due(found)
         share = self._round.share
@@ -203,6 +224,8 @@ class BusyHosts:
                 continue
             lease = snapshot.leases[number]
             bit = 1 << snapshot.ordinal(lease.host)
+            if not bit & self._wanted:
+                continue
             holder = snapshot.groups[lease.group].fact
             self._due[lease.group] = self._due.get(lease.group, NONE) | bit
             _class_of(classes, (holder.priority, holder.user_group)).due |= bit
@@ -228,7 +251,9 @@ class BusyHosts:
             holders.append(Holder(group, _freeing_seconds(group), *parts))
         for holder in _cheapest(holders):
             fact = holder.group.fact
-            by_name[fact.priority, fact.user_group].holders.append(holder)
+            one = by_name.get((fact.priority, fact.user_group))
+            if one is not None:
+                one.holders.append(holder)
 
 
 def _class_of(classes: dict[Hashable, _Class], name: Hashable) -> _Class:

@@ -1,10 +1,11 @@
 """A decision under way: what it has given away so far. The snapshot stays as it was."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from mitosis.scheduling.actions import EndLease, Offer, Rank, Renew
+from mitosis.scheduling.due_times import ROUNDING_SECONDS
 from mitosis.scheduling.facts import FOREVER, NEVER, Capacity, Freed, Lease
-from mitosis.scheduling.host_sets import NONE, Hosts
+from mitosis.scheduling.host_sets import NONE, Hosts, ordinals
 from mitosis.scheduling.moment import Moment
 from mitosis.scheduling.policy import Order
 from mitosis.scheduling.predicates import able_hosts, free_hosts, unfailed_hosts
@@ -25,8 +26,10 @@ class Round:
         """Hosts without a slot for anything more."""
         self.ended: set[int] = set()
         """Leases that this decision ends."""
-        self._given: dict[int, int] = {}
-        self._lost: dict[int, int] = {}
+        self.gains: dict[int, int] = {}
+        """Task group → leases that it gets, those on the way from now on included."""
+        self.lost: dict[int, int] = {}
+        """Task group → its leases that end."""
         self._share_changes: dict[int, int] = {}
         self._left: dict[int, Capacity] = {}
         self._able: dict[Profile, Hosts] = {}
@@ -71,10 +74,27 @@ class Round:
         """Note that a host no longer has what task groups of this profile need."""
         self._free[group.profile] &= ~(1 << ordinal)
 
-    @property
-    def has_given(self) -> bool:
-        """Whether some task group got a lease."""
-        return bool(self._given or self._arrived)
+    def wanted(self) -> Hosts:
+        """Return the hosts that some task group that waited could use, were they free."""
+        groups, found = self.snapshot.groups, NONE
+        for kind in self.snapshot.waiting.kinds.values():
+            found |= kind.members & self.able(groups[kind.some.line[0].number])
+        for number in self.moment.broken_promises:
+            found |= groups[number].fact.members & self.able(groups[number])
+        return found
+
+    def idle_leases(self, hosts: Hosts, *, due: bool) -> Iterator[Lease]:
+        """Yield the idle leases on these hosts; ``due``: only those that are idle for the least threshold."""
+        snapshot = self.snapshot
+        until = self.now + ROUNDING_SECONDS
+        for ordinal in ordinals(hosts & snapshot.sets.get("idle")):
+            for number in snapshot.host_at(ordinal).leases:
+                lease = snapshot.leases[number]
+                if lease.idle_since is None or not self.is_live(lease):
+                    continue
+                least = self.policy.settings_of(snapshot.group_of(lease).fact.leases).least_idle
+                if lease.idle_since + least <= until or not due:
+                    yield lease
 
     def given(self, group: GroupState) -> int:
         """Return how many leases this decision gives to a task group, besides hosts on the way to it."""
@@ -88,7 +108,7 @@ class Round:
         """Return the leases of a task group, with those on the way."""
         held, number = group.held, group.fact.number
         before = held.live + held.promised - self.moment.broken_promises.get(number, 0)
-        return before + self._given.get(number, 0) - self._lost.get(number, 0)
+        return before + self.gains.get(number, 0) - self.lost.get(number, 0)
 
     def share(self, user_group: int) -> int:
         """Return the leases of a user group, with those on the way."""
@@ -141,7 +161,7 @@ class Round:
     def gain(self, group: GroupState) -> None:
         """Count a lease more for a task group."""
         number, user_group = group.fact.number, group.fact.user_group
-        self._given[number] = self._given.get(number, 0) + 1
+        self.gains[number] = self.gains.get(number, 0) + 1
         self._share_changes[user_group] = self._share_changes.get(user_group, 0) + 1
 
     def end(self, action: EndLease) -> None:
@@ -149,7 +169,7 @@ class Round:
         lease = self.snapshot.leases[action.lease]
         self.actions.append(action)
         self.ended.add(lease.number)
-        self._lost[lease.group] = self._lost.get(lease.group, 0) + 1
+        self.lost[lease.group] = self.lost.get(lease.group, 0) + 1
         user_group = self.snapshot.group_of(lease).fact.user_group
         self._share_changes[user_group] = self._share_changes.get(user_group, 0) - 1
 
@@ -159,12 +179,16 @@ class Round:
 
     def _broken_promises(self) -> dict[int, int]:
         """Return, by task group, the hosts on the way that it could not be offered, or that take too long."""
-        broken: dict[int, int] = {}
-        for until, (number, host) in self.snapshot.times.promises.later(NEVER):
-            group = self.snapshot.groups.get(number)
-            if group is None:
-                continue
-            hosts = group.fact.members & self.able(group) & self.unfailed(group)
-            if until <= self.now or not hosts >> self.snapshot.ordinal(host) & 1:
+        snapshot, broken, lost = self.snapshot, dict[int, int](), dict[int, Hosts]()
+        for number, hosts in snapshot.promises.hosts.items():
+            group = snapshot.groups.get(number)
+            if group is not None:
+                usable = group.fact.members & self.able(group) & self.unfailed(group)
+                if hosts & ~usable:
+                    lost[number] = hosts & ~usable
+        promises = snapshot.times.promises
+        for until, (number, host) in promises.later(NEVER) if lost else promises.due(self.now):
+            is_late = until <= self.now and number in snapshot.groups
+            if is_late or lost.get(number, NONE) >> snapshot.ordinal(host) & 1:
                 broken[number] = broken.get(number, 0) + 1
         return broken

@@ -45,8 +45,7 @@ def names_of_leases(free: Capacity, leases: Iterable[tuple[Lease, Group]]) -> It
             holders = (group.priority, group.user_group)
             yield "held", lease.group
             yield "held_by", holders
-            if lease.idle_since is None:
-                yield "working", None
+            yield "working" if lease.idle_since is None else "idle", None
             if lease.renewed:
                 yield "renewed", lease.group
                 yield "renewed_by", holders

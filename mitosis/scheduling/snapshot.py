@@ -5,17 +5,18 @@ The host and the task group of a lease are put before it and dropped after it. E
 present facts alone: the order and number of changes that led to them make no difference.
 """
 
-from bisect import bisect_left, insort
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 from mitosis.scheduling.facts import Group, Host, Lease, Work
 from mitosis.scheduling.host_sets import NONE, Hosts, NamedSets
-from mitosis.scheduling.policy import Order, Policy
+from mitosis.scheduling.policy import Policy
+from mitosis.scheduling.promises import Promises
 from mitosis.scheduling.set_names import names_of_host, names_of_leases
 from mitosis.scheduling.sizes import missing_leases
-from mitosis.scheduling.states import Bucket, GroupState, HostState, Profile, line_key
+from mitosis.scheduling.states import GroupState, HostState, Profile
 from mitosis.scheduling.timetable import Owner, Timetable
+from mitosis.scheduling.waiting_groups import WaitingGroups
 
 
 class Snapshot:
@@ -28,7 +29,7 @@ class Snapshot:
         self.leases: dict[int, Lease] = {}
         self.sets = NamedSets()
         """See ``set_names``."""
-        self.buckets: dict[tuple[Hosts, Profile, int], Bucket] = {}
+        self.waiting = WaitingGroups(self.policy)
         self.share: dict[int, int] = {}
         """User group → its live leases and hosts on the way."""
         self.freed: dict[int, Host] = {}
@@ -45,8 +46,7 @@ class Snapshot:
         self._ordinals: dict[int, int] = {}
         self.numbers: list[int] = []
         """Of all hosts there ever were: bit ``n`` of a set stands for the host at place ``n``."""
-        self._promised: dict[int, int] = {}
-        self._promises_of: dict[Owner, list[int]] = {}
+        self.promises = Promises()
 
     @classmethod
     def of(
@@ -124,7 +124,8 @@ class Snapshot:
             state = HostState(self.ordinal(host.number), host, host.capacity)
             self.hosts[host.number] = state
         state.fact = host
-        self._promise(("host", host.number), [freed.group for freed in host.freed_for])
+        groups = [freed.group for freed in host.freed_for]
+        self._promise(("host", host.number), state.ordinal, groups)
         self.times.put(("host", host.number), self.times.of_host(state, self.policy))
         if host.freed_for:
             self.freed[host.number] = host
@@ -143,7 +144,7 @@ class Snapshot:
             raise ValueError(f"host {state.fact.name} has leases: {sorted(state.leases)}")
         del self.hosts[number]
         self.freed.pop(number, None)
-        self._promise(("host", number), [])
+        self._promise(("host", number), state.ordinal, [])
         self.times.put(("host", number), [])
         self.sets.place("host", state.ordinal, ())
         self.sets.place("leases", state.ordinal, ())
@@ -155,7 +156,7 @@ class Snapshot:
         state = self.groups.get(group.number)
         if state is None:
             state = GroupState(group, self._profile(group))
-            state.held.promised = self._promised.get(group.number, 0)
+            state.held.promised = self.promises.count(group.number)
             self.groups[group.number] = state
         else:
             self._add_share(state, -1)
@@ -182,7 +183,7 @@ class Snapshot:
         if state.leases:
             raise ValueError(f"task group {state.fact.name} has leases: {sorted(state.leases)}")
         self._add_share(state, -1)
-        self._leave_line(state)
+        self.waiting.leave(state)
         self.times.put(("group", number), [])
         self.too_many.discard(number)
         del self.groups[number]
@@ -209,7 +210,7 @@ class Snapshot:
         self.groups[lease.group].leases.discard(number)
         self.misplaced.discard(number)
         self._count(self.groups[lease.group], lease, None)
-        self._promise(("lease", number), [])
+        self._promise(("lease", number), self.ordinal(lease.host), [])
         self.times.put(("lease", number), [])
         self._place_leases(self.hosts[lease.host])
 
@@ -260,7 +261,7 @@ class Snapshot:
 
     def _index_lease(self, lease: Lease) -> None:
         to = [] if lease.for_group is None or lease.is_live else [lease.for_group]
-        self._promise(("lease", lease.number), to)
+        self._promise(("lease", lease.number), self.ordinal(lease.host), to)
         settings = self.policy.settings_of(self.groups[lease.group].fact.leases)
         times = self.times.of_lease(lease, settings.least_idle, self.policy)
         self.times.put(("lease", lease.number), times)
@@ -275,16 +276,9 @@ class Snapshot:
         else:
             self.misplaced.discard(lease.number)
 
-    def _promise(self, owner: Owner, groups: list[int]) -> None:
+    def _promise(self, owner: Owner, ordinal: int, groups: list[int]) -> None:
         """Make these the task groups that get the owner's host."""
-        former = self._promises_of.get(owner, [])
-        if former == groups:
-            return
-        self._promises_of.pop(owner, None)
-        if groups:
-            self._promises_of[owner] = groups
-        for number, by in [(number, -1) for number in former] + [(number, 1) for number in groups]:
-            self._add(self._promised, number, by)
+        for number, by in self.promises.put(owner, ordinal, groups):
             state = self.groups.get(number)
             if state is not None:
                 self._add_share(state, -1)
@@ -320,32 +314,10 @@ class Snapshot:
         state.missing = missing_leases(
             state.work, group.workers, group.max_managers, held, self.policy
         )
-        if not group.goes_on or state.missing <= 0:
-            self._leave_line(state)
-            return
-        key = line_key(state, self.policy)
-        priority = 0 if self.policy.order is Order.AGE else group.priority
-        bucket = state.bucket
-        if bucket is not None and state.key == key:
-            same = bucket.profile is state.profile and bucket.priority == priority
-            if same and bucket.members == group.members:
-                return
-        self._leave_line(state)
-        name = (group.members, state.profile, priority)
-        bucket = self.buckets.get(name)
-        if bucket is None:
-            bucket = self.buckets[name] = Bucket(*name)
-        insort(bucket.line, key)
-        state.bucket, state.key = bucket, key
-
-    def _leave_line(self, state: GroupState) -> None:
-        bucket, key = state.bucket, state.key
-        state.bucket = state.key = None
-        if bucket is None or key is None:
-            return
-        del bucket.line[bisect_left(bucket.line, key)]
-        if not bucket.line:
-            del self.buckets[bucket.members, bucket.profile, bucket.priority]
+        if group.goes_on and state.missing > 0:
+            self.waiting.put(state)
+        else:
+            self.waiting.leave(state)
 
 
 def _leases_depend_on(group: Group) -> tuple[object, ...]:

@@ -64,6 +64,8 @@ class GroupState:
     bucket: Bucket | None = None
     """The one in which it waits."""
     key: Key | None = None
+    waits_for_setup: float | None = None
+    """How long its setup takes, while it waits."""
 
 
 def line_key(state: GroupState, policy: Policy) -> Key:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from mitosis.scheduling.host_sets import Hosts
 from mitosis.scheduling.policy import Order
 from mitosis.scheduling.round import Round
-from mitosis.scheduling.states import Bucket, GroupState, Key, Profile
+from mitosis.scheduling.states import Bucket, GroupState, Key
 
 Entry = tuple[float, int, Key, "Lane"]
 """A lane: minus its priority, its share and its first task group."""
@@ -43,15 +43,12 @@ class WaitingLine:
         self._order: list[Entry] = []
         self._current: dict[Lane, Entry] = {}
         """The entry of each lane that counts; the others of that lane are left over in the order."""
-        masks: dict[Profile, Hosts] = {}
-        for bucket in round_.snapshot.buckets.values():
-            mask = masks.get(bucket.profile)
-            if mask is None:
-                mask = hosts_of(self._groups[bucket.line[0].number])
-                masks[bucket.profile] = mask
-            if mask and (hosts := bucket.members & mask):
-                self.hosts[bucket] = hosts
-                self._enter(bucket, 0)
+        for kind in round_.snapshot.waiting.kinds.values():
+            mask = hosts_of(self._groups[kind.some.line[0].number])
+            for bucket in kind.buckets.values() if kind.members & mask else ():
+                if hosts := bucket.members & mask:
+                    self.hosts[bucket] = hosts
+                    self._enter(bucket, 0)
         self._enter_others(hosts_of)
         self._current = {lane: self._entry(lane) for lane in self._lanes}
         self._order = list(self._current.values())

@@ -5,7 +5,7 @@ time may be early (the next decision finds nothing and asks again), never late.
 """
 
 from bisect import bisect_right
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from mitosis.scheduling.actions import Wake, WakeReason
@@ -15,7 +15,8 @@ from mitosis.scheduling.facts import Lease
 from mitosis.scheduling.host_sets import NONE, Hosts, ordinals
 from mitosis.scheduling.policy import HOUR
 from mitosis.scheduling.round import Round
-from mitosis.scheduling.states import GroupState, Profile
+from mitosis.scheduling.states import Bucket, GroupState
+from mitosis.scheduling.waiting_groups import WaitingKind
 
 IDLE_STEP_SECONDS = 5.0
 """Hosts that become idle for long enough within such a time are given away together."""
@@ -43,8 +44,10 @@ class _Lane:
     first: GroupState
     members: Hosts
     """Of all of them."""
-    usable: Hosts = NONE
+    usable: Hosts
     """Those of the members that they could use, were they free."""
+    priority: float
+    """Of the first."""
 
 
 class _Wakes:
@@ -58,10 +61,7 @@ class _Wakes:
         """Members of some waiting task group."""
         self._wanted: Hosts = NONE
         """Hosts that some waiting task group could use, were they free."""
-        self._takeable: dict[Hashable, Hosts] = {}
-        """By priority and user group of the holder."""
         for lane in self._lanes:
-            lane.usable = lane.members & round_.able(lane.first)
             self._members |= lane.members
             self._wanted |= lane.usable
 
@@ -119,48 +119,49 @@ class _Wakes:
     def _setups(self) -> Sequence[float]:
         """Return the different durations of setups of waiting task groups."""
         if self._waiting_setups is None:
-            groups = self._snapshot.groups
-            buckets = self._snapshot.buckets.values()
-            numbers = {key.number for bucket in buckets for key in bucket.line}
-            numbers.update(lane.first.fact.number for lane in self._lanes)
-            self._waiting_setups = sorted({groups[one].work.setup_seconds for one in numbers})
+            kept = self._snapshot.waiting.setups
+            more = {lane.first.work.setup_seconds for lane in self._lanes if not lane.first.bucket}
+            self._waiting_setups = sorted({*kept, *more}) if more else kept
         return self._waiting_setups
 
     def _idle_leases(self) -> Iterator[tuple[float, int]]:
-        idle = self._snapshot.times.idle
-        for entries in (idle.due(self._now), idle.later(self._now)):
-            for at, (number,) in entries:
-                if number not in self._round.ended and self._is_in(number, self._wanted):
-                    yield at, number
+        """Yield the idle leases that may be of use: first in any order those that are due, then by time."""
+        if not self._wanted & self._snapshot.sets.get("idle"):
+            return
+        now = self._now + ROUNDING_SECONDS
+        for lease in self._round.idle_leases(self._wanted, due=True):
+            settings = self._round.policy.settings_of(self._snapshot.group_of(lease).fact.leases)
+            if (lease.idle_since or 0.0) + settings.longest_idle > now:
+                yield self._now, lease.number
+        for at, (number,) in self._snapshot.times.idle.later(self._now):
+            if number not in self._round.ended and self._is_in(number, self._wanted):
+                yield at, number
 
     def _is_in(self, lease: int, hosts: Hosts) -> bool:
         host = self._snapshot.leases[lease].host
         return bool(hosts >> self._snapshot.ordinal(host) & 1)
 
     def _affinity(self) -> Iterator[Wake]:
-        held = self._snapshot.sets.of_kind("held_by").items() if self._wanted else ()
-        if not any(hosts & self._takeable_from(name) for name, hosts in held):
-            return
-        for at, (number,) in self._snapshot.times.affinity.later(self._now):
-            holder = self._snapshot.group_of(self._snapshot.leases[number]).fact
-            name = (holder.priority, holder.user_group)
-            if number not in self._round.ended and self._is_in(number, self._takeable_from(name)):
+        takeable = NONE
+        for name, hosts in self._snapshot.sets.of_kind("held_by").items():
+            takeable |= self._takeable(name, hosts & self._wanted)
+        for at, (number,) in self._snapshot.times.affinity.later(self._now) if takeable else ():
+            if number not in self._round.ended and self._is_in(number, takeable):
                 yield Wake(at, WakeReason.AFFINITY)
                 return
 
-    def _takeable_from(self, name: Hashable) -> Hosts:
-        """Return the hosts that some waiting task group could take from such holders after their affinity.
+    def _takeable(self, name: Hashable, hosts: Hosts) -> Hosts:
+        """Return those hosts that some waiting task group could take from such holders after their affinity.
 
         name: their priority and their user group.
         """
-        found = self._takeable.get(name)
-        if found is None:
-            assert isinstance(name, tuple)  # noqa: S101 - see set_names
-            found = NONE
-            for lane in self._lanes:
-                if self._wins(lane.first, *name):
-                    found |= lane.usable
-            self._takeable[name] = found
+        assert isinstance(name, tuple)  # noqa: S101 - see set_names
+        priority, user_group = name
+        found = NONE
+        for lane in self._lanes if hosts else ():
+            more = lane.usable & hosts & ~found
+            if more and lane.priority >= priority and self._wins(lane.first, priority, user_group):
+                found |= more
         return found
 
     def _wins(self, group: GroupState, priority: int, user_group: int) -> bool:
@@ -203,21 +204,32 @@ class _Wakes:
 def _waiting_lanes(round_: Round) -> Sequence[_Lane]:
     """Return the task groups that still wait, by priority and profile; those that starved by themselves."""
     groups = round_.snapshot.groups
-    lanes: dict[tuple[int, Profile], _Lane] = {}
-    for bucket in round_.snapshot.buckets.values():
-        first: GroupState | None = groups[bucket.line[0].number]
-        if first is not None and round_.has_given and round_.missing(first) <= 0:
-            waiting = (groups[key.number] for key in bucket.line)
-            first = next((group for group in waiting if round_.missing(group) > 0), None)
-        if first is None:
-            continue
-        name = (bucket.priority, bucket.profile)
-        lane = lanes.get(name)
-        if lane is None:
-            lanes[name] = _Lane(first, bucket.members)
+    served = {groups[number].bucket for number in round_.gains}
+    found = []
+    for kind in round_.snapshot.waiting.kinds.values():
+        if served and any(bucket in served for bucket in kind.buckets.values()):
+            lane = _lane_of_served(round_, kind, served)
         else:
-            lane.members |= bucket.members
-    return [*lanes.values(), *_by_the_clock(round_)]
+            lane = _lane(round_, groups[kind.some.line[0].number], kind.members)
+        if lane is not None:
+            found.append(lane)
+    return [*found, *_by_the_clock(round_)]
+
+
+def _lane_of_served(
+    round_: Round, kind: WaitingKind, served: Collection[Bucket | None]
+) -> _Lane | None:
+    """Return those of a kind that still wait although some of it got a host."""
+    groups = round_.snapshot.groups
+    first, members = None, NONE
+    for bucket in kind.buckets.values():
+        waiting = (groups[key.number] for key in bucket.line)
+        if bucket in served:
+            waiting = (group for group in waiting if round_.missing(group) > 0)
+        group = next(waiting, None)
+        if group is not None:
+            first, members = first or group, members | bucket.members
+    return None if first is None else _lane(round_, first, members)
 
 
 def _by_the_clock(round_: Round) -> Iterator[_Lane]:
@@ -226,4 +238,8 @@ def _by_the_clock(round_: Round) -> Iterator[_Lane]:
     for number in {*moment.starved, *moment.broken_promises}:
         group = round_.snapshot.groups.get(number)
         if group is not None and group.fact.goes_on and round_.missing(group) > 0:
-            yield _Lane(group, group.fact.members)
+            yield _lane(round_, group, group.fact.members)
+
+
+def _lane(round_: Round, first: GroupState, members: Hosts) -> _Lane:
+    return _Lane(first, members, members & round_.able(first), round_.priority(first))

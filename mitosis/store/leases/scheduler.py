@@ -126,7 +126,7 @@ def _waits_for_busy_host(round_: Round) -> bool:
     """
     snapshot = round_.snapshot
     working = snapshot.sets.get("working")
-    for bucket in snapshot.buckets.values() if working else ():
+    for bucket in snapshot.waiting.buckets() if working else ():
         group = snapshot.groups[bucket.line[0].number]
         others = working & ~snapshot.sets.get("held", group.fact.number)
         if round_.missing(group) > 0 and bucket.members & others & round_.able(group):

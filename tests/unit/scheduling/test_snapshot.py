@@ -24,8 +24,12 @@ def indexes(snapshot: Snapshot) -> dict[str, Any]:
         name: value
         for name, value in vars(snapshot).items()
         if name
-        not in ("_ordinals", "numbers", "times", "buckets", "groups", "hosts", "sets", "profiles")
+        not in (
+            *("_ordinals", "numbers", "times", "promises", "waiting"),
+            *("groups", "hosts", "sets", "profiles"),
+        )
     }
+    derived["promises"] = snapshot.promises.hosts, snapshot.promises._counts
     derived["times"] = {n: t for n, t in vars(snapshot.times).items() if n != "_of"}
     derived["sets"] = snapshot.sets._sets
     derived["hosts"] = {n: (s.fact, s.free, s.leases) for n, s in snapshot.hosts.items()}
@@ -33,9 +37,14 @@ def indexes(snapshot: Snapshot) -> dict[str, Any]:
         n: (s.fact, fields(s.profile), s.work, s.held, s.leases, s.missing, s.key)
         for n, s in snapshot.groups.items()
     }
-    derived["buckets"] = {
-        (members, fields(profile), priority): bucket.line
-        for (members, profile, priority), bucket in snapshot.buckets.items()
+    waiting = snapshot.waiting
+    derived["waiting"] = waiting.setups, waiting._with_setup
+    derived["kinds"] = {
+        (priority, fields(profile)): (
+            kind.members,
+            {members: bucket.line for members, bucket in kind.buckets.items()},
+        )
+        for (priority, profile), kind in waiting.kinds.items()
     }
     return derived
 
