@@ -7,12 +7,13 @@ present facts alone: the order and number of changes that led to them make no di
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from operator import attrgetter
 
 from mitosis.scheduling.facts import Group, Host, Lease, Work
 from mitosis.scheduling.host_sets import NONE, Hosts, NamedSets
 from mitosis.scheduling.policy import Policy
 from mitosis.scheduling.promises import Promises
-from mitosis.scheduling.set_names import names_of_host, names_of_leases
+from mitosis.scheduling.set_names import PARTS, names_of_leases
 from mitosis.scheduling.sizes import missing_leases
 from mitosis.scheduling.states import GroupState, HostState, Profile
 from mitosis.scheduling.timetable import Owner, Timetable
@@ -78,7 +79,7 @@ class Snapshot:
         finally:
             self._unplaced = None
         for number in unplaced:
-            self._place_host(self.hosts[number])
+            self._place_host(self.hosts[number], None)
             self._place_leases(self.hosts[number])
 
     def copy(self) -> "Snapshot":
@@ -124,18 +125,21 @@ class Snapshot:
             state = HostState(self.ordinal(host.number), host, host.capacity)
             self.hosts[host.number] = state
         state.fact = host
-        groups = [freed.group for freed in host.freed_for]
-        self._promise(("host", host.number), state.ordinal, groups)
-        self.times.put(("host", host.number), self.times.of_host(state, self.policy))
+        if former is None or former.freed_for != host.freed_for:
+            groups = [freed.group for freed in host.freed_for]
+            self._promise(("host", host.number), state.ordinal, groups)
+        if former is None or _times_depend_on(former) != _times_depend_on(host):
+            self.times.put(("host", host.number), self.times.of_host(state, self.policy))
         if host.freed_for:
             self.freed[host.number] = host
         else:
             self.freed.pop(host.number, None)
-        self._place_host(state)
+        self._place_host(state, former)
         if former is None or former.capacity != host.capacity:
             self._place_leases(state)
-        for number in state.leases:
-            self._check_place(self.leases[number])
+        if former is not None and former.serves != host.serves:
+            for number in state.leases:
+                self._check_place(self.leases[number])
 
     def drop_host(self, number: int) -> None:
         """Forget a host without leases."""
@@ -146,7 +150,8 @@ class Snapshot:
         self.freed.pop(number, None)
         self._promise(("host", number), state.ordinal, [])
         self.times.put(("host", number), [])
-        self.sets.place("host", state.ordinal, ())
+        for part in PARTS:
+            self.sets.place(part.name, state.ordinal, ())
         self.sets.place("leases", state.ordinal, ())
 
     # --- task groups ---------------------------------------------------------------------------------
@@ -173,8 +178,9 @@ class Snapshot:
     def put_work(self, number: int, work: Work) -> None:
         """Replace what is known about the tasks of a task group."""
         state = self.groups[number]
-        state.work = work
-        self.times.put(("group", number), self.times.of_group(number, work))
+        former, state.work = state.work, work
+        if _times_of_work(former) != _times_of_work(work):
+            self.times.put(("group", number), self.times.of_group(number, work))
         self._line_up(state)
 
     def drop_group(self, number: int) -> None:
@@ -201,7 +207,8 @@ class Snapshot:
             self.groups[lease.group].leases.add(lease.number)
         self.leases[lease.number] = lease
         self._count(self.groups[lease.group], former, lease)
-        self._index_lease(lease)
+        if former is None or _indexes_depend_on(former) != _indexes_depend_on(lease):
+            self._index_lease(lease)
 
     def drop_lease(self, number: int) -> None:
         """Forget a lease: it has ended."""
@@ -286,11 +293,15 @@ class Snapshot:
                 self._add_share(state, 1)
                 self._line_up(state)
 
-    def _place_host(self, state: HostState) -> None:
+    def _place_host(self, state: HostState, former: Host | None) -> None:
+        """Put a host into the sets that its facts say; ``former``: what they said before, if anything."""
+        host = state.fact
         if self._unplaced is not None:
-            self._unplaced.add(state.fact.number)
+            self._unplaced.add(host.number)
             return
-        self.sets.place("host", state.ordinal, names_of_host(state.fact, self.policy))
+        for part in PARTS:
+            if former is None or part.facts(former) != part.facts(host):
+                self.sets.place(part.name, state.ordinal, part.names(host, self.policy))
 
     def _place_leases(self, state: HostState) -> None:
         if self._unplaced is not None:
@@ -320,6 +331,17 @@ class Snapshot:
             self.waiting.leave(state)
 
 
-def _leases_depend_on(group: Group) -> tuple[object, ...]:
-    """Return what the indexes of a lease take from its task group."""
-    return group.user_group, group.priority, group.members, group.demand, group.leases
+_times_depend_on = attrgetter("failures", "freed_for")
+_times_of_work = attrgetter("hostless_since", "delayed_until")
+_leases_depend_on = attrgetter("user_group", "priority", "members", "demand", "leases")
+"""What the indexes of a lease take from its task group."""
+_indexes_depend_on = attrgetter(
+    "is_live",
+    "contestable",
+    "affinity_until",
+    "renewed",
+    "idle_since",
+    "for_group",
+    "ending_since",
+)
+"""What the indexes of a lease take from it, its progress aside."""
