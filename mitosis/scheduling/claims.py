@@ -132,18 +132,25 @@ def goes_before_all(
 
     None: it depends on the leases of each.
     """
+    mine = round_.priority(group), group.fact.user_group
+    return ranks_before(round_, mine, (priority, user_group))
+
+
+def ranks_before(round_: Round, mine: tuple[float, int], theirs: tuple[int, int]) -> bool | None:
+    """Return whether task groups that wait go before holders; both by their priority and user group.
+
+    None: it depends on the leases of each.
+    """
     policy = round_.policy
-    if policy.preemption is Preemption.NEVER or policy.order is Order.AGE:
+    if mine[0] < theirs[0] or policy.preemption is Preemption.NEVER or policy.order is Order.AGE:
         return False
-    mine = round_.priority(group)
-    if mine != priority:
-        return mine > priority
+    if mine[0] > theirs[0]:
+        return True
     if policy.order is not Order.SHARE:
         return False
-    if group.fact.user_group == user_group:
+    if mine[1] == theirs[1]:
         return None
-    shares = round_.share(group.fact.user_group), round_.share(user_group)
-    return _is_short(*shares, policy.share_gap)
+    return _is_short(round_.share(mine[1]), round_.share(theirs[1]), policy.share_gap)
 
 
 def compared_shares(round_: Round, group: GroupState, holder: GroupState) -> tuple[int, int]:

@@ -10,6 +10,7 @@ from mitosis.scheduling.facts import Lease
 from mitosis.scheduling.host_sets import Hosts, ordinals
 from mitosis.scheduling.round import Round
 from mitosis.scheduling.states import Bucket, GroupState
+from mitosis.scheduling.waiting_groups import WaitingKind
 from mitosis.scheduling.waiting_line import WaitingLine
 
 
@@ -33,11 +34,11 @@ class _Contest:
         self._round = round_
         self._idle = IdleHosts(round_, wanted)
         self._busy = BusyHosts(round_, wanted)
-        self._left: Hosts = self._idle.all | self._busy.all & ~round_.moment.moved
+        busy = (self._busy.due | self._busy.renewed) & ~round_.moment.moved
+        self._left: Hosts = self._idle.all | busy
         """Hosts of which nothing has been taken. A host is taken from once in a decision."""
         self._hopeless: set[tuple[Bucket, bool]] = set()
-        """Buckets of which no task group could take a host since the last one was taken: of those with a host,
-        or of those without."""
+        """Buckets whose task groups, those with a host or those without, can take none as things are."""
 
     def run(self) -> None:
         round_ = self._round
@@ -61,20 +62,26 @@ class _Contest:
 
         Nearly always none may. Then nothing about single ones is asked.
         """
-        round_, groups = self._round, self._round.snapshot.groups
-        for kind in round_.snapshot.waiting.kinds.values():
-            some = groups[kind.some.line[0].number]
-            hosts = kind.members & round_.able(some) & self._left
-            if hosts & self._within_reach(some, hostless=False):
-                return True
-            hosts &= self._within_reach(some, hostless=True)
-            if hosts and any(
-                not bucket.line[0].leases and bucket.members & hosts
-                for bucket in kind.buckets.values()
-            ):
-                return True
+        round_ = self._round
+        if any(self._some_may_take(kind) for kind in round_.snapshot.waiting.kinds.values()):
+            return True
         others = {*round_.moment.starved, *round_.moment.broken_promises, *round_.lost}
-        return any(self._may_take(groups[number]) for number in others)
+        return any(self._may_take(round_.snapshot.groups[number]) for number in others)
+
+    def _some_may_take(self, kind: WaitingKind) -> bool:
+        some = self._round.snapshot.groups[kind.some.line[0].number]
+        hosts = kind.members & self._round.able(some) & self._left
+        if hosts & self._idle.all:
+            return True
+        if hosts & self._busy.due and hosts & self._busy.reached(some, hostless=False):
+            return True
+        hosts &= self._busy.renewed
+        if hosts:
+            hosts &= self._busy.reached(some, hostless=True)
+        if not hosts:
+            return False
+        hostless = (bucket for bucket in kind.buckets.values() if not bucket.line[0].leases)
+        return any(bucket.members & hosts for bucket in hostless)
 
     def _may_take(self, group: GroupState) -> bool:
         hostless = not self._round.leases(group)

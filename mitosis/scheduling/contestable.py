@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from heapq import merge
 from operator import itemgetter
 
-from mitosis.scheduling.claims import goes_before, goes_before_all
+from mitosis.scheduling.claims import goes_before, goes_before_all, ranks_before
 from mitosis.scheduling.costs import drain_seconds
 from mitosis.scheduling.due_times import ROUNDING_SECONDS
 from mitosis.scheduling.facts import FOREVER, Lease
@@ -70,7 +70,7 @@ class IdleHosts:
         self._holders: Sequence[Holder] | None = None
         self._held: dict[int, Hosts] = {}
         entries = []
-        for lease in round_.idle_leases(wanted, due=True):
+        for lease in round_.idle_leases(wanted):
             bit = 1 << round_.snapshot.ordinal(lease.host)
             self._held[lease.group] = self._held.get(lease.group, NONE) | bit
             entries.append((self._longest_setup(lease), bit))
@@ -144,16 +144,16 @@ class BusyHosts:
         self._classes = self._weakest_first()
         self.due: Hosts = NONE
         """Hosts that a task group with a host could take."""
-        self.all: Hosts = NONE
-        """Hosts that some task group could take."""
+        self.renewed: Hosts = NONE
+        """Hosts that a task group without any host could take as well."""
         for one in self._classes:
             self.due |= one.due
-            self.all |= one.due | one.renewed
+            self.renewed |= one.renewed
 
     def takeable(self, group: GroupState, hosts: Hosts) -> Iterator[Hosts]:
         """Yield those of the hosts that a task group may take, of the weakest holders first."""
         leases = self._round.leases(group)
-        hosts &= self.due if leases else self.all
+        hosts &= self.due if leases else self.due | self.renewed
         for one in self._classes if hosts else ():
             found = hosts & one.hosts(hostless=not leases)
             if found:
@@ -166,14 +166,18 @@ class BusyHosts:
 
         hostless: whether it has no host.
         """
-        name = (self._round.priority(group), group.fact.user_group, hostless)
+        mine = self._round.priority(group), group.fact.user_group
+        name = (*mine, hostless)
         found = self._reached.get(name)
         if found is None:
             found = NONE
             for one in self._classes:
-                goes_before = goes_before_all(self._round, group, one.priority, one.user_group)
-                if goes_before is not False:
-                    found |= one.hosts(hostless=hostless)
+                hosts = one.due | one.renewed if hostless else one.due
+                if not hosts & ~found or one.priority > mine[0]:
+                    continue
+                before = ranks_before(self._round, mine, (one.priority, one.user_group))
+                if before is not False:
+                    found |= hosts
             self._reached[name] = found
         return found
 

@@ -3,9 +3,8 @@
 from collections.abc import Iterator, Sequence
 
 from mitosis.scheduling.actions import EndLease, Offer, Rank, Renew
-from mitosis.scheduling.due_times import ROUNDING_SECONDS
 from mitosis.scheduling.facts import FOREVER, NEVER, Capacity, Freed, Lease
-from mitosis.scheduling.host_sets import NONE, Hosts, ordinals
+from mitosis.scheduling.host_sets import NONE, Hosts
 from mitosis.scheduling.moment import Moment
 from mitosis.scheduling.policy import Order
 from mitosis.scheduling.predicates import able_hosts, free_hosts, unfailed_hosts
@@ -83,18 +82,14 @@ class Round:
             found |= groups[number].fact.members & self.able(groups[number])
         return found
 
-    def idle_leases(self, hosts: Hosts, *, due: bool) -> Iterator[Lease]:
-        """Yield the idle leases on these hosts; ``due``: only those that are idle for the least threshold."""
+    def idle_leases(self, hosts: Hosts) -> Iterator[Lease]:
+        """Yield the leases on these hosts that have been idle for the least threshold."""
         snapshot = self.snapshot
-        until = self.now + ROUNDING_SECONDS
-        for ordinal in ordinals(hosts & snapshot.sets.get("idle")):
-            for number in snapshot.host_at(ordinal).leases:
-                lease = snapshot.leases[number]
-                if lease.idle_since is None or not self.is_live(lease):
-                    continue
-                least = self.policy.settings_of(snapshot.group_of(lease).fact.leases).least_idle
-                if lease.idle_since + least <= until or not due:
-                    yield lease
+        hosts &= snapshot.sets.get("idle")
+        for _, (number,) in snapshot.times.idle.due(self.now) if hosts else ():
+            lease = snapshot.leases[number]
+            if number not in self.ended and hosts >> snapshot.ordinal(lease.host) & 1:
+                yield lease
 
     def given(self, group: GroupState) -> int:
         """Return how many leases this decision gives to a task group, besides hosts on the way to it."""

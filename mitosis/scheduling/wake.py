@@ -9,10 +9,10 @@ from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from mitosis.scheduling.actions import Wake, WakeReason
-from mitosis.scheduling.claims import goes_before_all
+from mitosis.scheduling.claims import ranks_before
 from mitosis.scheduling.due_times import ROUNDING_SECONDS
 from mitosis.scheduling.facts import Lease
-from mitosis.scheduling.host_sets import NONE, Hosts, ordinals
+from mitosis.scheduling.host_sets import NONE, Hosts, lowest, ordinals
 from mitosis.scheduling.policy import HOUR
 from mitosis.scheduling.round import Round
 from mitosis.scheduling.states import Bucket, GroupState
@@ -37,17 +37,18 @@ def idle_until(round_: Round) -> Mapping[int, float]:
     return dict(_Wakes(round_).idle_until())
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class _Lane:
-    """Waiting task groups of one priority and profile."""
+    """Waiting task groups of one priority and user group."""
 
-    first: GroupState
+    priority: float
+    user_group: int
     members: Hosts
     """Of all of them."""
     usable: Hosts
     """Those of the members that they could use, were they free."""
-    priority: float
-    """Of the first."""
+    of: WaitingKind | GroupState
+    """All that wait of a kind, or one task group."""
 
 
 class _Wakes:
@@ -120,7 +121,8 @@ class _Wakes:
         """Return the different durations of setups of waiting task groups."""
         if self._waiting_setups is None:
             kept = self._snapshot.waiting.setups
-            more = {lane.first.work.setup_seconds for lane in self._lanes if not lane.first.bucket}
+            single = (lane.of for lane in self._lanes if isinstance(lane.of, GroupState))
+            more = {group.work.setup_seconds for group in single if group.bucket is None}
             self._waiting_setups = sorted({*kept, *more}) if more else kept
         return self._waiting_setups
 
@@ -129,7 +131,7 @@ class _Wakes:
         if not self._wanted & self._snapshot.sets.get("idle"):
             return
         now = self._now + ROUNDING_SECONDS
-        for lease in self._round.idle_leases(self._wanted, due=True):
+        for lease in self._round.idle_leases(self._wanted):
             settings = self._round.policy.settings_of(self._snapshot.group_of(lease).fact.leases)
             if (lease.idle_since or 0.0) + settings.longest_idle > now:
                 yield self._now, lease.number
@@ -156,29 +158,54 @@ class _Wakes:
         name: their priority and their user group.
         """
         assert isinstance(name, tuple)  # noqa: S101 - see set_names
-        priority, user_group = name
         found = NONE
         for lane in self._lanes if hosts else ():
             more = lane.usable & hosts & ~found
-            if more and lane.priority >= priority and self._wins(lane.first, priority, user_group):
+            if not more or lane.priority < name[0]:
+                continue
+            before = ranks_before(self._round, (lane.priority, lane.user_group), name)
+            if before is None:
+                more &= self._of_others(lane, name)
+            if before is not False:
                 found |= more
         return found
 
-    def _wins(self, group: GroupState, priority: int, user_group: int) -> bool:
-        """Return whether a waiting task group may go before some holder like this."""
-        before = goes_before_all(self._round, group, priority, user_group)
-        if before is None:
-            # It depends on the leases of the holder; with two task groups, one may win.
-            return any(other is not group for other in self._holders_like(group))
-        return before
+    def _of_others(self, lane: _Lane, name: tuple[int, int]) -> Hosts:
+        """Return the hosts that task groups of a lane could use beside one that holds all leases like these.
 
-    def _holders_like(self, group: GroupState) -> Iterator[GroupState]:
-        """Yield the task groups of the same priority and user group that hold leases."""
-        for number, _ in self._snapshot.sets.by_group("held"):
-            other = self._snapshot.groups[number]
-            same_user_group = other.fact.user_group == group.fact.user_group
-            if same_user_group and other.fact.priority == group.fact.priority:
-                yield other
+        It depends on the leases of holder and waiting task group; with two task groups, one may win.
+        """
+        sole = self._sole_holder(name)
+        groups = self._snapshot.groups
+        if sole is None:
+            return lane.usable
+        if isinstance(lane.of, GroupState):
+            return NONE if lane.of is sole else lane.usable
+        if sole.bucket not in lane.of.buckets.values():
+            return lane.usable
+        found = NONE
+        for bucket in lane.of.buckets.values():
+            others = (groups[key.number] for key in bucket.line if key.number != sole.fact.number)
+            if any(self._round.missing(other) > 0 for other in others):
+                found |= bucket.members
+        return found & lane.usable
+
+    def _sole_holder(self, name: tuple[int, int]) -> GroupState | None:
+        """Return the task group that holds all leases of a priority and a user group, if it is one."""
+        sets = self._snapshot.sets
+        hosts = sets.get("held_by", name)
+        holders = self._holders_on(lowest(hosts), name)
+        if hosts & ~sets.get("held", holders[0].fact.number):
+            return None
+        # It has a lease on each of these hosts; another task group may have one beside it.
+        several = (on for on in ordinals(hosts) if len(self._snapshot.host_at(on).leases) > 1)
+        alone = all(one is holders[0] for on in several for one in self._holders_on(on, name))
+        return holders[0] if alone else None
+
+    def _holders_on(self, ordinal: int, name: tuple[int, int]) -> Sequence[GroupState]:
+        leases = (lease for lease in self._snapshot.leases_on(ordinal) if lease.contestable)
+        groups = [self._snapshot.group_of(lease) for lease in leases]
+        return [one for one in groups if (one.fact.priority, one.fact.user_group) == name]
 
     def _failures(self) -> Iterator[Wake]:
         for at, (ordinal, _) in self._snapshot.times.retries.later(self._now):
@@ -207,29 +234,25 @@ def _waiting_lanes(round_: Round) -> Sequence[_Lane]:
     served = {groups[number].bucket for number in round_.gains}
     found = []
     for kind in round_.snapshot.waiting.kinds.values():
-        if served and any(bucket in served for bucket in kind.buckets.values()):
-            lane = _lane_of_served(round_, kind, served)
-        else:
-            lane = _lane(round_, groups[kind.some.line[0].number], kind.members)
-        if lane is not None:
-            found.append(lane)
+        members = kind.members
+        if served and not served.isdisjoint(kind.buckets.values()):
+            members = _members_of_waiting(round_, kind, served)
+        if members:
+            usable = members & round_.able(groups[kind.some.line[0].number])
+            found.append(_Lane(kind.priority, kind.profile.user_group, members, usable, kind))
     return [*found, *_by_the_clock(round_)]
 
 
-def _lane_of_served(
+def _members_of_waiting(
     round_: Round, kind: WaitingKind, served: Collection[Bucket | None]
-) -> _Lane | None:
-    """Return those of a kind that still wait although some of it got a host."""
-    groups = round_.snapshot.groups
-    first, members = None, NONE
+) -> Hosts:
+    """Return the members of those of a kind that still wait although some of it got a host."""
+    groups, found = round_.snapshot.groups, NONE
     for bucket in kind.buckets.values():
         waiting = (groups[key.number] for key in bucket.line)
-        if bucket in served:
-            waiting = (group for group in waiting if round_.missing(group) > 0)
-        group = next(waiting, None)
-        if group is not None:
-            first, members = first or group, members | bucket.members
-    return None if first is None else _lane(round_, first, members)
+        if bucket not in served or any(round_.missing(group) > 0 for group in waiting):
+            found |= bucket.members
+    return found
 
 
 def _by_the_clock(round_: Round) -> Iterator[_Lane]:
@@ -238,8 +261,7 @@ def _by_the_clock(round_: Round) -> Iterator[_Lane]:
     for number in {*moment.starved, *moment.broken_promises}:
         group = round_.snapshot.groups.get(number)
         if group is not None and group.fact.goes_on and round_.missing(group) > 0:
-            yield _lane(round_, group, group.fact.members)
-
-
-def _lane(round_: Round, first: GroupState, members: Hosts) -> _Lane:
-    return _Lane(first, members, members & round_.able(first), round_.priority(first))
+            members = group.fact.members
+            usable = members & round_.able(group)
+            name = round_.priority(group), group.fact.user_group
+            yield _Lane(*name, members, usable, group)

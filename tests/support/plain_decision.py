@@ -20,7 +20,7 @@ from mitosis.scheduling.round import Round
 from mitosis.scheduling.set_names import MANY_DORMANT
 from mitosis.scheduling.snapshot import Snapshot
 from mitosis.scheduling.states import GroupState, line_key
-from mitosis.scheduling.wake import next_wake
+from tests.support.plain_wake import plain_broken_promises, plain_wake
 
 Rank = tuple[float, int, tuple[float, ...]]
 
@@ -28,6 +28,7 @@ Rank = tuple[float, int, tuple[float, ...]]
 def plainly_decided(snapshot: Snapshot, now: float) -> Sequence[Action]:
     """What ``decide`` should decide."""
     round_ = Round(snapshot, now)
+    round_.moment.broken_promises = plain_broken_promises(round_)
     for step in (
         end_leases_that_may_not_stay,
         offer_freed_hosts,
@@ -37,7 +38,7 @@ def plainly_decided(snapshot: Snapshot, now: float) -> Sequence[Action]:
     ):
         if not round_.is_over:
             step(round_)
-    wake = next_wake(round_)
+    wake = plain_wake(round_)
     return round_.actions if wake is None else [*round_.actions, wake]
 
 

@@ -2,22 +2,20 @@
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
-from itertools import count
 
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 
 from mitosis.contracts.host_failures import HostFailureKind
-from mitosis.contracts.lifecycle import LeaseState
 from mitosis.scheduling.actions import Action, EndLease, EndReason, Offer, Renew, Wake
 from mitosis.scheduling.decide import decide
 from mitosis.scheduling.explain import explain_group
-from mitosis.scheduling.facts import Capacity, Failure, Freed, Group, Host, Lease, Progress
+from mitosis.scheduling.facts import Capacity, Failure, Group, Host, Lease
 from mitosis.scheduling.policy import Policy
 from mitosis.scheduling.sizes import missing_leases
 from mitosis.scheduling.snapshot import Snapshot
 from mitosis.scheduling.states import HostState
+from tests.support.carrying_out import carry_out, end_what_ends
 from tests.support.examples import examples
 from tests.support.random_fleets import contested_fleets, fleets
 from tests.support.scheduling import HOUR, NOW, Fleet
@@ -73,51 +71,6 @@ def is_idle_for(snapshot: Snapshot, lease: Lease, group: int, now: float) -> boo
 
 def may_move(snapshot: Snapshot, host: Host, now: float) -> bool:
     return sum(at > now - HOUR for at in host.moved_at) < snapshot.policy.moves_per_hour
-
-
-NUMBERS = count(10**6)
-
-
-def carry_out(snapshot: Snapshot, actions: Sequence[Action], now: float) -> None:
-    """Put what follows from the actions at once: offers are taken up, ended leases end later."""
-    for action in actions:
-        if isinstance(action, Offer):
-            host = snapshot.hosts[action.host].fact
-            freed = [one for one in host.freed_for if one.group != action.group]
-            snapshot.put_host(replace(host, freed_for=tuple(freed)))
-            snapshot.put_lease(
-                Lease(
-                    number=next(NUMBERS),
-                    group=action.group,
-                    host=action.host,
-                    state=LeaseState.OFFERED,
-                    progress=Progress.STARTING,
-                    taken_at=now,
-                )
-            )
-        elif isinstance(action, EndLease):
-            lease = snapshot.leases[action.lease]
-            ended = replace(
-                lease, state=LeaseState.ENDING, for_group=action.for_group, ending_since=now
-            )
-            snapshot.put_lease(ended)
-            if action.reason.is_contested:
-                host = snapshot.hosts[lease.host].fact
-                snapshot.put_host(replace(host, moved_at=(*host.moved_at, now)))
-        elif isinstance(action, Renew):
-            lease = snapshot.leases[action.lease]
-            snapshot.put_lease(replace(lease, affinity_until=action.until, renewed=True))
-
-
-def end_what_ends(snapshot: Snapshot, now: float) -> None:
-    """Let the leases that are ENDING end: their hosts are free, for the task group that gets them."""
-    for lease in [one for one in snapshot.leases.values() if not one.is_live]:
-        snapshot.drop_lease(lease.number)
-        if lease.for_group is not None:
-            host = snapshot.hosts[lease.host].fact
-            snapshot.put_host(
-                replace(host, freed_for=(*host.freed_for, Freed(lease.for_group, now)))
-            )
 
 
 def rounds(snapshot: Snapshot, now: float, *, ends: bool) -> Iterator[Sequence[Action]]:
