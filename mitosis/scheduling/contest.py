@@ -60,7 +60,7 @@ class _Contest:
     def _is_open(self) -> bool:
         """Return whether some task group may take a host, by what all of its kind have in common.
 
-        Nearly always none may. Then nothing about single ones is asked.
+        In a fleet at rest none may. Then nothing about single ones is asked.
         """
         round_ = self._round
         if any(self._some_may_take(kind) for kind in round_.snapshot.waiting.kinds.values()):
@@ -71,26 +71,24 @@ class _Contest:
     def _some_may_take(self, kind: WaitingKind) -> bool:
         some = self._round.snapshot.groups[kind.some.line[0].number]
         hosts = kind.members & self._round.able(some) & self._left
-        if hosts & self._idle.all:
-            return True
-        if hosts & self._busy.due and hosts & self._busy.reached(some, hostless=False):
+        if self._reaches(some, hosts, hostless=False):
             return True
         hosts &= self._busy.renewed
         if hosts:
             hosts &= self._busy.reached(some, hostless=True)
-        if not hosts:
-            return False
         hostless = (bucket for bucket in kind.buckets.values() if not bucket.line[0].leases)
         return any(bucket.members & hosts for bucket in hostless)
 
     def _may_take(self, group: GroupState) -> bool:
-        hostless = not self._round.leases(group)
         hosts = group.fact.members & self._round.able(group) & self._left
-        return bool(hosts & self._within_reach(group, hostless=hostless))
+        return self._reaches(group, hosts, hostless=not self._round.leases(group))
 
-    def _within_reach(self, group: GroupState, *, hostless: bool) -> Hosts:
-        """Return the hosts that some task group may take of this one's priority and user group."""
-        return self._idle.all | self._busy.reached(group, hostless=hostless)
+    def _reaches(self, group: GroupState, hosts: Hosts, *, hostless: bool) -> bool:
+        """Return whether some task group of this one's priority and user group may take one of the hosts."""
+        if hosts & self._idle.all:
+            return True
+        hosts &= self._busy.due | self._busy.renewed if hostless else self._busy.due
+        return bool(hosts) and bool(hosts & self._busy.reached(group, hostless=hostless))
 
     def _find(self, group: GroupState, bucket: Bucket, line: WaitingLine) -> _Taking | None:
         hosts = line.hosts[bucket] & self._left
@@ -100,7 +98,7 @@ class _Contest:
         hostless = not self._round.leases(group)
         if (bucket, hostless) in self._hopeless:
             return None
-        if not hosts & self._within_reach(group, hostless=hostless):
+        if not self._reaches(group, hosts, hostless=hostless):
             if group.fact.number not in self._round.moment.starved:
                 self._hopeless.add((bucket, hostless))
             return None

@@ -208,8 +208,8 @@ def _of(*scopes: Scope) -> Sequence[Predicate]:
 
 
 _LASTING = _of(Scope.PROFILE)
-_SHARED_BY_PROFILE = _of(Scope.PROFILE, Scope.HOST)
-_SHARED_IF_FREE = _of(Scope.FREE)
+_IN_SERVICE = _of(Scope.HOST)
+_UNLEASED = _of(Scope.FREE)
 _FAILURES = _of(Scope.FAILURES)
 
 
@@ -220,17 +220,22 @@ def _all_of(predicates: Iterable[Predicate], moment: Moment, group: GroupState) 
     return found
 
 
-def able_hosts(moment: Moment, group: GroupState) -> Hosts:
-    """Return the hosts that could serve every member task group of this profile, were they free.
+def hosts_in_service(moment: Moment, group: GroupState) -> Hosts:
+    """Return the hosts that nothing about the host alone keeps from serving any task group."""
+    return _all_of(_IN_SERVICE, moment, group)
+
+
+def lasting_hosts(moment: Moment, group: GroupState) -> Hosts:
+    """Return the hosts that could serve all task groups of this profile, whether in service and free or not.
 
     It depends on the profile only; ``Group.members`` and :func:`unfailed_hosts` narrow it.
     """
-    return _all_of(_SHARED_BY_PROFILE, moment, group)
+    return _all_of(_LASTING, moment, group)
 
 
-def free_hosts(moment: Moment, group: GroupState) -> Hosts:
-    """Return the hosts of :func:`able_hosts` that are free for the profile now."""
-    return able_hosts(moment, group) & _all_of(_SHARED_IF_FREE, moment, group)
+def unleased_hosts(moment: Moment, group: GroupState) -> Hosts:
+    """Return the hosts whose leases and clean-ups leave room for the profile now."""
+    return _all_of(_UNLEASED, moment, group)
 
 
 def unfailed_hosts(moment: Moment, group: GroupState) -> Hosts:
@@ -248,7 +253,7 @@ def setup_failed_everywhere(moment: Moment, group: GroupState) -> Hosts:
 
     Hosts that drain or are out of contact may serve it later, so they count as well.
     """
-    eligible = group.fact.members & _all_of(_LASTING, moment, group)
+    eligible = group.fact.members & lasting_hosts(moment, group)
     failed = eligible & moment.failed(HostFailureKind.SETUP_FAILED, group.fact.number)
     return failed if failed == eligible else NONE
 

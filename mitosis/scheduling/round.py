@@ -7,7 +7,12 @@ from mitosis.scheduling.facts import FOREVER, NEVER, Capacity, Freed, Lease
 from mitosis.scheduling.host_sets import NONE, Hosts
 from mitosis.scheduling.moment import Moment
 from mitosis.scheduling.policy import Order
-from mitosis.scheduling.predicates import able_hosts, free_hosts, unfailed_hosts
+from mitosis.scheduling.predicates import (
+    hosts_in_service,
+    lasting_hosts,
+    unfailed_hosts,
+    unleased_hosts,
+)
 from mitosis.scheduling.snapshot import Snapshot
 from mitosis.scheduling.states import GroupState, Profile
 
@@ -31,6 +36,7 @@ class Round:
         """Task group → its leases that end."""
         self._share_changes: dict[int, int] = {}
         self._left: dict[int, Capacity] = {}
+        self._in_service: Hosts | None = None
         self._able: dict[Profile, Hosts] = {}
         self._free: dict[Profile, Hosts] = {}
         self._unfailed: dict[int, Hosts] = {}
@@ -46,14 +52,18 @@ class Round:
         """Return the hosts that could serve the profile of a task group, were they free."""
         found = self._able.get(group.profile)
         if found is None:
-            found = self._able[group.profile] = able_hosts(self.moment, group)
+            if self._in_service is None:
+                self._in_service = hosts_in_service(self.moment, group)
+            found = self._in_service & lasting_hosts(self.moment, group)
+            self._able[group.profile] = found
         return found
 
     def free(self, group: GroupState) -> Hosts:
         """Return the hosts that are free for the profile of a task group; see :meth:`room`."""
         found = self._free.get(group.profile)
         if found is None:
-            found = self._free[group.profile] = free_hosts(self.moment, group)
+            found = self.able(group) & unleased_hosts(self.moment, group)
+            self._free[group.profile] = found
         return found & ~self.full
 
     def unfailed(self, group: GroupState) -> Hosts:
@@ -183,7 +193,10 @@ class Round:
                     lost[number] = hosts & ~usable
         promises = snapshot.times.promises
         for until, (number, host) in promises.later(NEVER) if lost else promises.due(self.now):
-            is_late = until <= self.now and number in snapshot.groups
-            if is_late or lost.get(number, NONE) >> snapshot.ordinal(host) & 1:
+            if until <= self.now:
+                is_broken = number in snapshot.groups
+            else:
+                is_broken = number in lost and lost[number] >> snapshot.ordinal(host) & 1
+            if is_broken:
                 broken[number] = broken.get(number, 0) + 1
         return broken

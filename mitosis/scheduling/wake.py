@@ -104,11 +104,11 @@ class _Wakes:
     def _idle_enough(self, lease: Lease) -> Iterator[float]:
         """Yield the next time at which the lease is idle for as long as some waiting task group needs."""
         holder = self._snapshot.group_of(lease)
-        settings = self._round.policy.settings_of(holder.fact.leases)
+        idle = self._round.policy.settings_of(holder.fact.leases).idle
+        since, teardown = lease.idle_since or 0.0, holder.work.teardown_seconds
 
         def enough(setup: float) -> float:
-            threshold = settings.idle(holder.work.teardown_seconds + setup)
-            return (lease.idle_since or 0.0) + threshold
+            return since + idle(teardown + setup)
 
         setups = self._setups()
         place = bisect_right(setups, self._now + ROUNDING_SECONDS, key=enough)
@@ -160,8 +160,10 @@ class _Wakes:
         assert isinstance(name, tuple)  # noqa: S101 - see set_names
         found = NONE
         for lane in self._lanes if hosts else ():
+            if lane.priority < name[0]:
+                continue
             more = lane.usable & hosts & ~found
-            if not more or lane.priority < name[0]:
+            if not more:
                 continue
             before = ranks_before(self._round, (lane.priority, lane.user_group), name)
             if before is None:
