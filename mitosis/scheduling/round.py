@@ -196,7 +196,8 @@ class Round:
             if until <= self.now:
                 is_broken = number in snapshot.groups
             else:
-                is_broken = number in lost and lost[number] >> snapshot.ordinal(host) & 1
+                bit = 1 << snapshot.ordinal(host)
+                is_broken = number in lost and bool(lost[number] & bit)
             if is_broken:
                 broken[number] = broken.get(number, 0) + 1
         return broken

@@ -29,6 +29,8 @@ class Accounts:
     renewals: int = 0
     ends: Counter[EndReason] = field(default_factory=Counter)
     rounds: int = 0
+    decisions: int = 0
+    """A round that ends leases decides again."""
     decide_seconds: float = 0.0
     """Wall time: to read the clock of the CPU takes as long as a decision on some machines."""
     longest_decide_seconds: float = 0.0

@@ -59,6 +59,8 @@ class Result:
     """Wall time of the decisions of a round, mean."""
     longest_decide_ms: float
     rounds: float
+    decisions: float
+    offers: float
 
     def figures(self) -> Mapping[str, object]:
         """Return all figures by name."""
@@ -98,6 +100,8 @@ def result_of(workload: Workload, accounts: Accounts) -> Result:
         decide_ms=1_000 * accounts.decide_seconds / rounds,
         longest_decide_ms=1_000 * accounts.longest_decide_seconds,
         rounds=accounts.rounds,
+        decisions=accounts.decisions,
+        offers=accounts.offers,
     )
 
 

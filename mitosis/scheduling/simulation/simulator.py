@@ -143,6 +143,7 @@ class Simulator:
         began = time.perf_counter()
         actions = self._decision(self.facts.snapshot, now)
         took = time.perf_counter() - began
+        self.accounts.decisions += 1
         self.accounts.decide_seconds += took
         self.accounts.longest_decide_seconds = max(self.accounts.longest_decide_seconds, took)
         return actions
