@@ -103,7 +103,7 @@ class Round:
 
     def given(self, group: GroupState) -> int:
         """Return how many leases this decision gives to a task group, besides hosts on the way to it."""
-        return self._given.get(group.fact.number, 0)
+        return self.gains.get(group.fact.number, 0)
 
     def missing(self, group: GroupState) -> int:
         """Return how many leases a task group should still get."""

@@ -109,7 +109,7 @@ class Leases:
     def lose(self, run: Run) -> None:
         """End the lease of a host that is lost; what ran there is ready again."""
         group, host = run.group, run.host
-        lost = [event[3] for event in self._events.queue if event[2] is run]
+        lost = [event[3] for event in sorted(self._events.queue) if event[2] is run]
         run.is_gone = True
         self._remove(run)
         host.warm.add(group.number)

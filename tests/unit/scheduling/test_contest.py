@@ -302,3 +302,30 @@ def test_contested_ends_are_known_by_their_reason() -> None:
     contested = {reason for reason in EndReason if reason.is_contested}
     assert contested == {EndReason.AFFINITY}
     assert EndLease(1, 1, EndReason.NO_WORK, NOW).asks_back
+
+
+def test_a_group_that_loses_its_host_in_a_decision_may_take_a_renewed_lease_at_once() -> None:
+    fleet = Fleet(2)
+    fleet.group(1, priority=1, ready=5)
+    fleet.group(2, ready=0, unfinished=1)
+    fleet.lease(1, 1)
+    fleet.lease(2, 2, affinity_until=NOW + HOUR, renewed=True)
+    assert taken(fleet) == []
+    fleet.host(1, draining=True)
+    assert taken(fleet) == [(1, None, "draining"), (2, 1, "affinity")]
+
+
+def test_a_group_that_none_could_serve_is_looked_at_again_when_another_one_took_a_host() -> None:
+    """Its user group is short of hosts only after the other user group got one more."""
+    fleet = Fleet(3, Policy(share_gap=1))
+    for number in (1, 2, 3):
+        fleet.host(number, serves=frozenset({USERS, OTHERS, 3}))
+    fleet.group(8, priority=-1, ready=0, unfinished=1, user_group=3)
+    fleet.group(9, ready=0, unfinished=1, user_group=OTHERS)
+    fleet.group(7, ready=0, unfinished=1)
+    for group, host in ((8, 1), (9, 2), (7, 3)):
+        fleet.lease(group, host, affinity_until=NOW)
+    fleet.group(1, on=[2])
+    fleet.group(2, on=[1], user_group=OTHERS)
+    fleet.group(3, on=[2])
+    assert taken(fleet) == [(1, 2, "affinity"), (2, 3, "affinity")]
