@@ -98,3 +98,12 @@ def test_the_time_at_which_a_delayed_attempt_is_due() -> None:
 
 def test_nothing_is_due_where_nothing_waits() -> None:
     assert woken(Fleet(3)) is None
+
+
+def test_an_affinity_is_of_no_use_to_the_group_that_holds_all_leases_of_its_rank() -> None:
+    fleet = Fleet(1)
+    fleet.group(1, ready=9)
+    fleet.lease(1, 1, affinity_until=NOW + 7 * MINUTE)
+    assert woken(fleet) is None
+    fleet.group(2)
+    assert woken(fleet) == (7 * MINUTE, WakeReason.AFFINITY)
