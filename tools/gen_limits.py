@@ -218,8 +218,9 @@ def _results() -> Rows:
             "output on its way to such a reader",
             f"{WINDOW_BYTES // 2**20} MiB of each stream, {ROWS_KEPT} pieces of a group",
             "the task waits, as before the reader of a pipe; when nothing is read for"
-            f" {STALL_SECONDS:g} s or the API is away for {UNREACHED_SECONDS:g} s, the rest of this task is"
-            " dropped, and `mitosis run` names the missing bytes and ends with status 74",
+            f" {STALL_SECONDS:g} s, the API is away for {UNREACHED_SECONDS:g} s, or PostgreSQL crashes (what"
+            " it holds on the way is not logged), the rest of this task is dropped but for the kept tail, and"
+            " `mitosis run` names the missing bytes and ends with status 74",
         ),
         ("standard output and error of a hook", f"the last {TAIL_BYTES // 1024} KiB", "the same"),
         ("message of a failure", f"{_number(MAX_MESSAGE_CHARS)} characters", "its end is kept"),
