@@ -17,7 +17,7 @@ import zmq
 
 from mitosis.concurrency import within
 from mitosis.ipc.codec import ProtocolMismatch, decode_for_manager, encode
-from mitosis.ipc.endpoints import worker_identity
+from mitosis.ipc.endpoints import last_words_identity, worker_identity
 from mitosis.ipc.messages import (
     Acknowledge,
     CancelTask,
@@ -92,6 +92,7 @@ class Router:
         name = worker_identity(slot, generation)
         self._expected.pop(name, None)
         self._checked.pop(name, None)
+        self._checked.pop(last_words_identity(slot, generation), None)
         self._early.pop(name, None)
 
     def send(self, slot: int, generation: int, message: ManagerToWorker) -> bool:
@@ -190,6 +191,12 @@ class Router:
 
     def _meet(self, name: bytes, address: str, hello: Hello) -> None:
         pid = peer_pid(address, os.getuid())
+        known = self._checked.get(worker_identity(hello.slot, hello.generation))
+        if name == last_words_identity(hello.slot, hello.generation):
+            if known is not None and pid == known.pid:
+                self._checked[name] = known
+                return
+            pid = None
         if pid is None or name != worker_identity(hello.slot, hello.generation):
             log.warning("peer.refused", extra={"peer": repr(name), "address": address})
         elif name in self._expected:

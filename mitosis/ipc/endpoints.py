@@ -26,6 +26,11 @@ def worker_identity(slot: int, generation: int) -> bytes:
     return f"{slot}:{generation}".encode()
 
 
+def last_words_identity(slot: int, generation: int) -> bytes:
+    """Return the name under which this process connects again, if a task has closed its socket."""
+    return worker_identity(slot, generation) + b":last"
+
+
 def worker_endpoint(folder: Path) -> str:
     """Return the ZeroMQ endpoint of the agent's ROUTER.
 

@@ -22,6 +22,7 @@ import signal
 import time
 import traceback
 from collections.abc import Callable, Coroutine, Mapping
+from contextlib import suppress
 from types import FrameType
 from typing import Any
 
@@ -133,10 +134,17 @@ class HandlerSlot:
         timeout = spec.timeout_seconds
         self._timeout_at = None if timeout is None else time.monotonic() + timeout
         began, meter = time.monotonic(), _Meter()
-        with self._place.of(spec, variables, folder) as failure:
-            ended = failure or self._guarded()
-        ended.mask = os.sched_getaffinity(0)
-        self.spoiled = self.state.restore(time.monotonic() - began)
+        ended = None
+        try:
+            with self._place.of(spec, variables, folder) as failure:
+                ended = failure or self._guarded()
+                self.state.raise_file_limit()
+            ended.mask = os.sched_getaffinity(0)
+            self.spoiled = self.state.restore(time.monotonic() - began)
+        except Exception as error:
+            if ended is None:
+                raise
+            self.spoiled = f"a process that cannot be put in order ({error})"
         if self.spoiled is not None and self._import_failed:
             self.spoiled = f"{self.spoiled}, by an import that failed"
         return self._complete(ended, meter.usage())
@@ -233,7 +241,8 @@ class HandlerSlot:
                 kind=self._stop.kind, message=self._stop.message, traceback=ended.traceback
             )
         ended.started_at, ended.finished_at, ended.usage = self._started_at, time.time(), usage
-        ended.stdout, ended.stderr = (stream.take() for stream in self.streams)
+        with suppress(OSError):  # it has closed them
+            ended.stdout, ended.stderr = (stream.take() for stream in self.streams)
         return ended
 
     def _arm(self, seconds: float) -> None:
@@ -254,8 +263,9 @@ class HandlerSlot:
 
     def _tick(self) -> None:
         self._on_tick()
-        for stream in self.streams:
-            stream.trim()
+        with suppress(OSError):  # it has closed them
+            for stream in self.streams:
+                stream.trim()
         now = time.monotonic()
         if self._stop is None and self._timeout_at is not None and now >= self._timeout_at:
             seconds = self._spec.timeout_seconds

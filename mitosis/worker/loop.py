@@ -96,7 +96,7 @@ class Worker:
             self._end_stuck,
         )
         self._channel = WorkerChannel(settings.setup.endpoint, settings.identity)
-        self._feed = OutputFeed(self._channel.send)
+        self._feed = OutputFeed(self._channel.offer)
         self._whole = WholeOutput(self._channel.send)
         self._bell = ChildBell()
         self._births = Births()
@@ -343,15 +343,39 @@ class Worker:
         self._stoppable = self._handlers
         self._bell.turn_off()
         ended = self._handlers.run(spec, variables, self._scratch.path)
-        self._wakeup.turn_on()  # the handler may have set another
+        closed = self._closed_descriptors()
+        self._renew_for(self._handlers.spoiled or closed)
         self._end_with_zygote()
-        if not reap_any():
-            self._limit.found(len(kill_below(os.getpid())))
-        if not kill_all_below(_LEFTOVERS_SECONDS):
+        if not self._end_leftovers():
             what = ended.message or "succeeded"
             ended.message = f"{what}; a process it left behind could not be killed"
-        self._renew_for(self._handlers.spoiled)
         return ended
+
+    def _closed_descriptors(self) -> str | None:
+        """Take back the wakeup descriptor, which the handler may have set; connect again if need be."""
+        left = "descriptors of its worker closed"
+        try:
+            self._wakeup.turn_on()
+            if self._channel.intact:
+                return None
+        except (OSError, ValueError):
+            signal.set_wakeup_fd(-1)
+            if self._channel.intact:
+                return left
+        setting = self._settings
+        hello = Hello(setting.slot, setting.generation, os.getpid(), self._cpus)
+        self._channel.open_again(setting.last_words_identity, hello)
+        return left
+
+    def _end_leftovers(self) -> bool:
+        try:
+            if not reap_any():
+                self._limit.found(len(kill_below(os.getpid())))
+            return kill_all_below(_LEFTOVERS_SECONDS)
+        except (
+            OSError
+        ):  # no descriptor is left to look for them; the zygote does when this process ends
+            return False
 
     def _renew_for(self, left: str | None) -> None:
         if left is not None:
@@ -360,6 +384,8 @@ class Worker:
     def _on_handler_tick(self) -> None:
         """Exchange messages with the agent while a handler runs; reap its orphans."""
         self._end_with_zygote()
+        if not self._channel.intact:
+            return
         self._take_messages()
         self._births.reap_orphans()
         if self._limit.exceeded():

@@ -112,6 +112,7 @@ class ProcessLimit:
         """Has POLLPRI when the kernel has refused a process; None: call :meth:`exceeded` now and then."""
         if group is not None:
             self.fd = os.open(group.folder / "pids.events", os.O_RDONLY | os.O_CLOEXEC)
+        self._refused = 0
         self._refused = self._events()
         self._not_before = 0.0
         self.hit = False
@@ -154,7 +155,10 @@ class ProcessLimit:
     def _events(self) -> int:
         if self.fd is None:
             return 0
-        return int(os.pread(self.fd, 256, 0).split()[1])
+        try:
+            return int(os.pread(self.fd, 256, 0).split()[1])
+        except (OSError, IndexError):  # a handler has closed or replaced it, and its worker ends
+            return self._refused
 
     def _count(self) -> int:
         """Count the threads of all descendants, as the kernel would."""

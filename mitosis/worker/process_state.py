@@ -52,6 +52,13 @@ def _set_handlers(handlers: list[Any]) -> None:
             signal.signal(number, handler)  # TypeError: it was installed by C code
 
 
+def _set_mask(mask: set[int]) -> None:
+    """Drop what the task sent to itself and blocked, before it ends this process; SIGTERM is obeyed."""
+    while pending := signal.sigpending() - mask - {signal.SIGTERM}:
+        signal.sigtimedwait(pending, 0)
+    pthread_sigmask(signal.SIG_SETMASK, mask)
+
+
 def _set_cores(mask: bytes) -> None:
     if _libc.sched_setaffinity(0, len(mask), mask) != 0:
         number = ctypes.get_errno()
@@ -90,7 +97,7 @@ def _never(_: object) -> None:
 
 _RESTORE: tuple[tuple[str, Callable[[Any], object]], ...] = (
     ("signal handlers", _set_handlers),
-    ("signal mask", lambda mask: signal.pthread_sigmask(signal.SIG_SETMASK, mask)),
+    ("signal mask", _set_mask),
     ("priority", lambda value: os.setpriority(os.PRIO_PROCESS, 0, value)),
     ("cores", _set_cores),
     ("locale", lambda name: setlocale(LC_ALL, name)),
@@ -156,6 +163,16 @@ class ProcessState:
             if self._read_rest() != self._rest:
                 left.append("another user, root folder, capability, ignored signal or attribute")
         return ", ".join(left) or None
+
+    def raise_file_limit(self) -> None:
+        """Allow open files again, as many as at first or as this process may: all looks need some."""
+        now = resource.getrlimit(resource.RLIMIT_NOFILE)
+        first = self._limits[resource.RLIMIT_NOFILE]
+        if now == first:
+            return
+        self._touched = True
+        if _tried("limits", partial(resource.setrlimit, resource.RLIMIT_NOFILE), first):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (now[1], now[1]))
 
     def restore_attributes(self) -> str | None:
         """Put back what a command can change in its parent: limits, priority, cores."""
@@ -256,6 +273,6 @@ def _tried(name: str, restore: Callable[[Any], object], value: object) -> list[s
     """Restore a value; return its name if that is not possible."""
     try:
         restore(value)
-    except (OSError, ValueError, TypeError, locale.Error):
+    except (OSError, ValueError, TypeError, MemoryError, locale.Error):
         return [name]
     return []

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 import msgspec
 
 from mitosis.contracts.variables import without_settings
-from mitosis.ipc.endpoints import worker_identity
+from mitosis.ipc.endpoints import last_words_identity, worker_identity
 from mitosis.worker.zygote_protocol import Setup
 
 
@@ -22,6 +22,11 @@ class WorkerSettings(msgspec.Struct, array_like=True, frozen=True):
     def identity(self) -> bytes:
         """The identity of its DEALER socket; each generation has another, so late messages are dropped."""
         return worker_identity(self.slot, self.generation)
+
+    @property
+    def last_words_identity(self) -> bytes:
+        """The identity of a second socket, if a task has closed the first."""
+        return last_words_identity(self.slot, self.generation)
 
     @property
     def pids_group(self) -> str:

@@ -72,6 +72,35 @@ def _other_environment() -> None:
     os.environ = {"ONLY": "this"}  # type: ignore[assignment] # noqa: B003 - that is the point
 
 
+def _blocked_signals() -> None:
+    numbers = {signal.SIGUSR2, signal.SIGINT, signal.SIGRTMIN}
+    signal.pthread_sigmask(signal.SIG_BLOCK, numbers)
+    for number in numbers:
+        os.kill(os.getpid(), number)
+
+
+def _all_files(count: int) -> None:
+    resource.setrlimit(resource.RLIMIT_NOFILE, (count, count))
+
+
+def _all_closed() -> None:
+    """Close what the worker needs, when its last message has left it."""
+    time.sleep(0.02)
+    os.closerange(3, 1000)
+
+
+def _all_replaced() -> None:
+    _all_closed()
+    for _ in range(150):
+        os.open("/dev/null", os.O_RDWR)
+
+
+def _all_closed_for_long() -> None:
+    """Return after some ticks of the worker, which has nothing left to reach its agent with."""
+    _all_closed()
+    time.sleep(0.15)
+
+
 LEAKS: dict[str, Callable[[], Any]] = {
     "variable": lambda: os.environ.update(LEAK="1"),
     "no PATH": lambda: os.environ.pop("PATH", None),
@@ -119,6 +148,12 @@ LEAKS: dict[str, Callable[[], Any]] = {
     "dumpable": lambda: _prctl(4, 0),
     "timer slack": lambda: _prctl(29, 1_000_000),
     "subreaper": lambda: _prctl(36, 0),
+    "pending": _blocked_signals,
+    "closed all": _all_closed,
+    "closed all for long": _all_closed_for_long,
+    "replaced all": _all_replaced,
+    "16 files": lambda: _all_files(16),
+    "3 files": lambda: _all_files(3),
 }
 
 

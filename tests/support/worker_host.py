@@ -100,8 +100,8 @@ class WorkerHost:
         self.generation += 1
         self.say(z.Spawn(slot, self.generation, cpus))
         pid = self.hear(z.Spawned).pid
-        hello = self.receive(Hello)
-        assert hello.pid == pid
+        while (hello := self.receive(Hello)).pid != pid:  # the second one of a worker before
+            pass
         self.worker_pid = pid
         return hello
 

@@ -11,7 +11,7 @@ import zmq
 
 from manager_agent.router import Router, peer_pid
 from mitosis.ipc.codec import decode_for_worker, encode
-from mitosis.ipc.endpoints import worker_identity
+from mitosis.ipc.endpoints import last_words_identity, worker_identity
 from mitosis.ipc.messages import Acknowledge, Goodbye, Hello, Pause, RunTasks, WorkerToManager
 from tests.support.agents import until
 
@@ -162,6 +162,25 @@ async def test_a_forgotten_worker_is_not_heard_again(router: Router, connect: An
     connect(b"1:0").send(hello(slot=1))
     await heard.until(2)
     assert [slot for slot, _, _ in heard.messages] == [0, 1]
+
+
+async def test_a_process_whose_socket_a_task_has_closed_is_heard_on_another(
+    router: Router, connect: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    heard = Heard()
+    router.expect(0, 0, os.getpid(), heard)
+    connect(b"0:0").send(hello())
+    await heard.until(1)
+    again = connect(last_words_identity(0, 0))
+    again.send(hello())
+    again.send(encode(Goodbye(0, 0)))
+    await heard.until(2)
+    assert heard.messages[1:] == [(0, 0, Goodbye(0, 0))]  # not a second hello
+    router.forget(0, 0)
+    router.expect(0, 0, os.getppid(), heard)
+    again.send(hello())
+    await until_refused(caplog, "peer.refused")
+    assert len(heard.messages) == 2
 
 
 def test_names_say_slot_and_generation() -> None:
