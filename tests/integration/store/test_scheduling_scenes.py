@@ -1,0 +1,114 @@
+"""Short fixed stories for rules that few random sequences reach, judged by the same oracle as these."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from tests.support.campaigns import world
+from tests.support.fleet_machine.machine import Machine
+from tests.support.fleet_machine.oracle import KnownGroup, KnownHost
+
+IDLE = 200.0
+"""Longer than the threshold, with what the clocks of a test differ by."""
+
+
+async def host(machine: Machine, **roles: str) -> KnownHost:
+    found = await machine.create_host(frozenset(), 2, roles or {"alice": "write", "bob": "write"})
+    await machine.until_rest(takes=True)
+    return machine.oracle.hosts[found]
+
+
+async def group(machine: Machine, name: str, tasks: int = 1, **facts: Any) -> KnownGroup:
+    usual: dict[str, Any] = {
+        "id": UUID(int=0),
+        "created": 0,
+        "user_group": "alice",
+        "priority": 0,
+        "named": False,
+        "tags": frozenset(),
+        "match": "all",
+        "workers": 1,
+        "exclusive": False,
+        "max_managers": None,
+    }
+    known = KnownGroup(name=name, **{**usual, **facts})
+    await machine.create_group(known)
+    await work(machine, known, tasks)
+    return known
+
+
+async def work(machine: Machine, known: KnownGroup, tasks: int = 1) -> None:
+    await machine.submit(known, tasks)
+    await machine.until_rest(takes=True)
+
+
+async def finish(machine: Machine) -> None:
+    for one in machine.oracle.hosts.values():
+        await machine.finish(one, 9)
+    await machine.until_rest(takes=True)
+
+
+async def later(machine: Machine, seconds: float = IDLE) -> None:
+    await machine.pass_time(seconds)
+    await machine.until_rest(takes=True)
+
+
+async def a_host_with_a_read_role_only(machine: Machine) -> None:
+    await host(machine, alice="write", bob="read")
+    await group(machine, "of-bob", user_group="bob")
+
+
+async def priority_before_age(machine: Machine) -> None:
+    await group(machine, "old")
+    await group(machine, "high", priority=100)
+    await host(machine)
+
+
+async def an_idle_host_goes_to_work(machine: Machine) -> None:
+    await host(machine)
+    await group(machine, "idle")
+    await finish(machine)
+    await group(machine, "waits")
+    await later(machine)
+
+
+async def a_busy_host_is_not_given_for_its_environment(machine: Machine) -> None:
+    await host(machine)
+    first = await group(machine, "first")
+    await finish(machine)
+    await group(machine, "second")
+    await later(machine)
+    await host(machine)
+    await work(machine, first)
+
+
+async def a_host_moves_six_times_in_an_hour(machine: Machine) -> None:
+    await host(machine)
+    groups = [await group(machine, name, tasks=0) for name in ("one", "other")]
+    await work(machine, groups[0])
+    for place in range(1, 9):
+        await finish(machine)
+        await work(machine, groups[place % 2])
+        await later(machine)
+
+
+SCENES = (
+    a_host_with_a_read_role_only,
+    priority_before_age,
+    an_idle_host_goes_to_work,
+    a_busy_host_is_not_given_for_its_environment,
+    a_host_moves_six_times_in_an_hour,
+)
+
+
+@pytest.mark.spec("C-31", "C-35", "C-36")
+@pytest.mark.parametrize("scene", SCENES, ids=lambda scene: scene.__name__)
+async def test_each_round_of_a_story_keeps_its_word(
+    database: str, scene: Callable[[Machine], Awaitable[None]]
+) -> None:
+    async with world(database) as w:
+        machine = Machine(w)
+        await machine.begin()
+        await scene(machine)
