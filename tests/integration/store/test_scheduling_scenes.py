@@ -84,26 +84,15 @@ async def a_busy_host_is_not_given_for_its_environment(machine: Machine) -> None
     await work(machine, first)
 
 
-async def a_host_moves_six_times_in_an_hour(machine: Machine) -> None:
-    await host(machine)
-    groups = [await group(machine, name, tasks=0) for name in ("one", "other")]
-    await work(machine, groups[0])
-    for place in range(1, 9):
-        await finish(machine)
-        await work(machine, groups[place % 2])
-        await later(machine)
-
-
 SCENES = (
     a_host_with_a_read_role_only,
     priority_before_age,
     an_idle_host_goes_to_work,
     a_busy_host_is_not_given_for_its_environment,
-    a_host_moves_six_times_in_an_hour,
 )
 
 
-@pytest.mark.spec("C-31", "C-35", "C-36")
+@pytest.mark.spec("C-31", "C-35")
 @pytest.mark.parametrize("scene", SCENES, ids=lambda scene: scene.__name__)
 async def test_each_round_of_a_story_keeps_its_word(
     database: str, scene: Callable[[Machine], Awaitable[None]]
