@@ -98,16 +98,17 @@ class _Contest:
         hostless = not self._round.leases(group)
         if (bucket, hostless) in self._hopeless:
             return None
-        if not self._reaches(group, hosts, hostless=hostless):
-            if group.fact.number not in self._round.moment.starved:
-                self._hopeless.add((bucket, hostless))
-            return None
         hosts &= self._round.unfailed(group)
         for able in chain(self._idle.takeable(group, hosts), self._busy.takeable(group, hosts)):
             for ordinal in ordinals(able):
                 taking = self._taking(group, ordinal)
                 if taking is not None:
                     return taking
+        is_like_others = group.fact.number not in self._round.moment.starved
+        if is_like_others and not self._reaches(
+            group, line.hosts[bucket] & self._left, hostless=hostless
+        ):
+            self._hopeless.add((bucket, hostless))
         return None
 
     def _taking(self, group: GroupState, ordinal: int) -> _Taking | None:
