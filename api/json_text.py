@@ -11,10 +11,10 @@ from typing import Any
 
 import msgspec
 
+from mitosis.contracts.json_integers import LONGEST_INTEGER
+
 _NUL_ESCAPE = re.compile(rb"(?<!\\)((?:\\\\)*)\\u0000")
 """``\\u0000`` in JSON text, unless its backslash is itself escaped."""
-LONGEST_INTEGER = 4300
-"""Digits and sign, as msgspec counts them. Source: sys.get_int_max_str_digits()."""
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 

@@ -2,18 +2,15 @@
 
 import dataclasses
 import math
-import sys
 from collections.abc import Mapping
 from inspect import Parameter, Signature
 from typing import Any, NoReturn
 
 from mitosis.contracts.errors import InvalidRequest
 from mitosis.contracts.json_depth import MAX_DEPTH, too_deep_text
+from mitosis.contracts.json_integers import LONGEST_TEXT, is_too_long
 
 ALLOWED = "None, bool, int, float, str, list, tuple (arrives as a list) and dict with str keys"
-_DIGITS = sys.int_info.default_max_str_digits
-"""The most digits of an integer that Python parses by default, and so every part of the system."""
-_TOO_LONG: int = 10**_DIGITS
 _ONLY_POSITIONAL = (Parameter.POSITIONAL_ONLY, Parameter.VAR_POSITIONAL)
 
 Arguments = list[Any] | dict[str, Any]
@@ -83,10 +80,8 @@ def _plain(value: Any, where: str, depth: int) -> Any:
 
 def _number(value: float, where: str) -> float:
     if isinstance(value, int):
-        if abs(value) >= _TOO_LONG:
-            _refuse(
-                where, f"is an integer of more than {_DIGITS:,} digits; send it in hex, as text"
-            )
+        if is_too_long(value):
+            _refuse(where, f"is {LONGEST_TEXT}; send it in hex, as text")
         return int(value)
     if not math.isfinite(value):
         _refuse(where, f"is {value}, which JSON does not have; send None or text instead")

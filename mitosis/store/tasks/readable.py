@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from mitosis.contracts.json_depth import MAX_DEPTH, is_deeper, too_deep_text
+from mitosis.contracts.json_integers import LONGEST_TEXT
 from mitosis.contracts.outcome import FailureKind
 from mitosis.contracts.wire import Outcome, TaskReport
 
@@ -99,5 +100,7 @@ def _why_unreadable(raw: bytes, depth: int) -> str | None:
     try:
         msgspec.json.decode(raw)
     except _UNDECODABLE as error:
+        if "Integer" in str(error):
+            return f"has {LONGEST_TEXT}"
         return f"is not readable JSON ({error})"
     return None

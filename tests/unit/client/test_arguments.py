@@ -103,6 +103,7 @@ def looped() -> list[Any]:
         (math.nan, "is nan, which JSON does not have"),
         (-math.inf, "is -inf, which JSON does not have"),
         pytest.param(10**4300, "more than 4,300 digits", id="too long"),
+        pytest.param(-(10**4299), "4,299 below zero", id="too long below zero"),
         ("a\0b", "NUL character"),
         ("\udcff", "lone surrogate"),
         ({1: 2}, "has the key 1: keys must be str"),
