@@ -33,6 +33,7 @@ from mitosis.contracts.allocation import (  # noqa: E402
 )
 from mitosis.contracts.http import MAX_WAIT_SECONDS  # noqa: E402
 from mitosis.contracts.json_depth import MAX_DEPTH  # noqa: E402
+from mitosis.contracts.json_integers import LONGEST_INTEGER  # noqa: E402
 from mitosis.contracts.liveness import HOST_LOST_AFTER  # noqa: E402
 from mitosis.contracts.task import (  # noqa: E402
     MAX_DEDUP_KEY_BYTES,
@@ -174,8 +175,9 @@ def _tasks() -> Rows:
         ),
         (
             "integers in the `arguments` of a handler and in its result",
-            f"{_number(sys.int_info.default_max_str_digits)} digits, kept exactly",
-            REFUSED,
+            f"{_number(LONGEST_INTEGER)} digits, {_number(LONGEST_INTEGER - 1)} below zero"
+            " (the sign counts); kept exactly",
+            f"{REFUSED}; a result fails its task as `result_not_storable`",
         ),
     ]
 
