@@ -46,6 +46,8 @@ class WorkerExited:
     """The attempt it ran, even if its TaskStarted was lost; None if it ran none, or it is unknown."""
     stopped_seconds: float | None = None
     """A signal had stopped it for longer than this, so the agent killed it."""
+    headless: bool = False
+    """Its main thread had ended while others lived, so the agent killed it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,7 +54,7 @@ def _kind(event: WorkerExited, killed_for: str | None, cancelled: bool) -> Failu
         return FailureKind.CANCELLED
     if killed_for is not None:
         return FailureKind.TIMEOUT
-    if event.stopped_seconds is not None:
+    if event.stopped_seconds is not None or event.headless:
         return FailureKind.WORKER_LOST
     if event.out_of_memory and event.reason.number == signal.SIGKILL:
         return FailureKind.OUT_OF_MEMORY
@@ -67,6 +67,8 @@ def _message(event: WorkerExited, killed_for: str | None) -> str:
     if event.stopped_seconds is not None:
         limit = f"{event.stopped_seconds:g} s (agent.stopped_limit_seconds)"
         return f"its worker was stopped by SIGSTOP for more than {limit} and was killed"
+    if event.headless:
+        return "the main thread of its worker ended, so the worker was killed"
     why = " (out of memory)" if event.out_of_memory else ""
     return f"the worker process ended while it ran the task: {event.reason}{why}"
 

@@ -15,7 +15,12 @@ from manager_agent.events import Begin, Event, PoolLost, Withdrawn, WorkerExited
 from manager_agent.pool import HandlersNotImported, Pool
 from manager_agent.router import Router
 from manager_agent.state import START_ATTEMPTS, State
-from manager_agent.stopped import STOPPED_LIMIT, StoppedProcesses
+from manager_agent.stopped import (
+    STOPPED_LIMIT,
+    TWO_LOOKS,
+    StoppedProcesses,
+    has_lost_main_thread,
+)
 from mitosis.contracts.errors import MitosisError
 from mitosis.contracts.outcome import ExitKind, ExitReason
 from mitosis.ipc.messages import WorkerToManager
@@ -83,11 +88,14 @@ class SessionWorkers:
         self._oom_kills = exits.oom_kills()
         self._wanted = False
         self._stopped = StoppedProcesses(stopped_limit)
+        self._headless = StoppedProcesses(TWO_LOOKS, has_lost_main_thread)
         self._stopped_limit = stopped_limit
         self._not_spawned: dict[int, str] = {}
         """Slot → why the last start of its worker made no process."""
         self._killed_stopped: set[tuple[int, int]] = set()
         """Slots and generations of workers that were stopped for too long."""
+        self._killed_headless: set[tuple[int, int]] = set()
+        """Slots and generations of workers whose main thread had ended."""
 
     async def start(self) -> None:
         """Start the zygote; after some failures with a growing pause, give the lease back."""
@@ -155,10 +163,21 @@ class SessionWorkers:
             self._session.handle(Withdrawn(slot, generation, pool.running(slot)))
 
     async def watch_stopped(self) -> None:
-        """Kill workers with a task that stay stopped, until cancelled."""
+        """Kill workers with a task that stay stopped, or have no main thread, until cancelled."""
         while True:
             await asyncio.sleep(stopped.LOOK_SECONDS)
             self._end_stopped()
+            self._end_headless()
+
+    def _end_headless(self) -> None:
+        """Kill workers that end no task any more, although the kernel does not call them dead."""
+        pids = self.pool.pids if self.pool is not None else {}
+        workers = {pid: worker for worker, pid in pids.items()}
+        for pid in self._headless.look(workers):
+            slot, generation = worker = workers[pid]
+            log.warning("worker.headless", extra={"slot": slot, "generation": generation})
+            self._killed_headless.add(worker)
+            self.kill(slot, generation)
 
     def _end_stopped(self) -> None:
         if (pool := self.pool) is None:
@@ -200,8 +219,10 @@ class SessionWorkers:
         if (slot, generation) in self._killed_stopped:
             self._killed_stopped.discard((slot, generation))
             limit = self._stopped_limit.total_seconds()
+        headless = (slot, generation) in self._killed_headless
+        self._killed_headless.discard((slot, generation))
         event = WorkerExited(
-            slot, generation, reason, out_of_memory, time.time(), words, running, limit
+            slot, generation, reason, out_of_memory, time.time(), words, running, limit, headless
         )
         worker = self._session.state.workers[slot]
         all_read = (slot, generation) in self.renewed or not any(worker.attempts())

@@ -12,8 +12,10 @@ import pytest
 from manager_agent import stopped
 from manager_agent.stopped import is_stopped
 from mitosis.contracts.allocation import WorkerAllocationPlan
+from mitosis.contracts.task import TaskSubmission
 from mitosis.worker.process_tree import stat_fields
 from tests.support.agents import Commands, running_agent, until
+from tests.support.checkout import ROOT
 from tests.support.fake_api import FakeApi, command
 from tests.support.waiting import wait_until
 
@@ -54,6 +56,25 @@ async def test_a_task_without_a_timeout_that_stops_its_worker_is_a_crash(
             signal.SIGSTOP,
         )
         assert b"was stopped by SIGSTOP" in bytes(report.detail or b"")
+        assert api.results[waiting].outcome == "succeeded"
+
+
+@pytest.mark.parametrize("how", ["pthread_exit", "system call"])
+async def test_a_handler_that_ends_the_main_thread_only_is_a_crash(
+    tmp_path: Path, how: str
+) -> None:
+    module = "tests.support.sample_handlers"
+    plan = WorkerAllocationPlan(worker_count=1, handler_modules=(module,), python_path=(str(ROOT),))
+    async with FakeApi(plan=plan).serving() as api, running_agent(api, tmp_path) as host:
+        task, waiting = api.submit(
+            TaskSubmission(handler=f"{module}:end_main_thread", arguments=[how]),
+            command("/bin/true"),
+        )
+        host.start_lease()
+        await host.done(task, waiting)
+        report = api.results[task]
+        assert (report.outcome, report.kind) == ("failed", "worker_lost")
+        assert b"the main thread of its worker ended" in bytes(report.detail or b"")
         assert api.results[waiting].outcome == "succeeded"
 
 

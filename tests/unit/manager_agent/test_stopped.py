@@ -2,7 +2,7 @@
 
 from datetime import timedelta
 
-from manager_agent.stopped import StoppedProcesses
+from manager_agent.stopped import TWO_LOOKS, StoppedProcesses
 
 LIMIT = timedelta(seconds=3)
 
@@ -10,6 +10,11 @@ LIMIT = timedelta(seconds=3)
 def test_what_is_stopped_for_longer_than_the_limit_is_found() -> None:
     processes = StoppedProcesses(LIMIT, {1}.__contains__)
     assert [processes.look((1, 2)) for _ in range(5)] == [[], [], [], [1], [1]]
+
+
+def test_what_is_seen_without_a_main_thread_twice_is_found() -> None:
+    processes = StoppedProcesses(TWO_LOOKS, {1}.__contains__)
+    assert [processes.look((1, 2)) for _ in range(3)] == [[], [1], [1]]
 
 
 def test_what_was_continued_in_between_begins_again() -> None:
