@@ -19,10 +19,12 @@ import importlib
 import os
 import resource
 import signal
+import sys
 import time
 import traceback
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
+from contextvars import copy_context
 from types import FrameType
 from typing import Any
 
@@ -177,7 +179,7 @@ class HandlerSlot:
         assert spec.handler is not None  # noqa: S101 - the caller chose by it
         try:
             function = self._find(spec.handler)
-            result = _apply(function, spec.arguments)
+            result = copy_context().run(_apply, function, spec.arguments)
             if asyncio.iscoroutine(result):
                 result = asyncio.run(self._follow(result))
             return Ended(result=encode_result(result))
@@ -221,6 +223,7 @@ class HandlerSlot:
         loop, task = asyncio.get_running_loop(), asyncio.current_task()
         assert task is not None  # noqa: S101 - a coroutine that runs has a task
         self._cancel_coroutine = lambda: loop.call_soon_threadsafe(task.cancel)
+        _own_decimal_context()
         try:
             return await coroutine
         finally:
@@ -293,9 +296,16 @@ class HandlerSlot:
 
 
 def _apply(function: Callable[..., Any], arguments: dict[str, Any] | list[Any] | None) -> Any:
+    _own_decimal_context()
     if isinstance(arguments, dict):
         return function(**arguments)
     return function(*(arguments or ()))
+
+
+def _own_decimal_context() -> None:
+    """Copy the context of decimal arithmetic, which is one object in every copy of the variables."""
+    if (decimal := sys.modules.get("decimal")) is not None:
+        decimal.setcontext(decimal.getcontext().copy())
 
 
 def _exited(error: SystemExit) -> Ended:

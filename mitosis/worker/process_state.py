@@ -2,10 +2,11 @@
 
 Two looks. The quick one follows every handler and costs a few microseconds (``bench/worker_state.py``).
 The thorough one reads what takes longer, and follows handlers long enough to hide its cost, handlers that
-have changed a limit, and the first handler after a tenth of a second.
+have changed a limit or the root folder, and the first handler after a tenth of a second.
 
-Not compared: modules and their variables, ``sys.path``, warning filters, random numbers, native threads
-and signal handlers of C libraries. They belong to imported code, which every task shares.
+Not compared: modules and their variables, as ``tempfile.tempdir``, ``sys.path``, warning filters, random
+numbers, native threads and signal handlers of C libraries. They belong to imported code, which every task
+shares.
 """
 
 import ctypes
@@ -81,6 +82,14 @@ def _clear_timers(_: object) -> None:
         signal.setitimer(timer, 0)
 
 
+def _set_policy(policy: int) -> None:
+    os.sched_setscheduler(0, policy, os.sched_param(0))
+
+
+def _set_hooks(hooks: tuple[Any, Any]) -> None:
+    sys.excepthook, sys.unraisablehook = hooks
+
+
 def _set_clocks(functions: tuple[Any, ...]) -> None:
     for name, function in zip(_CLOCKS, functions, strict=True):
         setattr(time, name, function)
@@ -111,6 +120,9 @@ _RESTORE: tuple[tuple[str, Callable[[Any], object]], ...] = (
     ("trace function", _set_trace),
     ("socket timeout", socket.setdefaulttimeout),
     ("clocks", _set_clocks),
+    ("digits of integers", sys.set_int_max_str_digits),
+    ("exception hooks", _set_hooks),
+    ("scheduling policy", _set_policy),
 )
 """What the quick look reads, and how it is put back; an error means that it cannot be."""
 _PRIORITY, _CORES = 2, 3
@@ -127,8 +139,8 @@ class ProcessState:
         self._touched = False
         self._thorough_at = 0.0
         self._remember()
-        for name in ("setrlimit", "prlimit"):
-            setattr(resource, name, self._watched(getattr(resource, name)))
+        for module, name in ((resource, "setrlimit"), (resource, "prlimit"), (os, "chroot")):
+            setattr(module, name, self._watched(getattr(module, name)))
 
     def _remember(self) -> None:
         os.umask(umask := os.umask(0o077))
@@ -205,6 +217,9 @@ class ProcessState:
             (sys.gettrace(), sys.getprofile()),
             socket.getdefaulttimeout(),
             _clocks(time),
+            sys.get_int_max_str_digits(),
+            (sys.excepthook, sys.unraisablehook),
+            os.sched_getscheduler(0),
         )
 
     def _affinity(self) -> bytes:

@@ -1,6 +1,8 @@
 """What handlers can leave behind in a worker, one function each, and a probe that sees all of it."""
 
+import contextvars
 import ctypes
+import decimal
 import gc
 import locale
 import os
@@ -15,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 _libc = ctypes.CDLL(None)
+_VARIABLE = contextvars.ContextVar("variable", default="clean")
 
 
 def _soft_limit(number: int, value: int) -> None:
@@ -148,6 +151,12 @@ LEAKS: dict[str, Callable[[], Any]] = {
     "dumpable": lambda: _prctl(4, 0),
     "timer slack": lambda: _prctl(29, 1_000_000),
     "subreaper": lambda: _prctl(36, 0),
+    "digits": lambda: sys.set_int_max_str_digits(0),
+    "exception hook": lambda: setattr(sys, "excepthook", print),
+    "unraisable hook": lambda: setattr(sys, "unraisablehook", print),
+    "precision": lambda: setattr(decimal.getcontext(), "prec", 5),
+    "context variable": lambda: _VARIABLE.set("left"),
+    "policy of a short task": lambda: os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0)),
     "pending": _blocked_signals,
     "closed all": _all_closed,
     "closed all for long": _all_closed_for_long,
@@ -192,6 +201,10 @@ def probe() -> dict[str, Any]:
         "socket": socket.getdefaulttimeout(),
         "switch": sys.getswitchinterval(),
         "clock": time.time() > 1e9,
+        "digits": sys.get_int_max_str_digits(),
+        "hooks": [sys.excepthook.__name__, sys.unraisablehook.__name__],
+        "precision": decimal.getcontext().prec,
+        "context variable": _VARIABLE.get(),
         "files": len(os.listdir("/proc/self/fd")) // 100,  # noqa: PTH208 - as above
         "policy": os.sched_getscheduler(0),
         "oom": open("/proc/self/oom_score_adj").read(),  # noqa: PTH123 - as above
