@@ -39,7 +39,9 @@ class CommonOptions:
         ),
     ] = None
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, including errors.")] = False
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only ids or names.")] = False
+    quiet: Annotated[
+        bool, typer.Option("--quiet", "-q", help="Print only ids, names or numbers of tasks.")
+    ] = False
 
     @property
     def overrides(self) -> dict[str, Any]:

@@ -48,6 +48,7 @@ def submit(
     """Submit tasks to a task group.
 
     Options that describe a task apply to every task of this call; with --json-file they are in the file.
+    With --quiet, the numbers of the tasks are printed, one a line.
     """
     from mitosis.cli.validation import seconds
 

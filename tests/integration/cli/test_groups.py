@@ -222,6 +222,16 @@ def test_quiet_prints_ids_for_scripts(stack: CliStack) -> None:
     assert done(mitosis("group", "list", "--quiet")).out.split() == ids[::-1]
 
 
+def test_a_quiet_submission_prints_numbers_by_which_tasks_are_shown(stack: CliStack) -> None:
+    create("numbered")
+    words = ("group", "submit", "numbered", "--command-file", "-", "--quiet")
+    numbers = done(mitosis(*words, stdin="true\nfalse\n")).out.split()
+    shown = [done(mitosis("task", "show", f"numbered/{n}", "--json")).json for n in numbers]
+    assert [task["spec"]["command"] for task in shown] == [["true"], ["false"]]
+    ids = done(mitosis("group", "tasks", "numbered", "--quiet")).out.split()
+    assert sorted(ids) == sorted(task["task_uuid"] for task in shown)
+
+
 def test_a_table_shows_a_screenful_and_says_so(stack: CliStack) -> None:
     create("many")
     done(mitosis("group", "submit", "many", "--command-file", "-", stdin="true\n" * 60))
