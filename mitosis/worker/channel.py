@@ -104,7 +104,12 @@ def _file(fd: int) -> tuple[int, int]:
 
 
 def _open_descriptors() -> set[int]:
-    listed = map(int, os.listdir("/proc/self/fd"))  # noqa: PTH208 - names are wanted
+    try:
+        listed = map(int, os.listdir("/proc/self/fd"))  # noqa: PTH208 - names are wanted
+    except (
+        OSError
+    ):  # a task has lowered the limit of files, or made its process opaque: nothing is watched
+        return set()
     return set(filter(_is_open, listed))  # that of the listing is closed
 
 

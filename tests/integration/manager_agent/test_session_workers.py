@@ -1,4 +1,4 @@
-"""Zygotes that die under their workers."""
+"""Zygotes that die under their workers, and workers that lose their connection."""
 
 import asyncio
 import os
@@ -61,3 +61,17 @@ async def test_a_worker_that_outlives_its_zygote_is_ended_before_its_task_counts
         assert (len(below), living(below)) == (2, [])
         api.end(FINISH)
         await asyncio.wait_for(host.lease, 30)
+
+
+async def test_a_worker_whose_descriptors_its_handler_has_closed_reports_over_another_connection(
+    tmp_path: Path,
+) -> None:
+    module = "tests.support.leaks"
+    plan = WorkerAllocationPlan(worker_count=1, handler_modules=(module,), python_path=(str(ROOT),))
+    async with FakeApi(plan=plan).serving() as api, running_agent(api, tmp_path) as host:
+        closing = TaskSubmission(handler=f"{module}:leak", arguments=[["closed all"]])
+        task_ids = api.submit(closing, command("/bin/true"), closing)
+        host.start_lease()
+        await host.done(*task_ids)
+        assert [api.results[task].outcome for task in task_ids] == ["succeeded"] * 3
+        assert not api.failures

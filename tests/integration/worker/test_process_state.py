@@ -23,15 +23,17 @@ CAPABILITIES = int(
 MAY_LOWER_NICE, MAY_RAISE_LIMITS = CAPABILITIES >> 23 & 1, CAPABILITIES >> 24 & 1
 RENEWS = {"thread", "open files", "oom score"}
 RENEWS |= {"death signal", "dumpable", "timer slack", "subreaper"}
-RENEWS |= {"closed all", "closed all for long", "replaced all"}
 """What only another process can undo."""
 if not MAY_LOWER_NICE:
     RENEWS |= {"nice"}
 if not MAY_RAISE_LIMITS:
     RENEWS |= {"hard limit", "16 files", "3 files"}
 
-LAST = {"another environment", "16 files", "3 files"}
+FEW_FILES = {"16 files", "3 files"}
+LAST = {"another environment", "files", *FEW_FILES}
 """These hide the mapping from the others, or leave them no file to open."""
+CLOSES = {"closed all", "closed all for long", "replaced all"}
+RENEWS |= CLOSES
 
 
 @pytest.fixture(scope="module")
@@ -85,6 +87,8 @@ def test_the_next_task_does_not_see_what_a_handler_left(
 def test_the_next_task_sees_no_combination_of_leaks(
     host: WorkerHost, clean: dict[str, Any], names: list[str], extra: dict[str, str]
 ) -> None:
+    if CLOSES & set(names):  # who may open no file cannot connect again
+        names = [name for name in names if name not in FEW_FILES]
     names.sort(key=lambda name: name in LAST)
     leave(host, *names, environment=extra)
     assert probe(host) == clean
