@@ -139,6 +139,7 @@ ALTER TABLE leases
     ADD COLUMN renewed boolean NOT NULL DEFAULT false,    -- its first affinity has passed
     ADD COLUMN idle_until timestamptz,                    -- then a group that waits may take its host
     ADD COLUMN contested_at timestamptz,                  -- ended for another task group
+    ADD COLUMN was_idle boolean NOT NULL DEFAULT false,   -- then, so that this is no move of C-36
     ADD COLUMN ask_back_at timestamptz;                   -- and when what has not started is asked back
 """
 

@@ -52,7 +52,7 @@ async def _end(connection: Connection, ends: Sequence[EndLease], now: float) -> 
         "epochs": [end.lease for end in ends],
         "reasons": [_recorded(end.reason).value for end in ends],
         "freed_for": [end.for_group for end in ends],
-        "contested": [end.reason.is_contested for end in ends],
+        "was_idle": [end.reason is EndReason.IDLE for end in ends],
         "at_once": [end.ask_back_at <= now for end in ends],
         "ask_back_at": [
             end.ask_back_at if now < end.ask_back_at < FOREVER else None for end in ends

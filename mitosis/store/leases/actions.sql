@@ -6,11 +6,11 @@
 -- tasks finish and report first. A lease that another transaction has locked is left to the next round: this one may
 -- hold groups, and the lock order forbids waiting for a lease after a group.
 WITH chosen AS MATERIALIZED (
-    SELECT c.epoch, c.state AS was, u.reason, u.freed_for, u.contested, u.at_once, u.ask_back_at
+    SELECT c.epoch, c.state AS was, u.reason, u.freed_for, u.was_idle, u.at_once, u.ask_back_at
       FROM leases AS c
-      JOIN unnest(%(epochs)s::bigint[], %(reasons)s::text[], %(freed_for)s::bigint[], %(contested)s::boolean[],
+      JOIN unnest(%(epochs)s::bigint[], %(reasons)s::text[], %(freed_for)s::bigint[], %(was_idle)s::boolean[],
                   %(at_once)s::boolean[], %(ask_back_at)s::float8[])
-           AS u (epoch, reason, freed_for, contested, at_once, ask_back_at) ON u.epoch = c.epoch
+           AS u (epoch, reason, freed_for, was_idle, at_once, ask_back_at) ON u.epoch = c.epoch
      WHERE c.state IN ('offered', 'active')
        FOR UPDATE OF c SKIP LOCKED
 ), ended AS (
@@ -21,7 +21,8 @@ WITH chosen AS MATERIALIZED (
            draining = l.draining OR NOT t.at_once,
            ask_back_at = to_timestamp(t.ask_back_at),
            freed_for = t.freed_for,
-           contested_at = CASE WHEN t.contested THEN now() END
+           contested_at = CASE WHEN t.freed_for IS NOT NULL THEN now() END,
+           was_idle = t.was_idle
       FROM chosen AS t
      WHERE l.epoch = t.epoch
     RETURNING l.manager_id, l.group_id

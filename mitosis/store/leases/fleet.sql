@@ -69,7 +69,7 @@ SELECT m.id AS number, m.uuid AS manager_id, m.name, m.tags, m.draining, c.offli
               GROUP BY f.manager_id) AS f ON f.manager_id = m.id
   LEFT JOIN (SELECT f.manager_id,
                     array_agg(extract(epoch FROM f.contested_at)::float8 ORDER BY f.contested_at)
-                        FILTER (WHERE f.contested_at > now() - interval '1 hour') AS moved_at,
+                        FILTER (WHERE f.contested_at > now() - interval '1 hour' AND NOT f.was_idle) AS moved_at,
                     json_agg(json_build_object('group', f.freed_for, 'at', extract(epoch FROM f.ended_at))
                              ORDER BY f.ended_at)
                         FILTER (WHERE f.freed_for IS NOT NULL AND f.state = 'ended') AS freed_for

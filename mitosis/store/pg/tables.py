@@ -381,6 +381,7 @@ leases = Table(
     Column("renewed", Boolean, nullable=False, server_default=text("false")),
     Column("idle_until", Moment),
     Column("contested_at", Moment),
+    Column("was_idle", Boolean, nullable=False, server_default=text("false")),
     Column("ask_back_at", Moment),
     CheckConstraint("(manager_id IS NOT NULL) = (kind = 'manager')"),
     CheckConstraint("(worker_uuid IS NOT NULL) = (kind = 'worker')"),

@@ -69,7 +69,7 @@ SELECT m.uuid AS host, CASE WHEN h.kind <> 'unreachable' THEN g.uuid END AS "gro
  WHERE h.next_at > now() AND h.incarnation = m.incarnation"""
 MOVES = """
 SELECT m.uuid AS host, count(*) AS moves FROM leases AS l JOIN managers AS m ON m.id = l.manager_id
- WHERE l.contested_at > now() - interval '1 hour' GROUP BY m.uuid"""
+ WHERE l.contested_at > now() - interval '1 hour' AND NOT l.was_idle GROUP BY m.uuid"""
 OF_CONTACT = {
     ("manager_live", "last_contact_at"),
     ("leases", "alive_until"),

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from mitosis.contracts.control import ReleaseReason, ReleaseRequest
+from mitosis.contracts.lease_settings import LeaseTerms
 from mitosis.contracts.wire import ClaimedTask
 from mitosis.store.leases.scheduler import assign_round
 from mitosis.store.managers.draining import drain_manager, resume_manager
@@ -219,6 +220,30 @@ async def test_a_host_that_was_taken_has_been_moved_for_an_hour(database: str) -
         await w.rows("UPDATE leases SET contested_at = contested_at - interval '1 hour'")
         await assign_round(w.store)
         assert await w.value(taken)
+
+
+@pytest.mark.spec("C-36", "S000-155")
+async def test_an_idle_host_goes_from_one_group_to_the_next_whatever_its_moves(
+    database: str,
+) -> None:
+    async with world(database) as w:
+        w.store = replace(
+            w.store,
+            moves_per_hour=1,
+            lease_terms=LeaseTerms(idle_threshold=0, longest_idle=0),
+        )
+        first = await w.group("first")
+        await w.submit(first)
+        host = await w.leased_host(first)
+        for name in ("second", "third", "fourth"):
+            await host.finish((await host.claim()).tasks)
+            group = await w.group(name)
+            await w.submit(group)
+            await assign_round(w.store)
+            assert (await host.claim()).standing == "ending"
+            await let_go(w, host)
+            await assign_round(w.store)
+            await host.take(group)
 
 
 @pytest.mark.spec("C-03", "S002-161", "S002-174")
