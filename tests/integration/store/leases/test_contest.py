@@ -244,6 +244,11 @@ async def test_an_idle_host_goes_from_one_group_to_the_next_whatever_its_moves(
             await let_go(w, host)
             await assign_round(w.store)
             await host.take(group)
+        await host.renew(started=(await host.claim(1)).tasks)
+        await w.submit(await w.group("high", priority=100), 1)
+        await w.rows(AFFINITY_IS_OVER)
+        await assign_round(w.store)
+        assert await w.value("SELECT draining FROM leases WHERE state = 'active'"), "a first move"
 
 
 @pytest.mark.spec("C-03", "S002-161", "S002-174")
