@@ -56,11 +56,20 @@ class WorkerChannel:
     def open_again(self, identity: bytes, hello: Hello) -> None:
         """Take a new connection for the last messages of this process, and begin with ``hello``.
 
-        Nothing of the lost one is touched: its thread sleeps for ever, its destructor would abort.
+        Nothing of the lost one is touched: its thread sleeps for ever, its destructor would abort. Its
+        numbers are not used again: a thread that was awake would wait for the events of another epoll.
         """
-        self._lost += [self._context, self._socket]
+        self._lost += [self._context, self._socket, self._occupy()]
         self._connect(identity)
         self.send(hello)
+
+    def _occupy(self) -> select.epoll:
+        """Put an epoll without events at the numbers that a task has closed; return it, to be kept."""
+        nothing = select.epoll()
+        for fd in self._watched:
+            if not _is_open(fd):
+                os.dup2(nothing.fileno(), fd)
+        return nothing
 
     def send(self, message: WorkerToManager) -> None:
         self._socket.send(encode(message), zmq.NOBLOCK)
