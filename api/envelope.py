@@ -31,6 +31,9 @@ ObserveRequest: TypeAlias = Callable[[str, str, int, float], None]
 
 UNMATCHED = "unmatched"
 """The route of requests that no route serves: anyone can invent a path."""
+METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+OTHER_METHOD = "other"
+"""Every method that is not one of these: anyone can invent one."""
 
 
 def _not_observed(method: str, route: str, status: int, seconds: float) -> None:
@@ -69,7 +72,8 @@ class RequestEnvelope:
         if answer is not None and status is None:
             await answer(scope, receive, send_with_id)
         if status is not None:
-            self._observe(scope["method"], _route(scope), status, perf_counter() - began)
+            method = scope["method"] if scope["method"] in METHODS else OTHER_METHOD
+            self._observe(method, _route(scope), status, perf_counter() - began)
 
     async def _run(
         self, scope: Scope, receive: Receive, send: Send, request_id: str

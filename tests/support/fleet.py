@@ -2,7 +2,9 @@
 
 PostgreSQL and Temporal are the session's real servers. Each agent is a process that can be killed, and has a
 :class:`~tests.support.wire.Wire` to the API. ``host_lost_after`` is of seconds, so that a loss is no long
-wait. One fleet serves the tests of a module, each with hosts of its own: ``shared_fleet`` and ``it``.
+wait; a module in which no host may be lost has ``HOST_LOST_AFTER``, since a busy machine can keep an agent
+silent for that long. One fleet serves the tests of a module, each with hosts of its own: ``shared_fleet``
+and ``it``.
 """
 
 import asyncio
@@ -236,9 +238,14 @@ async def fleet(
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def shared_fleet(
-    module_database: str, temporal_server: str, tmp_path_factory: pytest.TempPathFactory
+    module_database: str,
+    temporal_server: str,
+    tmp_path_factory: pytest.TempPathFactory,
+    request: pytest.FixtureRequest,
 ) -> AsyncIterator[Fleet]:
-    async with fleet(module_database, temporal_server, tmp_path_factory.mktemp("fleet")) as one:
+    lost_after = getattr(request.module, "HOST_LOST_AFTER", LOST_AFTER)
+    folder = tmp_path_factory.mktemp("fleet")
+    async with fleet(module_database, temporal_server, folder, host_lost_after=lost_after) as one:
         yield one
 
 

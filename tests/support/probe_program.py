@@ -1,4 +1,7 @@
-"""A program that says how it was started, then ends as its first argument says: a status, or ``waits``."""
+"""A program that says how it was started, then ends with its first argument as status.
+
+With ``waits``, or without an argument, it waits to be ended.
+"""
 
 import json
 import os
@@ -15,6 +18,6 @@ said = {
 }
 print(json.dumps(said), flush=True)
 print("to standard error", file=sys.stderr)
-if sys.argv[1] == "waits":
+if sys.argv[1:] in ([], ["waits"]):
     signal.pause()
 sys.exit(int(sys.argv[1]))

@@ -204,8 +204,11 @@ async def test_half_open_connections_are_noticed_by_the_kernel(api: Api) -> None
 
 
 def server_sockets() -> list[Any]:
-    """Those that are open; closed ones of earlier tests may not have been collected yet."""
-    found = [one for one in gc.get_objects() if isinstance(one, BoundedProtocol)]
+    """Those that are open; closed ones of earlier tests may not have been collected yet.
+
+    ``isinstance`` would ask a weak proxy for its class, which raises when its object is gone.
+    """
+    found = [one for one in gc.get_objects() if issubclass(type(one), BoundedProtocol)]
     sockets = [one.transport.get_extra_info("socket") for one in found if one.transport is not None]
     return [one for one in sockets if one.fileno() >= 0]
 

@@ -14,6 +14,8 @@ from workflows import options
 
 __all__ = ["diary", "it", "shared_fleet"]
 pytestmark = pytest.mark.asyncio(loop_scope="module")
+HOST_LOST_AFTER = timedelta(seconds=30)
+"""While the other host is lost, a host is alone, and the failures of its tasks are final."""
 
 
 def fails_on(broken: UUID) -> TaskSubmission:
