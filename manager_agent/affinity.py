@@ -14,14 +14,6 @@ from mitosis.contracts.errors import InvalidRequest
 from mitosis.worker.cpuset import refusal
 
 
-def raise_file_limit() -> int:
-    """Raise the soft limit of open files to the hard one; return it. Source: setrlimit(2)."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if hard != soft:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    return hard
-
-
 def plan_cpus(plan: WorkerAllocationPlan, files: int | None = None) -> list[frozenset[int] | None]:
     """Return the cores of every worker on this host, by slot.
 

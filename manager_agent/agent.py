@@ -18,27 +18,18 @@ from datetime import timedelta
 from pathlib import Path
 from uuid import UUID
 
-from manager_agent import identity
 from manager_agent.affinity import cpuset_prefix, plan_cpus
 from manager_agent.agent_api import AgentApi
-from manager_agent.backoff import until_reached
 from manager_agent.checkpoint import Checkpoints
 from manager_agent.contact import RENEW_SECONDS, Contact
-from manager_agent.disk import MIN_FREE_BYTES, DiskRoom
 from manager_agent.environments import Environments
+from manager_agent.hello import hello as hello_of_host
 from manager_agent.host import Host
 from manager_agent.instance import instance_mark
-from manager_agent.journal import Journal
-from manager_agent.leftovers import kill_leftovers
+from manager_agent.lease_session import LeaseSession
 from manager_agent.planned_stop import PlannedStop
-from manager_agent.pool import Pool, ZygoteCommand, ZygoteFailed
-from manager_agent.reporter import Reporter
-from manager_agent.router import Router
-from manager_agent.run_folder import HostFolders, make_private
-from manager_agent.session import LeaseSession, SessionParts
 from manager_agent.shutdown import drain, leave
 from manager_agent.step_deaths import Step, StepDeaths
-from manager_agent.stopped import STOPPED_LIMIT
 from manager_agent.temporal import TemporalTarget, poll_for_ever
 from mitosis.concurrency import race
 from mitosis.contracts.agent_http import HelloAnswer, LeaseGrant
@@ -48,6 +39,18 @@ from mitosis.contracts.errors import (
     MitosisError,
 )
 from mitosis.contracts.variables import without_settings
+from mitosis.execution import identity
+from mitosis.execution.backoff import until_reached
+from mitosis.execution.disk import MIN_FREE_BYTES, DiskRoom
+from mitosis.execution.journal import Journal
+from mitosis.execution.leftovers import kill_leftovers
+from mitosis.execution.pool import Pool, ZygoteCommand, ZygoteFailed
+from mitosis.execution.reporter import Reporter
+from mitosis.execution.router import Router
+from mitosis.execution.run_folder import HostFolders, make_private
+from mitosis.execution.session import SessionParts
+from mitosis.execution.session_workers import SessionWorkers
+from mitosis.execution.stopped import STOPPED_LIMIT
 from mitosis.worker.evidence import begun_attempts, forget_begun
 from mitosis.worker.process_limit import default_limit
 from mitosis.worker.zygote_protocol import Setup
@@ -178,7 +181,7 @@ class Agent:
 
     async def _hello(self, incarnation: int, *, take_over: bool = False) -> HelloAnswer:
         """Say hello with the attempts in the journal, which are not requeued but replayed beside work."""
-        hello = identity.hello(
+        hello = hello_of_host(
             self._folders.state_dir,
             incarnation,
             take_over=take_over,
@@ -236,7 +239,7 @@ class Agent:
             self._api,
             self._router,
             self._reporter,
-            lambda session, preload: self._make_pool(session, preload=preload),
+            lambda workers, preload: self._make_pool(grant, workers, preload=preload),
             self._contact.renew_now,
             self._room,
             lambda: self._contact.recent,
@@ -290,8 +293,8 @@ class Agent:
         finally:
             self._greeting = False
 
-    def _make_pool(self, session: LeaseSession, *, preload: bool) -> Pool:
-        grant, plan = session.grant, session.grant.worker_allocation_plan
+    def _make_pool(self, grant: LeaseGrant, workers: SessionWorkers, *, preload: bool) -> Pool:
+        plan = grant.worker_allocation_plan
         starting: AbstractContextManager[None] = contextlib.nullcontext()
         if plan.worker_python or (preload and plan.handler_modules):
             starting = self._starting_workers(grant)
@@ -318,7 +321,7 @@ class Agent:
             "MITOSIS_WORKER_ENDPOINT": self._folders.endpoint,
         }
         command = ZygoteCommand(plan.worker_python or sys.executable, setup, environment)
-        return Pool(command, plan_cpus(plan), session.workers, starting)
+        return Pool(command, plan_cpus(plan), workers, starting)
 
     def _starting_workers(self, grant: LeaseGrant) -> AbstractContextManager[None]:
         """Return the record of a start of workers that runs an interpreter or modules of users.

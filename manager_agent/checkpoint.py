@@ -12,8 +12,8 @@ from uuid import UUID
 
 import msgspec
 
-from manager_agent.identity import write_durably
 from mitosis.contracts.hook import HookSpec
+from mitosis.execution.identity import write_durably
 
 
 class Checkpoint(msgspec.Struct, frozen=True):

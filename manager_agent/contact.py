@@ -11,12 +11,8 @@ import time
 from collections.abc import Callable, Iterable
 
 from manager_agent.agent_api import AgentApi
-from manager_agent.backoff import is_refusal
-from manager_agent.events import Announced, Fenced, Renewed, StopsOrdered, Superseded
 from manager_agent.host import Host
-from manager_agent.reporter import Reporter
-from manager_agent.session import LeaseSession
-from manager_agent.state import State
+from manager_agent.lease_session import LeaseSession
 from mitosis.concurrency import wait_event
 from mitosis.contracts.attempt import AttemptKey
 from mitosis.contracts.control import LeaseEnd
@@ -30,6 +26,10 @@ from mitosis.contracts.wire import (
     RenewalAnswer,
     TaskAttempt,
 )
+from mitosis.execution.backoff import is_refusal
+from mitosis.execution.events import Announced, Fenced, Renewed, StopsOrdered, Superseded
+from mitosis.execution.reporter import Reporter
+from mitosis.execution.state import State
 from mitosis.worker.start_wait import START_SECONDS
 
 RENEW_SECONDS = 3.0

@@ -15,10 +15,8 @@ from uuid import UUID
 
 from manager_agent.affinity import plan_cpus
 from manager_agent.agent_api import AgentApi
-from manager_agent.backoff import until_reached
 from manager_agent.checkpoint import Checkpoints, fingerprint
 from manager_agent.hooks import HookResult, run_hook
-from manager_agent.leftovers import end_daemons
 from manager_agent.step_deaths import Kind, Step, StepDeaths
 from mitosis.concurrency import cancel_and_wait
 from mitosis.contracts.agent_http import EnvironmentChange, EnvironmentGrant, HookReport, LeaseGrant
@@ -33,6 +31,8 @@ from mitosis.contracts.errors import (
 )
 from mitosis.contracts.hook import HookSpec
 from mitosis.contracts.lifecycle import EnvironmentState
+from mitosis.execution.backoff import until_reached
+from mitosis.execution.leftovers import end_daemons
 from mitosis.retry_policy import Backoff, RetryPolicy
 
 DEBTS = RetryPolicy(first_seconds=10.0, longest_seconds=300.0, jitter=0.0)

@@ -16,9 +16,8 @@ from uuid import UUID
 
 from activities.heartbeats import heartbeats
 from manager_agent.agent_api import AgentApi
-from manager_agent.backoff import is_refusal, until_reached
 from manager_agent.environments import Environments, lease_lost
-from manager_agent.session import LeaseSession
+from manager_agent.lease_session import LeaseSession
 from mitosis.concurrency import cancel_and_wait, wait_event, within
 from mitosis.contracts.agent_http import HeldLease, LeaseGrant
 from mitosis.contracts.control import (
@@ -31,6 +30,7 @@ from mitosis.contracts.control import (
 from mitosis.contracts.errors import ApiUnavailable, LeaseLost, MitosisError
 from mitosis.contracts.lifecycle import EnvironmentState, LeaseState
 from mitosis.contracts.wire import LeaseNotice, LeaseStanding, RenewalAnswer
+from mitosis.execution.backoff import is_refusal, until_reached
 
 TAKE_SECONDS = 5.0
 """How long an offer may wait for the API; a lost answer is no failure of the host."""

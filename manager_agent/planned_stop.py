@@ -7,7 +7,7 @@ answered, it is forgotten.
 from contextlib import suppress
 from pathlib import Path
 
-from manager_agent.identity import write_durably
+from mitosis.execution.identity import write_durably
 
 _FILE = "planned-stop"
 

@@ -7,11 +7,7 @@ import signal
 import sys
 from typing import NoReturn
 
-from manager_agent.affinity import raise_file_limit
 from manager_agent.agent import Agent, AgentConfig
-from manager_agent.disk import is_full
-from manager_agent.run_folder import HostFolders
-from manager_agent.threads import started_threads
 from mitosis.contracts.errors import (
     ConfigurationError,
     ManagerIdInUse,
@@ -19,6 +15,10 @@ from mitosis.contracts.errors import (
     Superseded,
     Unauthenticated,
 )
+from mitosis.execution.disk import is_full
+from mitosis.execution.file_limit import raise_file_limit
+from mitosis.execution.run_folder import HostFolders
+from mitosis.execution.threads import started_threads
 from mitosis.stop_deadline import StopDeadline
 from mitosis.worker.signals import default_in_children
 

@@ -8,10 +8,10 @@ from uuid import UUID
 
 import msgspec
 
-from manager_agent.identity import write_durably
-from manager_agent.run_folder import make_private
 from mitosis.contracts.errors import ConfigurationError
 from mitosis.contracts.http import RegisteredManager, RegisterManager
+from mitosis.execution.identity import write_durably
+from mitosis.execution.run_folder import make_private
 
 FILE = "manager.json"
 

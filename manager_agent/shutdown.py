@@ -5,11 +5,11 @@ import logging
 from datetime import timedelta
 
 from manager_agent.agent_api import AgentApi
-from manager_agent.events import Stop
-from manager_agent.reporter import Reporter
-from manager_agent.session import LeaseSession
+from manager_agent.lease_session import LeaseSession
 from mitosis.concurrency import race, within
 from mitosis.contracts.errors import MitosisError
+from mitosis.execution.events import Stop
+from mitosis.execution.reporter import Reporter
 
 KILL_MARGIN_SECONDS = 1.0
 REPORT_SECONDS = 3.0

@@ -15,7 +15,7 @@ from uuid import UUID
 
 import msgspec
 
-from manager_agent.identity import write_durably
+from mitosis.execution.identity import write_durably
 
 DEATHS = 3
 """The agent dies so often in one step at most; a task that is lost so often is poison (P5)."""

@@ -15,7 +15,7 @@ from temporalio.runtime import Runtime, TelemetryConfig
 from temporalio.worker import PollerBehaviorSimpleMaximum, Worker
 
 from activities.host import HostActivities, HostPort
-from manager_agent.backoff import AGENT_POLICY
+from mitosis.execution.backoff import AGENT_POLICY
 from mitosis.retry_policy import Backoff
 
 MAX_ACTIVITIES = 8

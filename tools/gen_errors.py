@@ -7,8 +7,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-import manager_agent.pool  # noqa: E402, F401
 import mitosis.embedded.errors  # noqa: E402 - after the path; these add classes to the tree
+import mitosis.execution.pool  # noqa: E402
 import mitosis.ipc.codec  # noqa: E402
 import mitosis.settings  # noqa: E402
 import mitosis.worker.zygote_protocol  # noqa: E402, F401

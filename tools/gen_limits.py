@@ -19,13 +19,8 @@ from api.errors import RETRY_AFTER_SECONDS  # noqa: E402
 from api.server import KEEP_ALIVE_SECONDS  # noqa: E402
 from api.storage import FULL_BELOW_BYTES  # noqa: E402
 from api.streams import MAX_STREAMS  # noqa: E402
-from manager_agent.backoff import AGENT_POLICY  # noqa: E402
 from manager_agent.contact import RENEW_SECONDS  # noqa: E402
 from manager_agent.hooks import TAIL_BYTES  # noqa: E402
-from manager_agent.journal import RESERVED_BYTES  # noqa: E402
-from manager_agent.reactor import MAX_SURPLUS  # noqa: E402
-from manager_agent.reporter import MOST_WAITING, MOST_WAITING_BYTES  # noqa: E402
-from manager_agent.whole_output import UNREACHED_SECONDS  # noqa: E402
 from mitosis.client.submitting import PART_BYTES, PARTS_IN_FLIGHT  # noqa: E402
 from mitosis.contracts.allocation import (  # noqa: E402
     DESCRIPTORS_OF_AGENT,
@@ -42,6 +37,11 @@ from mitosis.contracts.task import (  # noqa: E402
 )
 from mitosis.contracts.wire import MAX_CLAIM, MAX_REPORTS  # noqa: E402
 from mitosis.embedded.supervisor import LOG_ROTATE_BYTES  # noqa: E402
+from mitosis.execution.backoff import AGENT_POLICY  # noqa: E402
+from mitosis.execution.journal import RESERVED_BYTES  # noqa: E402
+from mitosis.execution.reactor import MAX_SURPLUS  # noqa: E402
+from mitosis.execution.reporter import MOST_WAITING, MOST_WAITING_BYTES  # noqa: E402
+from mitosis.execution.whole_output import UNREACHED_SECONDS  # noqa: E402
 from mitosis.settings import Settings, environment_name, flatten  # noqa: E402
 from mitosis.store.output.writing import ROWS_KEPT  # noqa: E402
 from mitosis.store.pg.database import ACQUIRE_SECONDS, RECONNECT_SECONDS  # noqa: E402

@@ -1,6 +1,6 @@
 """What always holds in the state of a lease session."""
 
-from manager_agent.state import State
+from mitosis.execution.state import State
 
 
 def check_invariants(state: State) -> None:

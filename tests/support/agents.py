@@ -10,9 +10,9 @@ from typing import Any, TypeVar
 from temporalio.testing import ActivityEnvironment
 
 from manager_agent.agent import Agent, AgentConfig
-from manager_agent.run_folder import HostFolders
-from manager_agent.session import LeaseSession
+from manager_agent.lease_session import LeaseSession
 from mitosis.contracts.control import HookOutcome, HostCommand, LeaseOutcome
+from mitosis.execution.run_folder import HostFolders
 from tests.support.fake_api import TOKEN, FakeApi
 from tests.support.waiting import wait_until_async
 

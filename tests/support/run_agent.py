@@ -6,9 +6,10 @@ from datetime import timedelta
 from pathlib import Path
 from uuid import UUID
 
-from manager_agent import agent, identity, process, session
+from manager_agent import agent, process
 from manager_agent.agent import AgentConfig
 from manager_agent.process import serve
+from mitosis.execution import identity, session
 from mitosis.telemetry import configure_logging
 
 

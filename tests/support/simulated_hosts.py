@@ -11,7 +11,9 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from manager_agent.events import (
+from mitosis.contracts.attempt import AttemptKey
+from mitosis.contracts.wire import ClaimedTask, LeaseStanding
+from mitosis.execution.events import (
     Begin,
     Claim,
     Claimed,
@@ -33,12 +35,10 @@ from manager_agent.events import (
     Withdrawn,
     WorkerReady,
 )
-from manager_agent.reactor import step
-from manager_agent.session_workers import WITHDRAWN_SECONDS
-from manager_agent.state import State
-from manager_agent.unstarted import LOOK_SECONDS
-from mitosis.contracts.attempt import AttemptKey
-from mitosis.contracts.wire import ClaimedTask, LeaseStanding
+from mitosis.execution.reactor import step
+from mitosis.execution.session_workers import WITHDRAWN_SECONDS
+from mitosis.execution.state import State
+from mitosis.execution.unstarted import LOOK_SECONDS
 from mitosis.ipc.messages import EncodedReport
 from tests.support.agent_invariants import check_invariants
 

@@ -11,9 +11,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from manager_agent.backoff import AGENT_POLICY, REPORT_POLICY, until_reached
-from manager_agent.reactor import RESPAWNS
-from manager_agent.report_sender import ReportSender
 from mitosis import fates
 from mitosis.client.following import follow
 from mitosis.client.problems import error_from
@@ -27,6 +24,9 @@ from mitosis.contracts.errors import (
     RateLimited,
 )
 from mitosis.embedded.supervisor import RESTARTS
+from mitosis.execution.backoff import AGENT_POLICY, REPORT_POLICY, until_reached
+from mitosis.execution.reactor import RESPAWNS
+from mitosis.execution.report_sender import ReportSender
 from mitosis.retry_policy import Backoff, RetryPolicy, is_no_refusal, is_retryable, retry_after
 from mitosis.retry_policy import retrying as retry
 from tests.support.examples import examples

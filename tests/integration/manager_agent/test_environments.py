@@ -108,7 +108,7 @@ async def test_a_daemon_of_setup_lives_until_the_teardown_hook_has_ended(tmp_pat
 async def test_a_daemon_of_a_failed_setup_ends_also_when_it_is_deaf(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("manager_agent.leftovers.GRACE_SECONDS", 0.2)
+    monkeypatch.setattr("mitosis.execution.leftovers.GRACE_SECONDS", 0.2)
     pid = tmp_path / "pid"
     setup = shell(daemon(pid, deaf=True) + "exit 1")
     async with FakeApi(setup=setup).serving() as api, running_agent(api, tmp_path) as host:

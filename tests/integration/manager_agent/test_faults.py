@@ -8,16 +8,16 @@ import pytest
 
 from manager_agent import shutdown
 from manager_agent.agent import Agent
-from manager_agent.events import Hold, Instruction, Send
-from manager_agent.journal import Journal
+from manager_agent.lease_session import LeaseSession
 from manager_agent.process import EXIT_DO_NOT_RESTART, run_agent
-from manager_agent.run_folder import HostFolders
-from manager_agent.session import LeaseSession
 from mitosis.contracts.allocation import WorkerAllocationPlan
 from mitosis.contracts.control import HookVerdict, LeaseEnd
 from mitosis.contracts.errors import ManagerIdInUse
 from mitosis.contracts.lifecycle import EnvironmentState
 from mitosis.contracts.wire import MAX_REPORTS, CancelOrder, Outcome, TaskReport
+from mitosis.execution.events import Hold, Instruction, Send
+from mitosis.execution.journal import Journal
+from mitosis.execution.run_folder import HostFolders
 from mitosis.ipc.messages import EncodedReport
 from tests.support.agents import config, running_agent, until
 from tests.support.fake_api import FakeApi, command

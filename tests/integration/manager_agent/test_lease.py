@@ -13,10 +13,8 @@ import psutil
 import pytest
 from temporalio.testing import ActivityEnvironment
 
-from manager_agent import affinity, watchdog
-from manager_agent import session as session_module
+from manager_agent import affinity
 from manager_agent.affinity import plan_cpus
-from manager_agent.pool import Pool
 from mitosis.contracts.allocation import (
     DESCRIPTORS_OF_AGENT,
     DESCRIPTORS_PER_WORKER,
@@ -29,6 +27,9 @@ from mitosis.contracts.control import HookVerdict, LeaseEnd
 from mitosis.contracts.errors import InvalidRequest
 from mitosis.contracts.task import TaskSubmission
 from mitosis.contracts.wire import CancelOrder, LeaseStanding, Outcome
+from mitosis.execution import session as session_module
+from mitosis.execution import watchdog
+from mitosis.execution.pool import Pool
 from tests.support.agents import Commands, running_agent, until
 from tests.support.fake_api import FakeApi, command
 

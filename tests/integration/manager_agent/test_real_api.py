@@ -13,7 +13,6 @@ from temporalio.testing import ActivityEnvironment
 
 from api.service import ApiOptions, RunningApi, admin_token, running_api
 from manager_agent.agent import Agent, AgentConfig
-from manager_agent.run_folder import HostFolders
 from mitosis.client.client import Client
 from mitosis.contracts.allocation import WorkerAllocationPlan
 from mitosis.contracts.control import (
@@ -30,6 +29,7 @@ from mitosis.contracts.http import RegisterManager, TaskGroupInfo, TaskGroupSpec
 from mitosis.contracts.lifecycle import EnvironmentState, TaskGroupResult
 from mitosis.contracts.task import RetryPolicy, TaskSubmission
 from mitosis.embedded.data_folder import ed25519_private_key
+from mitosis.execution.run_folder import HostFolders
 from mitosis.store.control.control_store import ControlStore
 from mitosis.store.leases.scheduler import assign_round
 from mitosis.store.managers.views import observe_manager

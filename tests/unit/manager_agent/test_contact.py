@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from manager_agent.contact import Contact
-from manager_agent.state import State
 from mitosis.contracts.wire import CancelOrder, LeaseStanding, Renewal, RenewalAnswer
+from mitosis.execution.state import State
 
 GRACE = 5.0
 ORDER = CancelOrder(kill=True, grace_seconds=GRACE, reason="cancelled")

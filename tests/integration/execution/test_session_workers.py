@@ -1,0 +1,77 @@
+"""Zygotes that die under their workers, and workers that lose their connection."""
+
+import asyncio
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from mitosis.contracts.allocation import WorkerAllocationPlan
+from mitosis.contracts.task import TaskSubmission
+from mitosis.contracts.wire import CancelOrder
+from mitosis.execution import leftovers
+from mitosis.execution.pool import Pool
+from tests.support.agents import Commands, running_agent, until
+from tests.support.checkout import ROOT
+from tests.support.fake_api import FakeApi, command
+from tests.support.processes import living, with_pids
+
+FINISH = CancelOrder(kill=False, grace_seconds=0, reason="complete")
+
+
+def pool_of(host: Commands) -> Pool:
+    pool = host.session.workers.pool
+    assert pool is not None
+    return pool
+
+
+async def test_a_zygote_that_dies_is_started_again(tmp_path: Path) -> None:
+    async with FakeApi(retries=1).serving() as api, running_agent(api, tmp_path) as host:
+        once = tmp_path / "once"
+        script = f"if [ -e {once} ]; then exit 0; fi; touch {once}; sleep 60"
+        (task_id,) = api.submit(command("/bin/sh", "-c", script))
+        host.start_lease()
+        await until(once.exists)
+        os.kill(pool_of(host)._pid, signal.SIGKILL)
+        await host.done(task_id)
+        assert api.failures[0].kind == "worker_lost"
+        assert api.results[task_id].outcome == "succeeded"
+        api.end(FINISH)
+        await asyncio.wait_for(host.lease, 30)
+
+
+async def test_a_worker_that_outlives_its_zygote_is_ended_before_its_task_counts_as_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its handler is in code in C that never returns, so it cannot act on the SIGTERM of the kernel."""
+    monkeypatch.setattr(leftovers, "GRACE_SECONDS", 0.3)
+    note = tmp_path / "note"
+    module = "tests.support.lost_signals"
+    plan = WorkerAllocationPlan(worker_count=1, handler_modules=(module,), python_path=(str(ROOT),))
+    stuck = TaskSubmission(handler=f"{module}:sleep_unreachable", arguments=[str(note)])
+    async with FakeApi(plan=plan).serving() as api, running_agent(api, tmp_path) as host:
+        (task_id,) = api.submit(stuck)
+        host.start_lease()
+        await until(lambda: note.exists() and len(note.read_text().split()) == 2)
+        below = with_pids(map(int, note.read_text().split()))
+        os.kill(pool_of(host)._pid, signal.SIGKILL)
+        await host.done(task_id)
+        assert api.results[task_id].kind == "worker_lost"
+        assert (len(below), living(below)) == (2, [])
+        api.end(FINISH)
+        await asyncio.wait_for(host.lease, 30)
+
+
+async def test_a_worker_whose_descriptors_its_handler_has_closed_reports_over_another_connection(
+    tmp_path: Path,
+) -> None:
+    module = "tests.support.leaks"
+    plan = WorkerAllocationPlan(worker_count=1, handler_modules=(module,), python_path=(str(ROOT),))
+    async with FakeApi(plan=plan).serving() as api, running_agent(api, tmp_path) as host:
+        closing = TaskSubmission(handler=f"{module}:leak", arguments=[["closed all"]])
+        task_ids = api.submit(closing, command("/bin/true"), closing)
+        host.start_lease()
+        await host.done(*task_ids)
+        assert [api.results[task].outcome for task in task_ids] == ["succeeded"] * 3
+        assert not api.failures

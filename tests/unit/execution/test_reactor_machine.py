@@ -1,0 +1,310 @@
+"""Random lives of a lease session: no attempt is lost, doubled or started after its time."""
+
+from collections import Counter, deque
+
+import msgspec
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from mitosis.contracts.attempt import AttemptKey
+from mitosis.contracts.control import LeaseEnd
+from mitosis.contracts.outcome import ExitKind, ExitReason
+from mitosis.contracts.wire import CancelOrder, ClaimedTask, LeaseStanding
+from mitosis.execution.events import (
+    AbandonClaim,
+    Announced,
+    Begin,
+    CancelRunning,
+    Claim,
+    ClaimAbandoned,
+    Claimed,
+    Dismiss,
+    Event,
+    Fenced,
+    Instruction,
+    Kill,
+    Looked,
+    PoolLost,
+    Recall,
+    Renewed,
+    Report,
+    Reported,
+    RespawnDue,
+    Send,
+    SessionOver,
+    Spawn,
+    SpawnLater,
+    Stop,
+    TaskBegan,
+    TasksEnded,
+    TasksTakenBack,
+    WorkerExited,
+    WorkerReady,
+)
+from mitosis.execution.reactor import step
+from mitosis.execution.state import State
+from mitosis.ipc.messages import EncodedReport
+from tests.support.agent_invariants import check_invariants
+from tests.support.examples import examples
+
+KINDS = st.sampled_from([(False, False), (False, True), (True, False), (True, True)])
+"""Of a claimed task: alone, announce."""
+
+
+class World(RuleBasedStateMachine):
+    """Workers, an API and time around the reactor, all of them free to misbehave within the protocol."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.state = State(worker_count=3)
+        self.processes: dict[tuple[int, int], deque[AttemptKey]] = {}
+        self.waiting: dict[tuple[int, int], deque[AttemptKey]] = {}
+        self.running: dict[tuple[int, int], AttemptKey] = {}
+        self.recalls: set[tuple[int, int]] = set()
+        self.begun: set[AttemptKey] = set()
+        self.respawns: list[SpawnLater] = []
+        self.claim: Claim | None = None
+        self.abandoned = False
+        self.sent: Counter[AttemptKey] = Counter()
+        self.reported: dict[AttemptKey, int] = {}
+        self.claimed: set[AttemptKey] = set()
+        self.recorded: set[AttemptKey] = set()
+        self.dropped: set[AttemptKey] = set()
+        self.next_id = 1
+        self.over = False
+        self.ending = False
+        self.fenced = False
+        self.pool_lost = False
+        self.feed(Begin())
+
+    def feed(self, event: Event) -> None:
+        for instruction in step(self.state, event):
+            self.obey(instruction)
+
+    def obey(self, instruction: Instruction) -> None:  # noqa: C901, PLR0912 - one line each
+        match instruction:
+            case Spawn(slot, generation):
+                assert not self.pool_lost, "nothing can start it"
+                assert (slot, generation) not in self.processes
+                assert not any(s == slot for s, _ in self.processes), "two processes in one slot"
+                self.processes[slot, generation] = deque()
+            case SpawnLater():
+                self.respawns.append(instruction)
+            case Send(slot, generation, tasks):
+                assert not self.ending, "sent after the end"
+                assert not self.fenced, "sent behind the fence"
+                for task in tasks:
+                    assert not task.announce or task.key in self.recorded, "not announced"
+                    self.sent[task.key] += 1
+                    self.processes[slot, generation].append(task.key)
+            case Recall(slot, generation):
+                assert (slot, generation) not in self.recalls, "recalled twice"
+                self.recalls.add((slot, generation))
+            case Claim():
+                assert self.claim is None, "two claims in flight"
+                assert not self.ending
+                self.claim, self.abandoned = instruction, False
+            case AbandonClaim():
+                self.abandoned = True
+            case Report(reports):
+                for report in reports:
+                    assert report.key not in self.reported, "reported twice"
+                    self.reported[report.key] = 1
+            case Kill(slot, generation):
+                assert (slot, generation) in self.processes
+            case SessionOver():
+                assert not self.over
+                self.over = True
+            case CancelRunning() | Dismiss():
+                assert self.ending or not self.state.active
+
+    # --- workers --------------------------------------------------------------------------------
+
+    @precondition(lambda self: self.processes)
+    @rule(data=st.data())
+    def hello(self, data: st.DataObject) -> None:
+        slot, generation = data.draw(st.sampled_from(sorted(self.processes)))
+        self.feed(WorkerReady(slot, generation))
+
+    def _working(self) -> list[tuple[int, int]]:
+        return sorted(w for w, queue in self.processes.items() if queue and w not in self.running)
+
+    @precondition(lambda self: self._working())
+    @rule(data=st.data())
+    def begin_task(self, data: st.DataObject) -> None:
+        worker = data.draw(st.sampled_from(self._working()))
+        key = self.processes[worker].popleft()
+        assert key not in self.begun, "begun twice"
+        assert key not in self.state.returned, "begun and returned"
+        self.begun.add(key)
+        self.running[worker] = key
+        self.feed(TaskBegan(*worker, key, 100.0))
+
+    @precondition(lambda self: self.recalls)
+    @rule(data=st.data())
+    def answer_recall(self, data: st.DataObject) -> None:
+        worker = data.draw(st.sampled_from(sorted(self.recalls)))
+        self.recalls.discard(worker)
+        keys = tuple(self.processes[worker])
+        self.processes[worker].clear()
+        self.feed(TasksTakenBack(*worker, keys))
+
+    @rule(in_contact=st.booleans(), times=st.integers(1, 6))
+    def look(self, in_contact: bool, times: int) -> None:
+        for _ in range(times):
+            self.feed(Looked(in_contact))
+
+    @precondition(lambda self: self.running)
+    @rule(data=st.data(), seconds=st.sampled_from([0.0001, 0.005, 1.0]))
+    def end_task(self, data: st.DataObject, seconds: float) -> None:
+        worker = data.draw(st.sampled_from(sorted(self.running)))
+        key = self.running.pop(worker)
+        report = EncodedReport(key, 100.0, 100.0 + seconds, b"{}")
+        self.feed(TasksEnded(*worker, (report,)))
+
+    @precondition(lambda self: self.processes)
+    @rule(data=st.data(), reason=st.sampled_from([(ExitKind.SIGNAL, 9), (ExitKind.SUCCESS, 0)]))
+    def die(self, data: st.DataObject, reason: tuple[ExitKind, int]) -> None:
+        worker = data.draw(st.sampled_from(sorted(self.processes)))
+        del self.processes[worker]
+        self.running.pop(worker, None)
+        self.recalls.discard(worker)
+        self.feed(WorkerExited(*worker, ExitReason(*reason), False, 101.0))
+
+    @rule()
+    def lose_pool(self) -> None:
+        self.pool_lost = True
+        self.feed(PoolLost())
+        for worker in sorted(self.processes):
+            self.feed(WorkerExited(*worker, ExitReason(ExitKind.UNKNOWN), False, 101.0))
+        for one in (self.processes, self.running, self.recalls):
+            one.clear()
+
+    @precondition(lambda self: self.pool_lost)
+    @rule()
+    def begin_again(self) -> None:
+        self.pool_lost = False
+        self.feed(Begin())
+
+    @precondition(lambda self: self.respawns)
+    @rule()
+    def respawn(self) -> None:
+        due = self.respawns.pop()
+        self.feed(RespawnDue(due.slot, due.generation))
+
+    # --- the API --------------------------------------------------------------------------------
+
+    @precondition(lambda self: self.claim)
+    @rule(new=st.integers(0, 20), again=st.booleans(), kind=KINDS, ends=st.booleans())
+    def answer_claim(self, new: int, again: bool, kind: tuple[bool, bool], ends: bool) -> None:
+        alone, announce = kind
+        assert self.claim is not None
+        claim, self.claim = self.claim, None
+        fresh = [AttemptKey(self.next_id + n, 1) for n in range(min(new, claim.max_tasks))]
+        self.next_id += len(fresh)
+        keys = [*fresh, *(sorted(self.state.held)[:2] if again else [])]
+        keys = [key for key in keys if key in fresh or key not in self.reported]
+        self.claimed |= set(fresh)
+        standing = LeaseStanding.ENDING if ends and new == 20 else LeaseStanding.ACTIVE
+        self.ending = self.ending or standing is LeaseStanding.ENDING
+        tasks = tuple(
+            ClaimedTask(
+                task_id=k.task_id,
+                attempt=k.attempt,
+                spec=msgspec.Raw(b"{}"),
+                alone=alone,
+                announce=announce,
+            )
+            for k in keys
+        )
+        self.feed(Claimed(claim.claim_seq, standing, tasks))
+
+    @precondition(lambda self: self.claim and self.abandoned)
+    @rule()
+    def abandon_claim(self) -> None:
+        assert self.claim is not None
+        claim, self.claim = self.claim, None
+        self.feed(ClaimAbandoned(claim.claim_seq))
+
+    @precondition(lambda self: self.state.unreported)
+    @rule(data=st.data())
+    def acknowledge(self, data: st.DataObject) -> None:
+        keys = data.draw(st.sets(st.sampled_from(sorted(self.state.unreported)), min_size=1))
+        self.feed(Reported(tuple(keys), LeaseStanding.ACTIVE))
+
+    @rule(on=st.booleans())
+    def fence(self, on: bool) -> None:
+        self.fenced = on
+        self.feed(Fenced(on=on))
+
+    @rule()
+    def renew(self) -> None:
+        returned = frozenset(self.state.returned)
+        self.feed(Renewed(LeaseStanding.ACTIVE, None, returned))
+
+    @precondition(lambda self: self.state.announced)
+    @rule(data=st.data())
+    def answer_announcement(self, data: st.DataObject) -> None:
+        keys = self.state.announced
+        recorded = data.draw(st.sets(st.sampled_from(keys)))
+        self.recorded |= recorded
+        self.feed(Announced(frozenset(keys), frozenset(recorded)))
+
+    @precondition(lambda self: len(self.claimed) > 30)
+    @rule(kill=st.booleans(), gone=st.booleans())
+    def end_lease(self, kill: bool, gone: bool) -> None:
+        order = CancelOrder(kill=kill, grace_seconds=1, reason="test")
+        standing = LeaseStanding.GONE if gone else LeaseStanding.ENDING
+        before = self._waiting_here()
+        self.ending = True
+        if gone:
+            self.dropped |= before | self.state.returned
+        self.feed(Renewed(standing, None if gone else order))
+
+    @precondition(lambda self: len(self.claimed) > 30)
+    @rule()
+    def stop(self) -> None:
+        self.ending = True
+        self.feed(Stop())
+
+    def _waiting_here(self) -> set[AttemptKey]:
+        queues = (self.state.ready, self.state.alone, self.state.to_announce)
+        return {task.key for queue in queues for task in queue}
+
+    # --- what always holds ----------------------------------------------------------------------
+
+    @invariant()
+    def state_is_whole(self) -> None:
+        check_invariants(self.state)
+
+    @invariant()
+    def no_attempt_is_lost(self) -> None:
+        """Every claimed attempt is in hand, reported, or given back; unless the lease is gone."""
+        gone = self.state.end is LeaseEnd.GONE and not self.over
+        if gone or (self.over and self.dropped):
+            return
+        known = self.state.held | set(self.reported) | self.given_back
+        assert self.claimed <= known, f"lost: {self.claimed - known}"
+
+    @invariant()
+    def workers_that_count_as_alive_have_a_process(self) -> None:
+        alive = {(w.slot, w.generation) for w in self.state.workers if w.alive}
+        assert alive <= self.processes.keys(), "the session waits for a worker that is not there"
+
+    @invariant()
+    def workers_hold_what_the_reactor_thinks(self) -> None:
+        for (slot, generation), queue in self.processes.items():
+            worker = self.state.workers[slot]
+            if worker.generation == generation and not self.state.over:
+                there = [key for key in worker.unstarted if key != worker.announced]
+                assert there == list(queue)
+
+    @property
+    def given_back(self) -> set[AttemptKey]:
+        self._given: set[AttemptKey] = getattr(self, "_given", set()) | self.state.returned
+        return self._given
+
+
+World.TestCase.settings = settings(max_examples=examples(40), stateful_step_count=50)
+TestWorld = World.TestCase

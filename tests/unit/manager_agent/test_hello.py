@@ -1,0 +1,16 @@
+"""What an agent says of its host."""
+
+import os
+from pathlib import Path
+
+from manager_agent.hello import hello
+from mitosis.execution.identity import boot_id, machine_id
+
+
+def test_hello_says_where_it_runs(tmp_path: Path) -> None:
+    said = hello(tmp_path, 3, take_over=True)
+    assert said.incarnation == 3
+    assert said.take_over
+    assert said.machine_id == machine_id(tmp_path)
+    assert said.boot_id == boot_id() != "unknown"
+    assert said.cores == tuple(sorted(os.sched_getaffinity(0)))
