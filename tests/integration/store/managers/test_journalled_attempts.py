@@ -10,12 +10,13 @@ import pytest
 from mitosis.contracts.agent_http import AttemptList
 from mitosis.contracts.attempt import AttemptKey
 from mitosis.contracts.control import ReleaseReason, ReleaseRequest
+from mitosis.contracts.task import RetryPolicy, TaskSubmission
 from mitosis.contracts.wire import ClaimedTask, Held, Renewal, TaskAttempt
 from mitosis.store.groups.endings import settle
 from mitosis.store.managers.contact import renew
 from mitosis.store.managers.release import release_lease
 from mitosis.store.managers.views import get_manager, observe_manager
-from tests.support.campaigns import Host, World, stranded, succeeded, world
+from tests.support.campaigns import Host, World, failed, stranded, succeeded, world
 
 Verb = Callable[[World, UUID, Host], Awaitable[object]]
 
@@ -198,6 +199,21 @@ async def test_which_running_attempts_still_count(database: str) -> None:
             assert answer.superseded == ([] if counts else running), fate
             await w.rows("DELETE FROM leases")
             await w.rows("TRUNCATE managers, task_groups, task, open_task, task_result CASCADE")
+
+
+async def test_an_earlier_attempt_at_a_task_of_the_same_lease_does_not_count(database: str) -> None:
+    async with world(database) as w:
+        group = await w.group()
+        retry = RetryPolicy(max_attempts=2)
+        await w.submit_tasks(group, [TaskSubmission(command=["x"], retry=retry)])
+        host = await w.leased_host(group)
+        (first,) = (await host.claim()).tasks
+        await host.report(failed(first, exit_code=1))
+        (second,) = (await host.claim()).tasks
+        assert (second.task_id, second.attempt) == (first.task_id, 2)
+        one, two = (TaskAttempt(task_id=t.task_id, attempt=t.attempt) for t in (first, second))
+        renewal = Renewal(incarnation=host.incarnation, epoch=host.epoch, running=[one, two])
+        assert (await renew(w.store, host.manager_id, renewal)).superseded == [one]
 
 
 async def test_a_host_shows_why_its_reports_wait(database: str) -> None:
