@@ -24,6 +24,12 @@ class DueTimes(Generic[T]):
 
     __hash__ = None  # type: ignore[assignment]  # it changes
 
+    def copy(self) -> "DueTimes[T]":
+        """Return the same items, to be changed independently."""
+        copied = DueTimes[T]()
+        copied._entries = self._entries.copy()
+        return copied
+
     def add(self, at: float, item: T) -> None:
         """Add an item; items of equal times must be comparable."""
         insort(self._entries, (at, item))

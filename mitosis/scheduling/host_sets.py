@@ -36,6 +36,13 @@ class NamedSets:
         self._sets: dict[str, dict[Hashable, Hosts]] = {}
         self._names: dict[tuple[str, int], frozenset[Name]] = {}
 
+    def copy(self) -> "NamedSets":
+        """Return the same sets, to be changed independently."""
+        copied = NamedSets()
+        copied._sets = {kind: sets.copy() for kind, sets in self._sets.items()}
+        copied._names = self._names.copy()
+        return copied
+
     def place(self, part: str, ordinal: int, names: Iterable[Name]) -> None:
         """Make the host a member of exactly these sets of one part of all kinds.
 

@@ -17,6 +17,14 @@ class Promises:
         """Task group → ordinal of a host → its promises."""
         self._of: dict[Owner, list[int]] = {}
 
+    def copy(self) -> "Promises":
+        """Return the same promises, to be changed independently."""
+        copied = Promises()
+        copied.hosts = self.hosts.copy()
+        copied._counts = {group: counts.copy() for group, counts in self._counts.items()}
+        copied._of = self._of.copy()
+        return copied
+
     def count(self, group: int) -> int:
         """Return how many promises a task group has."""
         return self._counts[group].total() if group in self._counts else 0

@@ -1,6 +1,6 @@
 """What a snapshot keeps for each host and task group beside the facts: what follows from their leases."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from mitosis.contracts.allocation import CpuBinding
@@ -49,6 +49,10 @@ class HostState:
     leases: set[int] = field(default_factory=set)
     """Numbers of its leases, those that are ENDING included."""
 
+    def copy(self) -> "HostState":
+        """Return the same state, to be changed independently."""
+        return HostState(self.ordinal, self.fact, self.free, self.leases.copy())
+
 
 @dataclass(slots=True)
 class GroupState:
@@ -66,6 +70,10 @@ class GroupState:
     key: Key | None = None
     waits_for_setup: float | None = None
     """How long its setup takes, while it waits."""
+
+    def copy(self, bucket: Bucket | None) -> "GroupState":
+        """Return the same state, to be changed independently; ``bucket``: the one in which it waits."""
+        return replace(self, held=replace(self.held), leases=self.leases.copy(), bucket=bucket)
 
 
 def line_key(state: GroupState, policy: Policy) -> Key:

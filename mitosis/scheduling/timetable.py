@@ -1,6 +1,7 @@
 """The times at which the clock alone changes something, by what is due then. Facts own the entries."""
 
 from collections.abc import Iterable, Iterator
+from typing import Literal, get_args
 
 from mitosis.scheduling.due_times import DueTimes
 from mitosis.scheduling.facts import FOREVER, NEVER, Lease, Work
@@ -9,7 +10,9 @@ from mitosis.scheduling.states import HostState
 
 Owner = tuple[str, int]
 """A fact that contributes entries: its kind and number."""
-Timed = tuple[DueTimes[tuple[int, ...]], float, tuple[int, ...]]
+Kind = Literal["affinity", "idle", "retries", "promises", "hostless", "delayed"]
+"""The name of a list of times."""
+Timed = tuple[Kind, float, tuple[int, ...]]
 
 
 class Timetable:
@@ -33,36 +36,48 @@ class Timetable:
     def put(self, owner: Owner, times: Iterable[Timed]) -> None:
         """Make these the times that the owner contributes."""
         timed = [entry for entry in times if entry[1] < FOREVER]
-        for index, at, item in self._of.pop(owner, ()):
-            index.remove(at, item)
-        for index, at, item in timed:
-            index.add(at, item)
+        for kind, at, item in self._of.pop(owner, ()):
+            self._list(kind).remove(at, item)
+        for kind, at, item in timed:
+            self._list(kind).add(at, item)
         if timed:
             self._of[owner] = timed
+
+    def copy(self) -> "Timetable":
+        """Return the same times, to be changed independently."""
+        copied = Timetable()
+        for kind in get_args(Kind):
+            setattr(copied, kind, self._list(kind).copy())
+        copied._of = self._of.copy()
+        return copied
+
+    def _list(self, kind: Kind) -> DueTimes[tuple[int, ...]]:
+        found: DueTimes[tuple[int, ...]] = getattr(self, kind)
+        return found
 
     def of_host(self, state: HostState, policy: Policy) -> Iterator[Timed]:
         """Yield the times that a host contributes."""
         for failure in state.fact.failures:
             if failure.blocks_until > NEVER:
-                yield self.retries, failure.blocks_until, (state.ordinal, failure.group)
+                yield "retries", failure.blocks_until, (state.ordinal, failure.group)
         for freed in state.fact.freed_for:
             until = freed.at + policy.freed_counts_seconds
-            yield self.promises, until, (freed.group, state.fact.number)
+            yield "promises", until, (freed.group, state.fact.number)
 
     def of_lease(self, lease: Lease, least_idle: float, policy: Policy) -> Iterator[Timed]:
         """Yield the times that a lease contributes; ``least_idle``: the least threshold of its holder."""
         if lease.for_group is not None and not lease.is_live:
             until = lease.ending_since + policy.drain_counts_seconds
-            yield self.promises, until, (lease.for_group, lease.host)
+            yield "promises", until, (lease.for_group, lease.host)
         if not lease.contestable:
             return
-        yield self.affinity, lease.affinity_until, (lease.number,)
+        yield "affinity", lease.affinity_until, (lease.number,)
         if lease.idle_since is not None:
-            yield self.idle, lease.idle_since + least_idle, (lease.number,)
+            yield "idle", lease.idle_since + least_idle, (lease.number,)
 
     def of_group(self, number: int, work: Work) -> Iterator[Timed]:
         """Yield the times that a task group contributes."""
         if work.hostless_since is not None:
-            yield self.hostless, work.hostless_since, (number,)
+            yield "hostless", work.hostless_since, (number,)
         if work.delayed_until is not None:
-            yield self.delayed, work.delayed_until, (number,)
+            yield "delayed", work.delayed_until, (number,)

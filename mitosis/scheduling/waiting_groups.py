@@ -21,6 +21,15 @@ class WaitingKind:
         """By their members."""
         self._members: Hosts | None = NONE
 
+    def copy(self) -> "WaitingKind":
+        """Return the same buckets, to be changed independently."""
+        copied = WaitingKind(self.priority, self.profile)
+        for members, bucket in self.buckets.items():
+            line = bucket.line.copy()
+            copied.buckets[members] = Bucket(members, self.profile, self.priority, line)
+        copied._members = self._members
+        return copied
+
     @property
     def members(self) -> Hosts:
         """Hosts that are members of some of them."""
@@ -64,6 +73,21 @@ class WaitingGroups:
 
     def __bool__(self) -> bool:
         return bool(self.kinds)
+
+    def copy(self) -> "WaitingGroups":
+        """Return the same lines, to be changed independently; the states still have the buckets of these."""
+        copied = WaitingGroups(self._policy)
+        copied.kinds = {name: kind.copy() for name, kind in self.kinds.items()}
+        copied.setups = self.setups.copy()
+        copied._with_setup = self._with_setup.copy()
+        return copied
+
+    def bucket_of(self, state: GroupState) -> Bucket | None:
+        """Return the bucket in which a task group waits, also if its state has that of a copy."""
+        there = state.bucket
+        if there is None:
+            return None
+        return self.kinds[there.priority, there.profile].buckets[there.members]
 
     def buckets(self) -> Iterator[Bucket]:
         """Yield all buckets."""
