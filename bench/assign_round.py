@@ -3,7 +3,8 @@
 Each row has the time that passed and the CPU time of this process, without that of PostgreSQL.
 `load` reads the whole snapshot, `kept facts` brings that of the last round up to date, `decide` is the pure
 decision, `round` is the last two with the writes and what stands around them. The floor is the smallest
-statement that reads all hosts. `look` is what the control worker asks every few seconds.
+statement that reads all hosts. `look` is what the control worker asks every few seconds. `explain` is for the
+task group that was created last; the first one in a process reads the whole snapshot.
 
     .venv/bin/python -m bench.assign_round [--hosts 10000] [--groups 200]
 """
@@ -12,10 +13,12 @@ import argparse
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import LiteralString
 
 from bench.scratch_database import scratch_database
 from mitosis.scheduling.decide import decide
+from mitosis.store.groups.explain import explain_group
 from mitosis.store.leases.fleet_snapshot import Fleet, load_fleet
 from mitosis.store.leases.kept_fleet import present_fleet
 from mitosis.store.leases.look import look
@@ -110,6 +113,12 @@ async def measure(url: str, hosts: int, groups: int) -> None:
             await timed(f"{what}: kept facts", kept)
             await timed(f"{what}: round", lambda: assign_round(store))
             await timed(f"{what}: look", lambda: look(store), " ")
+            async with database.connection() as connection:
+                newest = "SELECT uuid FROM task_groups ORDER BY id DESC LIMIT 1"
+                row = await (await connection.execute(newest)).fetchone()
+            if row is not None:
+                explained = partial(explain_group, store, row["uuid"])
+                await timed(f"{what}: explain", explained, " ")
 
         await execute("INSERT INTO users (username) VALUES ('bench')")
         await execute("INSERT INTO user_groups (name, creator_id) SELECT 'bench', id FROM users")

@@ -46,7 +46,7 @@ def explanation_item(explanation: "Explanation") -> Item:
     subject = name if explanation.task_id is None else f"{name}/{explanation.task_id}"
     named = Counter(host.manager_name for host in explanation.hosts)
     hosts = [
-        ("host", f"{host.manager_name}{_which(host, named)}: {host.line}")
+        ("host", f"{host.manager_name}{_which(host, named)}: {host.chain}")
         for host in explanation.hosts
     ]
     change = [("change", explanation.change)] if explanation.change else []

@@ -27,6 +27,12 @@ class HostReason(AnswerBody):
     """Every condition on the host that does not hold, in the order of repair, with the values compared; if
     all hold, why the task group does not use the host."""
 
+    @property
+    def chain(self) -> str:
+        """Return the line, and after it every other condition that does not hold."""
+        others = (obstacle.line for obstacle in self.obstacles[1:])
+        return "; also ".join((self.line, *others))
+
 
 class Explanation(AnswerBody):
     """One line for users, one code for programs, and the reason of each host that may serve the group."""

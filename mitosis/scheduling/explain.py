@@ -4,7 +4,7 @@ The conditions are those of the decision (``predicates``, ``claims``); who took 
 is read from its actions.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from mitosis.scheduling import contest_sentences, sentences
@@ -56,7 +56,7 @@ class Explained:
     gets: Sequence[Offer | EndLease]
     """The actions of the decision that give it hosts; empty: it gets none now."""
     chains: Sequence[HostChain]
-    """Hosts in the order of their numbers."""
+    """Of the hosts that were asked for, in the order of their numbers."""
     smallest: Changes | None
     """None: it gets a host now, has ended, or no single host can be made to serve it."""
 
@@ -65,17 +65,32 @@ LEFT_OVER = ("enough", "max_managers", "next_round")
 """The codes of hosts that the task group does not get although nothing on them keeps them from it."""
 
 
-def explain_group(snapshot: Snapshot, now: float, number: int) -> Explained:
-    """Explain one task group for all hosts. Costs one copy of the snapshot and up to 100 decisions."""
+def explain_group(
+    snapshot: Snapshot,
+    now: float,
+    number: int,
+    shown: Collection[int] | None = None,
+    *,
+    changes: bool = True,
+) -> Explained:
+    """Explain one task group. Costs one copy of the snapshot and up to 100 decisions.
+
+    Args:
+        snapshot: all facts.
+        now: their time.
+        number: of the task group.
+        shown: the hosts whose chains are wanted; None: all.
+        changes: look for the smallest change, among all hosts.
+    """
     round_ = decided_round(snapshot, now)
     group = snapshot.groups[number]
     gets = gains_of(round_.actions, number)
-    hosts = [snapshot.hosts[of] for of in sorted(snapshot.hosts)]
     conditions = conditions_for(round_.moment, group)
+    those = snapshot.hosts.keys() if shown is None else snapshot.hosts.keys() & {*shown}
     return Explained(
         gets=gets,
-        chains=[chain(round_, group, host, conditions) for host in hosts],
-        smallest=None if gets else smallest_change(round_, group, hosts, conditions),
+        chains=[chain(round_, group, snapshot.hosts[of], conditions) for of in sorted(those)],
+        smallest=smallest_change(round_, group, conditions) if changes and not gets else None,
     )
 
 
@@ -102,9 +117,8 @@ def chain(
 
 def _leases(round_: Round, group: GroupState, host: HostState) -> Iterator[Step]:
     """Yield what protects each lease on the host from the task group."""
-    ends = {action.lease: action for action in round_.actions if isinstance(action, EndLease)}
     for lease in round_.snapshot.leases_on(host.ordinal):
-        end = ends.get(lease.number)
+        end = _end_of(round_, lease.number)
         if end is not None and end.for_group is not None:
             own = end.for_group == group.fact.number
             text = "" if own else contest_sentences.taken_for(round_, group, end)
@@ -116,6 +130,13 @@ def _leases(round_: Round, group: GroupState, host: HostState) -> Iterator[Step]
             yield Step(f"held_{right.kind}", False, text)
         else:
             yield Step("held", True)
+
+
+def _end_of(round_: Round, lease: int) -> EndLease | None:
+    if lease not in round_.ended:
+        return None
+    ends = (action for action in round_.actions if isinstance(action, EndLease))
+    return next(action for action in ends if action.lease == lease)
 
 
 def _given_to(round_: Round, group: GroupState, host: HostState) -> Step:

@@ -99,7 +99,7 @@ def forecast_group(
         begins=begins,
         ends=_ends(begins, work, group.workers, (max(gets, 1), max(useful, 1)), durations.task),
         host_time=_host_time(work, group.workers, max(gets, 1), durations),
-        smallest=None if gains else smallest_change(round_, state, hosts, conditions),
+        smallest=None if gains else smallest_change(round_, state, conditions),
     )
 
 

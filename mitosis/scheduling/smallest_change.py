@@ -9,10 +9,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 from typing import Any
 
 from mitosis.scheduling import contest_sentences
 from mitosis.scheduling.actions import EndLease, Offer, Renew, gains_of
+from mitosis.scheduling.alike_hosts import first_of_each_kind
 from mitosis.scheduling.changes import Change, ChangeKind, apply_change
 from mitosis.scheduling.claims import Objection, ObjectionKind, claim
 from mitosis.scheduling.decide import decided_round
@@ -71,10 +73,11 @@ class Changes:
 
 
 def smallest_change(
-    round_: Round, group: GroupState, hosts: Iterable[HostState], conditions: Sequence[Condition]
+    round_: Round, group: GroupState, conditions: Sequence[Condition]
 ) -> Changes | None:
     """Return the cheapest changes that lead to a lease, confirmed by decisions."""
-    needed = (_needed(round_, group, host, conditions) for host in hosts)
+    hosts = first_of_each_kind(round_, conditions, TRIED)
+    needed = (needed_changes(round_, group, host, conditions) for host in hosts)
     found = [(changes, group) for changes in dict.fromkeys(filter(None, needed))]
     trials = _Trials(round_, group)
     return _cheapest(found, TRIED, lambda _: trials) or trials.shortest_wait()
@@ -87,7 +90,7 @@ def smallest_change_on(
     found = [
         (changes, group)
         for group, conditions in groups
-        if (changes := _needed(round_, group, host, conditions)) is not None
+        if (changes := needed_changes(round_, group, host, conditions)) is not None
     ]
     return _cheapest(found, TRIED_ON_A_HOST, lambda group: _Trials(round_, group, host.fact.number))
 
@@ -113,7 +116,7 @@ def _cheapest(
     return best
 
 
-def _needed(
+def needed_changes(
     round_: Round, group: GroupState, host: HostState, conditions: Sequence[Condition]
 ) -> Changes | None:
     """Return the changes that make every condition hold for a host; None if no changes can."""
@@ -304,7 +307,7 @@ class _Trials:
         snapshot, now = self._copy, self._now
         times = [
             (at, f"{host.name} is tried again then", host.number)
-            for at, (ordinal, _) in snapshot.times.retries.later(now)
+            for at, (ordinal, _) in islice(snapshot.times.retries.later(now), TRIED)
             for host in [snapshot.host_at(ordinal).fact]
         ]
         times += (
@@ -313,7 +316,7 @@ class _Trials:
                 (ObjectionKind.AFFINITY, snapshot.times.affinity),
                 (ObjectionKind.IDLE, snapshot.times.idle),
             )
-            for at, (lease,) in due.later(now)
+            for at, (lease,) in islice(due.later(now), TRIED)
             for host in [snapshot.hosts[snapshot.leases[lease].host]]
         )
         return [

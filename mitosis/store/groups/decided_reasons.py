@@ -9,11 +9,10 @@ from mitosis.scheduling.actions import EndLease, Offer
 from mitosis.scheduling.explain import LEFT_OVER, HostChain, explain_group
 from mitosis.scheduling.predicates import BY_CODE, Scope
 from mitosis.scheduling.smallest_change import Changes
-from mitosis.store.leases.fleet_snapshot import load_fleet
+from mitosis.store.leases.kept_fleet import copied_fleet
 from mitosis.store.leases.no_host_reasons import Reason
 from mitosis.store.leases.reasons import host_reason
 from mitosis.store.leases.waiting import Waiting, WaitingHost
-from mitosis.store.pg.database import Connection
 from mitosis.store.store import Store
 
 
@@ -82,11 +81,20 @@ OF_GROUP = {
 NOTHING_DECIDED = Decided({}, {}, None)
 
 
-async def decided_reasons(connection: Connection, store: Store, facts: Waiting) -> Decided:
-    """Decide for the whole fleet, and return what this says about the hosts of a task group."""
-    fleet = await load_fleet(connection, store, more_hosts=facts.hosts, more_groups=[facts.group])
-    number = facts.group.number
-    explained = await asyncio.to_thread(explain_group, fleet.snapshot, fleet.now, number)
+async def decided_reasons(store: Store, facts: Waiting, most_hosts: int | None = None) -> Decided:
+    """Decide for the whole fleet, and return what this says about the hosts of a task group.
+
+    ``most_hosts``: in a larger fleet, the smallest change is not looked for; each one tried is a decision.
+    """
+    fleet = await copied_fleet(store, facts.hosts, [facts.group])
+    explained = await asyncio.to_thread(
+        explain_group,
+        fleet.snapshot,
+        fleet.now,
+        facts.group.number,
+        [host.number for host in facts.hosts],
+        changes=most_hosts is None or len(fleet.snapshot.hosts) <= most_hosts,
+    )
     return Decided(
         {chain.host: chain for chain in explained.chains},
         {gain.host: gain for gain in explained.gets},

@@ -1,12 +1,13 @@
 """`explain`: the reasons for the state of a task group or a task, and for each host."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from uuid import UUID
 
 from mitosis.contracts.errors import NotFound
 from mitosis.contracts.explain import Explanation, HostReason, Obstacle
 from mitosis.contracts.ids import parse_task_uuid
+from mitosis.contracts.lifecycle import ManagerState
 from mitosis.store.groups.decided_reasons import (
     NOTHING_DECIDED,
     Decided,
@@ -19,7 +20,6 @@ from mitosis.store.leases.reasons import WaitingTask, task_reason, why
 from mitosis.store.leases.waiting import Waiting, WaitingHost, read_waiting
 from mitosis.store.managers.views import manager_states
 from mitosis.store.missing import require_task_group
-from mitosis.store.pg.database import Connection
 from mitosis.store.pg.rows import fetch_one
 from mitosis.store.pg.statements import load
 from mitosis.store.store import Store
@@ -27,6 +27,10 @@ from mitosis.store.tasks.group import group_number
 from mitosis.store.tasks.views import read_task
 
 SQL = load("groups/explain.sql")
+HOSTS_NAMED = 20
+"""In Temporal's details: each of its lines is kept in the history of the workflow."""
+MOST_HOSTS = 1_000
+"""In a larger fleet, Temporal's details do not name the smallest change."""
 
 
 async def explain_group(store: Store, task_group_id: UUID) -> Explanation:
@@ -38,11 +42,34 @@ async def explain_group(store: Store, task_group_id: UUID) -> Explanation:
     async with store.database.connection() as connection:
         number = await group_number(connection, task_group_id)
         found = await read_waiting(connection, store, number)
-        facts = require_task_group(found, task_group_id)
-        decided = await _decided(connection, store, facts)
-        hosts = await _hosts(connection, store, facts, decided)
+    facts = require_task_group(found, task_group_id)
+    decided = await _decided(store, facts)
+    hosts = await _hosts(store, facts, decided)
     reason = why(facts)
     return _explanation(facts, reason, facts.group.state, hosts, _change(reason, decided))
+
+
+async def waiting_chain(store: Store, task_group_id: UUID) -> tuple[str, ...]:
+    """Return a line for each host, in the words of :func:`explain_group`, and the smallest change.
+
+    It is empty unless the group has tasks that wait for hosts.
+    """
+    async with store.database.connection() as connection:
+        number = await group_number(connection, task_group_id)
+        facts = await read_waiting(connection, store, number)
+    if facts is None or not facts.group.goes_on or not facts.group.unfinished:
+        return ()
+    reason = why(facts)
+    if not reason.waits or not facts.hosts:
+        return ()
+    decided = await decided_reasons(store, facts, most_hosts=MOST_HOSTS)
+    named = facts.hosts[:HOSTS_NAMED]
+    lines = [f"{host.name}: {_host(host, facts, decided).chain}" for host in named]
+    if len(facts.hosts) > len(named):
+        lines.append(f"{len(facts.hosts) - len(named)} more hosts: mitosis explain names 200")
+    if change := _change(reason, decided):
+        lines.append(f"the smallest change: {change}")
+    return tuple(lines)
 
 
 async def explain_group_at(store: Store, task_group_id: UUID, at: datetime) -> Explanation:
@@ -69,48 +96,51 @@ async def explain_task(store: Store, public_id: UUID) -> Explanation:
         "task": task_id,
         "suspect_after": store.suspect_after.total_seconds(),
     }
-    hosts: tuple[HostReason, ...] = ()
-    change = None
     async with store.database.connection() as connection:
         task = await fetch_one(connection, WaitingTask, SQL["waiting_task"], parameters)
         facts = None if task is None else await read_waiting(connection, store, number)
-        if task is None or facts is None:
-            raise NotFound("no such task", task_id=str(public_id))
-        reason = task_reason(task, why(facts))
-        if task.result is None:
-            decided = await _decided(connection, store, facts)
-            hosts = await _hosts(connection, store, facts, decided)
-            change = None if task.claimed else _change(reason, decided)
+    if task is None or facts is None:
+        raise NotFound("no such task", task_id=str(public_id))
+    reason = task_reason(task, why(facts))
+    if task.result is not None:
+        return _explanation(facts, reason, shown.state, (), None, task_id)
+    decided = await _decided(store, facts)
+    hosts = await _hosts(store, facts, decided)
+    change = None if task.claimed else _change(reason, decided)
     return _explanation(facts, reason, shown.state, hosts, change, task_id)
 
 
-async def _decided(connection: Connection, store: Store, facts: Waiting) -> Decided:
+async def _decided(store: Store, facts: Waiting) -> Decided:
     """Return what the decision says about a task group that goes on."""
     if not facts.group.goes_on:  # of services, too: hosts are decided about for no such group
         return NOTHING_DECIDED
-    return await decided_reasons(connection, store, facts)
+    return await decided_reasons(store, facts)
 
 
 def _change(reason: Reason, decided: Decided) -> str | None:
     return decided.change if reason.waits else None
 
 
-async def _hosts(
-    connection: Connection, store: Store, facts: Waiting, decided: Decided
-) -> tuple[HostReason, ...]:
+async def _hosts(store: Store, facts: Waiting, decided: Decided) -> tuple[HostReason, ...]:
     ids = [host.manager_id for host in facts.hosts]
-    states = await manager_states(connection, store, ids) if ids else {}
-    reasons = [(host, reason_of_host(host, facts, decided)) for host in facts.hosts]
-    return tuple(
-        HostReason(
-            manager_id=host.manager_id,
-            manager_name=host.name,
-            state=states.get(host.manager_id),
-            code=reason.code,
-            line=reason.line,
-            obstacles=tuple(_obstacles(host, facts, decided)),
-        )
-        for host, reason in reasons
+    states: Mapping[UUID, ManagerState] = {}
+    if ids:
+        async with store.database.connection() as connection:
+            states = await manager_states(connection, store, ids)
+    return tuple(_host(host, facts, decided, states.get(host.manager_id)) for host in facts.hosts)
+
+
+def _host(
+    host: WaitingHost, facts: Waiting, decided: Decided, state: ManagerState | None = None
+) -> HostReason:
+    reason = reason_of_host(host, facts, decided)
+    return HostReason(
+        manager_id=host.manager_id,
+        manager_name=host.name,
+        state=state,
+        code=reason.code,
+        line=reason.line,
+        obstacles=tuple(_obstacles(host, facts, decided)),
     )
 
 

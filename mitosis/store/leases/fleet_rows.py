@@ -65,6 +65,30 @@ class FleetRows:
         for number in left - self.groups.keys():
             self._leave_group(number)
 
+    def copied(
+        self, now: float, hosts: Collection[HostRow], groups: Iterable[GroupRow]
+    ) -> Snapshot:
+        """Return a copy of the snapshot, with those of these hosts and task groups that it lacks.
+
+        What is added can be explained: a host that is not in contact, or a task group without tasks.
+        """
+        snapshot, policy = self.snapshot.copy(), self._policy
+        hosts = [row for row in hosts if row.number not in self.hosts]
+        members = MemberSets(hosts, snapshot.ordinal)
+        for row in hosts:
+            snapshot.put_host(row.fact(now, policy.suspect_after_seconds))
+        added = [row for row in groups if row.number not in self.groups]
+        for group in (*(self.groups.values() if hosts else ()), *added):
+            chosen = self._members.of(group) | members.of(group)
+            removed = self._members.removed(group) | members.removed(group)
+            fact, known = (
+                group.fact(chosen, removed, policy.leases),
+                snapshot.groups.get(group.number),
+            )
+            if known is None or known.fact != fact:
+                snapshot.put_group(fact, group.work)
+        return snapshot
+
     def hosts_of(self, group: int) -> Iterable[int]:
         """Return the hosts with a lease of a task group."""
         state = self.snapshot.groups.get(group)

@@ -32,6 +32,7 @@ class Fleet:
     snapshot: Snapshot
     now: float
     hosts: Mapping[int, HostRow]
+    groups: Mapping[int, GroupRow]
 
 
 def fact_parameters(store: Store) -> dict[str, object]:
@@ -39,25 +40,16 @@ def fact_parameters(store: Store) -> dict[str, object]:
     return {**progress_parameters(store), "quarantine_after": store.quarantine_after}
 
 
-async def load_fleet(
-    connection: Connection,
-    store: Store,
-    *,
-    more_hosts: Sequence[HostRow] = (),
-    more_groups: Sequence[GroupRow] = (),
-) -> Fleet:
+async def load_fleet(connection: Connection, store: Store) -> Fleet:
     """Read every host in contact or with a lease, and every task group with unfinished tasks or leases.
 
-    ``more_hosts`` and ``more_groups`` are added where they are not among these, such as to explain them.
+    What ``kept_fleet`` keeps is compared with it.
     """
     policy = policy_of(store)
     clock = await read_clock(connection)
     hosts = await fetch_all(connection, HostRow, HOSTS_IN_CONTACT, fact_parameters(store))
-    values = {"hosts": max(1, min(len(hosts) + len(more_hosts), policy.actions_per_round))}
+    values = {"hosts": max(1, min(len(hosts), policy.actions_per_round))}
     groups = await fetch_all(connection, GroupRow, GROUPS_OF_ROUND, values)
-    known_hosts, known_groups = {row.number for row in hosts}, {row.number for row in groups}
-    hosts += (row for row in more_hosts if row.number not in known_hosts)
-    groups += (row for row in more_groups if row.number not in known_groups)
     return build_fleet(policy, clock.now, hosts, groups)
 
 
@@ -77,4 +69,4 @@ def build_fleet(
     """
     rows = FleetRows(policy)
     rows.change(now, hosts, groups)
-    return Fleet(rows.snapshot, now, rows.hosts)
+    return Fleet(rows.snapshot, now, rows.hosts, rows.groups)

@@ -3,6 +3,7 @@
 Triggers mark hosts whose facts have changed; contacts, task groups, and leases with tasks are read each time.
 """
 
+import asyncio
 import logging
 import time
 from collections.abc import Collection, Mapping, Sequence
@@ -36,6 +37,8 @@ CHANGED_HOSTS = hosts_statement(SQL["in_contact_or_leased"], THESE_HOSTS)
 PROGRESS_OF_HOSTS = (
     SQL["progress_of_hosts"].replace("$progress$", PROGRESS).replace("$empty_since$", EMPTY_SINCE)
 )
+LONGEST_KEPT_SECONDS = 3600.0
+"""Where no round reads all facts again, as in a process of the API alone, they are read after so long."""
 KEPT_SECONDS = 600.0
 """After so long all facts are read again, and older marks are deleted."""
 HOSTS_NAMED = 10
@@ -144,7 +147,25 @@ async def present_fleet(kept: Kept, connection: Connection, store: Store) -> Fle
         known = await _read(connection, store, found)
     known.last = found
     kept.value = known
-    return Fleet(known.rows.snapshot, found.now, known.rows.hosts)
+    return Fleet(known.rows.snapshot, found.now, known.rows.hosts, known.rows.groups)
+
+
+async def copied_fleet(
+    store: Store, more_hosts: Collection[HostRow] = (), more_groups: Collection[GroupRow] = ()
+) -> Fleet:
+    """Return the facts as they are now, for an explanation: with these hosts and task groups too.
+
+    The caller holds no connection: another one that has the turn may wait for it.
+    """
+    async with store.fleet.turn() as kept:
+        known = _usable(kept, store)
+        if known is not None and time.monotonic() - known.read_at >= LONGEST_KEPT_SECONDS:
+            kept.value = None
+        async with store.database.transaction() as connection:
+            fleet = await present_fleet(kept, connection, store)
+        rows: FleetRows = kept.value.rows
+        snapshot = await asyncio.to_thread(rows.copied, fleet.now, more_hosts, more_groups)
+        return Fleet(snapshot, fleet.now, {**fleet.hosts}, fleet.groups)
 
 
 def _usable(kept: Kept, store: Store) -> _KeptFleet | None:

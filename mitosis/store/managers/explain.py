@@ -15,7 +15,8 @@ from mitosis.scheduling.facts import Group
 from mitosis.scheduling.snapshot import Snapshot
 from mitosis.store.leases.decisions import decision_before, shown
 from mitosis.store.leases.fleet import HOSTS_BY_NUMBER, HostRow
-from mitosis.store.leases.fleet_snapshot import fact_parameters, load_fleet
+from mitosis.store.leases.fleet_snapshot import fact_parameters
+from mitosis.store.leases.kept_fleet import copied_fleet
 from mitosis.store.managers.views import manager_states
 from mitosis.store.missing import require_manager
 from mitosis.store.pg.database import Connection
@@ -52,9 +53,10 @@ async def explain_manager(
         host = await _host(connection, manager_id)
         values = {**fact_parameters(store), "managers": [host.number], "group_number": None}
         rows = await fetch_all(connection, HostRow, HOSTS_BY_NUMBER, values)
-        fleet = await load_fleet(connection, store, more_hosts=rows)
         states = await manager_states(connection, store, [manager_id])
-        explained = await _explained(fleet.snapshot, fleet.now, host.number, user_groups)
+    fleet = await copied_fleet(store, rows)
+    explained = await _explained(fleet.snapshot, fleet.now, host.number, user_groups)
+    async with store.database.connection() as connection:
         groups = await _reasons(connection, fleet.snapshot, explained.waiting)
     return HostExplanation(
         manager_id=manager_id,

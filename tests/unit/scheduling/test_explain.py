@@ -327,6 +327,14 @@ def test_a_renewed_lease_is_protected_from_a_group_that_has_a_host() -> None:
     assert codes[-1] == "held_affinity"
 
 
+def test_only_hosts_that_are_asked_for_are_explained() -> None:
+    fleet = Fleet(3)
+    fleet.group(WAITING, on=[])
+    found = explain_group(fleet.snapshot, NOW, WAITING, [2, 99], changes=False)
+    assert found.chains == [chain for chain in explained(fleet).chains if chain.host == 2]
+    assert (found.smallest, explained(fleet).smallest is None) == (None, False)
+
+
 def left_over(found: Explained) -> list[tuple[int, list[str]]]:
     return [(chain.host, [step.code for step in chain.obstacles]) for chain in found.chains]
 

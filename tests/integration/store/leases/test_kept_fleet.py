@@ -8,6 +8,7 @@ from typing import Any, LiteralString
 import psycopg
 import pytest
 
+from mitosis.store.groups.explain import explain_group
 from mitosis.store.leases import kept_fleet
 from mitosis.store.leases.kept_fleet import present_fleet, read_ahead
 from mitosis.store.leases.scheduler import assign_round
@@ -338,3 +339,25 @@ async def test_the_time_without_a_host_begins_again_with_the_next_tasks(database
         await w.rows("UPDATE managers SET draining = true")
         await assign_round(w.store)
         assert await w.value("SELECT since FROM hostless_groups") > first
+
+
+async def test_an_explanation_decides_on_a_copy_of_the_kept_facts(
+    database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a host that is not in contact and so is not among them."""
+    async with world(database) as w:
+        group = await w.group(tags={"gpu"})
+        await w.submit(group)
+        away = await w.host(tags=["gpu"])
+        await w.rows("UPDATE manager_live SET last_contact_at = now() - interval '1 minute'")
+        here = await w.host(tags=["x86"])
+        await assign_round(w.store)
+        explained = await explain_group(w.store, group)
+        codes = {host.manager_id: [one.code for one in host.obstacles] for host in explained.hosts}
+        assert codes == {away.manager_id: ["no_contact"], here.manager_id: ["tags"]}
+        assert explained.change == "tag gpu on host and refresh the hosts of campaign"
+        await compare(w.store)
+        before = w.store.fleet.value.rows
+        monkeypatch.setattr(kept_fleet, "LONGEST_KEPT_SECONDS", 0.0)
+        await explain_group(w.store, group)
+        assert w.store.fleet.value.rows is not before, "no round has read all again for long"

@@ -120,6 +120,21 @@ class Changes(RuleBasedStateMachine):
         assert self.rows.restless == fresh.restless
         assert not differing_hosts(self.rows, fresh, NOW)
 
+    @invariant()
+    def a_copy_has_the_hosts_and_groups_that_it_is_given(self) -> None:
+        hosts = [self.hosts[number] for number in sorted(self.hosts)]
+        groups = [self.groups[number] for number in sorted(self.groups)]
+        there = [one for one in hosts if one.lease_number or one.last_contact_at == NOW - 1.0]
+        holders = {one.lease_group for one in there}
+        rows, fresh = FleetRows(Policy(), range(1, 4)), FleetRows(Policy(), range(1, 4))
+        rows.change(NOW, there, [one for one in groups if one.ready or one.number in holders])
+        before = facts(rows.snapshot, NOW)
+        fresh.change(NOW, hosts, groups)
+        copied = rows.copied(NOW, hosts, groups)
+        assert facts(copied, NOW) == facts(fresh.snapshot, NOW)
+        assert decide(copied, NOW) == decide(fresh.snapshot, NOW)
+        assert facts(rows.snapshot, NOW) == before
+
 
 TestChanges = Changes.TestCase
 TestChanges.settings = settings(

@@ -1,0 +1,57 @@
+"""Of hosts that are alike some are enough: no other one costs less."""
+
+from collections.abc import Iterable
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mitosis.scheduling.alike_hosts import first_of_each_kind
+from mitosis.scheduling.decide import decided_round
+from mitosis.scheduling.policy import Policy
+from mitosis.scheduling.predicates import conditions_for
+from mitosis.scheduling.smallest_change import needed_changes
+from mitosis.scheduling.states import HostState
+from tests.support.examples import examples
+from tests.support.random_fleets import contested_fleets, exclusive_fleets, fleets
+from tests.support.scheduling import NOW, Fleet
+
+FLEETS = st.one_of(fleets(), contested_fleets(), exclusive_fleets(st.just(Policy())))
+
+
+def prices(
+    fleet: Fleet, group: int, most: int
+) -> tuple[list[tuple[float, float]], list[tuple[float, float]]]:
+    """The least prices over all hosts, and over those that were chosen."""
+    round_, state = decided_round(fleet.snapshot, NOW), fleet.snapshot.groups[group]
+    conditions = conditions_for(round_.moment, state)
+
+    def least(hosts: Iterable[HostState]) -> list[tuple[float, float]]:
+        found = (needed_changes(round_, state, host, conditions) for host in hosts)
+        return sorted(one.price for one in found if one is not None)[:most]
+
+    chosen = first_of_each_kind(round_, conditions, most)
+    return least(fleet.snapshot.hosts.values()), least(chosen)
+
+
+@given(FLEETS, st.integers(1, 2))
+@settings(max_examples=examples(60))
+def test_the_cheapest_changes_are_among_those_of_the_chosen_hosts(fleet: Fleet, most: int) -> None:
+    for group in fleet.snapshot.groups:
+        of_all, of_chosen = prices(fleet, group, most)
+        assert of_chosen == of_all
+
+
+@pytest.mark.parametrize("leased", [False, True])
+def test_many_hosts_that_are_alike_cost_no_more_than_some(leased: bool) -> None:
+    fleet = Fleet(50)
+    fleet.group(1, on=None if leased else [])
+    fleet.group(2, ready=9)
+    for number in range(1, 51):
+        if leased:
+            fleet.lease(2, number, affinity_until=NOW + 100.0 - number)
+    fleet.host(9, tags=frozenset({"gpu"}))
+    round_ = decided_round(fleet.snapshot, NOW)
+    conditions = conditions_for(round_.moment, fleet.snapshot.groups[1])
+    chosen = [host.fact.number for host in first_of_each_kind(round_, conditions, 3)]
+    assert chosen == ([9, 48, 49, 50] if leased else [1, 2, 3, 9])
