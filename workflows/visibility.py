@@ -53,7 +53,10 @@ def manager_names(view: ManagerView) -> Names:
 
 
 def group_details(view: GroupView, why: str, refused: str | None = None) -> str:
-    """Describe a task group in Markdown; ``refused`` is the last message that changed nothing."""
+    """Describe a task group in Markdown; ``refused`` is the last message that changed nothing.
+
+    While it waits: what keeps each host from it.
+    """
     if not view.exists:
         return "This task group no longer exists."
     state = f"{view.state}, settled: {view.result}" if view.settled else str(view.state)
@@ -66,6 +69,7 @@ def group_details(view: GroupView, why: str, refused: str | None = None) -> str:
             f"{view.cancelled} cancelled), {view.unfinished} unfinished",
             f"* hosts: {view.live_leases} leases, {view.busy_environments} environments",
             f"* next: {why}",
+            *(f"    * {line}" for line in view.chain),
             *([f"* refused: {refused}"] if refused else []),
         )
     )

@@ -125,6 +125,8 @@ class GroupView(Model):
     """Seconds until it stops waiting for what hosts in contact owe; None = it waits for no such thing."""
     waiting_for: str | None = None
     """One line for users: why no task runs, if none does."""
+    chain: tuple[str, ...] = ()
+    """While it waits: what keeps each host from it, and the smallest change; for users."""
     setup_failed: bool = False
     """Its setup has failed on every host that may serve it, and it ends because of that."""
     settled_after_seconds: float | None = None
@@ -343,6 +345,8 @@ class WaitingWork(Model):
     """The hosts that have not taken an offer for a second, by its epoch."""
     groups: tuple[UUID, ...] = ()
     """Task groups whose setup has failed on every host, and that have not ended yet."""
+    situations: Mapping[UUID, int] = {}
+    """Of task groups with tasks: a number that is another one when what keeps hosts from them is."""
 
 
 # --- host activities ------------------------------------------------------------------------------

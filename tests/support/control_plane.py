@@ -79,21 +79,27 @@ class ControlPlane:
         self.stores = stores
         self._stack = AsyncExitStack()
 
-    async def start(self, bootstrap_every_seconds: float = 30.0) -> ControlService:
+    async def start(
+        self, bootstrap_every_seconds: float = 30.0, look_every_seconds: float = 5.0
+    ) -> ControlService:
         """A control service that is ready; it stops with :meth:`stop`."""
-        service = self.service(bootstrap_every_seconds)
+        service = self.service(bootstrap_every_seconds, look_every_seconds)
         await self._stack.enter_async_context(service)
         await service.wait_ready(30)
         return service
 
-    def service(self, bootstrap_every_seconds: float = 30.0) -> ControlService:
+    def service(
+        self, bootstrap_every_seconds: float = 30.0, look_every_seconds: float = 5.0
+    ) -> ControlService:
         control = self.stores.control
         return ControlService(
             self.where,
             ControlPorts(control, control, control),
             control,
             control,
-            every=Intervals(bootstrap_seconds=bootstrap_every_seconds),
+            every=Intervals(
+                bootstrap_seconds=bootstrap_every_seconds, look_seconds=look_every_seconds
+            ),
         )
 
     async def stop(self) -> None:

@@ -42,6 +42,7 @@ _HOST: dict[str, Any] = {
     **NO_LEASE,
 }
 _GROUP: dict[str, Any] = {
+    "task_group_id": uuid.UUID(int=2),
     "name": "campaign",
     "priority": 0,
     "user_group": USER_GROUP,
@@ -80,7 +81,6 @@ _WAITING_HOST: dict[str, Any] = {
 _WAITING_GROUP: dict[str, Any] = {
     "kind": "managed",
     "now": NOW,
-    "task_group_id": uuid.UUID(int=2),
     "state": TaskGroupState.OPEN,
     "settled": False,
     "result": None,

@@ -58,6 +58,7 @@ class Group:
     live_leases: int = 0
     setup_failed: bool = False
     closed_at: datetime | None = None
+    chain: tuple[str, ...] = ()
 
     @property
     def unfinished(self) -> int:
@@ -86,6 +87,7 @@ class Group:
             discardable=self.discarding and self.ready > 0,
             live_leases=self.live_leases,
             setup_failed=self.setup_failed and not self.discarding,
+            chain=self.chain,
         )
 
 

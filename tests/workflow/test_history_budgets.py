@@ -4,17 +4,20 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
+from typing import Any
 from uuid import uuid4
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from temporalio.api.sdk.v1 import WorkflowMetadata
 from temporalio.client import WorkflowExecutionStatus
 from temporalio.testing import WorkflowEnvironment
 
 from mitosis.contracts.control import GroupView, LeaseEnd, LeaseOutcome, WaitingWork
 from mitosis.contracts.lifecycle import EnvironmentState, LeaseState, TaskGroupState
 from tests.support.examples import examples
+from tests.support.waiting import wait_until_async
 from tests.workflow.agent import ScriptedHost, host_worker
 from tests.workflow.memory import Group, Host, Lease, MemoryGroups, MemoryHost
 from tests.workflow.running import running
@@ -143,6 +146,44 @@ async def test_usable_host_that_no_round_matches(skipping: WorkflowEnvironment) 
                 slept = now
         assert await length(handle) - before < MOST
     assert memory.rounds > 10
+
+
+async def test_task_group_whose_reason_to_wait_keeps_changing(
+    skipping: WorkflowEnvironment,
+) -> None:
+    """Each look finds another one; the details show what the last poke found."""
+    group = Group(ready=1)
+    groups = MemoryGroups(skipping.get_current_time, group)
+    client = Counting(skipping.client)
+    look = Look(client, Never())
+    async with running(skipping, groups=groups):
+        handle = await start_group(skipping, group)
+        await wait_until_async(lambda: groups.calls == ["observe"], timeout=30)
+        for number in range(1, int(HOUR.total_seconds() / EVERY_SECONDS) + 1):
+            situation, pokes = number // 2, client.pokes
+            group.chain = (f"h1: reason {situation}",)
+            found = WaitingWork(situations={group.uuid: situation})
+            await look.signal(found, number * EVERY_SECONDS)
+            if client.pokes > pokes:
+                seen = f"    * h1: reason {situation}"
+                await wait_until_async(lambda: shows(handle, seen), timeout=30)  # noqa: B023
+        assert client.pokes > 10
+        assert await length(handle) < MOST
+
+
+async def shows(handle: AnyHandle, line: str) -> bool:
+    asked = handle.query("__temporal_workflow_metadata", result_type=WorkflowMetadata)
+    return line in (await asked).current_details.splitlines()
+
+
+class Counting(ControlClient):
+    """Counts the pokes of task groups."""
+
+    pokes = 0
+
+    async def poke(self, *subject: Any) -> None:
+        self.pokes += subject[0] == "task_group"
+        await super().poke(*subject)
 
 
 class Never:

@@ -17,6 +17,7 @@ from mitosis.contracts.control import (
     WaitingWork,
 )
 from mitosis.store.groups import deletion, endings
+from mitosis.store.groups.explain import waiting_chain
 from mitosis.store.groups.views import observe_group
 from mitosis.store.leases.look import look
 from mitosis.store.leases.scheduler import assign_round
@@ -37,15 +38,19 @@ class ControlStore:
         self._store = store
 
     async def observe_task_group(self, task_group_id: UUID) -> GroupView:
-        return await observe_group(self._store, task_group_id)
+        view = await observe_group(self._store, task_group_id)
+        if view.waiting_for is None or not view.unfinished:
+            return view
+        chain = await waiting_chain(self._store, task_group_id)
+        return view.model_copy(update={"chain": chain})
 
     async def apply(self, request: VerbRequest) -> GroupView:
         await endings.apply(self._store, request)
-        return await observe_group(self._store, request.task_group_id)
+        return await self.observe_task_group(request.task_group_id)
 
     async def close_if_inactive(self, task_group_id: UUID) -> GroupView:
         await endings.close_if_inactive(self._store, task_group_id)
-        return await observe_group(self._store, task_group_id)
+        return await self.observe_task_group(task_group_id)
 
     async def end_after_failed_setups(self, task_group_id: UUID) -> GroupView:
         await endings.end_after_failed_setups(self._store, task_group_id)

@@ -188,6 +188,7 @@ class GroupRow:
     """A task group, its tasks, what was measured, and its own settings."""
 
     number: int
+    task_group_id: UUID
     name: str
     priority: int
     user_group: int

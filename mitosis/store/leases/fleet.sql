@@ -93,7 +93,7 @@ AND f.manager_id = ANY(%(managers)s::bigint[])
 -- name: groups
 -- Parameters: hosts, the number of hosts that could be given at once: ready tasks are counted only up to what
 -- these and the present leases could use. A delayed attempt wakes the round only for a group without a lease.
-SELECT g.id AS number, g.name, g.priority, g.user_group_id AS user_group, u.name AS user_group_name, g.tags,
+SELECT g.id AS number, g.uuid AS task_group_id, g.name, g.priority, g.user_group_id AS user_group, u.name AS user_group_name, g.tags,
        g.tag_match, coalesce(g.member_tags, g.tags) AS member_tags,
        coalesce(g.member_tag_match, g.tag_match) AS member_tag_match, g.member_version, g.max_managers,
        g.assignment_method, extract(epoch FROM g.created_at)::float8 AS created_at, x.goes_on, v.unfinished,

@@ -1,8 +1,10 @@
 """The backstop of every wakeup (protocol P7): whether PostgreSQL holds anything that a round would act on.
 
-Reads only. One statement while nothing waits; the rules of the round, in Python, only if something may.
+Reads only. One statement while no task is unfinished and no host leased; else also the rules of the round, in
+Python. These also say what keeps hosts from each task group, so that its workflow can show it.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -27,6 +29,8 @@ class _Offer:
 @dataclass(frozen=True, slots=True)
 class _Waiting:
     work: bool
+    in_use: bool
+    """Some task group has unfinished tasks or a host."""
     stuck: list[int]
     last_epoch: int
     offered: list[_Offer]
@@ -44,11 +48,14 @@ async def look(store: Store) -> WaitingWork:
     if found is None:
         return WaitingWork()
     what = [f"lease {epoch} without progress" for epoch in found.stuck]
-    if found.work:
-        what += await would_act(store)
+    situations: Mapping[UUID, int] = {}
+    if found.work or found.in_use:
+        actions, situations = await would_act(store)
+        what += actions if found.work else ()
     return WaitingWork(
         what=tuple(what),
         last_epoch=found.last_epoch,
         groups=tuple(groups),
+        situations=situations,
         offered={offer.epoch: offer.manager_id for offer in found.offered},
     )

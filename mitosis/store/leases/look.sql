@@ -39,6 +39,8 @@ SELECT CASE WHEN EXISTS (SELECT FROM free) THEN EXISTS (
               AND EXISTS (SELECT FROM user_group_managers AS r JOIN free AS f ON f.id = r.manager_id
                            WHERE r.user_group_id = g.user_group_id AND r.role IN ('write', 'admin')))
        ELSE false END AS work,
+       EXISTS (SELECT FROM group_live AS v WHERE v.settled_at IS NULL AND v.unfinished > 0)
+         OR EXISTS (SELECT FROM leases AS l WHERE l.kind = 'manager' AND l.state <> 'ended') AS in_use,
        ARRAY(SELECT l.epoch {stuck}) AS stuck,
        coalesce((SELECT max(l.epoch) FROM leases AS l), 0) AS last_epoch,
        coalesce((SELECT json_agg(json_build_object('epoch', l.epoch, 'manager_id', m.uuid) ORDER BY l.epoch)

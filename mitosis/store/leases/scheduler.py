@@ -3,19 +3,23 @@
 ``mitosis.scheduling`` alone decides; ``kept_fleet`` has its facts, ``actions`` writes.
 """
 
-from collections.abc import Sequence
+import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from uuid import UUID
 
 from mitosis.contracts.control import AssignAnswer
 from mitosis.scheduling.actions import EndLease, Offer, Wake
 from mitosis.scheduling.decide import decided_round
 from mitosis.scheduling.round import Round
+from mitosis.scheduling.situations import situation
 from mitosis.scheduling.wake import idle_until, next_wake
 from mitosis.store.kept import Kept
 from mitosis.store.leases.actions import carry_out, note_hostless, note_idle
 from mitosis.store.leases.capacity import end_stuck_leases
 from mitosis.store.leases.decisions import record_decision
 from mitosis.store.leases.doubt import end_leases_of_quarantined, judge_groups
+from mitosis.store.leases.fleet import GroupRow
 from mitosis.store.leases.kept_fleet import present_fleet, read_ahead
 from mitosis.store.leases.silent_services import end_silent_registrations
 from mitosis.store.pg.database import Connection
@@ -29,6 +33,10 @@ CHECK_OFFERS_SECONDS = 10.0
 LOCKED_LEASE_SECONDS = 0.5
 """A lease to end that another transaction has locked is looked at again after this long."""
 LEAST_PAUSE_SECONDS = 0.1
+SITUATIONS_AT_ONCE = 200
+"""So many task groups have their turn at a look; each costs some 50 µs."""
+SITUATIONS_SECONDS = 20.0
+"""A turn lasts so long: several looks find the same task groups."""
 LOOK_SECONDS = (10.0, 60.0)
 """Shortest and longest pause before the next round while a group waits for a busy host: the idle threshold,
 within these limits."""
@@ -88,11 +96,27 @@ async def _locked_round(
     )
 
 
-async def would_act(store: Store) -> Sequence[str]:
-    """Return what a round would do now for task groups and leases, one line each. Reads only."""
+async def would_act(store: Store) -> tuple[Sequence[str], Mapping[UUID, int]]:
+    """Return what a round would do now for task groups and leases, one line each. Reads only.
+
+    Return also what keeps hosts from task groups; see ``WaitingWork.situations``.
+    """
     async with store.fleet.turn() as kept, store.database.transaction() as connection:
         fleet = await present_fleet(kept, connection, store)
-        return _lines(decided_round(fleet.snapshot, fleet.now))
+        round_ = decided_round(fleet.snapshot, fleet.now)
+        return _lines(round_), _situations(round_, fleet.groups)
+
+
+def _situations(round_: Round, groups: Mapping[int, GroupRow]) -> Mapping[UUID, int]:
+    """Return the situations of task groups with tasks. Many take turns; see ``SITUATIONS_AT_ONCE``."""
+    numbers = sorted(number for number, row in groups.items() if row.goes_on)
+    looks = -(-len(numbers) // SITUATIONS_AT_ONCE) or 1
+    turn = int(time.monotonic() / SITUATIONS_SECONDS) % looks
+    shown = numbers[turn * SITUATIONS_AT_ONCE : (turn + 1) * SITUATIONS_AT_ONCE]
+    states = round_.snapshot.groups
+    return {
+        groups[number].task_group_id: hash(situation(round_, states[number])) for number in shown
+    }
 
 
 def _lines(round_: Round) -> Sequence[str]:

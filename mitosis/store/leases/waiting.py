@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from uuid import UUID
 
 from mitosis.contracts.http import TaskGroupKind
 from mitosis.contracts.lifecycle import (
@@ -59,7 +58,6 @@ class WaitingGroup(GroupRow):
     """A task group whose progress is explained."""
 
     now: float
-    task_group_id: UUID
     kind: TaskGroupKind
     state: TaskGroupState
     settled: bool

@@ -19,7 +19,7 @@ SELECT m.id AS number
  LIMIT 200
 
 -- name: group_details
-SELECT f.*, extract(epoch FROM now())::float8 AS now, g.uuid AS task_group_id, g.kind, v.state, v.settled_at IS NOT NULL AS settled, v.result, v.reason,
+SELECT f.*, extract(epoch FROM now())::float8 AS now, g.kind, v.state, v.settled_at IS NOT NULL AS settled, v.result, v.reason,
        v.total, v.discarding,
        (SELECT extract(epoch FROM now() - min(x.created_at))::float8 FROM outbox AS x) AS unsent_seconds,
        (SELECT extract(epoch FROM min(o.not_before) - now())::float8 FROM open_task AS o

@@ -74,9 +74,7 @@ async def events_of(client: Client, workflow_id: str) -> Sequence[HistoryEvent]:
     return (await client.get_workflow_handle(workflow_id).fetch_history()).events
 
 
-@pytest.mark.spec(
-    "S002-27", "S002-103", "S002-106", "S002-122", "S002-165", "S002-15", "S002-265", "S002-266"
-)
+@pytest.mark.spec("S002-27", "S002-103", "S002-106", "S002-122", "S002-15", "S002-265", "S002-266")
 async def test_group_runs_completes_and_settles(plane: ControlPlane) -> None:
     await plane.start()
     client = await plane.client()
@@ -119,6 +117,21 @@ async def test_a_group_of_one_task_costs_few_events(plane: ControlPlane) -> None
             await length(client, SCHEDULER_WORKFLOW_ID) - idle[SCHEDULER_WORKFLOW_ID],
         )
         assert all(seen <= most for seen, most in zip(events, (60, 60, 20), strict=True)), events
+
+
+async def test_a_group_shows_why_it_waits_although_nothing_pokes_it(plane: ControlPlane) -> None:
+    await plane.start(look_every_seconds=0.2)
+    client = await plane.client()
+    group = await plane.stores.create_group()
+    handle = client.get_workflow_handle(task_group_workflow_id(group))
+    await wait_until_async(lambda: shows(handle, "no task has been submitted yet"), timeout=30)
+    await plane.stores.submit_one(group)
+    await wait_until_async(lambda: shows(handle, "next: no host may serve"), timeout=30)
+    before = await resting_length(client, handle.id)
+    async with agent_on(plane, client) as agent:
+        await wait_until_async(lambda: agent.ran, timeout=30)
+        await wait_until_async(lambda: shows(handle, "next: all tasks have ended"), timeout=30)
+    assert await length(client, handle.id) - before <= 60
 
 
 async def resting_length(client: Client, workflow_id: str) -> int:

@@ -71,6 +71,14 @@ def test_details_of_a_group_name_it_its_state_and_what_is_next() -> None:
     assert "**team/c** is **open**" in text
     assert "3 of 5 done" in text
     assert text.endswith("* next: 2 unfinished tasks")
+    chain = ("h1: lacks gpu", "the smallest change: tag gpu on h1")
+    waits = view.model_copy(update={"chain": chain})
+    assert group_details(waits, "no host", "signal stop").splitlines()[-4:] == [
+        "* next: no host",
+        "    * h1: lacks gpu",
+        "    * the smallest change: tag gpu on h1",
+        "* refused: signal stop",
+    ]
     assert "no longer exists" in group_details(GroupView(task_group_id=GROUP, exists=False), "")
 
 
@@ -111,7 +119,6 @@ def test_a_view_recorded_without_a_state_is_replayed_as_it_was_shown(state: Mana
     assert f"**host-1** is **{state}**" in manager_details(view, "nothing", NOW)
 
 
-@pytest.mark.spec("C-35", "C-31")
 def test_a_host_shows_until_when_its_lease_is_safe_and_what_comes_then() -> None:
     turn = LeaseTurn(what="idle", why="idle for long enough under g", in_seconds=90.0)
     held = lease(LeaseState.ACTIVE).model_copy(update={"turn": turn})
