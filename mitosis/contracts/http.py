@@ -132,6 +132,8 @@ class TaskGroupSpec(RequestBody):
     assignment_method: Literal["tag_matched", "user_specified"] = "tag_matched"
     manager_ids: tuple[UUID, ...] = ()
     """For ``user_specified``: the managers that may run it."""
+    require_host: Flag = False
+    """Refuse to create it if no host that is registered now may run it: role, tags or names, plan."""
     reopen_on_submit: Flag = False
     cancel_grace_seconds: GraceSeconds = 30.0
     host_lost_after: LivenessDuration | None = None

@@ -163,6 +163,10 @@ EFFECTS: Mapping[str, Mapping[str, Shown]] = {
             "integration/api/routes/test_agents.py", "test_the_managers_of_a_group"
         ),
         "reopen_on_submit": Shown(SUBMIT, "test_reopen_on_submit"),
+        "require_host": Shown(
+            "integration/store/groups/test_hosts_fit.py",
+            "test_a_group_that_no_registered_host_may_run_is_refused_where_one_is_required",
+        ),
         "cancel_grace_seconds": Shown(REAL, "test_a_cancelled_group_kills_what_runs"),
         "host_lost_after": Shown(
             "integration/store/test_liveness_settings.py",

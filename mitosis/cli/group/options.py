@@ -164,6 +164,13 @@ class GroupOptions:
         typer.Option(metavar="ID", help="Run only on the host with this id; repeatable."),
         FormerNames(("--manager",)),
     ] = None
+    require_host: Annotated[
+        bool | None,
+        typer.Option(
+            "--require-host",
+            help="Fail if no host that is registered now may run it, as by its tags.",
+        ),
+    ] = None
     cancel_grace: CancelGraceOption = None
     reopen_on_submit: ReopenOption = None
     host_lost_after: Annotated[

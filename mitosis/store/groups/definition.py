@@ -14,6 +14,7 @@ from mitosis.scheduling.binding import binding_mismatch
 from mitosis.store.groups.assignment import name_managers
 from mitosis.store.groups.endings import LiveGroup, lock_live, notify_group
 from mitosis.store.groups.kinds import check_fields_of_kind
+from mitosis.store.groups.required_host import require_host
 from mitosis.store.groups.views import read_group
 from mitosis.store.leases.lease_terms import save_settings
 from mitosis.store.missing import require_task_group
@@ -85,6 +86,8 @@ async def insert_group(
         raise NotFound("no such user group", field="group_name")
     await _check_hosts(connection, created.id, spec.worker_allocation_plan)
     await name_managers(connection, created.id, spec.manager_ids, user_id)
+    if spec.require_host:
+        await require_host(connection, created.id, spec)
     if spec.lease_settings.model_fields_set:
         await save_settings(connection, store, created.id, spec.lease_settings)
     return created

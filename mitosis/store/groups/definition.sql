@@ -32,6 +32,15 @@ SELECT m.name, m.cores
  WHERE g.id = %(group_number)s
  ORDER BY m.id LIMIT 1000
 
+-- name: hosts_with_tags
+-- All hosts that may work for the group's user group.
+SELECT m.name, m.tags, m.cores
+  FROM task_groups AS g
+  JOIN user_group_managers AS r ON r.user_group_id = g.user_group_id AND r.role IN ('write', 'admin')
+  JOIN managers AS m ON m.id = r.manager_id AND m.deleted_at IS NULL
+ WHERE g.id = %(group_number)s
+ ORDER BY m.id
+
 -- name: find
 SELECT g.uuid FROM task_groups AS g JOIN user_groups AS u ON u.id = g.user_group_id
  WHERE u.name = %(group_name)s AND g.name = %(name)s

@@ -5,7 +5,13 @@ from mitosis.contracts.http import TaskGroupKind, TaskGroupSpec, TaskGroupUpdate
 
 OF_HOSTS = frozenset(
     {
-        *("worker_allocation_plan", "max_managers", "assignment_method", "manager_ids"),
+        *(
+            "worker_allocation_plan",
+            "max_managers",
+            "assignment_method",
+            "manager_ids",
+            "require_host",
+        ),
         *("environment_setup_hook", "environment_teardown_hook", "environment_probe"),
         *("on_setup_failure", "host_lost_after", "fence", "lease_settings", "tag_match"),
     }

@@ -6,7 +6,7 @@ from mitosis.contracts.allocation import CpuBinding, CpuBindingStrategy, WorkerA
 from mitosis.contracts.errors import InvalidRequest
 from mitosis.store.groups.views import read_group
 from mitosis.store.leases.scheduler import assign_round
-from tests.support.campaigns import world
+from tests.support.campaigns import World, world
 
 
 def plan(
@@ -14,6 +14,48 @@ def plan(
 ) -> WorkerAllocationPlan:
     binding = CpuBinding(strategy=strategy, cores=cores)
     return WorkerAllocationPlan(worker_count=workers, cpu_binding=binding)
+
+
+@pytest.mark.spec("S000-160")
+async def test_a_group_that_no_registered_host_may_run_is_refused_where_one_is_required(
+    database: str,
+) -> None:
+    async with world(database) as w:
+        shared = plan(2, CpuBindingStrategy.EXCLUSIVE)
+        small: list[tuple[dict[str, object], str, str]] = [
+            ({}, "no host may work for the user group; register one", "group_name"),
+        ]
+        usual: list[tuple[dict[str, object], str, str]] = [
+            (
+                {"tags": {"gpu", "tpu"}},
+                "no host has all of the tags gpu, tpu: host lacks tpu; hosts have cpu, gpu",
+                "tags",
+            ),
+            ({"tags": {"tpu"}, "tag_match": "any"}, "has any of the tags tpu", "tags"),
+            ({"assignment_method": "user_specified"}, "none is named", "manager_ids"),
+            (
+                {"tags": {"gpu"}, "worker_allocation_plan": shared},
+                "host cannot serve it: 2 exclusive workers need 2 cores",
+                "worker_allocation_plan",
+            ),
+        ]
+        await refused(w, small)
+        await w.host(tags=["cpu"])
+        await w.host(tags=["gpu"])
+        await w.rows("UPDATE managers SET cores = '{0}' WHERE tags = '{gpu}'")
+        await refused(w, usual)
+        assert await w.value("SELECT count(*) FROM task_groups") == 0
+        group = await w.group("fits", tags={"gpu"}, require_host=True)
+        await w.submit(group)
+        assert (await assign_round(w.store)).offered == 1
+        await w.group("later", tags={"tpu"})  # a host that comes later is matched
+
+
+async def refused(w: World, cases: list[tuple[dict[str, object], str, str]]) -> None:
+    for spec, words, field in cases:
+        with pytest.raises(InvalidRequest, match=words) as error:
+            await w.group("bad", require_host=True, **spec)
+        assert error.value.facts["field"] == field
 
 
 @pytest.mark.spec("S002-246", "S002-247", "C-15", "S000-134")
