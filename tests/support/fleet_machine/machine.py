@@ -5,10 +5,11 @@ are in contact all the time. ``oracle.py`` judges what a round does.
 """
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, LiteralString
+from unittest.mock import patch
 from uuid import UUID
 
 from psycopg import sql
@@ -18,9 +19,12 @@ from mitosis.contracts.control import Cancel
 from mitosis.contracts.errors import Conflict, InvalidTransition, NotFound, TaskGroupClosed
 from mitosis.contracts.http import RegisterManager, TaskGroupUpdate
 from mitosis.contracts.manager_verbs import ManagerUpdate
+from mitosis.scheduling.actions import Offer
 from mitosis.store.groups.assignment import add_managers, refresh_managers, remove_managers
 from mitosis.store.groups.definition import update_group
 from mitosis.store.groups.deletion import delete_chunk, delete_group
+from mitosis.store.leases import scheduler
+from mitosis.store.leases.actions import Done, carry_out
 from mitosis.store.leases.look import look
 from mitosis.store.leases.scheduler import assign_round
 from mitosis.store.managers.changes import delete_manager, update_manager
@@ -263,7 +267,7 @@ class Machine:
             waste = list(self.oracle.waste(before, self.idle_for(before), self.now))
             if waste and not (await look(self.w.store)).what:
                 raise Broken(f"the look finds nothing, although {waste}")
-            await assign_round(self.w.store)
+            await self._round()
             after = await self.facts()
             idle = self.idle_for(before)
             self._judge(self.oracle.wrong_offers(before, after, self.now))
@@ -275,6 +279,20 @@ class Machine:
         self._judge(self.oracle.too_many(after))
         self._judge(self.oracle.waste(after, self.idle_for(after), self.now))
         await self.w.check()
+
+    async def _round(self) -> None:
+        """Nothing else happens during a round, so each offer that it decides is one that it can write."""
+
+        async def written(connection: Any, actions: Iterable[Any], now: float) -> Done:
+            decided = list(actions)
+            done = await carry_out(connection, decided, now)
+            offers = [action for action in decided if isinstance(action, Offer)]
+            if len(offers) != done.offered:
+                raise Broken(f"only {done.offered} offers could be written of {offers}")
+            return done
+
+        with patch.object(scheduler, "carry_out", written):
+            await assign_round(self.w.store)
 
     async def _turn(self, *, takes: bool) -> None:
         facts = await self.facts()

@@ -148,6 +148,8 @@ class Oracle:
 
     hosts: dict[UUID, KnownHost] = field(default_factory=dict)
     groups: dict[UUID, KnownGroup] = field(default_factory=dict)
+    affinity_seconds: float = AFFINITY_SECONDS
+    moves_per_hour: int = MOVES_PER_HOUR
 
     def forbids(self, facts: Facts, group: KnownGroup, host: KnownHost, now: float) -> str | None:
         """Why this host may not be given to this task group, whether it is free or not."""
@@ -238,11 +240,11 @@ class Oracle:
         idle = idle_for.get(lease.epoch, 0.0)
         if idle > holder.idle_threshold + SLACK_SECONDS:
             return f"is idle under {holder.name} for {idle:.0f} s"
-        if facts.moves.get(lease.host, 0) >= MOVES_PER_HOUR:
+        if facts.moves.get(lease.host, 0) >= self.moves_per_hour:
             return None
         over = (lease.affinity_left or 0.0) < -SLACK_SECONDS
         hostless = not self.leases_with_those_coming(facts, group, now)
-        aged = lease.age > AFFINITY_SECONDS + SLACK_SECONDS
+        aged = lease.age > self.affinity_seconds + SLACK_SECONDS
         if (over or (hostless and aged)) and self.goes_before(facts, group, holder, now):
             return f"stays with {holder.name} beyond its affinity"
         return None
@@ -323,9 +325,9 @@ class Oracle:
             yield "that needs none"
         if idle >= holder.idle_threshold - SLACK_SECONDS:
             return
-        if before.moves.get(host.id, 0) >= MOVES_PER_HOUR:
+        if before.moves.get(host.id, 0) >= self.moves_per_hour:
             yield f"it was moved {before.moves[host.id]} times in this hour"
-        left = min(lease.affinity_left or 0.0, AFFINITY_SECONDS - lease.age)
+        left = min(lease.affinity_left or 0.0, self.affinity_seconds - lease.age)
         if left > SLACK_SECONDS or not self._may_go_before(winner, holder):
             yield f"it is idle for {idle:.0f} s only, and safe for {left:.0f} s"
 
