@@ -35,6 +35,7 @@ from mitosis.settings import Settings
 from mitosis.store.pg.migrate import migrate
 from tests.support.fleet import Fleet, fleet
 from tests.support.http_agent import HttpAgent
+from tests.support.kept_facts import compare
 from tests.support.waiting import wait_until_async
 
 TAGS = ("gpu", "x86", "big")
@@ -68,6 +69,13 @@ SELECT w.id, f.name FROM work AS w CROSS JOIN free AS f
    AND NOT EXISTS (SELECT FROM host_failures AS h
                     WHERE h.manager_id = f.id AND (h.group_id = w.id OR h.kind = 'unreachable')
                       AND (h.next_at IS NULL OR h.next_at > now()))"""
+OVER: LiteralString = """
+SELECT g.id, 'more than max_managers' AS name FROM leases AS l JOIN task_groups AS g ON g.id = l.group_id
+ WHERE l.state IN ('offered', 'active') AND NOT l.draining
+ GROUP BY g.id HAVING count(*) > g.max_managers"""
+TWO_LEASES: LiteralString = """
+SELECT l.manager_id AS id, 'two leases' AS name FROM leases AS l WHERE l.state <> 'ended'
+ GROUP BY l.manager_id HAVING count(*) > 1"""
 LEFT: tuple[LiteralString, ...] = (
     "SELECT epoch, group_id, state, end_reason FROM leases WHERE state <> 'ended'",
     "SELECT manager_id, group_id, state FROM environments WHERE state <> 'gone'",
@@ -230,13 +238,14 @@ class Stress:
     async def _watch_for_ever(self) -> None:
         while True:
             rows = await self.it.rows(WASTE)
+            rows += [*await self.it.rows(OVER), *await self.it.rows(TWO_LEASES)]
             now = time.monotonic()
             pairs = {(int(row["id"]), str(row["name"])) for row in rows}
             self._since = {pair: self._since.get(pair, now) for pair in pairs}
             for (group, host), since in self._since.items():
                 self.longest = max(self.longest, now - since)
                 if now - since > LIMIT_SECONDS + LOADED_SECONDS:
-                    self.late.append(f"group {group} waits beside {host} for {now - since:.0f} s")
+                    self.late.append(f"{group} has been beside {host} for {now - since:.0f} s")
             await asyncio.sleep(1.0)
 
     async def _settle(self) -> None:
@@ -276,6 +285,7 @@ class Stress:
         twice = [task for task, count in begun.items() if count > 1 and task not in excused]
         assert not twice, f"ran twice without a loss of their host: {twice[:20]}"
         assert not self.late, "\n".join(self.late[:20])
+        await compare(self.it.api.app_state.store, kept=None)
 
     def _check_group(self, info: TaskGroupInfo) -> None:
         expected = self.submitted.get(info.task_group_id, 0)
