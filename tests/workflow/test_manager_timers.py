@@ -58,7 +58,6 @@ async def workflow_of(
                     host.stop.set()  # a stubborn one would outlive a test that failed
 
 
-@pytest.mark.spec("S002-176")
 async def test_offer_that_no_host_takes_is_withdrawn_after_ten_seconds(
     skipping: WorkflowEnvironment, memory: MemoryHost
 ) -> None:
@@ -204,7 +203,6 @@ async def test_host_that_is_in_contact_again_is_attached_again(
         host.stop.set()
 
 
-@pytest.mark.spec("S002-165")
 async def test_ending_lease_is_released_and_the_host_cleaned(
     skipping: WorkflowEnvironment, memory: MemoryHost
 ) -> None:

@@ -45,7 +45,7 @@ async def control_service(api: Api, where: TemporalAddress) -> AsyncIterator[Non
         yield
 
 
-@pytest.mark.spec("S002-118", "S002-122", "S002-166")
+@pytest.mark.spec("S002-118", "S002-122")
 async def test_verbs_are_carried_out_by_the_workflow(api: Api, where: TemporalAddress) -> None:
     async with control_service(api, where), api.client() as client:
         assert (await ready(api)) == (200, {"status": "ok", "database": "ok", "temporal": "ok"})

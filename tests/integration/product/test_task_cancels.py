@@ -87,6 +87,7 @@ async def test_a_task_on_a_host_that_is_away_ends_when_it_is_back(
     assert len(pids(diary.folder)) == 2, "it never ran again"
 
 
+@pytest.mark.spec("S002-177")
 @pytest.mark.parametrize("killed", ["nothing", "agent"])
 async def test_a_running_group_is_deleted_by_force(it: Fleet, diary: Diary, killed: str) -> None:
     host = await it.host()

@@ -50,7 +50,7 @@ async def becomes(plane: ControlPlane, group: UUID, state: TaskGroupState) -> No
     await wait_until_async(so)
 
 
-@pytest.mark.spec("S002-103", "S002-118", "S002-166")
+@pytest.mark.spec("S002-103", "S002-118")
 async def test_close_and_reopen_by_signal_with_and_without_input(plane: ControlPlane) -> None:
     group = await group_in_temporal(plane)
     await plane.stores.submit_one(group)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from mitosis.contracts.allocation import CpuBinding, CpuBindingStrategy, WorkerAllocationPlan
-from mitosis.contracts.errors import AlreadyExists, Conflict, InvalidTransition
+from mitosis.contracts.errors import AlreadyExists, Conflict, InvalidTransition, TaskGroupClosed
 from mitosis.contracts.hook import HookSpec
 from mitosis.contracts.http import TaskGroupSpec, TaskGroupUpdate
 from mitosis.contracts.lifecycle import TaskGroupState
@@ -227,7 +227,10 @@ async def test_verbs_work_without_temporal(api: Api) -> None:
         closed = await client.close_group("work", reason="enough")
         assert (closed.state, closed.reason) == (TaskGroupState.CLOSED, "enough")
         assert (await client.close_group("work")).state is TaskGroupState.CLOSED  # ensures
+        with pytest.raises(TaskGroupClosed):
+            await client.submit("work", [{"command": ["true"]}])
         assert (await client.reopen("work")).state is TaskGroupState.OPEN
+        assert await client.submit("work", [{"command": ["true"]}])
         cancelled = await client.cancel("work", grace=timedelta(seconds=3))
         assert cancelled.state is TaskGroupState.CANCELLED
         for verb in (client.close_group, client.reopen, client.complete):

@@ -121,6 +121,8 @@ async def test_without_a_group_that_goes_first_the_lease_is_renewed_and_stays_co
             (lease,) = await w.rows(LEASE)
             assert (lease["state"], lease["renewed"], lease["draining"]) == ("active", True, False)
             assert float(lease["affinity"]) == pytest.approx(3600, abs=5)
+            await comes_next(w, host, "affinity", 3600)
+        assert (await host.claim(1)).tasks, "it goes on"
         await w.submit(await w.group("higher", priority=1))
         await assign_round(w.store)
         (lease,) = await w.rows(LEASE)
@@ -128,7 +130,7 @@ async def test_without_a_group_that_goes_first_the_lease_is_renewed_and_stays_co
         assert not (await host.claim()).tasks
 
 
-@pytest.mark.spec("C-31", "S002-164", "S002-173")
+@pytest.mark.spec("C-31", "S002-173")
 async def test_a_lease_ends_with_its_affinity_when_nothing_of_the_group_is_unfinished(
     database: str,
 ) -> None:

@@ -63,7 +63,7 @@ async def test_an_idle_lease_ends_when_another_group_has_work_and_comes_back_war
 
 
 @pytest.mark.spec("S002-172", "C-04", "S002-159", "C-27", "S002-174")
-@pytest.mark.parametrize("work", ["claimable", "in flight"])
+@pytest.mark.parametrize("work", ["claimable", "in flight", "prefetched"])
 async def test_a_lease_with_work_is_safe_until_its_affinity_is_over(
     database: str, work: str
 ) -> None:
@@ -74,6 +74,8 @@ async def test_a_lease_with_work_is_safe_until_its_affinity_is_over(
         host = await w.leased_host(first)
         tasks = (await host.claim(1 if work == "claimable" else 2)).tasks
         await host.finish(tasks[:1])
+        if work == "in flight":
+            await host.renew(started=tasks[1:])
         await w.submit(await w.group("second", priority=9))
         for closed in (False, True):
             answer = await assign_round(store)
@@ -108,7 +110,27 @@ async def test_a_host_that_is_idle_while_its_group_is_not_drained_is_found(
         assert (await host.claim()).standing == "ending"
 
 
-@pytest.mark.spec("S002-160", "S002-162", "S002-178", "S002-159", "S002-174")
+@pytest.mark.spec("S002-162", "S002-178")
+async def test_an_idle_lease_stays_where_no_other_group_could_use_the_host(database: str) -> None:
+    """However long it is idle, an open group goes on under it without another setup."""
+    async with world(database) as w:
+        store = replace(w.store, lease_terms=FIVE_MINUTES)
+        first = await w.group("first")
+        await w.submit(first)
+        host = await w.leased_host(first)
+        await host.finish((await host.claim()).tasks)
+        await w.submit(await w.group("elsewhere", tags={"gpu"}, priority=9))
+        await w.rows(
+            "UPDATE leases SET taken_at = taken_at - interval '50 minutes', busy_at = NULL"
+        )
+        answer = await assign_round(store)
+        assert (answer.offered, (await host.renew()).standing) == (0, "active")
+        await w.submit(first)
+        assert len((await host.claim()).tasks) == 1
+        assert await w.value("SELECT count(*) FROM leases") == 1
+
+
+@pytest.mark.spec("S002-160", "C-04", "S002-159", "S002-174")
 async def test_an_idle_lease_is_safe_until_the_threshold_and_the_round_comes_back_then(
     database: str,
 ) -> None:
@@ -213,8 +235,13 @@ async def test_a_lease_is_renewed_while_its_group_has_anything_unfinished(
         assert (await host.renew()).standing == "active"
         left = "SELECT extract(epoch FROM alive_until - now()) FROM leases"
         assert await w.value(left) > 80
+        await w.rows("UPDATE leases SET affinity_until = now()")
         await assign_round(replace(w.store, lease_terms=AT_ONCE))
         assert (await host.renew()).standing == "active"
+        lease = (await observe_manager(w.store, host.manager_id)).lease
+        assert lease is not None
+        assert lease.turn is not None
+        assert (lease.turn.what, lease.turn.in_seconds > 3500) == ("affinity", True), "renewed"
 
 
 async def idle_hosts(w: World, groups: int) -> list[Host]:

@@ -17,6 +17,7 @@ from mitosis.store.leases.lease_terms import policy_of
 from mitosis.store.leases.look import look
 from mitosis.store.leases.scheduler import assign_round
 from mitosis.store.leases.waiting import read_waiting
+from mitosis.store.managers.views import observe_manager
 from tests.support.campaigns import Host, World, world
 from tests.support.scheduling import HOUR, NOW, Fleet
 
@@ -46,7 +47,6 @@ async def taken_again(w: World, group: UUID, host: Host) -> float:
     return round(float(await w.value(AFFINITY)), 3)
 
 
-@pytest.mark.spec("C-31", "S002-158", "S002-171", "S002-179", "S002-284")
 async def test_the_affinity_of_a_lease_is_written_from_costs_and_settings(database: str) -> None:
     async with world(database) as w:
         group = await w.group(worker_allocation_plan={"worker_count": 4})
@@ -70,6 +70,60 @@ async def test_the_affinity_of_a_lease_is_written_from_costs_and_settings(databa
         assert round(float(await w.value(AFFINITY))) == 4 * 3600, "also of a new epoch"
         w.store = replace(w.store, lease_terms=LeaseTerms(longest_lease=7200))
         assert await taken_again(w, group, host) == 7200
+
+
+@pytest.mark.spec("C-27", "C-31", "S002-158", "S002-179", "S002-284")
+@pytest.mark.parametrize(
+    ("setup", "settings", "seconds"),
+    [
+        (0.0, {}, 3600.0),
+        (240.0, {}, 20 * 240.0),
+        (1e4, {}, 4 * 3600.0),
+        (0.0, {"lease_duration": "10m", "longest_lease": "30m"}, 600.0),
+        (1e4, {"lease_duration": "10m", "longest_lease": "30m"}, 1800.0),
+    ],
+)
+async def test_work_keeps_a_host_for_as_long_as_its_affinity_and_no_longer(
+    database: str, setup: float, settings: dict[str, str], seconds: float
+) -> None:
+    async with world(database) as w:
+        group = await w.group()
+        await configured(w, group, **settings)
+        await w.submit(group, 9)
+        host = await w.leased_host(group)
+        await w.rows("DELETE FROM environment_durations")
+        await measured(w, group, "setup", setup)
+        await taken_again(w, group, host)
+        await host.renew(started=(await host.claim(1)).tasks)
+        await w.submit(await w.group("high", priority=100))
+        earlier = "UPDATE leases SET affinity_until = affinity_until - make_interval(secs => %s)"
+        await w.rows(earlier, seconds - 5)
+        answer = await assign_round(w.store)
+        assert 0 < (answer.next_round_in_seconds or 0) <= 5
+        assert (await host.claim(1)).tasks, "it is safe"
+        await w.rows(earlier, 5)
+        await assign_round(w.store)
+        assert not (await host.claim(1)).tasks, "it goes to the other group between tasks"
+
+
+@pytest.mark.spec("S000-52")
+async def test_another_lease_duration_holds_from_the_next_renewal_of_a_lease_that_works(
+    database: str,
+) -> None:
+    async with world(database) as w:
+        group = await w.group()
+        await w.submit(group, 9)
+        host = await w.leased_host(group)
+        await host.renew(started=(await host.claim(1)).tasks)
+        await configured(w, group, lease_duration="10m")
+        await w.rows("UPDATE leases SET affinity_until = now()")
+        await assign_round(w.store)
+        lease = (await observe_manager(w.store, host.manager_id)).lease
+        assert lease is not None
+        assert lease.turn is not None
+        assert (lease.turn.what, lease.epoch) == ("affinity", host.epoch)
+        assert lease.turn.in_seconds == pytest.approx(600, abs=5), "the timer of its workflow"
+        assert (await host.claim(1)).tasks
 
 
 @pytest.mark.spec("S002-171")

@@ -110,7 +110,21 @@ async def test_an_open_offer_is_poked_again_and_counts_as_capacity(database: str
         assert (await assign_round(w.store)).offered == 1
 
 
-@pytest.mark.spec("S002-40", "S002-108", "S002-175")
+@pytest.mark.spec("S002-175")
+async def test_hosts_that_come_first_get_the_leases_of_a_group(database: str) -> None:
+    async with world(database) as w:
+        group = await w.group(max_managers=2)
+        await w.submit(group, 100)
+        offered = []
+        for _ in range(4):
+            host = await w.host()
+            await assign_round(w.store)
+            lease = (await observe_manager(w.store, host.manager_id)).lease
+            offered.append(lease is not None)
+        assert offered == [True, True, False, False]
+
+
+@pytest.mark.spec("S002-40", "S002-108")
 async def test_who_is_not_idle_gets_nothing(database: str) -> None:
     async with world(database) as w:
         group = await w.group(max_managers=5)
@@ -197,7 +211,7 @@ async def test_more_groups_than_a_page(database: str) -> None:
         assert view.lease.task_group_id == last
 
 
-@pytest.mark.spec("S002-69", "S002-175")
+@pytest.mark.spec("S002-69")
 async def test_rounds_at_the_same_time_never_assign_twice(database: str) -> None:
     async with world(database, pool_size=12) as w:
         groups = [await w.group(f"g{i}", max_managers=2) for i in range(6)]
@@ -213,7 +227,7 @@ async def test_rounds_at_the_same_time_never_assign_twice(database: str) -> None
         assert len(hosts) == 10
 
 
-@pytest.mark.spec("S002-41", "S002-126", "S002-164", "S002-173")
+@pytest.mark.spec("S002-41", "S002-126", "S002-164", "S002-165", "S002-173")
 async def test_after_a_group_the_host_goes_to_the_next_by_priority(database: str) -> None:
     async with world(database) as w:
         first = await w.group("first", priority=5)

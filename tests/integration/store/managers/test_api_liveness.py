@@ -3,8 +3,6 @@
 from datetime import timedelta
 from uuid import UUID
 
-import pytest
-
 from api.service import ApiOptions, running_api
 from mitosis.contracts.control import ReleaseReason, ReleaseRequest, ReleaseStatus
 from mitosis.contracts.temporal_names import NAMESPACE
@@ -38,7 +36,6 @@ async def working_and_idle(w: World) -> tuple[Host, Host, UUID]:
     return working, await w.host(), group
 
 
-@pytest.mark.spec("S002-176")
 async def test_nobody_is_lost_while_nobody_listens_and_then_the_clocks_start_anew(
     database: str,
 ) -> None:

@@ -36,7 +36,7 @@ def test_after_no_round_is_a_host_kept_from_work() -> None:
     assert found.past_threshold_percent < 0.1, "only between two rounds"
 
 
-@pytest.mark.spec("S002-174")
+@pytest.mark.spec("S002-174", "S002-274")
 def test_hosts_stay_with_task_groups() -> None:
     found = result(PolicyName.RULES)
     assert found.setups_per_host_day < result(PolicyName.FIFO).setups_per_host_day

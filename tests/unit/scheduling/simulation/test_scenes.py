@@ -90,7 +90,7 @@ def preempting(seconds: float) -> Scene:
     return scene
 
 
-@pytest.mark.spec("C-31", "S002-163")
+@pytest.mark.spec("C-31")
 def test_f_a_renewed_lease_does_not_bind_against_a_group_without_any_host() -> None:
     """It waited for the next end of the affinity: 63 minutes, or 190."""
     scene = preempting(3 * MINUTE)

@@ -3,7 +3,6 @@
 from time import process_time
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -39,7 +38,6 @@ GROUPS = st.fixed_dictionaries(
 ).map(_group)
 
 
-@pytest.mark.spec("C-32")
 @given(hosts=HOSTS, groups=st.lists(GROUPS, max_size=4))
 def test_a_set_has_the_hosts_for_which_the_rule_holds(hosts: list[Any], groups: list[Any]) -> None:
     sets = MemberSets(hosts, ordinal=lambda number: 2 * number)
