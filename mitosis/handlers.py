@@ -14,6 +14,7 @@ import msgspec
 
 from mitosis.contracts.checking import checked
 from mitosis.contracts.errors import InvalidRequest
+from mitosis.contracts.named_tasks import parse_task_name
 from mitosis.contracts.task import (
     Priority,
     Retries,
@@ -101,7 +102,9 @@ def _plain(value: object) -> object:
 class Handler(Generic[P, R]):
     """A function with the options of its tasks. Calling it calls the function directly."""
 
-    def __init__(self, function: Callable[P, R], options: TaskOptions) -> None:
+    def __init__(
+        self, function: Callable[P, R], options: TaskOptions, named_task: str | None = None
+    ) -> None:
         """Use :func:`handler`.
 
         Raises:
@@ -110,7 +113,11 @@ class Handler(Generic[P, R]):
         """
         check_findable(function)
         checked_options(options)
+        if named_task is not None:
+            parse_task_name(named_task, "named_task")
         self.function = function
+        self.named_task = named_task
+        """The named task that a worker service executes with it, if any."""
         self.task_options = options
         update_wrapper(self, function)
 
@@ -119,7 +126,7 @@ class Handler(Generic[P, R]):
 
     def options(self, **options: Unpack[TaskOptions]) -> "Handler[P, R]":
         """Return a copy with other options: ``group.submit(render.options(priority=5), frame)``."""
-        return Handler(self.function, {**self.task_options, **options})
+        return Handler(self.function, {**self.task_options, **options}, self.named_task)
 
     def __repr__(self) -> str:
         return f"<handler {self.function.__module__}:{self.function.__qualname__}>"
@@ -129,19 +136,25 @@ class Handler(Generic[P, R]):
 def handler(function: Callable[P, R], /) -> Handler[P, R]: ...
 @overload
 def handler(
-    **options: Unpack[TaskOptions],
+    *, named_task: str | None = None, **options: Unpack[TaskOptions]
 ) -> Callable[[Callable[P, R]], Handler[P, R]]: ...
 def handler(
-    function: Callable[P, R] | None = None, /, **options: Unpack[TaskOptions]
+    function: Callable[P, R] | None = None,
+    /,
+    *,
+    named_task: str | None = None,
+    **options: Unpack[TaskOptions],
 ) -> Handler[P, R] | Callable[[Callable[P, R]], Handler[P, R]]:
     """Mark a function as one that runs as a task: ``@handler`` or ``@handler(timeout=60, retries=2)``.
+
+    With ``named_task="images/resize@1.4.0"`` a worker service finds it (`mitosis worker --module`).
 
     Raises:
         InvalidRequest: workers could not import the function by name; says what to do.
     """
     if function is not None:
-        return Handler(function, options)
-    return lambda function: Handler(function, options)
+        return Handler(function, options, named_task)
+    return lambda function: Handler(function, options, named_task)
 
 
 def check_findable(function: Any) -> None:

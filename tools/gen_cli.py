@@ -43,6 +43,8 @@ def _leaves(group: Any, context: Any) -> Iterator[tuple[Any, Any]]:
         command = group.get_command(context, name)
         inner = command.context_class(command, info_name=name, parent=context)
         if hasattr(command, "list_commands"):
+            if command.params:  # it does something by itself
+                yield command, inner
             yield from _leaves(command, inner)
         else:
             yield command, inner

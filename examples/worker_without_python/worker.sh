@@ -109,8 +109,10 @@ execute() {
     begin="{\"incarnation\":$incarnation,\"task_id\":\"$task_id\",\"attempt\":$attempt"
     if [ -e "$state/stopped" ]; then
         printf '%s,"operation":"Cancel"}' "$begin"
-    elif [ "$code" = 0 ]; then
+    elif [ "$code" = 0 ] && [ -s "$state/result" ]; then
         printf '%s,"detail":{"result":%s}}' "$begin" "$(cat "$state/result")"
+    elif [ "$code" = 0 ]; then
+        printf '%s}' "$begin"
     else
         printf '%s,"outcome":"failed","exit_code":%s}' "$begin" "$code"
     fi >"$state/report.new"

@@ -71,6 +71,12 @@ class ApiCalls:
             (b"Content-Type", b"application/json"),
         ]
 
+    def use_token(self, token: str) -> None:
+        """Make the calls from now on with this token."""
+        name = b"Authorization"
+        self._headers = [header for header in self._headers if header[0] != name]
+        self._headers.append((name, b"Bearer " + token.encode()))
+
     def close(self) -> None:
         """Close the connections."""
         self._links.close()

@@ -37,6 +37,8 @@ DURABLE_AFTER_SECONDS = 0.1
 MOST_WAITING = 10_000
 MOST_WAITING_BYTES = 64_000_000
 """With more reports or bytes waiting, this host claims no tasks."""
+EVERY = -1
+"""Subscribes to the acknowledgements of all reports that have no subscriber of their own."""
 CLEAR_AFTER_SECONDS = 0.5
 """How long no report must be waiting before the journal is cleared."""
 
@@ -121,8 +123,12 @@ class Reporter:
 
     def unacknowledged(self) -> list[AttemptKey]:
         """Return the attempts whose reports the API may not have; at most MAX_ATTEMPTS_LISTED, the newest."""
-        keys = [report.key for _, report in (*self._postponed.entries(), *self._waiting)]
-        return keys[-MAX_ATTEMPTS_LISTED:]
+        return [key for _, key in self.pending()][-MAX_ATTEMPTS_LISTED:]
+
+    def pending(self) -> list[tuple[int, AttemptKey]]:
+        """Return all attempts whose reports the API may not have, each with the number of its report."""
+        entries = (*self._postponed.entries(), *self._waiting)
+        return [(epoch, report.key) for epoch, report in entries]
 
     async def run(self) -> None:
         """Send and write until cancelled.
@@ -264,7 +270,7 @@ class Reporter:
             self._acknowledge(epoch, Reported((report.key,), LeaseStanding.ACTIVE))
 
     def _acknowledge(self, epoch: int, event: Reported) -> None:
-        if acknowledged := self._subscribers.get(epoch):
+        if acknowledged := self._subscribers.get(epoch) or self._subscribers.get(EVERY):
             acknowledged(event)
 
 

@@ -205,7 +205,7 @@ class Session:
                 self.workers.withdraw(instruction.slot, instruction.generation)
             case Report():
                 self._cancel_timers(instruction.reports)
-                self._parts.reporter.add(self.epoch, instruction.reports, instruction.urgent)
+                self._report(instruction)
             case Claim():
                 self._claimer.start(instruction)
             case AbandonClaim():
@@ -237,6 +237,9 @@ class Session:
         tasks = tuple(RunTask(t.key, t.spec) for t in send.tasks)
         # An unreachable worker is dead; its exit event returns these tasks.
         self._parts.router.send(send.slot, send.generation, RunTasks(tasks))
+
+    def _report(self, report: Report) -> None:
+        self._parts.reporter.add(self.epoch, report.reports, report.urgent)
 
     def _cancel_running(self, order: CancelRunning) -> None:
         key = order.key

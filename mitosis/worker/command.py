@@ -45,7 +45,7 @@ _UNKILLABLE_AFTER_SECONDS = 5.0
 class Streams:
     """The standard streams of the commands of a slot."""
 
-    null_fd: int
+    stdin_fd: int
     stdout: PipeOutput
     stderr: PipeOutput
 
@@ -78,7 +78,7 @@ class CommandRun:
         self._started_at = time.time()
         self._process = subprocess.Popen(
             command_argv(spec),
-            stdin=to.null_fd,
+            stdin=to.stdin_fd,
             stdout=to.stdout.write_fd,
             stderr=to.stderr.write_fd,
             env=environment,

@@ -15,6 +15,7 @@ import msgspec
 
 from mitosis.contracts.outcome import FailureKind
 from mitosis.contracts.process_starts import start_may_pass
+from mitosis.contracts.run_spec import RunSpec
 from mitosis.contracts.task import TaskSpec
 from mitosis.ipc.messages import (
     Acknowledge,
@@ -39,6 +40,7 @@ from mitosis.worker.channel import WorkerChannel
 from mitosis.worker.command import CommandRun, Streams, no_process, not_started
 from mitosis.worker.context import task_variables
 from mitosis.worker.evidence import Evidence, RunningMark
+from mitosis.worker.exchange import Exchange
 from mitosis.worker.following import OutputFeed
 from mitosis.worker.handlers import HandlerSlot
 from mitosis.worker.orphans import Births, ChildBell
@@ -58,7 +60,7 @@ EXIT_STUCK = 4
 """A handler still ran after its grace; its attempt has been reported."""
 
 _decode = msgspec.json.Decoder(
-    TaskSpec
+    RunSpec
 ).decode  # made once, in the zygote: 0.5 MB that workers share
 _OVERDUE_MARGIN_SECONDS = 2.0
 _LEFTOVERS_SECONDS = 5.0
@@ -236,7 +238,7 @@ class Worker:
         try:
             spec = _decode(task.spec)
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-            spec, problem = TaskSpec(), f"not a task specification: {error}"
+            spec, problem = RunSpec(), f"not a task specification: {error}"
         else:
             problem = "the task names neither a command nor a handler"
         overdue = None
@@ -244,12 +246,12 @@ class Worker:
             overdue = spec.timeout_seconds + spec.kill_grace_seconds + _OVERDUE_MARGIN_SECONDS
             overdue += STALL_SECONDS if spec.stream_output else 0.0
         self._channel.send(TaskStarted(task.key, time.time(), overdue))
-        variables = task_variables(self._group_number, task.key)
+        variables = task_variables(self._group_number, task.key) | spec.variables
         ended: Ended | None
         if spec.handler:
             ended = self._run_handler(spec, variables)
         elif spec.command:
-            ended = self._run_command(spec, variables)
+            ended = self._run_given(spec, variables)
         else:
             ended = _not_a_task(problem)
         self._stoppable, self._current = None, None
@@ -276,14 +278,14 @@ class Worker:
             self._renewed_for = f"max_tasks_per_worker is {limit}"
 
     def _start_command(
-        self, spec: TaskSpec, environment: dict[str, str]
+        self, spec: TaskSpec, environment: dict[str, str], streams: Streams
     ) -> CommandRun | Ended | None:
         """Start it, again and again for some seconds if its host has no process; None: given back."""
         wait = StartWait(spec.timeout_seconds)
         while wait.ended is None:
             waited = time.monotonic() - wait.began_at
             try:
-                run = CommandRun(spec, environment, self._scratch.path, self._streams, waited)
+                run = CommandRun(spec, environment, self._scratch.path, streams, waited)
             except (OSError, ValueError) as error:
                 if not start_may_pass(error):
                     return not_started(spec, environment, error)
@@ -301,10 +303,22 @@ class Worker:
                 self._wait(wait)
         return wait.ended
 
-    def _run_command(self, spec: TaskSpec, variables: dict[str, str]) -> Ended | None:
+    def _run_given(self, spec: RunSpec, variables: dict[str, str]) -> Ended | None:
+        """Run a command, with what it reads from standard input, if anything."""
+        if spec.input is None:
+            return self._run_command(spec, variables, self._streams)
+        with Exchange(spec.input.encode(), self._streams) as exchange:
+            ended = self._run_command(spec, variables, exchange.streams)
+            if ended is not None:
+                exchange.conclude(ended)
+        return ended
+
+    def _run_command(
+        self, spec: TaskSpec, variables: dict[str, str], streams: Streams
+    ) -> Ended | None:
         environment = {**self._environment, **spec.environment, **variables}
         self._bell.turn_on()
-        run = self._start_command(spec, environment)
+        run = self._start_command(spec, environment, streams)
         if not isinstance(run, CommandRun):
             return run
         if spec.stream_output and self._current is not None:

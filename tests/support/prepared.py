@@ -33,7 +33,10 @@ CLI = (
     *("mitosis.cli.connection", "mitosis.cli.validation", "mitosis.cli.run.runner"),
     *("mitosis.client.client", "mitosis.client.sync", "rich.console", "rich.table"),
 )
-STACK = ("mitosis.cli.stack.whole_stack", "mitosis.cli.stack.agent", "manager_agent.process")
+STACK = (
+    *("mitosis.cli.stack.whole_stack", "mitosis.cli.stack.agent", "manager_agent.process"),
+    *("mitosis.cli.worker.commands", "mitosis.worker_service.process"),
+)
 MITOSIS = (*CLI, *STACK, "mitosis.telemetry", "tests.support.control_plane")
 """What any program of ours imports."""
 

@@ -1,4 +1,4 @@
-"""`mitosis worker …`: lists, shows and drains worker services."""
+"""`mitosis worker …`: runs the process of a worker service; lists, shows and drains worker services."""
 
 from typing import Annotated
 
@@ -8,6 +8,8 @@ from mitosis.cli import plain_app
 from mitosis.cli.arguments import LimitOption
 from mitosis.cli.context import Cli
 from mitosis.cli.registration import register
+from mitosis.cli.stack.options import DataDirOption
+from mitosis.cli.worker import process
 from mitosis.cli.worker.view import (
     history_table,
     named_tasks_table,
@@ -23,15 +25,65 @@ WorkerArgument = Annotated[str, typer.Argument(metavar="WORKER", help="Id of the
 
 
 @app.callback(invoke_without_command=True)
-def worker(context: typer.Context) -> None:
-    """Look at worker services, which execute named tasks, and drain them.
+def worker(
+    context: typer.Context,
+    task: process.TaskOption = None,
+    command: process.CommandOption = None,
+    module: process.ModuleOption = None,
+    entry_points: process.EntryPointsOption = False,
+    config: process.ConfigOption = None,
+    worker_id: process.IdOption = None,
+    slots: process.SlotsOption = None,
+    configuration: process.ConfigurationOption = None,
+    priority: process.PriorityOption = 100,
+    max_concurrent: process.MaxConcurrentOption = None,
+    group: process.GroupOption = None,
+    tag: process.TagOption = None,
+    label: process.LabelOption = None,
+    state_dir: process.StateDirOption = None,
+    data_dir: DataDirOption = None,
+    take_over: process.TakeOverOption = False,
+    now: process.NowOption = False,
+    look_seconds: process.LookOption = 5.0,
+) -> None:
+    """Run a worker service, which executes named tasks, until SIGTERM; or look at them with a command.
+
+    With --task it registers this process, claims tasks of task groups of the kind service, executes each in
+    a slot and reports how it ended. SIGTERM ends it when what runs has ended; a second SIGTERM stops what
+    runs and gives it back. The first start needs the token of a user, later ones use the service's own.
+    Handlers are imported from the folder in which it is started, and commands start there.
 
     The control worker of a deployment is `mitosis control`.
     """
-    if context.invoked_subcommand is None:
+    if context.invoked_subcommand is not None:
+        return
+    if not (task or module or entry_points or config):
         raise InvalidRequest(
-            "give a command, as in `mitosis worker list`; the control worker is now `mitosis control`"
+            "give --task, --module, --entry-points or --config to run a worker service, or a command, as in"
+            " `mitosis worker list`; the control worker is now `mitosis control`"
         )
+    process.run(
+        process.ProcessOptions(
+            task=task or (),
+            command=command,
+            modules=module or (),
+            entry_points=entry_points,
+            config=config,
+            worker_id=worker_id,
+            slots=slots,
+            configuration=configuration,
+            priority=priority,
+            max_concurrent=max_concurrent,
+            groups=group or (),
+            tags=tag or (),
+            labels=label or (),
+            state_dir=state_dir,
+            data_dir=data_dir,
+            take_over=take_over,
+            now=now,
+            look_seconds=look_seconds,
+        )
+    )
 
 
 @register(app, "list")

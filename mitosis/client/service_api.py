@@ -1,0 +1,85 @@
+"""The calls of the process of a worker service, each made once; callers own clocks and retries."""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from mitosis.client.api_calls import ApiCalls, Links
+from mitosis.contracts.errors import ApiUnavailable
+from mitosis.contracts.http import Token
+from mitosis.contracts.service_tasks import (
+    ClaimNamedTasks,
+    ClaimNamedTasksAnswer,
+    NamedTaskReport,
+    ReportNamedTasks,
+    ReportNamedTasksAnswer,
+)
+from mitosis.contracts.worker_services import (
+    HeartbeatAnswer,
+    RegisteredWorker,
+    RegisterWorker,
+    RenewToken,
+    WorkerGoodbye,
+    WorkerHeartbeat,
+)
+
+_claim_answer = msgspec.json.Decoder(ClaimNamedTasksAnswer)
+_report_answer = msgspec.json.Decoder(ReportNamedTasksAnswer)
+
+
+class ServiceApi(ApiCalls):
+    """The API as one worker service sees it."""
+
+    def __init__(self, url: str, token: str, links: Links | None = None) -> None:
+        """Make no connection yet; ``token`` is that of a user, or the service's own.
+
+        Raises:
+            ConfigurationError: ``url`` is not ``http(s)://host[:port][/prefix]``.
+        """
+        super().__init__(url, token, "mitosis-worker", links)
+
+    async def register(self, worker: RegisterWorker) -> RegisteredWorker:
+        """Register this process; the answer has the token for all other calls.
+
+        Raises:
+            Superseded: a later process has registered.
+            WorkerIdInUse: another machine that is still in contact uses the id.
+        """
+        return await self._model(RegisteredWorker, "POST", "/workers", worker)
+
+    async def heartbeat(self, heartbeat: WorkerHeartbeat) -> HeartbeatAnswer:
+        """Say that the process runs and what it holds; the answer names what to stop.
+
+        Raises:
+            WorkerNotRegistered: the registration is over: register again.
+            Superseded: a later process has registered.
+        """
+        return await self._model(HeartbeatAnswer, "POST", "/workers/heartbeat", heartbeat)
+
+    async def claim(self, request: ClaimNamedTasks) -> ClaimNamedTasksAnswer:
+        """Take named tasks; waits up to ``wait_seconds`` for the first.
+
+        Raises:
+            WorkerNotRegistered, Superseded: as :meth:`heartbeat`.
+        """
+        return await self._struct(_claim_answer, "/workers/claim", request, request.wait_seconds)
+
+    async def report(
+        self, incarnation: int, reports: Sequence[NamedTaskReport]
+    ) -> ReportNamedTasksAnswer:
+        """Report ended attempts; ``statuses[i]`` answers ``reports[i]``."""
+        request = ReportNamedTasks(incarnation=incarnation, reports=list(reports))
+        answer = await self._struct(_report_answer, "/workers/report", request)
+        if len(answer.statuses) != len(reports):
+            raise ApiUnavailable(
+                f"the answer has {len(answer.statuses)} statuses for {len(reports)} reports"
+            )
+        return answer
+
+    async def renew_token(self, renewal: RenewToken) -> Token:
+        """Return the next token of the service; this one stays valid until it expires."""
+        return await self._model(Token, "POST", "/workers/token", renewal)
+
+    async def goodbye(self, goodbye: WorkerGoodbye) -> None:
+        """End the registration in order: what the process still holds is ready again, at no charge."""
+        await self._send("POST", "/workers/goodbye", goodbye)

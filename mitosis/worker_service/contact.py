@@ -1,0 +1,136 @@
+"""Sends the heartbeats of a worker service, and has stopped what their answers name (P10)."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from mitosis.client.service_api import ServiceApi
+from mitosis.concurrency import wait_event
+from mitosis.contracts.attempt import AttemptKey
+from mitosis.contracts.errors import MitosisError, WorkerNotRegistered
+from mitosis.contracts.ids import parse_task_uuid
+from mitosis.contracts.service_tasks import HeldAttempt
+from mitosis.contracts.wire import StopOrder
+from mitosis.contracts.worker_services import HeldTask, StopTask, WorkerHeartbeat
+from mitosis.execution.backoff import is_refusal
+from mitosis.execution.events import StopsOrdered, Superseded
+from mitosis.worker_service.link import ServiceLink
+from mitosis.worker_service.registration import Registration
+
+log = logging.getLogger(__name__)
+
+
+class Stoppable(Protocol):
+    """Acts on the stops of attempts."""
+
+    def handle(self, event: StopsOrdered | Superseded) -> object: ...
+
+
+class ServiceContact:
+    """Sends heartbeats until cancelled: often while something runs, seldom otherwise."""
+
+    def __init__(
+        self,
+        api: ServiceApi,
+        registration: Registration,
+        link: ServiceLink,
+        changed: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """Send nothing before :meth:`run`.
+
+        Args:
+            api: its ``heartbeat``.
+            registration: of this process.
+            link: knows what the process holds.
+            changed: returns whether the service supports other tasks now, or with other configurations.
+        """
+        self.slots: Stoppable | None = None
+        self._api = api
+        self._registration = registration
+        self._link = link
+        self._changed = changed
+        self._now = asyncio.Event()
+        self._draining = False
+
+    def look_now(self) -> None:
+        """Send a heartbeat without waiting for its time."""
+        self._now.set()
+
+    async def run(self, look_seconds: float) -> None:
+        """Send heartbeats for ever.
+
+        Raises:
+            MitosisError: the API refuses this process (401, superseded).
+        """
+        sent_at = -self._registration.heartbeat_seconds
+        while True:
+            held = self._link.held()
+            due = time.monotonic() - sent_at >= self._registration.heartbeat_seconds
+            if held or due or self._now.is_set():
+                self._now.clear()
+                began = time.monotonic()
+                if await self._beat(held):
+                    sent_at = began
+            await wait_event(self._now, look_seconds)
+            await self._declare_changes()
+
+    async def _declare_changes(self) -> None:
+        try:
+            changed = self._changed()
+        except MitosisError as error:
+            log.error("configuration.refused", extra={"reason": error.message})  # noqa: TRY400
+            return
+        if changed:
+            log.info("configuration.changed")
+            await self._registration.declare()
+
+    async def _beat(self, held: Sequence[HeldAttempt]) -> bool:
+        """Send one heartbeat; return whether it was answered.
+
+        Raises:
+            MitosisError: as :meth:`run`.
+        """
+        known = self._registration.registration_id
+        named = tuple(HeldTask(task_id=one.task_id, attempt=one.attempt) for one in held)
+        body = WorkerHeartbeat(incarnation=self._registration.incarnation, held=named)
+        try:
+            answer = await self._api.heartbeat(body)
+        except WorkerNotRegistered:
+            await self._registration.again(known)
+            self._now.set()
+            return False
+        except MitosisError as error:
+            if is_refusal(error):
+                raise
+            log.warning("heartbeat.failed", extra={"reason": error.message})
+            return False
+        if answer.draining != self._draining:
+            self._draining = answer.draining
+            log.info("worker.drain_changed", extra={"draining": answer.draining})
+        self._stop(answer.stop)
+        return True
+
+    def _stop(self, orders: Sequence[StopTask]) -> None:
+        if self.slots is None or not orders:
+            return
+        stops = tuple(_order(one) for one in orders if not one.superseded)
+        if stops:
+            self.slots.handle(StopsOrdered(stops))
+        for one in orders:
+            if one.superseded:
+                self.slots.handle(Superseded(frozenset({_key(one)}), one.grace_seconds))
+
+
+def _key(one: StopTask) -> AttemptKey:
+    return AttemptKey(parse_task_uuid(one.task_id)[1], one.attempt)
+
+
+def _order(one: StopTask) -> StopOrder:
+    return StopOrder(
+        task_id=parse_task_uuid(one.task_id)[1],
+        attempt=one.attempt,
+        grace_seconds=one.grace_seconds,
+        reason=one.reason,
+    )

@@ -1,0 +1,201 @@
+"""The asyncio slots of a worker service whose handlers are all `async def`: claims, runs and reports.
+
+A coroutine that goes on after its cancel and its grace cannot be killed. It is reported as cancelled, and
+its slot stays taken until it ends.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Collection
+from dataclasses import dataclass
+from functools import partial
+
+import msgspec
+
+from mitosis.contracts.attempt import AttemptKey
+from mitosis.contracts.errors import MitosisError
+from mitosis.contracts.outcome import FailureKind
+from mitosis.contracts.run_spec import RunSpec
+from mitosis.contracts.wire import ClaimedTask, ClaimTasks
+from mitosis.execution.backoff import until_reached
+from mitosis.execution.claimer import WAIT_SECONDS
+from mitosis.execution.endings import SUPERSEDED
+from mitosis.execution.events import Event, Stop, StopsOrdered, Superseded
+from mitosis.execution.port import SessionApi
+from mitosis.execution.reporter import Reporter
+from mitosis.execution.session import HANG_MARGIN_SECONDS
+from mitosis.ipc.messages import RunTask
+from mitosis.worker.report import Ended, encode_report
+from mitosis.worker_service.attempts import Groups
+from mitosis.worker_service.coroutines import CoroutineThread, HandlerRun
+
+log = logging.getLogger(__name__)
+
+_spec = msgspec.json.Decoder(RunSpec)
+
+
+@dataclass(slots=True)
+class _Slot:
+    """An attempt in its slot."""
+
+    number: int
+    task: RunTask
+    run: HandlerRun
+    settled: bool = False
+    """Its end is reported, or is not to be."""
+
+
+class CoroutineSlots:
+    """Runs up to ``slots`` handlers at the same time."""
+
+    def __init__(
+        self,
+        slots: int,
+        api: SessionApi,
+        reporter: Reporter,
+        groups: Groups,
+        thread: CoroutineThread,
+        room: Callable[[], Awaitable[None]],
+    ) -> None:
+        """Claim nothing before :meth:`start`.
+
+        Args:
+            slots: so many handlers run at the same time.
+            api: its ``claim``.
+            reporter: gets how each attempt ended.
+            groups: knows the task group of each attempt.
+            thread: runs the handlers.
+            room: waits until there is room for what more tasks would bring.
+        """
+        self.over = asyncio.Event()
+        self._api, self._reporter, self._groups = api, reporter, groups
+        self._thread, self._room = thread, room
+        self._free = list(range(slots))
+        self._taken: dict[AttemptKey, _Slot] = {}
+        self._changed = asyncio.Event()
+        self._ending = False
+        self._claiming: asyncio.Task[None] | None = None
+        self._loop = asyncio.get_running_loop()
+
+    @property
+    def held(self) -> Collection[AttemptKey]:
+        """The attempts that run; the reporter knows those that have ended."""
+        return [key for key, slot in self._taken.items() if not slot.settled]
+
+    def start(self) -> None:
+        self._thread.start()
+        self._claiming = self._loop.create_task(self._claim_for_ever())
+
+    def handle(self, event: Event) -> None:
+        """Act on a stop of the process or of attempts; other events are about processes."""
+        match event:
+            case Stop():
+                self._stop(event)
+            case StopsOrdered():
+                for order in event.orders:
+                    text = f"cancelled: {order.reason}" if order.reason else "cancelled"
+                    key = AttemptKey(order.task_id, order.attempt)
+                    self._cancel(key, text, order.grace_seconds)
+            case Superseded():
+                for key in event.keys:
+                    self._cancel(key, SUPERSEDED, event.grace_seconds)
+            case _:
+                return
+
+    async def close(self) -> None:
+        """Cancel what runs, unreported, and stop the thread."""
+        self._end()
+        self._give_back()
+        await asyncio.to_thread(self._thread.close)
+        self.over.set()
+
+    # --- claims and ends ------------------------------------------------------------------------
+
+    async def _claim_for_ever(self) -> None:
+        while True:
+            await self._room()
+            while not self._free:
+                self._changed.clear()
+                await self._changed.wait()
+            try:
+                answer = await until_reached(partial(self._api.claim, self._request()))
+            except MitosisError as error:
+                log.warning("claim.refused", extra={"reason": error.message})
+                self._end()
+                return
+            for claimed in answer.tasks:
+                self._begin(claimed)
+
+    def _request(self) -> ClaimTasks:
+        return ClaimTasks(
+            epoch=0,
+            claim_seq=1,
+            acked_seq=0,
+            max_tasks=len(self._free),
+            wait_seconds=WAIT_SECONDS,
+        )
+
+    def _begin(self, claimed: ClaimedTask) -> None:
+        key = AttemptKey(claimed.task_id, claimed.attempt)
+        if key in self._taken:
+            return
+        task = RunTask(key, bytes(claimed.spec))
+
+        def ended(how: Ended) -> None:
+            self._loop.call_soon_threadsafe(self._ended, key, how)
+
+        run = self._thread.run(key, _spec.decode(claimed.spec), ended)
+        self._taken[key] = _Slot(self._free.pop(), task, run)
+
+    def _ended(self, key: AttemptKey, how: Ended) -> None:
+        slot = self._taken.pop(key)
+        self._free.append(slot.number)
+        self._changed.set()
+        self._report(slot, how)
+        self._over_if_empty()
+
+    def _report(self, slot: _Slot, how: Ended) -> None:
+        if slot.settled:
+            return
+        slot.settled = True
+        report = encode_report(slot.task, how, slot.number, ())
+        number = self._groups.number(slot.task.key)
+        self._reporter.add(number, [report], urgent=not self.held)
+
+    # --- stops ----------------------------------------------------------------------------------
+
+    def _cancel(self, key: AttemptKey, text: str, grace_seconds: float) -> None:
+        slot = self._taken.get(key)
+        if slot is None or slot.run.cancelled_for is not None:
+            return
+        slot.run.cancel(text)
+        self._loop.call_later(grace_seconds + HANG_MARGIN_SECONDS, self._give_up, key, text)
+
+    def _give_up(self, key: AttemptKey, text: str) -> None:
+        slot = self._taken.get(key)
+        if slot is not None and not slot.settled:
+            log.warning("handler.goes_on", extra={"task_id": key.task_id, "attempt": key.attempt})
+            message = f"{text}; the handler went on"
+            self._report(slot, Ended(kind=FailureKind.CANCELLED, message=message))
+
+    def _stop(self, event: Stop) -> None:
+        self._end()
+        if event.kill:
+            self._give_back()
+
+    def _end(self) -> None:
+        """Claim nothing more."""
+        self._ending = True
+        if self._claiming is not None and self._claiming is not asyncio.current_task():
+            self._claiming.cancel()
+        self._over_if_empty()
+
+    def _give_back(self) -> None:
+        """Cancel what runs without reports: the goodbye gives it back."""
+        for slot in self._taken.values():
+            slot.settled = True
+            slot.run.cancel("the worker was shut down")
+
+    def _over_if_empty(self) -> None:
+        if self._ending and not self._taken:
+            self.over.set()

@@ -1,0 +1,148 @@
+"""Executes `async def` handlers in one event loop, which has a thread of its own.
+
+So a handler that blocks delays other handlers, not the heartbeats of the process.
+"""
+
+import asyncio
+import inspect
+import shutil
+import threading
+import time
+import traceback
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from mitosis.contracts.attempt import AttemptKey
+from mitosis.contracts.outcome import FailureKind
+from mitosis.contracts.run_spec import RunSpec
+from mitosis.worker.context import TaskContext, task_context, task_of_coroutine
+from mitosis.worker.report import Ended, ResultError, encode_result
+
+Function = Callable[..., Awaitable[Any]]
+CLOSE_SECONDS = 5.0
+
+
+def are_coroutines(functions: Mapping[str, Callable[..., object]]) -> bool:
+    """Return whether each of these handlers is an ``async def`` function, and there is one."""
+    return bool(functions) and all(
+        inspect.iscoroutinefunction(inspect.unwrap(function)) for function in functions.values()
+    )
+
+
+class HandlerRun:
+    """One call of a handler."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.cancelled_for: str | None = None
+        """Why it is cancelled, if it is."""
+        self.task: asyncio.Task[None] | None = None
+        self._loop = loop
+
+    def cancel(self, message: str) -> None:
+        """Cancel the coroutine, from any thread. Another call changes nothing."""
+        if self.cancelled_for is None:
+            self.cancelled_for = message
+            self._loop.call_soon_threadsafe(self._cancel)
+
+    def _cancel(self) -> None:
+        if self.task is not None:
+            self.task.cancel()
+
+
+class CoroutineThread:
+    """The event loop of the handlers."""
+
+    def __init__(self, functions: Mapping[str, Function], scratch: Path) -> None:
+        """Start nothing.
+
+        Args:
+            functions: each handler by its name.
+            scratch: gets a folder for each attempt, removed after it.
+        """
+        self._functions = functions
+        self._scratch = scratch
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._serve, name="handlers", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def run(self, key: AttemptKey, spec: RunSpec, ended: Callable[[Ended], None]) -> HandlerRun:
+        """Call a handler; ``ended`` is called in the thread of the handlers."""
+        run = HandlerRun(self._loop)
+
+        async def execute() -> None:
+            ended(await self._execute(run, key, spec))
+
+        def begin() -> None:
+            run.task = self._loop.create_task(execute())
+
+        self._loop.call_soon_threadsafe(begin)
+        return run
+
+    def close(self) -> None:
+        """Stop the loop; a handler that blocks it is left behind."""
+        if self._thread.is_alive():
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join(CLOSE_SECONDS)
+
+    def _serve(self) -> None:
+        self._loop.run_forever()
+        for task in asyncio.all_tasks(self._loop):
+            task.cancel()
+        self._loop.run_until_complete(asyncio.sleep(0))
+        self._loop.close()
+
+    async def _execute(self, run: HandlerRun, key: AttemptKey, spec: RunSpec) -> Ended:
+        folder = self._scratch / f"{key.task_id}-{key.attempt}"
+        started_at = time.time()
+        try:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            task_of_coroutine.set(_context(key, spec, folder))
+            ended = await self._call(run, spec)
+        except OSError as error:
+            ended = Ended(kind=FailureKind.NOT_STARTED, message=f"{folder}: {error.strerror}")
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+        ended.started_at, ended.finished_at = started_at, time.time()
+        return ended
+
+    async def _call(self, run: HandlerRun, spec: RunSpec) -> Ended:
+        function = self._functions[spec.handler or ""]
+        limit = asyncio.timeout(spec.timeout_seconds)
+        try:
+            async with limit:
+                result = await _applied(function, spec.arguments)
+            return Ended(result=encode_result(result))
+        except ResultError as error:
+            return Ended(kind=FailureKind.RESULT_NOT_STORABLE, message=str(error))
+        except BaseException as error:  # noqa: BLE001 - a handler may raise anything
+            if run.cancelled_for is not None:
+                return Ended(kind=FailureKind.CANCELLED, message=run.cancelled_for)
+            if limit.expired():
+                text = f"ran longer than its timeout of {spec.timeout_seconds:g} s"
+                return Ended(kind=FailureKind.TIMEOUT, message=text)
+            return Ended(
+                kind=FailureKind.HANDLER_ERROR,
+                message="".join(traceback.format_exception_only(error)).strip(),
+                traceback="".join(traceback.format_exception(error)),
+            )
+
+
+async def _applied(function: Function, arguments: dict[str, Any] | list[Any] | None) -> Any:
+    if isinstance(arguments, dict):
+        return await function(**arguments)
+    return await function(*(arguments or ()))
+
+
+def _context(key: AttemptKey, spec: RunSpec, folder: Path) -> TaskContext:
+    return task_context(
+        {
+            **spec.variables,
+            "MITOSIS_TASK_ID": str(key.task_id),
+            "MITOSIS_TASK_ATTEMPT": str(key.attempt),
+            "MITOSIS_GROUP_NAME": "",
+            "MITOSIS_EXEC_DIR": str(folder),
+        }
+    )

@@ -1,0 +1,205 @@
+"""Finds what a worker service executes: options, decorated handlers, entry points and files."""
+
+import importlib
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Any
+
+from mitosis.contracts.errors import InvalidRequest
+from mitosis.contracts.named_tasks import TaskName, parse_task_name, task_name
+from mitosis.contracts.worker_services import SupportedTask
+from mitosis.handlers import Handler
+from mitosis.worker_service.handlers import find_handlers
+from mitosis.worker_service.targets import Target, existing_program, parse_task
+from mitosis.worker_service.task_files import TaskFile, marks, read_task_files
+
+ENTRY_POINTS = "mitosis.handlers"
+"""Each names a decorated handler, or a module that has some."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sources:
+    """Where the named tasks of a service are from."""
+
+    folder: str
+    """Where it is started: handlers are imported from there, and commands start there."""
+    tasks: Sequence[str] = ()
+    """``NAME`` or ``NAME=MODULE:FUNCTION``."""
+    command: Sequence[str] = ()
+    """argv of the tasks that have no handler."""
+    modules: Sequence[str] = ()
+    """Their decorated handlers are executed."""
+    entry_points: bool = False
+    files: Path | None = None
+    """Folder of the files of named tasks."""
+    configuration: Mapping[str, Any] = field(default_factory=dict)
+    """Of the tasks that have no file."""
+    priority: int = 100
+    max_concurrent: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _How:
+    handler: str | None = None
+    command: tuple[str, ...] = ()
+
+
+class Discovery:
+    """The named tasks of a service; its files may change while it runs."""
+
+    def __init__(self, sources: Sources) -> None:
+        """Find everything once.
+
+        Raises:
+            InvalidRequest, ConfigurationError: says what is missing or wrong.
+        """
+        if sources.folder not in sys.path:
+            sys.path.insert(0, sources.folder)
+        self._sources = sources
+        self._marks = self._present_marks()
+        files = self._read_files()
+        self._how = self._found(files)
+        if not self._how:
+            raise InvalidRequest(
+                "no named task was found: give --task, --module, --entry-points or --config",
+                field="task",
+            )
+        handlers = [how.handler for how in self._how.values() if how.handler is not None]
+        self.functions: Mapping[str, Callable[..., Any]] = find_handlers(handlers, ())
+        self.targets = self._targets(files)
+
+    def changed(self) -> bool:
+        """Read the files again if one has been written; return whether the targets differ from then on.
+
+        What a service executes does not change: a new file counts from the next start.
+
+        Raises:
+            ConfigurationError: a file is wrong; the targets stay as they were.
+        """
+        present = self._present_marks()
+        if present == self._marks:
+            return False
+        self._marks = present
+        targets = self._targets(self._read_files())
+        if targets == self.targets:
+            return False
+        self.targets = targets
+        return True
+
+    def _present_marks(self) -> object:
+        return None if self._sources.files is None else marks(self._sources.files)
+
+    def _read_files(self) -> dict[TaskName, TaskFile]:
+        return {} if self._sources.files is None else read_task_files(self._sources.files)
+
+    def _found(self, files: Mapping[TaskName, TaskFile]) -> dict[TaskName, _How]:
+        sources = self._sources
+        command = (
+            tuple(existing_program(sources.command, sources.folder)) if sources.command else ()
+        )
+        found: dict[TaskName, _How] = {}
+        for name, how in [
+            *_decorated(sources.modules, entry_points=sources.entry_points),
+            *((one.task, self._of_file(one)) for one in files.values()),
+            *(_given(text) for text in sources.tasks),
+        ]:
+            known = found.get(name)
+            if known is not None and how not in (known, _How()):
+                raise InvalidRequest(f"{task_name(*name)} has two handlers", field="task")
+            found[name] = known or how
+        for name, how in found.items():
+            if how == _How():
+                if not command:
+                    raise InvalidRequest(
+                        f"nothing executes {task_name(*name)}: name a handler, as in --task"
+                        f" {task_name(*name)}=MODULE:FUNCTION, or give --command WORDS",
+                        field="task",
+                    )
+                found[name] = replace(how, command=command)
+        return found
+
+    def _of_file(self, file: TaskFile) -> _How:
+        if file.command is not None:
+            return _How(command=existing_program(file.command, self._sources.folder))
+        return _How(file.handler)
+
+    def _targets(self, files: Mapping[TaskName, TaskFile]) -> list[Target]:
+        return [
+            Target(self._supported(name, files.get(name)), how.handler, how.command)
+            for name, how in self._how.items()
+        ]
+
+    def _supported(self, name: TaskName, file: TaskFile | None) -> SupportedTask:
+        if file is not None:
+            return file.supported()
+        sources = self._sources
+        fields = name._asdict() | {
+            "configuration": dict(sources.configuration),
+            "priority": sources.priority,
+            "max_concurrent": sources.max_concurrent,
+        }
+        return SupportedTask.model_validate(fields)
+
+
+def _given(text: str) -> tuple[TaskName, _How]:
+    name, handler = parse_task(text)
+    return name, _How() if handler is None else _How(handler)
+
+
+def _decorated(modules: Sequence[str], *, entry_points: bool) -> list[tuple[TaskName, _How]]:
+    """Return the decorated handlers of modules and of entry points.
+
+    Raises:
+        InvalidRequest: a module cannot be imported, or has none.
+    """
+    found: dict[str, TaskName] = {}
+    for module in modules:
+        of_module = _named_handlers(_imported(module, "module"))
+        if not of_module:
+            raise InvalidRequest(
+                f'{module} has no function with @mitosis.handler(named_task="NAMESPACE/NAME@VERSION")',
+                field="module",
+            )
+        found |= of_module
+    if entry_points:
+        for point in _points():
+            found |= _named_handlers(_loaded(point))
+    return [(name, _How(handler)) for handler, name in found.items()]
+
+
+def _points() -> Sequence[Any]:
+    return sorted(entry_points(group=ENTRY_POINTS), key=lambda point: point.name)
+
+
+def _loaded(point: Any) -> object:
+    try:
+        return point.load()
+    except Exception as error:  # noqa: BLE001 - a package of a user may raise anything
+        raise InvalidRequest(
+            f"cannot load the entry point {point.name} = {point.value}: {type(error).__name__}: {error}",
+            field="entry_points",
+        ) from None
+
+
+def _imported(module: str, option: str) -> object:
+    try:
+        return importlib.import_module(module)
+    except Exception as error:  # noqa: BLE001 - a module of a user may raise anything
+        raise InvalidRequest(
+            f"cannot import {module}: {type(error).__name__}: {error}", field=option
+        ) from None
+
+
+def _named_handlers(found: object) -> dict[str, TaskName]:
+    """Return the named handlers of a module, or of one handler, by ``module:function``."""
+    values = [found] if isinstance(found, Handler) else list(vars(found).values())
+    return {
+        f"{one.function.__module__}:{one.function.__qualname__}": parse_task_name(
+            one.named_task, "named_task"
+        )
+        for one in values
+        if isinstance(one, Handler) and one.named_task is not None
+    }

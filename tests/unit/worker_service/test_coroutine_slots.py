@@ -1,0 +1,280 @@
+"""asyncio slots: what runs at the same time, how each attempt ends, and the two ways to stop."""
+
+import asyncio
+import json
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from mitosis.contracts.attempt import AttemptKey
+from mitosis.contracts.errors import Superseded as SupersededError
+from mitosis.contracts.run_spec import RunSpec
+from mitosis.contracts.wire import (
+    ClaimAnswer,
+    ClaimedTask,
+    ClaimTasks,
+    LeaseStanding,
+    StopOrder,
+    TaskReport,
+)
+from mitosis.execution.events import Stop, StopsOrdered, Superseded
+from mitosis.ipc.messages import EncodedReport
+from mitosis.worker.context import current_task
+from mitosis.worker_service import coroutine_slots
+from mitosis.worker_service.coroutine_slots import CoroutineSlots
+from mitosis.worker_service.coroutines import CoroutineThread, are_coroutines
+from tests.support.waiting import wait_until_async
+
+
+@dataclass
+class Stage:
+    """Slots with an API that gives the tasks of a test, and a reporter that keeps reports."""
+
+    offered: list[ClaimedTask] = field(default_factory=list)
+    asked: list[int] = field(default_factory=list)
+    reports: list[TaskReport] = field(default_factory=list)
+    refused: bool = False
+    slots: CoroutineSlots = field(init=False)
+
+    async def claim(self, request: ClaimTasks) -> ClaimAnswer:
+        if self.refused:
+            raise SupersededError
+        self.asked.append(request.max_tasks)
+        await wait_until_async(lambda: self.offered, timeout=60)
+        given = [self.offered.pop(0) for _ in range(min(request.max_tasks, len(self.offered)))]
+        return ClaimAnswer(standing=LeaseStanding.ACTIVE, tasks=given)
+
+    def add(self, number: int, reports: list[EncodedReport], urgent: bool) -> None:
+        assert number == 7
+        self.reports += [msgspec.json.decode(one.report, type=TaskReport) for one in reports]
+
+    def number(self, key: AttemptKey) -> int:
+        return 7
+
+    def submit(self, handler: str, *arguments: Any, task_id: int = 0, **fields: Any) -> None:
+        spec = RunSpec(
+            handler=handler,
+            arguments=list(arguments),
+            variables={
+                "MITOSIS_TASK_UUID": "8b7e0b1e-0000-8000-8000-000000000001",
+                "MITOSIS_TASK_GROUP_NAME": "thumbnails",
+                "MITOSIS_NAMED_TASK": "images/resize@1",
+                "MITOSIS_CONFIGURATION": '{"size": 300}',
+                "MITOSIS_CONFIGURATION_VERSION": "4",
+            },
+            **fields,
+        )
+        number = task_id or 11 + len(self.offered)
+        raw = msgspec.Raw(msgspec.json.encode(spec))
+        self.offered.append(ClaimedTask(task_id=number, attempt=1, spec=raw))
+
+    async def reported(self, count: int = 1) -> list[TaskReport]:
+        await wait_until_async(lambda: len(self.reports) >= count, on_timeout=str(self.reports))
+        return self.reports
+
+
+def detail(report: TaskReport) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(bytes(report.detail))
+    return found
+
+
+@asynccontextmanager
+async def stage(
+    folder: Path, count: int = 2, **functions: Callable[..., Awaitable[Any]]
+) -> AsyncIterator[Stage]:
+    made = Stage()
+
+    async def room() -> None:
+        """There is room."""
+
+    thread = CoroutineThread(functions, folder / "scratch")
+    made.slots = CoroutineSlots(count, made, made, made, thread, room)  # type: ignore[arg-type]
+    made.slots.start()
+    try:
+        yield made
+    finally:
+        await made.slots.close()
+
+
+class Gate:
+    """Holds handlers until a test lets them go."""
+
+    def __init__(self) -> None:
+        self.open = threading.Event()
+        self.inside = 0
+        self.most = 0
+
+    async def wait(self) -> int:
+        self.inside += 1
+        self.most = max(self.most, self.inside)
+        try:
+            while not self.open.is_set():  # noqa: ASYNC110 - another thread opens it
+                await asyncio.sleep(0.002)
+        finally:
+            self.inside -= 1
+        return 1
+
+    async def deaf(self) -> int:
+        """Goes on when it is cancelled."""
+        self.inside += 1
+        while not self.open.is_set():
+            try:
+                await asyncio.sleep(0.002)
+            except asyncio.CancelledError:
+                continue
+        return 2
+
+
+async def test_a_result_and_the_task_that_the_handler_sees(tmp_path: Path) -> None:
+    async def see(text: str) -> dict[str, Any]:
+        task = current_task()
+        (task.scratch_folder / "file").write_text(text)
+        return {
+            "ids": [task.task_id, task.attempt, task.task_group_name],
+            "named": [task.named_task, task.configuration, task.configuration_version],
+            "folder": str(task.scratch_folder),
+        }
+
+    async with stage(tmp_path, see=see) as it:
+        it.submit("see", "x")
+        (report,) = await it.reported()
+        result = detail(report)["result"]
+        assert report.outcome == "succeeded"
+        assert result["ids"] == [11, 1, "thumbnails"]
+        assert result["named"] == ["images/resize@1", {"size": 300}, 4]
+        assert Path(result["folder"]).parent == tmp_path / "scratch"
+        assert [*(tmp_path / "scratch").iterdir()] == []
+        assert it.slots.held == []
+
+
+async def test_no_more_run_than_there_are_slots(tmp_path: Path) -> None:
+    gate = Gate()
+    async with stage(tmp_path, count=2, wait=gate.wait) as it:
+        for _ in range(5):
+            it.submit("wait", task_id=20 + len(it.offered))
+        await wait_until_async(lambda: gate.inside == 2)
+        assert len(it.slots.held) == 2
+        gate.open.set()
+        await it.reported(5)
+        assert gate.most == 2
+        assert it.asked[0] == 2
+
+
+@pytest.mark.parametrize(
+    ("fields", "kind", "text"),
+    [
+        ({}, "handler_error", "ValueError: no such file"),
+        ({"timeout_seconds": 0.01}, "timeout", "ran longer than its timeout of 0.01 s"),
+    ],
+)
+async def test_a_handler_that_fails_says_how(
+    tmp_path: Path, fields: dict[str, Any], kind: str, text: str
+) -> None:
+    async def fail(slowly: bool) -> None:
+        if slowly:
+            await asyncio.Event().wait()
+        raise ValueError("no such file")
+
+    async with stage(tmp_path, fail=fail) as it:
+        it.submit("fail", bool(fields), **fields)
+        (report,) = await it.reported()
+        assert (report.outcome, report.kind) == ("failed", kind)
+        assert detail(report)["message"] == text
+        assert report.started_at is not None
+        assert report.finished_at is not None
+
+
+async def test_a_result_that_is_no_json_is_refused(tmp_path: Path) -> None:
+    async def odd() -> object:
+        return object()
+
+    async with stage(tmp_path, odd=odd) as it:
+        it.submit("odd")
+        (report,) = await it.reported()
+        assert report.kind == "result_not_storable"
+
+
+async def test_a_cancelled_attempt_is_reported_as_cancelled(tmp_path: Path) -> None:
+    gate = Gate()
+    async with stage(tmp_path, wait=gate.wait) as it:
+        it.submit("wait")
+        it.submit("wait")
+        await wait_until_async(lambda: gate.inside == 2)
+        order = StopOrder(task_id=11, attempt=1, grace_seconds=5.0, reason="by a user")
+        it.slots.handle(StopsOrdered((order,)))
+        it.slots.handle(Superseded(frozenset({AttemptKey(12, 1)}), 5.0))
+        first, second = sorted(await it.reported(2), key=lambda one: one.task_id)
+        assert (first.outcome, detail(first)["message"]) == ("cancelled", "cancelled: by a user")
+        assert second.outcome == "cancelled"
+
+
+async def test_a_handler_that_goes_on_after_its_grace_is_reported_and_keeps_its_slot(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(coroutine_slots, "HANG_MARGIN_SECONDS", 0.01)
+    gate = Gate()
+    async with stage(tmp_path, count=1, deaf=gate.deaf) as it:
+        it.submit("deaf")
+        await wait_until_async(lambda: gate.inside == 1)
+        order = StopOrder(task_id=11, attempt=1, grace_seconds=0.0, reason="")
+        it.slots.handle(StopsOrdered((order,)))
+        (report,) = await it.reported()
+        assert detail(report)["message"] == "cancelled; the handler went on"
+        it.submit("deaf", task_id=30)
+        assert it.slots.held == []
+        assert gate.inside == 1
+        gate.open.set()
+        await it.reported(2)
+        assert [one.task_id for one in it.reports] == [11, 30]
+
+
+async def test_a_stop_finishes_what_runs_and_claims_nothing_more(tmp_path: Path) -> None:
+    gate = Gate()
+    async with stage(tmp_path, wait=gate.wait) as it:
+        it.submit("wait")
+        await wait_until_async(lambda: gate.inside == 1)
+        it.slots.handle(Stop())
+        it.submit("wait")
+        gate.open.set()
+        await it.slots.over.wait()
+        assert [one.outcome for one in it.reports] == ["succeeded"]
+        assert len(it.offered) == 1
+
+
+async def test_a_forced_stop_reports_nothing_of_what_it_stops(tmp_path: Path) -> None:
+    gate = Gate()
+    async with stage(tmp_path, wait=gate.wait) as it:
+        it.submit("wait")
+        await wait_until_async(lambda: gate.inside == 1)
+        it.slots.handle(Stop(kill=True, grace_seconds=1.0))
+        await it.slots.over.wait()
+        assert it.reports == []
+
+
+async def test_a_refusal_ends_the_slots_when_what_runs_has_ended(tmp_path: Path) -> None:
+    gate = Gate()
+    async with stage(tmp_path, wait=gate.wait) as it:
+        it.submit("wait")
+        await wait_until_async(lambda: gate.inside == 1)
+        it.refused = True
+        it.submit("wait", task_id=12)  # answers the claim that waits
+        await wait_until_async(lambda: gate.inside == 2)
+        gate.open.set()
+        await it.slots.over.wait()
+        assert len(it.reports) == 2
+
+
+def test_coroutines_are_told_from_functions() -> None:
+    async def one() -> None: ...
+
+    def other() -> None: ...
+
+    assert are_coroutines({"one": one})
+    assert not are_coroutines({"one": one, "other": other})
+    assert not are_coroutines({})

@@ -1,0 +1,165 @@
+"""What a worker service executes: options, decorated handlers, entry points, files."""
+
+import importlib
+import sys
+from collections.abc import Iterator
+from importlib.metadata import EntryPoint
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mitosis.contracts.errors import ConfigurationError, InvalidRequest
+from mitosis.worker_service import discovery as module
+from mitosis.worker_service.discovery import Discovery, Sources
+
+SHOP = """
+from mitosis import handler
+
+@handler(named_task="images/resize@1.4.0", timeout=60)
+def resize(file): ...
+
+@handler(named_task="images/rotate@2")
+async def rotate(file): ...
+
+@handler
+def other(): ...
+"""
+
+
+@pytest.fixture(autouse=True)
+def fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Each test imports a module of its own."""
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    yield
+    sys.modules.pop("shop", None)
+    importlib.invalidate_caches()
+
+
+def found(folder: Path, **fields: Any) -> dict[str, tuple[str | None, tuple[str, ...]]]:
+    targets = Discovery(Sources(folder=str(folder), **fields)).targets
+    return {
+        f"{one.name.namespace}/{one.name.name}@{one.name.version}": (one.handler, one.command)
+        for one in targets
+    }
+
+
+def write(path: Path, text: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    return path
+
+
+def test_decorated_handlers_of_a_module(tmp_path: Path) -> None:
+    write(tmp_path / "shop.py", SHOP)
+    assert found(tmp_path, modules=("shop",)) == {
+        "images/resize@1.4.0": ("shop:resize", ()),
+        "images/rotate@2": ("shop:rotate", ()),
+    }
+
+
+def test_handlers_of_installed_packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path / "shop.py", SHOP)
+    points = [
+        EntryPoint("all", "shop", module.ENTRY_POINTS),
+        EntryPoint("one", "shop:resize", module.ENTRY_POINTS),
+    ]
+    monkeypatch.setattr(module, "entry_points", lambda group: points)
+    assert set(found(tmp_path, entry_points=True)) == {"images/resize@1.4.0", "images/rotate@2"}
+    points.append(EntryPoint("gone", "shop:no_such", module.ENTRY_POINTS))
+    with pytest.raises(InvalidRequest, match="cannot load the entry point gone = shop:no_such"):
+        found(tmp_path, entry_points=True)
+
+
+def test_files_name_handlers_commands_and_configurations(tmp_path: Path) -> None:
+    write(tmp_path / "shop.py", SHOP)
+    write(
+        tmp_path / "config/images/resize.yaml",
+        "namespace_name: images\nname: resize\nversion: 1.4.0\nconfiguration: {size: 300}\npriority: 7\n",
+    )
+    write(
+        tmp_path / "config/list.yml",
+        "namespace_name: files\nname: list\ncommand: [sh, -c, 'ls']\nmax_concurrent: 2\n",
+    )
+    sources = Sources(folder=str(tmp_path), modules=("shop",), files=tmp_path / "config")
+    targets = {one.name.name: one for one in Discovery(sources).targets}
+    assert targets["resize"].handler == "shop:resize"
+    assert targets["resize"].supported.configuration == {"size": 300}
+    assert targets["resize"].supported.priority == 7
+    assert targets["rotate"].supported.configuration == {}
+    assert targets["list"].command[1:] == ("-c", "ls")
+    assert (targets["list"].name.version, targets["list"].supported.max_concurrent) == ("1.0.0", 2)
+
+
+@pytest.mark.spec("S004-40")
+def test_a_task_without_a_file_has_the_configuration_of_the_options_or_an_empty_one(
+    tmp_path: Path,
+) -> None:
+    write(tmp_path / "shop.py", SHOP)
+    sources = Sources(folder=str(tmp_path), modules=("shop",), files=tmp_path / "config")
+    assert {str(one.supported.configuration) for one in Discovery(sources).targets} == {"{}"}
+    sources = Sources(folder=str(tmp_path), modules=("shop",), configuration={"a": 1})
+    assert {str(one.supported.configuration) for one in Discovery(sources).targets} == {"{'a': 1}"}
+
+
+def test_a_changed_file_changes_the_configuration_and_a_wrong_one_nothing(tmp_path: Path) -> None:
+    write(tmp_path / "shop.py", SHOP)
+    file = write(
+        tmp_path / "config/resize.yaml",
+        "namespace_name: images\nname: resize\nversion: 1.4.0\nconfiguration: {size: 300}\n",
+    )
+    sources = Sources(folder=str(tmp_path), modules=("shop",), files=tmp_path / "config")
+    it = Discovery(sources)
+    assert not it.changed()
+    file.write_text(file.read_text().replace("300", "1024"))
+    assert it.changed()
+    sizes = [one.supported.configuration.get("size") for one in it.targets]
+    assert sorted(sizes, key=str) == [1024, None]
+    assert not it.changed()
+    file.write_text("namespace_name: images\nname: resize\nversion: 1.4.0\nconfiguration: [1, 2]\n")
+    with pytest.raises(ConfigurationError, match=r"resize\.yaml: configuration"):
+        it.changed()
+    assert not it.changed()
+    assert [one.supported.configuration.get("size") for one in it.targets] == sizes
+
+
+@pytest.mark.parametrize(
+    ("fields", "why"),
+    [
+        ({}, "no named task was found"),
+        ({"tasks": ("images/resize@1",)}, "nothing executes images/resize@1"),
+        ({"tasks": ("a/b@1=shop:other", "a/b@1=shop:resize")}, "a/b@1 has two handlers"),
+        ({"modules": ("no_such_module",)}, "cannot import no_such_module"),
+        ({"modules": ("json",)}, "json has no function with @mitosis.handler"),
+        ({"tasks": ("a/b@1",), "command": ("./no-such",)}, "no executable program './no-such'"),
+    ],
+)
+def test_what_is_missing_is_said(tmp_path: Path, fields: dict[str, Any], why: str) -> None:
+    write(tmp_path / "shop.py", SHOP)
+    with pytest.raises(InvalidRequest, match=why):
+        found(tmp_path, **fields)
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("- 1", "must have the fields of one named task"),
+        ("name: [", "while parsing"),
+        ("namespace_name: images", "name this field is required"),
+        ("namespace_name: a\nname: b\nversion: 1.4", "version"),
+        ("namespace_name: a\nname: b\nhandler: shop", "handler"),
+        ("namespace_name: a\nname: b\nhandler: s:f\ncommand: [ls]", "give handler or command"),
+        ("namespace_name: a\nname: b\ncolour: red", "colour unknown field"),
+    ],
+)
+def test_a_wrong_file_is_named_with_its_field(tmp_path: Path, text: str, why: str) -> None:
+    write(tmp_path / "config/x.yaml", text)
+    with pytest.raises(ConfigurationError, match=rf"x\.yaml.*{why}"):
+        found(tmp_path, files=tmp_path / "config")
+
+
+def test_two_files_of_one_task_are_refused(tmp_path: Path) -> None:
+    for name in ("x", "y"):
+        write(tmp_path / f"config/{name}.yaml", "namespace_name: a\nname: b\nhandler: shop:other\n")
+    with pytest.raises(ConfigurationError, match=r"both have a/b@1\.0\.0"):
+        found(tmp_path, files=tmp_path / "config")

@@ -1,0 +1,95 @@
+"""Which token a worker service registers with, and the incarnation of each of its processes."""
+
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from mitosis.concurrency import race
+from mitosis.contracts.errors import Unauthenticated
+from mitosis.execution.identity import read_incarnation
+from mitosis.worker_service.registration import read_own_token
+from tests.support.service_answers import (
+    AWAY,
+    UNAUTHENTICATED,
+    Answers,
+    parts_of,
+    registered,
+)
+from tests.support.waiting import wait_until_async
+
+
+async def test_the_first_process_uses_the_token_of_a_user_and_the_next_its_own(
+    tmp_path: Path,
+) -> None:
+    first = Answers(workers=[AWAY, registered(1)])
+    async with parts_of(first, tmp_path, groups=("lab:write",)) as it:
+        await it.registration.begin()
+    assert first.tokens == ["of a user"] * 2
+    assert first.sent["workers"][0]["groups"] == ["lab:write"]
+    assert read_own_token(tmp_path) == "own-1"
+    assert (tmp_path / "token").stat().st_mode & 0o777 == 0o600
+    second = Answers(workers=[registered(2, incarnation=6)])
+    async with parts_of(second, tmp_path, token=None) as it:
+        await it.registration.begin()
+    assert second.tokens == ["own-1"]
+    assert "groups" not in second.sent["workers"][0]
+
+
+async def test_each_process_has_a_larger_incarnation_that_is_on_disk_before_it_is_used(
+    tmp_path: Path,
+) -> None:
+    for number in (1, 2):
+        before = read_incarnation(tmp_path)
+        answers = Answers(workers=[registered(number)])
+        async with parts_of(answers, tmp_path) as it:
+            await it.registration.begin()
+        assert answers.sent["workers"][0]["incarnation"] == read_incarnation(tmp_path) > before
+
+
+async def test_a_refused_own_token_is_replaced_by_that_of_the_user_if_there_is_one(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "token").write_text("old")
+    answers = Answers(workers=[UNAUTHENTICATED, registered(1)])
+    async with parts_of(answers, tmp_path) as it:
+        await it.registration.begin()
+    assert answers.tokens == ["old", "of a user"]
+    (tmp_path / "token").write_text("old")
+    async with parts_of(Answers(workers=[UNAUTHENTICATED]), tmp_path, token=None) as it:
+        with pytest.raises(Unauthenticated):
+            await it.registration.begin()
+
+
+async def test_only_the_first_call_of_a_process_takes_the_id_over(tmp_path: Path) -> None:
+    answers = Answers(workers=[registered(1, incarnation=2**62), registered(2, incarnation=2**62)])
+    async with parts_of(answers, tmp_path, take_over=True) as it:
+        await it.registration.begin()
+        await it.registration.again(1)
+    assert [one["take_over"] for one in answers.sent["workers"]] == [True, False]
+    assert read_incarnation(tmp_path) == answers.sent["workers"][1]["incarnation"] == 2**62
+
+
+async def test_the_first_start_without_a_token_says_what_is_needed(tmp_path: Path) -> None:
+    async with parts_of(Answers(), tmp_path, token=None) as it:
+        with pytest.raises(Unauthenticated, match="mitosis login"):
+            await it.registration.begin()
+
+
+async def test_the_token_is_renewed_before_it_expires(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mitosis.worker_service.registration.EARLIEST_RENEWAL_SECONDS", 0.0)
+    soon = {"token": "next", "expires_at": "2020-01-01T00:00:00Z"}
+    later = {"token": "last", "expires_at": "2090-01-01T00:00:00Z"}
+    status, body = registered(1)
+    first = (status, {**body, "expires_at": "2020-01-01T00:00:00Z"})
+    answers = Answers(workers=[first], token=[(200, soon), AWAY, (200, later)])
+    async with parts_of(answers, tmp_path, token_lifetime=timedelta(days=2)) as it:
+        await it.registration.begin()
+        kept = wait_until_async(
+            lambda: read_own_token(tmp_path) == "last", on_timeout="the token was not renewed"
+        )
+        await race(kept, it.registration.keep_token())
+    assert answers.tokens == ["of a user", "own-1", "next", "next"]
+    assert answers.sent["token"][0] == {"lifetime": 172800.0}
