@@ -16,6 +16,7 @@ import jwt
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
+from api.shares import Holder
 from mitosis.contracts.errors import ConfigurationError, Unauthenticated
 from mitosis.contracts.http import Token
 
@@ -37,6 +38,11 @@ class Subject:
     kind: SubjectKind
     id: UUID
     token_version: int
+
+    @property
+    def holder(self) -> Holder:
+        """Whose share of the API its calls count to."""
+        return self.kind, self.id
 
 
 class TokenSigner:

@@ -22,6 +22,9 @@ REPORT_LIMIT = 64 * MEGABYTE
 BODY_LIMIT = 2 * MEGABYTE
 """The limit of every route without its own."""
 
+LOGIN_LIMIT = 10_000
+"""Of a login, which is read without a token."""
+
 T = TypeVar("T")
 
 _JSON_TYPE = re.compile(r"application/(?:[\w.!#$&^-]+\+)?json", re.IGNORECASE)
@@ -33,7 +36,7 @@ async def read_body(request: Request, limit: int) -> bytes:
     Raises:
         UnsupportedMediaType: its media type is not JSON.
         TooLarge: the body is longer than ``limit`` bytes; the rest is not read.
-        Overloaded: the bodies of all requests are too large together.
+        Overloaded: the bodies of the same holder are too large together.
     """
     length = request.headers.get("content-length", "")
     announced = int(length) if length.isdigit() else 0

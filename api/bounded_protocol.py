@@ -20,6 +20,9 @@ PAUSE_SECONDS = 20.0
 """The longest pause within a body."""
 REQUEST_SECONDS = 120.0
 """From the first byte of a request to its last: 64 MB at 0.5 MB/s."""
+UNREAD_SECONDS = 2.0
+"""From an answer to the end of a body that nothing will read: the client may still be sending it, and a
+connection that is closed at once could lose the answer on its way."""
 LOOK_SECONDS = 1.0
 GONE_AFTER_SECONDS = 60
 """A peer that acknowledges nothing for this long is gone. Source: tcp(7), TCP_USER_TIMEOUT, TCP_KEEPIDLE."""
@@ -35,11 +38,13 @@ class BoundedProtocol(HttpToolsProtocol):
     head_seconds = HEAD_SECONDS
     pause_seconds = PAUSE_SECONDS
     request_seconds = REQUEST_SECONDS
+    unread_seconds = UNREAD_SECONDS
 
     def __init__(self, *args: Any, **how: Any) -> None:
         super().__init__(*args, **how)
         self._look: asyncio.TimerHandle | None = None
         self._began = self._last_byte_at = self.loop.time()
+        self._answered_at = 0.0
         self._in_head, self._whole = True, False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -74,6 +79,10 @@ class BoundedProtocol(HttpToolsProtocol):
         self._whole = True
         super().on_message_complete()
 
+    def on_response_complete(self) -> None:
+        self._answered_at = self.loop.time()
+        super().on_response_complete()
+
     def _arm(self) -> None:
         self._look = self.loop.call_later(self.look_seconds, self._check)
 
@@ -86,6 +95,8 @@ class BoundedProtocol(HttpToolsProtocol):
         now = self.loop.time()
         if self._in_head:
             late = now - self._began >= self.head_seconds
+        elif self.cycle.response_complete:
+            late = now - self._answered_at >= self.unread_seconds
         else:
             paused = now - self._last_byte_at >= self.pause_seconds and not self.flow.read_paused
             late = paused or now - self._began >= self.request_seconds

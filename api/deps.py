@@ -13,9 +13,11 @@ from fastapi import Depends, Request
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from starlette.requests import HTTPConnection
 
+from api.admission import charge
 from api.app_state import AppState
 from api.auth import Subject, invalid_token
 from api.environments import keep_role
+from api.shares import Holder
 from mitosis.contracts.accounts import RANK, Role, User
 from mitosis.contracts.errors import (
     InvalidRequest,
@@ -54,15 +56,34 @@ async def authenticate(
     """Check the token before everything else.
 
     The routers of ``api.app`` depend on it; :func:`get_user` and :func:`get_manager_id` read the result
-    from the request, and fail if this did not run.
+    from the request, and fail if this did not run. Routes whose body FastAPI decodes have done it before.
+
+    Raises:
+        Unauthenticated, Overloaded, InvalidRequest: as for :func:`check_caller`.
+    """
+    await check_caller(request, None if credentials is None else credentials.credentials)
+
+
+async def check_caller(request: HTTPConnection, token: str | None) -> None:
+    """Check the token of a call unless that is done, and count the call to its holder.
 
     Raises:
         Unauthenticated: there is no token; or as for :func:`check_token`.
+        Overloaded: the holder has too many requests.
         InvalidRequest: as for :func:`check_token`.
     """
-    if credentials is None:
+    if hasattr(request.state, "subject"):
+        return
+    if token is None:
         raise Unauthenticated("send a token: Authorization: Bearer …", reason="token_missing")
-    await check_token(request, credentials.credentials)
+    await check_token(request, token)
+    charge(request, holder_of(request))
+
+
+def bearer_token(request: HTTPConnection) -> str | None:
+    """Return the token of the header ``Authorization``; None if it has none."""
+    scheme, _, token = request.headers.get("authorization", "").partition(" ")
+    return token if scheme.lower() == "bearer" and token else None
 
 
 async def check_token(request: HTTPConnection, token: str) -> None:
@@ -165,9 +186,9 @@ async def stream_place(connection: HTTPConnection) -> AsyncIterator[None]:
     """Count the answer as an open stream while it is sent.
 
     Raises:
-        Unavailable: the limit on open streams is reached.
+        Unavailable: the user has too many open streams beside those of others.
     """
-    with app_state_of(connection).streams.place():
+    with app_state_of(connection).streams.place(holder_of(connection)):
         yield
 
 
@@ -180,6 +201,11 @@ async def require_role_in_group(state: AppState, user: User, group_name: str, ne
     """
     role = await role_in_group(state.store, user.user_id, group_name)
     _require(role, needed, NotFound("there is no such user group", group_name=group_name))
+
+
+def holder_of(request: HTTPConnection) -> Holder:
+    """Return whose share of the API the call counts to."""
+    return _subject(request).holder
 
 
 def _subject(request: HTTPConnection) -> Subject:

@@ -12,8 +12,11 @@ from fastapi.routing import APIRoute
 from starlette.responses import Response
 from starlette.types import Message, Receive
 
-from api.bodies import BODY_LIMIT, check_utf8, decode, read_body
+from api.admission import charge
+from api.bodies import BODY_LIMIT, LOGIN_LIMIT, check_utf8, decode, read_body
+from api.deps import bearer_token, check_caller
 from api.json_text import without_nul
+from api.logins import client_address, network_of
 
 _ANYTHING: msgspec.json.Decoder[Any] = msgspec.json.Decoder()
 
@@ -21,7 +24,9 @@ Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 
 
 class LimitedRoute(APIRoute):
-    """A route whose body may have 2 MB. Hot routes read their bodies after the token is checked."""
+    """A route whose body may have 2 MB. No route reads a body before it has checked the token."""
+
+    body_limit = BODY_LIMIT
 
     def get_route_handler(self) -> Handler:
         handler = super().get_route_handler()
@@ -29,10 +34,19 @@ class LimitedRoute(APIRoute):
             return handler
 
         async def limited(request: Request) -> Response:
-            raw = self.acceptable(await read_body(request, BODY_LIMIT))
+            await self.admit(request)
+            raw = self.acceptable(await read_body(request, self.body_limit))
             return await handler(Request(request.scope, _replaying(raw, request.receive)))
 
         return limited
+
+    async def admit(self, request: Request) -> None:
+        """Find out whose request it is, before its body is read: FastAPI would read the body first.
+
+        Raises:
+            Unauthenticated, Overloaded, InvalidRequest: as for :func:`api.deps.check_caller`.
+        """
+        await check_caller(request, bearer_token(request))
 
     def acceptable(self, raw: bytes) -> bytes:
         """Return the body in a form that may be decoded.
@@ -44,6 +58,15 @@ class LimitedRoute(APIRoute):
         if raw:
             decode(raw, _ANYTHING)
         return raw
+
+
+class LoginRoute(LimitedRoute):
+    """A route without a token: its body is small and counts to the network that it comes from."""
+
+    body_limit = LOGIN_LIMIT
+
+    async def admit(self, request: Request) -> None:
+        charge(request, ("address", network_of(client_address(request))))
 
 
 class AgentRoute(LimitedRoute):

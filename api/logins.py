@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 
+from fastapi import Request
+
 from mitosis.contracts.errors import RateLimited, Unavailable
 
 NAME_BURST, NAME_EVERY = 5, timedelta(seconds=12)
@@ -77,7 +79,7 @@ class LoginLimit:
         Raises:
             RateLimited: too many logins have failed; ``facts["retry_after_seconds"]`` says how long to wait.
         """
-        network = _network(address)
+        network = network_of(address)
         uses = ((self.by_name, f"{username[:LONGEST_NAME]} {network}"), (self.by_address, network))
         wait = math.ceil(max(allowance.wait_seconds(key) for allowance, key in uses))
         if wait > 0:
@@ -99,7 +101,7 @@ class LoginLimit:
                     allowance.give_back(key)
 
 
-def _network(address: str) -> str:
+def network_of(address: str) -> str:
     """Return the network of one client: an IPv4 address, or the /64 of an IPv6 address (RFC 6177)."""
     try:
         parsed = ipaddress.ip_address(address.partition("%")[0])
@@ -110,3 +112,8 @@ def _network(address: str) -> str:
     if parsed.ipv4_mapped is not None:
         return str(parsed.ipv4_mapped)
     return str(ipaddress.ip_network((parsed, 64), strict=False))
+
+
+def client_address(request: Request) -> str:
+    """Return the address that a request comes from; empty if it has none."""
+    return request.client.host if request.client else ""

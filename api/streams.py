@@ -11,13 +11,14 @@ from contextlib import contextmanager
 from typing import TypeVar
 
 from api.long_polls import LongPolls
+from api.shares import Holder, Share
 from mitosis.concurrency import race
 from mitosis.contracts.errors import MitosisError, Unavailable
 
 T = TypeVar("T")
 
-MAX_STREAMS = 200
-"""Open streams of one API process. Each has a waiter in memory and reads when it is woken."""
+MAX_STREAMS = 400
+"""Open streams of one API process; one user alone gets half. Each has a waiter in memory."""
 
 log = logging.getLogger(__name__)
 
@@ -27,27 +28,26 @@ class Streams:
 
     def __init__(self, long_polls: LongPolls, most: int = MAX_STREAMS) -> None:
         self._long_polls = long_polls
-        self._most = most
-        self._open = 0
+        self.shares = Share(most)
         self._closing: set[asyncio.Task[None]] = set()
 
     @contextmanager
-    def place(self) -> Iterator[None]:
-        """Count one stream while the context is open.
+    def place(self, holder: Holder) -> Iterator[None]:
+        """Count one stream to the share of ``holder`` while the context is open.
 
         Raises:
-            Unavailable: the limit is reached.
+            Unavailable: it has too many beside those of others.
         """
-        if self._open >= self._most:
+        if not self.shares.take(holder):
             raise Unavailable(
-                f"the API has {self._most} open streams, its limit; try again later",
+                f"the API has {self.shares.used} open streams, {self.shares.held(holder)} of them yours,"
+                " and takes no more of you; try again later",
                 retry_after_seconds=5,
             )
-        self._open += 1
         try:
             yield
         finally:
-            self._open -= 1
+            self.shares.give_back(holder)
 
     async def until_stopped(self, source: AsyncGenerator[T]) -> AsyncIterator[T]:
         """Yield the items of ``source`` until it ends, raises a MitosisError, or the server stops."""

@@ -7,13 +7,14 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from api.admission import MAX_BODY_BYTES, MAX_REQUESTS  # noqa: E402 - after the path
-from api.bodies import BODY_LIMIT, REPORT_LIMIT, SUBMIT_LIMIT  # noqa: E402
+from api.bodies import BODY_LIMIT, LOGIN_LIMIT, REPORT_LIMIT, SUBMIT_LIMIT  # noqa: E402
 from api.bounded_protocol import (  # noqa: E402
     GONE_AFTER_SECONDS,
     HEAD_SECONDS,
     KEPT_DESCRIPTORS,
     PAUSE_SECONDS,
     REQUEST_SECONDS,
+    UNREAD_SECONDS,
 )
 from api.errors import RETRY_AFTER_SECONDS  # noqa: E402
 from api.server import KEEP_ALIVE_SECONDS  # noqa: E402
@@ -232,18 +233,29 @@ def _results() -> Rows:
 
 def _api() -> Rows:
     again = f"503 `overloaded`, come again in {RETRY_AFTER_SECONDS:g} s"
+    half = "one user, host or worker service at most what it leaves free"
     return [
         ("body of a submission", f"{SUBMIT_LIMIT // 1_000_000} MB", "413 `too_large`"),
         ("body of a report", f"{REPORT_LIMIT // 1_000_000} MB", "413 `too_large`"),
+        ("body of a login", f"{LOGIN_LIMIT // 1000} kB", "413 `too_large`"),
         ("any other body", f"{BODY_LIMIT // 1_000_000} MB", "413 `too_large`"),
-        ("all bodies at the same time", f"{MAX_BODY_BYTES // 1_000_000} MB", again),
-        ("requests at the same time, held ones included", _number(MAX_REQUESTS), again),
-        ("event streams at the same time", _number(MAX_STREAMS), "503 `unavailable`"),
+        ("all bodies at the same time", f"{MAX_BODY_BYTES // 1_000_000} MB; {half}", again),
+        (
+            "requests at the same time, held ones included",
+            f"{_number(MAX_REQUESTS)}; {half}",
+            again,
+        ),
+        ("event streams at the same time", f"{_number(MAX_STREAMS)}; {half}", "503 `unavailable`"),
         ("holding a request", f"{MAX_WAIT_SECONDS:g} s", "422 `invalid_request`"),
         ("headers of a request", f"{HEAD_SECONDS:g} s to arrive", "the connection is closed"),
         (
             "body of a request",
             f"{PAUSE_SECONDS:g} s without a byte, {REQUEST_SECONDS:g} s in all",
+            "the connection is closed",
+        ),
+        (
+            "body that is still arriving after its answer",
+            f"{UNREAD_SECONDS:g} s",
             "the connection is closed",
         ),
         ("idle connection", f"{KEEP_ALIVE_SECONDS} s", "the connection is closed"),

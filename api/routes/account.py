@@ -4,11 +4,12 @@ from fastapi import APIRouter, Request
 
 from api.auth import Subject
 from api.deps import AppStateDep, UserDep
-from api.limits import LimitedRoute
+from api.limits import LimitedRoute, LoginRoute
+from api.logins import client_address
 from mitosis.contracts.http import Login, Me, Token
 from mitosis.store.users.accounts import verify_password
 
-login_router = APIRouter(tags=["account"], route_class=LimitedRoute)
+login_router = APIRouter(tags=["account"], route_class=LoginRoute)
 router = APIRouter(tags=["account"], route_class=LimitedRoute)
 
 
@@ -18,8 +19,7 @@ async def login(request: Request, state: AppStateDep, body: Login) -> Token:
 
     429 with `Retry-After` after too many failed logins of this name and address, or of this address.
     """
-    address = request.client.host if request.client else ""
-    with state.logins.attempt(body.username, address):
+    with state.logins.attempt(body.username, client_address(request)):
         user = await verify_password(state.store, body.username, body.password)
     return state.signer.issue(
         Subject("user", user.user_id, user.token_version), state.token_lifetime

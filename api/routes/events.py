@@ -19,7 +19,9 @@ from api.deps import (
     AppStateDep,
     ReadableGroup,
     app_state_of,
-    check_token,
+    bearer_token,
+    check_caller,
+    holder_of,
     readable_group,
     stream_place,
 )
@@ -28,7 +30,7 @@ from api.errors import invalid_request, problem_response
 from api.limits import LimitedRoute
 from api.routes.references import PATH
 from mitosis.concurrency import race
-from mitosis.contracts.errors import MitosisError, Unauthenticated
+from mitosis.contracts.errors import MitosisError
 from mitosis.contracts.following import GroupEvent
 from mitosis.contracts.queries import EventsQuery, ResultNumber
 from mitosis.store.groups.events import group_events
@@ -82,9 +84,9 @@ async def events_socket(websocket: WebSocket, reference: str) -> None:
     """Send the same events as JSON text messages; close with 1000 after ``end``, with 1012 at a stop."""
     state = app_state_of(websocket)
     try:
-        with state.streams.place():
+        await check_caller(websocket, _token(websocket))
+        with state.streams.place(holder_of(websocket)):
             query = _query(websocket)
-            await check_token(websocket, _token(websocket))
             group = await readable_group(websocket, reference)
             await websocket.accept(SUBPROTOCOL if _offered(websocket) else None)
             source = group_events(state.store, group, after=query.after, results=query.results)
@@ -118,14 +120,11 @@ def _offered(websocket: WebSocket) -> list[str]:
     return [word.strip() for word in header.split(",") if word.strip()]
 
 
-def _token(websocket: WebSocket) -> str:
-    scheme, _, token = websocket.headers.get("authorization", "").partition(" ")
-    if scheme.lower() == "bearer" and token:
-        return token
-    for word in _offered(websocket):
-        if word.startswith(TOKEN_PREFIX):
-            return word.removeprefix(TOKEN_PREFIX)
-    raise Unauthenticated("send a token", reason="token_missing")
+def _token(websocket: WebSocket) -> str | None:
+    """Return the token of the header, or the one that is offered as a subprotocol."""
+    offered = (word for word in _offered(websocket) if word.startswith(TOKEN_PREFIX))
+    in_words = next((word.removeprefix(TOKEN_PREFIX) for word in offered), None)
+    return bearer_token(websocket) or in_words
 
 
 def _query(websocket: WebSocket) -> EventsQuery:

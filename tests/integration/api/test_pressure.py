@@ -20,6 +20,7 @@ from api.app import create_app
 from api.bounded_protocol import KEPT_DESCRIPTORS, BoundedProtocol, most_connections
 from api.server import serving
 from api.service import ApiOptions, admin_token, open_app_state
+from api.shares import Share
 from mitosis.client.client import Client
 from mitosis.contracts.http import TaskGroupSpec
 from mitosis.embedded.data_folder import ed25519_private_key
@@ -101,7 +102,8 @@ async def until_counted(api: Api, tasks: list[dict[str, Any]]) -> None:
 
 
 async def test_bodies_and_requests_have_a_limit_at_the_same_time(api: Api) -> None:
-    admission = Admission(max_requests=2, max_body_bytes=1000)
+    admission = Admission(max_requests=2, max_body_bytes=2000)
+    admission.shares = Share(4)  # the limit of all is what refuses here
     state = replace(api.app_state, admission=admission)
     crowded = Api(state, httpx2.ASGITransport(create_app(state)), api.token)
     too_much = await crowded.call("POST", TASKS, content=b" " * 1001)
@@ -117,7 +119,7 @@ async def test_bodies_and_requests_have_a_limit_at_the_same_time(api: Api) -> No
     with problem(await crowded.call("GET", "/me"), 503, "overloaded"):
         pass
     assert [answer.status_code for answer in await asyncio.gather(*held)] == [200, 200]
-    await wait_until_async(lambda: (admission.requests, admission.body_bytes) == (0, 0))
+    await wait_until_async(lambda: (admission.requests, admission.bodies.used) == (0, 0))
     assert (await crowded.call("GET", "/me")).status_code == 200
 
 

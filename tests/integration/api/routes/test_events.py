@@ -17,7 +17,7 @@ from websockets.typing import Subprotocol
 
 from api.auth import Subject
 from api.service import ApiOptions, admin_token, running_api
-from api.streams import Streams
+from api.shares import Share
 from mitosis.client.client import Client
 from mitosis.contracts.allocation import WorkerAllocationPlan
 from mitosis.contracts.errors import NotFound, Unavailable
@@ -284,20 +284,19 @@ async def test_a_follower_goes_on_where_it_was_when_the_api_is_back(database: st
 
 
 async def test_more_streams_than_there_is_room_for_are_asked_to_come_back(served: Served) -> None:
-    served.api.app_state.streams._most = 1
+    served.api.app_state.streams.shares = Share(2)  # of which one is left for others
     async with aclosing(sse(served, {})) as events:
         await anext(events)
         async with httpx2.AsyncClient() as http:
             answer = await http.get(served.url, headers=served.headers)
         assert (answer.status_code, answer.headers["Retry-After"]) == (503, "5")
-    assert isinstance(served.api.app_state.streams, Streams)
 
 
 async def test_a_client_that_leaves_frees_its_place(served: Served) -> None:
-    streams = served.api.app_state.streams
+    shares = served.api.app_state.streams.shares
     async with aclosing(sse(served, {})) as events:
         await anext(events)
-        assert streams._open == 1
+        assert shares.used == 1
     async with asyncio.timeout(10):
-        while streams._open:
+        while shares.used:
             await served.client.submit("work", [TASK])
