@@ -23,6 +23,8 @@ from api.routes import (
     task_groups,
     tasks,
     templates,
+    tokens,
+    users,
     workers,
 )
 from mitosis.version import __version__
@@ -84,6 +86,8 @@ def _authenticated() -> APIRouter:
         single_tasks,
         service_tasks,
         account,
+        users,
+        tokens,
         managers,
         tasks,
         events,

@@ -13,6 +13,7 @@ from api.metrics import Metrics
 from api.storage import Storage
 from api.streams import Streams
 from mitosis.contracts.control import Cancel, Close, Complete, GroupView, Reopen
+from mitosis.contracts.lifetimes import TOKEN_LIFETIME
 from mitosis.store.processes.live import CommonFields
 from mitosis.store.store import Store
 
@@ -48,7 +49,7 @@ class AppState:
     signer: TokenSigner
     control: ControlPlane
     temporal_namespace: str
-    token_lifetime: timedelta = timedelta(days=30)
+    token_lifetime: timedelta = TOKEN_LIFETIME
     """Lifetime of the tokens from ``POST /login``."""
     admission: Admission = field(default_factory=Admission)
     metrics: Metrics = field(default_factory=Metrics)

@@ -6,8 +6,9 @@ part of an error.
 """
 
 import hashlib
+import math
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Literal
 from uuid import UUID
@@ -38,6 +39,8 @@ class Subject:
     kind: SubjectKind
     id: UUID
     token_version: int
+    expires_at: float = field(default=math.inf, compare=False)
+    """When the token that names it expires, in seconds since the epoch."""
 
     @property
     def holder(self) -> Holder:
@@ -65,7 +68,7 @@ class TokenSigner:
         if not isinstance(key, Ed25519PrivateKey):
             raise ConfigurationError("the signing key is not an Ed25519 key")
         self._private, self._public = key, key.public_key()
-        self._good: dict[bytes, tuple[Subject, float]] = {}
+        self._good: dict[bytes, Subject] = {}
 
     def issue(self, subject: Subject, lifetime: timedelta) -> Token:
         """Return a new token, valid for ``lifetime``."""
@@ -88,15 +91,15 @@ class TokenSigner:
         """
         digest = hashlib.sha256(token.encode(errors="replace")).digest()
         known = self._good.get(digest)
-        if known is not None and time.time() < known[1]:
-            return known[0]
-        subject, expires_at = self._verified(token)
+        if known is not None and time.time() < known.expires_at:
+            return known
+        subject = self._verified(token)
         if len(self._good) >= REMEMBERED:
             self._good.clear()
-        self._good[digest] = (subject, expires_at)
+        self._good[digest] = subject
         return subject
 
-    def _verified(self, token: str) -> tuple[Subject, float]:
+    def _verified(self, token: str) -> Subject:
         try:
             claims = jwt.decode(
                 token,
@@ -107,12 +110,13 @@ class TokenSigner:
                 options={"require": ["iss", "sub", "ver", "exp"]},
             )
             kind, _, subject_id = str(claims["sub"]).partition(":")
-            subject = Subject(_kind(kind), UUID(subject_id), int(claims["ver"]))
+            expires_at = float(claims["exp"])
+            subject = Subject(_kind(kind), UUID(subject_id), int(claims["ver"]), expires_at)
         except jwt.ExpiredSignatureError:
             raise Unauthenticated("the token has expired", reason="token_expired") from None
         except (jwt.InvalidTokenError, ValueError, TypeError):
             raise invalid_token() from None
-        return subject, float(claims["exp"])
+        return subject
 
 
 def invalid_token() -> Unauthenticated:

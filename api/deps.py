@@ -132,8 +132,8 @@ async def get_user(request: HTTPConnection) -> User:
     return cast("User", request.state.user)
 
 
-async def get_manager_id(request: Request) -> UUID:
-    """Return the manager whose agent makes the call.
+async def get_manager_subject(request: HTTPConnection) -> Subject:
+    """Return the manager whose agent makes the call, with the version of its token.
 
     Raises:
         PermissionDenied: the token is not a manager's.
@@ -141,10 +141,33 @@ async def get_manager_id(request: Request) -> UUID:
     subject = _subject(request)
     if subject.kind != "manager":
         raise PermissionDenied(f"this call needs the token of a manager, not of a {subject.kind}")
-    return subject.id
+    return subject
+
+
+async def get_manager_id(request: Request) -> UUID:
+    """Return the manager whose agent makes the call.
+
+    Raises:
+        PermissionDenied: the token is not a manager's.
+    """
+    return (await get_manager_subject(request)).id
+
+
+async def get_administrator(request: HTTPConnection) -> User:
+    """Return the administrator that makes the call.
+
+    Raises:
+        PermissionDenied: the token is not that of an administrator.
+    """
+    user = await get_user(request)
+    if not user.is_admin:
+        raise PermissionDenied("only an administrator may do this", needed="administrator")
+    return user
 
 
 UserDep = Annotated[User, Depends(get_user)]
+AdministratorDep = Annotated[User, Depends(get_administrator)]
+ManagerSubject = Annotated[Subject, Depends(get_manager_subject)]
 ManagerDep = Annotated[UUID, Depends(get_manager_id)]
 
 
@@ -221,6 +244,7 @@ async def _task_group(request: HTTPConnection, reference: str, needed: Role) -> 
     role = await role_in_task_group(state.store, user.user_id, task_group_id)
     # The same answer as for a task group that does not exist.
     keep_role(request, _require(role, needed, missing_task_group(named)))
+    request.state.task_group_id = task_group_id
     return task_group_id
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from api.app import create_app
 from api.app_state import AppState, ControlPlane
 from api.auth import Subject, TokenSigner
+from api.issuing import issue_token
 from api.long_polls import LongPolls
 from api.metrics import Metrics
 from api.server import serving
@@ -83,7 +84,7 @@ async def open_app_state(options: ApiOptions, control: ControlPlane) -> AsyncIte
     signer, long_polls = TokenSigner(options.signing_key), LongPolls()
     metrics = Metrics()
     observed = replace(options.store, observe_statement=metrics.observe_statement)
-    async with Store.open(observed) as store:
+    async with Store.open(observed) as store, long_polls.held.checking_tokens(store):
         yield AppState(
             store=store,
             signer=signer,
@@ -99,4 +100,4 @@ async def open_app_state(options: ApiOptions, control: ControlPlane) -> AsyncIte
 async def admin_token(state: AppState, lifetime: timedelta = ADMIN_TOKEN_LIFETIME) -> Token:
     """Return a token of the admin account; the entry point keeps it in a file of mode 0600."""
     user = await ensure_admin(state.store, ADMIN)
-    return state.signer.issue(Subject("user", user.user_id, user.token_version), lifetime)
+    return await issue_token(state, Subject("user", user.user_id, user.token_version), lifetime)

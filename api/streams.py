@@ -10,6 +10,8 @@ from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
 
+from starlette.requests import HTTPConnection
+
 from api.long_polls import LongPolls
 from api.shares import Holder, Share
 from mitosis.concurrency import race
@@ -49,21 +51,29 @@ class Streams:
         finally:
             self.shares.give_back(holder)
 
-    async def until_stopped(self, source: AsyncGenerator[T]) -> AsyncIterator[T]:
-        """Yield the items of ``source`` until it ends, raises a MitosisError, or the server stops."""
-        stopped = asyncio.create_task(self._long_polls.stopped())
-        try:
-            while (item := await race(_next(source), stopped)) is not None:
-                yield item
-        except MitosisError as error:
-            log.info("stream.ended", extra={"code": error.code, "reason": error.message})
-        finally:
-            # Run in a separate task, because anyio cancels this one again at every await.
-            stopped.cancel()
-            closing = asyncio.create_task(source.aclose())
-            self._closing.add(closing)
-            closing.add_done_callback(self._closing.discard)
-            await asyncio.shield(closing)
+    async def until_stopped(
+        self, connection: HTTPConnection, source: AsyncGenerator[T]
+    ) -> AsyncIterator[T]:
+        """Yield the items of ``source`` until it ends or raises a MitosisError.
+
+        It also ends when the server stops, the token was revoked or has expired, or the role has changed.
+        """
+        with self._long_polls.held.holding(connection, expires=True) as call:
+            stopped = asyncio.create_task(call.ended.wait())
+            try:
+                while (item := await race(_next(source), stopped)) is not None:
+                    yield item
+                if call.revoked:
+                    log.info("stream.ended", extra={"reason": "its token is not valid for it now"})
+            except MitosisError as error:
+                log.info("stream.ended", extra={"code": error.code, "reason": error.message})
+            finally:
+                # Run in a separate task, because anyio cancels this one again at every await.
+                stopped.cancel()
+                closing = asyncio.create_task(source.aclose())
+                self._closing.add(closing)
+                closing.add_done_callback(self._closing.discard)
+                await asyncio.shield(closing)
 
 
 async def _next(source: AsyncIterator[T]) -> T | None:

@@ -28,9 +28,11 @@ from manager_agent.host import Host
 from manager_agent.instance import instance_mark
 from manager_agent.lease_session import LeaseSession
 from manager_agent.planned_stop import PlannedStop
+from manager_agent.registration import Credentials
 from manager_agent.shutdown import drain, leave
 from manager_agent.step_deaths import Step, StepDeaths
 from manager_agent.temporal import TemporalTarget, poll_for_ever
+from manager_agent.token_renewal import TokenRenewal
 from mitosis.concurrency import race
 from mitosis.contracts.agent_http import HelloAnswer, LeaseGrant
 from mitosis.contracts.attempt import AttemptKey
@@ -126,6 +128,12 @@ class Agent:
         )
         self._contact.host = self.host
         self._router = Router(folders.endpoint)
+        self._tokens = TokenRenewal(
+            Credentials(config.manager_id, config.token),
+            folders.state_dir,
+            self._api.renew_token,
+            self._api.use_token,
+        )
         self._planned_stop = PlannedStop(folders.state_dir)
         self._begun: set[AttemptKey] = set()
         """What an earlier process has started; PostgreSQL knows which of these have ended."""
@@ -166,6 +174,7 @@ class Agent:
             running = [
                 loop.create_task(self._reporter.run()),
                 loop.create_task(self._contact.run()),
+                loop.create_task(self._tokens.run()),
                 loop.create_task(self._serve(answer)),
             ]
             with _first_error():

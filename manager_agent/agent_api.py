@@ -1,11 +1,13 @@
 """The calls of an agent to the API, each made once; callers own clocks, retries and the journal."""
 
 from collections.abc import Sequence
+from datetime import timedelta
 from uuid import UUID
 
 import msgspec
 
 from mitosis.client.api_calls import ApiCalls, Links
+from mitosis.contracts.account_http import IssueToken
 from mitosis.contracts.agent_http import (
     EnvironmentAnswer,
     EnvironmentChange,
@@ -16,6 +18,7 @@ from mitosis.contracts.agent_http import (
     LeaseGrant,
 )
 from mitosis.contracts.errors import ApiUnavailable
+from mitosis.contracts.http import Token
 from mitosis.contracts.lifecycle import EnvironmentState
 from mitosis.contracts.temporal_names import INCARNATION_HEADER
 from mitosis.contracts.wire import (
@@ -57,9 +60,7 @@ class AgentApi(ApiCalls):
 
     def set_incarnation(self, incarnation: int) -> None:
         """Name the calling process from now on; the API refuses it once a newer one has said hello (P5)."""
-        name = INCARNATION_HEADER.encode()
-        self._headers = [header for header in self._headers if header[0] != name]
-        self._headers.append((name, str(incarnation).encode()))
+        self._set_header(INCARNATION_HEADER.encode(), str(incarnation).encode())
 
     # --- the manager, its leases and environments -----------------------------------------------
 
@@ -73,6 +74,11 @@ class AgentApi(ApiCalls):
         answer = await self._model(HelloAnswer, "POST", "/managers/hello", hello)
         self._listed = answer.request_fields
         return answer
+
+    async def renew_token(self, lifetime: timedelta) -> Token:
+        """Return a new token; the present one stays valid, and is sent until :meth:`use_token`."""
+        body = IssueToken(lifetime=lifetime)
+        return await self._model(Token, "POST", "/managers/token", body)
 
     async def goodbye(self, epoch: int | None = None) -> None:
         """Leave in order: the lease is released, its tasks become ready again, the manager goes offline."""

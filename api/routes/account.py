@@ -4,6 +4,7 @@ from fastapi import APIRouter, Request
 
 from api.auth import Subject
 from api.deps import AppStateDep, UserDep
+from api.issuing import issue_token
 from api.limits import LimitedRoute, LoginRoute
 from api.logins import client_address
 from mitosis.contracts.http import Login, Me, Token
@@ -21,9 +22,8 @@ async def login(request: Request, state: AppStateDep, body: Login) -> Token:
     """
     with state.logins.attempt(body.username, client_address(request)):
         user = await verify_password(state.store, body.username, body.password)
-    return state.signer.issue(
-        Subject("user", user.user_id, user.token_version), state.token_lifetime
-    )
+    subject = Subject("user", user.user_id, user.token_version)
+    return await issue_token(state, subject, state.token_lifetime)
 
 
 @router.get("/me")

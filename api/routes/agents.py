@@ -15,10 +15,12 @@ from api.bodies import (
     encode,
     read_body,
 )
-from api.deps import AppStateDep, ManagerDep, app_state_of
+from api.deps import AppStateDep, ManagerDep, ManagerSubject, app_state_of
+from api.issuing import issue_token
 from api.json_text import without_nul
 from api.limits import AgentRoute
 from api.openapi import hot_route
+from mitosis.contracts.account_http import IssueToken
 from mitosis.contracts.agent_http import (
     EnvironmentAnswer,
     EnvironmentChange,
@@ -29,7 +31,7 @@ from mitosis.contracts.agent_http import (
     LeaseGrant,
 )
 from mitosis.contracts.errors import TooLarge
-from mitosis.contracts.http import Epoch
+from mitosis.contracts.http import Epoch, Token
 from mitosis.contracts.temporal_names import INCARNATION_HEADER
 from mitosis.contracts.wire import (
     MAX_HELD,
@@ -108,6 +110,12 @@ async def hello(state: AppStateDep, manager_id: ManagerDep, body: Hello) -> Hell
     """Register a new process of the agent (P5)."""
     answer = await say_hello(state.store, manager_id, body, namespace=state.temporal_namespace)
     return answer.model_copy(update={"request_fields": state.common_fields.listed})
+
+
+@router.post("/token")
+async def renew_token(state: AppStateDep, subject: ManagerSubject, body: IssueToken) -> Token:
+    """Return a new token of the agent; the earlier ones stay valid until they expire."""
+    return await issue_token(state, subject, body.lifetime)
 
 
 @router.post("/goodbye", status_code=204)

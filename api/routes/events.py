@@ -74,7 +74,7 @@ async def events(
     after = query.after if last_event_id is None else last_event_id
     source = group_events(state.store, group, after=after, results=query.results)
     values = sees_values(request)
-    async for event in state.streams.until_stopped(source):
+    async for event in state.streams.until_stopped(request, source):
         text = shown_event(event, values=values).text()
         yield ServerSentEvent(event=event.kind, id=str(event.cursor), raw_data=text)
 
@@ -90,7 +90,9 @@ async def events_socket(websocket: WebSocket, reference: str) -> None:
             group = await readable_group(websocket, reference)
             await websocket.accept(SUBPROTOCOL if _offered(websocket) else None)
             source = group_events(state.store, group, after=query.after, results=query.results)
-            await _serve(websocket, state.streams.until_stopped(source), sees_values(websocket))
+            await _serve(
+                websocket, state.streams.until_stopped(websocket, source), sees_values(websocket)
+            )
     except MitosisError as error:
         await websocket.send_denial_response(problem_response(error))
 

@@ -15,8 +15,10 @@ from api.deps import (
     app_state_of,
     writable_group,
 )
+from api.issuing import issue_token
 from api.limits import LimitedRoute
 from api.routes.references import PATH
+from mitosis.contracts.account_http import IssueToken
 from mitosis.contracts.accounts import RANK, Role, User
 from mitosis.contracts.errors import NotFound, PermissionDenied
 from mitosis.contracts.group_managers import NamedManagers, RefreshedManagers
@@ -29,6 +31,7 @@ from mitosis.contracts.http import (
     Page,
     RegisteredManager,
     RegisterManager,
+    Token,
 )
 from mitosis.contracts.manager_verbs import DeleteManagerQuery, DrainBody, ManagerUpdate
 from mitosis.contracts.queries import ManagersQuery
@@ -42,7 +45,12 @@ from mitosis.store.leases.failures import lift_failures
 from mitosis.store.managers import views
 from mitosis.store.managers.changes import delete_manager, update_manager
 from mitosis.store.managers.draining import drain_manager, resume_manager
-from mitosis.store.managers.registration import generated_name, register_manager
+from mitosis.store.managers.registration import (
+    generated_name,
+    register_manager,
+    token_version,
+)
+from mitosis.store.users.tokens import forget_versions
 
 router = APIRouter(tags=["managers"], route_class=LimitedRoute)
 
@@ -68,7 +76,7 @@ async def register(state: AppStateDep, user: UserDep, body: RegisterManager) -> 
     name = body.name or generated_name()
     named = body.model_copy(update={"name": name})
     manager_id, version = await register_manager(state.store, named, user.user_id)
-    token = state.signer.issue(Subject("manager", manager_id, version), body.lifetime)
+    token = await issue_token(state, Subject("manager", manager_id, version), body.lifetime)
     return RegisteredManager(
         manager_id=manager_id, name=name, token=token.token, expires_at=token.expires_at
     )
@@ -110,6 +118,18 @@ async def delete(
     """Delete a host that has no lease and nothing to clean up. Its token is refused from then on."""
     _require_role(user, manager, "admin")
     await delete_manager(state.store, manager.manager_id, force=query.force)
+
+
+@router.post("/managers/{manager_id}/token", status_code=201)
+async def new_token(
+    state: AppStateDep, user: UserDep, manager: VisibleManager, body: IssueToken | None = None
+) -> Token:
+    """Return a new token for the agent of a host, which is shown only here. Earlier ones stay valid."""
+    _require_role(user, manager, "admin")
+    forget_versions(state.store)  # a version from before a revocation would make a dead token
+    version = await token_version(state.store, manager.manager_id)
+    subject = Subject("manager", manager.manager_id, version or 0)
+    return await issue_token(state, subject, (body or IssueToken()).lifetime)
 
 
 @router.post("/managers/{manager_id}/drain")

@@ -61,7 +61,9 @@ async def output_of_task(
     `skipped` says how many bytes are missing before `offset`. A retry is a new attempt.
     """
     values = sees_values(request)
-    async for event in state.streams.until_stopped(follow_task_output(state.store, task_uuid)):
+    async for event in state.streams.until_stopped(
+        request, follow_task_output(state.store, task_uuid)
+    ):
         yield _sent(shown_event(event, values=values))
 
 
@@ -84,7 +86,7 @@ async def output_of_group(
     after = query.after if last_event_id is None else last_event_id
     source = follow_group_output(state.store, group, after=after)
     values = sees_values(request)
-    async for event in state.streams.until_stopped(source):
+    async for event in state.streams.until_stopped(request, source):
         yield _sent(shown_event(event, values=values))
 
 

@@ -10,7 +10,9 @@ from fastapi import APIRouter, Depends, Query, Request
 from api.app_state import AppState
 from api.auth import Subject
 from api.deps import AppStateDep, UserDep, app_state_of, get_user, require_role_in_group
+from api.issuing import issue_token
 from api.limits import LimitedRoute
+from mitosis.contracts.account_http import IssueToken
 from mitosis.contracts.accounts import RANK, Role, User
 from mitosis.contracts.errors import PermissionDenied
 from mitosis.contracts.http import Page, Token
@@ -26,7 +28,6 @@ from mitosis.contracts.worker_services import (
     RegisteredWorker,
     RegisterWorker,
     RegistrationInfo,
-    RenewToken,
     WorkerGoodbye,
     WorkerHeartbeat,
     WorkerInfo,
@@ -117,7 +118,7 @@ async def register(request: Request, state: AppStateDep, body: RegisterWorker) -
         user = await get_user(request)
         made = await register_worker(state.store, body, user.user_id)
     own = Subject("worker", made.worker_uuid, made.token_version)
-    token = state.signer.issue(own, body.lifetime)
+    token = await issue_token(state, own, body.lifetime)
     return RegisteredWorker(
         worker_id=body.worker_id,
         worker_uuid=made.worker_uuid,
@@ -145,9 +146,9 @@ async def goodbye(state: AppStateDep, worker: WorkerDep, body: WorkerGoodbye) ->
 
 
 @router.post("/workers/token")
-async def renew_token(state: AppStateDep, worker: WorkerDep, body: RenewToken) -> Token:
+async def renew_token(state: AppStateDep, worker: WorkerDep, body: IssueToken) -> Token:
     """Return a new token of a worker service; the earlier ones stay valid until they expire."""
-    return state.signer.issue(worker, body.lifetime)
+    return await issue_token(state, worker, body.lifetime)
 
 
 @router.get("/workers")

@@ -114,6 +114,16 @@ CREATE TABLE service_claims (
 );
 """
 
+TOKEN_ENDS = tuple(
+    f"ALTER TABLE {table} {change}"
+    for table in ("users", "managers", "worker_services")
+    # The end of the last valid token; null: not known, of a row that is older than this column.
+    for change in (
+        "ADD COLUMN tokens_expire_at timestamptz",
+        "ALTER COLUMN tokens_expire_at SET DEFAULT now()",
+    )
+)
+
 STATEMENTS: tuple[str, ...] = (
     NAMED_TASKS,
     WORKER_SERVICES,
@@ -143,6 +153,7 @@ STATEMENTS: tuple[str, ...] = (
     "CREATE INDEX open_task_named_delayed ON open_task (named_task_id, not_before)"
     " WHERE state = 4 AND named_task_id IS NOT NULL",
     SERVICE_CLAIMS,
+    *TOKEN_ENDS,
 )
 """In this order, one statement each."""
 

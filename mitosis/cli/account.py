@@ -10,19 +10,21 @@ from mitosis.cli.context import Cli
 from mitosis.cli.registration import typer_function
 from mitosis.cli.rendering import Item, time_text
 
+PasswordFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--password-file",
+        metavar="FILE",
+        help="File with the password, - for standard input. [default: ask for it]",
+    ),
+]
+
 
 @typer_function
 def login(
     cli: Cli,
     username: Annotated[str, typer.Argument(metavar="USERNAME", help="Name of the user.")],
-    password_file: Annotated[
-        Path | None,
-        typer.Option(
-            "--password-file",
-            metavar="FILE",
-            help="File with the password, - for standard input. [default: ask for it]",
-        ),
-    ] = None,
+    password_file: PasswordFile = None,
 ) -> None:
     """Get a token with a password.
 
@@ -30,7 +32,7 @@ def login(
     """
     from mitosis.cli.connection import store_token
 
-    password = _password(password_file)
+    password = read_password(password_file)
     with cli.client() as client:
         answer = client.login(username, password)
     kept_in = store_token(cli.target.api_url, answer.token)
@@ -75,7 +77,12 @@ def whoami(cli: Cli) -> None:
     cli.output.item(Item(me.model_dump(mode="json"), fields, me.username))
 
 
-def _password(file: Path | None) -> str:
+def read_password(file: Path | None, prompt: str = "Password", *, twice: bool = False) -> str:
+    """Return the password in a file (- for standard input), or ask for it on the terminal.
+
+    Raises:
+        InvalidRequest: there is no terminal to ask on.
+    """
     from mitosis.cli.input_files import read_text
 
     if file is not None:
@@ -87,4 +94,5 @@ def _password(file: Path | None) -> str:
             "there is no terminal to ask for the password: name a file, or - for standard input",
             option="--password-file",
         )
-    return str(typer.prompt("Password", hide_input=True, err=True))
+    asked = typer.prompt(prompt, hide_input=True, err=True, confirmation_prompt=twice)
+    return str(asked)

@@ -83,6 +83,14 @@ COMMANDS: Mapping[str, Subcommand] = {
         "mitosis.cli.account:whoami",
         "Show the user of the token.",
     ),
+    "user": Subcommand(
+        "mitosis.cli.user.commands:app",
+        "Make, lock and list accounts, and set passwords.",
+    ),
+    "token": Subcommand(
+        "mitosis.cli.token.commands:app",
+        "List who has valid tokens, and revoke them.",
+    ),
     "config": Subcommand(
         "mitosis.cli.config:app",
         "Show the settings of this host.",

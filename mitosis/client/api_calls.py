@@ -73,13 +73,14 @@ class ApiCalls:
 
     def use_token(self, token: str) -> None:
         """Make the calls from now on with this token."""
-        name = b"Authorization"
-        self._headers = [header for header in self._headers if header[0] != name]
-        self._headers.append((name, b"Bearer " + token.encode()))
+        self._set_header(b"Authorization", b"Bearer " + token.encode())
 
     def close(self) -> None:
         """Close the connections."""
         self._links.close()
+
+    def _set_header(self, name: bytes, value: bytes) -> None:
+        self._headers = [header for header in self._headers if header[0] != name] + [(name, value)]
 
     async def _model(
         self, answer: type[M], method: str, path: str, body: BaseModel | None = None

@@ -16,6 +16,7 @@ from uuid import UUID
 
 from pydantic import BaseModel, TypeAdapter
 
+from mitosis.client.account_calls import AccountCalls
 from mitosis.client.cancel_calls import CancelCalls
 from mitosis.client.connection import Params
 from mitosis.client.creating import GroupArgument, planned
@@ -88,7 +89,14 @@ _MANAGERS = TypeAdapter(list[GroupManagerInfo])
 
 
 class Client(
-    OutputCalls, CancelCalls, HostCalls, PlanCalls, TemplateCalls, ProcessCalls, WorkerCalls
+    OutputCalls,
+    CancelCalls,
+    HostCalls,
+    PlanCalls,
+    TemplateCalls,
+    ProcessCalls,
+    WorkerCalls,
+    AccountCalls,
 ):
     """A client of one API for one user. An async context manager; for one event loop only."""
 

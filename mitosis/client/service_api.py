@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import msgspec
 
 from mitosis.client.api_calls import ApiCalls, Links
+from mitosis.contracts.account_http import IssueToken
 from mitosis.contracts.errors import ApiUnavailable
 from mitosis.contracts.http import Token
 from mitosis.contracts.service_tasks import (
@@ -18,7 +19,6 @@ from mitosis.contracts.worker_services import (
     HeartbeatAnswer,
     RegisteredWorker,
     RegisterWorker,
-    RenewToken,
     WorkerGoodbye,
     WorkerHeartbeat,
 )
@@ -76,7 +76,7 @@ class ServiceApi(ApiCalls):
             )
         return answer
 
-    async def renew_token(self, renewal: RenewToken) -> Token:
+    async def renew_token(self, renewal: IssueToken) -> Token:
         """Return the next token of the service; this one stays valid until it expires."""
         return await self._model(Token, "POST", "/workers/token", renewal)
 

@@ -30,6 +30,7 @@ from mitosis.contracts.lifecycle import (
     TaskGroupState,
     TaskState,
 )
+from mitosis.contracts.lifetimes import TOKEN_LIFETIME
 from mitosis.contracts.outcome import FailureKind
 from mitosis.contracts.switching import SwitchingCosts
 
@@ -405,7 +406,7 @@ class RegisterManager(RequestBody):
     labels: frozenset[Tag] = frozenset()
     groups: tuple[str, ...] = ()
     """``name`` or ``name:role`` (read, write, admin; default write); empty = the caller's own group."""
-    lifetime: PositiveDuration = timedelta(days=30)
+    lifetime: PositiveDuration = TOKEN_LIFETIME
 
 
 class RegisteredManager(AnswerBody):

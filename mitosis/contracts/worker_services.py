@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Callable
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
@@ -20,6 +20,7 @@ from mitosis.contracts.checked_model import Flag, Integer, Number
 from mitosis.contracts.http import AnswerBody, Int32, PositiveDuration, RequestBody
 from mitosis.contracts.identifiers import Name, PlainText, Tag
 from mitosis.contracts.json_depth import is_deeper
+from mitosis.contracts.lifetimes import TOKEN_LIFETIME
 from mitosis.contracts.named_tasks import LATEST, task_name
 from mitosis.contracts.queries import Query
 from mitosis.contracts.worker_health import (
@@ -195,7 +196,7 @@ class RegisterWorker(RequestBody):
     ] = ()
     """All of them: one that is left out is supported no longer."""
     connection_info: ConnectionInfo = ConnectionInfo()
-    lifetime: PositiveDuration = timedelta(days=30)
+    lifetime: PositiveDuration = TOKEN_LIFETIME
     """Of the token in the answer."""
 
     @field_validator("supported_tasks")
@@ -252,10 +253,6 @@ class WorkerGoodbye(RequestBody):
     incarnation: Incarnation
     reason: Reason = "goodbye"
     """Shown in the history."""
-
-
-class RenewToken(RequestBody):
-    lifetime: PositiveDuration = timedelta(days=30)
 
 
 class DrainWorker(RequestBody):

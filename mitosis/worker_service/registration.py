@@ -11,6 +11,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from mitosis.client.service_api import ServiceApi
+from mitosis.contracts.account_http import IssueToken
 from mitosis.contracts.errors import Unauthenticated
 from mitosis.contracts.http import Token
 from mitosis.contracts.service_tasks import HeldAttempt
@@ -18,7 +19,6 @@ from mitosis.contracts.worker_services import (
     HeldTask,
     RegisteredWorker,
     RegisterWorker,
-    RenewToken,
 )
 from mitosis.execution.backoff import until_reached
 from mitosis.execution.identity import (
@@ -138,7 +138,7 @@ class Registration:
             log.info("token.renewed", extra={"expires_at": token.expires_at.isoformat()})
 
     async def _next_token(self) -> Token:
-        return await self._api.renew_token(RenewToken(lifetime=self._config.token_lifetime))
+        return await self._api.renew_token(IssueToken(lifetime=self._config.token_lifetime))
 
     async def _register(
         self, incarnation: int, *, groups: Sequence[str] = (), first: bool = False

@@ -35,6 +35,17 @@ OfTaskGroup = Annotated[
 ]
 
 
+Lifetime = Annotated[
+    str | None, typer.Option(metavar="TIME", help="How long the token is valid, as in 30d.")
+]
+SaveToken = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE", help="Write the token to this file (0600) instead of printing it."
+    ),
+]
+
+
 @app.callback()
 def manager() -> None:
     """Manage the hosts that run tasks."""
@@ -107,15 +118,8 @@ def register_manager(
         typer.Option(metavar="NAME[:ROLE]", help="User group that it works for; repeatable."),
         FormerNames(("--group",)),
     ] = None,
-    lifetime: Annotated[
-        str | None, typer.Option(metavar="TIME", help="How long its token is valid, as in 30d.")
-    ] = None,
-    save_token: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE", help="Write the token to this file (0600) instead of printing it."
-        ),
-    ] = None,
+    lifetime: Lifetime = None,
+    save_token: SaveToken = None,
 ) -> None:
     """Register a host and get the token for its agent, which is shown only once.
 
@@ -135,6 +139,32 @@ def register_manager(
     cli.output.item(registered_item(registered, save_token))
 
 
+@register(app, "token")
+def token(
+    cli: Cli, manager: HostArgument, lifetime: Lifetime = None, save_token: SaveToken = None
+) -> None:
+    """Get a new token for the agent of a host, which is shown only once; earlier ones stay valid.
+
+    For an agent whose token has expired or was revoked: start it with the new one in MITOSIS_TOKEN or
+    MITOSIS_TOKEN_FILE. While an agent runs it renews its token itself.
+    """
+    from mitosis.cli.validation import positive_duration
+
+    span = positive_duration(lifetime, "--lifetime")
+    if save_token is not None:
+        _check_new(save_token)
+    with cli.client() as client:
+        host = find_manager(client, manager)
+        issued = client.issue_manager_token(host.manager_id, lifetime=span)
+    data = {"manager_id": str(host.manager_id), "name": host.name, **issued.model_dump(mode="json")}
+    fields = [
+        ("host", host.name),
+        ("id", str(host.manager_id)),
+        ("token valid until", time_text(issued.expires_at)),
+    ]
+    cli.output.item(_with_token(data, fields, issued.token, save_token))
+
+
 def registered_item(registered: "RegisteredManager", token_file: Path | None) -> Item:
     """Return the new host; write its token to the file, or show it if there is none."""
     data = registered.model_dump(mode="json")
@@ -143,16 +173,23 @@ def registered_item(registered: "RegisteredManager", token_file: Path | None) ->
         ("id", str(registered.manager_id)),
         ("token valid until", time_text(registered.expires_at)),
     ]
+    return _with_token(data, fields, registered.token, token_file)
+
+
+def _with_token(
+    data: dict[str, Any], fields: list[tuple[str, str]], token: str, token_file: Path | None
+) -> Item:
+    """Return what is shown of a host; write its token to the file, or show it if there is none."""
     if token_file is None:
-        fields.append(("token", registered.token))
+        fields.append(("token", token))
     else:
         from mitosis.embedded.data_folder import write_private
 
-        write_private(token_file, registered.token.encode())
+        write_private(token_file, token.encode())
         del data["token"]
         data["token_file"] = str(token_file)
         fields.append(("token file", str(token_file)))
-    return Item(data, fields, str(registered.manager_id))
+    return Item(data, fields, str(data["manager_id"]))
 
 
 def _check_new(path: Path) -> None:

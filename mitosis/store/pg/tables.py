@@ -71,6 +71,7 @@ users = Table(
     CheckConstraint("state IN ('active', 'locked', 'deleted')"),
     Column("token_version", Integer, nullable=False, server_default=text("1")),
     Column("created_at", Moment, nullable=False, server_default=text("now()")),
+    Column("tokens_expire_at", Moment, server_default=text("now()")),
 )
 
 user_groups = Table(
@@ -123,6 +124,7 @@ managers = Table(
     Column("draining_since", Moment),
     Column("drain_reason", Text),
     Column("deleted_at", Moment),
+    Column("tokens_expire_at", Moment, server_default=text("now()")),
     Index("managers_tags", "tags", postgresql_using="gin"),
 )
 
@@ -765,6 +767,7 @@ worker_services = Table(
     Column("drain_reason", Text),
     Column("created_at", Moment, nullable=False, server_default=text("now()")),
     Column("updated_at", Moment, nullable=False, server_default=text("now()")),
+    Column("tokens_expire_at", Moment, server_default=text("now()")),
 )
 
 user_group_workers = Table(

@@ -12,6 +12,7 @@ from argon2 import PasswordHasher
 from argon2.exceptions import InvalidHashError, VerificationError
 from psycopg.errors import UniqueViolation
 
+from mitosis.contracts.account_http import USERNAME
 from mitosis.contracts.accounts import Role, User
 from mitosis.contracts.errors import AlreadyExists, InvalidRequest, NotFound, Unauthenticated
 from mitosis.store.missing import require_task_group
@@ -21,7 +22,7 @@ from mitosis.store.pg.statements import load
 from mitosis.store.store import Store
 
 SQL = load("users/accounts.sql")
-_USERNAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+_USERNAME = re.compile(USERNAME)
 _hasher = PasswordHasher()
 T = TypeVar("T")
 
@@ -92,7 +93,7 @@ async def create_user(
             " letter or digit",
             field="username",
         )
-    hashed = None if password is None else await asyncio.to_thread(_hasher.hash, password)
+    hashed = None if password is None else await asyncio.to_thread(hash_password, password)
     parameters = {"username": username, "password_hash": hashed, "is_admin": is_admin}
     try:
         made = await _fetch(store, _Created, "create", parameters)
@@ -201,6 +202,11 @@ async def _fetch(
 ) -> T | None:
     async with store.database.connection() as connection:
         return await fetch_one(connection, kind, SQL[statement], parameters)
+
+
+def hash_password(password: str) -> str:
+    """Return the argon2 hash; takes tens of milliseconds of a core."""
+    return _hasher.hash(password)
 
 
 def _verify(hashed: str, password: str) -> bool:

@@ -49,6 +49,7 @@ async def test_nothing_is_open_to_the_anonymous(api: Api) -> None:
             manager_id=uuid4(),
             epoch=1,
             worker_id="w",
+            username="ann",
             namespace="n",
             name="t",
             version="1",

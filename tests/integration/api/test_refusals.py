@@ -35,7 +35,12 @@ def routes_with_a_body(api: Api, manager_id: UUID) -> list[tuple[str, str]]:
         if "requestBody" in operation
     ]
     assert len(found) >= 20
-    filled = {"reference": "work", "manager_id": manager_id, "worker_id": "mailer"}
+    filled = {
+        "reference": "work",
+        "manager_id": manager_id,
+        "worker_id": "mailer",
+        "username": "admin",
+    }
     others = dict.fromkeys(("task_group_id", "task_uuid"), uuid4())
     return [(method, path.format(**filled, **others)) for method, path in found]
 

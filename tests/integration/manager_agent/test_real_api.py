@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -13,6 +14,7 @@ from temporalio.testing import ActivityEnvironment
 
 from api.service import ApiOptions, RunningApi, admin_token, running_api
 from manager_agent.agent import Agent, AgentConfig
+from manager_agent.registration import read_credentials
 from mitosis.client.client import Client
 from mitosis.contracts.allocation import WorkerAllocationPlan
 from mitosis.contracts.control import (
@@ -24,6 +26,7 @@ from mitosis.contracts.control import (
     ManagerView,
     VerbRequest,
 )
+from mitosis.contracts.errors import PermissionDenied, Unauthenticated
 from mitosis.contracts.hook import HookSpec
 from mitosis.contracts.http import RegisterManager, TaskGroupInfo, TaskGroupSpec
 from mitosis.contracts.lifecycle import EnvironmentState, TaskGroupResult
@@ -101,10 +104,14 @@ def options(database: str, key: bytes, port: int = 0) -> ApiOptions:
 
 
 @asynccontextmanager
-async def site(api: RunningApi, folder: Path) -> AsyncIterator[Site]:
+async def site(
+    api: RunningApi, folder: Path, token_lifetime: timedelta = timedelta(days=30)
+) -> AsyncIterator[Site]:
     token = (await admin_token(api.app_state)).token
     async with Client(api.url, token) as client:
-        manager = await client.register_manager(RegisterManager(name="host"))
+        manager = await client.register_manager(
+            RegisterManager(name="host", lifetime=token_lifetime)
+        )
         config = AgentConfig(
             api_url=api.url,
             manager_id=manager.manager_id,
@@ -274,3 +281,39 @@ async def test_nobody_but_their_agent_knows_the_workers(database: str, tmp_path:
             assert await kinds.fetchall() == [{"kind": "manager", "worker_uuid": None}]
         it.agent.stop()
         await watch
+
+
+@pytest.mark.spec("S000-156")
+async def test_work_goes_on_while_tokens_expire(
+    database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("api.auth.LEEWAY", timedelta(0))
+    monkeypatch.setattr("api.held_calls.LEEWAY", timedelta(0))
+    go = tmp_path / "go"
+    serving = running_api(options(database, ed25519_private_key()), NoTemporal())
+    async with serving as api, site(api, tmp_path, timedelta(seconds=3)) as it:
+        first = it.agent._config.token
+        group = await it.group(command("/bin/sh", "-c", f"until [ -e {go} ]; do sleep 0.02; done"))
+        watch = await it.start(group)
+
+        async def expired() -> bool:
+            async with Client(api.url, first) as client:
+                try:
+                    await client.me()
+                except Unauthenticated:
+                    return True
+                except PermissionDenied:
+                    return False  # the token of a host is valid, and no user's
+            return False
+
+        await until(expired)
+        go.touch()
+        assert (await it.finished(group, 1)).tasks_succeeded == 1
+        (task,) = [task async for task in it.client.tasks(group)]
+        assert task.attempt == 1
+        assert (await it.view()).online
+        it.agent.stop()
+        assert (await watch).end is LeaseEnd.STOPPING
+        kept = read_credentials(tmp_path / "state")
+        assert kept is not None
+        assert kept.token != first

@@ -99,6 +99,9 @@ REFUSED: dict[str, tuple[str, ...]] = {
     "handlers list --limit": ("-1", *NOT_A_NUMBER),
     "handlers gaps --limit": ("-1", *NOT_A_NUMBER),
     "manager register --lifetime": NO_SPAN,
+    "manager token --lifetime": NO_SPAN,
+    "user list --limit": ("-1", *NOT_A_NUMBER),
+    "token list --limit": ("-1", *NOT_A_NUMBER),
     "demo --workers": NO_WORKERS,
     "simulate --hosts": ("10001", *NOT_ONE_OR_MORE),
     "simulate --days": ("0", "367", "many", ""),
@@ -128,6 +131,8 @@ BEHIND = {
     "worker coverage": [],
     "handlers list": [],
     "handlers gaps": [],
+    "user list": [],
+    "token list": [],
     "task cancel": ["--group=g", "--all"],
     "template list": [],
 }
