@@ -28,8 +28,8 @@ class ManagerPort(Protocol):
         """End an epoch and requeue what it held (protocol P1, P4).
 
         LOST succeeds only when ``alive_until`` has passed; it makes the manager OFFLINE and its
-        environments owed. UNREACHABLE withdraws an offer, and nothing that has been taken. Any other
-        reason ends the lease at once. An ended epoch is success.
+        environments owed. UNREACHABLE withdraws an offer, and nothing that has been taken. Every reason
+        is a claim: nothing changes unless PostgreSQL confirms it. An ended epoch is success.
         """
         ...
 

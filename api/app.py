@@ -23,6 +23,7 @@ from api.routes import (
     task_groups,
     tasks,
     templates,
+    temporal_ui,
     tokens,
     users,
     workers,
@@ -40,7 +41,7 @@ def create_app(state: AppState | None) -> FastAPI:
     """Make the application. The caller opens ``state`` before serving and closes it afterwards.
 
     Without a state the application can only describe itself. Every route below ``/api/v1`` except health,
-    login and the OpenAPI document requires a token; the router checks it.
+    login and the OpenAPI document requires a token; the router checks it. Below ``/temporal`` a session does.
     """
     app = FastAPI(
         title="Mitosis",
@@ -71,6 +72,7 @@ def _routes() -> APIRouter:
     router.include_router(health.router)
     router.include_router(account.login_router, prefix=PREFIX)
     router.include_router(events.socket_router, prefix=PREFIX)
+    router.include_router(temporal_ui.pages)
     router.include_router(metrics.router, dependencies=[Depends(authenticate)])
     router.include_router(_authenticated(), prefix=PREFIX)
     return router
@@ -88,6 +90,7 @@ def _authenticated() -> APIRouter:
         account,
         users,
         tokens,
+        temporal_ui,
         managers,
         tasks,
         events,

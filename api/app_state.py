@@ -12,6 +12,7 @@ from api.long_polls import LongPolls
 from api.metrics import Metrics
 from api.storage import Storage
 from api.streams import Streams
+from api.temporal_ui import TemporalUi
 from mitosis.contracts.control import Cancel, Close, Complete, GroupView, Reopen
 from mitosis.contracts.lifetimes import TOKEN_LIFETIME
 from mitosis.store.processes.live import CommonFields
@@ -58,4 +59,6 @@ class AppState:
     streams: Streams
     """They use the same long polls, so that one stop ends both."""
     logins: LoginLimit = field(default_factory=LoginLimit)
+    temporal_ui: TemporalUi | None = None
+    """None: the Temporal server is not embedded."""
     common_fields: CommonFields = field(default_factory=CommonFields)

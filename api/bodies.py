@@ -30,8 +30,8 @@ T = TypeVar("T")
 _JSON_TYPE = re.compile(r"application/(?:[\w.!#$&^-]+\+)?json", re.IGNORECASE)
 
 
-async def read_body(request: Request, limit: int) -> bytes:
-    """Return the whole body.
+async def read_body(request: Request, limit: int, *, any_type: bool = False) -> bytes:
+    """Return the whole body; JSON, unless it may have ``any_type``.
 
     Raises:
         UnsupportedMediaType: its media type is not JSON.
@@ -40,14 +40,14 @@ async def read_body(request: Request, limit: int) -> bytes:
     """
     length = request.headers.get("content-length", "")
     announced = int(length) if length.isdigit() else 0
-    if announced:
+    if announced and not any_type:
         check_type(request)
     if announced > limit:
         raise too_large(limit)
     grow(request, announced)
     chunks, size = [], 0
     async for chunk in request.stream():
-        if chunk and not size:
+        if chunk and not size and not any_type:
             check_type(request)
         size += len(chunk)
         if size > limit:

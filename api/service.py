@@ -18,6 +18,7 @@ from api.metrics import Metrics
 from api.server import serving
 from api.storage import Storage
 from api.streams import Streams
+from api.temporal_ui import TemporalUi
 from mitosis.contracts.http import Token
 from mitosis.store.managers.api_liveness import recording_api_heartbeat
 from mitosis.store.processes.live import recording_process
@@ -40,6 +41,8 @@ class ApiOptions:
     port: int = 0
     """0 = a free one."""
     stop_after: timedelta = timedelta(seconds=5)
+    temporal_ui_url: str | None = None
+    """Address of the Web UI of the embedded Temporal server."""
     database_folder: Path | None = None
     """Folder of the embedded database; None if the database is not ours."""
 
@@ -83,8 +86,14 @@ async def open_app_state(options: ApiOptions, control: ControlPlane) -> AsyncIte
     """Open a store and yield the application state that uses it."""
     signer, long_polls = TokenSigner(options.signing_key), LongPolls()
     metrics = Metrics()
+    url = options.temporal_ui_url
     observed = replace(options.store, observe_statement=metrics.observe_statement)
-    async with Store.open(observed) as store, long_polls.held.checking_tokens(store):
+    async with AsyncExitStack() as exits:
+        ui = None if url is None else TemporalUi(url)
+        if ui is not None:
+            exits.push_async_callback(ui.aclose)
+        store = await exits.enter_async_context(Store.open(observed))
+        await exits.enter_async_context(long_polls.held.checking_tokens(store))
         yield AppState(
             store=store,
             signer=signer,
@@ -94,6 +103,7 @@ async def open_app_state(options: ApiOptions, control: ControlPlane) -> AsyncIte
             streams=Streams(long_polls),
             temporal_namespace=options.temporal_namespace,
             storage=Storage(options.database_folder),
+            temporal_ui=ui,
         )
 
 

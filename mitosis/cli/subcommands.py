@@ -95,6 +95,10 @@ COMMANDS: Mapping[str, Subcommand] = {
         "mitosis.cli.config:app",
         "Show the settings of this host.",
     ),
+    "ui": Subcommand(
+        "mitosis.cli.temporal_ui:ui",
+        "Get a link to the Temporal Web UI, which opens once.",
+    ),
     "temporal": Subcommand(
         "mitosis.cli.temporal:app",
         "Run the bundled Temporal CLI.",

@@ -15,14 +15,31 @@ from mitosis.contracts.account_http import (
     RevokedTokens,
     RevokeTokens,
     TokenHolder,
+    UiLink,
     UserInfo,
 )
 from mitosis.contracts.accounts import Role
-from mitosis.contracts.http import Page, Token
+from mitosis.contracts.http import Login, Me, Page, Token
 
 
 class AccountCalls(RepeatedCalls):
-    """Make, list, lock and unlock accounts; set passwords; list who has valid tokens, and revoke them."""
+    """Log in; make, list and lock accounts; set passwords; list who has valid tokens, and revoke them."""
+
+    async def login(self, username: str, password: str) -> Token:
+        """Get a token for a user and use it from now on. Not repeated.
+
+        Raises:
+            Unauthenticated: unknown user or wrong password.
+            RateLimited: too many logins have failed; ``facts["retry_after_seconds"]`` says how long to wait.
+        """
+        body = Login(username=username, password=password)
+        token = await self._api.model(Token, "POST", "/login", body)
+        self._api.set_token(token.token)
+        return token
+
+    async def me(self) -> Me:
+        """Return the user of the token."""
+        return await self._get(Me, "/me")
 
     def users(self) -> AsyncIterator[UserInfo]:
         """Iterate over all accounts; for administrators."""
@@ -101,6 +118,14 @@ class AccountCalls(RepeatedCalls):
         path = f"/managers/{identifier(manager_id, 'manager_id')}/token"
         body = IssueToken() if lifetime is None else IssueToken(lifetime=lifetime)
         return await self._api.model(Token, "POST", path, body)
+
+    async def temporal_ui_path(self) -> str:
+        """Return the path, below the address of the API, that opens the Temporal Web UI once.
+
+        Raises:
+            NotFound: the Temporal server is not the embedded one.
+        """
+        return (await self._api.model(UiLink, "POST", "/temporal-ui")).path
 
 
 def _path(username: str) -> str:

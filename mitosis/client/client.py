@@ -54,9 +54,7 @@ from mitosis.contracts.http import (
     GroupManagerInfo,
     LiftedFailures,
     LiftFailures,
-    Login,
     ManagerInfo,
-    Me,
     Page,
     RegisteredManager,
     RegisterManager,
@@ -67,7 +65,6 @@ from mitosis.contracts.http import (
     TaskGroupSpec,
     TaskGroupUpdate,
     TaskInfo,
-    Token,
     VerbBody,
 )
 from mitosis.contracts.lifecycle import ListedState, TaskGroupState, TaskState
@@ -99,18 +96,6 @@ class Client(
     AccountCalls,
 ):
     """A client of one API for one user. An async context manager; for one event loop only."""
-
-    async def login(self, username: str, password: str) -> Token:
-        """Get a token for a user and use it from now on. Not repeated.
-
-        Raises:
-            Unauthenticated: unknown user or wrong password.
-            RateLimited: too many logins have failed; ``facts["retry_after_seconds"]`` says how long to wait.
-        """
-        body = Login(username=username, password=password)
-        token = await self._api.model(Token, "POST", "/login", body)
-        self._api.set_token(token.token)
-        return token
 
     @classmethod
     def connect(cls, **options: Any) -> Self:
@@ -151,10 +136,6 @@ class Client(
         patient = copy(self)
         patient.give_up_after = max(duration(patience, "patience"), self.give_up_after)
         return TaskGroup(patient, planned(group, workers), on_exit=on_exit, on_error=on_error)
-
-    async def me(self) -> Me:
-        """Return the user of the token."""
-        return await self._get(Me, "/me")
 
     # --- task groups
 

@@ -64,3 +64,6 @@ class SyncAccountCalls:
 
     def issue_manager_token(self, manager_id: UUID, *, lifetime: timedelta | None = None) -> Token:
         return self._loop.run(self._client.issue_manager_token(manager_id, lifetime=lifetime))
+
+    def temporal_ui_path(self) -> str:
+        return self._loop.run(self._client.temporal_ui_path())

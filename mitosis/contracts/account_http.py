@@ -91,3 +91,8 @@ class RevokedTokens(AnswerBody):
 
 class IssueToken(RequestBody):
     lifetime: PositiveDuration = TOKEN_LIFETIME
+
+
+class UiLink(AnswerBody):
+    path: str
+    """Of the API's address, for a browser; a secret that opens once."""

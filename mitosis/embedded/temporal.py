@@ -7,6 +7,7 @@ creates them at its start, because a workflow that starts before them is delayed
 
 import asyncio
 import os
+import secrets
 import shutil
 import signal
 import sys
@@ -21,7 +22,7 @@ from temporalio.service import RPCError
 
 from mitosis.contracts.temporal_names import SEARCH_ATTRIBUTES
 from mitosis.contracts.variables import without_settings
-from mitosis.embedded.data_folder import PRIVATE_UMASK, DataFolder
+from mitosis.embedded.data_folder import PRIVATE_UMASK, DataFolder, free_port
 from mitosis.embedded.errors import PortInUse, ProgramMissing
 from mitosis.embedded.supervisor import ProcessSpec, SupervisedProcess
 
@@ -54,6 +55,8 @@ DYNAMIC_CONFIG: Mapping[str, str] = {
     "history.maximumSignalsPerExecution": "2000",
 }
 PORT_WAIT_SECONDS = 5.0
+UI_PATH = "/temporal"
+"""Where the API serves the Web UI (``api/temporal_ui.py``)."""
 
 
 def find_temporal_binary() -> Path:
@@ -89,6 +92,7 @@ class EmbeddedTemporal:
         self._folder = folder
         self._namespace = namespace
         self._wanted = {"temporal": port, "temporal-ui": ui_port}
+        self._ui_host = "127.0.0.1"
         self._ports: dict[str, int] = {}
         self.process: SupervisedProcess | None = None
 
@@ -99,7 +103,8 @@ class EmbeddedTemporal:
 
     @property
     def ui_url(self) -> str:
-        return f"http://127.0.0.1:{self._ports['temporal-ui']}"
+        """The Web UI itself, which has no login; people reach it through the API."""
+        return f"http://{self._ui_host}:{self._ports['temporal-ui']}"
 
     async def start(self) -> None:
         """Start the server and wait until the namespace answers.
@@ -108,11 +113,9 @@ class EmbeddedTemporal:
             PortInUse, StartFailed, ProgramMissing: the message says what to do.
         """
         program = find_temporal_binary()
-        for name, setting in (
-            ("temporal", "MITOSIS_TEMPORAL__PORT"),
-            ("temporal-ui", "MITOSIS_TEMPORAL__UI_PORT"),
-        ):
-            self._ports[name] = await self._port(name, setting)
+        self._ports["temporal"] = await self._port("temporal", "MITOSIS_TEMPORAL__PORT")
+        self._ui_host = _random_loopback()
+        self._ports["temporal-ui"] = self._wanted["temporal-ui"] or free_port(self._ui_host)
         spec = ProcessSpec(
             name="temporal",
             argv=[str(program), *self._arguments()],
@@ -165,6 +168,7 @@ class EmbeddedTemporal:
         ]
         return [
             *("server", "start-dev", "--ip", "127.0.0.1", "--log-level", "error"),
+            *("--ui-ip", self._ui_host, "--ui-public-path", UI_PATH, "--ui-disable-news-fetch"),
             *("-n", self._namespace, *ports, *store, *attributes, *dynamic),
         ]
 
@@ -182,6 +186,14 @@ class EmbeddedTemporal:
         except (RPCError, RuntimeError):
             return False
         return True
+
+
+def _random_loopback() -> str:
+    """Return an address of 127.0.0.0/8, which is this machine (RFC 1122, 3.2.1.3), that cannot be guessed.
+
+    A page in a browser cannot try 16 million addresses with 20,000 ports each.
+    """
+    return f"127.{secrets.randbelow(254) + 1}.{secrets.randbelow(256)}.{secrets.randbelow(254) + 1}"
 
 
 def _environment() -> dict[str, str]:

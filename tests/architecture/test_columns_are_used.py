@@ -24,8 +24,7 @@ NOT_READ: Mapping[Name, str] = {
     ("worker_services", "creator_id"): "as above, of a worker service",
     ("worker_services", "updated_at"): "S004-12 names it",
     ("worker_named_tasks", "created_at"): "S004-13 names it",
-    ("users", "created_at"): "when an account was made, for an administrator with psql",
-    ("user_groups", "created_at"): "as above",
+    ("user_groups", "created_at"): "when it was made, for an administrator with psql",
     ("deleted_groups", "deleted_at"): "as above",
     ("environments", "created_at"): "as above",
     ("submission", "created_at"): "as above",
@@ -45,10 +44,7 @@ NOT_WRITTEN: Mapping[Name, str] = {
     ("fleet_changes", "group_id"): "as above",
     ("task_group_managers", "matched_tags"): NOT_READ["task_group_managers", "matched_tags"],
     ("leases", "worker_tags"): NOT_READ["leases", "worker_tags"],
-    ("users", "state"): "no verb locks a user yet; an administrator can",
-    ("user_groups", "state"): "as above",
-    ("users", "token_version"): "no verb revokes the tokens of a user yet; an administrator can",
-    ("worker_services", "token_version"): "as above, of a worker service",
+    ("user_groups", "state"): "no verb locks a user group; an administrator can",
     ("api_pulse", "only_row"): "it allows one row",
 }
 """And why. Keys and times that a default fills in are written by it."""

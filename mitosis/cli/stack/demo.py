@@ -67,7 +67,7 @@ async def _demo(folder: Path, workers: int) -> int:
     timeline = _Timeline()
     campaign = Campaign(folder / "campaign")
     async with whole_stack(Settings(data_dir=folder / "data"), timeline.say) as stack:
-        timeline.say(f"API {stack.connection.api_url}, Temporal Web UI {stack.connection.ui_url}")
+        timeline.say(f"API {stack.connection.api_url}")
         async with stack.client() as client:
             report = await run(client, campaign, "stdlib", workers, timeline.progress)
         timeline.say(f"group is {report.group.state}, settled, result {report.group.result}")

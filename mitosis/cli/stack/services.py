@@ -69,13 +69,13 @@ def banner(connection: "StackConnection", data_dir: Path) -> list[str]:
     return [
         "Mitosis is up.",
         f"  API              {connection.api_url}",
-        f"  Temporal Web UI  {connection.ui_url or 'see your Temporal server'}",
+        "  Temporal Web UI  mitosis ui    (prints a link that opens once)",
         f"  data folder      {data_dir} (logs in logs/)",
         "",
         f"  export TEMPORAL_ADDRESS={connection.temporal_address}"
         f" TEMPORAL_NAMESPACE={connection.temporal_namespace}",
         "",
-        "Every local user can reach Temporal and its Web UI; the API requires a token.",
+        "Every local user can reach the port of Temporal (SECURITY.md); the API requires a token.",
         "In another terminal: mitosis group create NAME    (Ctrl-C here stops everything)",
     ]
 

@@ -9,7 +9,7 @@ import os
 import sys
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -22,6 +22,7 @@ from mitosis.contracts.lifecycle import ManagerState
 from mitosis.embedded.data_folder import DataFolder, ed25519_private_key, write_private
 from mitosis.embedded.stack import EmbeddedStack
 from mitosis.embedded.stop_signals import StopSignals
+from mitosis.embedded.temporal import UI_PATH
 from mitosis.settings import Settings
 from mitosis.store.control.control_store import ControlStore
 from mitosis.store.pg.migrate import migrate
@@ -79,7 +80,7 @@ async def whole_stack(
             token_file=admin_token_file(stack.folder),
             temporal_address=stack.temporal_address,
             temporal_namespace=where.namespace,
-            ui_url=stack.ui_url,
+            ui_url=stack.ui_url if stack.temporal is None else f"{running.url}{UI_PATH}/",
             pid=os.getpid(),
         )
         await _add_agent(stack, connection, token)
@@ -119,9 +120,10 @@ async def _add_api_and_control(
 ) -> RunningApi:
     control = await ControlClient.open(where)
     store = store_options(settings, stack.database_url, ONE_HOST_IDLE_THRESHOLD)
-    running = await stack.add_service(
-        "api", running_api(api_options(settings, store, stack.folder), control)
-    )
+    options = api_options(settings, store, stack.folder)
+    if stack.temporal is not None:
+        options = replace(options, temporal_ui_url=stack.temporal.ui_url)
+    running = await stack.add_service("api", running_api(options, control))
     recorded = recording_process(running.app_state.store, "control")
     await stack.add_service("control worker, its row", recorded)
     service = control_service(settings, where, running.app_state.store)

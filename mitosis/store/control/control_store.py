@@ -22,7 +22,7 @@ from mitosis.store.groups.views import observe_group
 from mitosis.store.leases.look import look
 from mitosis.store.leases.scheduler import assign_round
 from mitosis.store.managers.api_liveness import API_STALE_SECONDS
-from mitosis.store.managers.release import release_lease
+from mitosis.store.managers.release import release_claimed
 from mitosis.store.managers.views import observe_manager
 from mitosis.store.pg import outbox
 from mitosis.store.store import Store
@@ -82,7 +82,7 @@ class ControlStore:
             await outbox.poke(connection, scheduler=True)
 
     async def release(self, request: ReleaseRequest) -> ReleaseAnswer:
-        return await release_lease(self._store, request)
+        return await release_claimed(self._store, request)
 
     async def assign_round(self) -> AssignAnswer:
         return await assign_round(self._store)

@@ -1,5 +1,6 @@
 """Releasing leases on behalf of ManagerWorkflow or of the agent itself (protocol P1, P4, P8)."""
 
+import logging
 from uuid import UUID
 
 from mitosis.contracts.control import ReleaseAnswer, ReleaseReason, ReleaseRequest, ReleaseStatus
@@ -15,8 +16,11 @@ from mitosis.store.leases.ending import (
 from mitosis.store.leases.failures import record_failure
 from mitosis.store.managers.api_liveness import no_api_alive
 from mitosis.store.managers.hello import lock_manager
+from mitosis.store.managers.release_claims import is_confirmed
 from mitosis.store.pg.database import Connection
 from mitosis.store.store import Store
+
+log = logging.getLogger(__name__)
 
 _FAILURES = {
     ReleaseReason.UNREACHABLE: (HostFailureKind.UNREACHABLE, "it did not take an offer"),
@@ -25,8 +29,23 @@ _FAILURES = {
 """The ends of leases that are failures of the host for the task group."""
 
 
-async def release_lease(store: Store, request: ReleaseRequest) -> ReleaseAnswer:
+async def release_claimed(store: Store, request: ReleaseRequest) -> ReleaseAnswer:
+    """End an epoch as a workflow asks, if PostgreSQL confirms the reason; else change nothing (ALIVE).
+
+    Every user of the machine can reach Temporal, and call the activity with any request.
+
+    Raises:
+        NotFound: the request names no epoch, and there is no such manager.
+    """
+    return await release_lease(store, request, claimed=True)
+
+
+async def release_lease(
+    store: Store, request: ReleaseRequest, *, claimed: bool = False
+) -> ReleaseAnswer:
     """End an epoch and requeue its tasks, as ``activities.managers.ManagerPort`` says.
+
+    ``claimed``: the reason is a claim to be confirmed.
 
     Raises:
         NotFound: the request names no epoch, and there is no such manager.
@@ -45,6 +64,11 @@ async def release_lease(store: Store, request: ReleaseRequest) -> ReleaseAnswer:
             return alive
         if request.reason is ReleaseReason.UNREACHABLE and taken:
             # The host took it a moment ago: only its clock or the host itself may end it now.
+            return alive
+        if claimed and not lost and not await is_confirmed(connection, store, lease, request):
+            log.warning(
+                "release.unconfirmed", extra={"epoch": lease.epoch, "reason": request.reason}
+            )
             return alive
         requeued = await end_lease(connection, lease, request.reason, charge=lost, workflow=False)
         if (failed := _FAILURES.get(request.reason)) is not None:

@@ -23,7 +23,8 @@ from mitosis.store.store import Store
 
 SQL = load("users/accounts.sql")
 _USERNAME = re.compile(USERNAME)
-_hasher = PasswordHasher()
+HASHER = PasswordHasher()
+"""Argon2; a hash takes tens of milliseconds of a core."""
 T = TypeVar("T")
 
 
@@ -93,7 +94,7 @@ async def create_user(
             " letter or digit",
             field="username",
         )
-    hashed = None if password is None else await asyncio.to_thread(hash_password, password)
+    hashed = None if password is None else await asyncio.to_thread(HASHER.hash, password)
     parameters = {"username": username, "password_hash": hashed, "is_admin": is_admin}
     try:
         made = await _fetch(store, _Created, "create", parameters)
@@ -204,14 +205,9 @@ async def _fetch(
         return await fetch_one(connection, kind, SQL[statement], parameters)
 
 
-def hash_password(password: str) -> str:
-    """Return the argon2 hash; takes tens of milliseconds of a core."""
-    return _hasher.hash(password)
-
-
 def _verify(hashed: str, password: str) -> bool:
     try:
-        return _hasher.verify(hashed, password)
+        return HASHER.verify(hashed, password)
     except (VerificationError, InvalidHashError):
         return False
 
@@ -219,4 +215,4 @@ def _verify(hashed: str, password: str) -> bool:
 @cache
 def _hash_of_nothing() -> str:
     """Return a hash to compare with when the account does not exist."""
-    return _hasher.hash("")
+    return HASHER.hash("")

@@ -11,7 +11,7 @@ from mitosis.store.pg.paging import decode_cursor, encode_cursor, page_limit
 from mitosis.store.pg.rows import fetch_all, fetch_one
 from mitosis.store.pg.statements import load
 from mitosis.store.store import Store
-from mitosis.store.users.accounts import add_member, create_user, hash_password, roles_in
+from mitosis.store.users.accounts import HASHER, add_member, create_user, roles_in
 from mitosis.store.users.tokens import forget_versions
 
 SQL = load("users/administration.sql")
@@ -69,7 +69,7 @@ async def set_password(store: Store, username: str, password: str) -> UserInfo:
         NotFound: there is no such account.
     """
     async with store.hashing:
-        hashed = await asyncio.to_thread(hash_password, password)
+        hashed = await asyncio.to_thread(HASHER.hash, password)
     return await _change(store, "set_password", {"username": username, "password_hash": hashed})
 
 

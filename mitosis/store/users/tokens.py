@@ -19,6 +19,8 @@ from mitosis.store.store import Store
 
 SQL = load("users/tokens.sql")
 MAX_PAGE = 500
+ISSUED = {"user": "issued_user", "manager": "issued_manager", "worker": "issued_worker"}
+REVOKE = {"user": "revoke_user", "manager": "revoke_manager", "worker": "revoke_worker"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +52,7 @@ async def record_issue(
     """Record until when a new token is valid."""
     values = {"id": holder, "version": version, "expires_at": expires_at}
     async with store.database.connection() as connection:
-        await connection.execute(SQL[f"issued_{kind}"], values)
+        await connection.execute(SQL[ISSUED[kind]], values)
 
 
 async def revoke_tokens(store: Store, kind: HolderKind, holder: UUID) -> RevokedTokens:
@@ -60,7 +62,7 @@ async def revoke_tokens(store: Store, kind: HolderKind, holder: UUID) -> Revoked
         NotFound: there is no such holder.
     """
     async with store.database.connection() as connection:
-        row = await fetch_one(connection, _Version, SQL[f"revoke_{kind}"], {"id": holder})
+        row = await fetch_one(connection, _Version, SQL[REVOKE[kind]], {"id": holder})
     if row is None:
         raise NotFound(f"there is no such {kind}", id=holder)
     forget_versions(store)
@@ -98,7 +100,7 @@ async def list_holders(
 async def no_longer_valid(store: Store, held: Sequence[HeldToken]) -> list[int]:
     """Return the places in ``held`` of calls whose token was revoked or whose role has changed.
 
-    One statement, whatever the number of calls.
+    It is one statement for any number of calls.
     """
     values = {
         "kinds": [one.kind for one in held],

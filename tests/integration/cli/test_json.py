@@ -88,6 +88,7 @@ MORE: dict[str, Sequence[Sequence[str]]] = {
     "login": [["person", "--password-file", "{password}"]],
     "logout": [[]],
     "whoami": [[]],
+    "ui": [[]],
     "config show": [[]],
     "doctor": [[]],
 }
@@ -100,6 +101,7 @@ def stack(database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ite
             monkeypatch.delenv(name)
         monkeypatch.setenv("MITOSIS_DATA_DIR", str(running.data_dir))
         monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+        monkeypatch.setenv("MITOSIS_TEMPORAL__UI_URL", "http://temporal.test")
         yield running
 
 

@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from api.shares import Holder, Share
+from api.streams import MAX_STREAMS
 
 
 def greedy(share: Share, holder: Holder) -> int:
@@ -16,7 +17,7 @@ def greedy(share: Share, holder: Holder) -> int:
 
 
 def test_one_holder_gets_half_and_each_later_one_half_of_the_rest() -> None:
-    share = Share(400)
+    share = Share(MAX_STREAMS)
     assert [greedy(share, ("user", name)) for name in "abcde"] == [200, 100, 50, 25, 12]
 
 

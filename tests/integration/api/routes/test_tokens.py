@@ -10,11 +10,13 @@ import pytest
 
 import api.held_calls
 from api.auth import Subject
+from api.issuing import issue_token
 from mitosis.contracts.errors import NotFound, PermissionDenied, Unauthenticated
 from mitosis.contracts.http import RegisterManager, TaskGroupSpec
 from mitosis.contracts.wire import ClaimTasks
 from mitosis.contracts.worker_services import RegisterWorker
 from mitosis.store.users.accounts import add_member, create_user
+from mitosis.store.users.administration import get_user_info
 from tests.support.http_api import Api, in_process_api
 from tests.support.manager_api import ManagerApi
 from tests.support.served_group import Served, served_group
@@ -98,8 +100,10 @@ async def test_a_stream_ends_when_its_token_expires(
 
 
 async def test_a_host_whose_token_is_revoked_claims_nothing_more(served: Served) -> None:
+    await served.client.submit("work", [{"command": ["true"]}])
     await served.lease()
-    claim = ClaimTasks(epoch=served.epoch, claim_seq=1, acked_seq=0, max_tasks=1, wait_seconds=20)
+    await served.run(1)
+    claim = ClaimTasks(epoch=served.epoch, claim_seq=2, acked_seq=1, max_tasks=1, wait_seconds=20)
     async with asyncio.timeout(20):
         claiming = asyncio.create_task(served.manager.claim(claim))
         await held(served, 1)
@@ -118,8 +122,8 @@ async def test_those_with_valid_tokens_are_listed_for_those_who_may_revoke_them(
     local: Api,
 ) -> None:
     async with local.client() as admin:
-        await admin.add_user("ann", "secret words")
-        await admin.add_user("ben", "secret words", groups={"ann": "write"})
+        await admin.add_user("ann")
+        await admin.add_user("ben", groups={"ann": "write"})
         await admin.register_manager(RegisterManager(name="of-admin"))
     ann, ben = [await token_of(local, name) for name in ("ann", "ben")]
     async with local.client(ann) as client:
@@ -141,22 +145,25 @@ async def test_those_with_valid_tokens_are_listed_for_those_who_may_revoke_them(
         await client.revoke_tokens(username="ben")
         with pytest.raises(Unauthenticated):
             await client.me()
-    async with local.client(await local.user("eve")) as eve:
+    await create_user(local.app_state.store, "eve")
+    async with local.client(await token_of(local, "eve")) as eve:
         for of in ({"manager_id": mine.manager_id}, {"worker_id": "service"}):
             with pytest.raises(NotFound):
                 await eve.revoke_tokens(**of)
     async with local.client() as admin:
         await admin.revoke_tokens(worker_id="service")
         names = [one.name async for one in admin.token_holders()]
-        assert names == ["of-admin", "of-ann", "admin", "ann"]
+        assert names == ["of-admin", "of-ann", "admin", "ann", "eve"]
         first = await local.call("GET", "/tokens", params={"limit": 3})
         rest = await local.call("GET", "/tokens", params={"after": first.json()["next"]})
         assert [one["name"] for one in first.json()["items"] + rest.json()["items"]] == names
 
 
 async def token_of(local: Api, name: str) -> str:
-    async with local.client("none") as client:
-        return (await client.login(name, "secret words")).token
+    """As a login gives it; a password costs time."""
+    store = local.app_state.store
+    found = (await get_user_info(store, name)).user_id
+    return (await issue_token(local.app_state, Subject("user", found, 1), HOUR)).token
 
 
 @pytest.mark.parametrize(
