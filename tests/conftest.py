@@ -8,18 +8,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import hypothesis
-import psycopg
 import pytest
-from psycopg import sql
 
 from mitosis.embedded.data_folder import DataFolder
-from mitosis.embedded.postgres import EmbeddedPostgres
-from mitosis.store.pg.migrate import migrate
+from mitosis.embedded.postgres import DATABASE, EmbeddedPostgres
 from tests.support.databases import DatabasePool
 from tests.support.examples import examples
 from tests.support.servers import LoopThread
 
 pytest_plugins = [
+    "tests.support.clusters",
     "tests.support.default_signals",
     "tests.support.long_files_first",
     "tests.support.open_folders",
@@ -37,7 +35,6 @@ hypothesis.settings.register_profile(
 )
 hypothesis.settings.load_profile("suite")
 
-TEMPLATE = "template_mitosis"
 LONGEST_TEMPORARY_FOLDER = 40
 
 
@@ -105,8 +102,11 @@ def server_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DataFold
 @pytest.fixture(scope="session")
 def postgres(server_loop: LoopThread, server_folder: DataFolder) -> Iterator[EmbeddedPostgres]:
     """A PostgreSQL server. It survives the kill of a process, not a power cut: fsync is off."""
+    from tests.support import clusters  # a plugin: pytest imports it first
+
     options = {"fsync": "off", "full_page_writes": "off", "max_connections": "200"}
     options["autovacuum"] = "off"  # it would look into hundreds of short-lived databases
+    clusters.begin_with_cluster(server_folder.path)
     server = EmbeddedPostgres(server_folder, options=options)
     server_loop.run(server.start())
     yield server
@@ -116,9 +116,7 @@ def postgres(server_loop: LoopThread, server_folder: DataFolder) -> Iterator[Emb
 @pytest.fixture(scope="session")
 def template_database(postgres: EmbeddedPostgres) -> str:
     """The name of a database with the newest schema that nobody is connected to."""
-    _admin(postgres, sql.SQL("CREATE DATABASE {}").format(sql.Identifier(TEMPLATE)))
-    migrate(postgres.url(TEMPLATE))
-    return TEMPLATE
+    return DATABASE
 
 
 @pytest.fixture(scope="session")
@@ -146,11 +144,6 @@ def module_database(databases: DatabasePool) -> Iterator[str]:
 def data_dir(tmp_path: Path) -> Path:
     """Where a stack of this test may keep its data."""
     return tmp_path / "data"
-
-
-def _admin(postgres: EmbeddedPostgres, statement: sql.Composed) -> None:
-    with psycopg.connect(postgres.url("postgres"), autocommit=True) as connection:
-        connection.execute(statement)
 
 
 @pytest.fixture(autouse=True)

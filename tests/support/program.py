@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.support import prepared
+from tests.support.clusters import begin_with_cluster
 from tests.support.prepared import PreparedPopen
 from tests.support.waiting import wait_until
 
@@ -79,13 +80,16 @@ def running_up(
     program: Sequence[str] = (),
     *,
     prepared_agent: bool = False,
+    new: bool = False,
 ) -> Iterator[PreparedPopen]:
     """`mitosis up` on ``data_dir``, ready; killed at the end when it still runs.
 
     ``more`` is added to its environment; ``program`` is another module and its arguments, which says the
     same when it is up. ``prepared_agent``: for tests that look for no processes below, since a prepared
-    agent is not there.
+    agent is not there. ``new``: the folder is new to it, and it makes the cluster itself.
     """
+    if not new and not (data_dir / "postgres").exists():
+        begin_with_cluster(data_dir)
     log = data_dir.with_name(f"{data_dir.name}.up.log")
     env = clean_environment(**more or {})
     agent = [*(prepared.caller("mitosis.cli", env) if prepared_agent else MITOSIS), "agent"]

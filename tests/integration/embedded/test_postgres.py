@@ -22,6 +22,7 @@ from mitosis.embedded.errors import (
     UnsafeFolder,
 )
 from mitosis.embedded.postgres import EmbeddedPostgres, find_postgres_bin, running_on, server_socket
+from tests.support.clusters import begin_with_cluster
 from tests.support.processes import command_line, descendants, living, owner, read, with_pids
 from tests.support.waiting import wait_until_async
 
@@ -39,7 +40,8 @@ def folder(data_dir: Path) -> Iterator[DataFolder]:
 
 @pytest.fixture
 async def server(folder: DataFolder) -> AsyncIterator[EmbeddedPostgres]:
-    """Quick: it survives a kill, not a power cut."""
+    """Quick: it survives a kill, not a power cut; on a cluster that was made before."""
+    begin_with_cluster(folder.path)
     server = EmbeddedPostgres(folder, QUICK)
     await server.start()
     yield server
@@ -79,9 +81,9 @@ async def test_durable_settings_and_no_tcp(folder: DataFolder) -> None:
     await server.stop()
 
 
-async def test_password_is_needed_and_nowhere_to_be_read(
-    server: EmbeddedPostgres, folder: DataFolder
-) -> None:
+async def test_password_is_needed_and_nowhere_to_be_read(folder: DataFolder) -> None:
+    server = EmbeddedPostgres(folder, QUICK)
+    await server.start()
     password = folder.secret_path("postgres-password").read_text()
     wrong = server.url().replace(f":{password}@", ":wrong@")
     assert wrong != server.url()
@@ -91,6 +93,7 @@ async def test_password_is_needed_and_nowhere_to_be_read(
         assert password not in line
     for log in (folder.path / "logs").iterdir():
         assert password not in log.read_text()
+    await server.stop()
 
 
 async def test_stop_leaves_no_process_and_no_socket(
@@ -132,6 +135,7 @@ async def test_pid_file_of_a_live_foreign_process_does_not_stop_a_start(
     folder: DataFolder,
 ) -> None:
     """Reboot and pid reuse: PostgreSQL alone refuses for ever (as the same user)."""
+    begin_with_cluster(folder.path)
     server = EmbeddedPostgres(folder, QUICK)
     await server.start()
     await server.stop()
@@ -153,6 +157,7 @@ async def test_pid_file_of_a_live_foreign_process_does_not_stop_a_start(
 
 async def test_an_orphaned_server_is_ended_before_the_next_one_starts(folder: DataFolder) -> None:
     """As left behind by a supervisor without a death signal; it must never be shared."""
+    begin_with_cluster(folder.path)
     server = EmbeddedPostgres(folder, QUICK)
     await server.start()
     query(server, "CREATE TABLE kept AS SELECT 1 AS one")
@@ -253,6 +258,7 @@ async def test_a_cluster_moves_between_the_ways_to_run_as_root(
     """The same data folder in a container today, on the host tomorrow."""
     if privileges.find_privileges().name is not None:
         pytest.skip("no user namespaces here: there is one way only")
+    begin_with_cluster(open_folder.path)
     server = EmbeddedPostgres(open_folder, QUICK)
     await server.start()
     query(server, "CREATE TABLE kept AS SELECT 1 AS one")
@@ -326,6 +332,7 @@ async def test_two_servers_run_beside_each_other(tmp_path: Path) -> None:
     folders = [DataFolder(tmp_path / name) for name in ("a", "b")]
     for folder in folders:
         folder.lock()
+        begin_with_cluster(folder.path)
     servers = [EmbeddedPostgres(folder, QUICK) for folder in folders]
     await asyncio.gather(*(server.start() for server in servers))
     query(servers[0], "CREATE TABLE here AS SELECT 1")

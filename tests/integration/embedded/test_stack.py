@@ -25,6 +25,7 @@ from mitosis.embedded.stack import EmbeddedStack
 from mitosis.settings import Settings, TemporalSettings
 from mitosis.stop_deadline import STATUS
 from tests.support.checkout import ROOT
+from tests.support.clusters import begin_with_cluster
 from tests.support.prepared import PreparedPopen, base_environment
 from tests.support.processes import descendants, living, owner, read
 from tests.support.waiting import wait_until
@@ -38,9 +39,14 @@ PROGRAM = ROOT / "tests/support/run_stack.py"
 
 @contextmanager
 def started(
-    data_dir: Path, *words: str, path: str = os.environ["PATH"]
+    data_dir: Path, *words: str, path: str = os.environ["PATH"], new: bool = False
 ) -> Iterator[tuple[PreparedPopen, TextIO]]:
-    """A program that runs the stack, and what it prints. Killed at the end when it still runs."""
+    """A program that runs the stack, and what it prints. Killed at the end when it still runs.
+
+    ``new``: the folder is new to it, and it makes the cluster itself.
+    """
+    if not new and "postgres" not in words and not (data_dir / "postgres").exists():
+        begin_with_cluster(data_dir)
     reads, writes = os.pipe()
     env = {**base_environment(), "PATH": path}
     with os.fdopen(reads) as said:
@@ -57,10 +63,10 @@ def started(
 
 @contextmanager
 def running(
-    data_dir: Path, *without: str, path: str = os.environ["PATH"]
+    data_dir: Path, *without: str, path: str = os.environ["PATH"], new: bool = False
 ) -> Iterator[tuple[PreparedPopen, dict[str, str]]]:
     """As :func:`started`, up; with its addresses."""
-    with started(data_dir, *without, path=path) as (program, said):
+    with started(data_dir, *without, path=path, new=new) as (program, said):
         line = said.readline()
         assert line, f"the stack ended with {program.wait()}"
         yield program, json.loads(line)
@@ -75,7 +81,7 @@ def gone(processes: list[psutil.Process]) -> None:
 
 
 def test_ctrl_c_stops_everything_cleanly(data_dir: Path) -> None:
-    with running(data_dir) as (program, up):
+    with running(data_dir, new=True) as (program, up):
         below = descendants(program.pid)
         assert {"postgres", "temporal"} <= set(read(below, psutil.Process.name))
         program.send_signal(signal.SIGINT)
@@ -102,7 +108,7 @@ def test_a_stop_ends_in_time_whatever_hangs(data_dir: Path) -> None:
 
 
 def test_a_stop_during_the_start_is_heard(data_dir: Path) -> None:
-    with started(data_dir) as (program, _):
+    with started(data_dir, new=True) as (program, _):
         wait_until(lambda: descendants(program.pid), 30)
         below = descendants(program.pid)
         program.terminate()
@@ -146,7 +152,7 @@ def test_a_server_of_a_system_user_dies_with_us_too(tmp_path: Path) -> None:
     path = f"{tmp_path}:{os.environ['PATH']}"
     with tempfile.TemporaryDirectory(prefix="mt-") as place:
         for _ in range(2):
-            with running(Path(place), "temporal", path=path) as (program, _up):
+            with running(Path(place), "temporal", path=path, new=True) as (program, _up):
                 below = descendants(program.pid)
                 users = {user for name, user in read(below, name_and_user) if name == "postgres"}
                 assert users & {"mitosis", "postgres", "nobody"}
@@ -187,6 +193,7 @@ def test_concurrent_starts_have_one_winner(data_dir: Path) -> None:
     async def race() -> list[str | BaseException]:
         return await asyncio.gather(*(one() for _ in range(5)), return_exceptions=True)
 
+    begin_with_cluster(data_dir)
     results = asyncio.run(race())
     refused = [result for result in results if isinstance(result, DataFolderInUse)]
     assert len(refused) == 4

@@ -22,6 +22,7 @@ from mitosis.embedded.postgres import EmbeddedPostgres
 from mitosis.store.pg.database import Database
 from mitosis.store.store import StoreOptions
 from tests.pressure.outage import PARTS, Scale, site, survive
+from tests.support.clusters import begin_with_cluster
 from tests.support.http_api import NAMESPACE, NoTemporal, in_process_api, problem
 from tests.support.waiting import wait_until_async
 
@@ -88,6 +89,7 @@ async def test_a_database_that_comes_back_is_found_at_once(tmp_path: Path) -> No
     """However long it was away: the pauses of the pool do not grow with the outage."""
     folder = DataFolder(tmp_path / "data")
     folder.lock()
+    begin_with_cluster(folder.path)
     server = EmbeddedPostgres(folder, options={"fsync": "off"})
     await server.start()
     try:

@@ -43,7 +43,7 @@ def all_succeeded_once(data_dir: Path) -> None:
 
 
 def test_a_second_up_on_the_folder_and_a_taken_port_are_refused(data_dir: Path) -> None:
-    with running_up(data_dir) as up:
+    with running_up(data_dir, new=True) as up:
         second = refused("up", "--data-dir", str(data_dir))
         assert f"{data_dir} is in use by process {up.pid}" in second
         assert "MITOSIS_DATA_DIR" in second
