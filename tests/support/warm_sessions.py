@@ -8,7 +8,7 @@ for all tests.
 """
 
 import asyncio
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Iterator
 from typing import Any, Self, TypeVar, cast
 
@@ -38,6 +38,7 @@ class WarmSession(AsyncConnection[DictRow]):
             kept = _idle[key].pop()
             kept.cursor_factory = cursors  # they observe for another test
             kept.lock = asyncio.Lock()  # it belongs to the event loop of another test
+            kept._notifies_backlog = deque()  # what it was sent then
             if kept.pgconn.status == ConnStatus.OK:
                 assert isinstance(kept, cls)
                 return kept
@@ -53,6 +54,7 @@ class WarmSession(AsyncConnection[DictRow]):
             await super().close()
             return
         await self.execute("SELECT pg_advisory_unlock_all()")
+        await self.execute("UNLISTEN *")
         await self.execute("RESET ALL")
         _idle[self._key].append(self)
 
@@ -88,5 +90,6 @@ def database(
             yield url
         return
     monkeypatch.setattr(pg, "AsyncConnectionPool", WarmPool)
+    monkeypatch.setattr(pg, "AsyncConnection", WarmSession)  # the one that listens
     with databases.warm_database() as url:
         yield url

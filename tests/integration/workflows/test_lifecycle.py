@@ -202,6 +202,7 @@ class ControlProcess:
             await self.start()
 
 
+@pytest.mark.new_sessions
 @pytest.mark.timeout(300)
 @pytest.mark.spec("S000-127", "S000-144")
 async def test_control_worker_killed_between_any_two_steps(
