@@ -8,6 +8,7 @@ arguments and environment is the server's: programs that are found by these are 
 
 import asyncio
 import json
+import marshal
 import os
 import select
 import signal
@@ -127,7 +128,7 @@ def _begin(path: Path, request: Request, stdin: int, out: int, err: int) -> sock
     """Have a server begin a program; its pid and its status arrive on the link."""
     link = socket.socket(socket.AF_UNIX)
     link.connect(str(path))
-    body = json.dumps(request).encode()
+    body = marshal.dumps(request)
     socket.send_fds(link, [LENGTH.pack(len(body))], [stdin, out, err])
     link.sendall(body)
     return link

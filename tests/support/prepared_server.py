@@ -2,14 +2,15 @@
 
 ``python -P -m tests.support.prepared_server SOCKET MODULE…``: the number of a listening socket, and what to
 import when the first program is asked for. A connection sends the length of a request with three
-descriptors, then the request (:class:`Request` as JSON). It gets the pid and, when the program has ended,
+descriptors, then the request (:class:`Request`, by marshal). It gets the pid and, when the program has ended,
 its status. Each byte that it sends is a signal for the program; when it ends first, the program is killed.
 The server ends with its standard input.
 """
 
+import atexit
 import gc
 import io
-import json
+import marshal
 import os
 import runpy
 import select
@@ -17,6 +18,7 @@ import signal
 import socket
 import struct
 import sys
+import threading
 import time
 from contextlib import suppress
 from importlib import import_module
@@ -116,7 +118,7 @@ def _received(connection: socket.socket) -> tuple[Request, list[int]] | None:
     body = b""
     while len(body) < size and (more := connection.recv(size - len(body))):
         body += more
-    return json.loads(body), descriptors
+    return marshal.loads(body), descriptors  # noqa: S302 - of our own processes
 
 
 def _send(connection: socket.socket, number: int) -> None:
@@ -156,7 +158,31 @@ def main() -> None:
     gc.collect()
     gc.freeze()
     if (request := Server(listener).serve()) is not None:
-        runpy.run_module(request["module"], run_name="__main__", alter_sys=True)
+        _run(request["module"])
+
+
+def _run(module: str) -> None:
+    """Run a program to its end.
+
+    What an interpreter does then but for taking all modules apart, which copies each page of this process.
+    An error, and output that cannot be written, are left to the interpreter.
+    """
+    status = 0
+    try:
+        runpy.run_module(module, run_name="__main__", alter_sys=True)
+    except SystemExit as end:
+        if not isinstance(end.code, int | None):
+            raise
+        status = end.code or 0
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    try:
+        for stream in (sys.stdout, sys.stderr):
+            if stream is not None and not stream.closed:
+                stream.flush()
+    except OSError:
+        sys.exit(status)
+    os._exit(status & 0xFF)
 
 
 if __name__ == "__main__":
