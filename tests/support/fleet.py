@@ -270,12 +270,12 @@ class Diary:
 
     def task(self, name: str, *, wait: bool = False, **more: Any) -> TaskSubmission:
         """Writes ``S name``, waits for :meth:`go` if told to, writes ``E name``."""
-        until = f"until [ -e {self._go(name)} ]; do sleep 0.02; done; " if wait else ""
+        until = f"until [ -e {self._go(name)} ]; do sleep 0.1; done; " if wait else ""
         script = f"echo S {name} >> {self._log}; {until}echo E {name} >> {self._log}"
         return TaskSubmission(command=["/bin/sh", "-c", script], **more)
 
     def hook(self, name: str, *, wait: bool = False) -> HookSpec:
-        until = f"until [ -e {self._go(name)} ]; do sleep 0.02; done; " if wait else ""
+        until = f"until [ -e {self._go(name)} ]; do sleep 0.1; done; " if wait else ""
         script = f"echo S {name} >> {self._log}; {until}echo E {name} >> {self._log}"
         return HookSpec(command=("/bin/sh", "-c", script))
 

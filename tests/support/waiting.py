@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar, overload
 
 T = TypeVar("T")
+LONGEST_PAUSE_SECONDS = 0.1
 
 
 def _on_timeout(timeout: float, on_timeout: Callable[[], object] | str | None) -> AssertionError:
@@ -14,6 +15,16 @@ def _on_timeout(timeout: float, on_timeout: Callable[[], object] | str | None) -
     return AssertionError(
         f"condition not met in {timeout:g} s" + (f": {story}" if story is not None else "")
     )
+
+
+def _pause(began: float, tried: float, interval: float) -> float:
+    """Return how long to sleep: some percent of what has been waited, and as long as the try itself took.
+
+    Many conditions ask a database, an API or the list of processes; what is waited for runs beside them.
+    """
+    now = time.monotonic()
+    waited = min((now - began) / 20, LONGEST_PAUSE_SECONDS)
+    return max(interval, waited, min(now - tried, LONGEST_PAUSE_SECONDS))
 
 
 def wait_until(
@@ -26,19 +37,20 @@ def wait_until(
 
     Args:
         timeout: seconds; ``cond`` is always tried at least once and once more at the end.
+        interval: the shortest pause between two tries.
         on_timeout: a text, or a function whose result is put in the failure (a dump of state).
 
     Raises:
         AssertionError: the time is over.
     """
-    deadline = time.monotonic() + timeout
+    began = time.monotonic()
     while True:
-        over = time.monotonic() >= deadline
+        over = (tried := time.monotonic()) >= began + timeout
         if value := cond():
             return value
         if over:
             raise _on_timeout(timeout, on_timeout)
-        time.sleep(interval)
+        time.sleep(_pause(began, tried, interval))
 
 
 @overload
@@ -66,13 +78,13 @@ async def wait_until_async(
     interval: float = 0.01,
 ) -> object:
     """As :func:`wait_until` for a plain or an async condition; lets the event loop run between."""
-    deadline = time.monotonic() + timeout
+    began = time.monotonic()
     while True:
-        over = time.monotonic() >= deadline
+        over = (tried := time.monotonic()) >= began + timeout
         answer = cond()
         value: object = await answer if inspect.isawaitable(answer) else answer
         if value:
             return value
         if over:
             raise _on_timeout(timeout, on_timeout)
-        await asyncio.sleep(interval)
+        await asyncio.sleep(_pause(began, tried, interval))

@@ -14,8 +14,9 @@ from mitosis.contracts.http import TaskGroupSpec
 from mitosis.contracts.lifecycle import TaskGroupState
 from mitosis.embedded.data_folder import DataFolder, ed25519_private_key, free_port
 from mitosis.embedded.postgres import EmbeddedPostgres
-from mitosis.store.pg.migrate import migrate
+from mitosis.store.pg import database as pg
 from mitosis.store.store import StoreOptions
+from tests.support.clusters import begin_with_cluster
 from tests.support.http_api import NAMESPACE, Api, in_process_api, problem, ready
 from tests.support.waiting import wait_until_async
 from workflows.client import ControlClient, TemporalAddress
@@ -26,6 +27,7 @@ async def own_postgres(tmp_path: Path) -> AsyncIterator[EmbeddedPostgres]:
     """A server that the test may stop."""
     folder = DataFolder(tmp_path / "data")
     folder.lock()
+    begin_with_cluster(folder.path)
     server = EmbeddedPostgres(folder, options={"fsync": "off"})
     await server.start()
     yield server
@@ -34,7 +36,6 @@ async def own_postgres(tmp_path: Path) -> AsyncIterator[EmbeddedPostgres]:
 
 
 async def test_the_api_outlives_an_outage_of_the_database(own_postgres: EmbeddedPostgres) -> None:
-    await asyncio.to_thread(migrate, own_postgres.url())
     async with in_process_api(own_postgres.url()) as api, api.client() as client:
         await client.create_group(TaskGroupSpec(name="work"))
         assert (await ready(api))[0] == 200
@@ -54,7 +55,9 @@ async def test_the_api_outlives_an_outage_of_the_database(own_postgres: Embedded
         assert (await client.group("work")).tasks_total == 1
 
 
-async def test_no_database_at_the_start_is_said(tmp_path: Path) -> None:
+async def test_no_database_at_the_start_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pg, "ACQUIRE_SECONDS", 0.5)
+    monkeypatch.setattr(pg, "CONNECT_SECONDS", 1)
     url = f"postgresql://nobody@127.0.0.1:{free_port()}/none"
     options = ApiOptions(
         store=StoreOptions(database_url=url),

@@ -94,7 +94,7 @@ async def test_workers_speak_with_their_agent_only_which_knows_who_runs_what(
     tmp_path: Path,
 ) -> None:
     go = tmp_path / "go"
-    script = f"env; until [ -e {go} ]; do sleep 0.02; done"
+    script = f"env; until [ -e {go} ]; do sleep 0.1; done"
     async with FakeApi(plan=THREE).serving() as api, running_agent(api, tmp_path) as host:
         host.start_lease()
         await all_available(host)

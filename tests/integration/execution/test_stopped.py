@@ -85,7 +85,7 @@ async def test_a_worker_that_is_continued_in_time_goes_on(tmp_path: Path) -> Non
         FakeApi(plan=ONE_WORKER).serving() as api,
         running_agent(api, tmp_path, stopped_limit=timedelta(seconds=600)) as host,
     ):
-        waits = f"until test -e {file}; do sleep 0.02; done"
+        waits = f"until test -e {file}; do sleep 0.1; done"
         (task,) = api.submit(command("/bin/sh", "-c", waits))
         host.start_lease()
         await until(lambda: api.open and host.agent.host.session and host.session.state.running)

@@ -260,7 +260,7 @@ async def test_an_agent_outlives_temporal(tmp_path: Path) -> None:
         try:
             async with commanded(api, temporal.address) as commander:
                 (task_id,) = api.submit(
-                    command("/bin/sh", "-c", f"until [ -e {go} ]; do sleep 0.02; done")
+                    command("/bin/sh", "-c", f"until [ -e {go} ]; do sleep 0.1; done")
                 )
                 commander.start_lease()
                 await until(lambda: api.open[task_id].started)

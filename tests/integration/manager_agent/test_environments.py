@@ -356,7 +356,7 @@ async def test_teardown_is_refused_while_tasks_run_and_waits_for_an_ending_one(
     api = FakeApi(teardown=shell(f"touch {torn}"))
     async with api.serving(), running_agent(api, tmp_path) as host:
         await host.prepare()
-        (task_id,) = api.submit(command("/bin/sh", "-c", f"until [ -e {go} ]; do sleep 0.02; done"))
+        (task_id,) = api.submit(command("/bin/sh", "-c", f"until [ -e {go} ]; do sleep 0.1; done"))
         host.start_lease()
         await until(lambda: host.agent.host.session and host.session.state.running == 1)
         refused = await host.clean()
@@ -377,7 +377,7 @@ async def test_teardown_is_refused_while_tasks_run_and_waits_for_an_ending_one(
 async def test_no_session_and_no_setup_begins_while_a_teardown_runs(tmp_path: Path) -> None:
     """A stale order of one kind must not meet a command of the other (P9)."""
     go, torn = tmp_path / "go", tmp_path / "torn"
-    until_told = f"until [ -e {go} ]; do sleep 0.02; done"
+    until_told = f"until [ -e {go} ]; do sleep 0.1; done"
     api = FakeApi(teardown=shell(f"touch {torn}; {until_told}"))
     async with api.serving(), running_agent(api, tmp_path) as host:
         await host.prepare()

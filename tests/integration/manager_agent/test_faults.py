@@ -1,6 +1,7 @@
 """What can go wrong between an agent and the API, and between an agent and its earlier self."""
 
 import asyncio
+from datetime import timedelta
 from pathlib import Path
 from typing import Literal
 
@@ -86,7 +87,7 @@ async def test_started_attempts_are_told_once_they_run_for_a_second(tmp_path: Pa
     go = tmp_path / "go"
     async with FakeApi().serving() as api, running_agent(api, tmp_path) as host:
         long, short = api.submit(
-            command("/bin/sh", "-c", f"until [ -e {go} ]; do sleep 0.02; done"),
+            command("/bin/sh", "-c", f"until [ -e {go} ]; do sleep 0.1; done"),
             command("/bin/true"),
         )
         host.start_lease()
@@ -105,7 +106,7 @@ async def test_a_silent_api_fences_the_host(
     tmp_path: Path, fence: Literal["finish", "kill"]
 ) -> None:
     go = tmp_path / "go"
-    wait = f"until [ -e {go} ]; do sleep 0.02; done"
+    wait = f"until [ -e {go} ]; do sleep 0.1; done"
     plan = WorkerAllocationPlan(worker_count=1, task_prefetch_count=3)
     api = FakeApi(fence=fence, host_lost_after_seconds=1.0, plan=plan)
     async with api.serving(), running_agent(api, tmp_path) as host:
@@ -131,7 +132,7 @@ async def test_a_silent_api_fences_the_host(
 
 async def test_a_fenced_host_that_hears_of_its_loss_starts_nothing_more(tmp_path: Path) -> None:
     go = tmp_path / "go"
-    wait = f"until [ -e {go} ]; do sleep 0.02; done"
+    wait = f"until [ -e {go} ]; do sleep 0.1; done"
     plan = WorkerAllocationPlan(worker_count=1, task_prefetch_count=1)
     api = FakeApi(host_lost_after_seconds=1.0, plan=plan)
     async with api.serving(), running_agent(api, tmp_path) as host:
@@ -266,7 +267,7 @@ async def test_results_that_cannot_be_reported_outlive_the_agent(
             host.start_lease()
             await host.done(first)
             go = tmp_path / "go"
-            wait = f"until [ -e {go} ]; do sleep 0.02; done"
+            wait = f"until [ -e {go} ]; do sleep 0.1; done"
             ids = api.submit(*[command("/bin/sh", "-c", wait)] * 5)
             await until(lambda: all(task.epoch for task in api.open.values()))
             await until(lambda: host.session.state.running == 2)
@@ -290,7 +291,7 @@ async def test_an_agent_that_keeps_reports_says_no_goodbye(
     async with FakeApi().serving() as api:
         api.refuse[REPORT] = (503, "unavailable")
         (task_id,) = api.submit(command("/bin/true"))
-        async with running_agent(api, tmp_path) as host:
+        async with running_agent(api, tmp_path, drain=timedelta(seconds=1)) as host:
             host.start_lease()
             await until(lambda: (tmp_path / "state" / "journal").read_bytes().startswith(b"MJ01"))
             host.stop()
@@ -344,7 +345,7 @@ async def test_shutdown_in_order_lets_running_tasks_finish_and_returns_the_rest(
     go = tmp_path / "go"
     async with FakeApi().serving() as api:
         async with running_agent(api, tmp_path) as host:
-            wait = f"until [ -e {go} ]; do sleep 0.02; done"
+            wait = f"until [ -e {go} ]; do sleep 0.1; done"
             ids = api.submit(*[command("/bin/sh", "-c", wait)] * 2, *[command("/bin/true")] * 4)
             host.start_lease()
             await until(lambda: host.agent.host.session and host.session.state.running == 2)

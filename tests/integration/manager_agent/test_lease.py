@@ -101,7 +101,7 @@ async def test_workers_are_pinned_and_read_back_their_cores(
     count = min(2, len(cores))
     plan = WorkerAllocationPlan(worker_count=count, cpu_binding=CpuBinding(strategy=strategy))
     here = f"ls {tmp_path} | grep -c here"
-    meet = f"touch {tmp_path}/here-$$; until [ $({here}) = {count} ]; do sleep 0.02; done"
+    meet = f"touch {tmp_path}/here-$$; until [ $({here}) = {count} ]; do sleep 0.1; done"
     script = f"{meet}; grep Cpus_allowed_list /proc/self/status"
     async with FakeApi(plan=plan).serving() as api, running_agent(api, tmp_path) as host:
         ids = api.submit(*[command("/bin/sh", "-c", script)] * count)  # one on each worker
@@ -239,7 +239,7 @@ async def test_an_ending_that_kills_cancels_what_runs_and_returns_the_rest(tmp_p
 async def test_an_ending_that_lets_finish_waits_and_starts_nothing_more(tmp_path: Path) -> None:
     async with FakeApi().serving() as api, running_agent(api, tmp_path) as host:
         go = tmp_path / "go"
-        wait = f"while [ ! -e {go} ]; do sleep 0.02; done"
+        wait = f"while [ ! -e {go} ]; do sleep 0.1; done"
         ids = api.submit(*[command("/bin/sh", "-c", wait)] * 2, *[command("/bin/true")] * 3)
         host.start_lease()
         await running_tasks(host, 2)
@@ -257,7 +257,7 @@ async def test_an_ending_that_lets_finish_waits_and_starts_nothing_more(tmp_path
 async def test_a_lost_lease_lets_tasks_finish_and_says_hello_again(tmp_path: Path) -> None:
     async with FakeApi().serving() as api, running_agent(api, tmp_path) as host:
         go = tmp_path / "go"
-        ids = api.submit(command("/bin/sh", "-c", f"while [ ! -e {go} ]; do sleep 0.02; done"))
+        ids = api.submit(command("/bin/sh", "-c", f"while [ ! -e {go} ]; do sleep 0.1; done"))
         host.start_lease()
         await running_tasks(host, 1)
         api.lose_lease()
@@ -290,7 +290,7 @@ async def test_a_task_that_must_be_alone_runs_beside_nothing(tmp_path: Path) -> 
 async def test_cancelling_the_activity_alone_stops_no_work(tmp_path: Path) -> None:
     async with FakeApi().serving() as api, running_agent(api, tmp_path) as host:
         go = tmp_path / "go"
-        (task_id,) = api.submit(command("/bin/sh", "-c", f"until [ -e {go} ]; do sleep 0.02; done"))
+        (task_id,) = api.submit(command("/bin/sh", "-c", f"until [ -e {go} ]; do sleep 0.1; done"))
         watching = ActivityEnvironment()
         lease = asyncio.create_task(watching.run(host.agent.host.run_lease, host.command()))
         await running_tasks(host, 1)

@@ -193,7 +193,7 @@ async def test_failures_are_retried_by_policy_and_crashes_by_the_signal_table(
 @pytest.mark.spec("S000-97", "S000-100")
 async def test_an_api_that_restarts_costs_no_attempt(database: str, tmp_path: Path) -> None:
     key, go, log = ed25519_private_key(), tmp_path / "go", tmp_path / "log"
-    script = f"echo run >> {log}; until [ -e {go} ]; do sleep 0.02; done"
+    script = f"echo run >> {log}; until [ -e {go} ]; do sleep 0.1; done"
     async with running_api(options(database, key), NoTemporal()) as first:
         port = int(first.url.rpartition(":")[2])
         exits = site(first, tmp_path)

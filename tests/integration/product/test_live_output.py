@@ -74,7 +74,7 @@ def following(stack: Path, folder: Path, *words: str) -> Iterator[Following]:
 
 def gated(script: str, gate: Path) -> dict[str, Any]:
     """A command that says something, then waits for ``gate``, then says more."""
-    wait = f"while [ ! -e {gate} ]; do sleep 0.02; done"
+    wait = f"while [ ! -e {gate} ]; do sleep 0.1; done"
     return {"command": ["bash", "-c", script.replace("WAIT", wait)]}
 
 
@@ -119,7 +119,7 @@ def test_a_retry_is_a_new_attempt(stack: Path, submit: Any, tmp_path: Path) -> N
     script = (
         "echo try $MITOSIS_TASK_ATTEMPT; if [ $MITOSIS_TASK_ATTEMPT = 1 ]; then WAIT; exit 7; fi; "
     )
-    task = gated(script + f"while [ ! -e {second} ]; do sleep 0.02; done", first)
+    task = gated(script + f"while [ ! -e {second} ]; do sleep 0.1; done", first)
     (number,) = submit({**task, "retry": {"max_attempts": 2}})
     with following(stack, tmp_path / "f", f"live/{number}") as it:
         wait_until(lambda: b"try 1\n" in it.out, 30, lambda: it.err)

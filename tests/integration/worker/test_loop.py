@@ -160,7 +160,7 @@ def test_what_is_withdrawn_while_no_message_is_read_never_begins(
     """No TakeBack is sent: what is begun next was withdrawn before, and only that is given back."""
     marker, go = tmp_path / "never", tmp_path / "go"
     short = {"command": ["touch", str(marker)]}
-    host.submit({"command": ["sh", "-c", f"until [ -e {go} ]; do sleep 0.02; done"]}, short, short)
+    host.submit({"command": ["sh", "-c", f"until [ -e {go} ]; do sleep 0.1; done"]}, short, short)
     assert host.started().key == AttemptKey(1, 1)
     withdraw(tmp_path, 0)
     assert running_attempt(tmp_path, 0) == AttemptKey(1, 1)

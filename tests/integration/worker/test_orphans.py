@@ -13,7 +13,7 @@ from tests.support.worker_host import WorkerHost, worker_host
 
 SAMPLES = "tests.support.sample_handlers"
 ORPHANS = (
-    "for i in $(seq 100); do (true &); done; touch made; while ! test -e go; do sleep 0.02; done"
+    "for i in $(seq 100); do (true &); done; touch made; while ! test -e go; do sleep 0.1; done"
 )
 
 

@@ -10,6 +10,7 @@ from mitosis.contracts.errors import DatabaseUnavailable
 from mitosis.store.groups.events import wait_for_group
 from mitosis.store.leases.scheduler import assign_round
 from mitosis.store.managers.hello import say_goodbye
+from mitosis.store.pg import database as pg
 from mitosis.store.pg.database import Database
 from mitosis.store.pg.outbox import poke
 from mitosis.store.pg.wake import Topic, Wake
@@ -175,7 +176,9 @@ async def test_limits_hold_for_every_session_and_not_behind_a_pooler(database: s
         assert await cursor.fetchone() == {"n": 0}
 
 
-async def test_a_server_that_is_not_there(database: str) -> None:
+async def test_a_server_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pg, "ACQUIRE_SECONDS", 0.5)
+    monkeypatch.setattr(pg, "CONNECT_SECONDS", 1)
     with pytest.raises(DatabaseUnavailable):
         async with Database.open("postgresql://u@127.0.0.1:9/nothing"):
             pass
