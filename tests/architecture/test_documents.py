@@ -3,12 +3,12 @@
 import ast
 import re
 import subprocess
-import sys
 from functools import cache
 from pathlib import Path
 
 import pytest
 
+from tests.support.prepared import base_environment, python
 from tests.support.sources import parsed_text
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -108,7 +108,7 @@ def test_a_place_that_does_not_exist_is_noticed() -> None:
 
 @pytest.mark.parametrize("generator", GENERATORS, ids=named)
 def test_generated_documents_are_fresh(generator: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, str(generator), "--check"], capture_output=True, text=True, check=False
-    )
+    env = base_environment()
+    argv = [*python(env), str(generator), "--check"]
+    done = subprocess.run(argv, env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 0, f"{done.stdout}{done.stderr}\nrun `make docs`"

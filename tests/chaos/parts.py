@@ -1,12 +1,13 @@
-"""The stack as one process per part: `python -P -m tests.chaos.parts DATA_DIR [no-agent]`.
+"""The stack as one process per part: `python -P -m tests.chaos.parts DATA_DIR [no-agent] [PART=ARGV…]`.
 
 `mitosis up` runs API, control worker and relay in its own process. Here, as on several machines, `mitosis
 api`, `mitosis control` (which carries the relay) and `mitosis agent` are children of their own, so that each
 can be killed alone; PostgreSQL and Temporal are the embedded ones. Stands for the supervisor of a machine:
-starts again what dies.
+starts again what dies. ``PART=ARGV``: the command line of `api` or `control`, as JSON.
 """
 
 import asyncio
+import json
 import os
 import sys
 from contextlib import suppress
@@ -26,6 +27,8 @@ IDLE_THRESHOLD_SECONDS = 5
 
 async def main(data_dir: Path, *words: str) -> None:
     settings = load_settings({"data_dir": data_dir}).settings
+    given = dict(word.split("=", 1) for word in words if "=" in word)
+    programs = {part: json.loads(argv) for part, argv in given.items()}
     async with EmbeddedStack(settings) as stack:
         await asyncio.to_thread(migrate, stack.database_url)
         connection = _connection(stack)
@@ -38,9 +41,12 @@ async def main(data_dir: Path, *words: str) -> None:
         async def token_written() -> bool:
             return connection.token_file.exists()
 
-        await stack.add_process("api", _mitosis("api"), env=servers, ready=token_written)
+        await stack.add_process(
+            "api", programs.get("api", _mitosis("api")), env=servers, ready=token_written
+        )
         idle = {"MITOSIS_SCHEDULING__IDLE_THRESHOLD_SECONDS": str(IDLE_THRESHOLD_SECONDS)}
-        await stack.add_process("control", _mitosis("control"), env=servers | idle)
+        control = programs.get("control", _mitosis("control"))
+        await stack.add_process("control", control, env=servers | idle)
         if "no-agent" not in words:
             await _add_agent(stack, connection, data_dir)
         write_connection(data_dir, connection)

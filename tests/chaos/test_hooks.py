@@ -1,5 +1,6 @@
 """What a hook outlives: all but its own agent is killed while a setup hook, then a teardown hook, runs."""
 
+import json
 from datetime import timedelta
 from pathlib import Path
 from random import Random
@@ -15,7 +16,7 @@ from tests.chaos.plan import Victim
 from tests.chaos.victims import candidates, kill
 from tests.support.fleet import Diary
 from tests.support.prepared import PreparedPopen
-from tests.support.program import running_up
+from tests.support.program import clean_environment, prepared_mitosis, running_up
 from tests.support.waiting import wait_until
 
 OTHERS = (Victim.API, Victim.CONTROL, Victim.POSTGRES, Victim.TEMPORAL)
@@ -28,7 +29,9 @@ def test_a_hook_runs_once_whoever_dies_meanwhile(tmp_path: Path, runtime_dir: Pa
     (run_dir := runtime_dir / "hooks").mkdir(mode=0o711)
     data_dir, diary = tmp_path / "data", Diary(tmp_path)
     more = {"MITOSIS_RUN_DIR": str(run_dir / "stack")}
-    program = ["tests.chaos.parts", str(data_dir)]
+    begin = prepared_mitosis(clean_environment())
+    prepared = [f"{part}={json.dumps([*begin, part])}" for part in ("api", "control")]
+    program = ["tests.chaos.parts", str(data_dir), *prepared]
     with running_up(data_dir, more=more, program=program) as up:
         with _client(data_dir) as client:
             group = client.create_group(_spec(diary)).task_group_id

@@ -73,7 +73,7 @@ class WorkerHost:
         )
         with theirs:
             process = subprocess.Popen(
-                [sys.executable, "-c", launcher, str(theirs.fileno())],
+                [sys.executable, "-I", "-S", "-c", launcher, str(theirs.fileno())],
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
             )

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.program import MITOSIS, clean_environment
+from tests.support.program import MITOSIS, clean_environment, prepared_mitosis
 
 EVERY = [
     (["--version"], 0),
@@ -20,17 +20,19 @@ EVERY = [
 
 def environment(folder: Path) -> dict[str, str]:
     """Without a stack, and with the buffer that Python has for a pipe."""
-    return clean_environment(MITOSIS_DATA_DIR=str(folder / "none"), PYTHONUNBUFFERED="")
+    return clean_environment(MITOSIS_DATA_DIR=str(folder / "none"))
 
 
 def unread(words: Sequence[str], folder: Path) -> tuple[int, bytes]:
     """The status and standard error of a command whose standard output is a pipe without a reader."""
+    env = environment(folder)
+    program = (lambda _: MITOSIS) if words[0] == "--version" else prepared_mitosis
     reader, writer = os.pipe()
     os.close(reader)
     try:
         done = subprocess.run(
-            [*MITOSIS, *words],
-            env=environment(folder),
+            [*program(env), *words],
+            env=env,
             stdin=subprocess.DEVNULL,
             stdout=writer,
             stderr=subprocess.PIPE,
@@ -48,9 +50,10 @@ def test_a_closed_pipe_is_no_error(words: list[str], status: int, tmp_path: Path
 
 
 def test_the_doctor_says_by_its_status_what_it_found(tmp_path: Path) -> None:
+    env = environment(tmp_path)
     read = subprocess.run(
-        [*MITOSIS, "doctor"],
-        env=environment(tmp_path),
+        [*prepared_mitosis(env), "doctor"],
+        env=env,
         capture_output=True,
         check=False,
         timeout=60,

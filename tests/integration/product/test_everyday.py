@@ -185,7 +185,7 @@ def test_watch_follows_to_the_end_and_ends_as_run_does(
 def test_ctrl_c_only_stops_watching(ask: Any, env: Mapping[str, str], tmp_path: Path) -> None:
     ask("group", "create", "left", "--workers", "1")
     submit(ask, tmp_path, "left", {"command": ["sleep", "61"]}, {"command": ["sleep", "61"]})
-    with Terminal([*MITOSIS, "watch", "left"], env, str(tmp_path), 100) as terminal:
+    with Terminal([*prepared_mitosis(env), "watch", "left"], env, str(tmp_path), 100) as terminal:
         terminal.read_until("running 1")
         terminal.press("\x03")
         assert terminal.end() == 130
@@ -315,7 +315,8 @@ def test_logs_follow_tasks_as_they_end_and_do_not_show_what_is_not_kept(
 def test_a_stream_that_is_closed_or_full_stops_no_run(
     how: str, env: Mapping[str, str], tmp_path: Path
 ) -> None:
-    words = [*MITOSIS, "run", "-o", "kept", "echo", "{}", ":::", "hi"]
+    program = MITOSIS if "&-" in how else prepared_mitosis(env)
+    words = [*program, "run", "-o", "kept", "echo", "{}", ":::", "hi"]
     ran = subprocess.run(
         ["sh", "-c", f'exec "$@" {how}', "sh", *words],
         env=env,

@@ -231,19 +231,27 @@ def test_an_input_without_anything_is_no_work_wherever_it_comes_from(
 
 
 def test_a_terminal_is_no_input(env: Mapping[str, str], tmp_path: Path) -> None:
-    with Terminal([*MITOSIS, "run", "echo", "{}"], env, str(tmp_path), 80) as terminal:
+    with Terminal(
+        [*prepared_mitosis(env), "run", "echo", "{}"], env, str(tmp_path), 80
+    ) as terminal:
         assert terminal.end() == 2
     assert "there are no inputs" in terminal.text
+
+
+SMALL_FILES = (
+    "import resource, sys; from mitosis.cli import main; sys.dont_write_bytecode = True;"
+    "resource.setrlimit(resource.RLIMIT_FSIZE, 2 * (int(sys.argv.pop(1)),)); main()"
+)
+"""`mitosis` that writes no file larger than its first argument says."""
 
 
 def test_on_a_full_disk_files_are_whole_or_not_there_and_the_option_is_named(
     env: Mapping[str, str], tmp_path: Path
 ) -> None:
-    def limited(blocks: int, *words: str) -> "subprocess.CompletedProcess[bytes]":
-        whole = "export PYTHONDONTWRITEBYTECODE=1"  # Python 3.11 would keep half of one
-        line = f"{whole}; ulimit -f {blocks}; exec {shlex.join([*MITOSIS, 'run', *words])}"
+    def limited(limit: int, *words: str) -> "subprocess.CompletedProcess[bytes]":
+        argv = [*python(env), "-c", SMALL_FILES, str(limit), "run", *words]
         return subprocess.run(
-            ["sh", "-c", line], env=env, cwd=tmp_path, capture_output=True, check=False, timeout=60
+            argv, env=env, cwd=tmp_path, capture_output=True, check=False, timeout=60
         )
 
     done = limited(0, "--joblog", "log", "true")
@@ -253,7 +261,7 @@ def test_on_a_full_disk_files_are_whole_or_not_there_and_the_option_is_named(
     assert done.returncode == 74, done.stderr
     assert b"cannot write the output of tasks: kept/1.out: File too large" in done.stderr
     assert not list((tmp_path / "kept").iterdir())
-    done = limited(1, "--joblog", "log", "true", "{}", ":::", *(str(n) * 400 for n in range(4)))
+    done = limited(512, "--joblog", "log", "true", "{}", ":::", *(str(n) * 400 for n in range(4)))
     assert done.returncode == 74, done.stderr
     assert b"Traceback" not in done.stderr
     heading, *lines = (tmp_path / "log").read_text().split("\n")
@@ -413,7 +421,7 @@ def test_no_color_and_dumb_terminals_get_plain_lines(
 def test_ctrl_c_once_detaches_and_the_tasks_go_on(
     env: Mapping[str, str], stack: Path, tmp_path: Path
 ) -> None:
-    argv = [*MITOSIS, "run", "-w", "1", "--name", "detached", "sh", "-c"]
+    argv = [*prepared_mitosis(env), "run", "-w", "1", "--name", "detached", "sh", "-c"]
     with Terminal([*argv, "touch on; sleep 4; touch off"], env, str(tmp_path), 80) as terminal:
         wait_until((tmp_path / "on").exists, 60)
         terminal.press("\x03")
@@ -479,9 +487,12 @@ def test_a_silent_pipe_keeps_its_group_open_and_a_killed_run_does_not(
 
 def test_sigterm_detaches_or_cancels_as_told(env: Mapping[str, str], stack: Path) -> None:
     for wish, state in (("detach", "closed"), ("cancel", "cancelled")):
-        argv = [*MITOSIS, "run", "-w", "1", "--name", f"term-{wish}", "--on-interrupt", wish]
+        argv = [*prepared_mitosis(env), "run", "-w", "1", "--name", f"term-{wish}"]
         with subprocess.Popen(
-            [*argv, "sleep", "300"], env=env, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+            [*argv, "--on-interrupt", wish, "sleep", "300"],
+            env=env,
+            stdin=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
         ) as process:
             wait_until(lambda w=wish: running(stack, f"term-{w}"), 60, interval=POLL)  # type: ignore[misc]
             process.send_signal(signal.SIGTERM)

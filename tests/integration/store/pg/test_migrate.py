@@ -2,7 +2,6 @@
 
 import re
 import subprocess
-import sys
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -16,6 +15,7 @@ from mitosis.store.pg import migrate as migrations
 from mitosis.store.pg.migrate import head_revision, migrate
 from mitosis.store.pg.revision import REVISION
 from mitosis.store.store import Store, StoreOptions
+from tests.support.prepared import base_environment, python
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.new_sessions
@@ -60,12 +60,14 @@ def test_four_processes_migrate_at_once(empty_database: str) -> None:
     """All are brought to the same point, let go together, and only one has anything to do."""
     gate = psycopg.connect(empty_database)
     gate.execute("SELECT pg_advisory_lock(%s)", [LOCK])
+    env = base_environment()
     processes = [
         subprocess.Popen(
-            [sys.executable, "-c", MIGRATE],
+            [*python(env), "-c", MIGRATE],
             stdin=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
+            env=env,
         )
         for _ in range(4)
     ]
