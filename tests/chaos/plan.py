@@ -92,14 +92,21 @@ class Plan:
     topology: Topology = Topology.UP
 
 
-def plan(seed: int, tasks: int, *, pairs: bool, topology: Topology = Topology.UP) -> Plan:
+def plan(
+    seed: int,
+    tasks: int,
+    *,
+    pairs: bool,
+    topology: Topology = Topology.UP,
+    stretch: float = 1.0,
+) -> Plan:
     """Everything dies once, and with ``pairs`` once more, two at a time.
 
-    Without, of the parts only what does not die in the other topology. The same for the same
-    arguments, on any machine.
+    Without, of the parts only what does not die in the other topology. ``stretch``: so many times longer
+    tasks, for a campaign of few. The same for the same arguments, on any machine.
     """
     dice = random.Random(seed)
-    planned = tuple(_task(dice, number) for number in range(tasks))
+    planned = tuple(_task(dice, number, stretch) for number in range(tasks))
     mortals = topology.victims if pairs else topology.own_victims
     victims: list[tuple[Victim, ...]] = [(victim,) for victim in _shuffled(dice, mortals)]
     if pairs:
@@ -114,8 +121,9 @@ def _shuffled(dice: random.Random, victims: Sequence[Victim]) -> list[Victim]:
     return dice.sample(victims, len(victims))
 
 
-def _task(dice: random.Random, number: int) -> PlannedTask:
-    command, seconds = dice.random() < 0.5, round(max(0.0, dice.uniform(-0.1, 0.5)), 3)
+def _task(dice: random.Random, number: int, stretch: float) -> PlannedTask:
+    command = dice.random() < 0.5
+    seconds = round(stretch * max(0.0, dice.uniform(-0.1, 0.5)), 3)
     failures, max_attempts = dice.choices(
         ((0, 1), (0, 3), (ALWAYS, 1), (ALWAYS, 2), (1, 3)), (80, 7, 4, 3, 6)
     )[0]

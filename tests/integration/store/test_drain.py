@@ -15,8 +15,9 @@ from mitosis.store.managers.views import observe_manager
 from mitosis.store.pg import database as pg_database
 from mitosis.store.pg.database import LIMITS
 from tests.support.campaigns import Host, World, failed, succeeded, world
+from tests.support.examples import examples
 
-ROUNDS = 4
+ROUNDS = examples(2)
 HOSTS = 4
 FIRST = 25
 
@@ -134,7 +135,7 @@ async def test_reapers_claimers_and_reporters_do_not_deadlock(database: str) -> 
     chance = random.Random(7)
     async with world(database, pool_size=16) as w:
         group = await w.group()
-        await w.submit(group, 250)
+        await w.submit(group, 80)
         hosts = [await w.host() for _ in range(HOSTS)]
         await assign_round(w.store)
         for host in hosts:
