@@ -3,6 +3,7 @@
 import ast
 import re
 import subprocess
+import sys
 from functools import cache
 from pathlib import Path
 
@@ -109,6 +110,7 @@ def test_a_place_that_does_not_exist_is_noticed() -> None:
 @pytest.mark.parametrize("generator", GENERATORS, ids=named)
 def test_generated_documents_are_fresh(generator: Path) -> None:
     env = base_environment()
-    argv = [*python(env), str(generator), "--check"]
+    program = [sys.executable] if generator.stem == "gen_errors" else python(env)
+    argv = [*program, str(generator), "--check"]  # the page of errors lists what it has imported
     done = subprocess.run(argv, env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 0, f"{done.stdout}{done.stderr}\nrun `make docs`"
