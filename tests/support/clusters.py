@@ -16,7 +16,6 @@ import pytest
 
 from mitosis.embedded.data_folder import DataFolder, write_private
 from mitosis.embedded.postgres import EmbeddedPostgres
-from mitosis.store.pg.migrate import migrate
 from tests.support.servers import LoopThread
 
 PASSWORD = "postgres-password"
@@ -75,6 +74,8 @@ def _locked(path: Path) -> Iterator[None]:
 
 
 def _make(path: Path) -> None:
+    from mitosis.store.pg.migrate import migrate  # imports much, and most processes make none
+
     folder = DataFolder(path, path.with_name("run"))
     folder.lock()
     server = EmbeddedPostgres(folder, {"fsync": "off"})

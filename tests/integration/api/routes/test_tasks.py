@@ -58,13 +58,13 @@ async def test_a_submission_answers_and_moves_the_counters(api: Api) -> None:
 
 async def test_the_same_key_creates_once_also_in_a_race(api: Api) -> None:
     async with api.client() as client:
-        tasks = [OK] * 25_000
+        tasks = [OK] * 12_000
         answers = await asyncio.gather(
             *(client.submit("work", tasks, idempotency_key="one") for _ in range(3))
         )
     assert answers[0] == answers[1] == answers[2]
-    assert len(set(answers[0])) == 25_000
-    assert await total(api) == 25_000
+    assert len(set(answers[0])) == 12_000
+    assert await total(api) == 12_000
     body = {"tasks": [OK] * 10_000, "idempotency_key": "one", "part": 0}
     again = (await api.call("POST", TASKS, json=body)).json()
     assert (again["replayed"], again["task_ids"]) == (True, answers[0][:10_000])
