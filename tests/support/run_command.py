@@ -23,6 +23,18 @@ sys.stdout.buffer.write(data[half:])
 """
 """Writes as many bytes as its argument says to both streams, in pieces."""
 
+SMALL_FILES = (
+    "import resource, sys; from mitosis.cli import main; sys.dont_write_bytecode = True;"
+    "resource.setrlimit(resource.RLIMIT_FSIZE, 2 * (int(sys.argv.pop(1)),)); main()"
+)
+"""`mitosis` that writes no file larger than its first argument says."""
+
+SHORT = (
+    "from datetime import timedelta; from mitosis.cli import main; from mitosis.cli.run import keeping;"
+    "keeping.KEEP = timedelta(seconds=4); main()"
+)
+"""`mitosis` with seconds instead of hours."""
+
 
 def run(
     env: Mapping[str, str],

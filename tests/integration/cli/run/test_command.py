@@ -23,7 +23,15 @@ from tests.support.program import (
     prepared_mitosis,
     running_up,
 )
-from tests.support.run_command import NOISE, mitosis_json_wait, run, running, watching
+from tests.support.run_command import (
+    NOISE,
+    SHORT,
+    SMALL_FILES,
+    mitosis_json_wait,
+    run,
+    running,
+    watching,
+)
 from tests.support.terminal import Terminal
 from tests.support.waiting import wait_until
 
@@ -231,18 +239,10 @@ def test_an_input_without_anything_is_no_work_wherever_it_comes_from(
 
 
 def test_a_terminal_is_no_input(env: Mapping[str, str], tmp_path: Path) -> None:
-    with Terminal(
-        [*prepared_mitosis(env), "run", "echo", "{}"], env, str(tmp_path), 80
-    ) as terminal:
+    argv = [*prepared_mitosis(env), "run", "echo", "{}"]
+    with Terminal(argv, env, str(tmp_path), 80) as terminal:
         assert terminal.end() == 2
     assert "there are no inputs" in terminal.text
-
-
-SMALL_FILES = (
-    "import resource, sys; from mitosis.cli import main; sys.dont_write_bytecode = True;"
-    "resource.setrlimit(resource.RLIMIT_FSIZE, 2 * (int(sys.argv.pop(1)),)); main()"
-)
-"""`mitosis` that writes no file larger than its first argument says."""
 
 
 def test_on_a_full_disk_files_are_whole_or_not_there_and_the_option_is_named(
@@ -250,9 +250,7 @@ def test_on_a_full_disk_files_are_whole_or_not_there_and_the_option_is_named(
 ) -> None:
     def limited(limit: int, *words: str) -> "subprocess.CompletedProcess[bytes]":
         argv = [*python(env), "-c", SMALL_FILES, str(limit), "run", *words]
-        return subprocess.run(
-            argv, env=env, cwd=tmp_path, capture_output=True, check=False, timeout=60
-        )
+        return subprocess.run(argv, env=env, cwd=tmp_path, capture_output=True, check=False)
 
     done = limited(0, "--joblog", "log", "true")
     assert done.stderr == b"error: --joblog: cannot write log: File too large\n"
@@ -450,13 +448,6 @@ def test_ctrl_c_twice_cancels_and_waits_for_the_end(
     assert (group["state"], group["settled"]) == ("cancelled", True)
 
 
-SHORT = (
-    "from datetime import timedelta; from mitosis.cli import main; from mitosis.cli.run import keeping;"
-    "keeping.KEEP = timedelta(seconds=4); main()"
-)
-"""`mitosis` with seconds instead of hours."""
-
-
 def test_a_silent_pipe_keeps_its_group_open_and_a_killed_run_does_not(
     env: Mapping[str, str], stack: Path, tmp_path: Path
 ) -> None:
@@ -488,12 +479,9 @@ def test_a_silent_pipe_keeps_its_group_open_and_a_killed_run_does_not(
 def test_sigterm_detaches_or_cancels_as_told(env: Mapping[str, str], stack: Path) -> None:
     for wish, state in (("detach", "closed"), ("cancel", "cancelled")):
         argv = [*prepared_mitosis(env), "run", "-w", "1", "--name", f"term-{wish}"]
-        with subprocess.Popen(
-            [*argv, "--on-interrupt", wish, "sleep", "300"],
-            env=env,
-            stdin=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        ) as process:
+        argv += ["--on-interrupt", wish, "sleep", "300"]
+        nothing = subprocess.DEVNULL
+        with subprocess.Popen(argv, env=env, stdin=nothing, stderr=nothing) as process:
             wait_until(lambda w=wish: running(stack, f"term-{w}"), 60, interval=POLL)  # type: ignore[misc]
             process.send_signal(signal.SIGTERM)
             assert process.wait(60) == 130
