@@ -20,7 +20,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -128,7 +128,7 @@ def _begin(path: Path, request: Request, stdin: int, out: int, err: int) -> sock
     """Have a server begin a program; its pid and its status arrive on the link."""
     link = socket.socket(socket.AF_UNIX)
     link.connect(str(path))
-    body = marshal.dumps(request)
+    body = marshal.dumps(cast(Any, request))
     socket.send_fds(link, [LENGTH.pack(len(body))], [stdin, out, err])
     link.sendall(body)
     return link

@@ -5,7 +5,7 @@ does. It imports only what is compiled into the interpreter or beside it: it tak
 import much.
 """
 
-import _signal
+import _signal  # type: ignore[import-not-found]
 import _socket
 import marshal
 import os
