@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.checkout import ROOT
 from tests.support.pages import TYPED, File, Program, Step, Typed, fits, steps
-from tests.support.prepared import python
+from tests.support.prepared import PreparedPopen, python
 from tests.support.program import (
     clean_environment,
     mitosis,
@@ -21,6 +21,8 @@ from tests.support.program import (
 )
 
 DOCS = ROOT / "docs"
+beside: list[PreparedPopen] = []
+"""What runs beside the shell of a page."""
 pytestmark = pytest.mark.timeout(240)
 
 
@@ -44,6 +46,9 @@ def env(stack: Path, tmp_path: Path) -> Iterator[Mapping[str, str]]:
         XDG_STATE_HOME=str(tmp_path),
         COLUMNS="100",
     )
+    while beside:
+        beside[-1].terminate()
+        assert beside.pop().wait(60) == 0
     for state in ("open", "closed"):
         for group in mitosis_json(stack, "group", "list", "--state", state):
             mitosis("group", "cancel", "--data-dir", str(stack), group["name"])
@@ -54,6 +59,8 @@ def follow(page: list[Step], folder: Path, env: Mapping[str, str]) -> dict[str, 
     printed = {}
     for step in page:
         match step:
+            case Typed() if step.line.startswith("mitosis worker --"):
+                start_beside(step.line, folder, env)
             case File():
                 (folder / step.name).write_text(step.text)
             case Program():
@@ -61,6 +68,15 @@ def follow(page: list[Step], folder: Path, env: Mapping[str, str]) -> dict[str, 
             case Typed() if not step.line.startswith("alias "):
                 printed[step.line] = type_in(step, folder, env)
     return printed
+
+
+def start_beside(line: str, folder: Path, env: Mapping[str, str]) -> None:
+    """Start what the reader starts in a terminal of its own; it is stopped after the page."""
+    program, *words = shlex.split(line)
+    assert program == "mitosis"
+    without = {key: value for key, value in env.items() if key != "PYTHONPATH"}
+    with (folder / "beside.log").open("ab") as log:
+        beside.append(PreparedPopen("mitosis.cli", words, without, log.fileno(), cwd=folder))
 
 
 def type_in(step: Typed, folder: Path, env: Mapping[str, str]) -> str:
