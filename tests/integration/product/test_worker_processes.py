@@ -36,7 +36,7 @@ async def test_tasks_run_and_the_worker_says_goodbye(
         worker = await start(it, DOUBLE)
         try:
             await it.submit(4)
-            await wait_until_async(it.ended, on_timeout="tasks are left")
+            await wait_until_async(it.ended, interval=0.05, on_timeout="tasks are left")
             shown = await it.tasks()
             assert [one.state for one in shown] == ["succeeded"] * 4
             assert [(one.detail or {})["result"] for one in shown] == [
@@ -55,13 +55,13 @@ async def test_a_killed_worker_and_its_successor_give_each_task_one_result(
     async with scene(database, tmp_path) as it:
         await it.submit(3)
         first = await start(it, "exec sleep 60")
-        await wait_until_async(it.running, on_timeout="nothing runs")
+        await wait_until_async(it.running, interval=0.05, on_timeout="nothing runs")
         first.kill()
         await first.wait()
         taken = sum(one.state == "running" for one in await it.tasks())
         second = await start(it, DOUBLE)
         try:
-            await wait_until_async(it.ended, on_timeout="tasks are left")
+            await wait_until_async(it.ended, interval=0.05, on_timeout="tasks are left")
             shown = await it.tasks()
             assert [one.state for one in shown] == ["succeeded"] * 3
             assert sorted(one.attempt for one in shown) == [1] * (3 - taken) + [2] * taken
@@ -77,7 +77,7 @@ async def test_a_failed_command_and_an_unreadable_result_are_reported(
         await it.submit(2)
         worker = await start(it, "if grep -q '\"number\":1'; then exit 3; else echo no json; fi")
         try:
-            await wait_until_async(it.ended, on_timeout="tasks are left")
+            await wait_until_async(it.ended, interval=0.05, on_timeout="tasks are left")
             failed, refused = await it.tasks()
             assert (failed.state, failed.exit_code) == ("failed", 3)
             assert refused.state == "failed"
@@ -94,7 +94,7 @@ async def test_a_command_that_writes_nothing_has_no_result(
         await it.submit(1)
         worker = await start(it, "cat >/dev/null")
         try:
-            await wait_until_async(it.ended, on_timeout="tasks are left")
+            await wait_until_async(it.ended, interval=0.05, on_timeout="tasks are left")
             (one,) = await it.tasks()
             assert (one.state, (one.detail or {}).get("result")) == ("succeeded", None)
         finally:
@@ -107,9 +107,9 @@ async def test_a_cancelled_task_is_stopped(database: str, tmp_path: Path, start:
         await it.submit(1)
         worker = await start(it, "exec sleep 60")
         try:
-            await wait_until_async(it.running, on_timeout="nothing runs")
+            await wait_until_async(it.running, interval=0.05, on_timeout="nothing runs")
             await it.client.cancel("work")
-            await wait_until_async(it.ended, on_timeout="the task was not stopped")
+            await wait_until_async(it.ended, interval=0.05, on_timeout="the task was not stopped")
             (one,) = await it.tasks()
             assert one.state == "cancelled"
         finally:

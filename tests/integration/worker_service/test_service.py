@@ -49,7 +49,7 @@ async def test_handlers_have_their_arguments_and_the_configuration_of_the_servic
         words = (*given, "--configuration", '{"size": 300}', "--slots", "2")
         worker = await it.start_ours(None, "w-1", *words)
         try:
-            await wait_until_async(it.ended, on_timeout=it.log)
+            await wait_until_async(it.ended, interval=0.05, on_timeout=it.log)
             shown = {one.task_id: one for one in await it.tasks()}
             assert {one.state for one in shown.values()} == {"succeeded"}, it.log()
             assert (shown.pop(later).detail or {})["result"] == 5
@@ -92,13 +92,13 @@ async def test_a_changed_file_counts_from_the_next_claim_on_without_a_restart(
         words = ("--module", "shop", "--config", str(tmp_path / "config"), "--slots", "50")
         worker = await it.start_ours(None, "w-1", *words)
         try:
-            await wait_until_async(it.registered, on_timeout=it.log)
+            await wait_until_async(it.registered, interval=0.05, on_timeout=it.log)
             await it.submit(1)
-            await wait_until_async(it.ended, on_timeout=it.log)
+            await wait_until_async(it.ended, interval=0.05, on_timeout=it.log)
             file.write_text(FILE % 1024)
             await wait_until_async(lambda: size_is(1024), on_timeout=it.log)
             await it.submit(1)
-            await wait_until_async(it.ended, on_timeout=it.log)
+            await wait_until_async(it.ended, interval=0.05, on_timeout=it.log)
             shown = sorted(await it.tasks(), key=lambda one: one.task_id)
             assert [(one.detail or {})["result"] for one in shown] == [
                 {"size": 300, "version": 1},
@@ -118,7 +118,7 @@ async def test_a_stop_finishes_what_runs_and_gives_back_what_has_not_begun(
         await it.submit(2)
         worker = await it.start_ours(WAITS, "w-1", "--slots", "1")
         try:
-            await wait_until_async(it.running, on_timeout=it.log)
+            await wait_until_async(it.running, interval=0.05, on_timeout=it.log)
             worker.terminate()
             await wait_until_async(lambda: "worker.stopping" in it.log(), on_timeout=it.log)
             (tmp_path / "go").touch()
@@ -161,7 +161,7 @@ async def test_what_ended_while_the_api_was_away_is_reported_by_the_process_afte
     async with scene(database, tmp_path) as it:
         await it.submit(1)
         first = await it.start_ours(WAITS, "w-1", "--slots", "1")
-        await wait_until_async(it.running, on_timeout=it.log)
+        await wait_until_async(it.running, interval=0.05, on_timeout=it.log)
         await it.close_api()
         (tmp_path / "go").touch()
         await wait_until_async(lambda: "reports.not_acknowledged" in it.log(), on_timeout=it.log)
@@ -170,7 +170,7 @@ async def test_what_ended_while_the_api_was_away_is_reported_by_the_process_afte
         await it.open_api()
         second = await it.start_ours("echo 9")
         try:
-            await wait_until_async(it.ended, on_timeout=it.log)
+            await wait_until_async(it.ended, interval=0.05, on_timeout=it.log)
             (one,) = await it.tasks()
             assert (one.attempt, (one.detail or {})["result"]) == (1, 1)
         finally:
@@ -183,16 +183,16 @@ async def test_a_registration_that_is_over_is_made_again_and_work_goes_on(
     async with scene(database, tmp_path) as it:
         worker = await it.start_ours("echo 1")
         try:
-            await wait_until_async(it.registered, on_timeout=it.log)
+            await wait_until_async(it.registered, interval=0.05, on_timeout=it.log)
             await it.submit(1)
-            await wait_until_async(it.ended, on_timeout=it.log)
+            await wait_until_async(it.ended, interval=0.05, on_timeout=it.log)
             before = await it.client.worker("w-1")
             last = await anext(aiter(it.client.worker_registrations("w-1")))
             await say_goodbye(
                 it.api.app_state.store, before.worker_uuid, last.incarnation, "of an operator"
             )
             await it.submit(1)
-            await wait_until_async(it.ended, on_timeout=it.log)
+            await wait_until_async(it.ended, interval=0.05, on_timeout=it.log)
             again = await anext(aiter(it.client.worker_registrations("w-1")))
             assert again.registration_id > last.registration_id
             assert again.incarnation == last.incarnation
@@ -203,13 +203,13 @@ async def test_a_registration_that_is_over_is_made_again_and_work_goes_on(
 async def test_a_second_process_with_the_id_ends_the_first(database: str, tmp_path: Path) -> None:
     async with scene(database, tmp_path) as it:
         first = await it.start_ours("echo 1")
-        await wait_until_async(it.registered, on_timeout=it.log)
+        await wait_until_async(it.registered, interval=0.05, on_timeout=it.log)
         other = str(tmp_path / "other")
         second = await it.start_ours("echo 1", "w-1", "--state-dir", other)
         try:
             assert await exit_of(first) == 78, it.log()
             await it.submit(1)
-            await wait_until_async(it.ended, on_timeout=it.log)
+            await wait_until_async(it.ended, interval=0.05, on_timeout=it.log)
         finally:
             await stopped(second)
 
@@ -231,7 +231,7 @@ async def test_a_failed_task_is_tried_again_as_it_says(database: str, tmp_path: 
         command = "if [ -e tried ]; then echo 2; else touch tried; exit 5; fi"
         worker = await it.start_ours(command)
         try:
-            await wait_until_async(it.ended, on_timeout=it.log)
+            await wait_until_async(it.ended, interval=0.05, on_timeout=it.log)
             (one,) = await it.tasks()
             assert (one.state, one.attempt) == ("succeeded", 2)
         finally:
@@ -247,6 +247,6 @@ async def test_each_slot_runs_one_task(database: str, tmp_path: Path) -> None:
             states = sorted(str(one.state) for one in await it.tasks())
             assert states == ["ready", "running", "running"]
             (tmp_path / "go").touch()
-            await wait_until_async(it.ended, on_timeout=it.log)
+            await wait_until_async(it.ended, interval=0.05, on_timeout=it.log)
         finally:
             await stopped(worker)
