@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from mitosis.client.service_api import ServiceApi
+from mitosis.concurrency import wait_event
 from mitosis.contracts.attempt import AttemptKey
 from mitosis.contracts.errors import ApiUnavailable, MitosisError, WorkerNotRegistered
 from mitosis.contracts.named_tasks import TaskName
@@ -39,6 +40,9 @@ from mitosis.worker_service.attempts import (
 from mitosis.worker_service.registration import Registration
 from mitosis.worker_service.targets import Target
 
+RECOUNT_SECONDS = 0.25
+SETTLE_SECONDS = 0.002
+"""From the answer to reports until the reporter has taken them off its list."""
 DRAINED_SECONDS = 5.0
 """A draining service gets nothing and looks again after so long."""
 
@@ -52,6 +56,7 @@ class ServiceLink:
         self,
         api: ServiceApi,
         targets: Mapping[TaskName, Target],
+        slots: int,
         folder: Path,
         look_now: Callable[[], None],
     ) -> None:
@@ -60,12 +65,16 @@ class ServiceLink:
         Args:
             api: with the token of the service.
             targets: how each named task is executed.
+            slots: so many attempts the API gives at most.
             folder: in which commands start.
             look_now: sends a heartbeat at once, which shows what a refusal means.
         """
         self.groups = Groups()
         self._api = api
         self._targets = targets
+        self._slots = slots
+        self._answered = asyncio.Event()
+        """Reports have been answered."""
         self._folder = str(folder)
         self._look_now = look_now
         self._registration: Registration
@@ -93,11 +102,12 @@ class ServiceLink:
         """Claim for free slots. A registration that is over is made again first."""
         self.groups.keep(self._running())
         while True:
+            holding = await self._held_with_room()
             known = self._registration.registration_id
             body = ClaimNamedTasks(
                 incarnation=self._registration.incarnation,
-                held=self.held(),
-                max_tasks=request.max_tasks,
+                held=holding,
+                max_tasks=min(request.max_tasks, self._slots - len(holding)),
                 wait_seconds=request.wait_seconds,
             )
             try:
@@ -113,6 +123,18 @@ class ServiceLink:
                 await asyncio.sleep(DRAINED_SECONDS)
             tasks = [task for one in answer.tasks if (task := self._accepted(one)) is not None]
             return ClaimAnswer(standing=LeaseStanding.ACTIVE, tasks=tasks)
+
+    async def _held_with_room(self) -> tuple[HeldAttempt, ...]:
+        """Return what is held, once that is less than the slots.
+
+        The API counts what has ended until it is reported. A claim that comes before would find no room, and
+        wait with that count.
+        """
+        while len(holding := self.held()) >= self._slots:
+            if await wait_event(self._answered, RECOUNT_SECONDS):
+                self._answered.clear()
+                await asyncio.sleep(SETTLE_SECONDS)
+        return holding
 
     def _accepted(self, attempt: NamedTaskAttempt) -> ClaimedTask | None:
         """Return an attempt to execute; report one that is not to be executed."""
@@ -132,6 +154,7 @@ class ServiceLink:
         named = [named_report(epoch, report) for report in reports]
         known = self._registration.registration_id
         answer = await self._api.report(self._registration.incarnation, named)
+        self._answered.set()
         if answer.standing is RegistrationStanding.OVER:
             await self._registration.again(known)
         elif answer.standing is RegistrationStanding.SUPERSEDED:

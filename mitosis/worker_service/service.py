@@ -93,7 +93,9 @@ class Service:
         self._folders = folders
         self._id = process_id(config.state_dir)
         self._api = ServiceApi(config.api_url, config.token or "")
-        self._link = ServiceLink(self._api, by_name(targets), config.folder, self._look_now)
+        self._link = ServiceLink(
+            self._api, by_name(targets), config.slots, config.folder, self._look_now
+        )
         self._reporter = Reporter(self._link, Journal(folders.journal))
         self._registration = Registration(
             config, self._api, lambda: discovery.targets, self._link.unreported

@@ -124,7 +124,7 @@ async def parts_of(answers: Answers, folder: Path, **fields: Any) -> AsyncIterat
     api = ServiceApi(config.api_url, config.token or "", answers)
     running: list[AttemptKey] = []
     contact: ServiceContact
-    link = ServiceLink(api, {NAME: target}, folder, lambda: contact.look_now())  # noqa: PLW0108 - made below
+    link = ServiceLink(api, {NAME: target}, config.slots, folder, lambda: contact.look_now())  # noqa: PLW0108 - made below
     reporter = Reporter(link, Journal(folder / "journal"))
     registration = Registration(config, api, lambda: [target], link.unreported)
     contact = ServiceContact(api, registration, link)

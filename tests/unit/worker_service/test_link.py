@@ -1,10 +1,12 @@
 """The claims and reports of a worker service: what they name, and what follows from the answers."""
 
+import asyncio
 import json
 from pathlib import Path
 
 import pytest
 
+from mitosis.concurrency import race
 from mitosis.contracts.attempt import AttemptKey
 from mitosis.contracts.errors import Superseded
 from mitosis.contracts.ids import task_uuid
@@ -36,7 +38,7 @@ def ended(task: int) -> EncodedReport:
 
 async def test_a_claim_names_what_runs_and_what_has_no_answer_yet(tmp_path: Path) -> None:
     answers = Answers(workers=[registered(1)], claim=[given(attempt(11)), given(attempt(12))])
-    async with parts_of(answers, tmp_path) as it:
+    async with parts_of(answers, tmp_path, slots=3) as it:
         await it.registration.begin()
         first = await it.link.claim(CLAIM)
         it.running.extend(AttemptKey(one.task_id, one.attempt) for one in first.tasks)
@@ -48,7 +50,23 @@ async def test_a_claim_names_what_runs_and_what_has_no_answer_yet(tmp_path: Path
         str(task_uuid(7, 11)),
         str(task_uuid(9, 13)),
     }
-    assert (full["max_tasks"], full["wait_seconds"]) == (2, 8.0)
+    assert (empty["max_tasks"], full["wait_seconds"]) == (2, 8.0)
+    assert full.get("max_tasks", 1) == 1, "no more than there is room for"
+
+
+async def test_no_claim_is_made_before_what_has_ended_is_reported(tmp_path: Path) -> None:
+    """The API counts it until then: the claim would wait for tasks that it could not be given."""
+    statuses: Answer = (200, {"standing": "current", "statuses": ["committed"]})
+    answers = Answers(workers=[registered(1)], report=[statuses], claim=[given(attempt(12))])
+    async with parts_of(answers, tmp_path, slots=1) as it:
+        await it.registration.begin()
+        it.reporter.add(7, [ended(11)], urgent=True)
+        claiming = asyncio.create_task(it.link.claim(CLAIM))
+        await asyncio.sleep(0)
+        assert answers.sent["claim"] == []
+        await race(claiming, it.reporter.run())
+        assert [one.task_id for one in claiming.result().tasks] == [12]
+        assert "held" not in answers.sent["claim"][0]
 
 
 async def test_a_registration_that_is_over_is_made_again_by_the_same_process(
