@@ -30,7 +30,7 @@ from mitosis.store.leases.verdicts import (
 )
 from mitosis.store.pg.arrays import number_array
 from mitosis.store.pg.database import Connection
-from mitosis.store.pg.rows import fetch_all
+from mitosis.store.pg.rows import fetch_all, fetch_one
 from mitosis.store.pg.statements import load
 from mitosis.store.store import Store
 
@@ -38,12 +38,20 @@ SQL = load("leases/doubt.sql")
 MESSAGE = '{"message":"'
 """The start of the detail of a crash; the statements insert the number of crashes before the message."""
 GIVEN_UP = MESSAGE + "Worker failed "
+JUDGED_AGAIN_SECONDS = 10.0
+"""While a failure is doubted or a host suspected, the round judges so often (protocol P7)."""
+KEPT_QUARANTINES_SECONDS = 600.0
+"""A round looks so often whether a host is still to be quarantined."""
+MOST_PASSES = 20
+"""A verdict may change what is known about other hosts; so often they are judged again at once."""
 log = logging.getLogger(__name__)
+_EXPRESSIONS = ("working", "possible", "away_seconds", "may_be_offered", "failed_there", "blamed")
+"""Of ``doubt.sql``; the first ones contain the last ones."""
 
 
 def with_other_hosts(statement: LiteralString) -> LiteralString:
-    """Fill in the expressions about other hosts: ``$working$`` and ``$possible$``."""
-    for name in ("working", "possible", "blamed"):
+    """Fill in the expressions about other hosts: ``$working$``, ``$possible$`` and ``$away_seconds$``."""
+    for name in _EXPRESSIONS:
         statement = statement.replace(f"${name}$", SQL[name])
     return with_membership(statement)
 
@@ -84,6 +92,11 @@ class _Number:
     number: int
 
 
+@dataclass(frozen=True, slots=True)
+class _Due:
+    seconds: float | None
+
+
 async def judge_report(store: Store, failed: Failed) -> None:
     """Note what a report says about its host, and judge the hosts of its group."""
     async with store.database.transaction() as connection:
@@ -103,6 +116,25 @@ async def judge_groups(store: Store) -> None:
         async with store.database.transaction() as connection:
             with suppress(NotFound):  # deleted since
                 await judge_group(connection, row.number, store.quarantine_after)
+
+
+async def next_judgement(connection: Connection) -> float | None:
+    """Return the seconds until hosts are judged again without a report; None: there is nothing to judge."""
+    values = {"soon": JUDGED_AGAIN_SECONDS, "seldom": KEPT_QUARANTINES_SECONDS}
+    due = await fetch_one(connection, _Due, SQL["next_judgement"], values)
+    return due.seconds if due is not None else None
+
+
+async def due_judgements(connection: Connection, quarantine_after: int) -> Sequence[str]:
+    """Return what a judgement would change now, one line each. Reads only."""
+    lines = list[str]()
+    for row in await fetch_all(connection, _Number, SQL["groups_in_doubt"], {}):
+        for suspect in await _suspects(connection, row.number, quarantine_after):
+            verdict = judge(suspect, goes_on=True, quarantine_after=quarantine_after)
+            settles = bool(suspect.doubted) or verdict is not Verdict.RELEASE
+            if verdict is not Verdict.WAIT and settles:
+                lines.append(f"judgement of host {suspect.manager} for task group {row.number}")
+    return lines
 
 
 async def judge_group(connection: Connection, group_number: int, quarantine_after: int) -> None:
@@ -168,9 +200,15 @@ async def _judge(connection: Connection, group: LockedGroup, quarantine_after: i
         if suspect.phase is None:
             lost = Failed(group.number, suspect.manager, suspect.doubted, succeeded=False)
             await _note(connection, lost, quarantine_after)
-    for suspect in await _suspects(connection, group.number, quarantine_after):
-        verdict = judge(suspect, goes_on=goes_on, quarantine_after=quarantine_after)
-        await _apply(connection, group.number, suspect, verdict)
+    judged: Sequence[Suspect] = ()
+    for _ in range(MOST_PASSES):
+        suspects = await _suspects(connection, group.number, quarantine_after)
+        if suspects == judged:  # no verdict has changed what is known
+            return
+        judged = suspects
+        for suspect in suspects:
+            verdict = judge(suspect, goes_on=goes_on, quarantine_after=quarantine_after)
+            await _apply(connection, group.number, suspect, verdict)
 
 
 async def _apply(

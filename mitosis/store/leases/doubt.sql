@@ -20,6 +20,19 @@ EXISTS (SELECT FROM leases AS l
          WHERE l.group_id = v.group_id AND l.manager_id <> v.manager_id AND l.state = 'active'
            AND l.alive_until > now() AND e.state = 'ready' AND NOT $blamed$)
 
+-- name: failed_there
+-- Whether the host m has failed at the group of v in another way: its setup failed, or it is unreachable.
+EXISTS (SELECT FROM host_failures AS q
+         WHERE q.manager_id = m.id AND q.incarnation = m.incarnation
+           AND ((q.group_id = v.group_id AND q.kind = 'setup_failed')
+                OR (q.kind = 'unreachable' AND q.next_at > now())))
+
+-- name: may_be_offered
+-- Whether the host m may be offered to the group g: not whether it is free, in contact or blamed.
+NOT m.draining AND $may_serve$ AND $member$
+AND (g.max_managers IS NULL
+     OR (SELECT count(*) FROM leases AS n WHERE n.group_id = g.id AND n.state <> 'ended') < g.max_managers)
+
 -- name: possible
 -- Whether another host in contact serves the group, or is free and may serve it, and is not blamed.
 EXISTS (SELECT FROM managers AS m
@@ -27,17 +40,21 @@ EXISTS (SELECT FROM managers AS m
           JOIN task_groups AS g ON g.id = v.group_id
           LEFT JOIN leases AS l ON l.manager_id = m.id AND l.kind = 'manager' AND l.state <> 'ended'
          WHERE m.id <> v.manager_id AND NOT c.offline AND c.last_contact_at > now() - interval '90 seconds'
-           AND ((l.group_id = v.group_id AND l.state IN ('offered', 'active'))
-                OR (l.epoch IS NULL AND NOT m.draining
-                    AND $may_serve$ AND $member$
-                    AND (g.max_managers IS NULL
-                         OR (SELECT count(*) FROM leases AS n WHERE n.group_id = g.id AND n.state <> 'ended')
-                            < g.max_managers)))
-           AND NOT $blamed$
-           AND NOT EXISTS (SELECT FROM host_failures AS q
-                            WHERE q.manager_id = m.id AND q.incarnation = m.incarnation
-                              AND ((q.group_id = v.group_id AND q.kind = 'setup_failed')
-                                   OR (q.kind = 'unreachable' AND q.next_at > now()))))
+           AND ((l.group_id = v.group_id AND l.state IN ('offered', 'active')) OR (l.epoch IS NULL AND $may_be_offered$))
+           AND NOT $blamed$ AND NOT $failed_there$)
+
+-- name: away_seconds
+-- Since the last contact of the host that was seen last, of those that may serve the group and are not held by
+-- another one: they start again, or their lease ends.
+(SELECT extract(epoch FROM now() - max(c.last_contact_at))::float8
+   FROM managers AS m
+   JOIN manager_live AS c ON c.manager_id = m.id
+   JOIN task_groups AS g ON g.id = v.group_id
+  WHERE m.id <> v.manager_id AND $may_be_offered$
+    AND NOT EXISTS (SELECT FROM leases AS l
+                     WHERE l.manager_id = m.id AND l.kind = 'manager' AND l.state IN ('offered', 'active')
+                       AND l.group_id <> v.group_id)
+    AND NOT $blamed$ AND NOT $failed_there$)
 
 -- name: suspects
 -- Every host whose tasks failed in the group, with what is known since its last success there.
@@ -59,7 +76,7 @@ SELECT v.manager_id AS manager, m.name, f.phase, coalesce(f.failures, 0) AS fail
                 WHERE l.group_id = v.group_id AND l.manager_id = v.manager_id AND l.state <> 'ended'
                   AND ((o.state = 1 AND o.epoch = l.epoch) OR (o.state = 0 AND l.state = 'active')))
            AS has_more,
-       $possible$ AS others
+       $possible$ AS others, $away_seconds$ AS away_seconds
   FROM (SELECT x.manager_id, %(group_number)s::bigint AS group_id
           FROM (SELECT d.manager_id FROM host_failures AS d
                  WHERE d.group_id = %(group_number)s AND d.kind = 'tasks_failed'
@@ -205,6 +222,18 @@ SELECT v.group_id AS number FROM group_live AS v
                          AND f.next_at <= now()
                       UNION SELECT f.group_id FROM host_failures AS f WHERE f.phase = 'quarantined')
  ORDER BY v.group_id
+
+-- name: next_judgement
+-- Seconds until the round judges again: soon while a failure is doubted or a host suspected, since no report may
+-- come; seldom for a host that stays quarantined while it is alone.
+SELECT least(CASE WHEN EXISTS (SELECT FROM open_task AS o WHERE o.state = 5) OR EXISTS (
+                      SELECT FROM host_failures AS f JOIN group_live AS v ON v.group_id = f.group_id
+                       WHERE f.kind = 'tasks_failed' AND f.phase = 'suspected' AND v.unfinished > 0)
+                  THEN %(soon)s::float8 END,
+             CASE WHEN EXISTS (
+                      SELECT FROM host_failures AS f JOIN group_live AS v ON v.group_id = f.group_id
+                       WHERE f.kind = 'tasks_failed' AND f.phase = 'quarantined' AND v.unfinished > 0)
+                  THEN %(seldom)s::float8 END) AS seconds
 
 -- name: end_leases
 -- Leases of quarantined hosts end, so that they can serve other groups; a locked one is left to the next round.

@@ -10,6 +10,7 @@ from uuid import UUID
 
 from mitosis.contracts.control import WaitingWork
 from mitosis.store.leases.capacity import PROGRESS, STUCK, progress_parameters
+from mitosis.store.leases.doubt import due_judgements
 from mitosis.store.leases.failed_setups import groups_to_end
 from mitosis.store.leases.scheduler import would_act
 from mitosis.store.pg.rows import fetch_one
@@ -45,9 +46,11 @@ async def look(store: Store) -> WaitingWork:
     async with store.database.connection() as connection:
         found = await fetch_one(connection, _Waiting, WAITING, parameters)
         groups = await groups_to_end(connection)
+        judgements = await due_judgements(connection, store.quarantine_after)
     if found is None:
         return WaitingWork()
     what = [f"lease {epoch} without progress" for epoch in found.stuck]
+    what += judgements
     situations: Mapping[UUID, int] = {}
     if found.work or found.in_use:
         actions, situations = await would_act(store)

@@ -18,7 +18,7 @@ from mitosis.store.kept import Kept
 from mitosis.store.leases.actions import carry_out, note_hostless, note_idle
 from mitosis.store.leases.capacity import end_stuck_leases
 from mitosis.store.leases.decisions import record_decision
-from mitosis.store.leases.doubt import end_leases_of_quarantined, judge_groups
+from mitosis.store.leases.doubt import end_leases_of_quarantined, judge_groups, next_judgement
 from mitosis.store.leases.fleet import GroupRow
 from mitosis.store.leases.kept_fleet import present_fleet, read_ahead
 from mitosis.store.leases.silent_services import end_silent_registrations
@@ -81,7 +81,8 @@ async def _locked_round(
     if poked or changed:
         await connection.execute(SQL["notify_relay"])
     grace = await fetch_one(connection, _Due, SQL["next_ask_back"], {})
-    pauses = [grace.seconds if grace is not None else None, silence, *_pauses(round_)]
+    judged_again = await next_judgement(connection)
+    pauses = [grace.seconds if grace is not None else None, silence, judged_again, *_pauses(round_)]
     if poked:
         pauses.append(CHECK_OFFERS_SECONDS)
     if hostless:

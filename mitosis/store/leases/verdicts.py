@@ -5,8 +5,11 @@ or until nothing more can come. After ``quarantine_after`` different tasks in a 
 claims nothing, and three of the doubted tasks at a time are tried on other hosts. If two tasks that failed
 there succeed elsewhere it is *quarantined*, and every task gets its attempts back. If two more fail elsewhere
 than succeed, the tasks are to blame: their failures are final, and the host is *excused* for a while. If
-nothing is left to try, its streak begins again. Without another host nothing is doubted, and no host stays
-quarantined.
+nothing is left to try, its streak begins again. Without another host nothing is doubted.
+
+Another host counts also while it is away, because it may be starting again: for three minutes for what is
+not decided, and for an hour for a host that is quarantined, which was shown to be broken. A host that is
+alone for longer is believed.
 """
 
 from dataclasses import dataclass
@@ -24,6 +27,10 @@ SUSPECTED_SECONDS = 600.0
 """A host is suspected at most this long."""
 EXCUSED_SECONDS = 600.0
 """An excused host is not suspected again for this long."""
+AWAITED_SECONDS = 180.0
+"""So long after its last contact another host is expected back: what it could decide waits for it."""
+QUARANTINE_KEPT_SECONDS = 3600.0
+"""A host that has been alone for so long is no longer quarantined; the longest pause between its probes."""
 OTHERS_FIRST_SECONDS = 5.0
 """For this long only other hosts may claim a task that failed on a host, if there are any."""
 
@@ -82,6 +89,12 @@ class Suspect:
     """It holds tasks of the group, or can claim more."""
     others: bool
     """Another host could run them, and is not suspected itself."""
+    away_seconds: float | None
+    """Since the last contact of another host that could run them when it is back; None: there is none."""
+
+    def expects_another(self, seconds: float = AWAITED_SECONDS) -> bool:
+        """Return whether another host could run its tasks, or was there less than ``seconds`` ago."""
+        return self.others or (self.away_seconds is not None and self.away_seconds < seconds)
 
     @property
     def is_over(self) -> bool:
@@ -97,7 +110,8 @@ def judge(suspect: Suspect, *, goes_on: bool, quarantine_after: int = QUARANTINE
         case Phase.CLEARED:
             return Verdict.FORGET
         case Phase.QUARANTINED:
-            return Verdict.RELEASE if suspect.others else Verdict.FORGET
+            kept = suspect.expects_another(QUARANTINE_KEPT_SECONDS)
+            return Verdict.RELEASE if kept else Verdict.FORGET
         case Phase.EXCUSED:
             return Verdict.FORGET if suspect.is_over else Verdict.FAIL
         case Phase.SUSPECTED:
@@ -107,9 +121,10 @@ def judge(suspect: Suspect, *, goes_on: bool, quarantine_after: int = QUARANTINE
 
 
 def _watched(suspect: Suspect, quarantine_after: int) -> Verdict:
-    if suspect.others and suspect.failures >= quarantine_after:
+    expects = suspect.expects_another()
+    if expects and suspect.failures >= quarantine_after:
         return Verdict.SUSPECT
-    waits = suspect.others and suspect.has_more and not suspect.is_over
+    waits = expects and suspect.has_more and not suspect.is_over
     return Verdict.WAIT if waits else Verdict.FAIL
 
 
@@ -117,7 +132,7 @@ def _suspected(suspect: Suspect) -> Verdict:
     if suspect.succeeded_elsewhere >= SUCCEEDED_ELSEWHERE:
         return Verdict.QUARANTINE
     failed = suspect.failed_elsewhere - suspect.succeeded_elsewhere
-    if suspect.is_over or not suspect.others or failed >= SUCCEEDED_ELSEWHERE:
+    if suspect.is_over or not suspect.expects_another() or failed >= SUCCEEDED_ELSEWHERE:
         return Verdict.EXCUSE
     if suspect.trying:
         return Verdict.WAIT

@@ -43,6 +43,7 @@ from mitosis.store.leases.doubt import (
     with_other_hosts,
 )
 from mitosis.store.leases.ending import STANDING
+from mitosis.store.leases.verdicts import AWAITED_SECONDS
 from mitosis.store.pg.arrays import number_array
 from mitosis.store.pg.database import Connection
 from mitosis.store.pg.rows import fetch_all, to_record
@@ -220,6 +221,7 @@ def _columns(
         "finished": number_array(item.finished_at for item in items),
         "details": [_detail(item, kind) for item, kind in zip(items, kinds, strict=True)],
         "quarantine_after": quarantine_after,
+        "awaited": AWAITED_SECONDS,
         "message": MESSAGE,
         "given_up": GIVEN_UP,
         "terminated": TERMINATED,

@@ -48,14 +48,19 @@ WITH lease AS MATERIALIZED (
            AS s (id, attempt, outcome, kind, exit_code, signal, started, finished, detail, crash_limit,
                  termination_limit)
 ), other_hosts AS MATERIALIZED (
-    SELECT $working$ AS working, $possible$ AS possible
+    SELECT $working$ AS working,
+           $possible$ OR coalesce($away_seconds$ < %(awaited)s::float8, false)
+           OR EXISTS (SELECT FROM host_failures AS x JOIN managers AS m ON m.id = x.manager_id
+                       WHERE x.group_id = v.group_id AND x.manager_id = v.manager_id AND x.kind = 'tasks_failed'
+                         AND x.phase = 'quarantined' AND x.incarnation = m.incarnation) AS expected
       FROM live AS v WHERE EXISTS (SELECT FROM said WHERE outcome = 'failed')
 ), failing AS MATERIALIZED (
     -- Failures that end their attempt. The policy of the task gives another attempt, or the failure is final;
-    -- a final one is doubted while its host may be to blame (C-33): another host could run the task, and this
-    -- host has not succeeded since. recent: it ended after the last success in this batch.
+    -- a final one is doubted while its host may be to blame (C-33): another host could run the task or is expected
+    -- back, or this one is quarantined and probed, and it has not succeeded since. recent: it ended after the last
+    -- success in this batch.
     -- Every pause grows; without one of the task's own the first is none.
-    SELECT s.id, f.retries, f.recent, NOT f.retries AND f.recent AND h.possible AND NOT EXISTS (
+    SELECT s.id, f.retries, f.recent, NOT f.retries AND f.recent AND h.expected AND NOT EXISTS (
                SELECT FROM host_failures AS x
                 WHERE x.group_id = v.group_id AND x.manager_id = v.manager_id AND x.kind = 'tasks_failed'
                   AND x.phase = 'excused' AND x.next_at > now()) AS doubted,

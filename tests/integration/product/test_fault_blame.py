@@ -9,6 +9,7 @@ import pytest
 
 from mitosis.contracts.hook import HookSpec
 from mitosis.contracts.task import TaskSubmission
+from mitosis.store.leases.scheduler import assign_round
 from tests.support.fleet import Fleet, diary, it, shared_fleet
 from workflows import options
 
@@ -31,6 +32,24 @@ async def test_a_broken_host_costs_no_task(it: Fleet) -> None:
     assert (info.tasks_succeeded, info.tasks_failed) == (40, 0)
     phases = await it.rows("SELECT phase FROM host_failures")
     assert [row["phase"] for row in phases] == ["quarantined"]
+
+
+@pytest.mark.spec("C-33")
+async def test_a_broken_host_stays_quarantined_while_the_good_one_starts_again(it: Fleet) -> None:
+    broken, good = await it.host(), await it.host()
+    group = await it.group(*[fails_on(broken.manager_id)] * 120)
+
+    async def is_free() -> bool:
+        failures = (await it.client.manager(broken.manager_id)).failures
+        return bool(failures) and (await broken.view()).lease is None
+
+    await it.until(is_free)
+    assert await good.stop() == 0
+    await assign_round(it.api.app_state.store)
+    assert await is_free(), "it is not offered to the group again"
+    await good.start()
+    info = await it.settled(group)
+    assert (info.tasks_succeeded, info.tasks_failed) == (120, 0)
 
 
 async def test_a_host_without_temporal_is_passed_over_for_one_that_has_it(it: Fleet) -> None:

@@ -1,12 +1,14 @@
 """Random fleets against the rules of blame: good and bad hosts, broken tasks, retries, batches (C-33).
 
-The model knows which host is broken and which task is; the store sees only reports. Whatever the order:
+The model knows which host is broken and which task is; the store sees only reports. Good hosts stop in order
+and come back. Hosts are judged after reports, when the scheduler is poked, and when the round is due, as in
+the product. Whatever the order:
 
 * every task ends, and a broken task ends as failed;
 * a good host is never quarantined, and a lone host neither;
 * a task that is not broken fails only on a host that is not quarantined, at most four in a row there,
   or if no good host was in the fleet;
-* the longest pause in which no task is claimed and none ends is two minutes;
+* the longest pause in which no task is claimed and none ends is 80 s while all hosts are there;
 * nothing runs more often than its retries allow, apart from attempts on broken hosts and one opinion for
   each suspicion.
 """
@@ -23,11 +25,15 @@ from hypothesis import strategies as st
 
 from mitosis.contracts.task import RetryPolicy, TaskSubmission
 from mitosis.contracts.wire import ClaimedTask, TaskReport
-from mitosis.store.leases.doubt import judge_groups
+from mitosis.store.leases.doubt import judge_groups, next_judgement
+from mitosis.store.managers.hello import say_goodbye
 from tests.support.campaigns import Host, World, failed, succeeded, world
 from tests.support.examples import examples
 
 STEPS = 400
+LOOK_SECONDS = 10.0
+LONGEST_PAUSE = 8
+"""So many looks; a doubted failure is final after six."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +49,10 @@ class Plan:
     seed: int
     signal: bool
     """Broken hosts kill their tasks; they exit with a status otherwise."""
+    leaves: tuple[int | None, ...] = (None,) * 3
+    """Of each host: it stops in order after so many steps of the fleet, if it is good; None: it stays."""
+    away: int = 0
+    """It comes back after so many seconds."""
 
 
 PLANS = st.builds(
@@ -56,9 +66,33 @@ PLANS = st.builds(
     batch=st.integers(1, 12),
     seed=st.integers(0, 2**32),
     signal=st.booleans(),
+    leaves=st.tuples(*[st.sampled_from([None, None, 0, 1, 3, 8])] * 3),
+    away=st.sampled_from([0, 10, 60, 150]),
 )
 
 
+LEFT = Plan(
+    (None, 0),
+    tasks=40,
+    broken=frozenset(),
+    retries=0,
+    batch=6,
+    seed=1,
+    signal=False,
+    leaves=(3, None, None),
+    away=20,
+)
+"""The only good host stops in order and comes back, when the broken one is quarantined."""
+ALL_FAIL = Plan(
+    (None, None, None),
+    tasks=7,
+    broken=frozenset(range(40)),
+    retries=0,
+    batch=7,
+    seed=1,
+    signal=False,
+)
+"""No report follows those with which the others are found to fail as well."""
 HELD = Plan((0, 0, 0), tasks=10, broken=frozenset(), retries=5, batch=10, seed=10, signal=True)
 """Hosts that are all broken report one after the other what each has held for long."""
 
@@ -78,6 +112,10 @@ class Fleet:
     """Of each host: what it has claimed and not reported."""
     runs: dict[int, list[int]] = field(default_factory=dict)
     """Of each task: the hosts on which it failed or succeeded, in order."""
+    back_in: dict[int, float] = field(default_factory=dict)
+    """Of hosts that are away: seconds until they come back."""
+    round_in: float | None = None
+    """Seconds until the scheduler judges without a poke."""
 
     def is_bad(self, index: int) -> bool:
         after = self.plan.bad_after[index]
@@ -98,6 +136,7 @@ class Fleet:
         if reported:
             await host.report(*(self._run(index, task) for task in reported))
             del held[: len(reported)]
+        await self.judge_if_poked()
         return bool(reported)
 
     def _run(self, index: int, task: ClaimedTask) -> TaskReport:
@@ -113,13 +152,52 @@ class Fleet:
         return failed(task, exit_code=42, **facts)
 
     async def pass_time(self, seconds: float) -> None:
-        """Move every clock of the failures and of the delayed tasks, and judge what became due."""
+        """Move the clocks of failures, delayed tasks and absent hosts; judge if the round is due."""
         for statement in (
             "UPDATE host_failures SET next_at = next_at - make_interval(secs => %s)",
             "UPDATE open_task SET not_before = not_before - make_interval(secs => %s) WHERE state = 4",
+            "UPDATE manager_live SET last_contact_at = last_contact_at - make_interval(secs => %s)"
+            " WHERE offline",
         ):
             await self.w.rows(statement, seconds)
+        self.back_in = {index: left - seconds for index, left in self.back_in.items()}
+        if self.round_in is not None:
+            self.round_in -= seconds
+        if self.round_in is not None and self.round_in <= 0:
+            await self.judge()
+
+    async def judge(self) -> None:
+        """Do what a round does for hosts that fail."""
         await judge_groups(self.w.store)
+        async with self.w.store.database.connection() as connection:
+            self.round_in = await next_judgement(connection)
+
+    async def judge_if_poked(self) -> None:
+        if ("scheduler", None) in await self.w.pokes():
+            await self.judge()
+
+    async def come_and_go(self, step: int) -> None:
+        """Let good hosts stop whose turn it is, and those come back that were away for long enough."""
+        for index, host in enumerate(self.hosts):
+            if self.plan.bad_after[index] is None and self.plan.leaves[index] == step:
+                await say_goodbye(self.w.store, host.manager_id, host.epoch)
+                self.held[index].clear()
+                self.back_in[index] = self.plan.away
+        for index in [index for index, left in self.back_in.items() if left <= 0]:
+            del self.back_in[index]
+            await self.hosts[index].hello()
+            await self.lease(index, prepare=False)
+
+    async def lease(self, index: int, *, prepare: bool) -> None:
+        """Give the host a lease, as a round would."""
+        host = self.hosts[index]
+        await self.w.rows(
+            "INSERT INTO leases (group_id, manager_id) SELECT g.id, m.id FROM task_groups AS g, managers AS m"
+            " WHERE g.uuid = %s AND m.uuid = %s",
+            self.group,
+            host.manager_id,
+        )
+        await host.take(self.group, prepare=prepare)
 
     async def phases(self) -> dict[int, str]:
         rows = await self.w.rows(
@@ -143,41 +221,40 @@ async def fleet(w: World, plan: Plan, number: int) -> Fleet:
         "DELETE FROM open_task; DELETE FROM leases; DELETE FROM host_failures;"
         " DELETE FROM task; DELETE FROM task_result; DELETE FROM task_failures"
     )
-    await w.rows("UPDATE manager_live SET offline = true")
+    await w.rows(
+        "UPDATE manager_live SET offline = true, last_contact_at = now() - interval '1 day'"
+    )
     await w.rows("UPDATE group_live SET total = 0, unfinished = 0, succeeded = 0, failed = 0")
     group = await w.group(f"model-{number}")
     retry = RetryPolicy(max_attempts=plan.retries + 1)
     task = TaskSubmission(command=["x"], retry=retry)
     answer = await w.submit_tasks(group, [task] * plan.tasks)
     hosts = [await w.host() for _ in plan.bad_after]
-    await w.rows(
-        "INSERT INTO leases (group_id, manager_id) SELECT g.id, m.id FROM task_groups AS g, managers AS m"
-        " JOIN manager_live AS c ON c.manager_id = m.id WHERE g.uuid = %s AND NOT c.offline",
-        group,
-    )
-    for host in hosts:
-        await host.take(group)
     first = min(answer.task_ids)
-    return Fleet(w, group, plan, hosts, Random(plan.seed), first, [0] * len(hosts))
+    it = Fleet(w, group, plan, hosts, Random(plan.seed), first, [0] * len(hosts))
+    for index in range(len(hosts)):
+        await it.lease(index, prepare=True)
+    return it
 
 
 async def run(it: Fleet) -> set[int]:
     """Run the fleet until every task has ended; return the hosts that were quarantined at some time."""
     quarantined: set[int] = set()
     unfinished, idle = 0, 0
-    for _ in range(STEPS):
+    for step in range(STEPS):
         before, unfinished = unfinished, await it.unfinished()
         if not unfinished:
             return quarantined
-        order = list(range(len(it.hosts)))
+        await it.come_and_go(step)
+        order = [index for index in range(len(it.hosts)) if index not in it.back_in]
         it.random.shuffle(order)
         worked = [await it.step(index) for index in order]
         phases = await it.phases()
         quarantined |= {index for index, phase in phases.items() if phase == "quarantined"}
-        idle = 0 if any(worked) or unfinished != before else idle + 1
-        assert idle <= 2, (it.plan, phases)
-        if not any(worked):
-            await it.pass_time(70.0)
+        waits = any(worked) or unfinished != before or it.back_in
+        idle = 0 if waits else idle + 1
+        assert idle <= LONGEST_PAUSE, (it.plan, phases)
+        await it.pass_time(0.5 if any(worked) else LOOK_SECONDS)
     raise AssertionError(f"{await it.unfinished()} tasks have not ended: {it.plan}")
 
 
@@ -209,7 +286,7 @@ async def check(it: Fleet, quarantined: set[int]) -> None:
 @pytest.mark.spec("C-33")
 async def test_random_fleets_keep_the_rules_of_blame(database: str) -> None:
     async with world(database) as w:
-        plans = [HELD]
+        plans = [HELD, LEFT, ALL_FAIL]
 
         @settings(
             max_examples=examples(8),

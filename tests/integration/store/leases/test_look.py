@@ -301,6 +301,46 @@ async def a_lease_makes_no_progress(w: World) -> AsyncIterator[None]:
     await age(w, host, "taken_at", 31)
 
 
+async def with_failures(w: World, count: int) -> tuple[Host, Host]:
+    """Two hosts of a group; so many tasks have failed on the first one, and it holds one more."""
+    group = await w.group()
+    await w.submit(group, count + 1)
+    bad, other = await w.host(), await w.host()
+    await assign_round(w.store)
+    await bad.take(group)
+    await other.take(group)
+    tasks = (await bad.claim()).tasks
+    await bad.report(*(failed(task, exit_code=42) for task in tasks[:count]))
+    return bad, other
+
+
+async def judged_now(w: World) -> None:
+    await w.rows("UPDATE host_failures SET next_at = now()")
+
+
+@cause
+async def a_doubted_failure_becomes_final(w: World) -> AsyncIterator[None]:
+    await with_failures(w, 2)
+    yield
+    await judged_now(w)
+
+
+@cause
+async def the_time_of_a_suspicion_is_over(w: World) -> AsyncIterator[None]:
+    _, other = await with_failures(w, 6)
+    await other.claim()
+    yield
+    await judged_now(w)
+
+
+@cause
+async def a_host_is_expected_back_no_longer(w: World) -> AsyncIterator[None]:
+    _, other = await with_failures(w, 6)
+    await say_goodbye(w.store, other.manager_id, other.epoch)
+    yield
+    await age(w, other, "last_contact_at", 181)
+
+
 @pytest.mark.parametrize("name", CAUSES)
 async def test_a_look_finds_work_that_waits_beside_a_usable_host_whatever_made_it_wait(
     database: str, name: str

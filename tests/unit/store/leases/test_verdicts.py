@@ -20,7 +20,9 @@ FACTS: dict[str, Any] = {
     "trying": 1,
     "has_more": True,
     "others": True,
+    "away_seconds": None,
 }
+ALONE = {"others": False}
 SUSPECTED = {"phase": Phase.SUSPECTED, "failures": 5}
 
 
@@ -37,6 +39,10 @@ def verdict(goes_on: bool = True, **facts: Any) -> Verdict:
         ({"failures": 5, "has_more": False}, Verdict.SUSPECT),
         ({"others": False}, Verdict.FAIL),
         ({"others": False, "failures": 50}, Verdict.FAIL),
+        ({**ALONE, "away_seconds": 179.0}, Verdict.WAIT),
+        ({**ALONE, "away_seconds": 179.0, "failures": 5}, Verdict.SUSPECT),
+        ({**ALONE, "away_seconds": 179.0, "has_more": False}, Verdict.FAIL),
+        ({**ALONE, "away_seconds": 180.0, "failures": 50}, Verdict.FAIL),
         ({"has_more": False}, Verdict.FAIL),
         ({"left_seconds": 0.0}, Verdict.FAIL),
         ({"left_seconds": None}, Verdict.WAIT),
@@ -52,12 +58,18 @@ def verdict(goes_on: bool = True, **facts: Any) -> Verdict:
         ({**SUSPECTED, "trying": 0, "doubted": ()}, Verdict.FORGET),
         ({**SUSPECTED, "trying": 0, "others": False}, Verdict.EXCUSE),
         ({**SUSPECTED, "others": False}, Verdict.EXCUSE),
+        ({**SUSPECTED, **ALONE, "away_seconds": 179.0}, Verdict.WAIT),
+        ({**SUSPECTED, **ALONE, "away_seconds": 179.0, "trying": 0}, Verdict.TRY),
+        ({**SUSPECTED, **ALONE, "away_seconds": 179.0, "left_seconds": 0.0}, Verdict.EXCUSE),
+        ({**SUSPECTED, **ALONE, "away_seconds": 180.0}, Verdict.EXCUSE),
         ({**SUSPECTED, "left_seconds": -1.0}, Verdict.EXCUSE),
         ({"phase": Phase.EXCUSED, "failures": 50}, Verdict.FAIL),
         ({"phase": Phase.EXCUSED, "left_seconds": 0.0}, Verdict.FORGET),
         ({"phase": Phase.CLEARED}, Verdict.FORGET),
         ({"phase": Phase.QUARANTINED}, Verdict.RELEASE),
         ({"phase": Phase.QUARANTINED, "others": False}, Verdict.FORGET),
+        ({"phase": Phase.QUARANTINED, **ALONE, "away_seconds": 3599.0}, Verdict.RELEASE),
+        ({"phase": Phase.QUARANTINED, **ALONE, "away_seconds": 3600.0}, Verdict.FORGET),
         ({"phase": Phase.QUARANTINED, "left_seconds": -1.0}, Verdict.RELEASE),
     ],
 )
