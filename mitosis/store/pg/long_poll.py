@@ -4,6 +4,7 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
+from mitosis.concurrency import raise_if_cancelled
 from mitosis.store.pg.wake import Waiter
 
 T = TypeVar("T")
@@ -20,7 +21,8 @@ async def look_until(
 ) -> T:
     """Look until ``done`` accepts the answer or ``seconds`` have passed; return the last answer.
 
-    The waiter is registered already, so a change between look and wait wakes it.
+    The waiter is registered already, so a change between look and wait wakes it. A cancellation that a look
+    has lost ends the poll before it waits.
 
     Args:
         waiter: what wakes the poll, from ``Wake.waiter``.
@@ -38,6 +40,7 @@ async def look_until(
         left = deadline - time.monotonic()
         if done(answer) or left <= 0:
             return answer
+        raise_if_cancelled()
         changes_in = again(answer)
         await waiter.wait(left if changes_in is None else min(left, changes_in))
         if arm is not None:  # look again without requesting a notification
