@@ -1,7 +1,7 @@
 # Every target is a line or two that calls a tool; `make` alone prints them.
 .DEFAULT_GOAL := help
 BIN := .venv/bin
-WORKERS := 4
+WORKERS := 3
 
 .PHONY: help setup demo test check fmt lint types imports sizes fix bench bench-quick chaos campaign-blame campaign-debts campaign-history campaign-properties campaign-scheduling campaign-simulation campaign-wake mutate pressure up docs spec model stress stress-small ci clean
 
@@ -14,7 +14,7 @@ setup: ## create .venv and install the locked dependencies (nothing to do when r
 demo: setup ## run the example campaign on a temporary embedded stack
 	@$(BIN)/mitosis demo
 
-test: setup ## run the test suite, WORKERS files at a time (ARGS="-k name": a part of it; WORKERS=2)
+test: setup ## run the test suite, WORKERS files at a time (ARGS="-k name": a part of it; WORKERS=4)
 	@PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
 check: setup ## format, lint, types, imports and size report, side by side (under 45 s)

@@ -16,7 +16,7 @@ FORGOTTEN_AFTER_SECONDS = 900.0
 """After so long without a poke the pauses begin again with the shortest."""
 REMEMBERED = 10_000
 """Task groups; one that was forgotten may be poked once more than necessary."""
-AT_ONCE = 5
+AT_ONCE = 20
 """A look pokes so many: each makes an explanation, which takes a while where there are many hosts."""
 
 

@@ -1,21 +1,20 @@
 """Takes hosts from the task groups that hold them, for those that wait (C-03, C-31, C-35, C-36)."""
 
-from dataclasses import dataclass
 from itertools import chain
+from typing import NamedTuple
 
 from mitosis.scheduling.actions import EndLease, EndReason
 from mitosis.scheduling.claims import Claim, claim, move_seconds
 from mitosis.scheduling.contestable import BusyHosts, IdleHosts
 from mitosis.scheduling.facts import Lease
-from mitosis.scheduling.host_sets import Hosts, ordinals
+from mitosis.scheduling.host_sets import NONE, Hosts, ordinals
 from mitosis.scheduling.round import Round
 from mitosis.scheduling.states import Bucket, GroupState
 from mitosis.scheduling.waiting_groups import WaitingKind
 from mitosis.scheduling.waiting_line import WaitingLine
 
 
-@dataclass(frozen=True, slots=True)
-class _Taking:
+class _Taking(NamedTuple):
     """The leases of one host whose ends make room for a task group."""
 
     cost_seconds: float
@@ -34,17 +33,19 @@ class _Contest:
         self._round = round_
         self._idle = IdleHosts(round_, wanted)
         self._busy = BusyHosts(round_, wanted)
-        busy = (self._busy.due | self._busy.renewed) & ~round_.moment.moved
+        busy = self._busy.all & ~round_.moment.moved
         self._left: Hosts = self._idle.all | busy
         """Hosts of which nothing has been taken. A host is taken from once in a decision."""
         self._hopeless: set[tuple[Bucket, bool]] = set()
         """Buckets whose task groups, those with a host or those without, can take none as things are."""
+        self._found = False
+        """The last task group found a host. As long as each does, to ask first costs more than it saves."""
 
     def run(self) -> None:
         round_ = self._round
         if not self._left or not self._is_open():
             return
-        line = WaitingLine(round_, lambda group: round_.able(group) & self._left)
+        line = WaitingLine(round_, lambda group: round_.able(group) & self._left, self._open_to)
         for group, bucket in line:
             if round_.missing(group) <= 0:
                 continue
@@ -56,6 +57,13 @@ class _Contest:
                 return
             if round_.missing(group) > 0:
                 line.again(group, bucket)
+
+    def _open_to(self, bucket: Bucket) -> Hosts:
+        """Return the hosts that some task group of a bucket may take, now or when shares have changed.
+
+        Not for one that has starved: it goes before all.
+        """
+        return self._idle.ripe(bucket.setups[0]) | self._busy.up_to(bucket.priority)
 
     def _is_open(self) -> bool:
         """Return whether some task group may take a host, by what all of its kind have in common.
@@ -69,25 +77,28 @@ class _Contest:
         return any(self._may_take(round_.snapshot.groups[number]) for number in others)
 
     def _some_may_take(self, kind: WaitingKind) -> bool:
-        some = self._round.snapshot.groups[kind.some.line[0].number]
-        hosts = kind.members & self._round.able(some) & self._left
-        if self._reaches(some, hosts, hostless=False):
+        hosts, buckets = self._round.usable(kind) & self._left, kind.buckets.values()
+        idle = hosts & self._idle.all
+        if idle and any(idle & one.members & self._idle.ripe(one.setups[0]) for one in buckets):
             return True
-        hosts &= self._busy.renewed
-        if hosts:
-            hosts &= self._busy.reached(some, hostless=True)
-        hostless = (bucket for bucket in kind.buckets.values() if not bucket.line[0].leases)
-        return any(bucket.members & hosts for bucket in hostless)
+        some = self._round.snapshot.groups[kind.some.line[0].number]
+        if self._reaches_busy(some, hosts, hostless=False):
+            return True
+        renewed, of_hostless = hosts & self._busy.renewed, NONE
+        for one in buckets if renewed else ():
+            if not one.line[0].leases:
+                of_hostless |= one.members
+        return self._reaches_busy(some, renewed & of_hostless, hostless=True)
 
     def _may_take(self, group: GroupState) -> bool:
         hosts = group.fact.members & self._round.able(group) & self._left
-        return self._reaches(group, hosts, hostless=not self._round.leases(group))
-
-    def _reaches(self, group: GroupState, hosts: Hosts, *, hostless: bool) -> bool:
-        """Return whether some task group of this one's priority and user group may take one of the hosts."""
-        if hosts & self._idle.all:
+        if hosts & self._idle.ripe(group.work.setup_seconds):
             return True
-        hosts &= self._busy.due | self._busy.renewed if hostless else self._busy.due
+        return self._reaches_busy(group, hosts, hostless=not self._round.leases(group))
+
+    def _reaches_busy(self, group: GroupState, hosts: Hosts, *, hostless: bool) -> bool:
+        """Return whether some task group of this one's priority and user group may take one with work."""
+        hosts &= self._busy.all if hostless else self._busy.due
         return bool(hosts) and bool(hosts & self._busy.reached(group, hostless=hostless))
 
     def _find(self, group: GroupState, bucket: Bucket, line: WaitingLine) -> _Taking | None:
@@ -98,17 +109,34 @@ class _Contest:
         hostless = not self._round.leases(group)
         if (bucket, hostless) in self._hopeless:
             return None
-        hosts &= self._round.unfailed(group)
-        for able in chain(self._idle.takeable(group, hosts), self._busy.takeable(group, hosts)):
+        idle = hosts & self._idle.ripe(bucket.setups[0])
+        busy = self._found or self._reaches_busy(group, hosts, hostless=hostless)
+        taking = self._search(group, idle, hosts if busy else NONE)
+        self._found = taking is not None
+        if not idle and not self._found:
+            self._note_hopeless(group, bucket, hosts, hostless=hostless)
+        return taking
+
+    def _note_hopeless(
+        self, group: GroupState, bucket: Bucket, hosts: Hosts, *, hostless: bool
+    ) -> None:
+        if group.fact.number in self._round.moment.starved:
+            return
+        if not self._reaches_busy(group, hosts, hostless=hostless):
+            self._hopeless.add((bucket, hostless))
+
+    def _search(self, group: GroupState, idle: Hosts, busy: Hosts) -> _Taking | None:
+        if not idle and not busy:
+            return None
+        unfailed = self._round.unfailed(group)
+        takeable = self._busy.takeable(group, busy & unfailed)
+        if idle:
+            takeable = chain(self._idle.takeable(group, idle & unfailed), takeable)
+        for able in takeable:
             for ordinal in ordinals(able):
                 taking = self._taking(group, ordinal)
                 if taking is not None:
                     return taking
-        is_like_others = group.fact.number not in self._round.moment.starved
-        if is_like_others and not self._reaches(
-            group, line.hosts[bucket] & self._left, hostless=hostless
-        ):
-            self._hopeless.add((bucket, hostless))
         return None
 
     def _taking(self, group: GroupState, ordinal: int) -> _Taking | None:

@@ -13,8 +13,8 @@ from operator import itemgetter
 from mitosis.scheduling.claims import goes_before, goes_before_all, ranks_before
 from mitosis.scheduling.costs import drain_seconds
 from mitosis.scheduling.due_times import ROUNDING_SECONDS
-from mitosis.scheduling.facts import FOREVER, Lease
-from mitosis.scheduling.host_sets import EVERY, NONE, Hosts
+from mitosis.scheduling.facts import FOREVER
+from mitosis.scheduling.host_sets import EVERY, NONE, Hosts, set_of
 from mitosis.scheduling.policy import Preemption
 from mitosis.scheduling.round import Round
 from mitosis.scheduling.states import GroupState
@@ -69,11 +69,15 @@ class IdleHosts:
         self._round = round_
         self._holders: Sequence[Holder] | None = None
         self._held: dict[int, Hosts] = {}
-        entries = []
+        held, groups, policy = self._held, round_.snapshot.groups, round_.policy
+        now, ordinal, entries = round_.now + ROUNDING_SECONDS, round_.snapshot.ordinal, []
         for lease in round_.idle_leases(wanted):
-            bit = 1 << round_.snapshot.ordinal(lease.host)
-            self._held[lease.group] = self._held.get(lease.group, NONE) | bit
-            entries.append((self._longest_setup(lease), bit))
+            bit, holder = 1 << ordinal(lease.host), groups[lease.group]
+            held[lease.group] = held.get(lease.group, NONE) | bit
+            idle_for = now - (lease.idle_since or 0.0)
+            is_longest = idle_for >= policy.settings_of(holder.fact.leases).longest_idle
+            longest = FOREVER if is_longest else idle_for - holder.work.teardown_seconds
+            entries.append((longest, bit))
         entries.sort()
         self._longest = [longest for longest, _ in entries]
         self._hosts = [NONE] * (len(entries) + 1)
@@ -85,9 +89,13 @@ class IdleHosts:
         """Hosts that have been idle for the least threshold."""
         return self._hosts[0]
 
+    def ripe(self, setup_seconds: float) -> Hosts:
+        """Return the hosts that have been idle for long enough for a setup of this duration."""
+        return self._hosts[bisect_left(self._longest, setup_seconds)]
+
     def takeable(self, group: GroupState, hosts: Hosts) -> Iterator[Hosts]:
         """Yield those of the hosts that have been idle for long enough for a task group, cheapest first."""
-        ripe = hosts & self._hosts[bisect_left(self._longest, group.work.setup_seconds)]
+        ripe = hosts & self.ripe(group.work.setup_seconds)
         if ripe:
             yield from cheapest_first(self._round, group, self._by_cost(), ripe)
 
@@ -99,14 +107,6 @@ class IdleHosts:
                 for number, hosts in self._held.items()
             )
         return self._holders
-
-    def _longest_setup(self, lease: Lease) -> float:
-        holder = self._round.snapshot.group_of(lease)
-        settings = self._round.policy.settings_of(holder.fact.leases)
-        idle_for = self._round.now - (lease.idle_since or 0.0) + ROUNDING_SECONDS
-        if idle_for >= settings.longest_idle:
-            return FOREVER
-        return idle_for - holder.work.teardown_seconds
 
 
 @dataclass(slots=True)
@@ -138,6 +138,7 @@ class BusyHosts:
         self._round = round_
         self._wanted = wanted
         self._reached: dict[tuple[float, int, bool], Hosts] = {}
+        self._up_to: dict[float, Hosts] = {}
         self._due: dict[int, Hosts] = {}
         """By the number of the task group that holds them."""
         self._are_grouped = False
@@ -149,11 +150,12 @@ class BusyHosts:
         for one in self._classes:
             self.due |= one.due
             self.renewed |= one.renewed
+        self.all = self.due | self.renewed
 
     def takeable(self, group: GroupState, hosts: Hosts) -> Iterator[Hosts]:
         """Yield those of the hosts that a task group may take, of the weakest holders first."""
         leases = self._round.leases(group)
-        hosts &= self.due if leases else self.due | self.renewed
+        hosts &= self.due if leases else self.all
         for one in self._classes if hosts else ():
             found = hosts & one.hosts(hostless=not leases)
             if found:
@@ -172,13 +174,26 @@ class BusyHosts:
         if found is None:
             found = NONE
             for one in self._classes:
+                if one.priority > mine[0]:
+                    break
                 hosts = one.due | one.renewed if hostless else one.due
-                if not hosts & ~found or one.priority > mine[0]:
+                if not hosts & ~found:
                     continue
                 before = ranks_before(self._round, mine, (one.priority, one.user_group))
                 if before is not False:
                     found |= hosts
             self._reached[name] = found
+        return found
+
+    def up_to(self, priority: float) -> Hosts:
+        """Return the hosts whose holders have at most this priority."""
+        found = self._up_to.get(priority)
+        if found is None:
+            found = NONE
+            for one in self._classes:
+                if one.priority <= priority:
+                    found |= one.due | one.renewed
+            self._up_to[priority] = found
         return found
 
     def shares_changed(self) -> None:
@@ -222,17 +237,17 @@ class BusyHosts:
         )
 
     def _find_due(self, classes: dict[Hashable, _Class]) -> None:
-        snapshot = self._round.snapshot
+        snapshot, ended = self._round.snapshot, self._round.ended
+        due: dict[int, list[int]] = {}
         for _, (number,) in snapshot.times.affinity.due(self._round.now):
-            if number in self._round.ended:
-                continue
-            lease = snapshot.leases[number]
-            bit = 1 << snapshot.ordinal(lease.host)
-            if not bit & self._wanted:
-                continue
-            holder = snapshot.groups[lease.group].fact
-            self._due[lease.group] = self._due.get(lease.group, NONE) | bit
-            _class_of(classes, (holder.priority, holder.user_group)).due |= bit
+            if number not in ended:
+                lease = snapshot.leases[number]
+                due.setdefault(lease.group, []).append(snapshot.ordinal(lease.host))
+        for group, of_group in due.items():
+            if wanted := set_of(of_group) & self._wanted:
+                self._due[group] = wanted
+                holder = snapshot.groups[group].fact
+                _class_of(classes, (holder.priority, holder.user_group)).due |= wanted
 
     def _holders(self, one: _Class) -> Sequence[Holder]:
         """Return the task groups of a class that hold leases, least cost first."""

@@ -1,8 +1,8 @@
 """Things with a time, in the order of their times: what is due is the front of a list."""
 
-from bisect import bisect_left, bisect_right, insort
+from bisect import bisect_left, insort
 from collections.abc import Iterator
-from operator import itemgetter
+from math import inf, nextafter
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
@@ -40,12 +40,14 @@ class DueTimes(Generic[T]):
 
     def due(self, now: float) -> Iterator[tuple[float, T]]:
         """Yield the items whose time has come, earliest first."""
-        return iter(self._entries[: self._first_after(now)])
+        return iter(self._entries[: self.count_due(now)])
 
     def later(self, now: float) -> Iterator[tuple[float, T]]:
         """Yield the items whose time is still to come, earliest first."""
-        for place in range(self._first_after(now), len(self._entries)):
+        for place in range(self.count_due(now), len(self._entries)):
             yield self._entries[place]
 
-    def _first_after(self, now: float) -> int:
-        return bisect_right(self._entries, now + ROUNDING_SECONDS, key=itemgetter(0))
+    def count_due(self, now: float) -> int:
+        """Return how many items are due."""
+        # A tuple of the time alone sorts before all entries of that time.
+        return bisect_left(self._entries, (nextafter(now + ROUNDING_SECONDS, inf),))

@@ -4,7 +4,7 @@ Bit ``n`` of the integer stands for the host with the ordinal ``n``. Such a set 
 copied without copying its sets. AND and OR over 10,000 hosts take 0.1 to 0.3 microseconds.
 """
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 
 Hosts = int
 """A set of hosts. Never negative, except ``EVERY`` as an operand of AND."""
@@ -14,6 +14,7 @@ EVERY: Hosts = -1
 Name = tuple[str, Hashable]
 """Names a set: its kind and, within the kind, what distinguishes it, such as ``("warm", 7)``."""
 _NO_NAMES = frozenset[Name]()
+_NO_SETS: Mapping[Hashable, Hosts] = {}
 
 
 def ordinals(hosts: Hosts) -> Iterator[int]:
@@ -22,6 +23,17 @@ def ordinals(hosts: Hosts) -> Iterator[int]:
         lowest = hosts & -hosts
         yield lowest.bit_length() - 1
         hosts ^= lowest
+
+
+def set_of(ordinals: Sequence[int]) -> Hosts:
+    """Return the set of these ordinals, of which there is at least one.
+
+    For many this takes less time than OR, which copies the whole set for each.
+    """
+    made = bytearray(max(ordinals) // 8 + 1)
+    for ordinal in ordinals:
+        made[ordinal >> 3] |= 1 << (ordinal & 7)
+    return int.from_bytes(made, "little")
 
 
 def lowest(hosts: Hosts) -> int:
@@ -55,11 +67,11 @@ class NamedSets:
         bit = 1 << ordinal
         for kind, which in old - new:
             of_kind = self._sets[kind]
-            of_kind[which] &= ~bit
-            if not of_kind[which]:
+            left = of_kind[which] = of_kind[which] & ~bit
+            if not left:
                 del of_kind[which]
-            if not of_kind:
-                del self._sets[kind]
+                if not of_kind:
+                    del self._sets[kind]
         for kind, which in new - old:
             of_kind = self._sets.setdefault(kind, {})
             of_kind[which] = of_kind.get(which, NONE) | bit
@@ -70,11 +82,11 @@ class NamedSets:
 
     def get(self, kind: str, which: Hashable = None) -> Hosts:
         """Return one set; empty if no host is in it."""
-        return self._sets.get(kind, {}).get(which, NONE)
+        return self._sets.get(kind, _NO_SETS).get(which, NONE)
 
     def of_kind(self, kind: str) -> Mapping[Hashable, Hosts]:
         """Return all sets of a kind that are not empty, by what distinguishes them."""
-        return self._sets.get(kind, {})
+        return self._sets.get(kind, _NO_SETS)
 
     def by_group(self, kind: str) -> Iterator[tuple[int, Hosts]]:
         """Yield the sets of a kind whose sets are distinguished by the numbers of task groups."""

@@ -3,8 +3,9 @@
 from collections.abc import Iterator, Sequence
 
 from mitosis.scheduling.actions import EndLease, Offer, Rank, Renew
+from mitosis.scheduling.due_times import ROUNDING_SECONDS
 from mitosis.scheduling.facts import FOREVER, NEVER, Capacity, Freed, Lease
-from mitosis.scheduling.host_sets import NONE, Hosts
+from mitosis.scheduling.host_sets import NONE, Hosts, ordinals
 from mitosis.scheduling.moment import Moment
 from mitosis.scheduling.policy import Order
 from mitosis.scheduling.predicates import (
@@ -15,6 +16,10 @@ from mitosis.scheduling.predicates import (
 )
 from mitosis.scheduling.snapshot import Snapshot
 from mitosis.scheduling.states import GroupState, Profile
+from mitosis.scheduling.waiting_groups import WaitingKind
+
+FEW_TIMES = 4
+"""To find a lease by its host takes so many times as long as to pass over one in the order of times."""
 
 
 class Round:
@@ -38,6 +43,8 @@ class Round:
         self._left: dict[int, Capacity] = {}
         self._in_service: Hosts | None = None
         self._able: dict[Profile, Hosts] = {}
+        self._usable: dict[WaitingKind, Hosts] = {}
+        self._unleased: dict[Capacity, Hosts] = {}
         self._free: dict[Profile, Hosts] = {}
         self._unfailed: dict[int, Hosts] = {}
         self._arrived: dict[int, int] = {}
@@ -58,12 +65,22 @@ class Round:
             self._able[group.profile] = found
         return found
 
+    def usable(self, kind: WaitingKind) -> Hosts:
+        """Return the hosts that some waiting task group of a kind could use, were they free."""
+        found = self._usable.get(kind)
+        if found is None:
+            found = kind.members & self.able(self.snapshot.groups[kind.some.line[0].number])
+            self._usable[kind] = found
+        return found
+
     def free(self, group: GroupState) -> Hosts:
         """Return the hosts that are free for the profile of a task group; see :meth:`room`."""
         found = self._free.get(group.profile)
         if found is None:
-            found = self.able(group) & unleased_hosts(self.moment, group)
-            self._free[group.profile] = found
+            unleased = self._unleased.get(group.fact.demand)
+            if unleased is None:
+                unleased = self._unleased[group.fact.demand] = unleased_hosts(self.moment, group)
+            found = self._free[group.profile] = self.able(group) & unleased
         return found & ~self.full
 
     def unfailed(self, group: GroupState) -> Hosts:
@@ -87,19 +104,32 @@ class Round:
         """Return the hosts that some task group that waited could use, were they free."""
         groups, found = self.snapshot.groups, NONE
         for kind in self.snapshot.waiting.kinds.values():
-            found |= kind.members & self.able(groups[kind.some.line[0].number])
+            found |= self.usable(kind)
         for number in self.moment.broken_promises:
             found |= groups[number].fact.members & self.able(groups[number])
         return found
 
     def idle_leases(self, hosts: Hosts) -> Iterator[Lease]:
-        """Yield the leases on these hosts that have been idle for the least threshold."""
+        """Yield the leases on these hosts that have been idle for the least threshold, in any order."""
         snapshot = self.snapshot
         hosts &= snapshot.sets.get("idle")
+        if hosts.bit_count() * FEW_TIMES < snapshot.times.idle.count_due(self.now):
+            yield from self._idle_leases_of_few(hosts)
+            return
         for _, (number,) in snapshot.times.idle.due(self.now) if hosts else ():
             lease = snapshot.leases[number]
             if number not in self.ended and hosts >> snapshot.ordinal(lease.host) & 1:
                 yield lease
+
+    def _idle_leases_of_few(self, hosts: Hosts) -> Iterator[Lease]:
+        snapshot, until = self.snapshot, self.now + ROUNDING_SECONDS
+        for ordinal in ordinals(hosts):
+            for lease in snapshot.leases_on(ordinal):
+                if lease.idle_since is None or not self.is_live(lease):
+                    continue
+                settings = self.policy.settings_of(snapshot.group_of(lease).fact.leases)
+                if lease.idle_since + settings.least_idle <= until:
+                    yield lease
 
     def given(self, group: GroupState) -> int:
         """Return how many leases this decision gives to a task group, besides hosts on the way to it."""
@@ -136,14 +166,10 @@ class Round:
 
     def rank(self, group: GroupState) -> Rank:
         """Return the place of a waiting task group in the line."""
-        by_share = self.policy.order is Order.SHARE
-        return Rank(
-            order=self.order(group),
-            share=self.share(group.fact.user_group) if by_share else 0,
-            leases=self.leases(group) if by_share else 0,
-            created_at=group.fact.created_at,
-            number=group.fact.number,
-        )
+        fact, share, leases = group.fact, 0, 0
+        if self.policy.order is Order.SHARE:
+            share, leases = self.share(fact.user_group), self.leases(group)
+        return Rank(self.order(group), share, leases, fact.created_at, fact.number)
 
     def wants_promised(self, group: GroupState) -> bool:
         """Return whether a task group can use one of the hosts that are on the way to it."""
@@ -185,12 +211,16 @@ class Round:
     def _broken_promises(self) -> dict[int, int]:
         """Return, by task group, the hosts on the way that it could not be offered, or that take too long."""
         snapshot, broken, lost = self.snapshot, dict[int, int](), dict[int, Hosts]()
+        doubtful = snapshot.sets.of_kind("doubtful")
         for number, hosts in snapshot.promises.hosts.items():
             group = snapshot.groups.get(number)
-            if group is not None:
-                usable = group.fact.members & self.able(group) & self.unfailed(group)
-                if hosts & ~usable:
-                    lost[number] = hosts & ~usable
+            if group is None:
+                continue
+            usable = hosts & group.fact.members & self.able(group)
+            if number in doubtful:
+                usable &= self.unfailed(group)
+            if usable != hosts:
+                lost[number] = hosts & ~usable
         promises = snapshot.times.promises
         for until, (number, host) in promises.later(NEVER) if lost else promises.due(self.now):
             if until <= self.now:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from operator import attrgetter
 
 from mitosis.scheduling.facts import NEVER, Capacity, Group, Host, Lease
@@ -58,20 +59,38 @@ PARTS = (
 """All sets that depend on the facts about a host."""
 
 
-def names_of_leases(free: Capacity, leases: Iterable[tuple[Lease, Group]]) -> Iterator[Name]:
-    """Yield the sets that depend on the leases of a host: what they leave free, what they are, and whose.
+def names_of_leases(free: Capacity, leases: Iterable[tuple[Lease, Group]]) -> frozenset[Name]:
+    """Return the sets that depend on the leases of a host: what they leave free, what they are, and whose.
 
     Those of one priority and user group are together as well: their holders win and lose the same contests.
     """
-    yield "free", free
+    names = frozenset[Name]({("free", free)})
     for lease, group in leases:
-        if lease.is_live:
-            yield "live", None
         if lease.contestable:
-            holders = (group.priority, group.user_group)
-            yield "held", lease.group
-            yield "held_by", holders
-            yield "working" if lease.idle_since is None else "idle", None
-            if lease.renewed:
-                yield "renewed", lease.group
-                yield "renewed_by", holders
+            idle = lease.idle_since is not None
+            of = _names_of_holder(
+                lease.group, group.priority, group.user_group, idle, lease.renewed
+            )
+            names |= of
+        elif lease.is_live:
+            names |= _LIVE
+    return names
+
+
+_LIVE: frozenset[Name] = frozenset({("live", None)})
+
+
+@lru_cache(maxsize=16_384)
+def _names_of_holder(
+    number: int, priority: int, user_group: int, idle: bool, renewed: bool
+) -> frozenset[Name]:
+    """Return the sets of a lease that others may take. Cached: a lease changes often between few states."""
+    holders = (priority, user_group)
+    names: set[Name] = {
+        ("held", number),
+        ("held_by", holders),
+        ("idle" if idle else "working", None),
+    }
+    if renewed:
+        names |= {("renewed", number), ("renewed_by", holders)}
+    return _LIVE | names

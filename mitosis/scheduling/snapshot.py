@@ -44,6 +44,8 @@ class Snapshot:
         """By their fields."""
         self._unplaced: set[int] | None = None
         """While many facts are put: hosts whose sets are made afterwards, once for each."""
+        self._unlined: dict[int, GroupState] | None = None
+        """While facts change: task groups that are put where they belong afterwards."""
         self._ordinals: dict[int, int] = {}
         self.numbers: list[int] = []
         """Of all hosts there ever were: bit ``n`` of a set stands for the host at place ``n``."""
@@ -81,6 +83,20 @@ class Snapshot:
         for number in unplaced:
             self._place_host(self.hosts[number], None)
             self._place_leases(self.hosts[number])
+
+    @contextmanager
+    def changing(self) -> Iterator[None]:
+        """Let task groups wait where they belong at the end, once for each.
+
+        Nothing may be decided before, and no task group may be dropped.
+        """
+        self._unlined = unlined = dict[int, GroupState]()
+        try:
+            yield
+        finally:
+            self._unlined = None
+        for state in unlined.values():
+            self._line_up(state)
 
     def copy(self) -> "Snapshot":
         """Return an independent snapshot with the same facts, such as for a dry run. 3 µs for each fact."""
@@ -326,6 +342,9 @@ class Snapshot:
     def _line_up(self, state: GroupState) -> None:
         """Put a task group where it belongs among those that wait."""
         group, held = state.fact, state.held
+        if self._unlined is not None:
+            self._unlined[group.number] = state
+            return
         if group.max_managers is not None and held.live > group.max_managers:
             self.too_many.add(group.number)
         else:

@@ -37,6 +37,8 @@ class Bucket:
     profile: Profile
     priority: int
     line: list[Key] = field(default_factory=list)
+    setups: list[float] = field(default_factory=list)
+    """The durations of their setups, shortest first."""
 
 
 @dataclass(slots=True)
@@ -74,6 +76,12 @@ class GroupState:
     def copy(self, bucket: Bucket | None) -> "GroupState":
         """Return the same state, to be changed independently; ``bucket``: the one in which it waits."""
         return replace(self, held=replace(self.held), leases=self.leases.copy(), bucket=bucket)
+
+
+def bucket_of_one(state: GroupState) -> Bucket:
+    """Return a bucket for one task group that waits in no other, or in another place than there."""
+    group, setups = state.fact, [state.work.setup_seconds]
+    return Bucket(group.members, state.profile, group.priority, setups=setups)
 
 
 def line_key(state: GroupState, policy: Policy) -> Key:

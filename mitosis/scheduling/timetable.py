@@ -36,10 +36,15 @@ class Timetable:
     def put(self, owner: Owner, times: Iterable[Timed]) -> None:
         """Make these the times that the owner contributes."""
         timed = [entry for entry in times if entry[1] < FOREVER]
-        for kind, at, item in self._of.pop(owner, ()):
+        gone = list(self._of.pop(owner, ()))
+        for entry in timed:
+            if entry in gone:
+                gone.remove(entry)
+            else:
+                kind, at, item = entry
+                self._list(kind).add(at, item)
+        for kind, at, item in gone:
             self._list(kind).remove(at, item)
-        for kind, at, item in timed:
-            self._list(kind).add(at, item)
         if timed:
             self._of[owner] = timed
 

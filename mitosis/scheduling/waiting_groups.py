@@ -25,8 +25,8 @@ class WaitingKind:
         """Return the same buckets, to be changed independently."""
         copied = WaitingKind(self.priority, self.profile)
         for members, bucket in self.buckets.items():
-            line = bucket.line.copy()
-            copied.buckets[members] = Bucket(members, self.profile, self.priority, line)
+            made = copied.bucket(members)
+            made.line, made.setups = bucket.line.copy(), bucket.setups.copy()
         copied._members = self._members
         return copied
 
@@ -116,7 +116,7 @@ class WaitingGroups:
             insort(bucket.line, key)
             state.bucket, state.key = bucket, key
         if state.waits_for_setup != setup:
-            self._count_setup(state, setup)
+            self._count_setup(state, bucket, setup)
 
     def leave(self, state: GroupState) -> None:
         """Let a task group wait no more."""
@@ -124,7 +124,7 @@ class WaitingGroups:
         if bucket is None or key is None:
             return
         state.bucket = state.key = None
-        self._count_setup(state, None)
+        self._count_setup(state, bucket, None)
         del bucket.line[bisect_left(bucket.line, key)]
         if not bucket.line:
             name = (bucket.priority, bucket.profile)
@@ -133,15 +133,17 @@ class WaitingGroups:
             if not kind.buckets:
                 del self.kinds[name]
 
-    def _count_setup(self, state: GroupState, setup: float | None) -> None:
+    def _count_setup(self, state: GroupState, bucket: Bucket, setup: float | None) -> None:
         """Count the setup of a waiting task group instead of what it was before; None: it waits no more."""
         counts, former = self._with_setup, state.waits_for_setup
         state.waits_for_setup = setup
         if setup is not None:
+            insort(bucket.setups, setup)
             counts[setup] = counts.get(setup, 0) + 1
             if counts[setup] == 1:
                 insort(self.setups, setup)
         if former is not None:
+            del bucket.setups[bisect_left(bucket.setups, former)]
             counts[former] -= 1
             if not counts[former]:
                 del counts[former]

@@ -11,9 +11,9 @@ from typing import NamedTuple
 from mitosis.scheduling.host_sets import Hosts
 from mitosis.scheduling.policy import Order
 from mitosis.scheduling.round import Round
-from mitosis.scheduling.states import Bucket, GroupState, Key
+from mitosis.scheduling.states import Bucket, GroupState, bucket_of_one
 
-Entry = tuple[float, int, Key, "Lane"]
+Entry = tuple[float, int, tuple[int, float, int], "Lane"]
 """A lane: minus its priority, its share and its first task group."""
 Place = tuple[int, float, int, int, Bucket]
 """A task group: its key, its position in its bucket, or -1 if it stands in the lane by itself; its bucket."""
@@ -33,7 +33,19 @@ class WaitingLine:
     host cost nothing, however many task groups they have.
     """
 
-    def __init__(self, round_: Round, hosts_of: Callable[[GroupState], Hosts]) -> None:
+    def __init__(
+        self,
+        round_: Round,
+        hosts_of: Callable[[GroupState], Hosts],
+        of_bucket: Callable[[Bucket], Hosts] | None = None,
+    ) -> None:
+        """Line them up.
+
+        Args:
+            round_: the decision.
+            hosts_of: the hosts for task groups of a profile, members or not.
+            of_bucket: the hosts for task groups of a bucket, where not all of its members come into question.
+        """
         self._round = round_
         self._groups = round_.snapshot.groups
         self._by_share = round_.policy.order is Order.SHARE
@@ -46,10 +58,13 @@ class WaitingLine:
         for kind in round_.snapshot.waiting.kinds.values():
             mask = hosts_of(self._groups[kind.some.line[0].number])
             for bucket in kind.buckets.values() if kind.members & mask else ():
-                if hosts := bucket.members & mask:
+                hosts = bucket.members & mask
+                if hosts and of_bucket is not None:
+                    hosts &= of_bucket(bucket)
+                if hosts:
                     self.hosts[bucket] = hosts
                     self._enter(bucket, 0)
-        self._enter_others(hosts_of)
+        self._enter_others(hosts_of, of_bucket)
         self._current = {lane: self._entry(lane) for lane in self._lanes}
         self._order = list(self._current.values())
         heapify(self._order)
@@ -83,9 +98,9 @@ class WaitingLine:
     def again(self, group: GroupState, bucket: Bucket) -> None:
         """Let a task group stand in the line by itself: after it got a lease, its place is another one."""
         leases = self._round.leases(group) if self._by_share else 0
-        key = Key(leases, group.fact.created_at, group.fact.number)
+        place = (leases, group.fact.created_at, group.fact.number, -1, bucket)
         lane = self._lane(group)
-        heappush(self._lanes.setdefault(lane, []), (*key, -1, bucket))
+        heappush(self._lanes.setdefault(lane, []), place)
         if lane not in self._current:
             self._move(lane)
 
@@ -100,17 +115,23 @@ class WaitingLine:
                 if lane.user_group == user_group and places:
                     self._move(lane)
 
-    def _enter_others(self, hosts_of: Callable[[GroupState], Hosts]) -> None:
+    def _enter_others(
+        self,
+        hosts_of: Callable[[GroupState], Hosts],
+        of_bucket: Callable[[Bucket], Hosts] | None,
+    ) -> None:
         """Enter task groups that only the clock makes wait, or wait in another place than their bucket."""
         moment = self._round.moment
         for number in {*moment.starved, *moment.broken_promises}:
-            group = self._groups.get(number)
-            if group is None or not group.fact.goes_on or moment.missing(group) <= 0:
+            group, has_starved = self._groups.get(number), number in moment.starved
+            if group is None or (group.bucket is not None and not has_starved):
                 continue
-            if group.bucket is not None and number not in moment.starved:
+            hosts = group.fact.members & hosts_of(group)
+            if not hosts or not group.fact.goes_on or moment.missing(group) <= 0:
                 continue
-            bucket = Bucket(group.fact.members, group.profile, group.fact.priority)
-            hosts = bucket.members & hosts_of(group)
+            bucket = bucket_of_one(group)
+            if of_bucket is not None and not has_starved:
+                hosts &= of_bucket(bucket)
             if hosts:
                 self.hosts[bucket] = hosts
                 self.again(group, bucket)
@@ -132,6 +153,5 @@ class WaitingLine:
         heappush(self._order, entry)
 
     def _entry(self, lane: Lane) -> Entry:
-        leases, created_at, number, _, _ = self._lanes[lane][0]
         share = self._round.share(lane.user_group) if self._by_share else 0
-        return lane.order, share, Key(leases, created_at, number), lane
+        return lane.order, share, self._lanes[lane][0][:3], lane

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from mitosis.scheduling.actions import Wake, WakeReason
 from mitosis.scheduling.claims import ranks_before
 from mitosis.scheduling.due_times import ROUNDING_SECONDS
-from mitosis.scheduling.facts import Lease
+from mitosis.scheduling.facts import FOREVER, Lease
 from mitosis.scheduling.host_sets import NONE, Hosts, lowest, ordinals
 from mitosis.scheduling.policy import HOUR
 from mitosis.scheduling.round import Round
@@ -20,6 +20,9 @@ from mitosis.scheduling.waiting_groups import WaitingKind
 
 IDLE_STEP_SECONDS = 5.0
 """Hosts that become idle for long enough within such a time are given away together."""
+
+FEW_AFFINITIES = 64
+"""So many leases are asked one by one; of more, it is asked first whether there is any of use."""
 
 
 def next_wake(round_: Round) -> Wake | None:
@@ -56,8 +59,9 @@ class _Wakes:
         self._round = round_
         self._snapshot = round_.snapshot
         self._now = round_.now
-        self._lanes = _waiting_lanes(round_)
+        self._lanes = sorted(_waiting_lanes(round_), key=lambda lane: -lane.priority)
         self._waiting_setups: Sequence[float] | None = None
+        self._known_takeable: dict[Hashable, Hosts] = {}
         self._members: Hosts = NONE
         """Members of some waiting task group."""
         self._wanted: Hosts = NONE
@@ -67,9 +71,13 @@ class _Wakes:
             self._wanted |= lane.usable
 
     def times(self) -> Iterator[Wake]:
-        """Yield the first time of each kind."""
-        yield from self._idle()
-        yield from self._affinity()
+        """Yield the first time of each kind, except affinities that end after another of these times."""
+        idle, others = list(self._idle()), list(self._other_times())
+        yield from idle
+        yield from self._affinity(min((wake.at for wake in (*idle, *others)), default=FOREVER))
+        yield from others
+
+    def _other_times(self) -> Iterator[Wake]:
         yield from self._failures()
         yield from self._moves()
         yield from self._starved()
@@ -111,11 +119,12 @@ class _Wakes:
             return since + idle(teardown + setup)
 
         setups = self._setups()
+        if not setups or enough(setups[-1]) <= self._now + ROUNDING_SECONDS:
+            return
         place = bisect_right(setups, self._now + ROUNDING_SECONDS, key=enough)
-        if place < len(setups):
-            first = enough(setups[place])
-            last = bisect_right(setups, first + IDLE_STEP_SECONDS, lo=place, key=enough)
-            yield enough(setups[last - 1])
+        first = enough(setups[place])
+        last = bisect_right(setups, first + IDLE_STEP_SECONDS, lo=place, key=enough)
+        yield enough(setups[last - 1])
 
     def _setups(self) -> Sequence[float]:
         """Return the different durations of setups of waiting task groups."""
@@ -143,25 +152,38 @@ class _Wakes:
         host = self._snapshot.leases[lease].host
         return bool(hosts >> self._snapshot.ordinal(host) & 1)
 
-    def _affinity(self) -> Iterator[Wake]:
-        takeable = NONE
-        for name, hosts in self._snapshot.sets.of_kind("held_by").items():
-            takeable |= self._takeable(name, hosts & self._wanted)
-        for at, (number,) in self._snapshot.times.affinity.later(self._now) if takeable else ():
-            if number not in self._round.ended and self._is_in(number, takeable):
+    def _affinity(self, until: float) -> Iterator[Wake]:
+        """Yield the first end of an affinity that is of use, if it is not after ``until``."""
+        affinity, ended = self._snapshot.times.affinity, self._round.ended
+        many = affinity.count_due(until) - affinity.count_due(self._now) > FEW_AFFINITIES
+        if many and not any(map(self._takeable, self._snapshot.sets.of_kind("held_by"))):
+            return
+        for at, (number,) in affinity.later(self._now) if self._wanted else ():
+            if at > until:
+                return
+            holder = self._snapshot.group_of(self._snapshot.leases[number]).fact
+            hosts = self._takeable((holder.priority, holder.user_group))
+            if number not in ended and self._is_in(number, hosts):
                 yield Wake(at, WakeReason.AFFINITY)
                 return
 
-    def _takeable(self, name: Hashable, hosts: Hosts) -> Hosts:
-        """Return those hosts that some waiting task group could take from such holders after their affinity.
+    def _takeable(self, name: Hashable) -> Hosts:
+        """Return the hosts that some waiting task group could take from such holders after their affinity.
 
         name: their priority and their user group.
         """
+        found = self._known_takeable.get(name)
+        if found is None:
+            hosts = self._snapshot.sets.get("held_by", name) & self._wanted
+            found = self._known_takeable[name] = self._takeable_of(name, hosts)
+        return found
+
+    def _takeable_of(self, name: Hashable, hosts: Hosts) -> Hosts:
         assert isinstance(name, tuple)  # noqa: S101 - see set_names
         found = NONE
-        for lane in self._lanes if hosts else ():
-            if lane.priority < name[0]:
-                continue
+        for lane in self._lanes:
+            if lane.priority < name[0] or found == hosts:
+                break
             more = lane.usable & hosts & ~found
             if not more:
                 continue
@@ -232,15 +254,14 @@ class _Wakes:
 
 def _waiting_lanes(round_: Round) -> Sequence[_Lane]:
     """Return the task groups that still wait, by priority and profile; those that starved by themselves."""
-    groups = round_.snapshot.groups
-    served = {groups[number].bucket for number in round_.gains}
+    served = {round_.snapshot.groups[number].bucket for number in round_.gains}
     found = []
     for kind in round_.snapshot.waiting.kinds.values():
         members = kind.members
         if served and not served.isdisjoint(kind.buckets.values()):
             members = _members_of_waiting(round_, kind, served)
         if members:
-            usable = members & round_.able(groups[kind.some.line[0].number])
+            usable = members & round_.usable(kind)
             found.append(_Lane(kind.priority, kind.profile.user_group, members, usable, kind))
     return [*found, *_by_the_clock(round_)]
 

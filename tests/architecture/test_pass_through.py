@@ -19,6 +19,7 @@ REASONS = {
     "api/deps.py:get_app_state": "FastAPI runs a dependency that is not async in a thread",
     "mitosis/cli/rendering.py:TextOutput.note": "implements Output, which has other renderings",
     "mitosis/cli/rendering.py:TerminalOutput._print": "overrides how TextOutput prints",
+    "mitosis/scheduling/facts.py:fact": "a decorator that mypy reads",
     "mitosis/execution/session.py:Session._controlled": "the callback that the reactor's actions share",
 }
 """Functions, as ``path:qualified.name`` with wildcards, and why they stay."""

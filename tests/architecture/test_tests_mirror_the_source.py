@@ -88,7 +88,6 @@ TESTED_ELSEWHERE = {
     "mitosis/scheduling/remedies.py": "unit/scheduling/test_smallest_change.py",
     "mitosis/scheduling/round.py": "unit/scheduling/test_offers.py",
     "mitosis/scheduling/simulation/entities.py": "models: unit/scheduling/simulation/test_scenes.py",
-    "mitosis/scheduling/simulation/fact_writer.py": "unit/scheduling/simulation/test_scenes.py",
     "mitosis/scheduling/simulation/lease_events.py": "unit/scheduling/simulation/test_scenes.py",
     "mitosis/scheduling/simulation/simulator.py": "unit/scheduling/simulation/test_scenes.py",
     "mitosis/scheduling/simulation/task_events.py": "unit/scheduling/simulation/test_scenes.py",

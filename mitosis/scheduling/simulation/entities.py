@@ -9,6 +9,9 @@ from mitosis.scheduling.facts import FOREVER, Failure, Freed, Progress
 from mitosis.scheduling.host_sets import NONE, Hosts
 from mitosis.scheduling.simulation.workload import GroupRecord, HostRecord, TasksRecord
 
+MEASURED_TASKS = 5
+"""A mean duration is put for the first time when so many tasks have ended."""
+
 
 @dataclass(slots=True, eq=False)
 class SimHost:
@@ -78,8 +81,8 @@ class SimGroup:
     """Hosts that tear its environment down."""
     is_watched: bool = False
     """It waits for a host, so every change of its ready tasks counts."""
-    put_ended: int = 0
-    """Tasks that had ended when its work was put last."""
+    measured_at: float = MEASURED_TASKS
+    """When so many tasks have ended, their mean duration is put again."""
     hostless_since: float | None = None
     """Since then it has had ready tasks and neither a lease nor a host on the way."""
     leaseless_since: float | None = None
@@ -127,8 +130,8 @@ class Run:
     idle_since: float | None = None
     for_group: int | None = None
     ending_since: float = 0.0
-    put: tuple[Progress, float | None] | None = None
-    """What the snapshot has."""
+    noted: tuple[Progress, float | None] | None = None
+    """Its progress and since when it is idle, when its last change was noted."""
     ended_at: float = FOREVER
     drain_from: list[float] = field(default_factory=list)
     """When each of its workers became idle after the end of the lease."""

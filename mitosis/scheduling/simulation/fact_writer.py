@@ -1,9 +1,9 @@
-"""Puts the state of a simulation into the snapshot of the decision, one fact at a time."""
+"""Puts the state of a simulation into the snapshot of the decision: what has changed since the last round."""
 
 from mitosis.contracts.lifecycle import LeaseState
 from mitosis.scheduling.facts import Group, Host, Lease, Progress, Work
 from mitosis.scheduling.policy import Policy
-from mitosis.scheduling.simulation.entities import Run, SimGroup, SimHost
+from mitosis.scheduling.simulation.entities import MEASURED_TASKS, Run, SimGroup, SimHost
 from mitosis.scheduling.snapshot import Snapshot
 
 MEASURED_OFTEN = 1.25
@@ -11,7 +11,10 @@ MEASURED_OFTEN = 1.25
 
 
 class FactWriter:
-    """Writes facts. The work of task groups is written at the next round, and only where it may matter."""
+    """Notes what has changed, and puts it at the next round: a host or a lease may change often until then.
+
+    The work of task groups is put only where it may matter.
+    """
 
     def __init__(self, policy: Policy) -> None:
         self.snapshot = Snapshot(policy)
@@ -20,10 +23,31 @@ class FactWriter:
         self.changed = False
         """Whether a decision may have more to do than when this was set to False. Other changes, such as
         fewer ready tasks, only take needs away, or have a time at which a decision was asked for."""
+        self._hosts: dict[SimHost, float] = {}
+        """Hosts to put, with the times of their last changes."""
+        self._leases: dict[Run, None] = {}
+        self._gone: list[Run] = []
 
     def host(self, host: SimHost, now: float) -> None:
-        """Put a host."""
+        """Note that a host has changed."""
         self.changed |= host.is_free or (host.draining and host.run is not None)
+        self._hosts[host] = now
+
+    def put_all(self) -> None:
+        """Put all hosts and leases that have changed."""
+        snapshot = self.snapshot
+        for run in self._gone:
+            if run.number in snapshot.leases:
+                snapshot.drop_lease(run.number)
+        for host, at in self._hosts.items():
+            self._put_host(host, at)
+        for run in self._leases:
+            self._put_lease(run)
+        self._gone.clear()
+        self._hosts.clear()
+        self._leases.clear()
+
+    def _put_host(self, host: SimHost, now: float) -> None:
         policy = self.snapshot.policy
         host.moved_at = [at for at in host.moved_at if at > now - 3600.0]
         if host.freed_for:
@@ -64,19 +88,28 @@ class FactWriter:
         )
 
     def lease(self, run: Run) -> None:
-        """Put a lease."""
-        run.put = (run.progress, run.idle_since)
-        self.changed |= bool(run.group.ready) and run.put[0] not in (
-            Progress.STARTING,
-            Progress.ROOM,
-        )
+        """Note that a lease has changed."""
+        progress = run.progress
+        run.noted = (progress, run.idle_since)
+        if run.group.ready and progress is not Progress.STARTING and progress is not Progress.ROOM:
+            self.changed = True
+        self._leases[run] = None
+        self.touched.add(run.group)
+
+    def lease_is_gone(self, run: Run) -> None:
+        """Note that a lease has ended."""
+        self._leases.pop(run, None)
+        self._gone.append(run)
+        self.touched.add(run.group)
+
+    def _put_lease(self, run: Run) -> None:
         self.snapshot.put_lease(
             Lease(
                 number=run.number,
                 group=run.group.number,
                 host=run.host.number,
                 state=run.state,
-                progress=run.put[0],
+                progress=run.progress,
                 taken_at=run.taken_at,
                 affinity_until=run.affinity_until,
                 renewed=run.renewed,
@@ -85,24 +118,23 @@ class FactWriter:
                 ending_since=run.ending_since,
             )
         )
-        self.touched.add(run.group)
 
-    def progress(self, run: Run) -> bool:
-        """Put a lease if its progress has changed; return whether it has."""
-        if run.state is LeaseState.ENDING or run.put == (run.progress, run.idle_since):
-            return False
-        self.lease(run)
-        return True
+    def progress(self, run: Run) -> None:
+        """Note that a lease has changed if its progress has."""
+        if run.state is not LeaseState.ENDING and run.noted != (run.progress, run.idle_since):
+            self.lease(run)
 
-    def work(self, now: float) -> None:
-        """Put the work of the task groups that were touched."""
+    def put(self, now: float) -> None:
+        """Put all that has changed, and the work of the task groups that were touched."""
         groups = self.snapshot.groups
-        for group in self.touched:
-            if group.number not in groups:
-                continue
-            self._note_hostless(group, now)
-            self.snapshot.put_work(group.number, _work(group))
-            group.put_ended = group.ended
+        with self.snapshot.changing():
+            self.put_all()
+            touched = [group for group in self.touched if group.number in groups]
+            for group in touched:
+                self._note_hostless(group, now)
+                self.snapshot.put_work(group.number, _work(group))
+        for group in touched:
+            group.measured_at = max(MEASURED_TASKS, group.ended * MEASURED_OFTEN)
             group.is_watched = groups[group.number].missing > 0
         self.touched.clear()
 

@@ -101,6 +101,7 @@ class Leases:
         for run in sorted(group.runs, key=lambda run: run.number):
             if run.state is not LeaseState.ENDING:
                 self._stop(run, None)
+        self._facts.put_all()
         for host in self._hosts(self._facts.snapshot.sets.get("warm", group.number)):
             if host.run is None and not host.lost:
                 self.clean(host, group)
@@ -202,8 +203,7 @@ class Leases:
         del self.runs[run.number]
         run.group.runs.discard(run)
         run.host.run = None
-        self._facts.snapshot.drop_lease(run.number)
-        self._facts.touched.add(run.group)
+        self._facts.lease_is_gone(run)
 
     def _torn_down(self, pair: tuple[SimHost, SimGroup]) -> None:
         host, group = pair
@@ -232,6 +232,7 @@ class Leases:
             return
         if group.number not in self._facts.snapshot.groups:
             return
+        self._facts.put_all()
         for host in self._hosts(group.failed_on):
             del host.failures[group.number]
             self._facts.host(host, self._events.now)

@@ -6,7 +6,7 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Sequence
 
 from mitosis.scheduling.actions import Action, EndLease, Offer, Renew, Wake, WakeReason
-from mitosis.scheduling.decide import decide
+from mitosis.scheduling.decide import decided_round
 from mitosis.scheduling.facts import FOREVER
 from mitosis.scheduling.host_sets import NONE, Hosts
 from mitosis.scheduling.policy import MINUTE, Policy
@@ -20,6 +20,7 @@ from mitosis.scheduling.simulation.lease_events import Leases
 from mitosis.scheduling.simulation.sampling import Sampling
 from mitosis.scheduling.simulation.workload import GroupRecord, TasksRecord, Workload
 from mitosis.scheduling.snapshot import Snapshot
+from mitosis.scheduling.wake import next_wake
 
 Decision = Callable[[Snapshot, float], Sequence[Action]]
 PACE_SECONDS = 2.0
@@ -29,6 +30,15 @@ PACE_OF_MANY_SECONDS = 10.0
 """The same for fleets of more hosts than that."""
 ROUNDS_PER_SAMPLE = 30
 """The time between two samples, in times of the pace."""
+
+
+def decide_in_turn(snapshot: Snapshot, now: float) -> Sequence[Action]:
+    """Decide as ``decide`` does, but without the time of the next decision where one follows at once."""
+    round_ = decided_round(snapshot, now)
+    if any(type(action) is EndLease for action in round_.actions):
+        return round_.actions
+    wake = next_wake(round_)
+    return round_.actions if wake is None else [*round_.actions, wake]
 
 
 class Simulator:
@@ -41,7 +51,7 @@ class Simulator:
         *,
         pace_seconds: float | None = None,
         checked: bool = False,
-        decision: Decision = decide,
+        decision: Decision = decide_in_turn,
     ) -> None:
         """Prepare a run.
 
@@ -129,7 +139,7 @@ class Simulator:
         self._round_at, self._last_round = FOREVER, now
         self.accounts.rounds += 1
         while True:
-            self.facts.work(now)
+            self.facts.put(now)
             actions = self._decide(now)
             if not self._carry_out(actions):
                 break

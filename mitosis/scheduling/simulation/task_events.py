@@ -7,7 +7,7 @@ from mitosis.scheduling.facts import Work
 from mitosis.scheduling.simulation.accounts import Accounts
 from mitosis.scheduling.simulation.entities import Run, SimGroup
 from mitosis.scheduling.simulation.events import Events
-from mitosis.scheduling.simulation.fact_writer import MEASURED_OFTEN, FactWriter
+from mitosis.scheduling.simulation.fact_writer import FactWriter
 from mitosis.scheduling.simulation.workload import TasksRecord, durations
 
 
@@ -79,7 +79,7 @@ class TaskEvents:
         group.task_seconds += seconds
         group.unfinished -= 1
         self._accounts.worked_seconds += seconds / run.workers
-        if group.ended >= 5 and group.ended >= group.put_ended * MEASURED_OFTEN:
+        if group.ended >= group.measured_at:
             self._facts.touched.add(group)
             self._facts.changed |= group.ready > 0
 

@@ -17,8 +17,8 @@ from mitosis.contracts.control import (
     WaitingWork,
 )
 from mitosis.store.groups import deletion, endings
+from mitosis.store.groups.explain import waiting_chain
 from mitosis.store.groups.views import observe_group
-from mitosis.store.groups.waiting_chains import WaitingChains
 from mitosis.store.leases.look import look
 from mitosis.store.leases.scheduler import assign_round
 from mitosis.store.managers.api_liveness import API_STALE_SECONDS
@@ -36,13 +36,12 @@ class ControlStore:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._chains = WaitingChains(store)
 
     async def observe_task_group(self, task_group_id: UUID) -> GroupView:
         view = await observe_group(self._store, task_group_id)
         if view.waiting_for is None or not view.unfinished:
             return view
-        chain = await self._chains.chain(task_group_id)
+        chain = await waiting_chain(self._store, task_group_id)
         return view.model_copy(update={"chain": chain})
 
     async def apply(self, request: VerbRequest) -> GroupView:

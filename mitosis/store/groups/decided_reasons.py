@@ -81,10 +81,10 @@ OF_GROUP = {
 NOTHING_DECIDED = Decided({}, {}, None)
 
 
-async def decided_reasons(store: Store, facts: Waiting, *, changes: bool = True) -> Decided:
+async def decided_reasons(store: Store, facts: Waiting, most_hosts: int | None = None) -> Decided:
     """Decide for the whole fleet, and return what this says about the hosts of a task group.
 
-    ``changes``: look for the smallest change; each one tried is a decision.
+    ``most_hosts``: in a larger fleet, the smallest change is not looked for; each one tried is a decision.
     """
     fleet = await copied_fleet(store, facts.hosts, [facts.group])
     explained = await asyncio.to_thread(
@@ -93,7 +93,7 @@ async def decided_reasons(store: Store, facts: Waiting, *, changes: bool = True)
         fleet.now,
         facts.group.number,
         [host.number for host in facts.hosts],
-        changes=changes,
+        changes=most_hosts is None or len(fleet.snapshot.hosts) <= most_hosts,
     )
     return Decided(
         {chain.host: chain for chain in explained.chains},

@@ -29,6 +29,8 @@ from mitosis.store.tasks.views import read_task
 SQL = load("groups/explain.sql")
 HOSTS_NAMED = 20
 """In Temporal's details: each of its lines is kept in the history of the workflow."""
+MOST_HOSTS = 1_000
+"""In a larger fleet, Temporal's details do not name the smallest change."""
 
 
 async def explain_group(store: Store, task_group_id: UUID) -> Explanation:
@@ -47,10 +49,10 @@ async def explain_group(store: Store, task_group_id: UUID) -> Explanation:
     return _explanation(facts, reason, facts.group.state, hosts, _change(reason, decided))
 
 
-async def waiting_chain(store: Store, task_group_id: UUID, *, changes: bool) -> tuple[str, ...]:
+async def waiting_chain(store: Store, task_group_id: UUID) -> tuple[str, ...]:
     """Return a line for each host, in the words of :func:`explain_group`, and the smallest change.
 
-    It is empty unless the group has tasks that wait for hosts. ``changes``: look for the smallest change.
+    It is empty unless the group has tasks that wait for hosts.
     """
     async with store.database.connection() as connection:
         number = await group_number(connection, task_group_id)
@@ -60,15 +62,13 @@ async def waiting_chain(store: Store, task_group_id: UUID, *, changes: bool) -> 
     reason = why(facts)
     if not reason.waits or not facts.hosts:
         return ()
-    decided = await decided_reasons(store, facts, changes=changes)
+    decided = await decided_reasons(store, facts, most_hosts=MOST_HOSTS)
     named = facts.hosts[:HOSTS_NAMED]
     lines = [f"{host.name}: {_host(host, facts, decided).chain}" for host in named]
     if len(facts.hosts) > len(named):
         lines.append(f"{len(facts.hosts) - len(named)} more hosts: mitosis explain names 200")
     if change := _change(reason, decided):
         lines.append(f"the smallest change: {change}")
-    elif not changes:
-        lines.append("the smallest change: see mitosis explain")
     return tuple(lines)
 
 

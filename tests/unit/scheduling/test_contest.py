@@ -87,6 +87,25 @@ def test_one_need_ends_one_of_many_idle_leases() -> None:
     assert fleet.ends(NOW + 10) == []
 
 
+def test_the_one_with_the_shortest_setup_gets_a_host_that_is_not_idle_for_long() -> None:
+    fleet = Fleet(1)
+    fleet.group(1, ready=0)
+    for number, setup in ((2, 500.0), (3, 190.0), (4, 500.0)):
+        fleet.group(number, setup_seconds=setup)
+    fleet.idle(1, 1, since=200.0)
+    assert taken(fleet) == [(1, 3, "idle")]
+
+
+@pytest.mark.parametrize(("since", "is_taken"), [(HOUR, True), (180.0, True), (179.0, False)])
+def test_the_one_wanted_host_is_found_among_many_idle_ones(since: float, is_taken: bool) -> None:
+    fleet = Fleet(12)
+    fleet.group(1, ready=0)
+    for number in range(1, 13):
+        fleet.idle(1, number, since=since if number == 7 else 2 * HOUR)
+    fleet.group(2, on=[7])
+    assert [end.host for end in fleet.ends()] == [7] * is_taken
+
+
 def test_the_cheapest_idle_host_is_taken_a_warm_one_before_all() -> None:
     fleet = Fleet(3)
     for number, teardown in ((1, 50.0), (2, 20.0), (3, 90.0)):

@@ -42,7 +42,7 @@ def indexes(snapshot: Snapshot) -> dict[str, Any]:
     derived["kinds"] = {
         (priority, fields(profile)): (
             kind.members,
-            {members: bucket.line for members, bucket in kind.buckets.items()},
+            {of: (bucket.line, bucket.setups) for of, bucket in kind.buckets.items()},
         )
         for (priority, profile), kind in waiting.kinds.items()
     }

@@ -73,3 +73,19 @@ def test_durations_of_setups_are_there_once_while_some_task_group_waits_with_the
     assert setups == [10.0, 20.0]
     fleet.snapshot.drop_group(2)
     assert setups == [20.0]
+
+
+def test_a_bucket_has_the_setups_of_those_that_wait_in_it() -> None:
+    fleet = Fleet(2)
+    for number, seconds in ((1, 30.0), (2, 10.0), (3, 30.0)):
+        fleet.group(number, setup_seconds=seconds)
+    fleet.group(4, on=[2], setup_seconds=5.0)
+    bucket = kinds(fleet)[0, USERS].buckets[0b11]
+    assert bucket.setups == [10.0, 30.0, 30.0]
+    fleet.work(3, setup_seconds=20.0)
+    assert bucket.setups == [10.0, 20.0, 30.0]
+    fleet.change_group(2, members=0b10)
+    assert bucket.setups == [20.0, 30.0]
+    assert kinds(fleet)[0, USERS].buckets[0b10].setups == [5.0, 10.0]
+    fleet.work(1, ready=0)
+    assert bucket.setups == [20.0]

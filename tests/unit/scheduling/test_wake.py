@@ -4,7 +4,7 @@ from typing import Any
 
 from mitosis.contracts.host_failures import HostFailureKind
 from mitosis.scheduling.actions import WakeReason
-from mitosis.scheduling.facts import Failure, Freed
+from mitosis.scheduling.facts import Failure, Freed, Progress
 from mitosis.scheduling.policy import Policy
 from tests.support.scheduling import HOUR, NOW, OTHERS, Fleet
 
@@ -51,6 +51,16 @@ def test_an_affinity_counts_if_some_group_that_waits_goes_first_then() -> None:
     assert woken(busy_fleet(priority=-1)[0]) is None
     assert woken(busy_fleet(ready=0)[0]) is None
     assert woken(busy_fleet(priority=1, on=[])[0]) is None
+
+
+def test_of_many_affinities_the_first_counts_of_a_host_that_is_wanted() -> None:
+    fleet = Fleet(12)
+    fleet.group(1, ready=5)
+    leases = [fleet.lease(1, n, affinity_until=NOW + n * MINUTE) for n in range(1, 13)]
+    fleet.group(2, priority=1, on=[7, 9])
+    assert woken(fleet) == (7 * MINUTE, WakeReason.AFFINITY)
+    fleet.change_lease(leases[6], progress=Progress.STARTING)
+    assert woken(fleet) == (9 * MINUTE, WakeReason.AFFINITY)
 
 
 def test_a_lease_whose_affinity_is_over_but_cannot_be_taken_wakes_at_its_next_one() -> None:
