@@ -4,9 +4,10 @@ The process counts its own requests and statements. What PostgreSQL has is read 
 process says the same about it.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
 
-from prometheus_client import CollectorRegistry, Histogram
+from prometheus_client import CollectorRegistry, Gauge, Histogram
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
@@ -48,6 +49,18 @@ class Metrics:
         if child is None:
             child = self._by_statement[statement] = self._statements.labels(statement)
         child.observe(seconds)
+
+    def show_certificate(self, expires_at: Callable[[], datetime]) -> None:
+        """Show from now on how long the certificate of the API is valid."""
+
+        def seconds_left() -> float:
+            return (expires_at() - datetime.now(UTC)).total_seconds()
+
+        Gauge(
+            "mitosis_api_certificate_left_seconds",
+            "Seconds until the certificate of the API ends; below 0 it has expired.",
+            registry=self._own,
+        ).set_function(seconds_left)
 
     def exposed(self, figures: RegistryFigures, accept: str) -> tuple[bytes, str]:
         """Return the text and its content type, in the format that ``accept`` asks for."""

@@ -8,14 +8,22 @@ import asyncio
 import contextlib
 import logging
 import socket
+import ssl
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
+from typing import cast
 
 import uvicorn
 from starlette.types import ASGIApp
 
-from api.bounded_protocol import BoundedProtocol, most_connections, notice_gone_peers
+from api.bounded_listener import BoundedListener
+from api.bounded_protocol import (
+    HEAD_SECONDS,
+    BoundedProtocol,
+    most_connections,
+    notice_gone_peers,
+)
 from mitosis.concurrency import race
 from mitosis.contracts.errors import ConfigurationError
 
@@ -27,12 +35,17 @@ KEEP_ALIVE_SECONDS = 75
 _TURNS_OF_AN_ACCEPT = 4
 """Turns of asyncio's loop from accept(2) to ``connection_made``, and one more."""
 
+TLS_END_SECONDS = 1.0
+"""How long a closed connection waits for the peer's end of TLS."""
+
 WS_MAX_BYTES = 64 * 1024
 """Of one message from a client; our clients send none."""
 
 
 class EmbeddedServer(uvicorn.Server):
     """uvicorn without signal handlers and timer ticks; a stop releases long polls first."""
+
+    handshake_seconds = HEAD_SECONDS
 
     def __init__(self, config: uvicorn.Config, release: Callable[[], None]) -> None:
         super().__init__(config)
@@ -46,8 +59,26 @@ class EmbeddedServer(uvicorn.Server):
         yield
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
+        """Listen as uvicorn does, and with limits for TLS, which it cannot be given."""
+        await super().startup([])
+        tls = self.config.ssl
+        for listener in sockets or []:
+            server = await asyncio.get_running_loop().create_server(
+                self._protocol,
+                sock=listener,
+                ssl=tls,
+                backlog=self.config.backlog,
+                ssl_handshake_timeout=self.handshake_seconds if tls else None,
+                ssl_shutdown_timeout=TLS_END_SECONDS if tls else None,
+            )
+            self.servers.append(server)
         self.listening.set()
+
+    def _protocol(self) -> asyncio.Protocol:
+        kind = cast("type[BoundedProtocol]", self.config.http_protocol_class)
+        return kind(
+            config=self.config, server_state=self.server_state, app_state=self.lifespan.state
+        )
 
     async def main_loop(self) -> None:
         """Wait for :meth:`stop`. There is no date header to refresh, so no timer is needed."""
@@ -82,6 +113,7 @@ async def serving(
     port: int = 0,
     release: Callable[[], None] = lambda: None,
     stop_after: timedelta = timedelta(seconds=5),
+    tls: ssl.SSLContext | None = None,
 ) -> AsyncIterator[str]:
     """Serve ``app`` while the context is open, and yield its URL. Port 0 takes a free one.
 
@@ -91,14 +123,18 @@ async def serving(
         port: port to listen on.
         release: called when the server stops, so that held requests answer at once.
         stop_after: how long running requests may take to finish before they are cancelled.
+        tls: serve https with it; None: plain HTTP.
 
     Raises:
         ConfigurationError: the address or port cannot be bound.
     """
+    most = most_connections()
     listener = _bind(host, port)
+    if tls is not None:
+        listener = BoundedListener.take(listener, most)
 
     class LimitedProtocol(BoundedProtocol):
-        max_connections = most_connections()
+        max_connections = most
 
     config = uvicorn.Config(
         app,
@@ -113,12 +149,13 @@ async def serving(
         proxy_headers=False,
         timeout_keep_alive=KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=int(stop_after.total_seconds()),
+        ssl_context_factory=None if tls is None else lambda *_: tls,
     )
     server = EmbeddedServer(config, release)
     running = asyncio.create_task(server.serve([listener]), name="http server")
     try:
         await race(running, server.listening.wait())
-        yield _url(listener)
+        yield _url(listener, "http" if tls is None else "https")
     finally:
         LimitedProtocol.max_connections = (
             0  # for one that is being accepted now; uvicorn would keep it
@@ -142,6 +179,6 @@ def _bind(host: str, port: int) -> socket.socket:
     return listener
 
 
-def _url(listener: socket.socket) -> str:
+def _url(listener: socket.socket, scheme: str) -> str:
     host, port = listener.getsockname()[:2]
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"

@@ -12,6 +12,7 @@ from pathlib import Path
 from api.app import create_app
 from api.app_state import AppState, ControlPlane
 from api.auth import Subject, TokenSigner
+from api.certificate import ServedCertificate
 from api.issuing import issue_token
 from api.long_polls import LongPolls
 from api.metrics import Metrics
@@ -43,6 +44,8 @@ class ApiOptions:
     stop_after: timedelta = timedelta(seconds=5)
     temporal_ui_url: str | None = None
     """Address of the Web UI of the embedded Temporal server."""
+    certificate: ServedCertificate | None = None
+    """For https; None: plain HTTP."""
     database_folder: Path | None = None
     """Folder of the embedded database; None if the database is not ours."""
 
@@ -53,6 +56,7 @@ class RunningApi:
 
     url: str
     app_state: AppState
+    certificate: ServedCertificate | None = None
 
 
 @asynccontextmanager
@@ -69,6 +73,10 @@ async def running_api(options: ApiOptions, control: ControlPlane) -> AsyncIterat
         await exits.enter_async_context(recording_api_heartbeat(state.store))
         recorded = recording_process(state.store, "api", state.common_fields)
         await exits.enter_async_context(recorded)
+        certificate = options.certificate
+        if certificate is not None:
+            state.metrics.show_certificate(lambda: certificate.expires_at)
+            await exits.enter_async_context(certificate.watched())
         url = await exits.enter_async_context(
             serving(
                 create_app(state),
@@ -76,9 +84,10 @@ async def running_api(options: ApiOptions, control: ControlPlane) -> AsyncIterat
                 port=options.port,
                 release=state.long_polls.release,
                 stop_after=options.stop_after,
+                tls=None if certificate is None else certificate.context,
             )
         )
-        yield RunningApi(url, state)
+        yield RunningApi(url, state, certificate)
 
 
 @asynccontextmanager

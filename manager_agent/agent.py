@@ -74,6 +74,8 @@ class AgentConfig:
     """Holds journal, incarnation, checkpoints and scratch; on a disk that survives a reboot."""
     run_parent: Path | None = None
     """Parent of the run folder, with a short path; None: $XDG_RUNTIME_DIR or /tmp."""
+    ca_file: Path | None = None
+    """Certificates to trust for an https address; None: those of the system."""
     temporal_tls: bool = False
     temporal_api_key: str | None = None
     take_over: bool = False
@@ -98,7 +100,7 @@ class Agent:
     def __init__(self, config: AgentConfig, folders: HostFolders) -> None:
         self._config = config
         self._folders = folders
-        self._api = AgentApi(config.api_url, config.token)
+        self._api = AgentApi(config.api_url, config.token, ca_file=config.ca_file)
         self._journal = Journal(folders.journal)
         self._reporter = Reporter(self._api, self._journal)
         self._checkpoints = Checkpoints(

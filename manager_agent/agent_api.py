@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import timedelta
+from pathlib import Path
 from uuid import UUID
 
 import msgspec
@@ -50,13 +51,16 @@ class _EncodedReports(msgspec.Struct):
 class AgentApi(ApiCalls):
     """The API as one manager sees it; every call is contact (protocol P4)."""
 
-    def __init__(self, url: str, token: str, links: Links | None = None) -> None:
+    def __init__(
+        self, url: str, token: str, links: Links | None = None, *, ca_file: Path | None = None
+    ) -> None:
         """Make no connection yet.
 
         Raises:
-            ConfigurationError: ``url`` is not ``http(s)://host[:port][/prefix]``.
+            ConfigurationError: ``url`` is not ``http(s)://host[:port][/prefix]``, or ``ca_file`` cannot
+                be used.
         """
-        super().__init__(url, token, "mitosis-agent", links)
+        super().__init__(url, token, "mitosis-agent", links, ca_file)
 
     def set_incarnation(self, incarnation: int) -> None:
         """Name the calling process from now on; the API refuses it once a newer one has said hello (P5)."""

@@ -14,11 +14,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import (
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
     SecretStr,
     ValidationError,
-    field_validator,
     model_validator,
 )
 from pydantic_settings import (
@@ -65,6 +65,16 @@ PROGRAM_VARIABLES: Mapping[str, str] = {
 """Read by ``mitosis.embedded`` to find programs; they are not settings."""
 
 Port = Annotated[int, Field(ge=1, le=65535)]
+
+
+def _split(value: object) -> object:
+    if isinstance(value, str):
+        return tuple(word.strip() for word in value.split(",") if word.strip())
+    return value
+
+
+Words = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_split)]
+"""Separated by commas in the environment."""
 
 
 class SettingsError(ConfigurationError):
@@ -135,19 +145,48 @@ class ApiSettings(Group):
     signing_key_file: Path | None = Field(
         None, description="Ed25519 key (PEM) that signs tokens; none: the one of the data folder"
     )
+    tls: Literal["off", "own", "files"] = Field(
+        "off",
+        description="off: plain HTTP; own: a certificate that an authority in the data folder issues"
+        " (api-ca.pem is its certificate, for clients); files: yours",
+    )
+    tls_names: Words = Field(
+        (),
+        description="Further names and addresses that clients use, for the certificate of own;"
+        " comma-separated in the environment",
+    )
+    tls_certificate_file: Path | None = Field(
+        None, description="PEM: the certificate, then those of its intermediate authorities"
+    )
+    tls_key_file: Path | None = Field(
+        None,
+        description="PEM: the key of the certificate, without a password, readable by no others",
+    )
+    ca_file: Path | None = Field(
+        None,
+        description="PEM: the certificates that clients trust over https instead of the system's",
+    )
+
+    @model_validator(mode="after")
+    def _files_of_tls(self) -> "ApiSettings":
+        files = (self.tls_certificate_file, self.tls_key_file)
+        if self.tls == "files" and None in files:
+            raise ValueError("tls = files needs both tls_certificate_file and tls_key_file")
+        if self.tls != "files" and files != (None, None):
+            raise ValueError(
+                "tls_certificate_file and tls_key_file are used with tls = files only,"
+                f" and tls is {self.tls}"
+            )
+        return self
 
 
 class AgentSettings(Group):
     """The manager agent of one host."""
 
     name: str | None = Field(None, description="Name of the host; none: its host name")
-    tags: Annotated[tuple[str, ...], NoDecode] = Field(
-        (), description="Tags of the host, comma-separated in the environment"
-    )
-    labels: Annotated[tuple[str, ...], NoDecode] = Field(
-        (), description="Labels of the host, comma-separated in the environment"
-    )
-    groups: Annotated[tuple[str, ...], NoDecode] = Field(
+    tags: Words = Field((), description="Tags of the host, comma-separated in the environment")
+    labels: Words = Field((), description="Labels of the host, comma-separated in the environment")
+    groups: Words = Field(
         (), description="User groups that it works for, as name or name:role; none: your own"
     )
     state_dir: Path | None = Field(
@@ -173,13 +212,6 @@ class AgentSettings(Group):
         description="A worker with a task that was stopped by a signal (SIGSTOP) for longer is killed; "
         "that is a crash of its task",
     )
-
-    @field_validator("tags", "labels", "groups", mode="before")
-    @classmethod
-    def _split(cls, value: object) -> object:
-        if isinstance(value, str):
-            return tuple(tag.strip() for tag in value.split(",") if tag.strip())
-        return value
 
 
 class ControlSettings(Group):

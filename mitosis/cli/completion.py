@@ -52,5 +52,7 @@ def _client(context: typer.Context) -> "Iterator[SyncClient]":
         typed.get("api_url"), typed.get("token_file"), typed.get("data_dir")
     )
     target = find_api(load_settings(overrides).settings)
-    with SyncClient(target.api_url, target.token, give_up_after=GIVE_UP_AFTER) as client:
+    with SyncClient(
+        target.api_url, target.token, give_up_after=GIVE_UP_AFTER, ca_file=target.ca_file
+    ) as client:
         yield client

@@ -93,7 +93,9 @@ class Cli:
 
         target = self.target
         try:
-            with SyncClient(target.api_url, target.token, give_up_after=GIVE_UP_AFTER) as client:
+            with SyncClient(
+                target.api_url, target.token, give_up_after=GIVE_UP_AFTER, ca_file=target.ca_file
+            ) as client:
                 yield client
         except ApiUnavailable as error:
             error.facts.setdefault("hint", f"the address is from {target.origin}; {START}")

@@ -44,7 +44,10 @@ async def _follow(cli: Cli, group: "TaskGroupInfo", display: Display) -> RunExit
     from mitosis.client.client import Client
 
     failures = Failures()
-    async with Client(cli.target.api_url, cli.target.token, give_up_after=GIVE_UP_AFTER) as client:
+    to = cli.target
+    async with Client(
+        to.api_url, to.token, give_up_after=GIVE_UP_AFTER, ca_file=to.ca_file
+    ) as client:
         if cli.as_json:
             return run_exit_of(await _print_events(client, group))
         follower = Follower(client, display)

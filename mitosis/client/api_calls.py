@@ -4,6 +4,7 @@ Each call is made once; callers own clocks and retries. Calls that run at the sa
 their own, so one that waits for work never holds up a report or a renewal.
 """
 
+from pathlib import Path
 from typing import Protocol, TypeVar
 
 import msgspec
@@ -53,14 +54,22 @@ class ApiCalls:
     had its effect; all calls may be repeated as they are.
     """
 
-    def __init__(self, url: str, token: str, name: str, links: Links | None = None) -> None:
-        """Make no connection yet; ``name`` is that of the program.
+    def __init__(
+        self,
+        url: str,
+        token: str,
+        name: str,
+        links: Links | None = None,
+        ca_file: Path | None = None,
+    ) -> None:
+        """Make no connection yet; ``name`` is that of the program, ``ca_file`` as in :class:`HttpLinks`.
 
         Raises:
-            ConfigurationError: ``url`` is not ``http(s)://host[:port][/prefix]``.
+            ConfigurationError: ``url`` is not ``http(s)://host[:port][/prefix]``, or ``ca_file`` cannot
+                be used.
         """
         address = HttpAddress.parse(url)
-        self._links = links or HttpLinks(address, most=MOST_CONNECTIONS)
+        self._links = links or HttpLinks(address, most=MOST_CONNECTIONS, ca_file=ca_file)
         self._prefix = f"{address.prefix}{API_PREFIX}"
         self._listed: RequestFields = {}
         self._headers: list[Header] = [

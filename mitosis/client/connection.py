@@ -4,9 +4,9 @@ Owns URLs, headers, timeouts and the mapping of answers to errors. Callers repea
 whether that is safe.
 """
 
-import ipaddress
 from collections.abc import AsyncGenerator
 from datetime import timedelta
+from pathlib import Path
 from types import TracebackType
 from typing import Self, TypeVar
 from urllib.request import getproxies
@@ -18,7 +18,8 @@ from pydantic import BaseModel
 from mitosis.client.http_link import API_PREFIX, KEEP_ALIVE_SECONDS
 from mitosis.client.link_transport import LinkTransport
 from mitosis.client.problems import error_from
-from mitosis.contracts.errors import ApiUnavailable, MitosisError
+from mitosis.client.trust import is_loopback, passes, refusal, refused_certificate, trusting
+from mitosis.contracts.errors import ApiUnavailable, ConfigurationError, MitosisError
 from mitosis.version import __version__
 
 SILENCE = timedelta(seconds=50)
@@ -42,11 +43,21 @@ class Connection:
         *,
         timeout: timedelta = timedelta(seconds=20),
         max_connections: int = 8,
+        ca_file: Path | None = None,
         transport: httpx2.AsyncBaseTransport | None = None,
     ) -> None:
-        """``timeout`` limits one call, without the time that the API is asked to wait."""
+        """Make no connection yet.
+
+        ``timeout`` limits one call, without the time that the API is asked to wait. ``ca_file``:
+        certificates to trust instead of the system's.
+
+        Raises:
+            ConfigurationError: ``ca_file`` cannot be used.
+        """
         self.url = url.rstrip("/")
         self._timeout = timeout.total_seconds()
+        self._ca_file = ca_file
+        self._trusted = trusting(ca_file) if self.url.startswith("https:") else True
         self._http = httpx2.AsyncClient(
             base_url=self.url,
             headers={"User-Agent": f"mitosis/{__version__}", "Accept": "application/json"},
@@ -55,7 +66,8 @@ class Connection:
             ),
             timeout=self._timeout,
             transport=transport or _link_transport(self.url, max_connections),
-            trust_env=not _is_loopback(self.url),
+            verify=self._trusted,
+            trust_env=not is_loopback(self.url),
         )
         self._streams: httpx2.AsyncClient | None = None
         self.set_token(token)
@@ -85,6 +97,7 @@ class Connection:
             MitosisError: the class that the API's problem document names; MitosisError itself: the
                 client is closed.
             ApiUnavailable: no answer; the call may have had an effect.
+            ConfigurationError: the certificate of the API is not trusted.
         """
         if self._http.is_closed:
             raise MitosisError(CLOSED)
@@ -112,6 +125,7 @@ class Connection:
         Raises:
             MitosisError: the class that the API's problem document names.
             ApiUnavailable: the connection failed or broke, or no data came for 50 s.
+            ConfigurationError: the certificate of the API is not trusted.
         """
         headers = {"Authorization": self._http.headers.get("Authorization", "")}
         if last_event_id:
@@ -162,11 +176,17 @@ class Connection:
                 base_url=self.url,
                 headers={"User-Agent": f"mitosis/{__version__}"},
                 timeout=httpx2.Timeout(self._timeout, connect=5.0, read=SILENCE.total_seconds()),
-                trust_env=not _is_loopback(self.url),
+                verify=self._trusted,
+                trust_env=not is_loopback(self.url),
             )
         return self._streams
 
-    def _unreachable(self, error: Exception) -> ApiUnavailable:
+    def _unreachable(self, error: Exception) -> ApiUnavailable | ConfigurationError:
+        if refused := refused_certificate(error):
+            text = refusal(self.url, refused, self._ca_file)
+            if passes(refused):
+                return ApiUnavailable(text)
+            return ConfigurationError(text, field="api.ca_file")
         what = f"{type(error).__name__} {error}".rstrip()
         return ApiUnavailable(f"the API at {self.url} cannot be reached: {what}")
 
@@ -198,14 +218,6 @@ def _encode(body: BaseModel | msgspec.Struct | None) -> bytes | None:
 def _link_transport(url: str, connections: int) -> LinkTransport | None:
     """Return a transport for plain HTTP without a proxy; None: use the transport of httpx2."""
     parts = httpx2.URL(url)
-    if parts.scheme != "http" or (getproxies() and not _is_loopback(url)):
+    if parts.scheme != "http" or (getproxies() and not is_loopback(url)):
         return None
     return LinkTransport(parts.host, parts.port or 80, connections=connections)
-
-
-def _is_loopback(url: str) -> bool:
-    host = httpx2.URL(url).host
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"

@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from mitosis.client.trust import CA_FILE, is_loopback
 from mitosis.contracts.errors import ApiUnavailable, ConfigurationError, InvalidRequest, NotFound
 from mitosis.settings import Settings, default_data_dir, load_settings
 
@@ -32,6 +33,8 @@ class StackConnection(BaseModel):
     temporal_address: str
     """``host:port``"""
     temporal_namespace: str
+    ca_file: Path | None = None
+    """Certificates to trust for ``api_url``; None: those of the system."""
     ui_url: str | None = None
     pid: int
 
@@ -44,6 +47,8 @@ class Target:
     token: str | None
     origin: str
     """Where the address came from, for error messages."""
+    ca_file: Path | None = None
+    """Certificates to trust over https; None: those of the system."""
 
 
 def read_connection(data_dir: Path) -> StackConnection | None:
@@ -99,7 +104,16 @@ def find_api(settings: Settings) -> Target:
     token = _given_token(settings) or stored_token(url)
     if token is None and stack is not None and url == stack.api_url:
         token = read_token(stack.token_file)
-    return Target(url, token, "the settings" if settings.api.url else str(data_dir / FILE_NAME))
+    origin = "the settings" if settings.api.url else str(data_dir / FILE_NAME)
+    return Target(url, token, origin, settings.api.ca_file or _own_ca_file(url, stack, data_dir))
+
+
+def _own_ca_file(url: str, stack: StackConnection | None, data_dir: Path) -> Path | None:
+    """Return the certificate of the data folder's own authority, for addresses of its API only."""
+    if stack is not None and url == stack.api_url:
+        return stack.ca_file
+    own = data_dir / CA_FILE
+    return own if url.startswith("https:") and is_loopback(url) and own.is_file() else None
 
 
 def check_url(url: str) -> None:

@@ -7,15 +7,17 @@ HTTP/2, redirects, streamed bodies or retries. The agent uses it directly, the S
 
 import asyncio
 import select
-import ssl
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
 import httptools
 
+from mitosis.client.trust import refusal, refused_certificate, trusting
 from mitosis.concurrency import within
 from mitosis.contracts.errors import ConfigurationError
 
@@ -210,12 +212,25 @@ class HttpLinks:
     """Up to ``most`` kept-alive connections to one server; each call uses its own."""
 
     def __init__(
-        self, address: HttpAddress, *, most: int, keep_alive: float = KEEP_ALIVE_SECONDS
+        self,
+        address: HttpAddress,
+        *,
+        most: int,
+        keep_alive: float = KEEP_ALIVE_SECONDS,
+        ca_file: Path | None = None,
     ) -> None:
-        """``keep_alive``: seconds after which an idle connection is not used again."""
+        """Make no connection yet.
+
+        ``keep_alive``: seconds after which an idle connection is not used again. ``ca_file``:
+        certificates to trust instead of the system's.
+
+        Raises:
+            ConfigurationError: ``ca_file`` cannot be used.
+        """
         self._address = address
         self._keep_alive = keep_alive
-        self._tls = ssl.create_default_context() if address.tls else None
+        self._ca_file = ca_file
+        self._tls = trusting(ca_file) if address.tls else None
         self._free = asyncio.Semaphore(most)
         self._idle: list[HttpLink] = []
 
@@ -264,5 +279,14 @@ class HttpLinks:
         except TimeoutError:
             raise ConnectTimedOut("no connection in time") from None
         except OSError as error:
-            raise ConnectFailed(str(error)) from error
+            raise ConnectFailed(self._reason(error)) from error
         return link
+
+    def _reason(self, error: OSError) -> str:
+        """Return the text of an error; after an untrusted certificate, read the trusted ones again."""
+        refused = refused_certificate(error)
+        if refused is None:
+            return str(error)
+        with suppress(ConfigurationError):  # the file is being replaced: the one before holds
+            self._tls = trusting(self._ca_file)
+        return refusal(f"https://{self._address.host_header}", refused, self._ca_file)

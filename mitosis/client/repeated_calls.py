@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import timedelta
+from pathlib import Path
 from types import TracebackType
 from typing import Self, TypeVar
 
@@ -30,17 +31,26 @@ class RepeatedCalls:
         *,
         timeout: timedelta = timedelta(seconds=60),
         give_up_after: timedelta = timedelta(seconds=45),
+        ca_file: Path | str | None = None,
         transport: httpx2.AsyncBaseTransport | None = None,
     ) -> None:
         """``timeout`` limits one call, ``give_up_after`` a call with all its retries.
+        ``ca_file`` has the certificates to trust over https; None: those of the system.
 
         Raises:
             InvalidRequest: names the parameter and what would be right, as in all methods.
+            ConfigurationError: ``ca_file`` cannot be used.
         """
         check_connection(url, token)
         timeout = duration(timeout, "timeout", above_zero=True)
         self.give_up_after = duration(give_up_after, "give_up_after")
-        self._api = Connection(url, token, timeout=timeout, transport=transport)
+        self._api = Connection(
+            url,
+            token,
+            timeout=timeout,
+            ca_file=None if ca_file is None else Path(ca_file),
+            transport=transport,
+        )
 
     async def _get(
         self, answer: type[M], path: str, params: Params | None = None, wait_seconds: float = 0.0

@@ -1,6 +1,7 @@
 """The calls of the process of a worker service, each made once; callers own clocks and retries."""
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import msgspec
 
@@ -30,13 +31,16 @@ _report_answer = msgspec.json.Decoder(ReportNamedTasksAnswer)
 class ServiceApi(ApiCalls):
     """The API as one worker service sees it."""
 
-    def __init__(self, url: str, token: str, links: Links | None = None) -> None:
+    def __init__(
+        self, url: str, token: str, links: Links | None = None, *, ca_file: Path | None = None
+    ) -> None:
         """Make no connection yet; ``token`` is that of a user, or the service's own.
 
         Raises:
-            ConfigurationError: ``url`` is not ``http(s)://host[:port][/prefix]``.
+            ConfigurationError: ``url`` is not ``http(s)://host[:port][/prefix]``, or ``ca_file`` cannot
+                be used.
         """
-        super().__init__(url, token, "mitosis-worker", links)
+        super().__init__(url, token, "mitosis-worker", links, ca_file)
 
     async def register(self, worker: RegisterWorker) -> RegisteredWorker:
         """Register this process; the answer has the token for all other calls.

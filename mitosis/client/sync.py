@@ -6,6 +6,7 @@ with a running event loop, as in a notebook (the call blocks it).
 
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 from uuid import UUID
@@ -62,6 +63,7 @@ class SyncClient(SyncWorkerCalls, SyncAccountCalls):
         *,
         timeout: timedelta = timedelta(seconds=60),
         give_up_after: timedelta = timedelta(seconds=45),
+        ca_file: Path | str | None = None,
         transport: httpx2.AsyncBaseTransport | None = None,
     ) -> None:
         """Make a client with an event loop in a thread of its own.
@@ -71,10 +73,16 @@ class SyncClient(SyncWorkerCalls, SyncAccountCalls):
             token: of a user; None only for calls that need none.
             timeout: of one call.
             give_up_after: how long a call is repeated while the API is away.
+            ca_file: file with the certificates to trust over https; None: those of the system.
             transport: of httpx2; None for TCP.
         """
         self._client = Client(
-            url, token, timeout=timeout, give_up_after=give_up_after, transport=transport
+            url,
+            token,
+            timeout=timeout,
+            give_up_after=give_up_after,
+            ca_file=ca_file,
+            transport=transport,
         )
         self._loop = LoopThread()
 
@@ -86,7 +94,7 @@ class SyncClient(SyncWorkerCalls, SyncAccountCalls):
             ApiUnavailable: no address is set and no stack runs; names the command to run.
         """
         target = find_target()
-        return cls(target.api_url, target.token, **options)
+        return cls(target.api_url, target.token, **{"ca_file": target.ca_file, **options})
 
     def task_group(
         self,

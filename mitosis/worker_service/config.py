@@ -19,6 +19,8 @@ class ServiceConfig:
     """Holds the service's token, its incarnation and the journal; on a disk that survives a reboot."""
     folder: Path
     """In which commands start."""
+    ca_file: Path | None = None
+    """Certificates to trust for an https address; None: those of the system."""
     run_parent: Path | None = None
     """Parent of the run folder, with a short path; None: $XDG_RUNTIME_DIR or /tmp."""
     slots: int = 1

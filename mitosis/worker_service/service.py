@@ -92,7 +92,7 @@ class Service:
         self._config = config
         self._folders = folders
         self._id = process_id(config.state_dir)
-        self._api = ServiceApi(config.api_url, config.token or "")
+        self._api = ServiceApi(config.api_url, config.token or "", ca_file=config.ca_file)
         self._link = ServiceLink(
             self._api, by_name(targets), config.slots, config.folder, self._look_now
         )

@@ -167,3 +167,29 @@ def test_the_rules_of_scheduling_reach_the_store() -> None:
     options = store_options(settings, "postgresql://h/d")
     assert options.lease_terms.preemption_grace == 7
     assert (options.moves_per_hour, options.starve_after) == (3, timedelta(hours=2))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'tls = "files"\ntls_key_file = "k"',
+        'tls = "files"\ntls_certificate_file = "c"',
+        'tls = "files"',
+        'tls = "own"\ntls_certificate_file = "c"\ntls_key_file = "k"',
+        'tls_key_file = "k"',
+    ],
+)
+def test_certificate_and_key_are_both_needed_by_files_and_by_nothing_else(
+    config_file: Callable[[str], Path], text: str
+) -> None:
+    path = config_file(f"[api]\n{text}\n")
+    with pytest.raises(SettingsError, match="tls_certificate_file and tls_key_file") as refused:
+        load_settings(config_file=path)
+    assert str(refused.value).startswith(f"api (file {path}): ")
+
+
+def test_further_names_of_the_certificate_are_words_with_commas(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("MITOSIS_API__TLS_NAMES", "api, api.test,192.0.2.7")
+    assert load_settings().settings.api.tls_names == ("api", "api.test", "192.0.2.7")

@@ -3,14 +3,22 @@
 import asyncio
 import time
 from collections.abc import Iterator, Sequence
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING
 
 from mitosis.cli.connection import START, Target, data_dir_of, find_api
+from mitosis.cli.doctor.certificate import certificate_check
 from mitosis.cli.doctor.check import Check, fail, ok, warn
 from mitosis.cli.doctor.host import stack_here
-from mitosis.contracts.errors import ApiUnavailable, MitosisError, NotFound, Unauthenticated
+from mitosis.client.trust import is_loopback, trusting
+from mitosis.contracts.errors import (
+    ApiUnavailable,
+    ConfigurationError,
+    MitosisError,
+    NotFound,
+    Unauthenticated,
+)
 from mitosis.contracts.processes import ProcessInfo
 from mitosis.settings import Settings
 
@@ -58,15 +66,19 @@ def _api(settings: Settings) -> Iterator[Check]:
     except MitosisError as error:
         yield fail("api", error.message, str(error.facts.get("hint", "")))
         return
+    if target.api_url.startswith("https:"):
+        yield certificate_check(target.api_url, target.ca_file, datetime.now(UTC))
     yield from _with_token(target)
-    yield from _state_of(target.api_url)
+    yield from _state_of(target)
 
 
 def _with_token(target: Target) -> Iterator[Check]:
     """Check what only a user may ask: the access itself, then the processes that run."""
     from mitosis.client.sync import SyncClient
 
-    with SyncClient(target.api_url, target.token, give_up_after=TIMEOUT) as client:
+    with SyncClient(
+        target.api_url, target.token, give_up_after=TIMEOUT, ca_file=target.ca_file
+    ) as client:
         access = _access(target, client)
         yield access
         if access.state == "ok":
@@ -122,18 +134,21 @@ def _shown(process: ProcessInfo) -> str:
     return f"{process.version or 'an earlier version'}{where}{number}{late}"
 
 
-def _state_of(url: str) -> Iterator[Check]:
+def _state_of(target: Target) -> Iterator[Check]:
     """Check the servers behind the API and its clock; nothing if it does not answer."""
     import httpx2
 
-    loopback = "://127.0.0.1" in url or "://localhost" in url
+    url = target.api_url
     try:
-        with httpx2.Client(timeout=TIMEOUT.total_seconds(), trust_env=not loopback) as http:
+        verify = trusting(target.ca_file) if url.startswith("https:") else True
+        with httpx2.Client(
+            timeout=TIMEOUT.total_seconds(), trust_env=not is_loopback(url), verify=verify
+        ) as http:
             ready = http.get(f"{url}/ready")
             before = time.time()
             date = http.get(f"{url}/health").headers.get("Date")
             after = time.time()
-    except httpx2.HTTPError:
+    except (httpx2.HTTPError, ConfigurationError):
         return
     if ready.status_code == 503:
         yield fail("api ready", "the API does not reach PostgreSQL", "is PostgreSQL running?")

@@ -215,8 +215,10 @@ def _run(cli: Cli, plan: "RunPlan", display: Display, *, up: bool) -> int:
     outages = Outages(display.say)
     announce_outages(outages)
 
-    async def against(url: str, token: str | None, own: StopSignals | None = None) -> int:
-        async with Client(url, token, give_up_after=GIVE_UP_AFTER) as client:
+    async def against(
+        url: str, token: str | None, ca_file: Path | None, own: StopSignals | None = None
+    ) -> int:
+        async with Client(url, token, give_up_after=GIVE_UP_AFTER, ca_file=ca_file) as client:
             with named(OPTIONS):
                 return await Runner(client, plan, display, own, outages).run()
 
@@ -226,7 +228,8 @@ def _run(cli: Cli, plan: "RunPlan", display: Display, *, up: bool) -> int:
 
         configure_logging("ERROR")
         async with own_stack() as (stack, signals):
-            return await against(stack.connection.api_url, stack.token, signals)
+            to = stack.connection
+            return await against(to.api_url, stack.token, to.ca_file, signals)
 
     if up:
         try:
@@ -235,7 +238,8 @@ def _run(cli: Cli, plan: "RunPlan", display: Display, *, up: bool) -> int:
             display.say("interrupted; the stack of this run and its tasks have ended")
             return RunExit.INTERRUPTED
     try:
-        return asyncio.run(against(cli.target.api_url, cli.target.token))
+        to = cli.target
+        return asyncio.run(against(to.api_url, to.token, to.ca_file))
     except ApiUnavailable as error:
         where = [f"the address is from {cli.target.origin}", START] if "target" in vars(cli) else []
         hints = [error.facts.get("hint"), *where, "or start a stack for this run: --up"]

@@ -53,6 +53,7 @@ def agent(
             temporal_address=_temporal_address(settings),
             state_dir=state_dir,
             run_parent=settings.run_dir,
+            ca_file=target.ca_file,
             temporal_tls=settings.temporal.tls,
             temporal_api_key=key.get_secret_value() if key else None,
             take_over=take_over,
@@ -75,7 +76,7 @@ async def _credentials(settings: "Settings", target: "Target", state_dir: Path) 
         labels=frozenset(settings.agent.labels),
         groups=settings.agent.groups,
     )
-    async with Client(target.api_url, target.token) as client:
+    async with Client(target.api_url, target.token, ca_file=target.ca_file) as client:
         return await ensure_registered(client.register_manager, state_dir, spec, target.token)
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from api.service import ApiOptions, RunningApi, admin_token, running_api
 from mitosis.cli.connection import StackConnection, remove_connection, write_connection
+from mitosis.cli.stack.api_tls import local_access, served_certificate
 from mitosis.client.client import Client
 from mitosis.contracts.errors import ConfigurationError
 from mitosis.contracts.lease_settings import DEFAULT_TERMS
@@ -53,7 +54,7 @@ class WholeStack:
 
     def client(self) -> Client:
         """Return a new client of the API, as the admin."""
-        return Client(self.connection.api_url, self.token)
+        return Client(self.connection.api_url, self.token, ca_file=self.connection.ca_file)
 
 
 @asynccontextmanager
@@ -74,9 +75,11 @@ async def whole_stack(
         say("database is migrated")
         where = temporal_address(settings, stack.temporal_address)
         running = await _add_api_and_control(settings, stack, where)
+        access = local_access(settings, stack.folder, running.url, running.certificate)
         token = await keep_admin_token(stack.folder, running)
         connection = StackConnection(
-            api_url=running.url,
+            api_url=access.url,
+            ca_file=access.ca_file,
             token_file=admin_token_file(stack.folder),
             temporal_address=stack.temporal_address,
             temporal_namespace=where.namespace,
@@ -182,6 +185,7 @@ def api_options(settings: Settings, store: StoreOptions, folder: DataFolder) -> 
         temporal_namespace=settings.temporal.namespace,
         host=settings.api.host,
         port=folder.port("api", settings.api.port, "MITOSIS_API__PORT"),
+        certificate=served_certificate(settings, folder),
         database_folder=folder.path if settings.database.url is None else None,
     )
 
@@ -206,7 +210,8 @@ def _signing_key(settings: Settings, folder: DataFolder) -> bytes:
 
 async def _add_agent(stack: EmbeddedStack, connection: StackConnection, token: str) -> None:
     """Start the agent of this host; it registers with the admin token and stores its own."""
-    client = await stack.add_service("client", Client(connection.api_url, token))
+    ca_file = connection.ca_file
+    client = await stack.add_service("client", Client(connection.api_url, token, ca_file=ca_file))
 
     async def in_contact() -> bool:
         return any([one.state is not ManagerState.OFFLINE async for one in client.managers()])
@@ -220,6 +225,7 @@ async def _add_agent(stack: EmbeddedStack, connection: StackConnection, token: s
             "MITOSIS_API__TOKEN_FILE": str(connection.token_file),
             "MITOSIS_TEMPORAL_ADDRESS": connection.temporal_address,
             "MITOSIS_RUN_DIR": str(stack.folder.run),
+            **({} if ca_file is None else {"MITOSIS_API__CA_FILE": str(ca_file)}),
         },
         ready=in_contact,
         stop_seconds=_agent_stops_within(stack.settings),

@@ -218,6 +218,7 @@ def _config(options: ProcessOptions, settings: "Settings", folder: str) -> "Serv
         api_url=target.api_url,
         worker_id=checked.worker_id,
         token=target.token,
+        ca_file=target.ca_file,
         state_dir=state_dir.absolute(),
         folder=Path(folder),
         run_parent=settings.run_dir,

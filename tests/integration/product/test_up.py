@@ -1,5 +1,6 @@
 """`mitosis up` is killed in the middle of work, stopped, refused. Its parts are killed in `tests/chaos`."""
 
+import json
 import signal
 import socket
 from concurrent.futures import ThreadPoolExecutor
@@ -10,7 +11,13 @@ import pytest
 
 from mitosis.embedded.data_folder import default_run_dir
 from tests.support.processes import descendants, living
-from tests.support.program import clean_environment, mitosis_json, refused, running_up
+from tests.support.program import (
+    clean_environment,
+    mitosis,
+    mitosis_json,
+    refused,
+    running_up,
+)
 from tests.support.waiting import wait_until
 
 TASKS = 40
@@ -42,11 +49,14 @@ def all_succeeded_once(data_dir: Path) -> None:
     assert [task["state"] for task in results(data_dir)] == ["succeeded"] * TASKS
 
 
-def test_a_second_up_on_the_folder_and_a_taken_port_are_refused(data_dir: Path) -> None:
-    with running_up(data_dir, new=True) as up:
+def test_a_second_up_on_the_folder_and_a_taken_port_are_refused_and_tls_reaches_every_part(
+    data_dir: Path,
+) -> None:
+    with running_up(data_dir, new=True, more={"MITOSIS_API__TLS": "own"}) as up:
         second = refused("up", "--data-dir", str(data_dir))
         assert f"{data_dir} is in use by process {up.pid}" in second
         assert "MITOSIS_DATA_DIR" in second
+        runs_a_task_over_tls(data_dir)
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
         other.listen()
@@ -62,6 +72,22 @@ def test_a_second_up_on_the_folder_and_a_taken_port_are_refused(data_dir: Path) 
                 assert f"port {port}" in taken
                 assert setting in taken
                 assert "Traceback" not in taken
+
+
+def runs_a_task_over_tls(data_dir: Path) -> None:
+    """Run a task on the stack's own agent, and follow it, without a setting on the side of clients."""
+    url = json.loads((data_dir / "connection.json").read_text())["api_url"]
+    assert url.startswith("https://")
+    env = clean_environment(MITOSIS_DATA_DIR=str(data_dir))
+    assert (
+        mitosis("run", "--workers", "1", "--", "echo", "by", "{}", ":::", "tls", env=env)
+        == "by tls\n"
+    )
+    checks = {one["name"]: one for one in mitosis_json(data_dir, "doctor")["checks"]}
+    assert checks["api certificate"]["state"] == checks["api ready"]["state"] == "ok"
+    (data_dir / "api-ca.pem").rename(data_dir / "moved.pem")
+    untrusting = clean_environment(MITOSIS_API_URL=url, MITOSIS_TOKEN="any")
+    assert "MITOSIS_API__CA_FILE" in refused("group", "list", env=untrusting)
 
 
 @pytest.mark.spec("S000-71", "S000-72", "S000-78", "S000-85")

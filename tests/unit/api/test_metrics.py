@@ -1,5 +1,8 @@
 """What the metrics of a process look like when they are read."""
 
+from datetime import UTC, datetime, timedelta
+
+import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from api.metrics import Metrics
@@ -61,3 +64,15 @@ def test_every_number_of_available_services_is_shown_also_without_a_task() -> No
     assert found["mitosis_namespace_active_workers images team"] == 5
     assert found["mitosis_worker_services registered team"] == 3
     assert "mitosis_worker_heartbeat_age_seconds registered team" not in found
+
+
+@pytest.mark.spec("S000-130")
+def test_the_time_left_of_the_certificate_is_shown_where_there_is_one() -> None:
+    name = "mitosis_api_certificate_left_seconds"
+    metrics = Metrics()
+    assert name not in values(metrics)
+    ends = [datetime.now(UTC) + timedelta(hours=1)]
+    metrics.show_certificate(lambda: ends[-1])
+    assert 3500 < values(metrics)[name] <= 3600
+    ends.append(datetime.now(UTC) - timedelta(hours=1))
+    assert -3700 < values(metrics)[name] <= -3600

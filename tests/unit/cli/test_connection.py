@@ -13,6 +13,7 @@ from mitosis.cli.connection import (
     store_token,
     stored_token,
     tokens_path,
+    write_connection,
 )
 from mitosis.contracts.errors import ApiUnavailable, ConfigurationError, NotFound
 from mitosis.settings import Settings, load_settings
@@ -104,3 +105,21 @@ def test_tokens_are_stars_in_the_settings(monkeypatch: pytest.MonkeyPatch) -> No
         assert "very-secret" not in ran.out + ran.err
     shown = mitosis("config", "show", "--json").json
     assert shown["api.token"] == {"value": "**********", "origin": "MITOSIS_TOKEN"}
+
+
+def test_the_authority_of_a_data_folder_is_trusted_for_the_api_of_that_folder_only(
+    stack: StackConnection, data_dir: Path, tmp_path: Path
+) -> None:
+    def ca_file(url: str | None = None, **more: str) -> Path | None:
+        return find_api(settings(data_dir, **({"api__url": url} if url else {}), **more)).ca_file
+
+    own = data_dir / "api-ca.pem"
+    write_connection(data_dir, stack.model_copy(update={"ca_file": own}))
+    assert ca_file() == ca_file(HERE) == own
+    assert ca_file("https://127.0.0.1:2") is None
+    own.touch()
+    assert ca_file("https://127.0.0.1:2") == ca_file("https://localhost") == own
+    assert ca_file("https://example.invalid") is None
+    assert ca_file("http://127.0.0.1:2") is None
+    given = tmp_path / "given.pem"
+    assert ca_file(api__ca_file=str(given)) == given
