@@ -11,6 +11,7 @@ from mitosis.contracts.outcome import (
     TERMINATION_PAUSE_SECONDS,
 )
 from mitosis.store.leases.verdicts import (
+    AWAITED_SECONDS,
     DOUBT_SECONDS,
     OTHERS_FIRST_SECONDS,
     SUCCEEDED_ELSEWHERE,
@@ -57,6 +58,8 @@ def test_the_numbers_of_blame_are_those_of_the_code() -> None:
     )
     assert f"| {TRIED_ELSEWHERE} of them at a time to other hosts" in suspected
     assert f"for at most {DOUBT_SECONDS:.0f} s" in SECTION
+    assert f"no other host was there for {AWAITED_SECONDS:.0f} s" in suspected
+    assert f"until {AWAITED_SECONDS:.0f} s after its last contact" in SECTION
     assert f"after {OTHERS_FIRST_SECONDS:.0f} s to any" in row("a task, by its status")
 
 
