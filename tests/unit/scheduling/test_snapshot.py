@@ -8,14 +8,23 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from mitosis.contracts.host_failures import HostFailureKind
 from mitosis.contracts.lease_settings import LeaseTerms
 from mitosis.scheduling.decide import decide
-from mitosis.scheduling.facts import Capacity, Lease, Work
+from mitosis.scheduling.facts import Capacity, Failure, Freed, Lease, Work
 from mitosis.scheduling.snapshot import Snapshot
 from mitosis.scheduling.states import Profile
 from tests.support.examples import examples
 from tests.support.random_fleets import GROUP_FACTS, GROUPS, HOST_FACTS, LEASE_FACTS, WORK
 from tests.support.scheduling import NOW, OTHERS, Fleet, host
+
+FAILED = Failure(
+    group=1,
+    group_name="g1",
+    kind=HostFailureKind.UNREACHABLE,
+    reason="exit code 3",
+    next_at=NOW + 60,
+)
 
 
 def indexes(snapshot: Snapshot) -> dict[str, Any]:
@@ -206,3 +215,24 @@ def test_a_changed_task_group_moves_its_leases(facts: dict[str, Any]) -> None:
     fleet.idle(1, 3, 100.0)
     fleet.change_group(1, **facts)
     assert indexes(rebuilt(fleet.snapshot)) == indexes(fleet.snapshot)
+
+
+def test_what_is_done_to_a_copy_is_not_done_to_what_it_was_copied_from() -> None:
+    fleet = Fleet(4)
+    for number in (1, 2, 3, 4):
+        fleet.group(number, ready=9)
+    fleet.lease(2, 1)
+    fleet.idle(3, 2, 400.0)
+    fleet.ending(3, 3, for_group=1)
+    snapshot, then = fleet.snapshot, rebuilt(fleet.snapshot)
+    copied = fleet.snapshot = snapshot.copy()
+    assert indexes(copied) == indexes(then)
+    fleet.lease(1, 4)
+    fleet.host(4, draining=True, failures=(FAILED,), freed_for=(Freed(1, NOW),))
+    fleet.change_group(1, priority=7, max_managers=1)
+    fleet.work(3, ready=0, hostless_since=NOW)
+    for number in [one for one, lease in copied.leases.items() if lease.group == 2]:
+        copied.drop_lease(number)
+    copied.drop_group(4)
+    assert indexes(copied) == indexes(rebuilt(copied))
+    assert indexes(snapshot) == indexes(then)
