@@ -61,7 +61,7 @@ COMMANDS: Mapping[str, Subcommand] = {
     ),
     "worker": Subcommand(
         "mitosis.cli.worker.commands:app",
-        "Look at worker services, which execute named tasks, and drain them.",
+        "Run a worker service, which executes named tasks, until SIGTERM; or look at them with a command.",
     ),
     "handlers": Subcommand(
         "mitosis.cli.handlers.commands:app",

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from mitosis.worker_service.config import ServiceConfig
     from mitosis.worker_service.discovery import Sources
 
+MAX_SLOTS = 10_000
+"""Of one process, as workers of a host."""
 OPTIONS = {
     "task": "--task",
     "command": "--command",
@@ -76,17 +78,24 @@ IdOption = Annotated[
     typer.Option("--id", metavar="WORKER", help="Id of the service; by default the host's name."),
 ]
 SlotsOption = Annotated[
-    int | None, typer.Option("--slots", help="Tasks at the same time; by default one per core.")
+    int | None,
+    typer.Option(
+        "--slots", min=1, max=MAX_SLOTS, help="Tasks at the same time; by default one per core."
+    ),
 ]
 ConfigurationOption = Annotated[
     str | None,
     typer.Option("--configuration", metavar="JSON", help="Object given to each attempt."),
 ]
 PriorityOption = Annotated[
-    int, typer.Option("--priority", help="Services with a higher one are preferred.")
+    int,
+    typer.Option(
+        "--priority", min=-(2**31), max=2**31 - 1, help="Services with a higher one are preferred."
+    ),
 ]
 MaxConcurrentOption = Annotated[
-    int | None, typer.Option("--max-concurrent", help="Of each named task at the same time.")
+    int | None,
+    typer.Option("--max-concurrent", min=1, help="Of each named task at the same time."),
 ]
 GroupOption = Annotated[
     list[str] | None,
