@@ -24,6 +24,8 @@ class FailureKind(StrEnum):
     """SIGKILL together with an ``oom_kill`` count of its cgroup."""
     WORKER_LOST = "worker_lost"
     """The worker process died while it ran the task."""
+    WORKERS_LOST = "workers_lost"
+    """All workers of its host ended at once, with their zygote; charged as a lost host (protocol P5)."""
     HOST_LOST = "host_lost"
     """The host went silent while it ran."""
     HANDLER_ERROR = "handler_error"
@@ -131,6 +133,11 @@ LOST_AGAIN = f"{LOST_ONCE}, for the second time: from now on it runs alone on it
 POISON = (
     f"poison: {LOST_ONCE} {LOST_LIMIT} times, the last time while nothing else ran there;"
     " it is not tried again"
+)
+WORKERS_LOST_AGAIN = "lost for the second time, so from now on it runs alone on its host: "
+WORKERS_POISON = (
+    f"poison: lost {LOST_LIMIT} times, the last time while nothing else ran there;"
+    " it is not tried again: "
 )
 SERVICE_LOST_ONCE = "the process of its worker service was lost while it ran"
 SERVICE_LOST_AGAIN = f"{SERVICE_LOST_ONCE}, for the second time: from now on it runs alone there"

@@ -48,6 +48,8 @@ class WorkerExited:
     """A signal had stopped it for longer than this, so the agent killed it."""
     headless: bool = False
     """Its main thread had ended while others lived, so the agent killed it."""
+    zygote: ExitReason | None = None
+    """How its zygote ended, and every worker with it: by which task is not known. None: it goes on."""
 
 
 @dataclass(frozen=True, slots=True)

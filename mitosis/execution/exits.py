@@ -54,6 +54,8 @@ def _kind(event: WorkerExited, killed_for: str | None, cancelled: bool) -> Failu
         return FailureKind.CANCELLED
     if killed_for is not None:
         return FailureKind.TIMEOUT
+    if event.zygote is not None:
+        return FailureKind.WORKERS_LOST
     if event.stopped_seconds is not None or event.headless:
         return FailureKind.WORKER_LOST
     if event.out_of_memory and event.reason.number == signal.SIGKILL:
@@ -64,6 +66,8 @@ def _kind(event: WorkerExited, killed_for: str | None, cancelled: bool) -> Failu
 def _message(event: WorkerExited, killed_for: str | None) -> str:
     if killed_for is not None:
         return killed_for
+    if event.zygote is not None:
+        return f"the zygote of its worker ended while it ran, and every worker there with it: {event.zygote}"
     if event.stopped_seconds is not None:
         limit = f"{event.stopped_seconds:g} s (agent.stopped_limit_seconds)"
         return f"its worker was stopped by SIGSTOP for more than {limit} and was killed"

@@ -63,7 +63,7 @@ class PoolEvents(Protocol):
         """Handle the death of a worker; ``packet``: what its zygote knows."""
         ...
 
-    def zygote_ended(self) -> None:
+    def zygote_ended(self, reason: ExitReason) -> None:
         """Handle the end of the zygote and with it of every worker."""
         ...
 
@@ -269,7 +269,7 @@ class Pool:
         if reason.kind is ExitKind.SIGNAL:
             await end_workers(self._command.setup.manager_id)
         self._ended.set()
-        self._events.zygote_ended()
+        self._events.zygote_ended(reason)
 
     def _close_socket(self) -> None:
         if self._socket is not None:

@@ -32,6 +32,8 @@ LAST_MESSAGES_SECONDS = 0.05
 WITHDRAWN_SECONDS = 0.5
 """Far more than another process needs to see a change in shared memory."""
 MAX_REASON = 1_000
+LASTING_SECONDS = 60.0
+"""A zygote that lived for so long ends a row of deaths."""
 POOL_RETRIES = RetryPolicy(first_seconds=0.5, longest_seconds=5.0, jitter=0.0)
 
 log = logging.getLogger(__name__)
@@ -85,6 +87,9 @@ class SessionWorkers:
         self._loop = asyncio.get_running_loop()
         self._oom_kills = exits.oom_kills()
         self._wanted = False
+        self._deaths = 0
+        """Number of zygotes in a row that have died without lasting."""
+        self._began_at = 0.0
         self._stopped = StoppedProcesses(stopped_limit)
         self._headless = StoppedProcesses(TWO_LOOKS, has_lost_main_thread)
         self._stopped_limit = stopped_limit
@@ -123,7 +128,7 @@ class SessionWorkers:
                         "no_fork_reason": ready.no_fork_reason,
                     },
                 )
-                self._wanted = True
+                self._wanted, self._began_at = True, self._loop.time()
                 self._session.handle(Begin())
                 return
 
@@ -227,21 +232,45 @@ class SessionWorkers:
         wait = 0.0 if all_read else LAST_MESSAGES_SECONDS
         self._loop.call_later(wait, self._handle_exit, event)
 
-    def zygote_ended(self) -> None:
-        """Handle the end of the zygote and all its workers; start again while the session is active."""
-        self.pool = None
-        if not self._wanted:
+    def zygote_ended(self, ended: ExitReason) -> None:
+        """Handle the end of the zygote and all its workers; start again while the session is active.
+
+        What a worker ran is read from shared memory: its last message may be lost with it, and a task that
+        kills its zygote must not run again uncharged.
+        """
+        pool, self.pool = self.pool, None
+        if not self._wanted or pool is None:
             return
         self._wanted = False
         self._router.drain()
         self._session.handle(PoolLost())
         reason = ExitReason(ExitKind.UNKNOWN)
         for worker in [worker for worker in self._session.state.workers if worker.alive]:
-            event = WorkerExited(worker.slot, worker.generation, reason, False, time.time())
+            event = WorkerExited(
+                worker.slot,
+                worker.generation,
+                reason,
+                out_of_memory=False,
+                at=time.time(),
+                running=pool.running(worker.slot),
+                zygote=ended,
+            )
             self._handle_exit(event)
         if not self._session.ending:
-            log.error("zygote.died", extra={"epoch": self._session.epoch})
-            self._session.background(self.start())
+            pause = self._pause_after_death()
+            facts = {"epoch": self._session.epoch, "reason": str(ended), "pause_seconds": pause}
+            log.error("zygote.died", extra=facts)
+            self._session.background(self._start_again(pause))
+
+    def _pause_after_death(self) -> float:
+        """Return the pause before the next zygote: none, and a growing one while none lives for long."""
+        short = self._loop.time() - self._began_at < LASTING_SECONDS
+        self._deaths = self._deaths + 1 if short else 1
+        return POOL_RETRIES.pause(self._deaths - 2) if self._deaths > 1 else 0.0
+
+    async def _start_again(self, pause: float) -> None:
+        await asyncio.sleep(pause)
+        await self.start()
 
     def _handle_exit(self, event: WorkerExited) -> None:
         self._router.drain()

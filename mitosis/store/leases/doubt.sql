@@ -148,7 +148,7 @@ UPDATE open_task AS o
 WITH forgiven AS (
     UPDATE task_failures AS f SET forgiven = true
      WHERE f.group_id = %(group_number)s AND f.manager_id = %(manager_number)s AND NOT f.forgiven
-       AND f.kind <> 'host_lost'
+       AND f.kind NOT IN ('host_lost', 'workers_lost')
     RETURNING f.task_id, f.kind = ANY(%(crashes)b::text[]) AS crash
 ), sums AS (
     SELECT task_id, count(*) FILTER (WHERE NOT crash) AS exits, count(*) FILTER (WHERE crash) AS crashes

@@ -2,8 +2,9 @@
 
 from dataclasses import dataclass
 
-from mitosis.contracts.outcome import LOST_AGAIN, LOST_ALONE, LOST_LIMIT, LOST_ONCE
+from mitosis.contracts.outcome import LOST_ALONE, LOST_LIMIT
 
+LOST = "its host, its agent or the zygote of its worker was lost while it ran"
 WAY_OUT = "cancel the task group, or submit the task in another form, to end this"
 
 
@@ -33,9 +34,11 @@ def _reasons(counts: Counts) -> list[str]:
             " its max_terminations of them"
         )
     if counts.lost_count >= LOST_ALONE:
-        found.append(f"{LOST_AGAIN}; lost once more it ends as poison")
+        found.append(f"{LOST}, {_times(counts.lost_count)}: from now on it runs alone on its host;"
+            " lost once more it ends as poison"
+        )
     elif counts.lost_count:
-        found.append(f"{LOST_ONCE}, {_times(counts.lost_count)} of {LOST_LIMIT}")
+        found.append(f"{LOST}, {_times(counts.lost_count)} of {LOST_LIMIT}")
     if counts.exit_failures:
         found.append(f"failed {_times(counts.exit_failures)}, of {counts.max_attempts} attempts")
     if counts.crash_failures:

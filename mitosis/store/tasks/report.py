@@ -19,7 +19,11 @@ from mitosis.contracts.outcome import (
     CRASHES,
     FIRST_PAUSE_SECONDS,
     LONGEST_PAUSE_SECONDS,
+    LOST_ALONE,
+    LOST_LIMIT,
     TERMINATION_PAUSE_SECONDS,
+    WORKERS_LOST_AGAIN,
+    WORKERS_POISON,
     ExitKind,
     ExitReason,
     FailureKind,
@@ -69,7 +73,7 @@ def _of(sender: LiteralString) -> tuple[LiteralString, LiteralString]:
 OF_HOST, OF_SERVICE = _of("of_host"), _of("of_service")
 log = logging.getLogger(__name__)
 
-_WITH_MESSAGE = CRASHES | {FailureKind.TERMINATED}
+_WITH_MESSAGE = CRASHES | {FailureKind.TERMINATED, FailureKind.WORKERS_LOST}
 _KINDS = {kind.value: kind for kind in FailureKind}
 NEVER = 0
 """Crash limit of a crash that never ends its task (None: not a crash)."""
@@ -225,6 +229,10 @@ def _columns(
         "message": MESSAGE,
         "given_up": GIVEN_UP,
         "terminated": TERMINATED,
+        "lost_limit": LOST_LIMIT,
+        "alone_at": LOST_ALONE,
+        "lost_again": MESSAGE + WORKERS_LOST_AGAIN,
+        "poison": '{"poison":true,"message":"' + WORKERS_POISON,
         "termination_pause": TERMINATION_PAUSE_SECONDS,
         "first_pause": FIRST_PAUSE_SECONDS,
         "longest_pause": LONGEST_PAUSE_SECONDS,

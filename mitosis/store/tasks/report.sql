@@ -41,7 +41,10 @@ WITH lease AS MATERIALIZED (
            l.manager_id, l.claimant, l.live_epoch, v.state IN ('open', 'closed') AND NOT v.discarding AS goes_on
       FROM group_live AS v JOIN lease AS l ON l.group_id = v.group_id
 ), said AS MATERIALIZED (
-    SELECT * FROM unnest(%(ids)s::bigint[], %(attempts)s::int[], %(outcomes)b::text[], %(kinds)b::text[],
+    -- lost: with all workers of its host. It is charged as a lost host (P5): the count decides alone. What
+    -- an ending has requeued before (no epoch) was judged by that ending: one loss is charged once.
+    SELECT s.*, s.kind IS NOT DISTINCT FROM 'workers_lost' AS lost
+      FROM unnest(%(ids)s::bigint[], %(attempts)s::int[], %(outcomes)b::text[], %(kinds)b::text[],
                          %(exit_codes)s::int[], %(signals)s::int[], %(started)s::float8[],
                          %(finished)s::float8[], %(details)b::text[], %(crash_limits)s::int[],
                          %(termination_limits)s::int[])
@@ -67,24 +70,26 @@ WITH lease AS MATERIALIZED (
            CASE WHEN NOT f.retries THEN 0
                 WHEN s.termination_limit IS NOT NULL
                     THEN least(%(termination_pause)s * power(2::float8, o.terminations), %(longest_pause)s)
-                WHEN s.crash_limit IS NULL AND o.retry_delay_seconds > 0
+                WHEN s.crash_limit IS NULL AND NOT s.lost AND o.retry_delay_seconds > 0
                     THEN least(o.retry_delay_seconds * power(2::float8, o.exit_failures), 86400 * 365.0)
                 WHEN n.failures = 0 THEN 0
                 ELSE least(%(first_pause)s * power(2::float8, n.failures - 1), %(longest_pause)s) END AS delay,
            h.working
       FROM said AS s, live AS v, other_hosts AS h, open_task AS o
      CROSS JOIN LATERAL (SELECT
-           (CASE WHEN s.termination_limit IS NOT NULL THEN o.terminations + 1 < s.termination_limit
+           (CASE WHEN s.lost THEN o.lost_count + (o.epoch IS NOT NULL)::int < %(lost_limit)s
+                 WHEN s.termination_limit IS NOT NULL THEN o.terminations + 1 < s.termination_limit
                  WHEN s.crash_limit IS NOT NULL
                      THEN s.crash_limit = 0 OR o.crash_failures + 1 < s.crash_limit
                      ELSE o.exit_failures + 1 < o.max_attempts
                           AND (o.retry_exit_codes IS NULL
                                OR (s.kind = 'exit_code' AND s.exit_code = ANY(o.retry_exit_codes))) END) IS TRUE AS retries,
-           s.kind NOT LIKE 'result_%%' AND s.termination_limit IS NULL
+           s.kind NOT LIKE 'result_%%' AND s.termination_limit IS NULL AND NOT s.lost
              AND coalesce(s.finished > (SELECT max(y.finished) FROM said AS y WHERE y.outcome = 'succeeded'), true)
                AS recent) AS f
-     CROSS JOIN LATERAL (SELECT CASE WHEN s.crash_limit IS NULL THEN o.exit_failures ELSE o.crash_failures END
-                                AS failures) AS n
+     CROSS JOIN LATERAL (SELECT CASE WHEN s.lost THEN o.lost_count
+                                     WHEN s.crash_limit IS NULL THEN o.exit_failures
+                                     ELSE o.crash_failures END AS failures) AS n
      WHERE o.group_id = (SELECT group_id FROM live)
        AND o.id = ANY(ARRAY(SELECT id FROM said WHERE outcome = 'failed'))
        AND o.id = s.id AND o.attempt = s.attempt AND NOT o.spent AND $claimed_here$
@@ -98,7 +103,8 @@ WITH lease AS MATERIALIZED (
            avoid = CASE WHEN f.doubted OR f.working THEN v.manager_id END,
            spent = true, epoch = NULL, claim_seq = NULL,
            started_at = CASE WHEN f.doubted THEN to_timestamp(s.started) END,
-           exit_failures = o.exit_failures + (s.crash_limit IS NULL)::int,
+           exit_failures = o.exit_failures + (s.crash_limit IS NULL AND NOT s.lost)::int,
+           lost_count = o.lost_count + (s.lost AND o.epoch IS NOT NULL)::int,
            crash_failures = least(o.crash_failures
                                   + (s.crash_limit IS NOT NULL AND s.termination_limit IS NULL)::int, 32767),
            terminations = CASE WHEN s.termination_limit IS NULL THEN 0 ELSE o.terminations + 1 END
@@ -107,7 +113,8 @@ WITH lease AS MATERIALIZED (
        AND o.id = s.id AND o.attempt = s.attempt AND NOT o.spent AND $claimed_here$
        AND f.id = s.id AND (f.retries OR f.doubted)
     RETURNING o.id AS task_id, o.named_task_id, v.manager_id, v.group_id,
-              CASE WHEN s.termination_limit IS NULL THEN o.crash_failures ELSE o.terminations END AS crashes, s.*
+              CASE WHEN s.lost THEN o.lost_count WHEN s.termination_limit IS NULL THEN o.crash_failures
+                   ELSE o.terminations END AS crashes, s.*
 ), ended AS (
     DELETE FROM open_task AS o
      USING said AS s, live AS v
@@ -115,8 +122,10 @@ WITH lease AS MATERIALIZED (
        AND o.id = s.id AND o.attempt = s.attempt AND NOT o.spent AND $claimed_here$
        AND o.id <> ALL(ARRAY(SELECT id FROM failing WHERE retries OR doubted))
     RETURNING o.id AS task_id, v.manager_id, v.group_id, v.ended_before,
-              CASE WHEN s.termination_limit IS NULL THEN o.crash_failures ELSE o.terminations END + 1 AS crashes,
-              s.outcome = 'failed' AND CASE WHEN s.termination_limit IS NOT NULL
+              CASE WHEN s.lost THEN o.lost_count WHEN s.termination_limit IS NULL THEN o.crash_failures
+                   ELSE o.terminations END + 1 AS crashes,
+              s.outcome = 'failed' AND CASE WHEN s.lost THEN o.lost_count + 1 >= %(lost_limit)s
+                   WHEN s.termination_limit IS NOT NULL
                    THEN o.terminations + 1 >= s.termination_limit
                    ELSE s.crash_limit > 0 AND o.crash_failures + 1 >= s.crash_limit END AS given_up, s.*
 ), results AS (
@@ -124,17 +133,20 @@ WITH lease AS MATERIALIZED (
                              started_at, finished_at, detail)
     SELECT e.task_id, e.group_id, e.ended_before + row_number() OVER (), e.outcome, e.attempt, e.manager_id, e.kind, e.exit_code, e.signal,
            to_timestamp(e.started), to_timestamp(e.finished),
-           (CASE WHEN e.given_up AND e.kind <> 'signal'
+           (CASE WHEN e.given_up AND e.lost THEN %(poison)s || substr(e.detail, 1 + length(%(message)s))
+                 WHEN e.given_up AND e.kind <> 'signal'
                  THEN CASE WHEN e.termination_limit IS NULL THEN %(given_up)s ELSE %(terminated)s END
                       || e.crashes || ' times: ' || substr(e.detail, 1 + length(%(message)s))
                  ELSE e.detail END)::json
       FROM ended AS e
 ), failed AS MATERIALIZED (
-    SELECT task_id, group_id, attempt, manager_id, coalesce(kind, 'exit_code') AS kind, exit_code, signal, detail,
+    SELECT task_id, group_id, attempt, manager_id, coalesce(kind, 'exit_code') AS kind, exit_code, signal,
+           CASE WHEN lost AND crashes >= %(alone_at)s THEN %(lost_again)s || substr(detail, 1 + length(%(message)s))
+                ELSE detail END AS detail,
            crashes, termination_limit FROM again
     UNION ALL
     SELECT task_id, group_id, attempt, manager_id, kind, exit_code, signal, detail, crashes, termination_limit
-      FROM ended WHERE outcome = 'failed' AND crash_limit >= 0
+      FROM ended WHERE outcome = 'failed' AND (crash_limit >= 0 OR lost)
 ), folded AS (
     -- Terminations in a row are one failure, however many there are.
     UPDATE task_failures AS f
@@ -190,7 +202,7 @@ SELECT l.state AS lease_state, v.group_id AS group_number, v.manager_id AS manag
        (SELECT array_agg(attempt) FROM accepted) AS attempts,
        (SELECT json_agg(json_build_object('key', ARRAY[c.task_id, c.attempt], 'count', c.crashes,
                                           'given_up', c.given_up))
-          FROM (SELECT task_id, attempt, crashes, false AS given_up FROM again WHERE crash_limit IS NOT NULL
+          FROM (SELECT task_id, attempt, crashes, false AS given_up FROM again WHERE crash_limit IS NOT NULL OR lost
                 UNION ALL SELECT task_id, attempt, crashes, true FROM ended WHERE given_up) AS c) AS crashes,
        CASE WHEN EXISTS (SELECT FROM pokes) THEN pg_notify('mitosis_outbox', '') END AS notified_relay,
        CASE WHEN v.hungry AND n.again > 0 THEN pg_notify('mitosis_wake', v.group_id::text) END AS notified_claims,

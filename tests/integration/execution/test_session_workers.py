@@ -1,6 +1,7 @@
 """Zygotes that die under their workers, and workers that lose their connection."""
 
 import asyncio
+import logging
 import os
 import signal
 from pathlib import Path
@@ -10,8 +11,11 @@ import pytest
 from mitosis.contracts.allocation import WorkerAllocationPlan
 from mitosis.contracts.task import TaskSubmission
 from mitosis.contracts.wire import CancelOrder
-from mitosis.execution import leftovers
+from mitosis.execution import leftovers, session_workers
 from mitosis.execution.pool import Pool
+from mitosis.execution.session import Session
+from mitosis.ipc.messages import TaskStarted, WorkerToManager
+from mitosis.retry_policy import RetryPolicy
 from tests.support.agents import Commands, running_agent, until
 from tests.support.checkout import ROOT
 from tests.support.fake_api import FakeApi, command
@@ -35,8 +39,58 @@ async def test_a_zygote_that_dies_is_started_again(tmp_path: Path) -> None:
         await until(once.exists)
         os.kill(pool_of(host)._pid, signal.SIGKILL)
         await host.done(task_id)
-        assert api.failures[0].kind == "worker_lost"
+        assert api.failures[0].kind == "workers_lost"
+        assert "killed by SIGKILL" in bytes(api.failures[0].detail).decode()
         assert api.results[task_id].outcome == "succeeded"
+        api.end(FINISH)
+        await asyncio.wait_for(host.lease, 30)
+
+
+async def test_what_ran_under_a_dead_zygote_is_known_although_its_start_was_never_heard(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a task that kills its zygote at once would run again, uncharged, without end."""
+    heard = Session.on_message
+
+    def deaf(self: Session, slot: int, generation: int, message: WorkerToManager) -> None:
+        if not isinstance(message, TaskStarted):
+            heard(self, slot, generation, message)
+
+    monkeypatch.setattr(Session, "on_message", deaf)
+    async with FakeApi().serving() as api, running_agent(api, tmp_path) as host:
+        began = tmp_path / "began"
+        (task_id,) = api.submit(command("/bin/sh", "-c", f"touch {began}; sleep 60"))
+        host.start_lease()
+        await until(began.exists)
+        os.kill(pool_of(host)._pid, signal.SIGKILL)
+        await host.done(task_id)
+        assert (api.results[task_id].kind, api.results[task_id].attempt) == ("workers_lost", 1)
+        api.end(FINISH)
+        await asyncio.wait_for(host.lease, 30)
+
+
+async def test_zygotes_that_die_again_and_again_are_started_after_growing_pauses(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    pauses = RetryPolicy(first_seconds=0.1, longest_seconds=0.2, jitter=0.0)
+    monkeypatch.setattr(session_workers, "POOL_RETRIES", pauses)
+    caplog.set_level(logging.INFO, session_workers.__name__)
+    async with FakeApi().serving() as api, running_agent(api, tmp_path) as host:
+
+        def said(event: str) -> list[logging.LogRecord]:
+            return [record for record in caplog.records if record.getMessage() == event]
+
+        host.start_lease()
+        for number in range(4):
+            await until(lambda number=number: len(said("workers.starting")) > number)
+            os.kill(pool_of(host)._pid, signal.SIGKILL)
+        await until(lambda: len(said("workers.starting")) == 5)
+        waited = [
+            begun.created - died.created
+            for died, begun in zip(said("zygote.died"), said("workers.starting")[1:], strict=True)
+        ]
+        assert [vars(died)["pause_seconds"] for died in said("zygote.died")] == [0, 0.1, 0.2, 0.2]
+        assert all(w >= p for w, p in zip(waited, (0, 0.1, 0.2, 0.2), strict=True)), waited
         api.end(FINISH)
         await asyncio.wait_for(host.lease, 30)
 
@@ -57,7 +111,7 @@ async def test_a_worker_that_outlives_its_zygote_is_ended_before_its_task_counts
         below = with_pids(map(int, note.read_text().split()))
         os.kill(pool_of(host)._pid, signal.SIGKILL)
         await host.done(task_id)
-        assert api.results[task_id].kind == "worker_lost"
+        assert api.results[task_id].kind == "workers_lost"
         assert (len(below), living(below)) == (2, [])
         api.end(FINISH)
         await asyncio.wait_for(host.lease, 30)

@@ -47,6 +47,63 @@ async def test_a_task_that_kills_its_agent_is_poison_and_innocents_go_on(
     assert [one.kind for one in failed.failures] == ["host_lost"] * 3
 
 
+KILLER = """
+import os, subprocess, sys, time
+def kill(waiting):
+    subprocess.run(["/bin/sh", "-c", waiting], check=True)
+    os.kill(os.getppid(), 9)
+    time.sleep(60)
+"""
+
+
+def killer_of_its_zygote(diary: Diary, form: str, innocents: int) -> TaskSubmission:
+    """Ends the parent of its worker twice when all innocents run beside it, and then at once."""
+    log = f"{diary.folder}/diary"
+    waiting = (
+        f"echo S killer >> {log}; n=$(grep -c 'S killer' {log}); until [ $n -gt 2 ]"
+        f" || [ $(grep -c 'S innocent' {log}) -ge $(($n * {innocents})) ]; do sleep 0.02; done"
+    )
+    if form == "handler":
+        (diary.folder / "killers.py").write_text(KILLER)
+        return TaskSubmission(handler="killers:kill", arguments=[waiting])
+    script = f"{waiting}; kill -9 $(cut -d' ' -f4 /proc/$PPID/stat); sleep 60"
+    return TaskSubmission(command=["/bin/sh", "-c", script])
+
+
+@pytest.mark.parametrize("form", ["handler", "command"])
+async def test_a_task_that_kills_its_zygote_is_poison_and_innocents_go_on(
+    it: Fleet, diary: Diary, form: str
+) -> None:
+    """All workers of the host die each time; nothing says which of their tasks did it."""
+    await it.host()
+    names = ("innocent0", "innocent1")
+    killer = killer_of_its_zygote(diary, form, len(names))
+    tasks = (*(diary.task(name, wait=True) for name in names), killer)
+    plan = WorkerAllocationPlan(
+        worker_count=3,
+        handler_modules=("killers",) if form == "handler" else (),
+        python_path=(str(diary.folder),),
+    )
+    group = await it.group(*tasks, worker_allocation_plan=plan, host_lost_after="60s")
+    await it.until(lambda: diary.began("killer") == 2)
+    await it.until(lambda: all(diary.began(name) == 2 for name in names))
+    diary.go(*names)
+    info = await it.settled(group)
+    assert (info.tasks_succeeded, info.tasks_failed) == (2, 1)
+    assert diary.began("killer") == 3, "its last start was alone on the host"
+    ended = [await it.client.task(task.task_uuid) async for task in it.client.tasks(group)]
+    (failed,) = [task for task in ended if task.state == "failed"]
+    assert failed.kind == "workers_lost"
+    said = str((failed.detail or {})["message"])
+    assert said.startswith("poison: lost 3 times, the last time while nothing else ran there")
+    assert said.endswith("the zygote of its worker ended while it ran, and every worker there with it: killed by SIGKILL")
+    assert [one.kind for one in failed.failures] == ["workers_lost"] * 3
+    for task in ended:
+        if task is not failed:
+            assert {one.kind for one in task.failures} == {"workers_lost"}
+            assert len(task.failures) == 2, "lost with the killer, and then alone"
+
+
 async def test_a_stop_that_is_cut_short_charges_nothing(it: Fleet, diary: Diary) -> None:
     """The agent is killed while it waits for its tasks: its next hello says that it was stopping."""
     host = await it.host()

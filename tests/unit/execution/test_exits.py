@@ -71,6 +71,19 @@ def test_a_worker_that_was_stopped_is_a_crash_by_that_signal() -> None:
     )
 
 
+def test_a_worker_that_ended_with_its_zygote_is_not_charged_as_a_crash() -> None:
+    """Which task killed the zygote is not known; what the user or the agent ended keeps its reason."""
+    ended = ExitReason(ExitKind.SIGNAL, SIGKILL)
+    event = WorkerExited(3, 0, ExitReason(ExitKind.UNKNOWN), True, 105.0, zygote=ended)
+    report = decoded(lost_attempt(AttemptKey(1, 3), 100.0, event, None, False))
+    assert (report.kind, report.signal, report.exit_code) == ("workers_lost", None, None)
+    assert message(report) == (
+        "the zygote of its worker ended while it ran, and every worker there with it: killed by SIGKILL"
+    )
+    assert decoded(lost_attempt(AttemptKey(1, 3), 100.0, event, "late", False)).kind == "timeout"
+    assert decoded(lost_attempt(AttemptKey(1, 3), 100.0, event, None, True)).kind == "cancelled"
+
+
 @pytest.mark.parametrize(
     ("cgroup", "file", "text"),
     [

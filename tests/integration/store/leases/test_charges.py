@@ -1,7 +1,7 @@
-"""Who is charged for a lost host or agent (protocol P5): random lives of hosts, compared with the rule.
+"""Who is charged for a lost host, agent or zygote (protocol P5): random lives of hosts, compared with the rule.
 
-The reference beside the store is the rule in its plainest form. Killers end their agent when they run,
-innocents never do; stops in order, cut networks and lost journals come at any time.
+The reference beside the store is the rule in its plainest form. Killers end their agent or their zygote when
+they run, innocents never do; stops in order, cut networks and lost journals come at any time.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ from mitosis.store.leases.scheduler import assign_round
 from mitosis.store.managers.hello import say_goodbye
 from mitosis.store.managers.release import release_lease
 from mitosis.store.managers.views import observe_manager
-from tests.support.campaigns import Host, World, world
+from tests.support.campaigns import Host, World, failed, world
 from tests.support.databases import DatabasePool
 from tests.support.examples import examples
 
@@ -121,6 +121,21 @@ class Story:
         if not journal:
             agent.begun = {}
 
+    async def kill_zygote(self, agent: Agent) -> None:
+        """End all that runs on the host; the agent reports it. Then time passes: pauses come to their end."""
+        killer = next((row for row in agent.runs if row.killer), None)
+        if killer is None or not agent.up:
+            return
+        killer.deaths += 1
+        lost = [row for row in agent.runs if row.claim]
+        await agent.host.report(*(failed(row.claim[1], "workers_lost") for row in lost if row.claim))
+        await self.w.rows("UPDATE open_task SET state = 0, not_before = NULL WHERE state = 4")
+        for row in lost:
+            row.lost += 1
+            row.poison = row.lost == LOST_LIMIT
+            row.started, row.claim = False, None
+        agent.runs = []
+
     async def stop(self, agent: Agent, *, goodbye: bool) -> None:
         if not agent.up:
             return
@@ -203,7 +218,8 @@ class Story:
         ]
         assert sorted(found, key=_id) == sorted(wanted, key=_id)
         poison = await self.w.rows(
-            "SELECT task_id AS id FROM task_result WHERE state = 'failed' AND kind = 'host_lost'"
+            "SELECT task_id AS id FROM task_result"
+            " WHERE state = 'failed' AND kind IN ('host_lost', 'workers_lost') AND detail::jsonb @> '{\"poison\":true}'"
         )
         assert {row["id"] for row in poison} == {row.task_id for row in self.rows if row.poison}
         for row in self.rows:
@@ -221,6 +237,7 @@ STEPS: dict[str, Callable[[Story, Agent], Any]] = {
     "renewal": Story.renewal,
     "end": Story.end,
     "kill": lambda story, agent: story.kill(agent, journal=True),
+    "kill the zygote": Story.kill_zygote,
     "kill the host": lambda story, agent: story.kill(agent, journal=False),
     "stop": lambda story, agent: story.stop(agent, goodbye=True),
     "stop unheard": lambda story, agent: story.stop(agent, goodbye=False),
