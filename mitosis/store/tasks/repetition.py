@@ -34,7 +34,8 @@ def _reasons(counts: Counts) -> list[str]:
             " its max_terminations of them"
         )
     if counts.lost_count >= LOST_ALONE:
-        found.append(f"{LOST}, {_times(counts.lost_count)}: from now on it runs alone on its host;"
+        found.append(
+            f"{LOST}, {_times(counts.lost_count)}: from now on it runs alone on its host;"
             " lost once more it ends as poison"
         )
     elif counts.lost_count:

@@ -96,7 +96,9 @@ async def test_a_task_that_kills_its_zygote_is_poison_and_innocents_go_on(
     assert failed.kind == "workers_lost"
     said = str((failed.detail or {})["message"])
     assert said.startswith("poison: lost 3 times, the last time while nothing else ran there")
-    assert said.endswith("the zygote of its worker ended while it ran, and every worker there with it: killed by SIGKILL")
+    assert said.endswith(
+        "the zygote of its worker ended while it ran, and every worker there with it: killed by SIGKILL"
+    )
     assert [one.kind for one in failed.failures] == ["workers_lost"] * 3
     for task in ended:
         if task is not failed:

@@ -218,35 +218,6 @@ async def test_the_signal_table_decides_crashes(
         await w.check()
 
 
-async def test_a_loss_of_all_workers_is_charged_as_a_lost_host_and_to_nothing_else(database: str) -> None:
-    """Whatever the retry policy: again, again alone on its host, and at the third loss it is poison."""
-    words = "the zygote of its worker ended"
-    detail = Raw(b'{"message":"the zygote of its worker ended"}')
-    async with world(database) as w:
-        host, task = await one_task(w, max_attempts=1)
-        for number, alone in ((1, False), (2, False), (3, True)):
-            assert (task.attempt, task.alone) == (number, alone)
-            await host.report(failed(task, "workers_lost", detail=detail))
-            charged = await w.rows("SELECT exit_failures, crash_failures, lost_count FROM open_task")
-            if number < 3:
-                assert [tuple(row.values()) for row in charged] == [(0, 0, number)]
-                assert not await w.rows("SELECT 1 FROM host_failures"), "no sign of a bad host"
-                (task,) = (await host.claim(wait=5)).tasks
-        assert charged == []
-        info = await read_task(w.store, task_uuid(1, task.task_id))
-        assert (info.state, info.kind, (info.detail or {})["poison"]) == ("failed", "workers_lost", True)
-        assert (info.detail or {})["message"] == (
-            "poison: lost 3 times, the last time while nothing else ran there; it is not tried again: "
-            + words
-        )
-        assert [(f.detail or {})["message"] for f in info.failures] == [
-            words,
-            f"lost for the second time, so from now on it runs alone on its host: {words}",
-            words,
-        ]
-        await w.check()
-
-
 @pytest.mark.parametrize("exit_code", [0, 1, 255])
 @pytest.mark.spec("S000-62", "C-18", "C-19")
 async def test_a_worker_that_exits_under_its_task_is_a_crash_and_the_third_is_the_last(
