@@ -138,6 +138,13 @@ class Story:
             row.started, row.claim = False, None
         agent.runs = []
 
+    async def kill_its_way(self, agent: Agent) -> None:
+        """The first killer kills zygotes, the others agents."""
+        if next((row for row in agent.runs if row.killer), None) is self.rows[0]:
+            await self.kill_zygote(agent)
+        else:
+            await self.kill(agent, journal=True)
+
     async def stop(self, agent: Agent, *, goodbye: bool) -> None:
         if not agent.up:
             return
@@ -240,6 +247,7 @@ STEPS: dict[str, Callable[[Story, Agent], Any]] = {
     "end": Story.end,
     "kill": lambda story, agent: story.kill(agent, journal=True),
     "kill the zygote": Story.kill_zygote,
+    "kill its way": Story.kill_its_way,
     "kill the host": lambda story, agent: story.kill(agent, journal=False),
     "stop": lambda story, agent: story.stop(agent, goodbye=True),
     "stop unheard": lambda story, agent: story.stop(agent, goodbye=False),
@@ -247,9 +255,8 @@ STEPS: dict[str, Callable[[Story, Agent], Any]] = {
     "return": lambda story, agent: story.return_(agent, again=False),
     "return twice": lambda story, agent: story.return_(agent, again=True),
 }
-LIFE = ("return", "claim", "claim", "start", "start", "{kill}", "end", "return")
-"""What brings every group to its end, with one of ``KILLS``."""
-KILLS = ("kill the zygote", "kill")
+LIFE = ("return", "claim", "claim", "start", "start", "kill its way", "end", "return")
+"""What brings every group to its end."""
 steps = st.lists(st.tuples(st.sampled_from(sorted(STEPS)), st.integers(0, 1)), max_size=15)
 
 
@@ -274,10 +281,10 @@ async def _life(database: str, chosen: list[tuple[str, int]]) -> None:
             note(f"{name} {which}")
             await STEPS[name](story, agents[which])
             await story.compare()
-        for number in range(20):
+        for _ in range(20):
             for agent in agents:
                 for name in LIFE:
-                    await STEPS[name.format(kill=KILLS[number % 2])](story, agent)
+                    await STEPS[name](story, agent)
             await story.compare()
             if not any(row.open for row in rows):
                 break
