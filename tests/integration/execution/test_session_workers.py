@@ -5,6 +5,7 @@ import logging
 import os
 import signal
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -81,19 +82,22 @@ async def test_zygotes_that_die_again_and_again_are_started_after_growing_pauses
         def said(event: str) -> list[logging.LogRecord]:
             return [record for record in caplog.records if record.getMessage() == event]
 
+        def started(count: int) -> bool:
+            return len(said("workers.starting")) >= count
+
         host.start_lease()
-        await until(lambda: said("workers.starting"))
+        await until(partial(started, 1))
         make, made = host.session.workers._make_pool, []
 
         def noted(preload: bool) -> Pool:
             made.append(time.time())
             return make(preload)
 
-        host.session.workers._make_pool = noted  # type: ignore[method-assign]
+        host.session.workers._make_pool = noted
         for number in range(4):
-            await until(lambda number=number: len(said("workers.starting")) > number)
+            await until(partial(started, number + 1))
             os.kill(pool_of(host)._pid, signal.SIGKILL)
-        await until(lambda: len(said("workers.starting")) == 5)
+        await until(partial(started, 5))
         died = [record.created for record in said("zygote.died")]
         waited = [start - end + 0.01 for start, end in zip(made, died, strict=True)]
         assert [vars(one)["pause_seconds"] for one in said("zygote.died")] == [0, 0.1, 0.2, 0.2]
