@@ -176,7 +176,7 @@ class Agent:
             running = [
                 loop.create_task(self._reporter.run()),
                 loop.create_task(self._contact.run()),
-                loop.create_task(self._renew_tokens()),
+                loop.create_task(self._tokens.run_for_ever()),
                 loop.create_task(self._serve(answer)),
             ]
             with _first_error():
@@ -187,11 +187,6 @@ class Agent:
             raise
         finally:
             await self._close(running)
-
-    async def _renew_tokens(self) -> None:
-        """Renew tokens for ever; one that cannot be renewed is no reason to end."""
-        await self._tokens.run()
-        await asyncio.Event().wait()
 
     # --- start ----------------------------------------------------------------------------------
 

@@ -53,6 +53,11 @@ class TokenRenewal:
         self._renew, self._use = renew, use
         self._now, self._pause = now, pause
 
+    async def run_for_ever(self) -> None:
+        """Run; a token that cannot be renewed is no reason to end."""
+        await self.run()
+        await asyncio.Event().wait()
+
     async def run(self) -> None:
         """Renew for ever. A token that no facts can be read from is never renewed.
 
