@@ -46,6 +46,8 @@ async def test_a_code_opens_one_session_and_only_soon(ui: TemporalUi, clock: Clo
     code = ui.new_code(ADMIN)
     session = ui.open_session(code)
     assert ui.user_of(session) == ADMIN
+    with pytest.raises(Unauthenticated):
+        ui.open_session(code)
     late = ui.new_code(ADMIN)
     clock.now = CODE_SECONDS + 1
     for used in (code, late, session, "", "x" * 10_000, "\ud800"):
