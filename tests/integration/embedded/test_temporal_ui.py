@@ -17,6 +17,7 @@ from mitosis.store.store import StoreOptions
 from mitosis.store.users.accounts import ensure_admin
 from mitosis.store.users.tokens import revoke_tokens
 from tests.support.http_api import NAMESPACE, NoTemporal
+from tests.support.waiting import wait_until_async
 
 WORKFLOWS = "/temporal/api/v1/namespaces/mitosis/workflows"
 
@@ -74,8 +75,13 @@ async def test_a_session_opens_the_ui_and_nothing_else_does(
         page = await http.get("/temporal/")
         assert page.status_code == 200
         assert "/temporal/_app" in page.text
-        listed = await http.get(WORKFLOWS)
-        assert [one["execution"]["workflowId"] for one in listed.json()["executions"]] == ["kept"]
+
+        async def is_listed() -> bool:
+            """Temporal's index follows a start after a moment."""
+            found = (await http.get(WORKFLOWS)).json().get("executions", ())
+            return [one["execution"]["workflowId"] for one in found] == ["kept"]
+
+        await wait_until_async(is_listed)
         cancel = f"{WORKFLOWS}/kept/cancel"
         own = {"Origin": url, "X-CSRF-TOKEN": http.cookies.get("_csrf") or ""}
         for headers in (

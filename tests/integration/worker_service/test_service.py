@@ -163,8 +163,11 @@ async def test_what_ended_while_the_api_was_away_is_reported_by_the_process_afte
         first = await it.start_ours(WAITS, "w-1", "--slots", "1")
         await wait_until_async(it.running, interval=0.05, on_timeout=it.log)
         await it.close_api()
+        journal = tmp_path / "w-1" / "journal"
+        empty = journal.read_bytes()
         (tmp_path / "go").touch()
         await wait_until_async(lambda: "reports.not_acknowledged" in it.log(), on_timeout=it.log)
+        await wait_until_async(lambda: journal.read_bytes() != empty)
         first.kill()
         await first.wait()
         await it.open_api()
