@@ -20,13 +20,13 @@ from api.server import serving
 from api.storage import Storage
 from api.streams import Streams
 from api.temporal_ui import TemporalUi
+from mitosis.contracts.accounts import STACK_ADMINISTRATOR
 from mitosis.contracts.http import Token
 from mitosis.store.managers.api_liveness import recording_api_heartbeat
 from mitosis.store.processes.live import recording_process
 from mitosis.store.store import Store, StoreOptions
 from mitosis.store.users.accounts import ensure_admin
 
-ADMIN = "admin"
 ADMIN_TOKEN_LIFETIME = timedelta(days=365)
 
 
@@ -69,7 +69,7 @@ async def running_api(options: ApiOptions, control: ControlPlane) -> AsyncIterat
     """
     async with AsyncExitStack() as exits:
         state = await exits.enter_async_context(open_app_state(options, control))
-        await ensure_admin(state.store, ADMIN)
+        await ensure_admin(state.store, STACK_ADMINISTRATOR)
         await exits.enter_async_context(recording_api_heartbeat(state.store))
         recorded = recording_process(state.store, "api", state.common_fields)
         await exits.enter_async_context(recorded)
@@ -118,5 +118,5 @@ async def open_app_state(options: ApiOptions, control: ControlPlane) -> AsyncIte
 
 async def admin_token(state: AppState, lifetime: timedelta = ADMIN_TOKEN_LIFETIME) -> Token:
     """Return a token of the admin account; the entry point keeps it in a file of mode 0600."""
-    user = await ensure_admin(state.store, ADMIN)
+    user = await ensure_admin(state.store, STACK_ADMINISTRATOR)
     return await issue_token(state, Subject("user", user.user_id, user.token_version), lifetime)

@@ -71,17 +71,22 @@ class TokenRenewal:
                 continue
             try:
                 await self._renew_once(facts)
+                await self._pause(AGAIN_SECONDS)  # the clock here may be ahead of that of the API
             except MitosisError as error:
                 if is_refusal(error) and fate(error) is not Fate.CALL_REFUSED:
                     raise
                 log.warning("token.not_renewed", extra={"reason": error.message})
                 left = facts.exp - self._now()
                 await self._pause(max(1.0, min(AGAIN_SECONDS, left / 10)))
+            except OSError as error:  # a full disk; the earlier token stays valid
+                log.warning("token.not_renewed", extra={"reason": str(error)})
+                await self._pause(AGAIN_SECONDS)
 
     async def _renew_once(self, facts: TokenFacts) -> None:
         token = await self._renew(timedelta(seconds=facts.exp - facts.iat))
-        self._credentials = Credentials(self._credentials.manager_id, token.token)
-        keep_credentials(self._state_dir, self._credentials)
+        credentials = Credentials(self._credentials.manager_id, token.token)
+        keep_credentials(self._state_dir, credentials)
+        self._credentials = credentials
         self._use(token.token)
         log.info("token.renewed", extra={"expires_at": token.expires_at.isoformat()})
 

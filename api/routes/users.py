@@ -9,7 +9,7 @@ from api.deps import AdministratorDep, AppStateDep, UserDep
 from api.limits import LimitedRoute
 from api.logins import client_address
 from mitosis.contracts.account_http import ChangePassword, NewUser, UserInfo, UsersQuery
-from mitosis.contracts.accounts import User
+from mitosis.contracts.accounts import STACK_ADMINISTRATOR, User
 from mitosis.contracts.errors import InvalidRequest, PermissionDenied
 from mitosis.contracts.http import Page
 from mitosis.store.users import administration
@@ -53,6 +53,11 @@ async def lock(state: AppStateDep, administrator: AdministratorDep, username: st
     """
     if username == administrator.username:
         raise InvalidRequest("you cannot lock yourself", field="username")
+    if username == STACK_ADMINISTRATOR:
+        message = (
+            "the account of the deployment cannot be locked: no API would start; revoke its tokens"
+        )
+        raise InvalidRequest(message, field="username")
     return await administration.set_locked(state.store, username, locked=True)
 
 

@@ -9,6 +9,9 @@ Role = Literal["read", "write", "admin"]
 RANK: Mapping[Role, int] = {"read": 1, "write": 2, "admin": 3}
 """A role includes those below it."""
 
+STACK_ADMINISTRATOR = "admin"
+"""The account that each start of an API needs, and that the commands of its data folder use."""
+
 
 @dataclass(frozen=True, slots=True)
 class User:

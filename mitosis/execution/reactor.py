@@ -8,6 +8,7 @@ import math
 from collections.abc import Iterable
 
 from mitosis.contracts.attempt import AttemptKey
+from mitosis.contracts.control import LeaseEnd
 from mitosis.contracts.lifecycle import WORKER, WorkerEvent, WorkerState
 from mitosis.contracts.wire import ClaimedTask
 from mitosis.execution import exits
@@ -251,6 +252,8 @@ def _on_exited(state: State, event: WorkerExited) -> list[Instruction]:
     if event.running is not None:
         _started(worker, event.running, event.at)
     unstarted = [*_ended_unreported(state, worker), *worker.unstarted.values()]
+    stopped_too = event.zygote is not None and state.end is LeaseEnd.STOPPING
+    """Whether a service manager stops every process of the agent at once: the goodbye requeues, uncharged."""
     reports = [
         exits.lost_attempt(
             key,
@@ -260,7 +263,7 @@ def _on_exited(state: State, event: WorkerExited) -> list[Instruction]:
             key in state.cancelled,
         )
         for key, started_at in worker.started
-        if not worker.suppress_reports
+        if not (worker.suppress_reports or stopped_too)
     ]
     state.held.difference_update(key for key, _ in worker.started)
     worker.unstarted, worker.announced, worker.running, worker.finishing = {}, None, None, {}

@@ -32,6 +32,8 @@ LAST_MESSAGES_SECONDS = 0.05
 WITHDRAWN_SECONDS = 0.5
 """Far more than another process needs to see a change in shared memory."""
 MAX_REASON = 1_000
+MOST_DEATHS = 10
+"""After so many zygotes that ended soon the host is not used for a while: each charges what ran."""
 LASTING_SECONDS = 60.0
 """A zygote that lived for so long ends a row of deaths."""
 POOL_RETRIES = RetryPolicy(first_seconds=0.5, longest_seconds=5.0, jitter=0.0)
@@ -258,6 +260,8 @@ class SessionWorkers:
             self._handle_exit(event)
         if not self._session.ending:
             pause = self._pause_after_death()
+            if self._deaths >= MOST_DEATHS:
+                self.give_up(f"{self._deaths} zygotes in a row ended soon: {ended}")
             facts = {"epoch": self._session.epoch, "reason": str(ended), "pause_seconds": pause}
             log.error("zygote.died", extra=facts)
             self._session.background(self._start_again(pause))

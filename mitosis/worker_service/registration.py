@@ -190,7 +190,10 @@ class Registration:
         return RegisterWorker.model_validate(fields)
 
     def _use(self, token: str, expires_at: datetime) -> None:
-        write_durably(self._config.state_dir / TOKEN_FILE, token.encode())
+        try:
+            write_durably(self._config.state_dir / TOKEN_FILE, token.encode())
+        except OSError as error:  # a full disk: the earlier one in the file stays valid for long
+            log.warning("token.not_kept", extra={"reason": str(error)})
         self._api.use_token(token)
         life = max(timedelta(0), expires_at - datetime.now(UTC)).total_seconds()
         self._renew_at = time.monotonic() + max(EARLIEST_RENEWAL_SECONDS, life / 2)

@@ -7,6 +7,7 @@ import shutil
 import sys
 import uuid
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -240,9 +241,11 @@ class Service:
 
     async def _leave(self) -> None:
         """Send the reports that wait and say goodbye, each for a short time: the journal keeps the rest."""
-        try:
+        with suppress(TimeoutError):
             await within(self._reporter.quiet(), REPORT_SECONDS)
-        except TimeoutError:  # the next process names these attempts; a goodbye would requeue them
+        if (
+            self._link.unreported()
+        ):  # the next process names these attempts; a goodbye would requeue them
             log.warning("goodbye.omitted", extra={"reason": "reports are left in the journal"})
             return
         goodbye = WorkerGoodbye(incarnation=self._registration.incarnation, reason="stopped")

@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import LiteralString
 
-from mitosis.contracts.errors import NotFound
+from mitosis.contracts.errors import DatabaseUnavailable, NotFound
 from mitosis.contracts.host_failures import PAUSES, HostFailureKind
 from mitosis.contracts.lifecycle import TASK_GROUP
 from mitosis.contracts.outcome import CRASHES
@@ -88,8 +88,11 @@ class Failed:
 
 
 @dataclass(frozen=True, slots=True)
-class _Number:
+class _InDoubt:
+    """A row of ``groups_in_doubt``."""
+
     number: int
+    goes_on: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,11 +114,15 @@ async def judge_report(store: Store, failed: Failed) -> None:
 async def judge_groups(store: Store) -> None:
     """Judge the hosts of every group whose doubts are due, each in a transaction of its own."""
     async with store.database.connection() as connection:
-        due = await fetch_all(connection, _Number, SQL["groups_in_doubt"], {})
+        due = await fetch_all(connection, _InDoubt, SQL["groups_in_doubt"], {})
     for row in due:
-        async with store.database.transaction() as connection:
-            with suppress(NotFound):  # deleted since
-                await judge_group(connection, row.number, store.quarantine_after)
+        try:
+            async with store.database.transaction() as connection:
+                with suppress(NotFound):  # deleted since
+                    await judge_group(connection, row.number, store.quarantine_after)
+        except DatabaseUnavailable as error:  # one that is locked for long holds up no other
+            facts = {"group_number": row.number, "reason": error.message}
+            log.warning("hosts.not_judged", extra=facts)
 
 
 async def next_judgement(connection: Connection) -> float | None:
@@ -128,10 +135,10 @@ async def next_judgement(connection: Connection) -> float | None:
 async def due_judgements(connection: Connection, quarantine_after: int) -> Sequence[str]:
     """Return what a judgement would change now, one line each. Reads only."""
     lines = list[str]()
-    for row in await fetch_all(connection, _Number, SQL["groups_in_doubt"], {}):
+    for row in await fetch_all(connection, _InDoubt, SQL["groups_in_doubt"], {}):
         for suspect in await _suspects(connection, row.number, quarantine_after):
-            verdict = judge(suspect, goes_on=True, quarantine_after=quarantine_after)
-            settles = bool(suspect.doubted) or verdict is not Verdict.RELEASE
+            verdict = judge(suspect, goes_on=row.goes_on, quarantine_after=quarantine_after)
+            settles = bool(suspect.doubted) or verdict not in (Verdict.RELEASE, Verdict.FAIL)
             if verdict is not Verdict.WAIT and settles:
                 lines.append(f"judgement of host {suspect.manager} for task group {row.number}")
     return lines
@@ -203,9 +210,10 @@ async def _judge(connection: Connection, group: LockedGroup, quarantine_after: i
     judged: Sequence[Suspect] = ()
     for _ in range(MOST_PASSES):
         suspects = await _suspects(connection, group.number, quarantine_after)
-        if suspects == judged:  # no verdict has changed what is known
+        known = [suspect.known for suspect in suspects]
+        if known == judged:  # no verdict has changed it
             return
-        judged = suspects
+        judged = known
         for suspect in suspects:
             verdict = judge(suspect, goes_on=goes_on, quarantine_after=quarantine_after)
             await _apply(connection, group.number, suspect, verdict)

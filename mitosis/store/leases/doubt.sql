@@ -31,7 +31,8 @@ EXISTS (SELECT FROM host_failures AS q
 -- Whether the host m may be offered to the group g: not whether it is free, in contact or blamed.
 NOT m.draining AND $may_serve$ AND $member$
 AND (g.max_managers IS NULL
-     OR (SELECT count(*) FROM leases AS n WHERE n.group_id = g.id AND n.state <> 'ended') < g.max_managers)
+     OR (SELECT count(*) FROM leases AS n
+          WHERE n.group_id = g.id AND n.state <> 'ended' AND n.manager_id IS DISTINCT FROM m.id) < g.max_managers)
 
 -- name: possible
 -- Whether another host in contact serves the group, or is free and may serve it, and is not blamed.
@@ -76,7 +77,7 @@ SELECT v.manager_id AS manager, m.name, f.phase, coalesce(f.failures, 0) AS fail
                 WHERE l.group_id = v.group_id AND l.manager_id = v.manager_id AND l.state <> 'ended'
                   AND ((o.state = 1 AND o.epoch = l.epoch) OR (o.state = 0 AND l.state = 'active')))
            AS has_more,
-       $possible$ AS others, $away_seconds$ AS away_seconds
+       h.others, CASE WHEN NOT h.others THEN $away_seconds$ END AS away_seconds
   FROM (SELECT x.manager_id, %(group_number)s::bigint AS group_id
           FROM (SELECT d.manager_id FROM host_failures AS d
                  WHERE d.group_id = %(group_number)s AND d.kind = 'tasks_failed'
@@ -85,6 +86,7 @@ SELECT v.manager_id AS manager, m.name, f.phase, coalesce(f.failures, 0) AS fail
   JOIN managers AS m ON m.id = v.manager_id
   LEFT JOIN host_failures AS f
     ON f.group_id = v.group_id AND f.manager_id = v.manager_id AND f.kind = 'tasks_failed'
+ CROSS JOIN LATERAL (SELECT $possible$ AS others OFFSET 0) AS h
  ORDER BY v.manager_id
 
 -- name: note
@@ -122,7 +124,7 @@ UPDATE host_failures AS f
 -- name: rest
 -- Nothing is doubted: the passing of time changes nothing for a watched host.
 UPDATE host_failures SET next_at = NULL
- WHERE group_id = %(group_number)s AND manager_id = %(manager_number)s AND phase = 'watched'
+ WHERE group_id = %(group_number)s AND manager_id = %(manager_number)s AND phase = 'watched' AND next_at IS NOT NULL
 
 -- name: forget_tasks
 DELETE FROM host_failures
@@ -214,9 +216,11 @@ SELECT pg_notify('mitosis_outbox', ''),
        pg_notify('mitosis_wake', %(group_number)s::bigint || '!')
 
 -- name: groups_in_doubt
--- Groups whose doubted tasks or hosts are due for a decision.
-SELECT v.group_id AS number FROM group_live AS v
- WHERE v.group_id IN (SELECT o.group_id FROM open_task AS o WHERE o.state = 5
+-- Unsettled groups whose doubted tasks or hosts are due for a decision.
+SELECT v.group_id AS number, v.state IN ('open', 'closed') AND NOT v.discarding AS goes_on
+  FROM group_live AS v
+ WHERE v.settled_at IS NULL
+   AND v.group_id IN (SELECT o.group_id FROM open_task AS o WHERE o.state = 5
                       UNION SELECT f.group_id FROM host_failures AS f
                        WHERE f.kind = 'tasks_failed' AND f.phase IN ('watched', 'suspected')
                          AND f.next_at <= now()

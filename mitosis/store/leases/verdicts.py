@@ -12,7 +12,7 @@ not decided, and for an hour for a host that is quarantined, which was shown to 
 alone for longer is believed.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum, StrEnum
 
 from mitosis.contracts.host_failures import QUARANTINE_AFTER
@@ -97,6 +97,13 @@ class Suspect:
         return self.others or (self.away_seconds is not None and self.away_seconds < seconds)
 
     @property
+    def known(self) -> "Suspect":
+        """Return the facts of verdicts without a time that passes while they are read again and again."""
+        limits = (AWAITED_SECONDS, QUARANTINE_KEPT_SECONDS)
+        passed = [limit for limit in limits if self.expects_another(limit)]
+        return replace(self, away_seconds=float(len(passed)))
+
+    @property
     def is_over(self) -> bool:
         """Whether the time of the phase has passed."""
         return self.left_seconds is not None and self.left_seconds <= 0
@@ -105,7 +112,7 @@ class Suspect:
 def judge(suspect: Suspect, *, goes_on: bool, quarantine_after: int = QUARANTINE_AFTER) -> Verdict:
     """Return the next step; ``goes_on``: whether the group still runs tasks."""
     if not goes_on:
-        return Verdict.FAIL
+        return Verdict.FORGET
     match suspect.phase:
         case Phase.CLEARED:
             return Verdict.FORGET

@@ -61,6 +61,6 @@ def confirms(
         ReleaseReason.SETUP_FAILED: not offered
         and not facts.holds_tasks
         and facts.environment_is_gone,
-        ReleaseReason.SETUP_LOST: state is LeaseState.ACTIVE and silent,
+        ReleaseReason.SETUP_LOST: state is LeaseState.ACTIVE and silent and not facts.holds_tasks,
     }
     return true_of.get(reason, False)

@@ -19,6 +19,7 @@ from mitosis.execution.events import (
     Send,
     Spawn,
     SpawnLater,
+    Stop,
     TaskBegan,
     TasksEnded,
     WorkerExited,
@@ -272,6 +273,21 @@ def test_a_task_whose_start_was_lost_with_its_worker_is_charged() -> None:
     assert (decoded(said.reports[0]).task_id, decoded(said.reports[0]).kind) == (10, "worker_lost")
     assert spawn == Spawn(0, 1)
     assert not session.state.ready
+
+
+@pytest.mark.parametrize("stops", [True, False])
+def test_a_zygote_that_a_stop_of_all_processes_ends_charges_nothing(*, stops: bool) -> None:
+    """A service manager sends SIGTERM to the agent and its zygotes at once; the goodbye requeues what ran."""
+    session = Session()
+    session.begin()
+    session.claimed(10)
+    session.began(10)
+    if stops:
+        session(Stop())
+    lost = ExitReason(ExitKind.UNKNOWN)
+    said = session(WorkerExited(0, 0, lost, False, 101.0, zygote=ExitReason(ExitKind.EXIT_CODE, 0)))
+    kinds = [decoded(i.reports[0]).kind for i in said if isinstance(i, Report)]
+    assert kinds == ([] if stops else ["workers_lost"])
 
 
 def test_a_worker_that_keeps_dying_uselessly_is_respawned_ever_later() -> None:

@@ -1,6 +1,7 @@
 """When an agent renews its token, and what it does when that fails."""
 
 import asyncio
+import errno
 import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -9,6 +10,7 @@ from uuid import uuid4
 import pytest
 
 from api.auth import Subject, TokenSigner
+from manager_agent import token_renewal
 from manager_agent.registration import (
     Credentials,
     TokenFacts,
@@ -120,6 +122,34 @@ async def test_a_renewal_that_fails_is_tried_again_while_the_token_is_valid(tmp_
     assert len(renewals.asked) == 4
     assert renewals.used
     assert clock.time - clock.began < day.total_seconds()
+
+
+async def test_a_token_that_cannot_be_kept_is_no_reason_to_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failures = [OSError(errno.ENOSPC, "no space left")]
+
+    def keep(folder: Path, credentials: Credentials) -> None:
+        if failures:
+            raise failures.pop()
+        keep_credentials(folder, credentials)
+
+    monkeypatch.setattr(token_renewal, "keep_credentials", keep)
+    day = timedelta(days=1)
+    renewals = Renewals(day, day, day)
+    await run(renewals, tmp_path, token(timedelta(), day))
+    kept = read_credentials(tmp_path)
+    assert kept is not None
+    assert kept.token in renewals.used
+
+
+async def test_a_clock_that_is_ahead_makes_no_loop(tmp_path: Path) -> None:
+    """Each new token is due at once, by the clock here."""
+    day = timedelta(days=1)
+    renewals = Renewals(*[timedelta(seconds=60)] * 4)
+    clock = await run(renewals, tmp_path, token(timedelta(hours=23), day))
+    assert len(renewals.asked) == 4
+    assert clock.time - clock.began >= 3 * token_renewal.AGAIN_SECONDS
 
 
 async def test_a_revoked_token_ends_the_agent(tmp_path: Path) -> None:

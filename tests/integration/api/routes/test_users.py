@@ -5,7 +5,13 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from mitosis.contracts.errors import AlreadyExists, NotFound, PermissionDenied, Unauthenticated
+from mitosis.contracts.errors import (
+    AlreadyExists,
+    InvalidRequest,
+    NotFound,
+    PermissionDenied,
+    Unauthenticated,
+)
 from mitosis.contracts.http import TaskGroupSpec
 from tests.support.http_api import Api, in_process_api, problem
 
@@ -84,6 +90,10 @@ async def test_a_locked_user_is_out_and_comes_back_with_a_new_login(api: Api) ->
             assert document["field"] == "username"
         with pytest.raises(NotFound):
             await admin.lock_user("nothing")
+        await admin.add_user("eve", OLD, is_admin=True)
+        async with api.client(await log_in(api, "eve", OLD)) as eve:
+            with pytest.raises(InvalidRequest, match="no API would start"):
+                await eve.lock_user("admin")
 
 
 async def test_no_password_is_shown_or_logged(api: Api, caplog: pytest.LogCaptureFixture) -> None:

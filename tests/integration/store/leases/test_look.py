@@ -358,6 +358,22 @@ async def test_a_look_finds_work_that_waits_beside_a_usable_host_whatever_made_i
         assert not (await look(w.store)).what
 
 
+@pytest.mark.parametrize("failures", [2, 6])
+async def test_hosts_of_a_group_that_has_ended_are_judged_no_more(
+    database: str, failures: int
+) -> None:
+    async with world(database) as w:
+        bad, _ = await with_failures(w, failures)
+        group = await group_of(w, bad)
+        await w.cancel(group)
+        await w.control.discard(group)
+        await assign_round(w.store)
+        assert await w.value("SELECT count(*) FROM host_failures") == 0
+        await w.pokes()
+        await judged_now(w)
+        assert not [line for line in (await look(w.store)).what if "judgement" in line]
+
+
 async def test_what_no_host_can_serve_is_no_reason_for_a_signal(database: str) -> None:
     async with world(database) as w:
         await w.submit(await w.group(tags={"gpu"}), 1000)

@@ -54,9 +54,9 @@ def test_nothing_else_is() -> None:
 
 
 @pytest.mark.parametrize(("reason", "state", "facts"), TRUE)
-def test_no_lease_that_was_taken_ends_while_it_holds_tasks_of_a_host_in_contact(
+def test_no_lease_that_was_taken_ends_while_it_holds_tasks(
     reason: ReleaseReason, state: LeaseState, facts: LeaseFacts
 ) -> None:
-    held = replace(facts, holds_tasks=True, silent_seconds=1.0)
+    held = replace(facts, holds_tasks=True)
     if state is not LeaseState.OFFERED:
         assert not confirms(held, state, reason, 10.0)
