@@ -359,9 +359,7 @@ async def test_a_look_finds_work_that_waits_beside_a_usable_host_whatever_made_i
 
 
 @pytest.mark.parametrize("failures", [2, 6])
-async def test_hosts_of_a_group_that_has_ended_are_judged_no_more(
-    database: str, failures: int
-) -> None:
+async def test_hosts_of_an_ended_group_are_not_judged(database: str, failures: int) -> None:
     async with world(database) as w:
         bad, _ = await with_failures(w, failures)
         group = await group_of(w, bad)
