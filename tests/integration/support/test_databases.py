@@ -1,5 +1,6 @@
 """A test sees nothing of the one before, though it has its database and its sessions."""
 
+import threading
 from collections.abc import AsyncIterator, Iterator
 
 import psycopg
@@ -65,6 +66,15 @@ async def test_a_changed_schema_is_not_handed_on(pool: DatabasePool) -> None:
         connection.execute("ALTER TABLE outbox ADD COLUMN more int")
     with pool.warm_database() as again:
         assert again != url
+
+
+async def test_a_session_that_is_about_to_end_is_waited_for(pool: DatabasePool) -> None:
+    with pool.warm_database() as url:
+        ending = threading.Timer(0.1, psycopg.connect(url).close)
+        ending.start()
+    with pool.warm_database() as again:
+        assert again == url
+    ending.join()
 
 
 async def test_a_database_that_somebody_still_uses_is_not_handed_on(pool: DatabasePool) -> None:
