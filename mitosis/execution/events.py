@@ -23,6 +23,13 @@ class PoolLost:
 
 
 @dataclass(frozen=True, slots=True)
+class Paused:
+    """No slot can be started for now, so no task is taken. None: it is tried again."""
+
+    reason: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class WorkerReady:
     """The worker has sent its hello, and its identity has been checked."""
 
@@ -198,6 +205,7 @@ class Stop:
 Event = (
     Begin
     | PoolLost
+    | Paused
     | WorkerReady
     | WorkerExited
     | RespawnDue

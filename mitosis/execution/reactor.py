@@ -41,6 +41,7 @@ from mitosis.execution.events import (
     Instruction,
     Kill,
     Looked,
+    Paused,
     PoolLost,
     Renewed,
     Report,
@@ -61,7 +62,7 @@ from mitosis.execution.events import (
     WorkerHangs,
     WorkerReady,
 )
-from mitosis.execution.starved import on_not_begun
+from mitosis.execution.starved import on_not_begun, on_paused
 from mitosis.execution.state import State, Task, Worker
 from mitosis.execution.unstarted import on_looked, withdrawn
 from mitosis.ipc.messages import EncodedReport
@@ -99,6 +100,8 @@ def _handle(state: State, event: Event) -> list[Instruction]:  # noqa: C901, PLR
         case PoolLost():
             state.pool_lost = True
             return []
+        case Paused():
+            return on_paused(state, event)
         case WorkerReady():
             return _on_ready(state, event)
         case WorkerExited():

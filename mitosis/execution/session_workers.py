@@ -13,7 +13,7 @@ from typing import Protocol
 from mitosis.contracts.errors import MitosisError
 from mitosis.contracts.outcome import ExitKind, ExitReason
 from mitosis.execution import exits, stopped
-from mitosis.execution.events import Begin, Event, PoolLost, Withdrawn, WorkerExited
+from mitosis.execution.events import Begin, Event, Paused, PoolLost, Withdrawn, WorkerExited
 from mitosis.execution.pool import HandlersNotImported, Pool
 from mitosis.execution.router import Router
 from mitosis.execution.state import START_ATTEMPTS, State
@@ -139,6 +139,20 @@ class SessionWorkers:
         if self.pool is not None:
             await self.pool.close()
 
+    async def pause(self, reason: str) -> None:
+        """End all workers, take no task, and start none before :meth:`start_after_pause`.
+
+        Only after :meth:`give_up`: nothing runs then.
+        """
+        self._session.handle(Paused(reason))
+        await self.close()
+
+    async def start_after_pause(self) -> None:
+        """Start the zygote again."""
+        self.cannot_start = None
+        self._session.handle(Paused(None))
+        await self.start()
+
     def spawn(self, slot: int, generation: int) -> None:
         if self.pool is not None:
             self.pool.spawn(slot, generation)
@@ -258,12 +272,14 @@ class SessionWorkers:
                 zygote=ended,
             )
             self._handle_exit(event)
-        if not self._session.ending:
-            pause = self._pause_after_death()
-            if self._deaths >= MOST_DEATHS:
-                self.give_up(f"{self._deaths} zygotes in a row ended soon: {ended}")
-            facts = {"epoch": self._session.epoch, "reason": str(ended), "pause_seconds": pause}
-            log.error("zygote.died", extra=facts)
+        if self._session.ending or self.cannot_start is not None:
+            return
+        pause = self._pause_after_death()
+        facts = {"epoch": self._session.epoch, "reason": str(ended), "pause_seconds": pause}
+        log.error("zygote.died", extra=facts)
+        if self._deaths >= MOST_DEATHS:
+            self.give_up(f"{self._deaths} zygotes in a row ended soon: {ended}")
+        else:
             self._session.background(self._start_again(pause))
 
     def _pause_after_death(self) -> float:
@@ -304,9 +320,12 @@ class SessionWorkers:
         return f"workers end before they are ready: {event.reason}{f': {said[-1]}' if said else ''}"
 
     def give_up(self, reason: str) -> None:
-        """Have the lease ended, so that a host which can start workers and commands gets the work."""
+        """Have the lease ended, so that a host which can start workers and commands gets the work.
+
+        A worker service, which has no lease, pauses instead.
+        """
         if self.cannot_start is not None:
             return
-        log.error("lease.given_up", extra={"epoch": self._session.epoch, "reason": reason})
+        log.error("work.given_up", extra={"epoch": self._session.epoch, "reason": reason})
         self.cannot_start = reason[:MAX_REASON] or "no reason is known"
         self._renew_now()

@@ -5,7 +5,7 @@ process. A host that holds nothing more gives its lease up, so that the failure 
 """
 
 from mitosis.execution.endings import give_back_attempts, return_unstarted
-from mitosis.execution.events import AbandonClaim, Instruction, Recall, TaskNotBegun
+from mitosis.execution.events import AbandonClaim, Instruction, Paused, Recall, TaskNotBegun
 from mitosis.execution.state import State, Worker
 
 
@@ -25,6 +25,16 @@ def on_not_begun(state: State, worker: Worker, event: TaskNotBegun) -> list[Inst
             each.recall()
             out.append(Recall(each.slot, each.generation))
     return out + return_unstarted(state)
+
+
+def on_paused(state: State, event: Paused) -> list[Instruction]:
+    """Return what waits and take no task until the pause is over; then starts of workers count from 0."""
+    state.starved = event.reason
+    if event.reason is None:
+        for worker in state.workers:
+            worker.failed_starts = 0
+        return []
+    return [AbandonClaim()] if state.claiming else []
 
 
 def gives_up(state: State) -> str | None:

@@ -19,6 +19,7 @@ from mitosis.contracts.worker_services import (
     HeldTask,
     RegisteredWorker,
     RegisterWorker,
+    WorkerGoodbye,
 )
 from mitosis.execution.backoff import until_reached
 from mitosis.execution.identity import (
@@ -33,6 +34,7 @@ from mitosis.worker_service.targets import Target
 
 TOKEN_FILE = "token"  # noqa: S105 - its name
 EARLIEST_RENEWAL_SECONDS = 0.5
+MAX_REASON = 1_000
 
 log = logging.getLogger(__name__)
 
@@ -112,6 +114,17 @@ class Registration:
                 return
             log.warning("registration.over", extra={"worker": self._config.worker_id})
             await self._register(self.incarnation)
+
+    async def start_over(self, reason: str) -> None:
+        """End the registration, which gives back all that the process holds, and register again.
+
+        Raises:
+            MitosisError: the API is away, or refuses it.
+        """
+        known = self.registration_id
+        plain = "".join(char if char.isprintable() else " " for char in reason)[:MAX_REASON]
+        await self._api.goodbye(WorkerGoodbye(incarnation=self.incarnation, reason=plain))
+        await self.again(known)
 
     async def declare(self) -> None:
         """Say what the service supports now, with which configuration; the registration stays."""

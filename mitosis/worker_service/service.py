@@ -38,6 +38,7 @@ from mitosis.worker_service.discovery import Discovery
 from mitosis.worker_service.link import ServiceLink
 from mitosis.worker_service.registration import Registration
 from mitosis.worker_service.session import Returns, ServiceSession
+from mitosis.worker_service.slot_pauses import SlotPauses
 from mitosis.worker_service.targets import by_name
 
 KILL_MARGIN_SECONDS = 1.0
@@ -132,7 +133,7 @@ class Service:
         """Work until :meth:`stop`.
 
         Raises:
-            MitosisError: the API refuses this process, or no slot can be started here.
+            MitosisError: the API refuses this process.
         """
         kill_leftovers(self._id)
         shutil.rmtree(self._folders.scratch, ignore_errors=True)
@@ -167,7 +168,7 @@ class Service:
         return CoroutineSlots(slots, self._link, self._reporter, groups, thread, self._room)
 
     def _process_slots(self) -> Slots:
-        returns = Returns(self._broken)
+        returns = Returns()
         parts = SessionParts(
             self._link,
             self._router,
@@ -178,7 +179,8 @@ class Service:
             in_contact=lambda: False,  # what is returned waits for this process anyway
         )
         session = ServiceSession(self._config.slots, parts, self._link.groups)
-        returns.session = session
+        pauses = SlotPauses(session, self._registration, self._reporter)
+        returns.connect(session, pauses.begin)
         return session
 
     def _look_now(self) -> None:
@@ -187,12 +189,7 @@ class Service:
     async def _refused(self) -> None:
         """Wait until the session ends by itself: the API refuses to give it tasks."""
         await self.slots.over.wait()
-        self._lack = self._lack or "the API gives this process no tasks (claim.refused)"
-
-    def _broken(self, reason: str) -> None:
-        self._lack = f"no slot can be started: {reason}"
-        self._kill.set()
-        self._stop.set()
+        self._lack = "the API gives this process no tasks (claim.refused)"
 
     async def _room(self) -> None:
         """Wait until disk and reporter have room for what more tasks would bring."""

@@ -39,20 +39,24 @@ class ServiceSession(Session):
 class Returns:
     """Answers the session in the place of a renewal: a service returns tasks by its next claim or goodbye."""
 
-    def __init__(self, broken: Callable[[str], None]) -> None:
-        """``broken`` is called with the reason if no slot can be started here."""
-        self.session: Session | None = None
-        self._broken = broken
+    def __init__(self) -> None:
+        """Answer nothing before :meth:`connect`."""
+        self._session: Session | None = None
+        self._cannot_start: Callable[[str], None]
+
+    def connect(self, session: Session, cannot_start: Callable[[str], None]) -> None:
+        """Answer this session; ``cannot_start`` is called with the reason if no slot can be started."""
+        self._session, self._cannot_start = session, cannot_start
 
     def renew_now(self) -> None:
         """Acknowledge soon what the session has returned."""
         asyncio.get_running_loop().call_soon(self._acknowledge)
 
     def _acknowledge(self) -> None:
-        if self.session is None:
+        if self._session is None:
             return
-        if self.session.workers.cannot_start is not None:
-            self._broken(self.session.workers.cannot_start)
-        returned = frozenset(self.session.state.returned)
+        if self._session.workers.cannot_start is not None:
+            self._cannot_start(self._session.workers.cannot_start)
+        returned = frozenset(self._session.state.returned)
         if returned:
-            self.session.handle(Renewed(LeaseStanding.ACTIVE, returned=returned))
+            self._session.handle(Renewed(LeaseStanding.ACTIVE, returned=returned))

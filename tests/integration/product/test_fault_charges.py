@@ -138,11 +138,11 @@ exec "{sys.executable}" "$@"
     python.chmod(0o755)
     plan = WorkerAllocationPlan(worker_count=1, worker_python=str(python))
     group = await it.group(diary.task("t"), worker_allocation_plan=plan)
-    await it.until(lambda: bad.said("lease.given_up"))
+    await it.until(lambda: bad.said("work.given_up"))
     await it.until(lambda: bad.said("session.over"))
     store = it.api.app_state.store
     (host,) = (await explain_group(store, group)).hosts
     assert "could not start workers: the zygote ended before it was ready" in host.line
     await it.host()
     assert (await it.settled(group)).tasks_succeeded == 1
-    assert bad.said("lease.given_up") == 1, "not tried again at once"
+    assert bad.said("work.given_up") == 1, "not tried again at once"

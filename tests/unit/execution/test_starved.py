@@ -7,6 +7,8 @@ from mitosis.execution.events import (
     Claim,
     ClaimAbandoned,
     Instruction,
+    Paused,
+    PoolLost,
     Recall,
     Renewed,
     RenewNow,
@@ -84,4 +86,22 @@ def test_a_lease_that_ends_is_not_given_up() -> None:
     session(Renewed(LeaseStanding.ENDING))
     starved(session, 1)
     assert key(1) in session.state.returned
+    assert gives_up(session.state) is None
+
+
+def test_a_pause_takes_no_task_and_returns_what_waits_until_it_is_over() -> None:
+    session = Session(1)
+    session.begin()
+    session(PoolLost())
+    session.died()
+    assert session.state.claiming
+    out = session(Paused(FULL))
+    assert AbandonClaim() in out
+    session.state.workers[0].failed_starts = 3
+    session.claimed(1, 2)
+    assert session.state.returned == {key(1), key(2)}
+    assert session.state.held == set()
+    acknowledge(session)
+    assert not any(isinstance(one, Claim) for one in session(Paused(None)))
+    assert session.state.workers[0].failed_starts == 0
     assert gives_up(session.state) is None

@@ -70,6 +70,20 @@ async def test_only_the_first_call_of_a_process_takes_the_id_over(tmp_path: Path
     assert read_incarnation(tmp_path) == answers.sent["workers"][1]["incarnation"] == 2**62
 
 
+async def test_a_registration_that_starts_over_gives_back_what_is_held_and_says_why(
+    tmp_path: Path,
+) -> None:
+    answers = Answers(workers=[registered(1), registered(2)], goodbye=[(204, {})])
+    async with parts_of(answers, tmp_path) as it:
+        await it.registration.begin()
+        await it.registration.start_over("no process:\n\x1b[1mfull" + "x" * 2000)
+        assert it.registration.registration_id == 2
+    (goodbye,) = answers.sent["goodbye"]
+    assert goodbye["reason"].startswith("no process:  [1mfull")
+    first, second = answers.sent["workers"]
+    assert first["incarnation"] == second["incarnation"] == goodbye["incarnation"]
+
+
 async def test_the_first_start_without_a_token_says_what_is_needed(tmp_path: Path) -> None:
     async with parts_of(Answers(), tmp_path, token=None) as it:
         with pytest.raises(Unauthenticated, match="mitosis login"):
