@@ -97,6 +97,8 @@ class SessionWorkers:
         self._stopped_limit = stopped_limit
         self._not_spawned: dict[int, str] = {}
         """Slot → why the last start of its worker made no process."""
+        self._exits: dict[tuple[int, int], tuple[asyncio.TimerHandle, WorkerExited]] = {}
+        """Slots and generations of dead workers whose last messages may not have been read."""
         self._killed_stopped: set[tuple[int, int]] = set()
         """Slots and generations of workers that were stopped for too long."""
         self._killed_headless: set[tuple[int, int]] = set()
@@ -246,7 +248,8 @@ class SessionWorkers:
         worker = self._session.state.workers[slot]
         all_read = (slot, generation) in self.renewed or not any(worker.attempts())
         wait = 0.0 if all_read else LAST_MESSAGES_SECONDS
-        self._loop.call_later(wait, self._handle_exit, event)
+        timer = self._loop.call_later(wait, self._handle_exit, event)
+        self._exits[slot, generation] = timer, event
 
     def zygote_ended(self, ended: ExitReason) -> None:
         """Handle the end of the zygote and all its workers; start again while the session is active.
@@ -260,6 +263,9 @@ class SessionWorkers:
         self._wanted = False
         self._router.drain()
         self._session.handle(PoolLost())
+        for timer, exited in [*self._exits.values()]:  # they did not end with the zygote
+            timer.cancel()
+            self._handle_exit(exited)
         reason = ExitReason(ExitKind.UNKNOWN)
         for worker in [worker for worker in self._session.state.workers if worker.alive]:
             event = WorkerExited(
@@ -296,6 +302,7 @@ class SessionWorkers:
         self._router.drain()
         self._router.forget(event.slot, event.generation)
         worker = (event.slot, event.generation)
+        self._exits.pop(worker, None)
         if worker in self.renewed:
             self.renewed.discard(worker)
         elif not self._session.ending:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from mitosis.contracts.allocation import WorkerAllocationPlan
+from mitosis.contracts.attempt import AttemptKey
 from mitosis.contracts.lifecycle import WorkerState
 from mitosis.contracts.task import TaskSubmission
 from mitosis.contracts.wire import CancelOrder
@@ -68,6 +69,27 @@ async def test_what_ran_under_a_dead_zygote_is_known_although_its_start_was_neve
         os.kill(pool_of(host)._pid, signal.SIGKILL)
         await host.done(task_id)
         assert (api.results[task_id].kind, api.results[task_id].attempt) == ("workers_lost", 1)
+        api.end(FINISH)
+        await asyncio.wait_for(host.lease, 30)
+
+
+async def test_a_worker_that_died_before_its_zygote_is_a_crash_of_its_task(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its exit was known and waited for its last messages when the zygote ended."""
+    monkeypatch.setattr(session_workers, "LAST_MESSAGES_SECONDS", 60.0)
+    async with FakeApi().serving() as api, running_agent(api, tmp_path) as host:
+        began = [tmp_path / f"began-{number}" for number in range(2)]
+        tasks = api.submit(*(command("/bin/sh", "-c", f"touch {b}; sleep 60") for b in began))
+        host.start_lease()
+        await until(lambda: all(one.exists() for one in began))
+        pool, workers = pool_of(host), host.session.state.workers
+        slot = next(w.slot for w in workers if w.running == AttemptKey(tasks[0], 1))
+        os.kill(pool.pids[slot, workers[slot].generation], signal.SIGKILL)
+        await until(lambda: len(pool.pids) == 1)
+        os.kill(pool.zygote, signal.SIGKILL)
+        await host.done(*tasks)
+        assert [api.results[task].kind for task in tasks] == ["worker_lost", "workers_lost"]
         api.end(FINISH)
         await asyncio.wait_for(host.lease, 30)
 
