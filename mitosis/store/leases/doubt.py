@@ -45,7 +45,10 @@ KEPT_QUARANTINES_SECONDS = 600.0
 MOST_PASSES = 20
 """A verdict may change what is known about other hosts; so often they are judged again at once."""
 log = logging.getLogger(__name__)
-_EXPRESSIONS = ("working", "possible", "away_seconds", "may_be_offered", "failed_there", "blamed")
+_EXPRESSIONS = (
+    *("working", "possible", "away_seconds", "may_be_offered"),
+    *("fits", "busy_since", "failed_there", "blamed"),
+)
 """Of ``doubt.sql``; the first ones contain the last ones."""
 
 

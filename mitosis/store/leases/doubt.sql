@@ -21,33 +21,59 @@ EXISTS (SELECT FROM leases AS l
            AND l.alive_until > now() AND e.state = 'ready' AND NOT $blamed$)
 
 -- name: failed_there
--- Whether the host m has failed at the group of v in another way: its setup failed, or it is unreachable.
+-- Whether the host m has failed at the group of v in another way: its setup failed, it is unreachable, it could not
+-- start workers or made no progress. What is tried again after a pause counts only during the pause.
 EXISTS (SELECT FROM host_failures AS q
          WHERE q.manager_id = m.id AND q.incarnation = m.incarnation
-           AND ((q.group_id = v.group_id AND q.kind = 'setup_failed')
+           AND ((q.group_id = v.group_id
+                 AND (q.kind = 'setup_failed'
+                      OR (q.kind IN ('workers_not_started', 'no_progress') AND q.next_at > now())))
                 OR (q.kind = 'unreachable' AND q.next_at > now())))
+
+-- name: fits
+-- Whether the workers of the group g can be bound to the cores of the host m, as in scheduling/binding.py. Any plan
+-- fits a host that has never said which cores it has.
+(SELECT m.machine_id IS NULL OR b.plan IS NULL
+        OR (m.cores <> '{}' AND b.cores <@ m.cores
+            AND (b.plan ->> 'strategy' <> 'exclusive' OR b.needed <= cardinality(b.cores)))
+   FROM (SELECT a.plan, CASE WHEN a.plan -> 'cores' <> 'null'
+                             THEN ARRAY(SELECT jsonb_array_elements_text(a.plan -> 'cores')::int)
+                             ELSE m.cores END AS cores,
+                (g.worker_allocation_plan ->> 'worker_count')::int
+                * coalesce((a.plan ->> 'cores_per_worker')::int, 1) AS needed
+           FROM (SELECT nullif(g.worker_allocation_plan -> 'cpu_binding', 'null') AS plan) AS a) AS b)
+
+-- name: busy_since
+-- Since when the host m is kept from the group of v by what it does for others: the start of the oldest task under a
+-- lease that ends, or the last step of a setup or teardown. Null: by nothing.
+least((SELECT min(o.started_at) FROM leases AS n JOIN open_task AS o ON o.group_id = n.group_id AND o.epoch = n.epoch
+        WHERE n.manager_id = m.id AND n.kind = 'manager' AND n.state = 'ending' AND n.group_id <> v.group_id
+          AND o.state = 1),
+      (SELECT min(x.changed_at) FROM environments AS x
+        WHERE x.manager_id = m.id AND x.group_id <> v.group_id AND x.state <> 'gone'
+          AND x.state IN ('preparing', 'tearing_down', 'owed')))
 
 -- name: may_be_offered
 -- Whether the host m may be offered to the group g: not whether it is free, in contact or blamed.
-NOT m.draining AND $may_serve$ AND $member$
+NOT m.draining AND $may_serve$ AND $member$ AND $fits$
 AND (g.max_managers IS NULL
      OR (SELECT count(*) FROM leases AS n
           WHERE n.group_id = g.id AND n.state <> 'ended' AND n.manager_id IS DISTINCT FROM m.id) < g.max_managers)
 
 -- name: possible
--- Whether another host in contact serves the group, or is free and may serve it, and is not blamed.
+-- Whether another host in contact serves the group, or is free and clean and may serve it, and is not blamed.
 EXISTS (SELECT FROM managers AS m
           JOIN manager_live AS c ON c.manager_id = m.id
           JOIN task_groups AS g ON g.id = v.group_id
           LEFT JOIN leases AS l ON l.manager_id = m.id AND l.kind = 'manager' AND l.state <> 'ended'
          WHERE m.id <> v.manager_id AND NOT c.offline AND c.last_contact_at > now() - interval '90 seconds'
-           AND ((l.group_id = v.group_id AND l.state IN ('offered', 'active')) OR (l.epoch IS NULL AND $may_be_offered$))
+           AND ((l.group_id = v.group_id AND l.state IN ('offered', 'active')) OR (l.epoch IS NULL AND $busy_since$ IS NULL AND $may_be_offered$))
            AND NOT $blamed$ AND NOT $failed_there$)
 
 -- name: away_seconds
--- Since the last contact of the host that was seen last, of those that may serve the group and are not held by
--- another one: they start again, or their lease ends.
-(SELECT extract(epoch FROM now() - max(c.last_contact_at))::float8
+-- The least time that one of the hosts is away which may serve the group and are not held by another one: since
+-- its last contact, or since it is busy with the end of a lease. It starts again, or its lease ends.
+(SELECT extract(epoch FROM now() - max(least(c.last_contact_at, $busy_since$)))::float8
    FROM managers AS m
    JOIN manager_live AS c ON c.manager_id = m.id
    JOIN task_groups AS g ON g.id = v.group_id

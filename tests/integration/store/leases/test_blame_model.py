@@ -23,6 +23,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from mitosis.contracts.allocation import CpuBinding, CpuBindingStrategy, WorkerAllocationPlan
 from mitosis.contracts.task import RetryPolicy, TaskSubmission
 from mitosis.contracts.wire import ClaimedTask, TaskReport
 from mitosis.store.leases.doubt import judge_groups, next_judgement
@@ -53,6 +54,8 @@ class Plan:
     """Of each host: it stops in order after so many steps of the fleet, if it is good; None: it stays."""
     away: int = 0
     """It comes back after so many seconds."""
+    small: bool = False
+    """One more host is in contact and has too few cores for the group."""
 
 
 PLANS = st.builds(
@@ -68,6 +71,7 @@ PLANS = st.builds(
     signal=st.booleans(),
     leaves=st.tuples(*[st.sampled_from([None, None, 0, 1, 3, 8])] * 3),
     away=st.sampled_from([0, 10, 60, 150]),
+    small=st.booleans(),
 )
 
 
@@ -93,6 +97,10 @@ ALL_FAIL = Plan(
     signal=False,
 )
 """No report follows those with which the others are found to fail as well."""
+SMALL = Plan(
+    (0,), tasks=9, broken=frozenset(), retries=0, batch=9, seed=1, signal=False, small=True
+)
+"""A lone host that is broken, beside one that can never run the tasks."""
 HELD = Plan((0, 0, 0), tasks=10, broken=frozenset(), retries=5, batch=10, seed=10, signal=True)
 """Hosts that are all broken report one after the other what each has held for long."""
 
@@ -225,7 +233,9 @@ async def fleet(w: World, plan: Plan, number: int) -> Fleet:
         "UPDATE manager_live SET offline = true, last_contact_at = now() - interval '1 day'"
     )
     await w.rows("UPDATE group_live SET total = 0, unfinished = 0, succeeded = 0, failed = 0")
-    group = await w.group(f"model-{number}")
+    binding = CpuBinding(strategy=CpuBindingStrategy.EXCLUSIVE)
+    workers = WorkerAllocationPlan(worker_count=2, cpu_binding=binding)
+    group = await w.group(f"model-{number}", worker_allocation_plan=workers)
     retry = RetryPolicy(max_attempts=plan.retries + 1)
     task = TaskSubmission(command=["x"], retry=retry)
     answer = await w.submit_tasks(group, [task] * plan.tasks)
@@ -234,6 +244,8 @@ async def fleet(w: World, plan: Plan, number: int) -> Fleet:
     it = Fleet(w, group, plan, hosts, Random(plan.seed), first, [0] * len(hosts))
     for index in range(len(hosts)):
         await it.lease(index, prepare=True)
+    if plan.small:
+        await (await w.host(hello=False)).hello(cores=(0,))
     return it
 
 
@@ -286,7 +298,7 @@ async def check(it: Fleet, quarantined: set[int]) -> None:
 @pytest.mark.spec("C-33")
 async def test_random_fleets_keep_the_rules_of_blame(database: str) -> None:
     async with world(database) as w:
-        plans = [HELD, LEFT, ALL_FAIL]
+        plans = [HELD, LEFT, ALL_FAIL, SMALL]
 
         @settings(
             max_examples=examples(8),

@@ -1,0 +1,125 @@
+"""Which other hosts count when tasks fail on a host: those that could soon run its tasks (C-33)."""
+
+from uuid import UUID
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mitosis.contracts.allocation import CpuBinding, CpuBindingStrategy, WorkerAllocationPlan
+from mitosis.contracts.host_failures import HostFailureKind
+from mitosis.scheduling.binding import binding_mismatch
+from mitosis.store.groups.views import read_group
+from mitosis.store.leases.doubt import SQL, judge_groups
+from mitosis.store.leases.failures import record_failure
+from mitosis.store.leases.scheduler import assign_round
+from tests.integration.store.leases.test_doubt import fail_all, many, phase
+from tests.support.campaigns import Host, World, world
+from tests.support.examples import examples
+
+EXCLUSIVE = CpuBinding(strategy=CpuBindingStrategy.EXCLUSIVE)
+TWO_CORES = WorkerAllocationPlan(worker_count=2, cpu_binding=EXCLUSIVE)
+OTHERS = {
+    "free": True,
+    "too small": False,
+    "workers not started": False,
+    "workers not started, tried again now": True,
+    "no progress": False,
+    "ending elsewhere": True,
+    "ending elsewhere, with a long task": False,
+    "tearing down": True,
+    "tearing down for long": False,
+}
+"""Another host in contact → whether it can be expected to run tasks of the group."""
+
+
+async def beside(w: World, other: str, group: UUID) -> Host:
+    """Add that host."""
+    host = await w.host(hello=False)
+    await host.hello(cores=(0,) if other == "too small" else (0, 1))
+    kind = HostFailureKind.NO_PROGRESS if "progress" in other else None
+    if "workers" in other:
+        kind = HostFailureKind.WORKERS_NOT_STARTED
+    if kind is not None:
+        number = await w.value("SELECT id FROM managers WHERE uuid = %s", host.manager_id)
+        group_number = await w.value("SELECT id FROM task_groups WHERE uuid = %s", group)
+        async with w.store.database.transaction() as connection:
+            await record_failure(connection, number, group_number, kind, "of a test")
+        if "again" in other:
+            await w.rows("UPDATE host_failures SET next_at = now()")
+    if "ending" in other:
+        elsewhere = await w.group("elsewhere")
+        await w.submit(elsewhere, 1)
+        await assign_round(w.store)
+        await host.take(elsewhere)
+        await host.claim(1)
+        await w.rows("UPDATE leases SET state = 'ending' WHERE epoch = %s", host.epoch)
+        age = 181 if "long" in other else 20
+        await w.rows(
+            "UPDATE open_task SET started_at = now() - make_interval(secs => %s) WHERE epoch = %s",
+            age,
+            host.epoch,
+        )
+    if "tearing" in other:
+        elsewhere = await w.group("elsewhere")
+        await w.submit(elsewhere, 1)
+        await assign_round(w.store)
+        await host.take(elsewhere)
+        await w.rows(
+            "UPDATE leases SET state = 'ended', ended_at = now() WHERE epoch = %s", host.epoch
+        )
+        await host.environment(elsewhere, "tear_down")
+        if "long" in other:
+            await w.rows("UPDATE environments SET changed_at = now() - interval '181 s'")
+    return host
+
+
+@pytest.mark.spec("C-33")
+@pytest.mark.parametrize(("other", "expected"), OTHERS.items())
+async def test_failures_are_final_where_no_other_host_could_run_the_tasks_soon(
+    database: str, other: str, expected: bool
+) -> None:
+    """Else the only host of a group gets nothing for ten minutes, and nobody tries its tasks."""
+    async with world(database) as w:
+        group = await w.group(worker_allocation_plan=TWO_CORES)
+        await many(w, group, 9)
+        host = await w.host()
+        await assign_round(w.store)
+        await host.take(group)
+        await beside(w, other, group)
+        await fail_all(host, (await host.claim(8)).tasks)
+        await judge_groups(w.store)
+        assert (await read_group(w.store, group)).tasks_failed == (0 if expected else 8)
+        assert (await phase(w) == "suspected") == expected
+        assert len((await host.claim(8)).tasks) == (0 if expected else 1)
+
+
+CORES = st.lists(st.integers(0, 3), max_size=4, unique=True)
+BINDINGS = st.none() | st.builds(
+    CpuBinding,
+    strategy=st.sampled_from(CpuBindingStrategy),
+    cores=st.none() | CORES.filter(bool).map(tuple),
+    cores_per_worker=st.none() | st.integers(1, 2),
+)
+
+
+async def test_the_statement_and_the_scheduler_agree_on_which_host_fits(database: str) -> None:
+    cases: list[tuple[WorkerAllocationPlan, list[int]]] = []
+
+    @settings(max_examples=examples(60), database=None, derandomize=True)
+    @given(
+        st.builds(WorkerAllocationPlan, worker_count=st.integers(1, 4), cpu_binding=BINDINGS), CORES
+    )
+    def collect(plan: WorkerAllocationPlan, cores: list[int]) -> None:
+        cases.append((plan, cores))
+
+    collect()
+    statement = (
+        f"SELECT {SQL['fits']} AS fits FROM (SELECT %s::int[] AS cores, 'm' AS machine_id) AS m,"  # noqa: S608 - of doubt.sql
+        " (SELECT %s::jsonb AS worker_allocation_plan) AS g"
+    )
+    async with world(database) as w:
+        for plan, cores in cases:
+            (row,) = await w.rows(statement, cores, plan.model_dump_json())
+            why = binding_mismatch(plan.worker_count, plan.cpu_binding, tuple(cores))
+            assert row["fits"] == (why is None), (plan, cores, why)
