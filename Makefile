@@ -3,7 +3,7 @@
 BIN := .venv/bin
 WORKERS := 3
 
-.PHONY: help setup demo test check fmt lint types imports sizes fix bench bench-quick chaos campaign-blame campaign-debts campaign-history campaign-properties campaign-scheduling campaign-simulation campaign-wake mutate pressure up docs spec model stress stress-small ci clean
+.PHONY: help setup demo test test-long check fmt lint types imports sizes fix bench bench-quick chaos campaign-blame campaign-debts campaign-history campaign-properties campaign-scheduling campaign-simulation campaign-wake mutate pressure up docs spec model stress stress-small ci clean
 
 help: ## print this help
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -16,6 +16,9 @@ demo: setup ## run the example campaign on a temporary embedded stack
 
 test: setup ## run the test suite, WORKERS files at a time (ARGS="-k name": a part of it; WORKERS=4)
 	@PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
+
+test-long: setup ## long forms of the tests: faults at each moment, kill campaigns, pressure, guides (ARGS, WORKERS as above)
+	@PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder -o testpaths=tests/long $(ARGS)
 
 check: setup ## format, lint, types, imports and size report, side by side (under 45 s)
 	@$(MAKE) --no-print-directory --output-sync --jobs 2 types fmt lint imports sizes
@@ -58,13 +61,13 @@ campaign-simulation: setup ## four policies on 100 hosts for 4 days and on 1,000
 
 stress: setup ## 50 simulated agents and 200 task groups under random verbs on the real stack, then random sequences against the rules of scheduling (20 minutes; ARGS="--seed N --minutes N")
 	@$(BIN)/python -m tests.campaigns.stress $(ARGS)
-	@MITOSIS_CAMPAIGN_EXAMPLES=150 $(BIN)/python -m pytest -n 0 -q --timeout 3600 tests/integration/store/test_scheduling_machine.py
+	@MITOSIS_CAMPAIGN_EXAMPLES=150 $(BIN)/python -m pytest -n 0 -q --timeout 3600 tests/long/store/test_scheduling_machine.py
 
 stress-small: setup ## the first part of it with 8 agents and 20 task groups (1 minute)
 	@$(BIN)/python -m tests.campaigns.stress --agents 8 --groups 20 --minutes 0.5 $(ARGS)
 
 campaign-debts: setup ## 500 random sequences of verbs and failures: every setup is torn down once (about 5 minutes)
-	@MITOSIS_CAMPAIGN_EXAMPLES=500 $(BIN)/python -m pytest -n 0 -q --timeout 3600 tests/integration/store/test_debts.py
+	@MITOSIS_CAMPAIGN_EXAMPLES=500 $(BIN)/python -m pytest -n 0 -q --timeout 3600 tests/long/store/test_debts.py
 
 campaign-wake: setup ## pokes and notifications lost at random beside verbs and lost hosts (10 minutes; ARGS="--seed N --steps N")
 	@$(BIN)/python -m tests.campaigns.wake $(ARGS)
@@ -87,13 +90,13 @@ up: setup ## run the whole stack until Ctrl-C
 docs: setup ## write the generated documents again
 	@for tool in tools/gen_*.py; do $(BIN)/python $$tool || exit 1; done
 
-spec: setup ## how many requirement lines the last full test run has proven
+spec: setup ## how many requirement lines the last full test runs have proven
 	@$(BIN)/python tools/spec.py
 
 model: ## explore every interleaving of the protocol's models (6 minutes, g++; ARGS=wake for one of them)
 	@tools/model/run $(ARGS)
 
-ci: check test spec ## what .ci/run runs, before its demo and ordinary-user part
+ci: check test test-long spec ## what .ci/run runs, before its demo and ordinary-user part
 
 clean: ## remove the environment, caches and build results
 	rm -rf .venv .venv.lock dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .spec

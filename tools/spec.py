@@ -1,8 +1,8 @@
-"""Count the requirement lines that the last full test run has proven.
+"""Count the requirement lines that the last full test runs have proven.
 
-Reads docs/specification.md and the report that tests/support/spec_report.py writes at the end of
-a test run. It runs nothing. Exit status: 0, or 2 when there is no report, a test names an id that
-the specification does not have, or the specification itself is malformed.
+Reads docs/specification.md and the reports that tests/support/spec_report.py writes at the end of
+`make test` and of `make test-long`. It runs nothing. Exit status: 0, or 2 when there is no report, a
+test names an id that the specification does not have, or the specification itself is malformed.
 """
 
 import argparse
@@ -141,6 +141,11 @@ def _load(path: Path) -> dict[str, Any]:
     return loaded
 
 
+def _headline(report: Mapping[str, Any]) -> str:
+    kind = "full run" if report["complete"] else f"PARTIAL run ({report['why_partial']})"
+    return f"{kind} of {len(report['tests'])} tests, finished {report['finished_at']}"
+
+
 def main(arguments: Sequence[str]) -> int:
     root = Path(__file__).resolve().parent.parent
     parser = argparse.ArgumentParser(description=__doc__)
@@ -151,13 +156,19 @@ def main(arguments: Sequence[str]) -> int:
     try:
         text = options.specification.read_text()
         requirements = parse_specification(text, options.specification.parent)
-        report = _load(options.report)
-        verdicts = judge(requirements, read_outcomes(report))
+        reports = [_load(options.report)]
+        long_forms = options.report.with_name("long.json")
+        if long_forms.exists():
+            reports.append(_load(long_forms))
+        outcomes = [outcome for report in reports for outcome in read_outcomes(report)]
+        verdicts = judge(requirements, outcomes)
     except SpecError as error:
         print(f"spec: {error}", file=sys.stderr)
         return 2
-    kind = "full run" if report["complete"] else f"PARTIAL run ({report['why_partial']})"
-    print(f"{kind} of {len(report['tests'])} tests, finished {report['finished_at']}")
+    for report in reports:
+        print(_headline(report))
+    if len(reports) == 1:
+        print("without the long forms: run `make test-long`")
     print(summary(verdicts))
     if options.list:
         print(listing(verdicts, Verdict(options.list)))

@@ -151,7 +151,7 @@ EFFECTS: Mapping[str, Mapping[str, Shown]] = {
             ENVIRONMENTS, "test_a_probe_decides_whether_a_checkpoint_is_believed", "probe"
         ),
         "auto_close_timeout": Shown(
-            "integration/workflows/test_lifecycle.py",
+            "long/workflows/test_lifecycle.py",
             "test_a_changed_auto_close_arms_the_timer_again",
         ),
         "close_deadline": Shown("workflow/test_task_group_timers.py", "test_close_deadline"),

@@ -110,7 +110,7 @@ TESTED_ELSEWHERE = {
     "mitosis/cli/run/whole_output.py": "integration/cli/run/test_command.py",
     "mitosis/embedded/privileges.py": "integration/embedded/test_postgres.py",
     "mitosis/worker/report.py": "integration/worker/test_command.py, unit/worker/test_output.py",
-    "workflows/control.py": "integration/workflows/test_lifecycle.py",
+    "workflows/control.py": "long/workflows/test_lifecycle.py",
     "workflows/manager.py": "workflow/test_manager_timers.py, workflow/test_histories.py",
     "workflows/namespace.py": "integration/workflows/test_relay.py",
     "workflows/task_group.py": "workflow/test_task_group_timers.py, workflow/test_histories.py",

@@ -1,9 +1,9 @@
 """A pytest plugin that writes which tests ran, how they ended, and the requirement ids they name.
 
-A full run writes ``.spec/report.json``, which ``make spec`` reads. Any other run (a selection, an
-interruption, a collection error, a crashed worker) writes ``.spec/partial.json`` beside it, so that
-it never passes for the full one. Under pytest-xdist only the controller writes; it sees the
-reports of every worker.
+A full run writes ``.spec/report.json``, one of the long forms ``.spec/long.json``; ``make spec`` reads
+both. Any other run (a selection, an interruption, a collection error, a crashed worker) writes
+``.spec/partial.json`` beside them, so that it never passes for a full one. Under pytest-xdist only the
+controller writes; it sees the reports of every worker.
 """
 
 import json
@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 PROPERTY = "spec_ids"
+LONG_FORMS = ["tests/long"]
 # A later phase never improves on an earlier one: a teardown error spoils a passed call.
 SEVERITY = ("passed", "skipped", "xfailed", "xpassed", "failed")
 
@@ -62,7 +63,8 @@ class SpecReport:
         if self._config.option.collectonly:
             return
         why_partial = self._why_partial(session, exitstatus)
-        name = "partial.json" if why_partial else "report.json"
+        full = "long.json" if self._config.getini("testpaths") == LONG_FORMS else "report.json"
+        name = "partial.json" if why_partial else full
         report = {
             "complete": why_partial is None,
             "why_partial": why_partial,

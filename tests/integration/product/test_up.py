@@ -1,4 +1,4 @@
-"""`mitosis up` is killed in the middle of work, stopped, refused. Its parts are killed in `tests/chaos`."""
+"""`mitosis up` is killed in the middle of work, stopped, refused. Parts are killed in `tests/long/chaos`."""
 
 import json
 import signal

@@ -83,6 +83,17 @@ def test_a_full_run_reports_every_test(project: Path, arguments: tuple[str, ...]
     } == OUTCOMES
 
 
+def test_a_full_run_of_the_long_forms_has_a_report_of_its_own(project: Path) -> None:
+    (project / "tests" / "test_it.py").rename(project / "tests" / "test_other.py")
+    (project / "tests" / "long").mkdir()
+    (project / "tests" / "long" / "test_it.py").write_text("def test_it(): pass\n")
+    run_pytest(project, "-o", "testpaths=tests/long")
+    assert not (project / ".spec" / "report.json").exists()
+    assert [test["test"] for test in load(project, "long.json")["tests"]] == [
+        "tests/long/test_it.py::test_it"
+    ]
+
+
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [

@@ -103,7 +103,8 @@ def test_main_prints_the_counts_and_the_open_ids(
     assert run_main(folder, a_report(("S000-01", "passed"))) == 0
     printed = capsys.readouterr().out.splitlines()
     assert printed[0] == "full run of 1 tests, finished 2026-01-01T00:00:00+00:00"
-    assert printed[1].split() == [
+    assert printed[1] == "without the long forms: run `make test-long`"
+    assert printed[2].split() == [
         "part",
         "proven",
         "open",
@@ -114,6 +115,16 @@ def test_main_prints_the_counts_and_the_open_ids(
     ]
     assert printed[-2].split() == ["all", "1", "1", "1", "1", "4"]
     assert printed[-1] == "open (1): S000-02"
+
+
+def test_a_line_that_fails_in_the_long_forms_is_open(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "long.json").write_text(json.dumps(a_report(("S000-01", "failed"))))
+    assert run_main(folder, a_report(("S000-01", "passed"))) == 0
+    printed = capsys.readouterr().out.splitlines()
+    assert [line.partition(",")[0] for line in printed[:2]] == ["full run of 1 tests"] * 2
+    assert printed[-1] == "open (2): S000-01 S000-02"
 
 
 def test_main_says_that_a_partial_run_is_partial(
