@@ -442,7 +442,7 @@ def test_whatever_is_left_behind_nothing_is_said_of_it(stack: Path, tmp_path: Pa
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=110,
     )
     assert (done.stderr, done.returncode) == ("", 0)
     said = done.stdout.splitlines()

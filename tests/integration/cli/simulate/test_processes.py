@@ -21,7 +21,7 @@ from mitosis.scheduling.simulation.synthetic import Mix, mixed
 from tests.support.processes import descendants, living
 from tests.support.waiting import wait_until
 
-SMALL = Mix(hosts=20, days=1.0, load=0.3, seed=3)
+SMALL = Mix(hosts=6, days=0.5, load=0.3, seed=3)
 TIMED = {"decide_ms", "longest_decide_ms"}
 POLICIES = {name.value: policy for name, policy in policies(Policy()).items()}
 
@@ -29,6 +29,7 @@ POLICIES = {name.value: policy for name, policy in policies(Policy()).items()}
 @pytest.fixture(autouse=True)
 def two_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
+    monkeypatch.setattr(processes, "LEAST_HOST_DAYS", 3)
 
 
 def figures(results: Mapping[str, Result]) -> Mapping[str, Mapping[str, object]]:
@@ -51,7 +52,7 @@ def test_each_policy_comes_to_the_same_as_in_one_process(monkeypatch: pytest.Mon
     found = processes.simulated(workload, POLICIES)
     assert ran_here == []
     assert list(found) == list(POLICIES)
-    monkeypatch.setattr(processes, "LEAST_HOST_DAYS", 21)
+    monkeypatch.setattr(processes, "LEAST_HOST_DAYS", 4)
     assert figures(found) == figures(processes.simulated(workload, POLICIES))
     assert ran_here == [mine] * len(POLICIES)
 
