@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Protocol
 
 from mitosis.client.service_api import ServiceApi
@@ -22,6 +22,32 @@ from mitosis.worker_service.registration import Registration
 log = logging.getLogger(__name__)
 
 
+class Changes(Protocol):
+    """What the service supports, and with which configurations; it may change while it runs."""
+
+    def changed(self) -> bool:
+        """Return whether it differs from what was declared last.
+
+        Raises:
+            MitosisError: it cannot be read now.
+        """
+        ...
+
+    def take_back(self) -> Sequence[str]:
+        """Go back to what was declared before; return the files that had changed it."""
+        ...
+
+
+class NoChanges:
+    """Never changes."""
+
+    def changed(self) -> bool:
+        return False
+
+    def take_back(self) -> Sequence[str]:
+        return ()
+
+
 class Stoppable(Protocol):
     """Acts on the stops of attempts."""
 
@@ -36,7 +62,7 @@ class ServiceContact:
         api: ServiceApi,
         registration: Registration,
         link: ServiceLink,
-        changed: Callable[[], bool] = lambda: False,
+        changes: Changes | None = None,
     ) -> None:
         """Send nothing before :meth:`run`.
 
@@ -44,15 +70,17 @@ class ServiceContact:
             api: its ``heartbeat``.
             registration: of this process.
             link: knows what the process holds.
-            changed: returns whether the service supports other tasks now, or with other configurations.
+            changes: what the service supports; None: always the same.
         """
+        self.changes = changes or NoChanges()
         self.slots: Stoppable | None = None
         self._api = api
         self._registration = registration
         self._link = link
-        self._changed = changed
         self._now = asyncio.Event()
         self._draining = False
+        self._refused = ""
+        """Why the last change does not count, as it was logged."""
 
     def look_now(self) -> None:
         """Send a heartbeat without waiting for its time."""
@@ -77,14 +105,26 @@ class ServiceContact:
             await self._declare_changes()
 
     async def _declare_changes(self) -> None:
+        """Declare a configuration that has changed; one that is wrong or refused leaves the last one."""
         try:
-            changed = self._changed()
+            if not self.changes.changed():
+                return
         except MitosisError as error:
-            log.error("configuration.refused", extra={"reason": error.message})  # noqa: TRY400
+            self._log_refused(error, ())
             return
-        if changed:
-            log.info("configuration.changed")
+        self._refused = ""
+        log.info("configuration.changed")
+        try:
             await self._registration.declare()
+        except MitosisError as error:
+            self._log_refused(error, self.changes.take_back())
+            self._now.set()  # its answer shows whether the process is refused and not the configuration
+
+    def _log_refused(self, error: MitosisError, files: Sequence[str]) -> None:
+        if error.message != self._refused:
+            self._refused = error.message
+            facts = {"reason": error.message, "files": list(files)}
+            log.error("configuration.refused", extra=facts)
 
     async def _beat(self, held: Sequence[HeldAttempt]) -> bool:
         """Send one heartbeat; return whether it was answered.

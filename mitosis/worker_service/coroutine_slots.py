@@ -73,7 +73,7 @@ class CoroutineSlots:
         self._free = list(range(slots))
         self._taken: dict[AttemptKey, _Slot] = {}
         self._changed = asyncio.Event()
-        self._ending = False
+        self._ending = self._closed = False
         self._claiming: asyncio.Task[None] | None = None
         self._loop = asyncio.get_running_loop()
 
@@ -103,7 +103,10 @@ class CoroutineSlots:
                 return
 
     async def close(self) -> None:
-        """Cancel what runs, unreported, and stop the thread."""
+        """Cancel what runs, unreported, and stop the thread. Idempotent: it waits once for the thread."""
+        if self._closed:
+            return
+        self._closed = True
         self._end()
         self._give_back()
         await asyncio.to_thread(self._thread.close)

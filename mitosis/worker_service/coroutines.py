@@ -69,14 +69,22 @@ class CoroutineThread:
         self._thread.start()
 
     def run(self, key: AttemptKey, spec: RunSpec, ended: Callable[[Ended], None]) -> HandlerRun:
-        """Call a handler; ``ended`` is called in the thread of the handlers."""
+        """Call a handler; ``ended`` is called once, in the thread of the handlers."""
         run = HandlerRun(self._loop)
 
         async def execute() -> None:
             ended(await self._execute(run, key, spec))
 
+        def is_over(task: asyncio.Task[None]) -> None:
+            if task.cancelled():  # before its first step: nothing of it has run
+                now, why = time.time(), run.cancelled_for or "cancelled"
+                how = Ended(kind=FailureKind.CANCELLED, message=why)
+                how.started_at = how.finished_at = now
+                ended(how)
+
         def begin() -> None:
             run.task = self._loop.create_task(execute())
+            run.task.add_done_callback(is_over)
 
         self._loop.call_soon_threadsafe(begin)
         return run

@@ -8,7 +8,7 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
-from mitosis.contracts.errors import InvalidRequest
+from mitosis.contracts.errors import ConfigurationError, InvalidRequest
 from mitosis.contracts.named_tasks import TaskName, parse_task_name, task_name
 from mitosis.contracts.worker_services import SupportedTask
 from mitosis.handlers import Handler
@@ -69,7 +69,8 @@ class Discovery:
             )
         handlers = [how.handler for how in self._how.values() if how.handler is not None]
         self.functions: Mapping[str, Callable[..., Any]] = find_handlers(handlers, ())
-        self.targets = self._targets(files)
+        self.targets = self._before = self._targets(files)
+        self._files = files
 
     def changed(self) -> bool:
         """Read the files again if one has been written; return whether the targets differ from then on.
@@ -77,20 +78,36 @@ class Discovery:
         What a service executes does not change: a new file counts from the next start.
 
         Raises:
-            ConfigurationError: a file is wrong; the targets stay as they were.
+            ConfigurationError: a file is wrong or cannot be read, or all are gone with their folder; the
+                targets stay as they were.
         """
         present = self._present_marks()
         if present == self._marks:
             return False
+        folder = self._sources.files
+        if folder is not None and not folder.is_dir():
+            raise ConfigurationError(f"{folder} is gone; what was read from it before still counts")
+        try:
+            files = self._read_files()
+        except ConfigurationError as error:
+            if not isinstance(error.__cause__, OSError):  # which may pass: it is read again
+                self._marks = present
+            raise
         self._marks = present
-        targets = self._targets(self._read_files())
+        targets = self._targets(files)
         if targets == self.targets:
             return False
-        self.targets = targets
+        self._before, self.targets, self._files = self.targets, targets, files
         return True
 
-    def _present_marks(self) -> object:
-        return None if self._sources.files is None else marks(self._sources.files)
+    def take_back(self) -> list[str]:
+        """Go back to the targets before the last change; return the files that had changed them."""
+        changed = [new.name for new in self.targets if new not in self._before]
+        self.targets = self._before
+        return sorted(self._files[name].path for name in changed if name in self._files)
+
+    def _present_marks(self) -> frozenset[tuple[str, int, int]]:
+        return frozenset() if self._sources.files is None else marks(self._sources.files)
 
     def _read_files(self) -> dict[TaskName, TaskFile]:
         return {} if self._sources.files is None else read_task_files(self._sources.files)

@@ -33,6 +33,8 @@ from mitosis.worker_service.config import ServiceConfig
 from mitosis.worker_service.targets import Target
 
 TOKEN_FILE = "token"  # noqa: S105 - its name
+GROUPS_FILE = "groups"
+"""The user groups that a user gave the service at its last registration."""
 EARLIEST_RENEWAL_SECONDS = 0.5
 MAX_REASON = 1_000
 
@@ -92,20 +94,45 @@ class Registration:
         incarnation = max(time.time_ns() // 1000, read_incarnation(self._config.state_dir) + 1)
         keep_incarnation(self._config.state_dir, incarnation)
         own = read_own_token(self._config.state_dir)
-        if own is not None and not self._config.groups:
+        if own is not None and not self._changes_groups():
             self._api.use_token(own)
             try:
-                return await self._register(incarnation, first=True)
+                await self._register(incarnation, first=True)
             except Unauthenticated:
                 if self._config.token is None:
                     raise
                 log.warning("token.refused", extra={"file": TOKEN_FILE})
+            else:
+                return
         if self._config.token is None:
+            start = "the first start" if own is None else "a start with another --group"
             raise Unauthenticated(
-                "the first start needs the token of a user: `mitosis login`, or set MITOSIS_TOKEN_FILE"
+                f"{start} needs the token of a user: `mitosis login`, or set MITOSIS_TOKEN_FILE"
             )
         self._api.use_token(self._config.token)
-        return await self._register(incarnation, groups=self._config.groups, first=True)
+        await self._register(incarnation, groups=self._config.groups, first=True)
+        if self._config.groups:
+            self._write(GROUPS_FILE, self._groups)
+
+    @property
+    def _groups(self) -> str:
+        return "\n".join(sorted(self._config.groups))
+
+    def _changes_groups(self) -> bool:
+        """Return whether the groups of the configuration are others than those that the service has."""
+        if not self._config.groups:
+            return False
+        try:
+            return (self._config.state_dir / GROUPS_FILE).read_text() != self._groups
+        except FileNotFoundError:  # of an earlier version
+            return self._config.token is not None
+
+    def _write(self, name: str, text: str) -> None:
+        """Write a file of the state folder; on a full disk what is there stays."""
+        try:
+            write_durably(self._config.state_dir / name, text.encode())
+        except OSError as error:
+            log.warning("state.not_kept", extra={"file": name, "reason": str(error)})
 
     async def again(self, registration_id: int) -> None:
         """Register once more after the registration with this id is over; one call for all callers."""
@@ -203,10 +230,7 @@ class Registration:
         return RegisterWorker.model_validate(fields)
 
     def _use(self, token: str, expires_at: datetime) -> None:
-        try:
-            write_durably(self._config.state_dir / TOKEN_FILE, token.encode())
-        except OSError as error:  # a full disk: the earlier one in the file stays valid for long
-            log.warning("token.not_kept", extra={"reason": str(error)})
+        self._write(TOKEN_FILE, token)  # else the earlier one stays valid for long
         self._api.use_token(token)
         life = max(timedelta(0), expires_at - datetime.now(UTC)).total_seconds()
         self._renew_at = time.monotonic() + max(EARLIEST_RENEWAL_SECONDS, life / 2)

@@ -102,7 +102,7 @@ class Service:
         self._registration = Registration(
             config, self._api, lambda: discovery.targets, self._link.unreported
         )
-        self._contact = ServiceContact(self._api, self._registration, self._link, discovery.changed)
+        self._contact = ServiceContact(self._api, self._registration, self._link, discovery)
         self._router = Router(folders.endpoint)
         self._disk = DiskRoom(folders.state_dir, config.min_free_bytes)
         self._modules = tuple(sorted({m for t in targets if (m := t.handler_module) is not None}))
@@ -135,6 +135,16 @@ class Service:
         Raises:
             MitosisError: the API refuses this process.
         """
+        try:
+            if await self._work():
+                await self._say_goodbye()
+        finally:
+            self._api.close()
+        if self._lack is not None:
+            raise ConfigurationError(self._lack)
+
+    async def _work(self) -> bool:
+        """Work until :meth:`stop`; return whether a goodbye may give back what the API counts as held."""
         kill_leftovers(self._id)
         shutil.rmtree(self._folders.scratch, ignore_errors=True)
         running: list[asyncio.Task[None]] = []
@@ -144,7 +154,7 @@ class Service:
             running = [begun]
             await race(begun, self._stop.wait())
             if not begun.done():
-                return
+                return False
             running = [
                 loop.create_task(self._reporter.run()),
                 loop.create_task(self._contact.run(self._config.look_seconds)),
@@ -153,11 +163,9 @@ class Service:
             self.slots.start()
             await race(self._stop.wait(), self._refused(), *running)
             await race(self._end_slots(), *running)
-            await self._leave()
+            return await self._all_reported()
         finally:
             await self._close(running)
-        if self._lack is not None:
-            raise ConfigurationError(self._lack)
 
     # --- parts ----------------------------------------------------------------------------------
 
@@ -236,15 +244,19 @@ class Service:
             await slots.close()
         await slots.over.wait()
 
-    async def _leave(self) -> None:
-        """Send the reports that wait and say goodbye, each for a short time: the journal keeps the rest."""
+    async def _all_reported(self) -> bool:
+        """Send the reports that wait, for a short time; return whether none is left in the journal."""
         with suppress(TimeoutError):
             await within(self._reporter.quiet(), REPORT_SECONDS)
         if (
             self._link.unreported()
         ):  # the next process names these attempts; a goodbye would requeue them
             log.warning("goodbye.omitted", extra={"reason": "reports are left in the journal"})
-            return
+            return False
+        return True
+
+    async def _say_goodbye(self) -> None:
+        """Give back what was stopped, as the last step: what cannot be stopped ends with the process."""
         goodbye = WorkerGoodbye(incarnation=self._registration.incarnation, reason="stopped")
         try:
             await within(self._api.goodbye(goodbye), GOODBYE_SECONDS)
@@ -255,5 +267,4 @@ class Service:
         await cancel_and_wait(*running)
         await self.slots.close()
         self._router.close()
-        self._api.close()
         self._reporter.close()

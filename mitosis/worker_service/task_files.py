@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import yaml
-from pydantic import Field, StringConstraints, ValidationError
+from pydantic import Field, PrivateAttr, StringConstraints, ValidationError
 
 from mitosis.contracts.checked_model import describe_validation_error, path_of_error
 from mitosis.contracts.errors import ConfigurationError
@@ -39,6 +39,12 @@ class TaskFile(RequestBody):
     configuration: Configuration = Field(default={})
     priority: Int32 = 100
     max_concurrent: Count | None = None
+    _path: str = PrivateAttr(default="")
+
+    @property
+    def path(self) -> str:
+        """Where it was read."""
+        return self._path
 
     @property
     def task(self) -> TaskName:
@@ -86,7 +92,11 @@ def _stat(path: Path) -> Any:
 def _read(path: Path) -> TaskFile:
     try:
         content = yaml.safe_load(path.read_bytes())
-    except (OSError, yaml.YAMLError) as error:
+    except OSError as error:
+        raise ConfigurationError(f"{path}: {error.strerror}") from error
+    except RecursionError:
+        raise ConfigurationError(f"{path} is nested too deep") from None
+    except (ValueError, yaml.YAMLError) as error:  # ValueError: a date that does not exist
         raise ConfigurationError(f"{path}: {error}") from None
     if not isinstance(content, dict):
         raise ConfigurationError(f"{path} must have the fields of one named task, as name: resize")
@@ -98,4 +108,5 @@ def _read(path: Path) -> TaskFile:
         raise ConfigurationError(f"{path}: {path_of_error(first['loc'])} {what}") from None
     if file.handler is not None and file.command is not None:
         raise ConfigurationError(f"{path}: give handler or command, not both")
+    file._path = str(path)  # noqa: SLF001 - made here
     return file

@@ -7,7 +7,7 @@ import pytest
 
 from mitosis.concurrency import race
 from mitosis.contracts.attempt import AttemptKey
-from mitosis.contracts.errors import Superseded
+from mitosis.contracts.errors import ConfigurationError, MitosisError, Superseded
 from mitosis.contracts.ids import task_uuid
 from mitosis.contracts.wire import ClaimTasks, StopOrder
 from mitosis.execution import events
@@ -105,6 +105,46 @@ async def test_an_outage_is_waited_out_and_a_lost_registration_is_made_again(
     answers = Answers(workers=[registered(1), registered(2)], heartbeat=many(AWAY, NOT_REGISTERED))
     await beats(answers, tmp_path, 3, running=1)
     assert len(answers.sent["workers"]) == 2
+
+
+class Changes:
+    """In the place of the discovery: changes once, or cannot be read."""
+
+    def __init__(self, error: MitosisError | None = None) -> None:
+        self.error = error
+        self.looks = 0
+        self.taken_back = 0
+
+    def changed(self) -> bool:
+        self.looks += 1
+        if self.error is not None:
+            raise self.error
+        return self.looks == 1
+
+    def take_back(self) -> list[str]:
+        self.taken_back += 1
+        return ["config/resize.yaml"]
+
+
+@pytest.mark.parametrize("way", ["refused by the API", "cannot be read"])
+async def test_a_change_that_is_refused_is_logged_once_and_the_service_goes_on(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, way: str
+) -> None:
+    refused: Answer = (422, {"code": "invalid_request", "detail": "too large", "status": 422})
+    answers = Answers(workers=[registered(1), refused], heartbeat=many())
+    changes = Changes(ConfigurationError("x.yaml: wrong") if "read" in way else None)
+    async with parts_of(answers, tmp_path) as it:
+        it.contact.changes = changes
+        await it.registration.begin()
+        await race(
+            wait_until_async(lambda: changes.looks >= 4, on_timeout="it did not go on"),
+            it.contact.run(0.001),
+        )
+    (said,) = [one for one in caplog.records if one.getMessage() == "configuration.refused"]
+    assert vars(said)["reason"] == ("x.yaml: wrong" if "read" in way else "too large")
+    assert vars(said)["files"] == ([] if "read" in way else ["config/resize.yaml"])
+    assert changes.taken_back == (0 if "read" in way else 1)
+    assert len(answers.sent["heartbeat"]) == (1 if "read" in way else 2), "asks what it means"
 
 
 async def test_a_later_process_ends_this_one(tmp_path: Path) -> None:

@@ -120,6 +120,12 @@ class Gate:
             self.inside -= 1
         return 1
 
+    async def block(self) -> int:
+        """Blocks its event loop."""
+        self.inside += 1
+        self.open.wait(30)
+        return 3
+
     async def deaf(self) -> int:
         """Goes on when it is cancelled."""
         self.inside += 1
@@ -232,6 +238,24 @@ async def test_a_handler_that_goes_on_after_its_grace_is_reported_and_keeps_its_
         gate.open.set()
         await it.reported(2)
         assert [one.task_id for one in it.reports] == [11, 30]
+
+
+async def test_a_cancel_before_the_first_step_of_a_handler_frees_its_slot(tmp_path: Path) -> None:
+    gate = Gate()
+    async with stage(tmp_path, count=2, block=gate.block, wait=gate.wait) as it:
+        it.submit("block")
+        await wait_until_async(lambda: gate.inside == 1)
+        it.submit("wait", task_id=12)
+        await wait_until_async(lambda: len(it.slots.held) == 2)
+        order = StopOrder(task_id=12, attempt=1, grace_seconds=5.0, reason="by a user")
+        it.slots.handle(StopsOrdered((order,)))
+        gate.open.set()
+        first, second = sorted(await it.reported(2), key=lambda one: one.task_id)
+        assert (first.outcome, gate.most) == ("succeeded", 0), "the other one has not begun"
+        assert (second.outcome, detail(second)["message"]) == ("cancelled", "cancelled: by a user")
+        it.submit("wait", task_id=21)
+        it.submit("wait", task_id=22)
+        await it.reported(4)
 
 
 async def test_a_stop_finishes_what_runs_and_claims_nothing_more(tmp_path: Path) -> None:

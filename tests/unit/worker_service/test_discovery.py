@@ -123,6 +123,54 @@ def test_a_changed_file_changes_the_configuration_and_a_wrong_one_nothing(tmp_pa
     assert [one.supported.configuration.get("size") for one in it.targets] == sizes
 
 
+RESIZE = "namespace_name: images\nname: resize\nversion: 1.4.0\nconfiguration: {size: %s}\n"
+
+
+@pytest.mark.parametrize("way", ["date", "gone", "not readable"])
+def test_what_cannot_be_read_changes_nothing_and_counts_once_it_can(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    write(tmp_path / "shop.py", SHOP)
+    folder = tmp_path / "config"
+    file = write(folder / "resize.yaml", RESIZE % 300)
+    it = Discovery(Sources(folder=str(tmp_path), modules=("shop",), files=folder))
+    kept = list(it.targets)
+    with monkeypatch.context() as patch:
+        match way:
+            case "date":
+                file.write_text(RESIZE % "2026-02-30")
+            case "gone":
+                folder.rename(tmp_path / "elsewhere")
+            case "not readable":
+                file.write_text(RESIZE % 1024)
+                patch.setattr(Path, "read_bytes", unreadable)
+        with pytest.raises(ConfigurationError, match=str(folder)):
+            it.changed()
+        assert it.targets == kept
+    if way == "gone":
+        (tmp_path / "elsewhere").rename(folder)
+    if way != "not readable":
+        file.write_text(RESIZE % 1024)
+    assert it.changed()
+    assert [t.supported.configuration for t in it.targets] == [{"size": 1024}, {}]
+
+
+def unreadable(path: Path) -> bytes:
+    raise PermissionError(13, "Permission denied", str(path))
+
+
+def test_a_refused_change_is_taken_back_and_its_files_are_named(tmp_path: Path) -> None:
+    write(tmp_path / "shop.py", SHOP)
+    file = write(tmp_path / "config/resize.yaml", RESIZE % 300)
+    it = Discovery(Sources(folder=str(tmp_path), modules=("shop",), files=tmp_path / "config"))
+    kept = list(it.targets)
+    file.write_text(RESIZE % 1024)
+    assert it.changed()
+    assert it.take_back() == [str(file)]
+    assert it.targets == kept
+    assert not it.changed(), "until the file changes again"
+
+
 @pytest.mark.parametrize(
     ("fields", "why"),
     [
@@ -145,6 +193,8 @@ def test_what_is_missing_is_said(tmp_path: Path, fields: dict[str, Any], why: st
     [
         ("- 1", "must have the fields of one named task"),
         ("name: [", "while parsing"),
+        ("name: 2026-02-30", "day is out of range"),
+        ("[" * 5000, "deep"),
         ("namespace_name: images", "name this field is required"),
         ("namespace_name: a\nname: b\nversion: 1.4", "version"),
         ("namespace_name: a\nname: b\nhandler: shop", "handler"),

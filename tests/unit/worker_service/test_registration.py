@@ -36,6 +36,35 @@ async def test_the_first_process_uses_the_token_of_a_user_and_the_next_its_own(
     assert "groups" not in second.sent["workers"][0]
 
 
+async def test_a_later_start_with_the_same_groups_needs_no_user(tmp_path: Path) -> None:
+    for groups, number, tokens in [
+        (("lab:write", "ops"), 1, ["of a user"]),
+        (("ops", "lab:write"), 2, ["own-1"]),
+        (("ops",), 3, ["of a user"]),
+        (("ops",), 4, ["own-3"]),
+    ]:
+        answers = Answers(workers=[registered(number)])
+        async with parts_of(answers, tmp_path, groups=groups) as it:
+            await it.registration.begin()
+        assert answers.tokens == tokens
+        sent = answers.sent["workers"][0].get("groups")
+        assert sent == (list(groups) if tokens == ["of a user"] else None)
+
+
+async def test_other_groups_without_a_user_say_what_is_needed_and_unknown_ones_stay(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "token").write_text("own")
+    answers = Answers(workers=[registered(1)])
+    async with parts_of(answers, tmp_path, token=None, groups=("lab",)) as it:
+        await it.registration.begin()
+    assert answers.tokens == ["own"], "of a version that did not note them"
+    (tmp_path / "groups").write_text("lab")
+    async with parts_of(Answers(), tmp_path, token=None, groups=("ops",)) as it:
+        with pytest.raises(Unauthenticated, match="--group"):
+            await it.registration.begin()
+
+
 async def test_each_process_has_a_larger_incarnation_that_is_on_disk_before_it_is_used(
     tmp_path: Path,
 ) -> None:

@@ -1,0 +1,96 @@
+"""A forced stop of a worker service whose handler cannot be stopped."""
+
+import asyncio
+import threading
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mitosis.client.http_link import HttpAnswer, HttpRequest
+from mitosis.client.service_api import ServiceApi
+from mitosis.execution.reporter import Reporter
+from mitosis.execution.run_folder import HostFolders
+from mitosis.worker_service import coroutines, service
+from mitosis.worker_service.config import ServiceConfig
+from mitosis.worker_service.coroutines import CoroutineThread
+from mitosis.worker_service.discovery import Discovery, Sources
+from mitosis.worker_service.service import Service, process_id
+from tests.support.service_answers import Answers, attempt, beat, registered
+from tests.support.waiting import wait_until_async
+
+MODULE = "tests.integration.worker_service.test_forced_stop"
+INSIDE, OPEN = threading.Event(), threading.Event()
+
+
+async def block() -> None:
+    """Block the event loop of the handlers."""
+    INSIDE.set()
+    OPEN.wait(30)
+
+
+class InOrder(Answers):
+    """Notes every call among the other steps."""
+
+    def __init__(self, steps: list[str], **answers: Any) -> None:
+        super().__init__(**answers)
+        self.steps = steps
+
+    async def call(self, request: HttpRequest, **limits: float | None) -> HttpAnswer:
+        self.steps.append(request.target.decode().rpartition("/")[2])
+        return await super().call(request, **limits)
+
+
+async def test_a_goodbye_is_the_last_step_of_a_process_whose_handler_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another service may get the task from then on: what goes on ends with the process at once."""
+    steps: list[str] = []
+
+    def noted(owner: type[Any], name: str) -> None:
+        wrapped = getattr(owner, name)
+
+        def call(self: Any) -> None:
+            wrapped(self)
+            steps.append(f"{owner.__name__} {name}d")
+
+        monkeypatch.setattr(owner, name, call)
+
+    noted(CoroutineThread, "close")
+    noted(Reporter, "close")
+    task = attempt(11)
+    answers = InOrder(
+        steps,
+        workers=[registered(1)],
+        heartbeat=[beat()] * 500,
+        claim=[(200, {"tasks": [task], "draining": False})],
+        goodbye=[(204, {})],
+    )
+    monkeypatch.setattr(
+        service, "ServiceApi", lambda url, token, **_: ServiceApi(url, token, answers)
+    )
+    monkeypatch.setattr(service, "KILL_MARGIN_SECONDS", 0.01)
+    monkeypatch.setattr(coroutines, "CLOSE_SECONDS", 0.01)
+    named = f"{task['namespace']}/{task['name']}@{task['version']}={MODULE}:block"
+    config = ServiceConfig(
+        api_url="http://api.test",
+        worker_id="w-1",
+        token="of a user",
+        state_dir=tmp_path / "w-1",
+        folder=tmp_path,
+        stop_now=True,
+        stop_grace=timedelta(0),
+    )
+    try:
+        with HostFolders.lock(process_id(config.state_dir), config.state_dir) as folders:
+            it = Service(config, Discovery(Sources(folder=str(tmp_path), tasks=[named])), folders)
+            running = asyncio.get_running_loop().create_task(it.run())
+            await wait_until_async(INSIDE.is_set)
+            it.stop()
+            await asyncio.wait_for(running, 20)
+    finally:
+        OPEN.set()
+    assert steps[-3:] == ["CoroutineThread closed", "Reporter closed", "goodbye"]
+    assert steps.count("CoroutineThread closed") == 1
+    assert "report" not in answers.sent
