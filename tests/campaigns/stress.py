@@ -1,14 +1,16 @@
 """Simulated agents and many task groups under random verbs, on the real stack: ``make stress``.
 
 API, control worker, Temporal and PostgreSQL are real; the agents are simulated and speak HTTP and Temporal. A
-watch looks all the time for hosts that are free beside work that they may do. In the end every task group
-must settle, and nothing may be lost, run twice or be left.
+watch looks all the time for hosts that are free beside work that they may do. Calls are repeated as the SDK
+and the real agent repeat them, since 429 and 503 are promised to pass. In the end every task group must
+settle, and nothing may be lost, run twice or be left.
 ``ARGS="--seed N --agents N --groups N --minutes N"``: the same again.
 """
 
 import argparse
 import asyncio
 import contextlib
+import math
 import os
 import random
 import secrets
@@ -20,62 +22,37 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, LiteralString
+from typing import Any, LiteralString, TypeVar
 from uuid import UUID
 
 from temporalio.client import Client
 from temporalio.contrib.pydantic import pydantic_data_converter
 
 from manager_agent.agent_api import AgentApi
+from mitosis.client.creating import Planned, created
+from mitosis.client.repeating import repeating
 from mitosis.contracts.errors import Conflict, InvalidRequest, NotFound
 from mitosis.contracts.http import RegisterManager, TaskGroupInfo, TaskGroupSpec, TaskGroupUpdate
 from mitosis.contracts.task import TaskSubmission
 from mitosis.embedded.stack import EmbeddedStack
 from mitosis.settings import Settings
 from mitosis.store.pg.migrate import migrate
+from tests.campaigns.stress_watch import Watch
 from tests.support.fleet import Fleet, fleet
 from tests.support.http_agent import HttpAgent
 from tests.support.kept_facts import compare
 from tests.support.waiting import wait_until_async
+from workflows import options
 
+T = TypeVar("T")
 TAGS = ("gpu", "x86", "big")
 LOST_AFTER = timedelta(seconds=10)
-LIMIT_SECONDS = 10.0
-LOADED_SECONDS = 10.0
-"""More than the limit, on a machine under load."""
+CONNECTIONS = 20
+"""Those of an API and of a control worker, which are one process here."""
+PATIENCE = timedelta(minutes=10)
+"""So long a call is repeated, as those of a program with a task group."""
 SETTLED_SECONDS = 300.0
-WASTE: LiteralString = """
-WITH work AS (
-    SELECT g.id, g.user_group_id, g.assignment_method, coalesce(g.member_tags, g.tags) AS tags
-      FROM task_groups AS g JOIN group_live AS v ON v.group_id = g.id
-     WHERE v.settled_at IS NULL AND v.state IN ('open', 'closed') AND NOT v.discarding
-       AND EXISTS (SELECT FROM open_task AS o WHERE o.group_id = g.id AND o.state = 0)
-       AND NOT EXISTS (SELECT FROM leases AS l WHERE l.freed_for = g.id)
-       AND NOT EXISTS (SELECT FROM leases AS l WHERE l.state <> 'ended' AND l.group_id = g.id)
-), free AS (
-    SELECT m.id, m.name, m.tags FROM managers AS m JOIN manager_live AS c ON c.manager_id = m.id
-     WHERE NOT m.draining AND NOT c.offline AND c.last_contact_at > now() - interval '5 s'
-       AND NOT EXISTS (SELECT FROM leases AS l WHERE l.manager_id = m.id AND l.state <> 'ended')
-       AND NOT EXISTS (SELECT FROM environments AS e
-                         LEFT JOIN group_live AS v
-                           ON v.group_id = e.group_id AND v.state IN ('open', 'closed')
-                        WHERE e.manager_id = m.id AND e.state <> 'gone'
-                          AND (e.state <> 'ready' OR v.group_id IS NULL))
-)
-SELECT w.id, f.name FROM work AS w CROSS JOIN free AS f
-  LEFT JOIN task_group_managers AS t ON t.task_group_id = w.id AND t.manager_id = f.id
- WHERE CASE t.assignment_method WHEN 'user_specified' THEN true WHEN 'removed' THEN false
-       ELSE w.assignment_method = 'tag_matched' AND w.tags <@ f.tags END
-   AND NOT EXISTS (SELECT FROM host_failures AS h
-                    WHERE h.manager_id = f.id AND (h.group_id = w.id OR h.kind = 'unreachable')
-                      AND (h.next_at IS NULL OR h.next_at > now()))"""
-OVER: LiteralString = """
-SELECT g.id, 'more than max_managers' AS name FROM leases AS l JOIN task_groups AS g ON g.id = l.group_id
- WHERE l.state IN ('offered', 'active') AND NOT l.draining
- GROUP BY g.id HAVING count(*) > g.max_managers"""
-TWO_LEASES: LiteralString = """
-SELECT l.manager_id AS id, 'two leases' AS name FROM leases AS l WHERE l.state <> 'ended'
- GROUP BY l.manager_id HAVING count(*) > 1"""
+"""Where every thread gets a core at once."""
 LEFT: tuple[LiteralString, ...] = (
     "SELECT epoch, group_id, state, end_reason FROM leases WHERE state <> 'ended'",
     "SELECT manager_id, group_id, state FROM environments WHERE state <> 'gone'",
@@ -95,14 +72,15 @@ class Stress:
     deleted: set[UUID] = field(default_factory=set)
     submitted: dict[UUID, int] = field(default_factory=dict)
     verbs: Counter[str] = field(default_factory=Counter)
-    longest: float = 0.0
-    late: list[str] = field(default_factory=list)
-    _since: dict[tuple[int, str], float] = field(default_factory=dict)
-    _away: set[asyncio.Task[None]] = field(default_factory=set)
+    _away: list[asyncio.Task[None]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.watch = Watch(self.it)
+        self.it.client.give_up_after = PATIENCE
 
     async def run(self, seconds: float) -> None:
         until = time.monotonic() + seconds
-        watch = asyncio.create_task(self._watch_for_ever())
+        watch = asyncio.create_task(self.watch.run())
         pause = min(1.0, seconds / (2 * self.most_groups))
         try:
             while time.monotonic() < until:
@@ -114,7 +92,13 @@ class Stress:
             await self._settle()
         finally:
             watch.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await watch
         await self._check()
+
+    async def _repeated(self, call: Callable[[], Awaitable[T]]) -> T:
+        """Repeat a call that the SDK leaves to its caller: here each of them may be made again."""
+        return await repeating(call, PATIENCE)
 
     def _verbs(self) -> list[Callable[[], Awaitable[None]]]:
         if len(self.groups) < self.most_groups and (
@@ -156,7 +140,8 @@ class Stress:
             }
         else:
             spec["tags"] = dice.sample(TAGS, dice.choice((0, 0, 1)))
-        info = await self.it.client.create_group(TaskGroupSpec.model_validate(spec))
+        planned = Planned(TaskGroupSpec.model_validate(spec), is_ours=True)
+        info = await created(self.it.client, planned)
         self.groups.append(info.task_group_id)
         await self._submit(info.task_group_id)
 
@@ -176,7 +161,8 @@ class Stress:
                 {"tags": self.dice.sample(TAGS, 1)},
             )
         )
-        await self.it.client.update_group(self._live(), TaskGroupUpdate.model_validate(changes))
+        group, update = self._live(), TaskGroupUpdate.model_validate(changes)
+        await self._repeated(lambda: self.it.client.update_group(group, update))
 
     async def members(self) -> None:
         client, agent = self.it.client, self.dice.choice(self.agents)
@@ -184,7 +170,8 @@ class Stress:
         await verb(self._live(), [agent.manager_id])
 
     async def refresh(self) -> None:
-        await self.it.client.refresh_managers(self._live())
+        group = self._live()
+        await self._repeated(lambda: self.it.client.refresh_managers(group))
 
     async def end(self) -> None:
         client, group = self.it.client, self._live()
@@ -201,7 +188,8 @@ class Stress:
             case "complete":
                 await client.complete(group, force=True)
             case "delete":
-                await client.delete_group(group, force=True)
+                with contextlib.suppress(NotFound):  # by a try whose answer was lost
+                    await self._repeated(lambda: client.delete_group(group, force=True))
                 self.deleted.add(group)
 
     async def drain(self) -> None:
@@ -229,29 +217,13 @@ class Stress:
             await asyncio.sleep(seconds)
             await agent.come_back()
 
-        task = asyncio.create_task(later())
-        self._away.add(task)
-        task.add_done_callback(self._away.discard)
+        self._away.append(asyncio.create_task(later()))
 
     # --- what must not be -------------------------------------------------------------------------
 
-    async def _watch_for_ever(self) -> None:
-        while True:
-            rows = await self.it.rows(WASTE)
-            rows += [*await self.it.rows(OVER), *await self.it.rows(TWO_LEASES)]
-            now = time.monotonic()
-            pairs = {(int(row["id"]), str(row["name"])) for row in rows}
-            self._since = {pair: self._since.get(pair, now) for pair in pairs}
-            for (group, host), since in self._since.items():
-                self.longest = max(self.longest, now - since)
-                if now - since > LIMIT_SECONDS + LOADED_SECONDS:
-                    self.late.append(f"{group} has been beside {host} for {now - since:.0f} s")
-            await asyncio.sleep(1.0)
-
     async def _settle(self) -> None:
         """Every host serves again, every task group may have each of them, and is closed."""
-        if self._away:
-            await asyncio.gather(*self._away)
+        await asyncio.gather(*self._away)
         client = self.it.client
         for agent in self.agents:
             await client.resume_manager(agent.manager_id)
@@ -267,8 +239,9 @@ class Stress:
             )
             return bool(rows[0]["n"] == 0)
 
-        await wait_until_async(settled, SETTLED_SECONDS, interval=0.5)
-        await wait_until_async(self._empty, SETTLED_SECONDS, interval=0.5)
+        within = SETTLED_SECONDS * self.watch.slowdown.since(-math.inf)
+        await wait_until_async(settled, within, interval=0.5)
+        await wait_until_async(self._empty, within, interval=0.5)
 
     async def _empty(self) -> bool:
         return not any([await self.it.rows(statement) for statement in LEFT])
@@ -284,7 +257,7 @@ class Stress:
         begun = Counter(task for agent in self.agents for task in agent.begun)
         twice = [task for task, count in begun.items() if count > 1 and task not in excused]
         assert not twice, f"ran twice without a loss of their host: {twice[:20]}"
-        assert not self.late, "\n".join(self.late[:20])
+        assert not self.watch.late, "\n".join([*self.watch.late.values()][:20])
         await compare(self.it.api.app_state.store, kept=None)
 
     def _check_group(self, info: TaskGroupInfo) -> None:
@@ -324,12 +297,21 @@ async def main(seed: int, agents: int, groups: int, minutes: float) -> None:
         async with EmbeddedStack(Settings(data_dir=Path(name, "data"))) as stack:
             await asyncio.to_thread(migrate, stack.database_url)
             where = (stack.database_url, stack.temporal_address, Path(name))
-            async with fleet(*where, host_lost_after=LOST_AFTER) as it:
+            async with fleet(
+                *where,
+                host_lost_after=LOST_AFTER,
+                heartbeat_within=options.HOST_HEARTBEAT_WITHIN,
+                connections=CONNECTIONS,
+            ) as it:
                 done = await stress(it, seed, agents, groups, minutes * 60)
     print(
         f"{len(done.groups)} task groups, {sum(done.submitted.values())} tasks; verbs: {dict(done.verbs)}"
     )
-    print(f"the longest wait beside a free host was {done.longest:.1f} s")
+    watch = done.watch
+    print(
+        f"the longest wait beside a free host was {watch.longest:.1f} s of {watch.allowed:.1f} s;"
+        f" a second of computing took {watch.slowdown.since(-math.inf):.1f} s; {watch.missed} looks missed"
+    )
 
 
 if __name__ == "__main__":
@@ -338,5 +320,5 @@ if __name__ == "__main__":
     parser.add_argument("--agents", type=int, default=50)
     parser.add_argument("--groups", type=int, default=200)
     parser.add_argument("--minutes", type=float, default=10.0)
-    options = parser.parse_args()
-    asyncio.run(main(options.seed, options.agents, options.groups, options.minutes))
+    given = parser.parse_args()
+    asyncio.run(main(given.seed, given.agents, given.groups, given.minutes))

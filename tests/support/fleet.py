@@ -210,18 +210,29 @@ class Fleet:
 
 @asynccontextmanager
 async def fleet(
-    database: str, temporal: str, folder: Path, *, host_lost_after: timedelta = LOST_AFTER
+    database: str,
+    temporal: str,
+    folder: Path,
+    *,
+    host_lost_after: timedelta = LOST_AFTER,
+    heartbeat_within: timedelta = BEATS_WITHIN,
+    connections: int = 10,
 ) -> AsyncIterator[Fleet]:
-    """API and control worker, no host yet; in a namespace of its own."""
+    """API and control worker, no host yet; in a namespace of its own.
+
+    ``connections``: to PostgreSQL; API and control worker share them here.
+    """
     where = TemporalAddress(temporal, f"test-{uuid.uuid4().hex[:8]}")
     wanted = ApiOptions(
-        store=StoreOptions(database_url=database, host_lost_after=host_lost_after),
+        store=StoreOptions(
+            database_url=database, host_lost_after=host_lost_after, pool_size=connections
+        ),
         signing_key=ed25519_private_key(),
         temporal_namespace=where.namespace,
         stop_after=timedelta(seconds=1),
     )
     async with AsyncExitStack() as exits:
-        exits.enter_context(patch.object(options, "HOST_HEARTBEAT_WITHIN", BEATS_WITHIN))
+        exits.enter_context(patch.object(options, "HOST_HEARTBEAT_WITHIN", heartbeat_within))
         control = await ControlClient.open(where)
         api = await exits.enter_async_context(running_api(wanted, control))
         state, store = api.app_state, ControlStore(api.app_state.store)

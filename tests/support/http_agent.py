@@ -1,6 +1,7 @@
 """An agent without processes that speaks to the real API and to Temporal, as the real one does.
 
-Its tasks do nothing and take the time that their arguments say. For campaigns with many hosts.
+Its tasks do nothing and take the time that their arguments say. For campaigns with many hosts. Calls that the
+real agent repeats while the API is busy are repeated here too.
 """
 
 import asyncio
@@ -11,12 +12,13 @@ from datetime import UTC, datetime
 from uuid import UUID
 
 import msgspec
-from temporalio import activity
 from temporalio.client import Client
 from temporalio.worker import PollerBehaviorSimpleMaximum, Worker
 
+from activities.heartbeats import heartbeats
 from activities.host import HostActivities
 from manager_agent.agent_api import AgentApi
+from manager_agent.temporal import HEARTBEAT_THROTTLE
 from mitosis.contracts.agent_http import EnvironmentChange, Hello, HookReport
 from mitosis.contracts.control import HookOutcome, HookVerdict, HostCommand, LeaseEnd, LeaseOutcome
 from mitosis.contracts.errors import MitosisError
@@ -31,6 +33,7 @@ from mitosis.contracts.wire import (
     TaskAttempt,
     TaskReport,
 )
+from mitosis.execution.backoff import until_reached
 
 RENEWS_EVERY = 1.0
 CLAIM_WAITS = 2.0
@@ -80,6 +83,8 @@ class HttpAgent:
             activities=[host.prepare_environment, host.run_lease, host.clean_environment],
             max_concurrent_activities=8,
             activity_task_poller_behavior=PollerBehaviorSimpleMaximum(1),
+            max_heartbeat_throttle_interval=HEARTBEAT_THROTTLE,
+            default_heartbeat_throttle_interval=HEARTBEAT_THROTTLE,
         )
         async with worker:
             loops = [
@@ -104,7 +109,7 @@ class HttpAgent:
             cores=tuple(range(self.cores)),
             agent_version="0",
         )
-        await self.api.hello(hello)
+        await until_reached(lambda: self.api.hello(hello))
 
     def cut_off(self) -> None:
         """Lose contact with everything it holds."""
@@ -235,12 +240,18 @@ class HttpAgent:
         """Take the lease, set it up, work under it. Only once for each epoch."""
         if self.session is not None and self.session.epoch == epoch:
             return
-        grant = await (self.api.grant(epoch) if taken else self.api.take(epoch))
+        grants = self.api.grant if taken else self.api.take
+        grant = await until_reached(lambda: grants(epoch))
         plan = grant.worker_allocation_plan
         session = self.session = Session(epoch, grant.task_group_id, plan.worker_count)
-        if grant.environment_state != "ready":
-            for event in ("preparing", "prepared"):
-                await self._change(session.group, event, epoch)
+        try:
+            if grant.environment_state != "ready":
+                for event in ("preparing", "prepared"):
+                    await self._change(session.group, event, epoch)
+        except MitosisError:
+            if self.session is session:
+                self.session = None
+            raise
         session.ready = True
 
     async def _tear_down(self, group: UUID) -> None:
@@ -262,28 +273,28 @@ class HttpAgent:
             "fingerprint": "f",
             "hook": hook if ended else None,
         }
-        await self.api.change_environment(group, EnvironmentChange.model_validate(facts))
+        change = EnvironmentChange.model_validate(facts)
+        await until_reached(lambda: self.api.change_environment(group, change))
 
     # --- commands of Temporal --------------------------------------------------------------------
 
     async def prepare_environment(self, command: HostCommand) -> HookOutcome:
         assert command.epoch is not None
         try:
-            await self._begin(command.epoch, taken=False)
+            async with heartbeats():
+                await self._begin(command.epoch, taken=False)
         except MitosisError:
-            if self.session is not None and self.session.epoch == command.epoch:
-                self.session = None
             return HookOutcome(verdict=HookVerdict.LEASE_LOST)
         return HookOutcome(verdict=HookVerdict.READY)
 
     async def run_lease(self, command: HostCommand) -> LeaseOutcome:
         """Watch the session: it works by itself."""
         try:
-            while self.session is not None and self.session.epoch == command.epoch:
-                activity.heartbeat()
-                if self.session.ending and not self.session.running:
-                    return LeaseOutcome(end=LeaseEnd.ENDING)
-                await asyncio.sleep(0.3)
+            async with heartbeats():
+                while self.session is not None and self.session.epoch == command.epoch:
+                    if self.session.ending and not self.session.running:
+                        return LeaseOutcome(end=LeaseEnd.ENDING)
+                    await asyncio.sleep(0.3)
         except asyncio.CancelledError:
             session = self.session
             ending = session is not None and session.epoch == command.epoch and session.ending
@@ -291,5 +302,6 @@ class HttpAgent:
         return LeaseOutcome(end=LeaseEnd.GONE)
 
     async def clean_environment(self, command: HostCommand) -> HookOutcome:
-        await self._tear_down(command.task_group_id)
+        async with heartbeats():
+            await self._tear_down(command.task_group_id)
         return HookOutcome(verdict=HookVerdict.CLEANED)
