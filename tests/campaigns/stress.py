@@ -47,6 +47,8 @@ from workflows import options
 T = TypeVar("T")
 TAGS = ("gpu", "x86", "big")
 LOST_AFTER = timedelta(seconds=10)
+USERS = 4
+"""So many verbs are under way at the same time."""
 CONNECTIONS = 20
 """Those of an API and of a control worker, which are one process here."""
 PATIENCE = timedelta(minutes=10)
@@ -83,34 +85,51 @@ class Stress:
         watch = asyncio.create_task(self.watch.run())
         pause = min(1.0, seconds / (2 * self.most_groups))
         try:
-            while time.monotonic() < until:
-                act = self.dice.choice(self._verbs())
-                self.verbs[act.__name__] += 1
-                with contextlib.suppress(Conflict, InvalidRequest, NotFound):
-                    await act()
-                await asyncio.sleep(self.dice.random() * pause)
+            await asyncio.gather(*(self._use(until, pause * USERS) for _ in range(USERS)))
             await self._settle()
         finally:
             watch.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await watch
+            print(self.figures(), flush=True)
         await self._check()
+
+    def figures(self) -> str:
+        """Return what was done, and how long hosts were free beside work."""
+        watch = self.watch
+        slowdown = watch.slowdown.since(-math.inf)
+        return (
+            f"{len(self.groups)} task groups, {sum(self.submitted.values())} tasks;"
+            f" verbs: {dict(self.verbs)}\n"
+            f"the longest wait beside a free host was {watch.longest:.1f} s of {watch.allowed:.1f} s;"
+            f" a second of computing took {slowdown:.1f} s; {watch.missed} looks missed"
+        )
+
+    async def _use(self, until: float, pause: float) -> None:
+        while time.monotonic() < until:
+            act = self.dice.choice(self._verbs())
+            self.verbs[act.__name__] += 1
+            with contextlib.suppress(Conflict, InvalidRequest, NotFound):
+                await act()
+            await asyncio.sleep(self.dice.random() * pause)
 
     async def _repeated(self, call: Callable[[], Awaitable[T]]) -> T:
         """Repeat a call that the SDK leaves to its caller: here each of them may be made again."""
         return await repeating(call, PATIENCE)
 
     def _verbs(self) -> list[Callable[[], Awaitable[None]]]:
-        if len(self.groups) < self.most_groups and (
-            len(self.groups) < 3 or self.dice.random() < 0.5
-        ):
+        wanted = self.verbs["create"] < self.most_groups
+        if wanted and (len(self.groups) < 3 or self.dice.random() < 0.5):
             return [self.create]
         of_groups = [self.submit, self.submit, self.change, self.members, self.refresh, self.end]
         return [*of_groups, self.drain, self.resume, self.lose, self.plan_like_a_user]
 
     def _live(self) -> UUID:
         """One of the newest: the older ones have mostly ended."""
-        return self.dice.choice([one for one in self.groups if one not in self.deleted][-40:])
+        there = [one for one in self.groups if one not in self.deleted]
+        if not there:
+            raise NotFound("no task group is left")
+        return self.dice.choice(there[-40:])
 
     def _tasks(self) -> list[TaskSubmission]:
         seconds = self.dice.choice((0.01, 0.2, 1.0))
@@ -123,7 +142,7 @@ class Stress:
         dice, named = self.dice, self.dice.random() < 0.2
         some = dice.sample(self.agents, min(3, len(self.agents)))
         spec: dict[str, Any] = {
-            "name": f"g{len(self.groups)}",
+            "name": f"g{self.verbs['create']}",
             "priority": dice.choice((-10, 0, 0, 10)),
             "max_managers": dice.choice((None, 1, 3)),
             "worker_allocation_plan": {"worker_count": dice.choice((1, 2))},
@@ -303,15 +322,7 @@ async def main(seed: int, agents: int, groups: int, minutes: float) -> None:
                 heartbeat_within=options.HOST_HEARTBEAT_WITHIN,
                 connections=CONNECTIONS,
             ) as it:
-                done = await stress(it, seed, agents, groups, minutes * 60)
-    print(
-        f"{len(done.groups)} task groups, {sum(done.submitted.values())} tasks; verbs: {dict(done.verbs)}"
-    )
-    watch = done.watch
-    print(
-        f"the longest wait beside a free host was {watch.longest:.1f} s of {watch.allowed:.1f} s;"
-        f" a second of computing took {watch.slowdown.since(-math.inf):.1f} s; {watch.missed} looks missed"
-    )
+                await stress(it, seed, agents, groups, minutes * 60)
 
 
 if __name__ == "__main__":

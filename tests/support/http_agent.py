@@ -35,8 +35,9 @@ from mitosis.contracts.wire import (
 )
 from mitosis.execution.backoff import until_reached
 
-RENEWS_EVERY = 1.0
-CLAIM_WAITS = 2.0
+RENEWS_EVERY = 3.0
+"""As the real agent: a campaign with many hosts shares its cores with what it tests."""
+CLAIM_WAITS = 5.0
 
 
 @dataclass

@@ -16,7 +16,7 @@ from mitosis.store.groups.decided_reasons import (
 )
 from mitosis.store.leases.decisions import explain_decision
 from mitosis.store.leases.no_host_reasons import Reason
-from mitosis.store.leases.reasons import WaitingTask, task_reason, why
+from mitosis.store.leases.reasons import IDLE, WaitingTask, host_reason, task_reason, why
 from mitosis.store.leases.waiting import Waiting, WaitingHost, read_waiting
 from mitosis.store.managers.views import manager_states
 from mitosis.store.missing import require_task_group
@@ -29,6 +29,8 @@ from mitosis.store.tasks.views import read_task
 SQL = load("groups/explain.sql")
 HOSTS_NAMED = 20
 """In Temporal's details: each of its lines is kept in the history of the workflow."""
+ON_ITS_WAY = ("offered", "setup")
+"""Reasons of a group whose host will begin its tasks: nothing needs to change."""
 MOST_HOSTS = 1_000
 """In a larger fleet, Temporal's details do not name the smallest change."""
 
@@ -46,7 +48,8 @@ async def explain_group(store: Store, task_group_id: UUID) -> Explanation:
     decided = await _decided(store, facts)
     hosts = await _hosts(store, facts, decided)
     reason = why(facts)
-    return _explanation(facts, reason, facts.group.state, hosts, _change(reason, decided))
+    change = _change(facts, reason, decided)
+    return _explanation(facts, reason, facts.group.state, hosts, change)
 
 
 async def waiting_chain(store: Store, task_group_id: UUID) -> tuple[str, ...]:
@@ -67,7 +70,7 @@ async def waiting_chain(store: Store, task_group_id: UUID) -> tuple[str, ...]:
     lines = [f"{host.name}: {_host(host, facts, decided).chain}" for host in named]
     if len(facts.hosts) > len(named):
         lines.append(f"{len(facts.hosts) - len(named)} more hosts: mitosis explain names 200")
-    if change := _change(reason, decided):
+    if change := _change(facts, reason, decided):
         lines.append(f"the smallest change: {change}")
     return tuple(lines)
 
@@ -106,7 +109,7 @@ async def explain_task(store: Store, public_id: UUID) -> Explanation:
         return _explanation(facts, reason, shown.state, (), None, task_id)
     decided = await _decided(store, facts)
     hosts = await _hosts(store, facts, decided)
-    change = None if task.claimed else _change(reason, decided)
+    change = None if task.claimed else _change(facts, reason, decided)
     return _explanation(facts, reason, shown.state, hosts, change, task_id)
 
 
@@ -117,7 +120,12 @@ async def _decided(store: Store, facts: Waiting) -> Decided:
     return await decided_reasons(store, facts)
 
 
-def _change(reason: Reason, decided: Decided) -> str | None:
+def _change(facts: Waiting, reason: Reason, decided: Decided) -> str | None:
+    """Return the smallest change; the decision knows only those that lead to another lease."""
+    if reason.code in ON_ITS_WAY:
+        return None
+    if reason.code == "open" and any(host_reason(one, facts) == IDLE for one in facts.holders()):
+        return f"submit 1 more task to {facts.group.name}"
     return decided.change if reason.waits else None
 
 

@@ -25,6 +25,9 @@ from mitosis.store.leases.waiting import SetupRun, Waiting, WaitingGroup, Waitin
 UNSENT_SECONDS = 3.0
 """An older message to Temporal is late: it is usually sent within milliseconds."""
 
+IDLE = Reason("open", "has nothing to do until more tasks are submitted", False)
+"""Of a host whose lease would begin a task at once."""
+
 _TO_TEAR_DOWN = (
     EnvironmentState.PREPARING,
     EnvironmentState.READY,
@@ -82,6 +85,8 @@ def host_reason(host: WaitingHost, facts: Waiting) -> Reason:
     if facts.lease_state(host) is not None:
         held = _held([host], facts)
         assert held is not None  # noqa: S101 - it has a lease
+        if held.code == "working" and facts.group.unfinished == 0:
+            return IDLE
         return held
     # The group's own line covers conditions of the group; this one is about the host.
     moment, group, state = facts.moment, facts.group_state, facts.host_state(host)

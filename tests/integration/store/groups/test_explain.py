@@ -154,11 +154,33 @@ async def test_the_smallest_change_makes_a_host_serve_the_group(database: str, w
             assert lease.task_group_name == "waiting"
 
 
+async def test_a_host_without_work_needs_one_task_and_no_other_host(database: str) -> None:
+    async with world(database) as w:
+        group = await w.group("drained", tags={"gpu"})
+        await w.submit(group)
+        host = await w.leased_host(group, tags=["gpu"])
+        await host.finish((await host.claim()).tasks)
+        await w.host(tags=["x86"])
+        explained = await explain_group(w.store, group)
+        assert (explained.code, explained.change) == ("open", "submit 1 more task to drained")
+        idle = next(one for one in explained.hosts if one.manager_id == host.manager_id)
+        assert (idle.code, idle.line) == (
+            "open",
+            "has nothing to do until more tasks are submitted",
+        )
+        await w.submit(group, 1)
+        assert (await host.claim()).tasks
+
+
 async def test_what_runs_or_has_ended_needs_no_change(database: str) -> None:
     async with world(database) as w:
         group = await w.group()
         await w.submit(group)
-        host = await w.leased_host(group)
+        host = await w.host()
+        await assign_round(w.store)
+        offered = await explain_group(w.store, group)
+        assert (offered.code, offered.change) == ("offered", None)
+        await host.take(group)
         assert (await explain_group(w.store, group)).change is None
         (task,) = (await host.claim()).tasks
         number = await w.value("SELECT id FROM task_groups")

@@ -201,6 +201,12 @@ def test_what_is_in_nobodys_way_says_so_without_waiting() -> None:
     ("known", "of_group", "code", "line"),
     [
         ({**lease(), "environment": "ready"}, {}, "working", "tasks run on a"),
+        (
+            {**lease(), "environment": "ready"},
+            {"unfinished": 0},
+            "open",
+            "has nothing to do until more tasks are submitted",
+        ),
         (lease("offered"), {}, "offered", "offered to a"),
         (lease("ending"), {}, "leaving", "a finishes its tasks and leaves"),
         ({"serves": frozenset()}, {}, "no_role", "has no write role in user group team"),
