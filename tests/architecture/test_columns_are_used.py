@@ -24,8 +24,12 @@ NOT_READ: Mapping[Name, str] = {
     ("worker_services", "creator_id"): "as above, of a worker service",
     ("worker_services", "updated_at"): "S004-12 names it",
     ("worker_named_tasks", "created_at"): "S004-13 names it",
+    ("worker_named_tasks", "id"): "as above",
     ("user_groups", "created_at"): "when it was made, for an administrator with psql",
     ("deleted_groups", "deleted_at"): "as above",
+    ("deleted_groups", "uuid"): "which task group it was, for an administrator with psql",
+    ("user_groups", "creator_id"): "as above, who made it",
+    ("user_groups", "uuid"): "user groups are named in every call; none takes this id",
     ("environments", "created_at"): "as above",
     ("submission", "created_at"): "as above",
     ("manager_config", "id"): "S002-171 names the columns of this table",
@@ -51,7 +55,8 @@ NOT_WRITTEN: Mapping[Name, str] = {
 _COMMENT = re.compile(r"--[^\n]*")
 _TEXT = re.compile(r"'[^']*'")
 _TABLE = re.compile(
-    r"(?:\b(?:FROM|JOIN|INTO|UPDATE|USING)|,)\s+\(?(\w+)(?:\s+(?:AS\s+)?(\w+))?", re.IGNORECASE
+    r"(?:\b(?:FROM|JOIN|INTO|UPDATE|USING)|,)\s+\(?(\w+)(?:\s+(?:AS\s+)?(?!FROM\b)(\w+))?",
+    re.IGNORECASE,
 )
 _INSERT = re.compile(r"\bINSERT\s+INTO\s+(\w+)(?:\s+AS\s+\w+)?\s*\(", re.IGNORECASE)
 _UPDATE = re.compile(r"\bUPDATE\s+(\w+)(?:\s+AS\s+\w+)?\s+SET\s", re.IGNORECASE)
@@ -101,8 +106,9 @@ def _reads(text: str) -> Iterator[Name]:
     tables = dict(_aliases(text))
     found = [(tables.get(alias), column) for alias, column in re.findall(r"\b(\w+)\.(\w+)", text)]
     plain = re.sub(r"\b\w+\.\w+|\bAS\s+\w+", "", text)
-    words = set(re.findall(r"\b[a-z_]+\b", plain))
-    found += [(table, word) for table in set(tables.values()) for word in words]
+    for word in set(re.findall(r"\b[a-z_]+\b", plain)):
+        of = [one for one in set(tables.values()) if word in METADATA.tables[one].columns]
+        found += [(one, word) for one in of if len(of) == 1]  # else PostgreSQL asks which table's
     for table, column in found:
         if table is not None and column in METADATA.tables[table].columns:
             yield table, column
@@ -231,6 +237,7 @@ def test_statements_name_columns_that_exist() -> None:
         ),
         ("SELECT l.epoch AS kind FROM (leases AS l JOIN managers AS m ON true)", "", "epoch"),
         ("WITH x AS (SELECT taken_at FROM leases) SELECT 1 -- offered_at", "", "taken_at"),
+        ("SELECT renewed, state FROM leases AS l, environments AS e", "", "renewed"),
     ],
 )
 def test_what_a_statement_does_with_columns_of_leases(
