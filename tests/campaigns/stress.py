@@ -17,7 +17,7 @@ import secrets
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -246,11 +246,7 @@ class Stress:
         client = self.it.client
         for agent in self.agents:
             await client.resume_manager(agent.manager_id)
-        everyone = [agent.manager_id for agent in self.agents]
-        for group in self.groups:
-            with contextlib.suppress(Conflict, NotFound):
-                await client.add_managers(group, everyone)
-                await client.close_group(group)
+        await asyncio.gather(*(self._close(self.groups[user::USERS]) for user in range(USERS)))
 
         async def settled() -> bool:
             rows = await self.it.rows(
@@ -261,6 +257,13 @@ class Stress:
         within = SETTLED_SECONDS * self.watch.slowdown.since(-math.inf)
         await wait_until_async(settled, within, interval=0.5)
         await wait_until_async(self._empty, within, interval=0.5)
+
+    async def _close(self, groups: Sequence[UUID]) -> None:
+        everyone = [agent.manager_id for agent in self.agents]
+        for group in groups:
+            with contextlib.suppress(Conflict, NotFound):
+                await self.it.client.add_managers(group, everyone)
+                await self.it.client.close_group(group)
 
     async def _empty(self) -> bool:
         return not any([await self.it.rows(statement) for statement in LEFT])
