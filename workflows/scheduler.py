@@ -1,5 +1,6 @@
 """The workflow that assigns hosts to groups: any number of pokes lead to one round in PostgreSQL."""
 
+import math
 from collections.abc import Sequence
 
 from temporalio import workflow
@@ -24,6 +25,8 @@ class SchedulerWorkflow:
     def __init__(self) -> None:
         self._pokes = PokeLoop()
         self._rounds_without_offers = 0
+        self._counts_from = 0.0
+        """An earlier round is there to judge only."""
 
     @workflow.run
     async def run(self) -> None:
@@ -39,12 +42,23 @@ class SchedulerWorkflow:
             await self._pokes.wait(self._next_round(answer), answer.resignalled)
 
     def _next_round(self, answer: AssignAnswer) -> Wait:
-        """Wait for the next round. Rounds without an effect become rarer: a look in PostgreSQL backs them."""
-        seconds = answer.next_round_in_seconds
-        self._rounds_without_offers = 0 if answer.offered else self._rounds_without_offers + 1
+        """Wait for the next round. Rounds without an effect become rarer: a look in PostgreSQL backs them.
+
+        Judgements have a time of their own: those that change nothing leave the others on time.
+        """
+        due, judged = answer.due_in_seconds, answer.judged_again_in_seconds
+        if answer.offered:
+            self._rounds_without_offers = 0
+        elif workflow.time() >= self._counts_from:
+            self._rounds_without_offers += 1
         if self._rounds_without_offers <= ROUNDS_ON_TIME:
-            return Wait("next round", seconds)
-        return Wait("next round", look_after=seconds)
+            step = Wait("next round", due, look_after=judged)
+        else:
+            step = Wait("next round", look_after=_least(due, judged))
+        self._counts_from = (
+            0.0 if judged is None else workflow.time() + (math.inf if due is None else due)
+        )
+        return step
 
     @workflow.signal(description="Look again: something has changed in PostgreSQL.")
     def poke(self) -> None:
@@ -62,3 +76,7 @@ class SchedulerWorkflow:
     def message_refused(self, message: str, reason: str) -> None:
         """Log a message that had no effect."""
         workflow.logger.warning("signal.dropped", extra={"what": message, "reason": reason})
+
+
+def _least(*seconds: float | None) -> float | None:
+    return min((one for one in seconds if one is not None), default=None)

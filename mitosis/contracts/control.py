@@ -331,7 +331,17 @@ class AssignAnswer(Model):
     offered: int
     resignalled: int
     next_round_in_seconds: float | None = None
-    """When to look again without a poke (an offer to check, a delayed task); None = never."""
+    """When to look again without a poke (an offer to check, a delayed task, a judgement); None = never."""
+    judged_again_in_seconds: float | None = None
+    """When hosts whose tasks fail are judged again; None: there are none."""
+    due_without_judgement_in_seconds: float | None = None
+    """If there are: when another reason needs the next round; None = never."""
+
+    @property
+    def due_in_seconds(self) -> float | None:
+        """When anything but a judgement needs the next round; None = never."""
+        judged = self.judged_again_in_seconds is not None
+        return self.due_without_judgement_in_seconds if judged else self.next_round_in_seconds
 
 
 class WaitingWork(Model):

@@ -232,6 +232,10 @@ class MemoryHost:
         """When the scheduler was asked to decide about the lease; it is renewed for an hour then."""
         self.open_offers = 0
         """Offers of every round that no host takes."""
+        self.due_at: datetime | None = None
+        """Something needs a round at this time, and until then a failure is doubted."""
+        self.late: timedelta | None = None
+        """How long after that time the round came."""
 
     async def contact(self) -> None:
         """What any authenticated call of the agent does."""
@@ -334,8 +338,23 @@ class MemoryHost:
     async def assign_round(self) -> AssignAnswer:
         self._check()
         self.rounds += 1
+        if self.due_at is not None:
+            return self._doubting(self.due_at - await self._clock())
         again = 10.0 if self.open_offers else None
         return AssignAnswer(offered=0, resignalled=self.open_offers, next_round_in_seconds=again)
+
+    def _doubting(self, left: timedelta) -> AssignAnswer:
+        """Answer a round while a failure is doubted, which nothing decides; later it is due all the time."""
+        if left <= timedelta(0) and self.late is None:
+            self.late = -left
+        due = 20.0 if self.late is not None else left.total_seconds()
+        return AssignAnswer(
+            offered=0,
+            resignalled=0,
+            next_round_in_seconds=min(10.0, due),
+            judged_again_in_seconds=10.0,
+            due_without_judgement_in_seconds=due,
+        )
 
 
 def _left(until: datetime | None, now: datetime) -> float | None:

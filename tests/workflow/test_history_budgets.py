@@ -132,6 +132,18 @@ async def test_open_offer_that_no_host_takes(skipping: WorkflowEnvironment) -> N
     assert memory.rounds > 5
 
 
+async def test_judgements_that_change_nothing_hide_no_time_at_which_a_round_is_due(
+    skipping: WorkflowEnvironment,
+) -> None:
+    memory = MemoryHost(skipping.get_current_time, Host())
+    memory.due_at = await skipping.get_current_time() + timedelta(minutes=40, seconds=7)
+    async with scheduler(skipping, memory) as handle:
+        assert await an_hour_of(skipping, handle) < MOST
+    assert memory.rounds > 10
+    assert memory.late is not None
+    assert memory.late < timedelta(seconds=2)
+
+
 async def test_usable_host_that_no_round_matches(skipping: WorkflowEnvironment) -> None:
     """Every look finds the same work for it."""
     memory = MemoryHost(skipping.get_current_time, Host())

@@ -82,19 +82,26 @@ async def _locked_round(
         await connection.execute(SQL["notify_relay"])
     grace = await fetch_one(connection, _Due, SQL["next_ask_back"], {})
     judged_again = await next_judgement(connection)
-    pauses = [grace.seconds if grace is not None else None, silence, judged_again, *_pauses(round_)]
+    pauses = [grace.seconds if grace is not None else None, silence, *_pauses(round_)]
     if poked:
         pauses.append(CHECK_OFFERS_SECONDS)
     if hostless:
         pauses.append(round_.policy.starve_after_seconds)
     if done.left:
         pauses.append(LOCKED_LEASE_SECONDS)
-    due = [max(seconds, LEAST_PAUSE_SECONDS) for seconds in pauses if seconds is not None]
+    due = _shortest(pauses)
     return AssignAnswer(
         offered=done.offered,
         resignalled=poked - done.offered,
-        next_round_in_seconds=min(due, default=None),
+        next_round_in_seconds=_shortest([due, judged_again]),
+        judged_again_in_seconds=judged_again,
+        due_without_judgement_in_seconds=None if judged_again is None else due,
     )
+
+
+def _shortest(pauses: Sequence[float | None]) -> float | None:
+    """Return the seconds of the shortest pause, at least LEAST_PAUSE_SECONDS; None: there is none."""
+    return min((max(one, LEAST_PAUSE_SECONDS) for one in pauses if one is not None), default=None)
 
 
 async def would_act(store: Store) -> tuple[Sequence[str], Mapping[UUID, int]]:
