@@ -68,6 +68,9 @@ class SlotPauses:
     async def _give_back(self, reason: str) -> None:
         try:
             await within(self._reporter.quiet(), REPORT_SECONDS)
+            if self._reporter.pending():  # postponed for longer: their tasks must not run again
+                log.warning("goodbye.omitted", extra={"reason": "reports are left in the journal"})
+                return
             await self._registration.start_over(reason)
         except (MitosisError, TimeoutError) as error:  # the next claim returns it
             log.warning("tasks.not_given_back", extra={"reason": str(error)})

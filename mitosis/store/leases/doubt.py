@@ -138,12 +138,14 @@ async def next_judgement(connection: Connection) -> float | None:
 async def due_judgements(connection: Connection, quarantine_after: int) -> Sequence[str]:
     """Return what a judgement would change now, one line each. Reads only."""
     lines = list[str]()
-    for row in await fetch_all(connection, _InDoubt, SQL["groups_in_doubt"], {}):
-        for suspect in await _suspects(connection, row.number, quarantine_after):
-            verdict = judge(suspect, goes_on=row.goes_on, quarantine_after=quarantine_after)
-            settles = bool(suspect.doubted) or verdict not in (Verdict.RELEASE, Verdict.FAIL)
-            if verdict is not Verdict.WAIT and settles:
-                lines.append(f"judgement of host {suspect.manager} for task group {row.number}")
+    due = await fetch_all(connection, _InDoubt, SQL["groups_in_doubt"], {})
+    goes_on = {row.number: row.goes_on for row in due}
+    for suspect in await _suspects(connection, [*goes_on], quarantine_after) if due else ():
+        group = suspect.group
+        verdict = judge(suspect, goes_on=goes_on[group], quarantine_after=quarantine_after)
+        settles = bool(suspect.doubted) or verdict not in (Verdict.RELEASE, Verdict.FAIL)
+        if verdict is not Verdict.WAIT and settles:
+            lines.append(f"judgement of host {suspect.manager} for task group {group}")
     return lines
 
 
@@ -160,7 +162,7 @@ async def end_leases_of_quarantined(connection: Connection) -> int:
 async def _note(connection: Connection, failed: Failed, quarantine_after: int) -> None:
     """Note that the host succeeded, that its probe failed, or that more tasks failed there."""
     numbers = {"group_number": failed.group_number, "manager_number": failed.manager_number}
-    suspects = await _suspects(connection, failed.group_number, quarantine_after)
+    suspects = await _suspects(connection, [failed.group_number], quarantine_after)
     known = next((one for one in suspects if one.manager == failed.manager_number), None)
     if not failed.tasks:
         if failed.succeeded and known is not None:
@@ -198,21 +200,22 @@ def _is_over(suspect: Suspect) -> bool:
 
 
 async def _suspects(
-    connection: Connection, group_number: int, quarantine_after: int
+    connection: Connection, groups: Sequence[int], quarantine_after: int
 ) -> Sequence[Suspect]:
-    values = {"group_number": group_number, "quarantine_after": quarantine_after}
+    """Return the hosts whose tasks fail in these groups, in the order of groups and hosts."""
+    values = {"groups": number_array(groups), "quarantine_after": quarantine_after}
     return await fetch_all(connection, Suspect, SUSPECTS, values)
 
 
 async def _judge(connection: Connection, group: LockedGroup, quarantine_after: int) -> None:
     goes_on = group.state not in TASK_GROUP.terminal and not group.discarding
-    for suspect in await _suspects(connection, group.number, quarantine_after):
+    for suspect in await _suspects(connection, [group.number], quarantine_after):
         if suspect.phase is None:
             lost = Failed(group.number, suspect.manager, suspect.doubted, succeeded=False)
             await _note(connection, lost, quarantine_after)
-    judged: Sequence[Suspect] = ()
+    judged: Sequence[object] = ()
     for _ in range(MOST_PASSES):
-        suspects = await _suspects(connection, group.number, quarantine_after)
+        suspects = await _suspects(connection, [group.number], quarantine_after)
         known = [suspect.known for suspect in suspects]
         if known == judged:  # no verdict has changed it
             return

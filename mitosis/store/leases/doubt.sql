@@ -84,8 +84,8 @@ EXISTS (SELECT FROM managers AS m
     AND NOT $blamed$ AND NOT $failed_there$)
 
 -- name: suspects
--- Every host whose tasks failed in the group, with what is known since its last success there.
-SELECT v.manager_id AS manager, m.name, f.phase, coalesce(f.failures, 0) AS failures,
+-- Every host whose tasks failed in one of the groups, with what is known since its last success there.
+SELECT v.group_id AS "group", v.manager_id AS manager, m.name, f.phase, coalesce(f.failures, 0) AS failures,
        coalesce(f.tasks, '{}') AS tasks, m.incarnation = f.incarnation AS same_process,
        extract(epoch FROM f.next_at - now())::float8 AS left_seconds,
        ARRAY(SELECT o.id FROM open_task AS o
@@ -104,16 +104,15 @@ SELECT v.manager_id AS manager, m.name, f.phase, coalesce(f.failures, 0) AS fail
                   AND ((o.state = 1 AND o.epoch = l.epoch) OR (o.state = 0 AND l.state = 'active')))
            AS has_more,
        h.others, CASE WHEN NOT h.others THEN $away_seconds$ END AS away_seconds
-  FROM (SELECT x.manager_id, %(group_number)s::bigint AS group_id
-          FROM (SELECT d.manager_id FROM host_failures AS d
-                 WHERE d.group_id = %(group_number)s AND d.kind = 'tasks_failed'
-                UNION SELECT o.avoid FROM open_task AS o
-                 WHERE o.group_id = %(group_number)s AND o.state = 5) AS x) AS v
+  FROM (SELECT d.group_id, d.manager_id FROM host_failures AS d
+         WHERE d.group_id = ANY(%(groups)s::bigint[]) AND d.kind = 'tasks_failed'
+        UNION SELECT o.group_id, o.avoid FROM open_task AS o
+         WHERE o.group_id = ANY(%(groups)s::bigint[]) AND o.state = 5) AS v
   JOIN managers AS m ON m.id = v.manager_id
   LEFT JOIN host_failures AS f
     ON f.group_id = v.group_id AND f.manager_id = v.manager_id AND f.kind = 'tasks_failed'
  CROSS JOIN LATERAL (SELECT $possible$ AS others OFFSET 0) AS h
- ORDER BY v.manager_id
+ ORDER BY v.group_id, v.manager_id
 
 -- name: note
 -- More tasks failed on a host; fresh: a new streak replaces what was known. At most 32 tasks are kept.

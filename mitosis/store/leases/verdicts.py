@@ -66,6 +66,7 @@ class Verdict(Enum):
 class Suspect:
     """A host whose tasks failed, and what is known since its last success in the group."""
 
+    group: int
     manager: int
     name: str
     phase: Phase | None
@@ -97,11 +98,10 @@ class Suspect:
         return self.others or (self.away_seconds is not None and self.away_seconds < seconds)
 
     @property
-    def known(self) -> "Suspect":
-        """Return the facts of verdicts without a time that passes while they are read again and again."""
-        limits = (AWAITED_SECONDS, QUARANTINE_KEPT_SECONDS)
-        passed = [limit for limit in limits if self.expects_another(limit)]
-        return replace(self, away_seconds=float(len(passed)))
+    def known(self) -> tuple[object, ...]:
+        """Return the facts on which its verdict depends; none changes because of contact alone."""
+        timeless = replace(self, away_seconds=None)
+        return (timeless, self.expects_another(), self.expects_another(QUARANTINE_KEPT_SECONDS))
 
     @property
     def is_over(self) -> bool:
