@@ -38,27 +38,6 @@ def test_a_token_is_due_after_a_third_of_its_life() -> None:
     assert due_at(TokenFacts(sub="manager:x", ver=1, iat=1000, exp=4000)) == 2000
 
 
-class Renewals:
-    """Answers from a list; each renewal is counted, the last one ends the test."""
-
-    def __init__(self, *answers: MitosisError | timedelta) -> None:
-        self.answers = list(answers)
-        self.asked: list[timedelta] = []
-        self.used: list[str] = []
-        self.over = asyncio.Event()
-
-    async def renew(self, lifetime: timedelta) -> Token:
-        if not self.answers:
-            await asyncio.Event().wait()  # until the test ends
-        self.asked.append(lifetime)
-        answer = self.answers.pop(0)
-        if not self.answers:
-            self.over.set()
-        if isinstance(answer, MitosisError):
-            raise answer
-        return SIGNER.issue(Subject("manager", MANAGER, 1), answer)
-
-
 class Clock:
     """A clock that only pauses move; they take no time."""
 
@@ -73,8 +52,33 @@ class Clock:
         await asyncio.sleep(0)
 
 
+class Renewals:
+    """Answers from a list; each renewal is counted, the last one ends the test."""
+
+    def __init__(self, *answers: MitosisError | timedelta) -> None:
+        self.answers = list(answers)
+        self.asked: list[timedelta] = []
+        self.used: list[str] = []
+        self.over = asyncio.Event()
+        self.clock = Clock()
+        self.asked_at: list[float] = []
+        """In seconds since the start, by the clock of the agent."""
+
+    async def renew(self, lifetime: timedelta) -> Token:
+        if not self.answers:
+            await asyncio.Event().wait()  # until the test ends
+        self.asked.append(lifetime)
+        self.asked_at.append(self.clock.time - self.clock.began)
+        answer = self.answers.pop(0)
+        if not self.answers:
+            self.over.set()
+        if isinstance(answer, MitosisError):
+            raise answer
+        return SIGNER.issue(Subject("manager", MANAGER, 1), answer)
+
+
 async def run(renewals: Renewals, folder: Path, credentials: Credentials) -> Clock:
-    clock = Clock()
+    clock = renewals.clock
     renewal = TokenRenewal(
         credentials,
         folder,
@@ -98,7 +102,7 @@ async def test_each_token_is_replaced_before_it_expires_and_is_on_disk_before_it
     tmp_path: Path,
 ) -> None:
     day = timedelta(days=1)
-    renewals = Renewals(day, day, day)
+    renewals = Renewals(2 * day, 2 * day, day)
     on_disk: list[bool] = []
 
     class Used(list[str]):
@@ -111,7 +115,7 @@ async def test_each_token_is_replaced_before_it_expires_and_is_on_disk_before_it
     await run(renewals, tmp_path, token(timedelta(), day))
     assert len(renewals.used) >= 2
     assert all(on_disk)
-    assert renewals.asked[0] == day
+    assert renewals.asked == [day, 2 * day, 2 * day], "as long as the present one"
     assert (tmp_path / "manager.json").stat().st_mode & 0o777 == 0o600
 
 
@@ -136,20 +140,22 @@ async def test_a_token_that_cannot_be_kept_is_no_reason_to_end(
 
     monkeypatch.setattr(token_renewal, "keep_credentials", keep)
     day = timedelta(days=1)
-    renewals = Renewals(day, day, day)
+    renewals = Renewals(9 * day, day, day)
     await run(renewals, tmp_path, token(timedelta(), day))
     kept = read_credentials(tmp_path)
     assert kept is not None
     assert kept.token in renewals.used
+    first, second, *_ = renewals.asked_at
+    assert second - first == token_renewal.AGAIN_SECONDS, "the earlier one is not forgotten"
 
 
 async def test_a_clock_that_is_ahead_makes_no_loop(tmp_path: Path) -> None:
     """Each new token is due at once, by the clock here."""
     day = timedelta(days=1)
     renewals = Renewals(*[timedelta(seconds=60)] * 4)
-    clock = await run(renewals, tmp_path, token(timedelta(hours=23), day))
-    assert len(renewals.asked) == 4
-    assert clock.time - clock.began >= 3 * token_renewal.AGAIN_SECONDS
+    await run(renewals, tmp_path, token(timedelta(hours=23), day))
+    first, *others = renewals.asked_at
+    assert others == [first + n * token_renewal.AGAIN_SECONDS for n in (1, 2, 3)]
 
 
 async def test_a_revoked_token_ends_the_agent(tmp_path: Path) -> None:
