@@ -47,7 +47,7 @@ MOST_PASSES = 20
 log = logging.getLogger(__name__)
 _EXPRESSIONS = (
     *("working", "possible", "away_seconds", "may_be_offered"),
-    *("fits", "busy_since", "failed_there", "blamed"),
+    *("fits", "busy_since", "unreachable_since", "failed_there", "blamed"),
 )
 """Of ``doubt.sql``; the first ones contain the last ones."""
 

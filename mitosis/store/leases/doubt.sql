@@ -21,14 +21,20 @@ EXISTS (SELECT FROM leases AS l
            AND l.alive_until > now() AND e.state = 'ready' AND NOT $blamed$)
 
 -- name: failed_there
--- Whether the host m has failed at the group of v in another way: its setup failed, it is unreachable, it could not
--- start workers or made no progress. What is tried again after a pause counts only during the pause.
+-- Whether the host m has failed at the group of v in another way: its setup failed, it could not start workers or made
+-- no progress. What is tried again after a pause counts only during the pause.
 EXISTS (SELECT FROM host_failures AS q
          WHERE q.manager_id = m.id AND q.incarnation = m.incarnation
-           AND ((q.group_id = v.group_id
-                 AND (q.kind = 'setup_failed'
-                      OR (q.kind IN ('workers_not_started', 'no_progress') AND q.next_at > now())))
-                OR (q.kind = 'unreachable' AND q.next_at > now())))
+           AND q.group_id = v.group_id
+           AND (q.kind = 'setup_failed'
+                OR (q.kind IN ('workers_not_started', 'no_progress') AND q.next_at > now())))
+
+-- name: unreachable_since
+-- Since when the host m, in the pause after an offer that it did not take, takes none. Null: it can be offered.
+-- The pauses (10 s, then twice the last one) before the last failure sum up to 10 * (2^(failures - 1) - 1) s.
+(SELECT min(q.failed_at - (2 ^ least(q.failures - 1, 16) - 1) * interval '10 seconds')
+   FROM host_failures AS q
+  WHERE q.manager_id = m.id AND q.incarnation = m.incarnation AND q.kind = 'unreachable' AND q.next_at > now())
 
 -- name: fits
 -- Whether the workers of the group g can be bound to the cores of the host m, as in scheduling/binding.py. Any plan
@@ -68,12 +74,13 @@ EXISTS (SELECT FROM managers AS m
           LEFT JOIN leases AS l ON l.manager_id = m.id AND l.kind = 'manager' AND l.state <> 'ended'
          WHERE m.id <> v.manager_id AND NOT c.offline AND c.last_contact_at > now() - interval '90 seconds'
            AND ((l.group_id = v.group_id AND l.state IN ('offered', 'active')) OR (l.epoch IS NULL AND $busy_since$ IS NULL AND $may_be_offered$))
-           AND NOT $blamed$ AND NOT $failed_there$)
+           AND NOT $blamed$ AND NOT $failed_there$ AND $unreachable_since$ IS NULL)
 
 -- name: away_seconds
 -- The least time that one of the hosts is away which may serve the group and are not held by another one: since
--- its last contact, or since it is busy with the end of a lease. It starts again, or its lease ends.
-(SELECT extract(epoch FROM now() - max(least(c.last_contact_at, $busy_since$)))::float8
+-- its last contact, since it takes no offers, or since it is busy with the end of a lease. It starts again, can be
+-- reached again, or its lease ends.
+(SELECT extract(epoch FROM now() - max(least(c.last_contact_at, $busy_since$, $unreachable_since$)))::float8
    FROM managers AS m
    JOIN manager_live AS c ON c.manager_id = m.id
    JOIN task_groups AS g ON g.id = v.group_id

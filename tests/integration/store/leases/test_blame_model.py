@@ -1,8 +1,8 @@
 """Random fleets against the rules of blame: good and bad hosts, broken tasks, retries, batches (C-33).
 
 The model knows which host is broken and which task is; the store sees only reports. Good hosts stop in order
-and come back. Hosts are judged after reports, when the scheduler is poked, and when the round is due, as in
-the product. Whatever the order:
+and come back, or cannot be reached with the first offer. Hosts are judged after reports, when the scheduler
+is poked, and when the round is due, as in the product. Whatever the order:
 
 * every task ends, and a broken task ends as failed;
 * a good host is never quarantined, and a lone host neither;
@@ -14,7 +14,7 @@ the product. Whatever the order:
 """
 
 from collections import defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
 from uuid import UUID
@@ -24,9 +24,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mitosis.contracts.allocation import CpuBinding, CpuBindingStrategy, WorkerAllocationPlan
+from mitosis.contracts.host_failures import HostFailureKind
 from mitosis.contracts.task import RetryPolicy, TaskSubmission
 from mitosis.contracts.wire import ClaimedTask, TaskReport
 from mitosis.store.leases.doubt import judge_groups, next_judgement
+from mitosis.store.leases.failures import record_failure
 from mitosis.store.managers.hello import say_goodbye
 from tests.support.campaigns import Host, World, failed, succeeded, world
 from tests.support.examples import examples
@@ -54,6 +56,8 @@ class Plan:
     """Of each host: it stops in order after so many steps of the fleet, if it is good; None: it stays."""
     away: int = 0
     """It comes back after so many seconds."""
+    missed: bool = False
+    """The first good host did not take its first offer; it takes the next one after the same time."""
     small: bool = False
     """One more host is in contact and has too few cores for the group."""
 
@@ -71,6 +75,7 @@ PLANS = st.builds(
     signal=st.booleans(),
     leaves=st.tuples(*[st.sampled_from([None, None, 0, 1, 3, 8])] * 3),
     away=st.sampled_from([0, 10, 60, 150]),
+    missed=st.booleans(),
     small=st.booleans(),
 )
 
@@ -87,6 +92,8 @@ LEFT = Plan(
     away=20,
 )
 """The only good host stops in order and comes back, when the broken one is quarantined."""
+MISSED = replace(LEFT, leaves=(None,) * 3, missed=True)
+"""The only good host has missed its first offer, and the broken one is quick."""
 ALL_FAIL = Plan(
     (None, None, None),
     tasks=7,
@@ -122,6 +129,8 @@ class Fleet:
     """Of each task: the hosts on which it failed or succeeded, in order."""
     back_in: dict[int, float] = field(default_factory=dict)
     """Of hosts that are away: seconds until they come back."""
+    missed: set[int] = field(default_factory=set)
+    """Hosts that are away since they did not take an offer."""
     round_in: float | None = None
     """Seconds until the scheduler judges without a poke."""
 
@@ -163,6 +172,7 @@ class Fleet:
         """Move the clocks of failures, delayed tasks and absent hosts; judge if the round is due."""
         for statement in (
             "UPDATE host_failures SET next_at = next_at - make_interval(secs => %s)",
+            "UPDATE host_failures SET failed_at = failed_at - make_interval(secs => %s)",
             "UPDATE open_task SET not_before = not_before - make_interval(secs => %s) WHERE state = 4",
             "UPDATE manager_live SET last_contact_at = last_contact_at - make_interval(secs => %s)"
             " WHERE offline",
@@ -193,8 +203,24 @@ class Fleet:
                 self.back_in[index] = self.plan.away
         for index in [index for index, left in self.back_in.items() if left <= 0]:
             del self.back_in[index]
+            missed = index in self.missed
+            if missed:
+                self.missed.remove(index)
+                await self.w.rows("DELETE FROM host_failures WHERE kind = 'unreachable'")
             await self.hosts[index].hello()
-            await self.lease(index, prepare=False)
+            await self.lease(index, prepare=missed)
+
+    async def miss_an_offer(self, index: int) -> None:
+        """Have the host be in contact and without a lease, as one that Temporal does not reach."""
+        number = await self.w.value(
+            "SELECT id FROM managers WHERE uuid = %s", self.hosts[index].manager_id
+        )
+        group = await self.w.value("SELECT id FROM task_groups WHERE uuid = %s", self.group)
+        async with self.w.store.database.transaction() as connection:
+            kind = HostFailureKind.UNREACHABLE
+            await record_failure(connection, number, group, kind, "of a test")
+        self.missed.add(index)
+        self.back_in[index] = self.plan.away
 
     async def lease(self, index: int, *, prepare: bool) -> None:
         """Give the host a lease, as a round would."""
@@ -242,8 +268,11 @@ async def fleet(w: World, plan: Plan, number: int) -> Fleet:
     hosts = [await w.host() for _ in plan.bad_after]
     first = min(answer.task_ids)
     it = Fleet(w, group, plan, hosts, Random(plan.seed), first, [0] * len(hosts))
-    for index in range(len(hosts)):
-        await it.lease(index, prepare=True)
+    for index, bad_after in enumerate(plan.bad_after):
+        if plan.missed and bad_after is None and not it.missed:
+            await it.miss_an_offer(index)
+        else:
+            await it.lease(index, prepare=True)
     if plan.small:
         await (await w.host(hello=False)).hello(cores=(0,))
     return it
@@ -298,7 +327,7 @@ async def check(it: Fleet, quarantined: set[int]) -> None:
 @pytest.mark.spec("C-33")
 async def test_random_fleets_keep_the_rules_of_blame(database: str) -> None:
     async with world(database) as w:
-        plans = [HELD, LEFT, ALL_FAIL, SMALL]
+        plans = [HELD, LEFT, MISSED, ALL_FAIL, SMALL]
 
         @settings(
             max_examples=examples(8),

@@ -25,6 +25,9 @@ OTHERS = {
     "workers not started": False,
     "workers not started, tried again now": True,
     "no progress": False,
+    "unreachable": True,
+    "unreachable for the fifth time": True,
+    "unreachable for the fifth time and a while": False,
     "ending elsewhere": True,
     "ending elsewhere, with a long task": False,
     "tearing down": True,
@@ -37,16 +40,21 @@ async def beside(w: World, other: str, group: UUID) -> Host:
     """Add that host."""
     host = await w.host(hello=False)
     await host.hello(cores=(0,) if other == "too small" else (0, 1))
-    kind = HostFailureKind.NO_PROGRESS if "progress" in other else None
-    if "workers" in other:
-        kind = HostFailureKind.WORKERS_NOT_STARTED
-    if kind is not None:
+    kinds = {
+        "workers": HostFailureKind.WORKERS_NOT_STARTED,
+        "no progress": HostFailureKind.NO_PROGRESS,
+        "unreachable": HostFailureKind.UNREACHABLE,
+    }
+    times = 5 if "fifth" in other else 1
+    for kind in [kind for word, kind in kinds.items() if other.startswith(word)] * times:
         number = await w.value("SELECT id FROM managers WHERE uuid = %s", host.manager_id)
         group_number = await w.value("SELECT id FROM task_groups WHERE uuid = %s", group)
         async with w.store.database.transaction() as connection:
             await record_failure(connection, number, group_number, kind, "of a test")
         if "again" in other:
             await w.rows("UPDATE host_failures SET next_at = now()")
+        if "a while" in other:  # the pauses of 10, 20, 40 and 80 s, and 31 s of the next
+            await w.rows("UPDATE host_failures SET failed_at = now() - interval '31 s'")
     if "ending" in other:
         elsewhere = await w.group("elsewhere")
         await w.submit(elsewhere, 1)
