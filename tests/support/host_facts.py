@@ -114,13 +114,14 @@ def lease(
     state: LeaseState | str = LeaseState.ACTIVE,
     group_number: int = GROUP,
     *,
+    number: int = 1,
     name: str = "campaign",
     priority: int = 0,
     progress: Progress = Progress.FULL,
 ) -> dict[str, Any]:
     """The facts of a host about its lease."""
     return {
-        "lease_number": 1,
+        "lease_number": number,
         "lease_state": LeaseState(state),
         "lease_group": group_number,
         "lease_draining": False,

@@ -9,8 +9,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from mitosis.contracts.host_failures import HostFailureKind
 from mitosis.contracts.lifecycle import EnvironmentState, HookState, LeaseState, TaskGroupState
 from mitosis.scheduling.predicates import Scope, obstacles
+from mitosis.scheduling.sentences import failure
 from mitosis.scheduling.wording import hook_end, names, span
 from mitosis.store.leases.no_host_reasons import (
     Reason,
@@ -207,7 +209,7 @@ def _held(holders: Sequence[WaitingHost], facts: Waiting) -> Reason | None:
     ready = [host for host in taken if host.environment is EnvironmentState.READY]
     working = [host for host in ready if facts.in_contact(host)]
     if working:
-        return Reason("working", f"tasks run on {host_names(working)}", False)
+        return _working(working, facts)
     if ready:
         return Reason("suspect", _silent_host(ready[0], facts))
     current = [host for host in holders if facts.lease_state(host) is not LeaseState.ENDING]
@@ -220,6 +222,18 @@ def _held(holders: Sequence[WaitingHost], facts: Waiting) -> Reason | None:
     if holders:
         return Reason("leaving", f"{host_names(holders)} finishes its tasks and leaves")
     return None
+
+
+def _working(hosts: Sequence[WaitingHost], facts: Waiting) -> Reason:
+    """Return what hosts with a ready environment do: a suspected one (C-33) gets no task."""
+    suspected = facts.moment.failed(HostFailureKind.SUSPECTED, facts.group.number)
+    trusted = [host for host in hosts if not suspected >> facts.host_state(host).ordinal & 1]
+    if trusted:
+        return Reason("working", f"tasks run on {host_names(trusted)}", False)
+    sentence = failure(HostFailureKind.SUSPECTED)
+    host = hosts[0]
+    line = sentence(facts.moment, facts.group_state, facts.host_state(host))
+    return Reason("suspected", f"{host.name} {line}")
 
 
 def _beginning(host: WaitingHost, facts: Waiting) -> Reason:

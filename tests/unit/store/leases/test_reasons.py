@@ -36,6 +36,7 @@ FAILED: dict[str, Any] = {"failures": (failure(),)}
 UNREACHABLE: dict[str, Any] = {
     "failures": (failure(HostFailureKind.UNREACHABLE, failures=2, tried_in_seconds=20.0),)
 }
+SUSPECTED: dict[str, Any] = {"failures": (failure(HostFailureKind.SUSPECTED),)}
 OTHERS_HOLD = "another task group: render (priority 0); this one has priority 0"
 NOT_READY = "no task is ready: 0 of 1 unfinished task, at least 1 is needed"
 REFRESH = "mitosis group managers campaign --refresh"
@@ -89,6 +90,17 @@ def held(name: str = "a", state: str = "active", **facts: Any) -> Any:
         (waiting(unfinished=0, total=0), "no task has been submitted yet"),
         (waiting(unfinished=0, state="closed"), "all tasks have ended; being completed"),
         (waiting(held(environment="ready")), None),
+        (
+            waiting(held(environment="ready", **SUSPECTED)),
+            "a is suspected: exit code 3; it gets no more before some of them were tried on other hosts",
+        ),
+        (
+            waiting(
+                held(environment="ready", **SUSPECTED),
+                waiting_host("b", environment="ready", **lease(number=2)),
+            ),
+            None,
+        ),
         (waiting(held(environment="preparing")), "setup on a"),
         (
             waiting(held(environment="preparing", setup=setup_run("waiting", "no route"))),
