@@ -152,7 +152,7 @@ class Snapshot:
         if former is None or former.freed_for != host.freed_for:
             groups = [freed.group for freed in host.freed_for]
             self._promise(("host", host.number), state.ordinal, groups)
-        if former is None or _times_depend_on(former) != _times_depend_on(host):
+        if former is None or former.freed_for != host.freed_for or former.failures != host.failures:
             self.times.put(("host", host.number), self.times.of_host(state, self.policy))
         if host.freed_for:
             self.freed[host.number] = host
@@ -223,16 +223,22 @@ class Snapshot:
     def put_lease(self, lease: Lease) -> None:
         """Add a lease, or replace what is known about it; its host and task group stay the same."""
         former = self.leases.get(lease.number)
-        if former is not None:
-            if (former.host, former.group) != (lease.host, lease.group):
-                raise ValueError(f"lease {lease.number} keeps its host and its task group")
-        else:
+        if former is None:
             self.hosts[lease.host].leases.add(lease.number)
             self.groups[lease.group].leases.add(lease.number)
+        elif former.host != lease.host or former.group != lease.group:
+            raise ValueError(f"lease {lease.number} keeps its host and its task group")
         self.leases[lease.number] = lease
         self._count(self.groups[lease.group], former, lease)
-        if former is None or _indexes_depend_on(former) != _indexes_depend_on(lease):
+        if former is None:
             self._index_lease(lease)
+            return
+        if _times_of_lease(former) != _times_of_lease(lease):
+            self._time_lease(lease)
+        if former.is_live is not lease.is_live:
+            self._check_place(lease)
+        if _names_of_lease(former) != _names_of_lease(lease):
+            self._place_leases(self.hosts[lease.host])
 
     def drop_lease(self, number: int) -> None:
         """Forget a lease: it has ended."""
@@ -241,9 +247,11 @@ class Snapshot:
         self.groups[lease.group].leases.discard(number)
         self.misplaced.discard(number)
         self._count(self.groups[lease.group], lease, None)
-        self._promise(("lease", number), self.ordinal(lease.host), [])
+        host = self.hosts[lease.host]
+        if lease.for_group is not None:
+            self._promise(("lease", number), host.ordinal, [])
         self.times.put(("lease", number), [])
-        self._place_leases(self.hosts[lease.host])
+        self._place_leases(host)
 
     def group_of(self, lease: Lease) -> GroupState:
         """Return the task group that holds a lease."""
@@ -263,11 +271,7 @@ class Snapshot:
     def _count(self, state: GroupState, former: Lease | None, lease: Lease | None) -> None:
         """Count a lease of a task group, instead of what it was before."""
         held, live = state.held, state.held.live
-        if (
-            former
-            and lease
-            and (former.is_live, former.progress) == (lease.is_live, lease.progress)
-        ):
+        if former and lease and _counts_of_lease(former) == _counts_of_lease(lease):
             return
         for counted, by in ((former, -1), (lease, 1)):
             if counted is None:
@@ -291,13 +295,17 @@ class Snapshot:
             del counts[key]
 
     def _index_lease(self, lease: Lease) -> None:
-        to = [] if lease.for_group is None or lease.is_live else [lease.for_group]
-        self._promise(("lease", lease.number), self.ordinal(lease.host), to)
-        settings = self.policy.settings_of(self.groups[lease.group].fact.leases)
-        times = self.times.of_lease(lease, settings.least_idle, self.policy)
-        self.times.put(("lease", lease.number), times)
+        self._time_lease(lease)
         self._check_place(lease)
         self._place_leases(self.hosts[lease.host])
+
+    def _time_lease(self, lease: Lease) -> None:
+        """Keep the times of a lease, and the promise of its host."""
+        owner = ("lease", lease.number)
+        to = [] if lease.for_group is None or lease.is_live else [lease.for_group]
+        self._promise(owner, self.hosts[lease.host].ordinal, to)
+        settings = self.policy.settings_of(self.groups[lease.group].fact.leases)
+        self.times.put(owner, self.times.of_lease(lease, settings.least_idle, self.policy))
 
     def _check_place(self, lease: Lease) -> None:
         group, host = self.groups[lease.group].fact, self.hosts[lease.host]
@@ -358,17 +366,14 @@ class Snapshot:
             self.waiting.leave(state)
 
 
-_times_depend_on = attrgetter("failures", "freed_for")
 _times_of_work = attrgetter("hostless_since", "delayed_until")
 _leases_depend_on = attrgetter("user_group", "priority", "members", "demand", "leases")
 """What the indexes of a lease take from its task group."""
-_indexes_depend_on = attrgetter(
-    "is_live",
-    "contestable",
-    "affinity_until",
-    "renewed",
-    "idle_since",
-    "for_group",
-    "ending_since",
+_counts_of_lease = attrgetter("state", "progress")
+_times_of_lease = attrgetter(
+    "state", "contestable", "affinity_until", "idle_since", "for_group", "ending_since"
 )
-"""What the indexes of a lease take from it, its progress aside."""
+
+
+def _names_of_lease(lease: Lease) -> tuple[object, ...]:
+    return lease.state, lease.contestable, lease.renewed, lease.idle_since is None

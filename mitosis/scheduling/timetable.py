@@ -36,7 +36,10 @@ class Timetable:
     def put(self, owner: Owner, times: Iterable[Timed]) -> None:
         """Make these the times that the owner contributes."""
         timed = [entry for entry in times if entry[1] < FOREVER]
-        gone = list(self._of.pop(owner, ()))
+        former = self._of.pop(owner, ())
+        if not former and not timed:
+            return
+        gone = list(former)
         for entry in timed:
             if entry in gone:
                 gone.remove(entry)

@@ -49,7 +49,8 @@ class FactWriter:
 
     def _put_host(self, host: SimHost, now: float) -> None:
         policy = self.snapshot.policy
-        host.moved_at = [at for at in host.moved_at if at > now - 3600.0]
+        if host.moved_at:
+            host.moved_at = [at for at in host.moved_at if at > now - 3600.0]
         if host.freed_for:
             oldest = now - policy.freed_counts_seconds
             host.freed_for = [freed for freed in host.freed_for if freed.at > oldest]
