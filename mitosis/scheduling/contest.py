@@ -1,6 +1,6 @@
 """Takes hosts from the task groups that hold them, for those that wait (C-03, C-31, C-35, C-36)."""
 
-from itertools import chain
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from mitosis.scheduling.actions import EndLease, EndReason
@@ -38,8 +38,9 @@ class _Contest:
         """Hosts of which nothing has been taken. A host is taken from once in a decision."""
         self._hopeless: set[tuple[Bucket, bool]] = set()
         """Buckets whose task groups, those with a host or those without, can take none as things are."""
-        self._found = False
-        """The last task group found a host. As long as each does, to ask first costs more than it saves."""
+        self._found_busy = False
+        """The last task group found a host with work. As long as each does, to ask first costs more than it
+        saves."""
 
     def run(self) -> None:
         round_ = self._round
@@ -73,33 +74,40 @@ class _Contest:
         round_ = self._round
         if any(self._some_may_take(kind) for kind in round_.snapshot.waiting.kinds.values()):
             return True
-        others = {*round_.moment.starved, *round_.moment.broken_promises, *round_.lost}
-        return any(self._may_take(round_.snapshot.groups[number]) for number in others)
+        # Buckets count hosts that are lost or late, so these are asked one by one.
+        numbers = {*round_.moment.starved, *round_.moment.broken_promises, *round_.lost}
+        others = (round_.snapshot.groups[number] for number in numbers)
+        return any(round_.missing(one) > 0 and self._may_take(one) for one in others)
 
     def _some_may_take(self, kind: WaitingKind) -> bool:
         hosts, buckets = self._round.usable(kind) & self._left, kind.buckets.values()
         idle = hosts & self._idle.all
         if idle and any(idle & one.members & self._idle.ripe(one.setups[0]) for one in buckets):
             return True
-        some = self._round.snapshot.groups[kind.some.line[0].number]
-        if self._reaches_busy(some, hosts, hostless=False):
+        of = kind.priority, kind.profile.user_group
+        if self._reaches_busy(*of, hosts, hostless=False):
             return True
         renewed, of_hostless = hosts & self._busy.renewed, NONE
         for one in buckets if renewed else ():
             if not one.line[0].leases:
                 of_hostless |= one.members
-        return self._reaches_busy(some, renewed & of_hostless, hostless=True)
+        return self._reaches_busy(*of, renewed & of_hostless, hostless=True)
 
     def _may_take(self, group: GroupState) -> bool:
         hosts = group.fact.members & self._round.able(group) & self._left
         if hosts & self._idle.ripe(group.work.setup_seconds):
             return True
-        return self._reaches_busy(group, hosts, hostless=not self._round.leases(group))
+        priority, hostless = self._round.priority(group), not self._round.leases(group)
+        return self._reaches_busy(priority, group.fact.user_group, hosts, hostless=hostless)
 
-    def _reaches_busy(self, group: GroupState, hosts: Hosts, *, hostless: bool) -> bool:
-        """Return whether some task group of this one's priority and user group may take one with work."""
+    def _reaches_busy(
+        self, priority: float, user_group: int, hosts: Hosts, *, hostless: bool
+    ) -> bool:
+        """Return whether some task group of a priority and a user group may take one with work."""
         hosts &= self._busy.all if hostless else self._busy.due
-        return bool(hosts) and bool(hosts & self._busy.reached(group, hostless=hostless))
+        if not hosts:
+            return False
+        return bool(hosts & self._busy.reached(priority, user_group, hostless=hostless))
 
     def _find(self, group: GroupState, bucket: Bucket, line: WaitingLine) -> _Taking | None:
         hosts = line.hosts[bucket] & self._left
@@ -110,28 +118,22 @@ class _Contest:
         if (bucket, hostless) in self._hopeless:
             return None
         idle = hosts & self._idle.ripe(bucket.setups[0])
-        busy = self._found or self._reaches_busy(group, hosts, hostless=hostless)
-        taking = self._search(group, idle, hosts if busy else NONE)
-        self._found = taking is not None
-        if not idle and not self._found:
-            self._note_hopeless(group, bucket, hosts, hostless=hostless)
+        taking = self._search_idle(group, idle) if idle else None
+        if taking is not None:
+            return taking
+        of = self._round.priority(group), group.fact.user_group
+        if self._found_busy or self._reaches_busy(*of, hosts, hostless=hostless):
+            hosts &= self._round.unfailed(group)
+            taking = self._search(group, self._busy.takeable(group, hosts))
+            self._found_busy = taking is not None
+        elif not idle and group.fact.number not in self._round.moment.starved:
+            self._hopeless.add((bucket, hostless))
         return taking
 
-    def _note_hopeless(
-        self, group: GroupState, bucket: Bucket, hosts: Hosts, *, hostless: bool
-    ) -> None:
-        if group.fact.number in self._round.moment.starved:
-            return
-        if not self._reaches_busy(group, hosts, hostless=hostless):
-            self._hopeless.add((bucket, hostless))
+    def _search_idle(self, group: GroupState, hosts: Hosts) -> _Taking | None:
+        return self._search(group, self._idle.takeable(group, hosts & self._round.unfailed(group)))
 
-    def _search(self, group: GroupState, idle: Hosts, busy: Hosts) -> _Taking | None:
-        if not idle and not busy:
-            return None
-        unfailed = self._round.unfailed(group)
-        takeable = self._busy.takeable(group, busy & unfailed)
-        if idle:
-            takeable = chain(self._idle.takeable(group, idle & unfailed), takeable)
+    def _search(self, group: GroupState, takeable: Iterable[Hosts]) -> _Taking | None:
         for able in takeable:
             for ordinal in ordinals(able):
                 taking = self._taking(group, ordinal)
@@ -147,7 +149,8 @@ class _Contest:
             right = claim(round_, group, lease)
             if isinstance(right, Claim):
                 found.append((move_seconds(round_, group, lease), lease.number, lease, right))
-        found.sort(key=lambda entry: entry[:2])
+        if len(found) > 1:
+            found.sort(key=lambda entry: entry[:2])
         room, demand = round_.room(ordinal), group.fact.demand
         for count, (_, _, lease, _) in enumerate(found, start=1):
             room = room.plus(round_.snapshot.group_of(lease).fact.demand)

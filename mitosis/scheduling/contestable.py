@@ -6,14 +6,13 @@ be taken; ``claims`` decides about each.
 
 from bisect import bisect_left
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from heapq import merge
 from operator import itemgetter
 
 from mitosis.scheduling.claims import goes_before, goes_before_all, ranks_before
 from mitosis.scheduling.costs import drain_seconds
 from mitosis.scheduling.due_times import ROUNDING_SECONDS
-from mitosis.scheduling.facts import FOREVER
 from mitosis.scheduling.host_sets import EVERY, NONE, Hosts, set_of
 from mitosis.scheduling.policy import Preemption
 from mitosis.scheduling.round import Round
@@ -53,6 +52,9 @@ def cheapest_first(
                 yield holder.cost_seconds + setup, found
 
     cold = parts(hosts & ~warm, group.work.setup_seconds)
+    if not warm:
+        yield from (found for _, found in cold)
+        return
     for _, found in merge(parts(warm, 0.0), cold, key=itemgetter(0)):
         yield found
 
@@ -68,21 +70,22 @@ class IdleHosts:
         """Find them; ``wanted``: hosts that some waiting task group could use, were they free."""
         self._round = round_
         self._holders: Sequence[Holder] | None = None
-        self._held: dict[int, Hosts] = {}
-        held, groups, policy = self._held, round_.snapshot.groups, round_.policy
-        now, ordinal, entries = round_.now + ROUNDING_SECONDS, round_.snapshot.ordinal, []
-        for lease in round_.idle_leases(wanted):
-            bit, holder = 1 << ordinal(lease.host), groups[lease.group]
-            held[lease.group] = held.get(lease.group, NONE) | bit
+        self._leases = round_.idle_leases(wanted)
+        groups, terms = round_.snapshot.groups, round_.policy.leases
+        now, entries, rested = round_.now + ROUNDING_SECONDS, [], []
+        for lease, ordinal in self._leases:
+            holder = groups[lease.group]
             idle_for = now - (lease.idle_since or 0.0)
-            is_longest = idle_for >= policy.settings_of(holder.fact.leases).longest_idle
-            longest = FOREVER if is_longest else idle_for - holder.work.teardown_seconds
-            entries.append((longest, bit))
-        entries.sort()
-        self._longest = [longest for longest, _ in entries]
-        self._hosts = [NONE] * (len(entries) + 1)
-        for place in range(len(entries) - 1, -1, -1):
-            self._hosts[place] = self._hosts[place + 1] | entries[place][1]
+            if idle_for >= (holder.fact.leases or terms).longest_idle:
+                rested.append(ordinal)
+            else:
+                entries.append((idle_for - holder.work.teardown_seconds, ordinal))
+        entries.sort(reverse=True)
+        self._longest = [longest for longest, _ in reversed(entries)]
+        self._hosts = [set_of(rested) if rested else NONE]
+        for _, ordinal in entries:
+            self._hosts.append(self._hosts[-1] | 1 << ordinal)
+        self._hosts.reverse()
 
     @property
     def all(self) -> Hosts:
@@ -101,10 +104,12 @@ class IdleHosts:
 
     def _by_cost(self) -> Sequence[Holder]:
         if self._holders is None:
-            groups = self._round.snapshot.groups
+            groups, held = self._round.snapshot.groups, dict[int, Hosts]()
+            for lease, ordinal in self._leases:
+                held[lease.group] = held.get(lease.group, NONE) | 1 << ordinal
             self._holders = _cheapest(
                 Holder(groups[number], groups[number].work.teardown_seconds, hosts)
-                for number, hosts in self._held.items()
+                for number, hosts in held.items()
             )
         return self._holders
 
@@ -117,9 +122,9 @@ class _Class:
     user_group: int
     due: Hosts = NONE
     renewed: Hosts = NONE
-    holders: list[Holder] = field(default_factory=list)
+    holders: Sequence[Holder] = ()
     """Least cost first. Made when a task group may take one of the hosts."""
-    reach: dict[int, Hosts] = field(default_factory=dict)
+    reach: dict[int, Hosts] | None = None
     """What a task group of the same priority and user group may take, by the number of its leases."""
 
     def hosts(self, *, hostless: bool) -> Hosts:
@@ -163,18 +168,17 @@ class BusyHosts:
             if found:
                 yield from cheapest_first(self._round, group, self._holders(one), found)
 
-    def reached(self, group: GroupState, *, hostless: bool) -> Hosts:
-        """Return the hosts that some task group may take of this one's priority and user group.
+    def reached(self, priority: float, user_group: int, *, hostless: bool) -> Hosts:
+        """Return the hosts that some task group of this priority and user group may take.
 
         hostless: whether it has no host.
         """
-        mine = self._round.priority(group), group.fact.user_group
-        name = (*mine, hostless)
+        mine, name = (priority, user_group), (priority, user_group, hostless)
         found = self._reached.get(name)
         if found is None:
             found = NONE
             for one in self._classes:
-                if one.priority > mine[0]:
+                if one.priority > priority:
                     break
                 hosts = one.due | one.renewed if hostless else one.due
                 if not hosts & ~found:
@@ -200,13 +204,15 @@ class BusyHosts:
         """Forget what depends on the numbers of leases."""
         self._reached.clear()
         for one in self._classes:
-            one.reach.clear()
+            one.reach = None
 
     def _reach(self, group: GroupState, one: _Class, leases: int) -> Hosts:
         """Return the hosts of a class whose holders a task group goes before."""
         before = goes_before_all(self._round, group, one.priority, one.user_group)
         if before is not None:
             return EVERY if before else NONE
+        if one.reach is None:
+            one.reach = {}
         found = one.reach.get(leases)
         if found is None:
             found = NONE
@@ -263,16 +269,17 @@ class BusyHosts:
             due = dict(snapshot.sets.by_group("held"))
         renewed = dict(snapshot.sets.by_group("renewed"))
         by_name = {(one.priority, one.user_group): one for one in self._classes}
-        holders = []
+        holders, of_class = [], dict[tuple[int, int], list[Holder]]()
         for number in {**due, **renewed}:
             group = snapshot.groups[number]
             parts = due.get(number, NONE), renewed.get(number, NONE)
             holders.append(Holder(group, _freeing_seconds(group), *parts))
         for holder in _cheapest(holders):
             fact = holder.group.fact
-            one = by_name.get((fact.priority, fact.user_group))
-            if one is not None:
-                one.holders.append(holder)
+            of_class.setdefault((fact.priority, fact.user_group), []).append(holder)
+        for name, of in of_class.items():
+            if name in by_name:
+                by_name[name].holders = of
 
 
 def _class_of(classes: dict[Hashable, _Class], name: Hashable) -> _Class:

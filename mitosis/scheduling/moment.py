@@ -1,6 +1,6 @@
 """A snapshot at one time: its sets, corrected by what the clock alone has changed since they were put."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from mitosis.contracts.host_failures import HostFailureKind
 from mitosis.scheduling.binding import binding_mismatch
@@ -31,8 +31,16 @@ class Moment:
         self.moved = self._moved()
         """Hosts that have been moved as often as C-36 allows."""
         self._retried = self._retried_hosts()
+        self._aside: Sequence[GroupState] | None = None
         self._fitting: dict[tuple[str, Capacity], Hosts] = {}
         self._binding: dict[Profile, Hosts] = {}
+
+    @property
+    def aside(self) -> Sequence[GroupState]:
+        """Task groups that wait outside of buckets: only the clock makes them wait, or they have starved."""
+        if self._aside is None:
+            self._aside = tuple(self._groups_aside())
+        return self._aside
 
     def failed(self, kind: HostFailureKind, group: int | None) -> Hosts:
         """Return the hosts that a failure of this kind keeps from a task group, or from all (None)."""
@@ -82,6 +90,16 @@ class Moment:
                     found |= hosts
             self._fitting[kind, demand] = found
         return found
+
+    def _groups_aside(self) -> Iterator[GroupState]:
+        groups = self.snapshot.groups
+        for number in self.starved:
+            if groups[number].fact.goes_on:
+                yield groups[number]
+        for number in self.broken_promises:
+            group = groups[number]
+            if group.bucket is None and group.fact.goes_on and self.missing(group) > 0:
+                yield group
 
     def _starved(self) -> Iterator[int]:
         after = self.policy.starve_after_seconds

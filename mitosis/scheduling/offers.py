@@ -26,6 +26,8 @@ def offer_freed_hosts(round_: Round) -> None:
 
 def offer_free_hosts(round_: Round) -> None:
     """Offer free hosts until no task group that waits has one to take, or the actions are too many."""
+    if not round_.has_free_hosts():
+        return
     line = WaitingLine(round_, round_.free)
     wanted = reduce(or_, line.hosts.values(), NONE)
     spared = _hosts_of_choosier(line.hosts)

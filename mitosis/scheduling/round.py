@@ -1,10 +1,11 @@
 """A decision under way: what it has given away so far. The snapshot stays as it was."""
 
 from collections.abc import Iterator, Sequence
+from itertools import chain
 
 from mitosis.scheduling.actions import EndLease, Offer, Rank, Renew
 from mitosis.scheduling.due_times import ROUNDING_SECONDS
-from mitosis.scheduling.facts import FOREVER, NEVER, Capacity, Freed, Lease
+from mitosis.scheduling.facts import FOREVER, Capacity, Freed, Lease
 from mitosis.scheduling.host_sets import NONE, Hosts, ordinals
 from mitosis.scheduling.moment import Moment
 from mitosis.scheduling.policy import Order
@@ -48,6 +49,9 @@ class Round:
         self._free: dict[Profile, Hosts] = {}
         self._unfailed: dict[int, Hosts] = {}
         self._arrived: dict[int, int] = {}
+        self._idle_on: Hosts = NONE
+        self._idle_leases: Sequence[tuple[Lease, int]] = ()
+        """Those that have been idle for the least threshold, at least all on the hosts ``_idle_on``."""
         self.moment.broken_promises = self._broken_promises()
 
     @property
@@ -59,11 +63,14 @@ class Round:
         """Return the hosts that could serve the profile of a task group, were they free."""
         found = self._able.get(group.profile)
         if found is None:
-            if self._in_service is None:
-                self._in_service = hosts_in_service(self.moment, group)
-            found = self._in_service & lasting_hosts(self.moment, group)
+            found = self._all_in_service(group) & lasting_hosts(self.moment, group)
             self._able[group.profile] = found
         return found
+
+    def _all_in_service(self, some: GroupState) -> Hosts:
+        if self._in_service is None:
+            self._in_service = hosts_in_service(self.moment, some)
+        return self._in_service
 
     def usable(self, kind: WaitingKind) -> Hosts:
         """Return the hosts that some waiting task group of a kind could use, were they free."""
@@ -77,11 +84,27 @@ class Round:
         """Return the hosts that are free for the profile of a task group; see :meth:`room`."""
         found = self._free.get(group.profile)
         if found is None:
-            unleased = self._unleased.get(group.fact.demand)
-            if unleased is None:
-                unleased = self._unleased[group.fact.demand] = unleased_hosts(self.moment, group)
-            found = self._free[group.profile] = self.able(group) & unleased
+            found = self._free[group.profile] = self.able(group) & self._all_unleased(group)
         return found & ~self.full
+
+    def has_free_hosts(self) -> bool:
+        """Return whether there are hosts with room for what some waiting task group takes of one."""
+        groups = self.snapshot.groups
+        some = {
+            kind.profile.demand: kind.some.line[0].number
+            for kind in self.snapshot.waiting.kinds.values()
+        }
+        waiting = chain((groups[number] for number in some.values()), self.moment.aside)
+        return any(
+            self._all_unleased(one) & self._all_in_service(one) & ~self.full for one in waiting
+        )
+
+    def _all_unleased(self, group: GroupState) -> Hosts:
+        demand = group.fact.demand
+        found = self._unleased.get(demand)
+        if found is None:
+            found = self._unleased[demand] = unleased_hosts(self.moment, group)
+        return found
 
     def unfailed(self, group: GroupState) -> Hosts:
         """Return the hosts that no failure keeps from a task group, members or not."""
@@ -102,26 +125,36 @@ class Round:
 
     def wanted(self) -> Hosts:
         """Return the hosts that some task group that waited could use, were they free."""
-        groups, found = self.snapshot.groups, NONE
+        found = NONE
         for kind in self.snapshot.waiting.kinds.values():
             found |= self.usable(kind)
-        for number in self.moment.broken_promises:
-            found |= groups[number].fact.members & self.able(groups[number])
+        for group in self.moment.aside:
+            found |= group.fact.members & self.able(group)
         return found
 
-    def idle_leases(self, hosts: Hosts) -> Iterator[Lease]:
-        """Yield the leases on these hosts that have been idle for the least threshold, in any order."""
-        snapshot = self.snapshot
-        hosts &= snapshot.sets.get("idle")
-        if hosts.bit_count() * FEW_TIMES < snapshot.times.idle.count_due(self.now):
-            yield from self._idle_leases_of_few(hosts)
-            return
-        for _, (number,) in snapshot.times.idle.due(self.now) if hosts else ():
-            lease = snapshot.leases[number]
-            if number not in self.ended and hosts >> snapshot.ordinal(lease.host) & 1:
-                yield lease
+    def idle_leases(self, hosts: Hosts) -> Sequence[tuple[Lease, int]]:
+        """Return the leases on these hosts that have been idle for the least threshold, in any order.
 
-    def _idle_leases_of_few(self, hosts: Hosts) -> Iterator[Lease]:
+        Each has the ordinal of its host. To ask again about some of the hosts takes less time.
+        """
+        hosts &= self.snapshot.sets.get("idle")
+        if hosts & ~self._idle_on:
+            self._idle_on, self._idle_leases = hosts, self._find_idle_leases(hosts)
+        ended = self.ended
+        return [
+            pair
+            for pair in self._idle_leases
+            if hosts >> pair[1] & 1 and pair[0].number not in ended
+        ]
+
+    def _find_idle_leases(self, hosts: Hosts) -> Sequence[tuple[Lease, int]]:
+        times, leases, states = self.snapshot.times, self.snapshot.leases, self.snapshot.hosts
+        if hosts.bit_count() * FEW_TIMES < times.idle.count_due(self.now):
+            return list(self._idle_leases_of_few(hosts))
+        due = (leases[number] for _, (number,) in times.idle.due(self.now))
+        return [(lease, states[lease.host].ordinal) for lease in due]
+
+    def _idle_leases_of_few(self, hosts: Hosts) -> Iterator[tuple[Lease, int]]:
         snapshot, until = self.snapshot, self.now + ROUNDING_SECONDS
         for ordinal in ordinals(hosts):
             for lease in snapshot.leases_on(ordinal):
@@ -129,7 +162,7 @@ class Round:
                     continue
                 settings = self.policy.settings_of(snapshot.group_of(lease).fact.leases)
                 if lease.idle_since + settings.least_idle <= until:
-                    yield lease
+                    yield lease, ordinal
 
     def given(self, group: GroupState) -> int:
         """Return how many leases this decision gives to a task group, besides hosts on the way to it."""
@@ -210,24 +243,29 @@ class Round:
 
     def _broken_promises(self) -> dict[int, int]:
         """Return, by task group, the hosts on the way that it could not be offered, or that take too long."""
-        snapshot, broken, lost = self.snapshot, dict[int, int](), dict[int, Hosts]()
-        doubtful = snapshot.sets.of_kind("doubtful")
-        for number, hosts in snapshot.promises.hosts.items():
-            group = snapshot.groups.get(number)
-            if group is None:
-                continue
-            usable = hosts & group.fact.members & self.able(group)
-            if number in doubtful:
-                usable &= self.unfailed(group)
-            if usable != hosts:
-                lost[number] = hosts & ~usable
-        promises = snapshot.times.promises
-        for until, (number, host) in promises.later(NEVER) if lost else promises.due(self.now):
-            if until <= self.now:
-                is_broken = number in snapshot.groups
-            else:
-                bit = 1 << snapshot.ordinal(host)
-                is_broken = number in lost and bool(lost[number] & bit)
-            if is_broken:
+        snapshot, broken, lost = self.snapshot, dict[int, int](), self._lost_promises()
+        groups, promises = snapshot.groups, snapshot.times.promises
+        for _, (number, _) in promises.due(self.now):
+            if number in groups:
+                broken[number] = broken.get(number, 0) + 1
+        for _, (number, host) in promises.later(self.now) if lost else ():
+            if number in lost and lost[number] >> snapshot.ordinal(host) & 1:
                 broken[number] = broken.get(number, 0) + 1
         return broken
+
+    def _lost_promises(self) -> dict[int, Hosts]:
+        """Return, by task group, the hosts on the way that it could not be offered."""
+        groups, able, lost = self.snapshot.groups, self._able, dict[int, Hosts]()
+        doubtful = self.snapshot.sets.of_kind("doubtful")
+        for number, hosts in self.snapshot.promises.hosts.items():
+            group = groups.get(number)
+            if group is None:
+                continue
+            if group.profile not in able:
+                self.able(group)
+            unusable = hosts & ~(group.fact.members & able[group.profile])
+            if number in doubtful and hosts & doubtful[number]:
+                unusable |= hosts & ~self.unfailed(group)
+            if unusable:
+                lost[number] = unusable
+        return lost

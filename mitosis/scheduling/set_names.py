@@ -64,24 +64,20 @@ def names_of_leases(free: Capacity, leases: Iterable[tuple[Lease, Group]]) -> fr
 
     Those of one priority and user group are together as well: their holders win and lose the same contests.
     """
-    names = _names_of_free(free)
+    names = frozenset[Name]({("free", free)})
     for lease, group in leases:
         if lease.contestable:
             idle = lease.idle_since is not None
-            names |= _names_of_holder(
+            of = _names_of_holder(
                 lease.group, group.priority, group.user_group, idle, lease.renewed
             )
+            names |= of
         elif lease.is_live:
             names |= _LIVE
     return names
 
 
 _LIVE: frozenset[Name] = frozenset({("live", None)})
-
-
-@lru_cache(maxsize=1_024)
-def _names_of_free(free: Capacity) -> frozenset[Name]:
-    return frozenset({("free", free)})
 
 
 @lru_cache(maxsize=16_384)

@@ -57,13 +57,16 @@ class WaitingLine:
         """The entry of each lane that counts; the others of that lane are left over in the order."""
         for kind in round_.snapshot.waiting.kinds.values():
             mask = hosts_of(self._groups[kind.some.line[0].number])
-            for bucket in kind.buckets.values() if kind.members & mask else ():
+            if not kind.members & mask:
+                continue
+            lane = self._lane_of(-kind.priority, kind.profile.user_group)
+            for bucket in kind.buckets.values():
                 hosts = bucket.members & mask
                 if hosts and of_bucket is not None:
                     hosts &= of_bucket(bucket)
                 if hosts:
                     self.hosts[bucket] = hosts
-                    self._enter(bucket, 0)
+                    self._enter(bucket, 0, lane)
         self._enter_others(hosts_of, of_bucket)
         self._current = {lane: self._entry(lane) for lane in self._lanes}
         self._order = list(self._current.values())
@@ -91,7 +94,7 @@ class WaitingLine:
             if bucket not in self.hosts:
                 continue
             if position >= 0:
-                self._enter(bucket, position + 1)
+                self._enter(bucket, position + 1, lane)
             if position < 0 or number not in self._round.moment.starved:
                 yield self._groups[number], bucket
 
@@ -122,23 +125,19 @@ class WaitingLine:
     ) -> None:
         """Enter task groups that only the clock makes wait, or wait in another place than their bucket."""
         moment = self._round.moment
-        for number in {*moment.starved, *moment.broken_promises}:
-            group, has_starved = self._groups.get(number), number in moment.starved
-            if group is None or (group.bucket is not None and not has_starved):
-                continue
+        for group in moment.aside:
             hosts = group.fact.members & hosts_of(group)
-            if not hosts or not group.fact.goes_on or moment.missing(group) <= 0:
+            if not hosts:
                 continue
             bucket = bucket_of_one(group)
-            if of_bucket is not None and not has_starved:
+            if of_bucket is not None and group.fact.number not in moment.starved:
                 hosts &= of_bucket(bucket)
             if hosts:
                 self.hosts[bucket] = hosts
                 self.again(group, bucket)
 
-    def _enter(self, bucket: Bucket, position: int) -> None:
+    def _enter(self, bucket: Bucket, position: int, lane: Lane) -> None:
         if position < len(bucket.line):
-            lane = self._lane_of(-bucket.priority, bucket.profile.user_group)
             heappush(self._lanes.setdefault(lane, []), (*bucket.line[position], position, bucket))
 
     def _lane(self, group: GroupState) -> Lane:

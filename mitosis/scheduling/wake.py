@@ -94,37 +94,46 @@ class _Wakes:
         Whether that task group may use the host is not asked: the time may be too early. Times within
         ``IDLE_STEP_SECONDS`` count as one, so that many different setups cause few decisions.
         """
-        times = list[float]()
-        for at, number in self._idle_leases():
-            if times and at > min(times) + IDLE_STEP_SECONDS:
+        times, first = list[float](), FOREVER
+        for at, lease in self._idle_leases():
+            if at > first + IDLE_STEP_SECONDS:
                 break
-            times += self._idle_enough(self._snapshot.leases[number])
-        if times:
-            first = min(times)
+            enough = self._idle_enough(lease)
+            times.append(enough)
+            first = min(first, enough)
+        if first < FOREVER:
             yield Wake(max(at for at in times if at <= first + IDLE_STEP_SECONDS), WakeReason.IDLE)
 
     def idle_until(self) -> Iterator[tuple[int, float]]:
         """Yield idle leases with the next time at which they are idle for long enough."""
-        for _, number in self._idle_leases():
-            for at in self._idle_enough(self._snapshot.leases[number]):
-                yield number, at
+        for _, lease in self._idle_leases():
+            at = self._idle_enough(lease)
+            if at < FOREVER:
+                yield lease.number, at
 
-    def _idle_enough(self, lease: Lease) -> Iterator[float]:
-        """Yield the next time at which the lease is idle for as long as some waiting task group needs."""
-        holder = self._snapshot.group_of(lease)
-        idle = self._round.policy.settings_of(holder.fact.leases).idle
+    def _idle_enough(self, lease: Lease) -> float:
+        """Return the next time at which the lease is idle for as long as some waiting task group needs.
+
+        That is the teardown and the setup of the move, within the bounds of the holder's terms.
+        """
+        setups, holder = self._setups(), self._snapshot.groups[lease.group]
+        if not setups:
+            return FOREVER
+        terms = self._round.policy.settings_of(holder.fact.leases)
         since, teardown = lease.idle_since or 0.0, holder.work.teardown_seconds
-
-        def enough(setup: float) -> float:
-            return since + idle(teardown + setup)
-
-        setups = self._setups()
-        if not setups or enough(setups[-1]) <= self._now + ROUNDING_SECONDS:
-            return
-        place = bisect_right(setups, self._now + ROUNDING_SECONDS, key=enough)
-        first = enough(setups[place])
-        last = bisect_right(setups, first + IDLE_STEP_SECONDS, lo=place, key=enough)
-        yield enough(setups[last - 1])
+        now = self._now + ROUNDING_SECONDS
+        if since + terms.idle(teardown + setups[-1]) <= now:
+            return FOREVER
+        # The first setup for which it is not idle for long enough by now, then the last of the same step.
+        is_due = since + terms.least_idle <= now
+        place = bisect_right(setups, now - since - teardown) if is_due else 0
+        place = min(place, len(setups) - 1)
+        until = since + terms.idle(teardown + setups[place]) + IDLE_STEP_SECONDS
+        if since + terms.longest_idle <= until:
+            place = len(setups) - 1
+        else:
+            place = bisect_right(setups, until - since - teardown, lo=place + 1) - 1
+        return since + terms.idle(teardown + setups[place])
 
     def _setups(self) -> Sequence[float]:
         """Return the different durations of setups of waiting task groups."""
@@ -135,18 +144,19 @@ class _Wakes:
             self._waiting_setups = sorted({*kept, *more}) if more else kept
         return self._waiting_setups
 
-    def _idle_leases(self) -> Iterator[tuple[float, int]]:
+    def _idle_leases(self) -> Iterator[tuple[float, Lease]]:
         """Yield the idle leases that may be of use: first in any order those that are due, then by time."""
         if not self._wanted & self._snapshot.sets.get("idle"):
             return
-        now = self._now + ROUNDING_SECONDS
-        for lease in self._round.idle_leases(self._wanted):
-            settings = self._round.policy.settings_of(self._snapshot.group_of(lease).fact.leases)
-            if (lease.idle_since or 0.0) + settings.longest_idle > now:
-                yield self._now, lease.number
+        now, groups = self._now + ROUNDING_SECONDS, self._snapshot.groups
+        terms = self._round.policy.leases
+        for lease, _ in self._round.idle_leases(self._wanted):
+            longest_idle = (groups[lease.group].fact.leases or terms).longest_idle
+            if (lease.idle_since or 0.0) + longest_idle > now:
+                yield self._now, lease
         for at, (number,) in self._snapshot.times.idle.later(self._now):
             if number not in self._round.ended and self._is_in(number, self._wanted):
-                yield at, number
+                yield at, self._snapshot.leases[number]
 
     def _is_in(self, lease: int, hosts: Hosts) -> bool:
         host = self._snapshot.leases[lease].host
@@ -280,10 +290,8 @@ def _members_of_waiting(
 
 def _by_the_clock(round_: Round) -> Iterator[_Lane]:
     """Yield the task groups that wait because of the clock alone, or with another priority."""
-    moment = round_.moment
-    for number in {*moment.starved, *moment.broken_promises}:
-        group = round_.snapshot.groups.get(number)
-        if group is not None and group.fact.goes_on and round_.missing(group) > 0:
+    for group in round_.moment.aside:
+        if round_.missing(group) > 0:
             members = group.fact.members
             usable = members & round_.able(group)
             name = round_.priority(group), group.fact.user_group

@@ -334,6 +334,18 @@ def test_a_group_that_loses_its_host_in_a_decision_may_take_a_renewed_lease_at_o
     assert taken(fleet) == [(1, None, "draining"), (2, 1, "affinity")]
 
 
+def test_a_group_whose_host_takes_too_long_to_come_may_take_a_renewed_lease() -> None:
+    """It waits for more hosts than that one, so what it shares with others does not tell that it has none."""
+    fleet = Fleet(2)
+    fleet.group(1, priority=1, ready=5)
+    fleet.group(2, ready=0, unfinished=1)
+    fleet.lease(2, 2, affinity_until=NOW + HOUR, renewed=True)
+    fleet.group(3, ready=0, unfinished=1)
+    fleet.ending(3, 1, for_group=1, since=30 * MINUTE - 1)
+    assert taken(fleet) == []
+    assert taken(fleet, NOW + 1) == [(2, 1, "affinity")]
+
+
 def test_a_group_that_none_could_serve_is_looked_at_again_when_another_one_took_a_host() -> None:
     """Its user group is short of hosts only after the other user group got one more."""
     fleet = Fleet(3, Policy(share_gap=1))
