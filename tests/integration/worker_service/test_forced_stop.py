@@ -10,12 +10,15 @@ import pytest
 
 from mitosis.client.http_link import HttpAnswer, HttpRequest
 from mitosis.client.service_api import ServiceApi
+from mitosis.contracts.ids import task_uuid
+from mitosis.contracts.service_tasks import HeldAttempt
 from mitosis.execution.reporter import Reporter
 from mitosis.execution.run_folder import HostFolders
 from mitosis.worker_service import coroutines, service
 from mitosis.worker_service.config import ServiceConfig
 from mitosis.worker_service.coroutines import CoroutineThread
 from mitosis.worker_service.discovery import Discovery, Sources
+from mitosis.worker_service.link import ServiceLink
 from mitosis.worker_service.service import Service, process_id
 from tests.support.service_answers import Answers, attempt, beat, registered
 from tests.support.waiting import wait_until_async
@@ -42,23 +45,33 @@ class InOrder(Answers):
         return await super().call(request, **limits)
 
 
+def note_closes(patch: pytest.MonkeyPatch, owner: type[Any], steps: list[str]) -> None:
+    """Note each end of a call of its ``close``."""
+    close = owner.close
+
+    def call(self: Any) -> None:
+        close(self)
+        steps.append(f"{owner.__name__} closed")
+
+    patch.setattr(owner, "close", call)
+
+
+@pytest.mark.parametrize("unreported", [False, True])
 async def test_a_goodbye_is_the_last_step_of_a_process_whose_handler_goes_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unreported: bool
 ) -> None:
-    """Another service may get the task from then on: what goes on ends with the process at once."""
+    """Another service may get the task from then on: what goes on ends with the process at once.
+
+    While a report is postponed there is no goodbye, which would give its task to another service.
+    """
+    INSIDE.clear()
+    OPEN.clear()
+    if unreported:
+        left = HeldAttempt(task_id=task_uuid(7, 12), attempt=1)
+        monkeypatch.setattr(ServiceLink, "unreported", lambda _: (left,))
     steps: list[str] = []
-
-    def noted(owner: type[Any], name: str) -> None:
-        wrapped = getattr(owner, name)
-
-        def call(self: Any) -> None:
-            wrapped(self)
-            steps.append(f"{owner.__name__} {name}d")
-
-        monkeypatch.setattr(owner, name, call)
-
-    noted(CoroutineThread, "close")
-    noted(Reporter, "close")
+    for owner in (CoroutineThread, Reporter):
+        note_closes(monkeypatch, owner, steps)
     task = attempt(11)
     answers = InOrder(
         steps,
@@ -91,6 +104,11 @@ async def test_a_goodbye_is_the_last_step_of_a_process_whose_handler_goes_on(
             await asyncio.wait_for(running, 20)
     finally:
         OPEN.set()
-    assert steps[-3:] == ["CoroutineThread closed", "Reporter closed", "goodbye"]
+    goodbye = [] if unreported else ["goodbye"]
+    assert steps[steps.index("CoroutineThread closed") :] == [
+        "CoroutineThread closed",
+        "Reporter closed",
+        *goodbye,
+    ]
     assert steps.count("CoroutineThread closed") == 1
     assert "report" not in answers.sent

@@ -1,5 +1,6 @@
 """Which token a worker service registers with, and the incarnation of each of its processes."""
 
+import errno
 from datetime import timedelta
 from pathlib import Path
 
@@ -111,6 +112,22 @@ async def test_a_registration_that_starts_over_gives_back_what_is_held_and_says_
     assert goodbye["reason"].startswith("no process:  [1mfull")
     first, second = answers.sent["workers"]
     assert first["incarnation"] == second["incarnation"] == goodbye["incarnation"]
+
+
+async def test_a_full_disk_is_no_reason_to_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def full(path: Path, data: bytes) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", f"{path}: {len(data)}")
+
+    monkeypatch.setattr("mitosis.worker_service.registration.write_durably", full)
+    answers = Answers(workers=[registered(1), registered(2)])
+    async with parts_of(answers, tmp_path, groups=("lab",)) as it:
+        await it.registration.begin()
+        await it.registration.again(1)
+    assert answers.tokens == ["of a user", "own-1"], "the new one is used"
+    said = [vars(one)["file"] for one in caplog.records if one.getMessage() == "state.not_kept"]
+    assert said == ["token", "groups", "token"]
 
 
 async def test_the_first_start_without_a_token_says_what_is_needed(tmp_path: Path) -> None:

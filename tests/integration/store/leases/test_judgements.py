@@ -1,13 +1,16 @@
 """Which groups are judged, with how many statements, and what holds nothing up (C-33)."""
 
+import psycopg
 import pytest
 
-from mitosis.store.leases.doubt import due_judgements
+from mitosis.store.groups.views import read_group
+from mitosis.store.leases.doubt import SQL, due_judgements, judge_groups, with_other_hosts
 from mitosis.store.leases.look import look
 from mitosis.store.leases.scheduler import assign_round
 from mitosis.store.managers.views import get_manager
+from mitosis.store.pg import database as pg
 from mitosis.store.pg.database import Database
-from tests.integration.store.leases.test_look import group_of, judged_now, with_failures
+from tests.integration.store.leases.test_look import age, group_of, judged_now, with_failures
 from tests.support.campaigns import failed, world
 
 
@@ -17,6 +20,7 @@ async def test_hosts_of_an_ended_group_are_not_judged(database: str, failures: i
         bad, _ = await with_failures(w, failures)
         group = await group_of(w, bad)
         await w.cancel(group)
+        assert [line for line in (await look(w.store)).what if "judgement" in line]
         await w.control.discard(group)
         assert (await assign_round(w.store)).judged_again_in_seconds is None
         await w.pokes()
@@ -49,3 +53,57 @@ async def test_one_statement_reads_what_is_known_about_hosts_of_all_groups_in_do
             "leases/doubt.sql groups_in_doubt",
             "leases/doubt.sql suspects",
         ]
+
+
+async def test_a_group_that_is_locked_for_long_holds_up_no_other(
+    database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pg, "LIMITS", pg.LIMITS.replace("lock_timeout=3s", "lock_timeout=50ms"))
+    async with world(database) as w:
+        groups = []
+        for number in range(2):
+            groups.append(await w.group(f"group-{number}"))
+            await w.submit(groups[-1], 3)
+            bad, _ = [await w.leased_host(groups[-1]), await w.leased_host(groups[-1])]
+            tasks = (await bad.claim()).tasks
+            await bad.report(*(failed(task, exit_code=42) for task in tasks[:2]))
+        await judged_now(w)
+        async with w.database.transaction() as holder:
+            await holder.execute("SELECT FROM group_live WHERE group_id = 1 FOR UPDATE")
+            await judge_groups(w.store)
+        ended = [(await read_group(w.store, group)).tasks_failed for group in groups]
+        assert ended == [0, 2]
+        await judge_groups(w.store)
+        assert (await read_group(w.store, groups[0])).tasks_failed == 2
+
+
+async def test_a_host_that_is_away_does_not_take_its_own_place(database: str) -> None:
+    """``max_managers`` leaves it a place although its lease, which is not lost yet, is one of them."""
+    async with world(database) as w:
+        group = await w.group(max_managers=2)
+        await w.submit(group, 9)
+        bad, away = await w.host(), await w.host()
+        await assign_round(w.store)
+        await bad.take(group)
+        await away.take(group)
+        await age(w, away, "last_contact_at", 100)
+        await bad.report(*(failed(task, exit_code=42) for task in (await bad.claim(8)).tasks))
+        assert (await read_group(w.store, group)).tasks_failed == 0, "it may come back"
+
+
+async def test_absent_hosts_are_looked_for_only_where_no_present_one_decides(database: str) -> None:
+    """It reads the whole fleet; with many suspects that is a square."""
+    costly = SQL["suspects"].replace(
+        "$away_seconds$", "(1 / (v.manager_id - v.manager_id))::float8"
+    )
+    values = {"groups": [1], "quarantine_after": 5}
+    async with world(database) as w:
+        _, other = await with_failures(w, 6)
+        async with w.database.connection() as connection:
+            rows = await connection.execute(with_other_hosts(costly), values)
+            assert len(await rows.fetchall()) == 1
+        await w.rows("UPDATE managers SET draining = true WHERE uuid = %s", other.manager_id)
+        await age(w, other, "last_contact_at", 100)
+        async with w.database.connection() as connection:
+            with pytest.raises(psycopg.errors.DivisionByZero):
+                await connection.execute(with_other_hosts(costly), values)
