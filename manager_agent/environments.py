@@ -139,13 +139,12 @@ class Environments:
             # Only a verb or a changed hook brings the host back to the group (C-30).
             self._steps.forget(group)
             del self._given_up[group]
-        ready = grant.environment_state is EnvironmentState.READY
-        if ready and await self.is_prepared(grant):
+        if await self.is_prepared(grant):
             return self._check_plan(grant) or HookOutcome(
                 verdict=HookVerdict.READY, message="prepared before"
             )
         try:
-            if not ready:
+            if grant.environment_state is not EnvironmentState.READY:
                 await self._change(group, event="preparing", epoch=grant.epoch, fingerprint=mark)
             refused = self._check_plan(grant)
             if refused is not None:
@@ -156,11 +155,14 @@ class Environments:
             return lease_lost(error)
 
     async def is_prepared(self, grant: LeaseGrant) -> bool:
-        """Check that this group's setup is still valid here, or that it has none.
+        """Check that PostgreSQL has the environment as ready, and that the group's setup is still valid here.
 
-        It has succeeded in this instance of the file system, and the group's probe, if any, agrees.
+        A setup, if the group has one, has succeeded in this instance of the file system, and the group's
+        probe, if any, agrees.
         """
         hook, group = grant.environment_setup_hook, grant.task_group_id
+        if grant.environment_state is not EnvironmentState.READY:
+            return False
         if hook is None:
             return True
         if not self._checkpoints.holds(group, fingerprint(group, hook)):

@@ -233,6 +233,7 @@ class Host:
                 await self._environments.stop_setup(grant.task_group_id)
                 await self._replayed()  # the lease may have been given for these reports alone (P5)
                 return None
+            self._refuse_during_teardown(grant)
             if not await self._environments.is_prepared(grant):
                 outcome = await self._prepared(grant)
                 if outcome.verdict is not HookVerdict.READY:
@@ -265,11 +266,14 @@ class Host:
     def _start(self, grant: LeaseGrant) -> LeaseSession:
         if self.stopping:
             raise ApiUnavailable("the agent is shutting down")
-        if self._environments.cleaning(grant.task_group_id):
-            raise LeaseLost("the environment of the group is being torn down")
+        self._refuse_during_teardown(grant)
         self.session = self._make_session(grant)
         self.session.start()
         return self.session
+
+    def _refuse_during_teardown(self, grant: LeaseGrant) -> None:
+        if self._environments.cleaning(grant.task_group_id):
+            raise LeaseLost("the environment of the group is being torn down")
 
     async def _detach(self, session: LeaseSession) -> LeaseOutcome:
         """Handle a cancelled activity: only an ending that the API confirms ends the session (P4)."""

@@ -247,7 +247,8 @@ class FakeApi:
             for task in self.open.values()
             if task.epoch == body.epoch and (task.claim_seq or 0) > body.acked_seq
         ]
-        ready = [task for task in self.open.values() if task.epoch is None]
+        prepared = self.environment is EnvironmentState.READY
+        ready = [task for task in self.open.values() if task.epoch is None and prepared]
         fresh = ready[: max(0, body.max_tasks - len(again))]
         for task in fresh:
             task.attempt += 1

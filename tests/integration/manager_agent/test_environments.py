@@ -15,7 +15,7 @@ from mitosis.contracts.control import HookVerdict, LeaseEnd
 from mitosis.contracts.errors import InvalidRequest
 from mitosis.contracts.hook import HookSpec
 from mitosis.contracts.lifecycle import EnvironmentState
-from mitosis.contracts.wire import CancelOrder, RenewalAnswer
+from mitosis.contracts.wire import CancelOrder, LeaseNotice, LeaseStanding, RenewalAnswer
 from tests.support.agents import running_agent, until
 from tests.support.fake_api import FakeApi, command
 from tests.support.waiting import wait_until
@@ -372,6 +372,21 @@ async def test_teardown_is_refused_while_tasks_run_and_waits_for_an_ending_one(
         assert (await cleaning).verdict is HookVerdict.CLEANED
         assert torn.exists()
         assert api.results[task_id].outcome == "succeeded"
+
+
+@pytest.mark.parametrize("setup", [None, shell("true")], ids=["no hook", "hook"])
+async def test_a_lease_that_an_answer_names_is_prepared_before_it_works(
+    tmp_path: Path, setup: HookSpec | None
+) -> None:
+    """A call that takes a lease may arrive after its command has been given up: nobody prepares it then."""
+    async with FakeApi(setup=setup).serving() as api, running_agent(api, tmp_path) as host:
+        (task_id,) = api.submit(command("true"))
+        notice = LeaseNotice(
+            epoch=api.epoch, task_group_id=api.task_group_id, standing=LeaseStanding.ACTIVE
+        )
+        host.agent.host.follow(RenewalAnswer(lease=notice))
+        await until(lambda: task_id in api.results)
+        assert [change.event for change in api.changes] == ["preparing", "prepared"]
 
 
 async def test_no_session_and_no_setup_begins_while_a_teardown_runs(tmp_path: Path) -> None:
