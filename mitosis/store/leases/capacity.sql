@@ -34,7 +34,7 @@
   LEFT JOIN environments AS e ON e.manager_id = l.manager_id AND e.group_id = l.group_id
  WHERE l.kind = 'manager' AND l.state = 'active' AND v.state IN ('open', 'closed') AND NOT v.discarding
    AND NOT c.offline AND c.last_contact_at > now() - make_interval(secs => %(suspect_after)s)
-   AND greatest(l.taken_at, l.last_claim_at, c.contact_since) < now() - make_interval(secs => %(stuck_after)s)
+   AND greatest(l.taken_at, CASE WHEN e.state = 'ready' THEN l.last_claim_at END, c.contact_since) < now() - make_interval(secs => %(stuck_after)s)
    AND CASE WHEN e.state = 'ready' THEN e.changed_at < now() - make_interval(secs => %(stuck_after)s)
             ELSE l.taken_at < now() - make_interval(secs =>
                  %(setup_margin)s + coalesce((g.environment_setup_hook ->> 'timeout')::float8, 0)) END

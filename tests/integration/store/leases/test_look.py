@@ -404,6 +404,21 @@ async def test_a_stuck_lease_is_ended_and_remembered_and_its_tasks_go_back(datab
         await other.take(group)
 
 
+async def test_claims_do_not_keep_a_lease_whose_setup_takes_too_long(database: str) -> None:
+    """They get nothing before that."""
+    async with world(database) as w:
+        group = await w.group()
+        await w.submit(group)
+        host = await w.host()
+        await assign_round(w.store)
+        await host.take(group, prepare=False)
+        await age(w, host, "taken_at", 3600)
+        await idle_for_an_hour(w)
+        assert (await host.claim(1)).tasks == []
+        await assign_round(w.store)
+        assert (await observe_manager(w.store, host.manager_id)).lease is None
+
+
 @pytest.mark.parametrize("runs", [False, True], ids=["idle", "with a task"])
 async def test_a_lease_without_progress_is_kept_while_a_task_runs_or_nothing_is_claimable(
     database: str, runs: bool
