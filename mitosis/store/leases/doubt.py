@@ -46,20 +46,34 @@ MOST_PASSES = 20
 """A verdict may change what is known about other hosts; so often they are judged again at once."""
 log = logging.getLogger(__name__)
 _EXPRESSIONS = (
-    *("working", "possible", "away_seconds", "may_be_offered"),
-    *("fits", "busy_since", "unreachable_since", "failed_there", "blamed"),
+    *("working", "possible", "away_seconds", "able_hosts", "able_to_groups", "able"),
+    *("may_be_offered", "fits", "busy_since", "unreachable_since", "failed_there", "blamed"),
 )
 """Of ``doubt.sql``; the first ones contain the last ones."""
+OF_ONE_GROUP: Mapping[str, LiteralString] = {
+    "able_hosts": "($able$ AND g.id = v.group_id)",
+}
+OF_GROUPS: Mapping[str, LiteralString] = {
+    "able_hosts": "able",
+    "able_to_groups": "$able$ AND g.id = ANY(%(groups)s::bigint[])",
+}
 
 
-def with_other_hosts(statement: LiteralString) -> LiteralString:
-    """Fill in the expressions about other hosts: ``$working$``, ``$possible$`` and ``$away_seconds$``."""
+def with_other_hosts(
+    statement: LiteralString, able: Mapping[str, LiteralString] = OF_ONE_GROUP
+) -> LiteralString:
+    """Fill in the expressions about other hosts: ``$working$``, ``$possible$`` and ``$away_seconds$``.
+
+    ``able``: how the hosts are read that could be offered; for each row v by itself, if it is left out.
+    """
+    expressions = {**SQL, **able}
     for name in _EXPRESSIONS:
-        statement = statement.replace(f"${name}$", SQL[name])
+        if name in expressions:
+            statement = statement.replace(f"${name}$", expressions[name])
     return with_membership(statement)
 
 
-SUSPECTS = with_other_hosts(SQL["suspects"])
+SUSPECTS = with_other_hosts(SQL["suspects"], OF_GROUPS)
 _CRASHES = [kind.value for kind in CRASHES]
 
 

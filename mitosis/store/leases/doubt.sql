@@ -50,13 +50,13 @@ EXISTS (SELECT FROM host_failures AS q
            FROM (SELECT nullif(g.worker_allocation_plan -> 'cpu_binding', 'null') AS plan) AS a) AS b)
 
 -- name: busy_since
--- Since when the host m is kept from the group of v by what it does for others: the start of the oldest task under a
+-- Since when the host m is kept from the group g by what it does for others: the start of the oldest task under a
 -- lease that ends, or the last step of a setup or teardown. Null: by nothing.
 least((SELECT min(o.started_at) FROM leases AS n JOIN open_task AS o ON o.group_id = n.group_id AND o.epoch = n.epoch
-        WHERE n.manager_id = m.id AND n.kind = 'manager' AND n.state = 'ending' AND n.group_id <> v.group_id
+        WHERE n.manager_id = m.id AND n.kind = 'manager' AND n.state = 'ending' AND n.group_id <> g.id
           AND o.state = 1),
       (SELECT min(x.changed_at) FROM environments AS x
-        WHERE x.manager_id = m.id AND x.group_id <> v.group_id AND x.state <> 'gone'
+        WHERE x.manager_id = m.id AND x.group_id <> g.id AND x.state <> 'gone'
           AND x.state IN ('preparing', 'tearing_down', 'owed')))
 
 -- name: may_be_offered
@@ -66,32 +66,46 @@ AND (g.max_managers IS NULL
      OR (SELECT count(*) FROM leases AS n
           WHERE n.group_id = g.id AND n.state <> 'ended' AND n.manager_id IS DISTINCT FROM m.id) < g.max_managers)
 
+-- name: able
+-- Hosts m that may be offered to a group g, were seen within the last hour, and are not held by another group. busy_since
+-- and unreachable_since: see there. The inner part is cheap: the rest is asked of the hosts that it leaves.
+SELECT g.id AS for_group, m.*, $busy_since$ AS busy_since, $unreachable_since$ AS unreachable_since
+  FROM task_groups AS g
+ CROSS JOIN LATERAL (
+       SELECT m.*, NOT c.offline AND c.last_contact_at > now() - interval '90 seconds' AS in_contact, c.last_contact_at,
+              l.epoch IS NOT NULL AS leased
+         FROM managers AS m
+         JOIN manager_live AS c ON c.manager_id = m.id
+         LEFT JOIN leases AS l ON l.manager_id = m.id AND l.kind = 'manager' AND l.state <> 'ended'
+        WHERE NOT m.draining AND c.last_contact_at > now() - interval '1 hour'
+          AND (l.epoch IS NULL OR l.state = 'ending' OR l.group_id = g.id)
+       OFFSET 0) AS m
+ WHERE $may_be_offered$
+
 -- name: possible
 -- Whether another host in contact serves the group, or is free and clean and may serve it, and is not blamed.
-EXISTS (SELECT FROM managers AS m
-          JOIN manager_live AS c ON c.manager_id = m.id
-          JOIN task_groups AS g ON g.id = v.group_id
-          LEFT JOIN leases AS l ON l.manager_id = m.id AND l.kind = 'manager' AND l.state <> 'ended'
-         WHERE m.id <> v.manager_id AND NOT c.offline AND c.last_contact_at > now() - interval '90 seconds'
-           AND ((l.group_id = v.group_id AND l.state IN ('offered', 'active')) OR (l.epoch IS NULL AND $busy_since$ IS NULL AND $may_be_offered$))
-           AND NOT $blamed$ AND NOT $failed_there$ AND $unreachable_since$ IS NULL)
+(EXISTS (SELECT FROM leases AS l
+           JOIN managers AS m ON m.id = l.manager_id
+           JOIN manager_live AS c ON c.manager_id = l.manager_id
+          WHERE l.group_id = v.group_id AND l.kind = 'manager' AND l.state IN ('offered', 'active')
+            AND l.manager_id <> v.manager_id AND NOT c.offline AND c.last_contact_at > now() - interval '90 seconds'
+            AND NOT $blamed$ AND NOT $failed_there$ AND $unreachable_since$ IS NULL)
+ OR EXISTS (SELECT FROM $able_hosts$ AS m
+             WHERE m.for_group = v.group_id AND m.id <> v.manager_id AND m.in_contact AND NOT m.leased
+               AND m.busy_since IS NULL AND m.unreachable_since IS NULL AND NOT $blamed$ AND NOT $failed_there$))
 
 -- name: away_seconds
 -- The least time that one of the hosts is away which may serve the group and are not held by another one: since
 -- its last contact, since it takes no offers, or since it is busy with the end of a lease. It starts again, can be
--- reached again, or its lease ends.
-(SELECT extract(epoch FROM now() - max(least(c.last_contact_at, $busy_since$, $unreachable_since$)))::float8
-   FROM managers AS m
-   JOIN manager_live AS c ON c.manager_id = m.id
-   JOIN task_groups AS g ON g.id = v.group_id
-  WHERE m.id <> v.manager_id AND $may_be_offered$
-    AND NOT EXISTS (SELECT FROM leases AS l
-                     WHERE l.manager_id = m.id AND l.kind = 'manager' AND l.state IN ('offered', 'active')
-                       AND l.group_id <> v.group_id)
-    AND NOT $blamed$ AND NOT $failed_there$)
+-- reached again, or its lease ends. Null also after an hour without contact, which changes no verdict.
+(SELECT extract(epoch FROM now() - max(least(m.last_contact_at, m.busy_since, m.unreachable_since)))::float8
+   FROM $able_hosts$ AS m
+  WHERE m.for_group = v.group_id AND m.id <> v.manager_id AND NOT $blamed$ AND NOT $failed_there$)
 
 -- name: suspects
--- Every host whose tasks failed in one of the groups, with what is known since its last success there.
+-- Every host whose tasks failed in one of the groups, with what is known since its last success there. Able hosts are
+-- read once, and only as far as they are needed.
+WITH able AS MATERIALIZED ($able_to_groups$)
 SELECT v.group_id AS "group", v.manager_id AS manager, m.name, f.phase, coalesce(f.failures, 0) AS failures,
        coalesce(f.tasks, '{}') AS tasks, m.incarnation = f.incarnation AS same_process,
        extract(epoch FROM f.next_at - now())::float8 AS left_seconds,

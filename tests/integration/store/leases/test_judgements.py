@@ -4,7 +4,13 @@ import psycopg
 import pytest
 
 from mitosis.store.groups.views import read_group
-from mitosis.store.leases.doubt import SQL, due_judgements, judge_groups, with_other_hosts
+from mitosis.store.leases.doubt import (
+    OF_GROUPS,
+    SQL,
+    due_judgements,
+    judge_groups,
+    with_other_hosts,
+)
 from mitosis.store.leases.look import look
 from mitosis.store.leases.scheduler import assign_round
 from mitosis.store.managers.views import get_manager
@@ -100,10 +106,10 @@ async def test_absent_hosts_are_looked_for_only_where_no_present_one_decides(dat
     async with world(database) as w:
         _, other = await with_failures(w, 6)
         async with w.database.connection() as connection:
-            rows = await connection.execute(with_other_hosts(costly), values)
+            rows = await connection.execute(with_other_hosts(costly, OF_GROUPS), values)
             assert len(await rows.fetchall()) == 1
         await w.rows("UPDATE managers SET draining = true WHERE uuid = %s", other.manager_id)
         await age(w, other, "last_contact_at", 100)
         async with w.database.connection() as connection:
             with pytest.raises(psycopg.errors.DivisionByZero):
-                await connection.execute(with_other_hosts(costly), values)
+                await connection.execute(with_other_hosts(costly, OF_GROUPS), values)
