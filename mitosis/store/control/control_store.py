@@ -16,12 +16,12 @@ from mitosis.contracts.control import (
     VerbRequest,
     WaitingWork,
 )
+from mitosis.contracts.liveness import API_STALE_SECONDS
 from mitosis.store.groups import deletion, endings
 from mitosis.store.groups.explain import waiting_chain
 from mitosis.store.groups.views import observe_group
 from mitosis.store.leases.look import look
 from mitosis.store.leases.scheduler import assign_round
-from mitosis.store.managers.api_liveness import API_STALE_SECONDS
 from mitosis.store.managers.release import release_claimed
 from mitosis.store.managers.views import observe_manager
 from mitosis.store.pg import outbox

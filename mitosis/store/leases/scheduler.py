@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from mitosis.contracts.control import AssignAnswer
+from mitosis.contracts.liveness import API_STALE_SECONDS
 from mitosis.scheduling.actions import EndLease, Offer, Wake
 from mitosis.scheduling.decide import decided_round
 from mitosis.scheduling.round import Round
@@ -77,7 +78,8 @@ async def _locked_round(
     changed += await note_idle(connection, idle_until(round_))
     changed += await end_leases_of_quarantined(connection)
     hostless = await note_hostless(connection, round_.hostless())
-    poked = (await connection.execute(SQL["poke_offered"])).rowcount
+    stale = {"api_stale_after": API_STALE_SECONDS}
+    poked = (await connection.execute(SQL["poke_offered"], stale)).rowcount
     if poked or changed:
         await connection.execute(SQL["notify_relay"])
     grace = await fetch_one(connection, _Due, SQL["next_ask_back"], {})

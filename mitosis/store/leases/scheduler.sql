@@ -20,11 +20,14 @@ SELECT 'manager', m.uuid FROM ended AS l JOIN managers AS m ON m.id = l.manager_
 
 -- name: poke_offered
 -- Poke the host of every open offer, including this round's, and each host that has been silent for long
--- enough to be lost.
+-- enough to be lost; silence means nothing while no API is alive.
 INSERT INTO outbox (kind, subject)
 SELECT 'manager', m.uuid FROM leases AS l JOIN managers AS m ON m.id = l.manager_id
  WHERE l.kind = 'manager'
-   AND (l.state = 'offered' OR (l.state IN ('active', 'ending') AND l.alive_until < now()))
+   AND (l.state = 'offered'
+        OR (l.state IN ('active', 'ending') AND l.alive_until < now()
+            AND NOT EXISTS (SELECT FROM api_pulse AS p
+                             WHERE p.beat_at < now() - make_interval(secs => %(api_stale_after)s))))
 
 -- name: next_ask_back
 -- Seconds until the first grace of a lease that was taken from its group is over.

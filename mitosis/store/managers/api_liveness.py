@@ -15,6 +15,7 @@ from datetime import datetime
 
 from mitosis.concurrency import cancel_and_wait, raise_if_cancelled
 from mitosis.contracts.errors import MitosisError
+from mitosis.contracts.liveness import API_STALE_SECONDS
 from mitosis.store.pg.database import Connection
 from mitosis.store.pg.rows import fetch_one
 from mitosis.store.pg.statements import load
@@ -22,8 +23,6 @@ from mitosis.store.store import Store
 
 SQL = load("managers/api_liveness.sql")
 HEARTBEAT_SECONDS = 3.0
-API_STALE_SECONDS = 10.0
-"""A heartbeat older than this means that no API is alive."""
 
 log = logging.getLogger(__name__)
 

@@ -275,13 +275,15 @@ async def test_an_overdue_host_is_poked(database: str) -> None:
         await w.rows("UPDATE leases SET alive_until = now() - interval '1 second'")
         expected = await w.control.expected()
         assert expected.overdue_managers == (host.manager_id,)
+        assert (await assign_round(w.store)).resignalled == 1
+        assert ("manager", host.manager_id) in await w.pokes()
         await w.rows("INSERT INTO api_pulse (beat_at) VALUES (now() - interval '1 minute')")
         expected = await w.control.expected()
         assert expected.overdue_managers == (), "no API is there to notice contact"
         assert expected.managers == (host.manager_id,)
         assert expected.task_groups == (group,)
-        await assign_round(w.store)
-        assert ("manager", host.manager_id) in await w.pokes()
+        assert (await assign_round(w.store)).resignalled == 0
+        assert await w.pokes() == set(), "each poke costs events, and nothing can change"
 
 
 async def test_the_end_of_a_silence_pokes_the_workflow_of_a_leased_host(database: str) -> None:
