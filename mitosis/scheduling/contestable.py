@@ -7,8 +7,9 @@ be taken; ``claims`` decides about each.
 from bisect import bisect_left
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from heapq import merge
-from operator import itemgetter
+from operator import itemgetter, or_
 
 from mitosis.scheduling.claims import goes_before, goes_before_all, ranks_before
 from mitosis.scheduling.costs import drain_seconds
@@ -147,14 +148,13 @@ class BusyHosts:
         self._due: dict[int, Hosts] = {}
         """By the number of the task group that holds them."""
         self._are_grouped = False
-        self._classes = self._weakest_first()
+        self._weakest_first: Sequence[_Class] | None = None
         self.due: Hosts = NONE
         """Hosts that a task group with a host could take."""
         self.renewed: Hosts = NONE
         """Hosts that a task group without any host could take as well."""
-        for one in self._classes:
-            self.due |= one.due
-            self.renewed |= one.renewed
+        if round_.policy.preemption is not Preemption.NEVER:
+            self._find()
         self.all = self.due | self.renewed
 
     def takeable(self, group: GroupState, hosts: Hosts) -> Iterator[Hosts]:
@@ -203,7 +203,7 @@ class BusyHosts:
     def shares_changed(self) -> None:
         """Forget what depends on the numbers of leases."""
         self._reached.clear()
-        for one in self._classes:
+        for one in self._weakest_first or ():
             one.reach = None
 
     def _reach(self, group: GroupState, one: _Class, leases: int) -> Hosts:
@@ -222,27 +222,49 @@ class BusyHosts:
             one.reach[leases] = found
         return found
 
-    def _weakest_first(self) -> Sequence[_Class]:
-        """Return the classes: the lowest priority first, then the most leases."""
-        sets, policy = self._round.snapshot.sets, self._round.policy
+    @property
+    def _classes(self) -> Sequence[_Class]:
+        """The lowest priority first, then the most leases. Most decisions need none of them.
+
+        Before the first host is taken, the line asks ``up_to``: so leases count as of then.
+        """
+        if self._weakest_first is None:
+            share = self._round.share
+            self._weakest_first = sorted(
+                self._all_classes(),
+                key=lambda one: (one.priority, -share(one.user_group), one.user_group),
+            )
+        return self._weakest_first
+
+    def _find(self) -> None:
+        sets = self._round.snapshot.sets
+        self.renewed = self._wanted & reduce(or_, sets.of_kind("renewed_by").values(), NONE)
+        if self._is_always:
+            self.due = self._wanted & reduce(or_, sets.of_kind("held_by").values(), NONE)
+        else:
+            self._find_due()
+
+    @property
+    def _is_always(self) -> bool:
+        return self._round.policy.preemption is Preemption.ALWAYS
+
+    def _all_classes(self) -> Iterable[_Class]:
+        sets, groups = self._round.snapshot.sets, self._round.snapshot.groups
         found: dict[Hashable, _Class] = {}
-        if policy.preemption is Preemption.NEVER:
+        if not self.all:
             return ()
         for name, hosts in sets.of_kind("renewed_by").items():
             if wanted := hosts & self._wanted:
                 _class_of(found, name).renewed = wanted
-        if policy.preemption is Preemption.ALWAYS:
-            for name, hosts in sets.of_kind("held_by").items():
-                if wanted := hosts & self._wanted:
-                    _class_of(found, name).due = wanted
-        else:
-            self._find_due(found)
-        share = self._round.share
-        return sorted(
-            found.values(), key=lambda one: (one.priority, -share(one.user_group), one.user_group)
-        )
+        for name, hosts in sets.of_kind("held_by").items() if self._is_always else ():
+            if wanted := hosts & self._wanted:
+                _class_of(found, name).due = wanted
+        for group, wanted in self._due.items():
+            holder = groups[group].fact
+            _class_of(found, (holder.priority, holder.user_group)).due |= wanted
+        return found.values()
 
-    def _find_due(self, classes: dict[Hashable, _Class]) -> None:
+    def _find_due(self) -> None:
         snapshot, ended = self._round.snapshot, self._round.ended
         due: dict[int, list[int]] = {}
         for _, (number,) in snapshot.times.affinity.due(self._round.now):
@@ -252,8 +274,7 @@ class BusyHosts:
         for group, of_group in due.items():
             if wanted := set_of(of_group) & self._wanted:
                 self._due[group] = wanted
-                holder = snapshot.groups[group].fact
-                _class_of(classes, (holder.priority, holder.user_group)).due |= wanted
+                self.due |= wanted
 
     def _holders(self, one: _Class) -> Sequence[Holder]:
         """Return the task groups of a class that hold leases, least cost first."""
@@ -265,7 +286,7 @@ class BusyHosts:
     def _group_holders(self) -> None:
         snapshot = self._round.snapshot
         due: Mapping[int, Hosts] = self._due
-        if self._round.policy.preemption is Preemption.ALWAYS:
+        if self._is_always:
             due = dict(snapshot.sets.by_group("held"))
         renewed = dict(snapshot.sets.by_group("renewed"))
         by_name = {(one.priority, one.user_group): one for one in self._classes}
