@@ -117,3 +117,13 @@ def test_an_affinity_is_of_no_use_to_the_group_that_holds_all_leases_of_its_rank
     assert woken(fleet) is None
     fleet.group(2)
     assert woken(fleet) == (7 * MINUTE, WakeReason.AFFINITY)
+
+
+def test_the_threshold_of_an_idle_lease_that_this_decision_ends_is_no_time_to_decide() -> None:
+    fleet = Fleet(1)
+    fleet.group(1, ready=0, unfinished=1)
+    fleet.group(2, priority=1)
+    fleet.group(3, setup_seconds=300.0)
+    fleet.idle(1, 1, since=200.0)
+    (end,) = fleet.ends()
+    assert (end.for_group, fleet.wake()) == (2, None)
