@@ -4,8 +4,6 @@ import os
 import signal
 import socket
 import subprocess
-from collections.abc import AsyncIterator, Iterator
-from pathlib import Path
 
 import pytest
 from temporalio import workflow
@@ -19,22 +17,6 @@ from mitosis.embedded.errors import PortInUse, ProgramMissing
 from mitosis.embedded.temporal import DYNAMIC_CONFIG, EmbeddedTemporal, find_temporal_binary
 from tests.support.processes import descendants, living
 from tests.support.waiting import wait_until_async
-
-
-@pytest.fixture
-def folder(data_dir: Path) -> Iterator[DataFolder]:
-    folder = DataFolder(data_dir)
-    folder.lock()
-    yield folder
-    folder.release()
-
-
-@pytest.fixture
-async def server(folder: DataFolder) -> AsyncIterator[EmbeddedTemporal]:
-    server = EmbeddedTemporal(folder)
-    await server.start()
-    yield server
-    await server.stop()
 
 
 async def start_a_workflow(server: EmbeddedTemporal) -> None:

@@ -1,17 +1,15 @@
 """Temporal's own Web UI behind the API: a session opens it, a page of another origin cannot use it."""
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 
 import httpx2
-import pytest
 from temporalio.client import Client, WorkflowExecutionStatus
 
 from api.app import create_app
 from api.server import serving
 from api.service import ApiOptions, admin_token, open_app_state
-from mitosis.embedded.data_folder import DataFolder, ed25519_private_key
+from mitosis.embedded.data_folder import ed25519_private_key
 from mitosis.embedded.temporal import EmbeddedTemporal
 from mitosis.store.store import StoreOptions
 from mitosis.store.users.accounts import ensure_admin
@@ -20,22 +18,6 @@ from tests.support.http_api import NAMESPACE, NoTemporal
 from tests.support.waiting import wait_until_async
 
 WORKFLOWS = "/temporal/api/v1/namespaces/mitosis/workflows"
-
-
-@pytest.fixture
-def folder(data_dir: Path) -> Iterator[DataFolder]:
-    folder = DataFolder(data_dir)
-    folder.lock()
-    yield folder
-    folder.release()
-
-
-@pytest.fixture
-async def server(folder: DataFolder) -> AsyncIterator[EmbeddedTemporal]:
-    server = EmbeddedTemporal(folder)
-    await server.start()
-    yield server
-    await server.stop()
 
 
 @asynccontextmanager
