@@ -4,10 +4,10 @@ The process counts its own requests and statements. What PostgreSQL has is read 
 process says the same about it.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 
-from prometheus_client import CollectorRegistry, Gauge, Histogram
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
@@ -38,6 +38,12 @@ class Metrics:
             buckets=SECONDS,
         )
         self._by_statement: dict[str, Histogram] = {}
+        self._reports = Counter(
+            "mitosis_reports",
+            "Reports of hosts and worker services, by what became of them.",
+            ("status",),
+            registry=self._own,
+        )
 
     def observe_request(self, method: str, route: str, status: int, seconds: float) -> None:
         """Count a request that was answered."""
@@ -49,6 +55,11 @@ class Metrics:
         if child is None:
             child = self._by_statement[statement] = self._statements.labels(statement)
         child.observe(seconds)
+
+    def count_reports(self, statuses: Sequence[str]) -> None:
+        """Count reports by their answers."""
+        for status in set(statuses):
+            self._reports.labels(status).inc(statuses.count(status))
 
     def show_certificate(self, expires_at: Callable[[], datetime]) -> None:
         """Show from now on how long the certificate of the API is valid."""

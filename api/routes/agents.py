@@ -20,6 +20,7 @@ from api.issuing import issue_token
 from api.json_text import without_nul
 from api.limits import AgentRoute
 from api.openapi import hot_route
+from api.report_counts import count_reports
 from mitosis.contracts.account_http import IssueToken
 from mitosis.contracts.agent_http import (
     EnvironmentAnswer,
@@ -86,7 +87,10 @@ async def report(request: Request, manager_id: ManagerDep) -> Response:
             field="reports",
             limit=MAX_REPORTS,
         )
-    return encode(await report_tasks(app_state_of(request).store, manager_id, body))
+    state = app_state_of(request)
+    answer = await report_tasks(state.store, manager_id, body)
+    count_reports(state, manager_id, answer.statuses)
+    return encode(answer)
 
 
 @router.post("/heartbeat", openapi_extra=hot_route(Renewal, RenewalAnswer))

@@ -16,6 +16,7 @@ from api.deps import AppStateDep, app_state_of
 from api.json_text import without_nul
 from api.limits import AgentRoute
 from api.openapi import hot_answer, hot_route
+from api.report_counts import count_reports
 from api.routes.workers import WorkerDep
 from mitosis.contracts.errors import TooLarge
 from mitosis.contracts.service_tasks import (
@@ -79,7 +80,10 @@ async def report(request: Request, worker: WorkerDep) -> Response:
             field="reports",
             limit=MAX_REPORTS,
         )
-    return encode(await report_named_tasks(app_state_of(request).store, worker.id, body))
+    state = app_state_of(request)
+    answer = await report_named_tasks(state.store, worker.id, body)
+    count_reports(state, worker.id, answer.statuses)
+    return encode(answer)
 
 
 @router.get(

@@ -17,6 +17,7 @@ from api.deps import AppStateDep, ManagerDep
 from api.json_text import without_nul
 from api.limits import AgentRoute
 from api.openapi import hot_answer, hot_route
+from api.report_counts import count_reports
 from mitosis.contracts.agent_http import ManagerTaskGroup
 from mitosis.contracts.errors import Conflict, LeaseLost
 from mitosis.contracts.http import MAX_WAIT_SECONDS, Epoch
@@ -123,4 +124,5 @@ async def report_one(
     body = ReportTasks(epoch=query.epoch, reports=[decode(without_nul(raw), _REPORT)])
     await record_contact(state.store, manager_id)
     answer = await report_tasks(state.store, manager_id, body)
+    count_reports(state, manager_id, answer.statuses)
     return encode(TaskReportAnswer(standing=answer.standing, status=answer.statuses[0]))

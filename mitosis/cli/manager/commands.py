@@ -1,5 +1,6 @@
 """`mitosis manager …`: lists, shows and registers hosts."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -146,7 +147,8 @@ def token(
     """Get a new token for the agent of a host, which is shown only once; earlier ones stay valid.
 
     For an agent whose token has expired or was revoked: start it with the new one in MITOSIS_TOKEN or
-    MITOSIS_TOKEN_FILE. While an agent runs it renews its token itself.
+    MITOSIS_TOKEN_FILE. While an agent runs it renews its token itself. --quiet prints the token alone, or
+    the file with --save-token.
     """
     from mitosis.cli.validation import positive_duration
 
@@ -162,7 +164,8 @@ def token(
         ("id", str(host.manager_id)),
         ("token valid until", time_text(issued.expires_at)),
     ]
-    cli.output.item(_with_token(data, fields, issued.token, save_token))
+    shown = _with_token(data, fields, issued.token, save_token)
+    cli.output.item(replace(shown, id=issued.token if save_token is None else str(save_token)))
 
 
 def registered_item(registered: "RegisteredManager", token_file: Path | None) -> Item:

@@ -77,6 +77,10 @@ def test_tokens_of_a_host_end_and_a_new_one_is_saved(stack: CliStack, tmp_path: 
     assert saved.read_text() not in shown
     assert first.token != saved.read_text()
     assert "host-1" in done("token", "list").out
+    (printed,) = done("manager", "token", "host-1", "--quiet").out.splitlines()
+    assert len(printed.split(".")) == len(first.token.split(".")) > 1
+    named = done("manager", "token", "host-1", "--quiet", "--save-token", str(tmp_path / "third"))
+    assert named.out.splitlines() == [str(tmp_path / "third")]
 
 
 @pytest.mark.parametrize(

@@ -114,7 +114,9 @@ async def working(api: Api, count: int) -> int:
     return lease.epoch
 
 
-async def test_a_single_claim_ends_with_the_lease_and_belongs_to_its_manager(api: Api) -> None:
+async def test_a_single_claim_ends_with_the_lease_and_belongs_to_its_manager(
+    api: Api, caplog: pytest.LogCaptureFixture
+) -> None:
     async with said_hello(api) as (manager, _):
         epoch = await working(api, 3)
         batch = ClaimTasks(epoch=epoch, claim_seq=1, acked_seq=0, max_tasks=2)
@@ -123,17 +125,22 @@ async def test_a_single_claim_ends_with_the_lease_and_belongs_to_its_manager(api
             await manager.claim_one(epoch, 1)
         task = await manager.claim_one(epoch, 2)
         assert task is not None
-        async with said_hello(api, "host-2") as (other, _):
+        async with said_hello(api, "host-2") as (other, host_2):
             with pytest.raises(LeaseLost):
                 await other.claim_one(epoch, 3)
             foreign = await other.report_one(epoch, ended(task))
             assert foreign.status is ReportStatus.UNKNOWN
+            (noted,) = [record for record in caplog.records if record.message == "reports.unknown"]
+            assert noted.__dict__["reporter"] == str(host_2.manager_id)
         async with api.client() as client:
             await client.cancel("work")
         with pytest.raises(LeaseLost) as ending:
             await manager.claim_one(epoch, 3)
         assert ending.value.facts["standing"] == "ending"
         assert (await manager.report_one(epoch, ended(task))).status is ReportStatus.COMMITTED
+        counts = (await api.call("GET", "//metrics")).text
+    for status in ("unknown", "committed"):
+        assert f'mitosis_reports_total{{status="{status}"}} 1.0' in counts
 
 
 async def test_single_calls_are_refused_by_field_and_token(api: Api) -> None:
