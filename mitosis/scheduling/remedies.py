@@ -122,9 +122,10 @@ def _ready_for_one_more(moment: Moment, group: GroupState) -> int | None:
             return None
         paid = (count + 1) * switch_seconds(work, policy) * workers / work.task_seconds
         ready = max(ready, int(paid))
-        # The quotient may be rounded to the number below.
-        while useful_leases(*_with_ready(moment, group, ready)) <= count:
-            ready += 1
+        # Two quotients are rounded down: this number, or one of the next two, is enough.
+        numbers = range(ready, ready + 3)
+        paying = (n for n in numbers if useful_leases(*_with_ready(moment, group, n)) > count)
+        return next(paying, None)
     return ready
 
 

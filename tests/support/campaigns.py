@@ -32,6 +32,7 @@ from mitosis.contracts.wire import (
 )
 from mitosis.store.control.control_store import ControlStore
 from mitosis.store.groups.definition import create_group
+from mitosis.store.groups.deletion import delete_chunk
 from mitosis.store.leases.granting import take_lease
 from mitosis.store.leases.scheduler import assign_round
 from mitosis.store.managers.contact import renew
@@ -47,6 +48,9 @@ from mitosis.store.tasks.report import report_tasks
 from mitosis.store.tasks.submit import submit_tasks
 from mitosis.store.users.accounts import create_user
 from tests.support.waiting import wait_until_async
+
+CALLS = 1000
+"""More often than any step must be repeated until nothing is left: a fault there fails, and does not hang."""
 
 
 @dataclass
@@ -200,6 +204,20 @@ class World:
         await assign_round(self.store)
         await host.take(group)
         return host
+
+    async def discard_all(self, group: UUID) -> None:
+        """Cancel what nobody has claimed, as the workflow does after a cancel: chunk by chunk."""
+        for _ in range(CALLS):
+            if not (await self.control.discard(group)).remaining:
+                return
+        raise AssertionError(f"tasks remain after {CALLS} chunks")
+
+    async def delete_rows(self, limit: int = 100) -> int:
+        """Delete all rows that are to be deleted; return in how many chunks."""
+        for chunks in range(CALLS):
+            if not await delete_chunk(self.store, limit):
+                return chunks
+        raise AssertionError(f"rows remain after {CALLS} chunks, or chunks have no end")
 
     async def submit(self, group: UUID, count: int = 1, **request: Any) -> SubmitAnswer:
         tasks = [TaskSubmission(command=["true", str(i)]) for i in range(count)]

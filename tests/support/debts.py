@@ -462,8 +462,7 @@ class Debts:
 
     async def emptied(self) -> None:
         """Chunks of deleted groups go on until none of their rows is left."""
-        while await delete_chunk(self.w.store, 10):
-            pass
+        await self.w.delete_rows(10)
         left = await self.w.value(
             "SELECT count(*) FROM task AS t WHERE NOT EXISTS"
             " (SELECT FROM task_groups AS g WHERE g.id = t.group_id)"

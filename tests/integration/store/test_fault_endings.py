@@ -187,16 +187,14 @@ async def _bring_to_an_end(w: World, group: UUID) -> None:
     """Whatever happened, the group can be ended, and then every task has exactly one result."""
     for verb in (w.close, w.cancel):
         await _tried(verb(group))
-    while (await w.control.discard(group)).remaining:
-        pass
+    await w.discard_all(group)
     for row in await w.rows("SELECT epoch, manager_id FROM leases WHERE state <> 'ended'"):
         manager = await w.value("SELECT uuid FROM managers WHERE id = %s", row["manager_id"])
         await release_lease(
             w.store,
             ReleaseRequest(manager_id=manager, epoch=row["epoch"], reason=ReleaseReason.MOVED),
         )
-    while (await w.control.discard(group)).remaining:
-        pass
+    await w.discard_all(group)
     total, ended = (
         await w.value("SELECT total FROM group_live"),
         await w.value("SELECT count(*) FROM task_result"),

@@ -22,7 +22,7 @@ from mitosis.contracts.manager_verbs import ManagerUpdate
 from mitosis.scheduling.actions import Offer
 from mitosis.store.groups.assignment import add_managers, refresh_managers, remove_managers
 from mitosis.store.groups.definition import update_group
-from mitosis.store.groups.deletion import delete_chunk, delete_group
+from mitosis.store.groups.deletion import delete_group
 from mitosis.store.leases import scheduler
 from mitosis.store.leases.actions import Done, carry_out
 from mitosis.store.leases.look import look
@@ -303,8 +303,7 @@ class Machine:
         for group in subjects:
             await self._follow(group)
         await self.w.pokes()
-        while await delete_chunk(self.w.store, 1000):
-            pass
+        await self.w.delete_rows(1000)
 
     async def _follow(self, group: UUID) -> None:
         """What the workflow of a task group does until it waits."""

@@ -312,9 +312,19 @@ def test_so_many_tasks_are_to_be_submitted_that_a_second_host_pays() -> None:
         " 2 tasks are ready, 10 s each, which is 10 s of work for a host with 2 workers;"
         " each host must have 2 min of it (setup 2 min, teardown 0 s, at least 60 s)",
     )
-    assert found.smallest is not None
+    assert found.smallest is not None, "no number of tasks is said to pay for a second host"
     assert found.smallest.line == "submit 46 more tasks to g1"
     assert confirmed(fleet, found)
+
+
+def test_the_number_of_tasks_that_pays_for_a_second_host_is_rounded_up() -> None:
+    """Seven seconds each, setup a minute: 17 tasks are 119 s of work, 18 are 126 s."""
+    fleet = Fleet(2)
+    fleet.group(WAITING, ready=2, tasks_measured=5, task_seconds=7.0, setup_seconds=60.0)
+    fleet.lease(WAITING, 2)
+    found = explained(fleet)
+    assert found.smallest is not None, "no number of tasks is said to pay for a second host"
+    assert found.smallest.line == "submit 16 more tasks to g1"
 
 
 def test_a_renewed_lease_is_protected_from_a_group_that_has_a_host() -> None:

@@ -40,6 +40,7 @@ def test_an_idle_lease_is_looked_at_when_it_is_idle_for_as_long_as_some_waiting_
         wake = fleet.wake(now)
         assert wake is not None
         assert wake.reason is WakeReason.IDLE
+        assert wake.at > now, "a decision that wakes at its own time would never end"
         looks.append(wake.at - NOW)
         now = wake.at
     assert looks == [200.0, 303.0, 310.0, 415.0], "300 and 303 count as one time"

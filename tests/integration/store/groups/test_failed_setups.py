@@ -42,8 +42,7 @@ async def end(w: World, group: UUID) -> Any:
     """What the workflow does: each step that its view asks for."""
     assert (await w.control.observe_task_group(group)).setup_failed
     await w.control.end_after_failed_setups(group)
-    while (await w.control.discard(group)).remaining:
-        pass
+    await w.discard_all(group)
     await w.control.finalize(group)
     return await w.control.settle(group)
 

@@ -41,8 +41,7 @@ async def test_a_running_group_is_cancelled_cleaned_and_then_deleted(database: s
                 await gone
         assert not (await w.control.observe_task_group(group)).exists
         assert await w.group("render") != group, "its name is free"
-        while await delete_chunk(w.store, 100):
-            pass
+        await w.delete_rows()
         assert await w.value("SELECT count(*) FROM task") == 0
 
 

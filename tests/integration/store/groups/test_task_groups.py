@@ -19,7 +19,7 @@ from mitosis.store.groups.assignment import (
     remove_managers,
 )
 from mitosis.store.groups.definition import find_group, update_group
-from mitosis.store.groups.deletion import delete_chunk, delete_group
+from mitosis.store.groups.deletion import delete_group
 from mitosis.store.groups.views import GroupFilter, ids_of_page, list_groups, read_group
 from mitosis.store.leases.scheduler import assign_round
 from mitosis.store.tasks.views import list_tasks, read_task
@@ -174,8 +174,7 @@ async def test_only_a_settled_group_is_deleted_and_then_wholly(database: str) ->
         await w.control.discard(group)
         assert (await w.control.settle(group)).settled
         await delete_group(w.store, group)
-        while await delete_chunk(w.store, 100):
-            pass
+        await w.delete_rows()
         rows = await w.value(
             "SELECT (SELECT count(*) FROM task) + (SELECT count(*) FROM open_task)"
             " + (SELECT count(*) FROM task_result) + (SELECT count(*) FROM submission)"

@@ -149,13 +149,15 @@ async def test_tasks_that_fail_everywhere_end_as_failed_and_no_host_is_quarantin
         group = await w.group()
         await many(w, group, 60)
         hosts = await hosts_on(w, group, 2)
-        runs = 0
+        runs = turns = 0
         while (await read_group(w.store, group)).tasks_unfinished:
+            turns += 1
             for host in hosts:
                 tasks = (await host.claim(10)).tasks
                 runs += len(tasks)
                 await fail_all(host, tasks)
             assert runs < 80
+            assert turns < 80, "tasks are left that no host is given"
         assert (await read_group(w.store, group)).tasks_failed == 60
         assert "quarantined" not in {row["phase"] for row in await w.rows(PHASES)}
         assert runs <= 66, "three tasks of each host were tried on the other"
