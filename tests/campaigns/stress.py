@@ -53,8 +53,8 @@ CONNECTIONS = 20
 """Those of an API and of a control worker, which are one process here."""
 PATIENCE = timedelta(minutes=10)
 """So long a call is repeated, as those of a program with a task group."""
-SETTLED_SECONDS = 300.0
-"""Where every thread gets a core at once."""
+SETTLED_SECONDS = 60.0
+"""And half of the campaign's own time, where every thread gets a core at once."""
 LEFT: tuple[LiteralString, ...] = (
     "SELECT epoch, group_id, state, end_reason FROM leases WHERE state <> 'ended'",
     "SELECT manager_id, group_id, state FROM environments WHERE state <> 'gone'",
@@ -86,7 +86,7 @@ class Stress:
         pause = min(1.0, seconds / (2 * self.most_groups))
         try:
             await asyncio.gather(*(self._use(until, pause * USERS) for _ in range(USERS)))
-            await self._settle()
+            await self._settle(SETTLED_SECONDS + seconds / 2)
         finally:
             watch.cancel()
             with contextlib.suppress(asyncio.CancelledError):
@@ -240,7 +240,7 @@ class Stress:
 
     # --- what must not be -------------------------------------------------------------------------
 
-    async def _settle(self) -> None:
+    async def _settle(self, seconds: float) -> None:
         """Every host serves again, every task group may have each of them, and is closed."""
         await asyncio.gather(*self._away)
         client = self.it.client
@@ -254,7 +254,7 @@ class Stress:
             )
             return bool(rows[0]["n"] == 0)
 
-        within = SETTLED_SECONDS * self.watch.slowdown.since(-math.inf)
+        within = seconds * self.watch.slowdown.since(-math.inf)
         await wait_until_async(settled, within, interval=0.5)
         await wait_until_async(self._empty, within, interval=0.5)
 
