@@ -28,6 +28,7 @@ OTHERS = {
     "unreachable": True,
     "unreachable for the fifth time": True,
     "unreachable for the fifth time and a while": False,
+    "working elsewhere": False,
     "ending elsewhere": True,
     "ending elsewhere, with a long task": False,
     "tearing down": True,
@@ -55,13 +56,14 @@ async def beside(w: World, other: str, group: UUID) -> Host:
             await w.rows("UPDATE host_failures SET next_at = now()")
         if "a while" in other:  # the pauses of 10, 20, 40 and 80 s, and 31 s of the next
             await w.rows("UPDATE host_failures SET failed_at = now() - interval '31 s'")
-    if "ending" in other:
+    if "elsewhere" in other:
         elsewhere = await w.group("elsewhere")
         await w.submit(elsewhere, 1)
         await assign_round(w.store)
         await host.take(elsewhere)
         await host.claim(1)
-        await w.rows("UPDATE leases SET state = 'ending' WHERE epoch = %s", host.epoch)
+        if "ending" in other:
+            await w.rows("UPDATE leases SET state = 'ending' WHERE epoch = %s", host.epoch)
         age = 181 if "long" in other else 20
         await w.rows(
             "UPDATE open_task SET started_at = now() - make_interval(secs => %s) WHERE epoch = %s",
@@ -100,6 +102,15 @@ async def test_failures_are_final_where_no_other_host_could_run_the_tasks_soon(
         assert (await read_group(w.store, group)).tasks_failed == (0 if expected else 8)
         assert (await phase(w) == "suspected") == expected
         assert len((await host.claim(8)).tasks) == (0 if expected else 1)
+
+
+async def test_a_host_does_not_wait_for_itself(database: str) -> None:
+    async with world(database) as w:
+        group = await w.group()
+        await many(w, group, 9)
+        host = await w.leased_host(group)
+        await fail_all(host, (await host.claim(8)).tasks[:2])
+        assert (await read_group(w.store, group)).tasks_failed == 2
 
 
 CORES = st.lists(st.integers(0, 3), max_size=4, unique=True)
