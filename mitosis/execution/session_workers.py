@@ -92,6 +92,8 @@ class SessionWorkers:
         self._deaths = 0
         """Number of zygotes in a row that have died without lasting."""
         self._began_at = 0.0
+        self._pauses = 0
+        """Pauses so far: what starts a zygote gives up when one begins."""
         self._stopped = StoppedProcesses(stopped_limit)
         self._headless = StoppedProcesses(TWO_LOOKS, has_lost_main_thread)
         self._stopped_limit = stopped_limit
@@ -106,11 +108,11 @@ class SessionWorkers:
 
     async def start(self) -> None:
         """Start the zygote; after some failures with a growing pause, give the lease back."""
-        preload, failures = True, 0
-        while not self._session.ending:
+        preload, failures, pauses = True, 0, self._pauses
+        while not self._session.ending and pauses == self._pauses:
             try:
-                self.pool = self._make_pool(preload)
-                ready = await self.pool.start()
+                pool = self.pool = self._make_pool(preload)
+                ready = await pool.start()
             except HandlersNotImported:
                 preload = False  # each task that needs them fails with its own message
                 await self.close()
@@ -124,6 +126,9 @@ class SessionWorkers:
                     return
                 await asyncio.sleep(POOL_RETRIES.pause(failures - 1))
             else:
+                if pauses != self._pauses:
+                    await pool.close()
+                    return
                 log.info(
                     "workers.starting",
                     extra={
@@ -146,6 +151,7 @@ class SessionWorkers:
 
         Only after :meth:`give_up`: nothing runs then.
         """
+        self._pauses += 1
         self._session.handle(Paused(reason))
         await self.close()
 
@@ -286,7 +292,7 @@ class SessionWorkers:
         if self._deaths >= MOST_DEATHS:
             self.give_up(f"{self._deaths} zygotes in a row ended soon: {ended}")
         else:
-            self._session.background(self._start_again(pause))
+            self._session.background(self._start_again(pause, self._pauses))
 
     def _pause_after_death(self) -> float:
         """Return the pause before the next zygote: none, and a growing one while none lives for long."""
@@ -294,9 +300,10 @@ class SessionWorkers:
         self._deaths = self._deaths + 1 if short else 1
         return POOL_RETRIES.pause(self._deaths - 2) if self._deaths > 1 else 0.0
 
-    async def _start_again(self, pause: float) -> None:
+    async def _start_again(self, pause: float, pauses: int) -> None:
         await asyncio.sleep(pause)
-        await self.start()
+        if pauses == self._pauses:
+            await self.start()
 
     def _handle_exit(self, event: WorkerExited) -> None:
         self._router.drain()

@@ -217,7 +217,9 @@ class Round:
         left = self._left[ordinal] = self.room(ordinal).minus(group.fact.demand)
         if left.slots <= 0:
             self.full |= 1 << ordinal
-        if freed is not None and freed.at + self.policy.freed_counts_seconds > self.now:
+        # In time as for broken promises: else both count it, or neither does.
+        ends_after = self.now + ROUNDING_SECONDS
+        if freed is not None and freed.at + self.policy.freed_counts_seconds > ends_after:
             self._arrived[number] = self._arrived.get(number, 0) + 1
         else:
             self.gain(group)

@@ -17,6 +17,8 @@ from mitosis.worker_service.registration import Registration
 
 PAUSES = RetryPolicy(first_seconds=10.0, longest_seconds=600.0, jitter=0.0)
 """As those of a host whose workers cannot be started (``contracts/host_failures.py``)."""
+GIVE_BACK_AGAIN_SECONDS = 5.0
+"""So often it tries again during the pause to give back what it holds."""
 REPORT_SECONDS = 3.0
 """So long it waits for the answers to its reports before it gives back the rest."""
 
@@ -60,17 +62,22 @@ class SlotPauses:
         log.error("slots.paused", extra={"reason": reason, "pause_seconds": seconds})
         ends = self._loop.time() + seconds
         await self._session.workers.pause(reason)
-        await self._give_back(f"pauses for {seconds:g} s: {reason}")
-        await asyncio.sleep(ends - self._loop.time())
+        said = f"pauses for {seconds:g} s: {reason}"
+        given_back = await self._has_given_back(said)
+        while (left := ends - self._loop.time()) > 0:
+            await asyncio.sleep(left if given_back else min(left, GIVE_BACK_AGAIN_SECONDS))
+            given_back = given_back or await self._has_given_back(said)
         self._paused, self._began_at = False, self._loop.time()
         await self._session.workers.start_after_pause()
 
-    async def _give_back(self, reason: str) -> None:
+    async def _has_given_back(self, reason: str) -> bool:
         try:
             await within(self._reporter.quiet(), REPORT_SECONDS)
             if self._reporter.pending():  # postponed for longer: their tasks must not run again
                 log.warning("goodbye.omitted", extra={"reason": "reports are left in the journal"})
-                return
+                return False
             await self._registration.start_over(reason)
-        except (MitosisError, TimeoutError) as error:  # the next claim returns it
+        except (MitosisError, TimeoutError) as error:  # at the latest, the next claim returns it
             log.warning("tasks.not_given_back", extra={"reason": str(error)})
+            return False
+        return True

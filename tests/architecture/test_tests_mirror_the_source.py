@@ -5,6 +5,7 @@
 """
 
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -141,6 +142,17 @@ def weighty() -> list[str]:
 def has_its_own(module: str) -> bool:
     path = Path(module.removeprefix("mitosis/"))
     return any((ROOT / "tests" / k / path.with_name(f"test_{path.name}")).is_file() for k in KINDS)
+
+
+def test_every_test_file_is_run_by_a_target() -> None:
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    folders = [*settings["tool"]["pytest"]["ini_options"]["testpaths"], "tests/long"]
+    files = [path.relative_to(ROOT) for path in (ROOT / "tests").rglob("test_*.py")]
+    assert len(files) > 100
+    missed = [str(file) for file in files if not any(file.is_relative_to(f) for f in folders)]
+    assert missed == [], (
+        "name their folder in testpaths (pyproject.toml), or move them into tests/long"
+    )
 
 
 def test_every_module_of_weight_has_a_test_file_or_a_reason() -> None:

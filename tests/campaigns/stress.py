@@ -51,7 +51,7 @@ USERS = 4
 """So many verbs are under way at the same time."""
 CONNECTIONS = 20
 """Those of an API and of a control worker, which are one process here."""
-PATIENCE = timedelta(minutes=10)
+REPEATED_FOR = timedelta(minutes=10)
 """So long a call is repeated, as those of a program with a task group."""
 SETTLED_SECONDS = 60.0
 """And half of the campaign's own time, where every thread gets a core at once."""
@@ -78,14 +78,16 @@ class Stress:
 
     def __post_init__(self) -> None:
         self.watch = Watch(self.it)
-        self.it.client.give_up_after = PATIENCE
+        self.it.client.give_up_after = REPEATED_FOR
 
     async def run(self, seconds: float) -> None:
         until = time.monotonic() + seconds
         watch = asyncio.create_task(self.watch.run())
         pause = min(1.0, seconds / (2 * self.most_groups))
         try:
-            await asyncio.gather(*(self._use(until, pause * USERS) for _ in range(USERS)))
+            async with asyncio.TaskGroup() as users:
+                for _ in range(USERS):
+                    users.create_task(self._use(until, pause * USERS))
             await self._settle(SETTLED_SECONDS + seconds / 2)
         finally:
             watch.cancel()
@@ -115,7 +117,7 @@ class Stress:
 
     async def _repeated(self, call: Callable[[], Awaitable[T]]) -> T:
         """Repeat a call that the SDK leaves to its caller: here each of them may be made again."""
-        return await repeating(call, PATIENCE)
+        return await repeating(call, REPEATED_FOR)
 
     def _verbs(self) -> list[Callable[[], Awaitable[None]]]:
         wanted = self.verbs["create"] < self.most_groups
@@ -270,6 +272,8 @@ class Stress:
 
     async def _check(self) -> None:
         assert not await self.it.rows(TWICE)
+        assert self.groups, "every create was refused"
+        assert self.watch.missed < self.watch.looks / 4, "PostgreSQL was seldom reached to look"
         for group in self.groups:
             if group not in self.deleted:
                 self._check_group(await self.it.client.group(group))

@@ -63,7 +63,7 @@ class SpecReport:
         if self._config.option.collectonly:
             return
         why_partial = self._why_partial(session, exitstatus)
-        full = "long.json" if self._config.getini("testpaths") == LONG_FORMS else "report.json"
+        full = "long.json" if self._is_of_long_forms() else "report.json"
         name = "partial.json" if why_partial else full
         report = {
             "complete": why_partial is None,
@@ -79,6 +79,8 @@ class SpecReport:
     def _why_partial(self, session: pytest.Session, exitstatus: int) -> str | None:
         """Why this run does not count as the full one, or None when it does."""
         option = self._config.option
+        if option.override_ini and not self._is_of_long_forms():
+            return "selected by override_ini"
         if self._config.args_source is not pytest.Config.ArgsSource.TESTPATHS:
             return "only some paths"
         for name in ("keyword", "markexpr", "lf", "deselect", "ignore", "ignore_glob"):
@@ -89,6 +91,9 @@ class SpecReport:
         if session.shouldfail or session.shouldstop:
             return "stopped early"
         return self._broken
+
+    def _is_of_long_forms(self) -> bool:
+        return bool(self._config.getini("testpaths") == LONG_FORMS)
 
 
 def _outcome(report: pytest.TestReport) -> str:

@@ -152,14 +152,13 @@ async def next_judgement(connection: Connection) -> float | None:
 async def due_judgements(connection: Connection, quarantine_after: int) -> Sequence[str]:
     """Return what a judgement would change now, one line each. Reads only."""
     lines = list[str]()
-    due = await fetch_all(connection, _InDoubt, SQL["groups_in_doubt"], {})
-    goes_on = {row.number: row.goes_on for row in due}
-    for suspect in await _suspects(connection, [*goes_on], quarantine_after) if due else ():
-        group = suspect.group
-        verdict = judge(suspect, goes_on=goes_on[group], quarantine_after=quarantine_after)
-        settles = bool(suspect.doubted) or verdict not in (Verdict.RELEASE, Verdict.FAIL)
-        if verdict is not Verdict.WAIT and settles:
-            lines.append(f"judgement of host {suspect.manager} for task group {group}")
+    for group in await fetch_all(connection, _InDoubt, SQL["groups_in_doubt"], {}):
+        # One statement for all would search the hosts of all groups for each suspect.
+        for suspect in await _suspects(connection, [group.number], quarantine_after):
+            verdict = judge(suspect, goes_on=group.goes_on, quarantine_after=quarantine_after)
+            settles = bool(suspect.doubted) or verdict not in (Verdict.RELEASE, Verdict.FAIL)
+            if verdict is not Verdict.WAIT and settles:
+                lines.append(f"judgement of host {suspect.manager} for task group {group.number}")
     return lines
 
 

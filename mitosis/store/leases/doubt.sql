@@ -22,19 +22,23 @@ EXISTS (SELECT FROM leases AS l
 
 -- name: failed_there
 -- Whether the host m has failed at the group of v in another way: its setup failed, it could not start workers or made
--- no progress. What is tried again after a pause counts only during the pause.
+-- no progress. What is tried again after a pause counts only during the pause, and nothing after a change of the hook.
 EXISTS (SELECT FROM host_failures AS q
          WHERE q.manager_id = m.id AND q.incarnation = m.incarnation
            AND q.group_id = v.group_id
+           AND q.hook = (SELECT md5(coalesce(k.environment_setup_hook::text, '')) FROM task_groups AS k
+                          WHERE k.id = q.group_id)
            AND (q.kind = 'setup_failed'
                 OR (q.kind IN ('workers_not_started', 'no_progress') AND q.next_at > now())))
 
 -- name: unreachable_since
 -- Since when the host m, in the pause after an offer that it did not take, takes none. Null: it can be offered.
--- The pauses (10 s, then twice the last one) before the last failure sum up to 10 * (2^(failures - 1) - 1) s.
+-- An offer of any group counts, and the first one since it took one. The pauses (10 s, then twice the last one) before
+-- the last failure sum up to 10 * (2^(failures - 1) - 1) s.
 (SELECT min(q.failed_at - (2 ^ least(q.failures - 1, 16) - 1) * interval '10 seconds')
    FROM host_failures AS q
-  WHERE q.manager_id = m.id AND q.incarnation = m.incarnation AND q.kind = 'unreachable' AND q.next_at > now())
+  WHERE q.manager_id = m.id AND q.incarnation = m.incarnation AND q.kind = 'unreachable'
+ HAVING bool_or(q.next_at > now()))
 
 -- name: fits
 -- Whether the workers of the group g can be bound to the cores of the host m, as in scheduling/binding.py. Any plan

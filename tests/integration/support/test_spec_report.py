@@ -100,6 +100,7 @@ def test_a_full_run_of_the_long_forms_has_a_report_of_its_own(project: Path) -> 
         (("tests/test_it.py",), "only some paths"),
         (("-k", "passes"), "selected by keyword"),
         (("--lf",), "selected by lf"),
+        (("-o", "testpaths=tests/test_it.py"), "selected by override_ini"),
         (("-x",), "stopped early"),
         (("-x", "-n", "2"), "ended with exit status 2"),
     ],

@@ -14,5 +14,4 @@ async def test_random_verbs_and_lost_hosts_leave_nothing(
     beats = options.HOST_HEARTBEAT_WITHIN
     async with fleet(*where, host_lost_after=LOST_AFTER, heartbeat_within=beats) as it:
         done = await stress(it, seed=5, agents=5, groups=10, seconds=6.0)
-    assert done.watch.looks > 0
     assert len(done.groups) >= 5

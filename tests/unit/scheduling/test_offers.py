@@ -118,6 +118,16 @@ def test_a_freed_host_was_counted_before_it_was_offered() -> None:
     assert fleet.offers() == [(1, 2), (1, 1)]
 
 
+@pytest.mark.parametrize("left", [1.0, 2e-6, 5e-7, 0.0, -1.0])
+def test_a_freed_host_counts_once_at_each_moment_near_the_end_of_its_time(left: float) -> None:
+    """Times are compared within a microsecond: what has just ended for one count has not for the other."""
+    fleet = Fleet(2)
+    fleet.group(1, ready=100, max_managers=1)
+    counted_since = NOW + left - Policy().freed_counts_seconds
+    fleet.host(1, freed_for=(Freed(1, counted_since),))
+    assert len(fleet.offers()) == 1
+
+
 @pytest.mark.parametrize(
     ("facts", "expected"),
     [

@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from mitosis.contracts.errors import DatabaseUnavailable
-from mitosis.retry_policy import RetryPolicy
+from mitosis.retry_policy import Backoff, RetryPolicy
 from mitosis.worker_service import slot_pauses
 from mitosis.worker_service.slot_pauses import SlotPauses
+from tests.support.waiting import wait_until_async
 
 
 class Parts:
@@ -19,6 +20,8 @@ class Parts:
         self.workers = self
         self.calls: list[str] = []
         self.away = False
+        self.fails = 0
+        """So many times it cannot start over."""
         self.postponed: list[str] = []
         self.reported = asyncio.Event()
         self.reported.set()
@@ -42,7 +45,8 @@ class Parts:
 
     async def start_over(self, reason: str) -> None:
         self.calls.append(reason)
-        if self.away:
+        if self.away or self.fails:
+            self.fails = max(0, self.fails - 1)
             raise DatabaseUnavailable
 
 
@@ -92,6 +96,22 @@ async def test_a_second_reason_during_a_pause_changes_nothing(
     await parts.running[0]
 
 
+async def test_what_could_not_be_given_back_is_tried_again_during_the_pause(
+    parts: Parts, pauses: SlotPauses, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(slot_pauses, "GIVE_BACK_AGAIN_SECONDS", 0.001)
+    parts.fails = 2
+    monkeypatch.setattr(
+        pauses,
+        "_backoff",
+        Backoff(RetryPolicy(first_seconds=30.0, longest_seconds=30.0, jitter=0.0)),
+    )
+    pauses.begin("no process")
+    await wait_until_async(lambda: len(parts.calls) == 7)
+    assert [call.partition(":")[0] for call in parts.calls[2::2]] == ["pauses for 30 s"] * 3
+    parts.running[0].cancel()
+
+
 async def test_it_starts_again_although_the_api_is_away_or_reports_wait(
     parts: Parts, pauses: SlotPauses, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -99,7 +119,7 @@ async def test_it_starts_again_although_the_api_is_away_or_reports_wait(
     parts.away = True
     assert (await paused(parts, pauses))[-1] == "start"
     parts.postponed.append("a report")
-    assert await paused(parts, pauses) == ["pause: no process", "reported", "start"]
+    assert set(await paused(parts, pauses)) == {"pause: no process", "reported", "start"}
     parts.reported.clear()
     monkeypatch.setattr(slot_pauses, "REPORT_SECONDS", 0.0)
     assert await paused(parts, pauses) == ["pause: no process", "start"]

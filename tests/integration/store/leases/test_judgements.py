@@ -7,7 +7,6 @@ from mitosis.store.groups.views import read_group
 from mitosis.store.leases.doubt import (
     OF_GROUPS,
     SQL,
-    due_judgements,
     judge_groups,
     with_other_hosts,
 )
@@ -15,7 +14,6 @@ from mitosis.store.leases.look import look
 from mitosis.store.leases.scheduler import assign_round
 from mitosis.store.managers.views import get_manager
 from mitosis.store.pg import database as pg
-from mitosis.store.pg.database import Database
 from tests.integration.store.leases.test_look import age, group_of, judged_now, with_failures
 from tests.support.campaigns import failed, world
 
@@ -35,10 +33,9 @@ async def test_hosts_of_an_ended_group_are_not_judged(database: str, failures: i
         assert (await get_manager(w.store, bad.manager_id)).failures == []
 
 
-async def test_one_statement_reads_what_is_known_about_hosts_of_all_groups_in_doubt(
+async def test_a_look_names_the_judgement_that_each_group_in_doubt_is_due_for(
     database: str,
 ) -> None:
-    """A look comes every few seconds, and many groups may be in doubt."""
     async with world(database) as w:
         for number in range(3):
             group = await w.group(f"group-{number}")
@@ -48,17 +45,7 @@ async def test_one_statement_reads_what_is_known_about_hosts_of_all_groups_in_do
             await bad.report(*(failed(task, exit_code=42) for task in tasks[:2]))
             assert other.epoch > bad.epoch
         await judged_now(w)
-        seen = list[str]()
-        async with (
-            Database.open(database, observe=lambda name, _: seen.append(name)) as observed,
-            observed.connection() as connection,
-        ):
-            lines = await due_judgements(connection, w.store.quarantine_after)
-        assert len(lines) == 3
-        assert [name for name in seen if "doubt.sql" in name] == [
-            "leases/doubt.sql groups_in_doubt",
-            "leases/doubt.sql suspects",
-        ]
+        assert len([line for line in (await look(w.store)).what if "judgement" in line]) == 3
 
 
 async def test_a_group_that_is_locked_for_long_holds_up_no_other(

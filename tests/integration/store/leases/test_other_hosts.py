@@ -26,6 +26,8 @@ OTHERS = {
     "workers not started, tried again now": True,
     "no progress": False,
     "unreachable": True,
+    "unreachable, and for another group before": False,
+    "no progress before a change of the hook": True,
     "unreachable for the fifth time": True,
     "unreachable for the fifth time and a while": False,
     "working elsewhere": False,
@@ -37,10 +39,8 @@ OTHERS = {
 """Another host in contact → whether it can be expected to run tasks of the group."""
 
 
-async def beside(w: World, other: str, group: UUID) -> Host:
-    """Add that host."""
-    host = await w.host(hello=False)
-    await host.hello(cores=(0,) if other == "too small" else (0, 1))
+async def fail_before(w: World, other: str, host: Host, group: UUID) -> None:
+    """Record what that host has failed at."""
     kinds = {
         "workers": HostFailureKind.WORKERS_NOT_STARTED,
         "no progress": HostFailureKind.NO_PROGRESS,
@@ -56,6 +56,25 @@ async def beside(w: World, other: str, group: UUID) -> Host:
             await w.rows("UPDATE host_failures SET next_at = now()")
         if "a while" in other:  # the pauses of 10, 20, 40 and 80 s, and 31 s of the next
             await w.rows("UPDATE host_failures SET failed_at = now() - interval '31 s'")
+        if "change of the hook" in other:
+            await w.rows("UPDATE host_failures SET hook = md5('of before')")
+        if "another group" in other:
+            before = await w.value(
+                "SELECT id FROM task_groups WHERE uuid = %s", await w.group("before")
+            )
+            await w.rows(
+                "INSERT INTO host_failures (group_id, manager_id, kind, reason, incarnation, hook,"
+                " failed_at, next_at) SELECT %s, manager_id, kind, reason, incarnation, hook,"
+                " now() - interval '181 s', now() FROM host_failures",
+                before,
+            )
+
+
+async def beside(w: World, other: str, group: UUID) -> Host:
+    """Add that host."""
+    host = await w.host(hello=False)
+    await host.hello(cores=(0,) if other == "too small" else (0, 1))
+    await fail_before(w, other, host, group)
     if "elsewhere" in other:
         elsewhere = await w.group("elsewhere")
         await w.submit(elsewhere, 1)
