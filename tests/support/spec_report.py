@@ -79,8 +79,9 @@ class SpecReport:
     def _why_partial(self, session: pytest.Session, exitstatus: int) -> str | None:
         """Why this run does not count as the full one, or None when it does."""
         option = self._config.option
-        if option.override_ini and not self._is_of_long_forms():
-            return "selected by override_ini"
+        overridden = [entry.partition("=")[0] for entry in option.override_ini or ()]
+        if "testpaths" in overridden and not self._is_of_long_forms():
+            return "selected by testpaths"
         if self._config.args_source is not pytest.Config.ArgsSource.TESTPATHS:
             return "only some paths"
         for name in ("keyword", "markexpr", "lf", "deselect", "ignore", "ignore_glob"):

@@ -57,6 +57,7 @@ def project(tmp_path: Path) -> Path:
     (tmp_path / "tests" / "test_it.py").write_text(TESTS)
     (tmp_path / "pytest.ini").write_text(
         "[pytest]\ntestpaths = tests\npythonpath = .\nmarkers = spec(*ids): ids\n"
+        "addopts = --strict-markers --strict-config\n"
     )
     return tmp_path
 
@@ -100,7 +101,7 @@ def test_a_full_run_of_the_long_forms_has_a_report_of_its_own(project: Path) -> 
         (("tests/test_it.py",), "only some paths"),
         (("-k", "passes"), "selected by keyword"),
         (("--lf",), "selected by lf"),
-        (("-o", "testpaths=tests/test_it.py"), "selected by override_ini"),
+        (("-o", "testpaths=tests/test_it.py"), "selected by testpaths"),
         (("-x",), "stopped early"),
         (("-x", "-n", "2"), "ended with exit status 2"),
     ],
