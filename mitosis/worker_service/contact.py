@@ -108,6 +108,7 @@ class ServiceContact:
         """Declare a configuration that has changed; one that is wrong or refused leaves the last one."""
         try:
             if not self.changes.changed():
+                self._refused = ""
                 return
         except MitosisError as error:
             self._log_refused(error, ())

@@ -78,6 +78,6 @@ class SlotPauses:
                 return False
             await self._registration.start_over(reason)
         except (MitosisError, TimeoutError) as error:  # at the latest, the next claim returns it
-            log.warning("tasks.not_given_back", extra={"reason": str(error)})
+            log.warning("tasks.not_given_back", extra={"reason": str(error) or "no answer"})
             return False
         return True

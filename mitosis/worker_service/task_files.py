@@ -90,6 +90,8 @@ def _stat(path: Path) -> Any:
 
 
 def _read(path: Path) -> TaskFile:
+    if not path.is_file():  # a named pipe would be waited for
+        raise ConfigurationError(f"{path} is not a regular file")
     try:
         content = yaml.safe_load(path.read_bytes())
     except OSError as error:

@@ -253,7 +253,7 @@ async def _apply(
             await connection.execute(SQL["forget_tasks"], numbers)
         case Verdict.SUSPECT:
             await _try_elsewhere(connection, numbers, suspect)
-            reason = f"the last {suspect.failures} tasks that ended there failed"
+            reason = f"the last {suspect.in_a_row} tasks that ended there failed"
             await _enter(connection, numbers, suspect, Phase.SUSPECTED, reason)
         case Verdict.TRY:
             await _try_elsewhere(connection, numbers, suspect)

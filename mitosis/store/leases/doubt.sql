@@ -71,8 +71,8 @@ AND (g.max_managers IS NULL
           WHERE n.group_id = g.id AND n.state <> 'ended' AND n.manager_id IS DISTINCT FROM m.id) < g.max_managers)
 
 -- name: able
--- Hosts m that may be offered to a group g, were seen within the last hour, and are not held by another group. busy_since
--- and unreachable_since: see there. The inner part is cheap: the rest is asked of the hosts that it leaves.
+-- Hosts m that may be offered to a group g, were seen within the last hour, and are not held by another group; an offer
+-- of another group that is not taken yet holds none. busy_since and unreachable_since: see there. The inner part is cheap: the rest is asked of the hosts that it leaves.
 SELECT g.id AS for_group, m.*, $busy_since$ AS busy_since, $unreachable_since$ AS unreachable_since
   FROM task_groups AS g
  CROSS JOIN LATERAL (
@@ -82,7 +82,7 @@ SELECT g.id AS for_group, m.*, $busy_since$ AS busy_since, $unreachable_since$ A
          JOIN manager_live AS c ON c.manager_id = m.id
          LEFT JOIN leases AS l ON l.manager_id = m.id AND l.kind = 'manager' AND l.state <> 'ended'
         WHERE NOT m.draining AND c.last_contact_at > now() - interval '1 hour'
-          AND (l.epoch IS NULL OR l.state = 'ending' OR l.group_id = g.id)
+          AND (l.epoch IS NULL OR l.state IN ('offered', 'ending') OR l.group_id = g.id)
        OFFSET 0) AS m
  WHERE $may_be_offered$
 

@@ -98,6 +98,11 @@ class Suspect:
         return self.others or (self.away_seconds is not None and self.away_seconds < seconds)
 
     @property
+    def in_a_row(self) -> int:
+        """Return how many different tasks failed there in a row; the last report may not be noted yet."""
+        return max(self.failures, len(self.doubted))
+
+    @property
     def known(self) -> tuple[object, ...]:
         """Return the facts on which its verdict depends; none changes because of contact alone."""
         timeless = replace(self, away_seconds=None)
@@ -129,7 +134,7 @@ def judge(suspect: Suspect, *, goes_on: bool, quarantine_after: int = QUARANTINE
 
 def _watched(suspect: Suspect, quarantine_after: int) -> Verdict:
     expects = suspect.expects_another()
-    if expects and suspect.failures >= quarantine_after:
+    if expects and suspect.in_a_row >= quarantine_after:
         return Verdict.SUSPECT
     waits = expects and suspect.has_more and not suspect.is_over
     return Verdict.WAIT if waits else Verdict.FAIL

@@ -205,12 +205,12 @@ async def test_a_stopped_zygote_does_not_save_leftovers_from_the_next_agent(
             os.kill(zygote.pid, signal.SIGSTOP)
             await agent.kill()
             assert living(below)
-        scratch = tmp_path / "state/scratch"
-        assert scratch.is_dir()
+        left = tmp_path / "state/scratch/left"
+        left.touch()
         async with agent_process(api, tmp_path, temporal_server) as agent:
             await until(lambda: api.hellos == [1, 2], on_timeout=agent.log.read_text)
             assert not living(below)
-            assert not scratch.exists()
+            assert not left.exists()
 
 
 async def test_what_a_finished_setup_started_outlives_the_agent(

@@ -1,6 +1,7 @@
 """What a worker service executes: options, decorated handlers, entry points, files."""
 
 import importlib
+import os
 import sys
 from collections.abc import Iterator
 from importlib.metadata import EntryPoint
@@ -12,6 +13,7 @@ import pytest
 from mitosis.contracts.errors import ConfigurationError, InvalidRequest
 from mitosis.worker_service import discovery as module
 from mitosis.worker_service.discovery import Discovery, Sources
+from mitosis.worker_service.task_files import read_task_files
 
 SHOP = """
 from mitosis import handler
@@ -206,6 +208,12 @@ def test_a_wrong_file_is_named_with_its_field(tmp_path: Path, text: str, why: st
     write(tmp_path / "config/x.yaml", text)
     with pytest.raises(ConfigurationError, match=rf"x\.yaml.*{why}"):
         found(tmp_path, files=tmp_path / "config")
+
+
+def test_what_is_no_regular_file_is_named_and_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.yaml")
+    with pytest.raises(ConfigurationError, match=r"pipe\.yaml is not a regular file"):
+        read_task_files(tmp_path)
 
 
 def test_two_files_of_one_task_are_refused(tmp_path: Path) -> None:

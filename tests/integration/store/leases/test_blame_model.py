@@ -27,9 +27,11 @@ from mitosis.contracts.allocation import CpuBinding, CpuBindingStrategy, WorkerA
 from mitosis.contracts.host_failures import HostFailureKind
 from mitosis.contracts.task import RetryPolicy, TaskSubmission
 from mitosis.contracts.wire import ClaimedTask, TaskReport
-from mitosis.store.leases.doubt import judge_groups, next_judgement
+from mitosis.store.leases.doubt import Failed, judge_groups, judge_report, next_judgement
 from mitosis.store.leases.failures import record_failure
 from mitosis.store.managers.hello import say_goodbye
+from mitosis.store.store import Store
+from mitosis.store.tasks import report
 from tests.support.campaigns import Host, World, failed, succeeded, world
 from tests.support.examples import examples
 
@@ -58,6 +60,8 @@ class Plan:
     """It comes back after so many seconds."""
     missed: bool = False
     """The first good host did not take its first offer; it takes the next one after the same time."""
+    crossed: bool = False
+    """A round judges between each report and its own judgement."""
     small: bool = False
     """One more host is in contact and has too few cores for the group."""
 
@@ -76,6 +80,7 @@ PLANS = st.builds(
     leaves=st.tuples(*[st.sampled_from([None, None, 0, 1, 3, 8])] * 3),
     away=st.sampled_from([0, 10, 60, 150]),
     missed=st.booleans(),
+    crossed=st.booleans(),
     small=st.booleans(),
 )
 
@@ -94,6 +99,19 @@ LEFT = Plan(
 """The only good host stops in order and comes back, when the broken one is quarantined."""
 MISSED = replace(LEFT, leaves=(None,) * 3, missed=True)
 """The only good host has missed its first offer, and the broken one is quick."""
+CROSSED = Plan(
+    (None, 0),
+    tasks=12,
+    broken=frozenset(),
+    retries=0,
+    batch=12,
+    seed=14,
+    signal=False,
+    missed=True,
+    away=20,
+    crossed=True,
+)
+"""The broken host has reported all tasks before the only good one is there, and a round is quicker."""
 ALL_FAIL = Plan(
     (None, None, None),
     tasks=7,
@@ -325,9 +343,19 @@ async def check(it: Fleet, quarantined: set[int]) -> None:
 
 
 @pytest.mark.spec("C-33")
-async def test_random_fleets_keep_the_rules_of_blame(database: str) -> None:
+async def test_random_fleets_keep_the_rules_of_blame(
+    database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    crossed = False
+
+    async def judge_late(store: Store, found: Failed) -> None:
+        if crossed:
+            await judge_groups(store)
+        await judge_report(store, found)
+
+    monkeypatch.setattr(report, "judge_report", judge_late)
     async with world(database) as w:
-        plans = [HELD, LEFT, MISSED, ALL_FAIL, SMALL]
+        plans = [HELD, LEFT, MISSED, CROSSED, ALL_FAIL, SMALL]
 
         @settings(
             max_examples=examples(8),
@@ -341,5 +369,6 @@ async def test_random_fleets_keep_the_rules_of_blame(database: str) -> None:
 
         collect()
         for number, plan in enumerate(plans):
+            crossed = plan.crossed
             it = await fleet(w, plan, number)
             await check(it, await run(it))

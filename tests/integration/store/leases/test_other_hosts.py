@@ -31,6 +31,7 @@ OTHERS = {
     "unreachable for the fifth time": True,
     "unreachable for the fifth time and a while": False,
     "working elsewhere": False,
+    "offered elsewhere": True,
     "ending elsewhere": True,
     "ending elsewhere, with a long task": False,
     "tearing down": True,
@@ -79,6 +80,8 @@ async def beside(w: World, other: str, group: UUID) -> Host:
         elsewhere = await w.group("elsewhere")
         await w.submit(elsewhere, 1)
         await assign_round(w.store)
+        if "offered" in other:
+            return host
         await host.take(elsewhere)
         await host.claim(1)
         if "ending" in other:

@@ -38,6 +38,8 @@ def verdict(goes_on: bool = True, **facts: Any) -> Verdict:
         ({"failures": 4}, Verdict.WAIT),
         ({"failures": 5}, Verdict.SUSPECT),
         ({"failures": 5, "has_more": False}, Verdict.SUSPECT),
+        ({"doubted": (3, 4, 5, 6, 7), "has_more": False}, Verdict.SUSPECT),
+        ({"doubted": (3, 4, 5, 6), "has_more": False}, Verdict.FAIL),
         ({"others": False}, Verdict.FAIL),
         ({"others": False, "failures": 50}, Verdict.FAIL),
         ({**ALONE, "away_seconds": 179.0}, Verdict.WAIT),
