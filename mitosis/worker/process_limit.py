@@ -142,7 +142,10 @@ class ProcessLimit:
         began = time.monotonic()
         if began < self._not_before:
             return False
-        many = _threads_of_host() > self.limit and self._count() > self.limit
+        try:
+            many = _threads_of_host() > self.limit and self._count() > self.limit
+        except OSError:  # the task has left no file to open: nothing is known, as between two looks
+            many = False
         self.hit |= many
         now = time.monotonic()
         self._not_before = now + max(_LOOK_SECONDS, (now - began) * _MOST_OF_TIME)

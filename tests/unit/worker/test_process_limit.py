@@ -1,10 +1,12 @@
 """Where cgroups with a limit of processes can be made, and how many processes a task may have."""
 
+import os
+import resource
 from pathlib import Path
 
 import pytest
 
-from mitosis.worker.process_limit import PidsGroup, pids_folder
+from mitosis.worker.process_limit import PidsGroup, ProcessLimit, pids_folder
 
 
 def version_2(folder: Path, controllers: str) -> Path:
@@ -46,6 +48,20 @@ def test_a_worker_confined_by_version_2_stays_in_its_group(
     monkeypatch.setattr("mitosis.worker.process_limit.pids_folder", lambda: folder)
     assert PidsGroup.enter("slot", 10, confined=True) is None
     assert not (folder / "slot").exists()
+
+
+@pytest.mark.parametrize("free", range(4))
+def test_a_process_that_may_open_no_file_is_not_over_its_limit(free: int) -> None:
+    """A handler may have lowered the limit of open files for good; its task keeps its result."""
+    limit = ProcessLimit(10, None)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    lowest = os.dup(0)
+    os.close(lowest)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (lowest + free, hard))
+    try:
+        assert not limit.exceeded()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def test_without_cgroups_there_is_none(tmp_path: Path) -> None:
