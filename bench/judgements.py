@@ -93,7 +93,7 @@ async def measure(url: str, hosts: int, suspects: int, case: str) -> None:
             await execute(statement, **values)
         await execute(CASES[case])
         await execute("ANALYZE")
-        known = {"groups": [1], "quarantine_after": 5}
+        known = {"group_number": 1, "quarantine_after": 5}
         async with database.connection() as connection:
             read = await milliseconds(connection, SUSPECTS, **known)
             one = await milliseconds(connection, ONE, quarantine_after=5)

@@ -46,21 +46,21 @@ MOST_PASSES = 20
 """A verdict may change what is known about other hosts; so often they are judged again at once."""
 log = logging.getLogger(__name__)
 _EXPRESSIONS = (
-    *("working", "possible", "away_seconds", "able_hosts", "able_to_groups", "able"),
+    *("working", "possible", "away_seconds", "able_hosts", "able_once", "able"),
     *("may_be_offered", "fits", "busy_since", "unreachable_since", "failed_there", "blamed"),
 )
 """Of ``doubt.sql``; the first ones contain the last ones."""
-OF_ONE_GROUP: Mapping[str, LiteralString] = {
+FOR_EACH_ROW: Mapping[str, LiteralString] = {
     "able_hosts": "($able$ AND g.id = v.group_id)",
 }
-OF_GROUPS: Mapping[str, LiteralString] = {
+ONCE: Mapping[str, LiteralString] = {
     "able_hosts": "able",
-    "able_to_groups": "$able$ AND g.id = ANY(%(groups)s::bigint[])",
+    "able_once": "$able$ AND g.id = %(group_number)s",
 }
 
 
 def with_other_hosts(
-    statement: LiteralString, able: Mapping[str, LiteralString] = OF_ONE_GROUP
+    statement: LiteralString, able: Mapping[str, LiteralString] = FOR_EACH_ROW
 ) -> LiteralString:
     """Fill in the expressions about other hosts: ``$working$``, ``$possible$`` and ``$away_seconds$``.
 
@@ -73,7 +73,7 @@ def with_other_hosts(
     return with_membership(statement)
 
 
-SUSPECTS = with_other_hosts(SQL["suspects"], OF_GROUPS)
+SUSPECTS = with_other_hosts(SQL["suspects"], ONCE)
 _CRASHES = [kind.value for kind in CRASHES]
 
 
@@ -153,8 +153,7 @@ async def due_judgements(connection: Connection, quarantine_after: int) -> Seque
     """Return what a judgement would change now, one line each. Reads only."""
     lines = list[str]()
     for group in await fetch_all(connection, _InDoubt, SQL["groups_in_doubt"], {}):
-        # One statement for all would search the hosts of all groups for each suspect.
-        for suspect in await _suspects(connection, [group.number], quarantine_after):
+        for suspect in await _suspects(connection, group.number, quarantine_after):
             verdict = judge(suspect, goes_on=group.goes_on, quarantine_after=quarantine_after)
             settles = bool(suspect.doubted) or verdict not in (Verdict.RELEASE, Verdict.FAIL)
             if verdict is not Verdict.WAIT and settles:
@@ -175,7 +174,7 @@ async def end_leases_of_quarantined(connection: Connection) -> int:
 async def _note(connection: Connection, failed: Failed, quarantine_after: int) -> None:
     """Note that the host succeeded, that its probe failed, or that more tasks failed there."""
     numbers = {"group_number": failed.group_number, "manager_number": failed.manager_number}
-    suspects = await _suspects(connection, [failed.group_number], quarantine_after)
+    suspects = await _suspects(connection, failed.group_number, quarantine_after)
     known = next((one for one in suspects if one.manager == failed.manager_number), None)
     if not failed.tasks:
         if failed.succeeded and known is not None:
@@ -213,22 +212,22 @@ def _is_over(suspect: Suspect) -> bool:
 
 
 async def _suspects(
-    connection: Connection, groups: Sequence[int], quarantine_after: int
+    connection: Connection, group_number: int, quarantine_after: int
 ) -> Sequence[Suspect]:
-    """Return the hosts whose tasks fail in these groups, in the order of groups and hosts."""
-    values = {"groups": number_array(groups), "quarantine_after": quarantine_after}
+    """Return the hosts whose tasks fail in the group."""
+    values = {"group_number": group_number, "quarantine_after": quarantine_after}
     return await fetch_all(connection, Suspect, SUSPECTS, values)
 
 
 async def _judge(connection: Connection, group: LockedGroup, quarantine_after: int) -> None:
     goes_on = group.state not in TASK_GROUP.terminal and not group.discarding
-    for suspect in await _suspects(connection, [group.number], quarantine_after):
+    for suspect in await _suspects(connection, group.number, quarantine_after):
         if suspect.phase is None:
             lost = Failed(group.number, suspect.manager, suspect.doubted, succeeded=False)
             await _note(connection, lost, quarantine_after)
     judged: Sequence[object] = ()
     for _ in range(MOST_PASSES):
-        suspects = await _suspects(connection, [group.number], quarantine_after)
+        suspects = await _suspects(connection, group.number, quarantine_after)
         known = [suspect.known for suspect in suspects]
         if known == judged:  # no verdict has changed it
             return

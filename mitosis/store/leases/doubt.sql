@@ -72,8 +72,9 @@ AND (g.max_managers IS NULL
 
 -- name: able
 -- Hosts m that may be offered to a group g, were seen within the last hour, and are not held by another group; an offer
--- of another group that is not taken yet holds none. busy_since and unreachable_since: see there. The inner part is cheap: the rest is asked of the hosts that it leaves.
-SELECT g.id AS for_group, m.*, $busy_since$ AS busy_since, $unreachable_since$ AS unreachable_since
+-- of another group that is not taken yet holds none. busy_since and unreachable_since: see there. The inner part is
+-- cheap: the rest is asked of the hosts that it leaves.
+SELECT m.*, $busy_since$ AS busy_since, $unreachable_since$ AS unreachable_since
   FROM task_groups AS g
  CROSS JOIN LATERAL (
        SELECT m.*, NOT c.offline AND c.last_contact_at > now() - interval '90 seconds' AS in_contact, c.last_contact_at,
@@ -95,7 +96,7 @@ SELECT g.id AS for_group, m.*, $busy_since$ AS busy_since, $unreachable_since$ A
             AND l.manager_id <> v.manager_id AND NOT c.offline AND c.last_contact_at > now() - interval '90 seconds'
             AND NOT $blamed$ AND NOT $failed_there$ AND $unreachable_since$ IS NULL)
  OR EXISTS (SELECT FROM $able_hosts$ AS m
-             WHERE m.for_group = v.group_id AND m.id <> v.manager_id AND m.in_contact AND NOT m.leased
+             WHERE m.id <> v.manager_id AND m.in_contact AND NOT m.leased
                AND m.busy_since IS NULL AND m.unreachable_since IS NULL AND NOT $blamed$ AND NOT $failed_there$))
 
 -- name: away_seconds
@@ -104,13 +105,13 @@ SELECT g.id AS for_group, m.*, $busy_since$ AS busy_since, $unreachable_since$ A
 -- reached again, or its lease ends. Null also after an hour without contact, which changes no verdict.
 (SELECT extract(epoch FROM now() - max(least(m.last_contact_at, m.busy_since, m.unreachable_since)))::float8
    FROM $able_hosts$ AS m
-  WHERE m.for_group = v.group_id AND m.id <> v.manager_id AND NOT $blamed$ AND NOT $failed_there$)
+  WHERE m.id <> v.manager_id AND NOT $blamed$ AND NOT $failed_there$)
 
 -- name: suspects
--- Every host whose tasks failed in one of the groups, with what is known since its last success there. Able hosts are
--- read once, and only as far as they are needed.
-WITH able AS MATERIALIZED ($able_to_groups$)
-SELECT v.group_id AS "group", v.manager_id AS manager, m.name, f.phase, coalesce(f.failures, 0) AS failures,
+-- Every host whose tasks failed in the group, with what is known since its last success there. Able hosts are read once
+-- for all of them, and only as far as they are needed.
+WITH able AS MATERIALIZED ($able_once$)
+SELECT v.manager_id AS manager, m.name, f.phase, coalesce(f.failures, 0) AS failures,
        coalesce(f.tasks, '{}') AS tasks, m.incarnation = f.incarnation AS same_process,
        extract(epoch FROM f.next_at - now())::float8 AS left_seconds,
        ARRAY(SELECT o.id FROM open_task AS o
@@ -130,14 +131,14 @@ SELECT v.group_id AS "group", v.manager_id AS manager, m.name, f.phase, coalesce
            AS has_more,
        h.others, CASE WHEN NOT h.others THEN $away_seconds$ END AS away_seconds
   FROM (SELECT d.group_id, d.manager_id FROM host_failures AS d
-         WHERE d.group_id = ANY(%(groups)s::bigint[]) AND d.kind = 'tasks_failed'
+         WHERE d.group_id = %(group_number)s AND d.kind = 'tasks_failed'
         UNION SELECT o.group_id, o.avoid FROM open_task AS o
-         WHERE o.group_id = ANY(%(groups)s::bigint[]) AND o.state = 5) AS v
+         WHERE o.group_id = %(group_number)s AND o.state = 5) AS v
   JOIN managers AS m ON m.id = v.manager_id
   LEFT JOIN host_failures AS f
     ON f.group_id = v.group_id AND f.manager_id = v.manager_id AND f.kind = 'tasks_failed'
  CROSS JOIN LATERAL (SELECT $possible$ AS others OFFSET 0) AS h
- ORDER BY v.group_id, v.manager_id
+ ORDER BY v.manager_id
 
 -- name: note
 -- More tasks failed on a host; fresh: a new streak replaces what was known. At most 32 tasks are kept.

@@ -66,7 +66,6 @@ class Verdict(Enum):
 class Suspect:
     """A host whose tasks failed, and what is known since its last success in the group."""
 
-    group: int
     manager: int
     name: str
     phase: Phase | None

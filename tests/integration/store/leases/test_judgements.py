@@ -5,7 +5,7 @@ import pytest
 
 from mitosis.store.groups.views import read_group
 from mitosis.store.leases.doubt import (
-    OF_GROUPS,
+    ONCE,
     SQL,
     judge_groups,
     with_other_hosts,
@@ -89,14 +89,14 @@ async def test_absent_hosts_are_looked_for_only_where_no_present_one_decides(dat
     costly = SQL["suspects"].replace(
         "$away_seconds$", "(1 / (v.manager_id - v.manager_id))::float8"
     )
-    values = {"groups": [1], "quarantine_after": 5}
+    values = {"group_number": 1, "quarantine_after": 5}
     async with world(database) as w:
         _, other = await with_failures(w, 6)
         async with w.database.connection() as connection:
-            rows = await connection.execute(with_other_hosts(costly, OF_GROUPS), values)
+            rows = await connection.execute(with_other_hosts(costly, ONCE), values)
             assert len(await rows.fetchall()) == 1
         await w.rows("UPDATE managers SET draining = true WHERE uuid = %s", other.manager_id)
         await age(w, other, "last_contact_at", 100)
         async with w.database.connection() as connection:
             with pytest.raises(psycopg.errors.DivisionByZero):
-                await connection.execute(with_other_hosts(costly, OF_GROUPS), values)
+                await connection.execute(with_other_hosts(costly, ONCE), values)

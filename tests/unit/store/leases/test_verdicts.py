@@ -7,7 +7,6 @@ import pytest
 from mitosis.store.leases.verdicts import Phase, Suspect, Verdict, judge
 
 FACTS: dict[str, Any] = {
-    "group": 2,
     "manager": 1,
     "name": "host-1",
     "phase": Phase.WATCHED,
