@@ -50,18 +50,23 @@ def test_a_worker_confined_by_version_2_stays_in_its_group(
     assert not (folder / "slot").exists()
 
 
-@pytest.mark.parametrize("free", range(4))
-def test_a_process_that_may_open_no_file_is_not_over_its_limit(free: int) -> None:
+@pytest.mark.parametrize("host_is_full", [False, True])
+def test_a_process_that_may_open_no_file_is_not_over_its_limit(
+    monkeypatch: pytest.MonkeyPatch, host_is_full: bool
+) -> None:
     """A handler may have lowered the limit of open files for good; its task keeps its result."""
+    if host_is_full:  # then its own processes are counted
+        monkeypatch.setattr("mitosis.worker.process_limit._threads_of_host", lambda: 11)
     limit = ProcessLimit(10, None)
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    lowest = os.dup(0)
-    os.close(lowest)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (lowest + free, hard))
+    free = os.dup(0)
+    os.close(free)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (free, hard))
     try:
-        assert not limit.exceeded()
+        exceeded = limit.exceeded()
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert not exceeded
 
 
 def test_without_cgroups_there_is_none(tmp_path: Path) -> None:
