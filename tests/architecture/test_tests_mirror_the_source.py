@@ -61,8 +61,8 @@ TESTED_ELSEWHERE = {
     "mitosis/cli/run/options.py": "declarations of options: unit/cli/test_numbers.py",
     "mitosis/cli/run/runner.py": "integration/cli/run/test_command.py",
     "mitosis/cli/stack/demo.py": "`.ci/run` runs it whole; unit/cli/test_numbers.py has its options",
-    "mitosis/cli/stack/services.py": "the entry points: integration/product/test_parts.py",
-    "mitosis/cli/stack/whole_stack.py": "the whole of `mitosis up`: integration/product/test_up.py",
+    "mitosis/cli/stack/services.py": "the entry points: long/product/test_parts.py",
+    "mitosis/cli/stack/whole_stack.py": "the whole of `mitosis up`: long/product/test_up.py",
     "mitosis/cli/task/options.py": "declarations of options: unit/cli/test_numbers.py",
     "mitosis/cli/validation.py": "unit/cli/test_bad_input.py",
     # the SDK

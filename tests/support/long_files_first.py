@@ -27,10 +27,10 @@ LONG = frozenset(
         "long/product/test_fault_reports.py",
         "long/product/test_guides.py",
         "long/product/test_live_output.py",
-        "integration/product/test_parts.py",
+        "long/product/test_parts.py",
         "long/product/test_pressure_disk.py",
         "long/product/test_pressure_outage.py",
-        "integration/product/test_up.py",
+        "long/product/test_up.py",
         "long/store/test_drain.py",
         "long/workflows/test_lifecycle.py",
     }
