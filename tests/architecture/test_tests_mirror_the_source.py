@@ -79,6 +79,11 @@ TESTED_ELSEWHERE = {
     "mitosis/contracts/http.py": "models: unit/api/test_openapi.py, integration/api/test_refusals.py",
     "mitosis/contracts/wire.py": "models: unit/api/test_bodies.py, unit/contracts/test_strict_numbers.py",
     "mitosis/ipc/messages.py": "models: unit/ipc/test_codec.py sends each of them",
+    # definitions of jobs
+    "mitosis/jobs/checks.py": "unit/jobs/test_reading.py has each rule",
+    "mitosis/jobs/definition.py": "models: unit/jobs/test_reading.py",
+    "mitosis/jobs/fields.py": "types of fields: unit/jobs/test_reading.py",
+    "mitosis/jobs/reference_checks.py": "unit/jobs/test_reading.py has each rule",
     # parts of the scheduling decision, tested by the decisions they lead to
     "mitosis/scheduling/actions.py": "models: unit/scheduling/test_offers.py",
     "mitosis/scheduling/changes.py": "unit/scheduling/test_smallest_change.py",

@@ -1,0 +1,206 @@
+"""Whether every reference of a definition has a value when it is used."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from mitosis.jobs.conditions import parse_condition, references_of
+from mitosis.jobs.definition import GroupSettings, Parameter, Step
+from mitosis.jobs.fields import Outcome, ParameterType
+from mitosis.jobs.graph import ancestors
+from mitosis.jobs.problems import Path, Problem, near
+from mitosis.jobs.references import Reference, parse_reference, parts_of
+
+RUN_FIELDS = ("id", "nominal_time")
+JOB_FIELDS = ("name", "version")
+TASK_FIELDS = ("index", "count")
+_FIELDS = {"run": RUN_FIELDS, "job": JOB_FIELDS, "task": TASK_FIELDS}
+
+
+def reference_problems(
+    parameters: Mapping[str, Parameter | None],
+    steps: Mapping[str, Step | None],
+    groups: Mapping[str, GroupSettings | None],
+) -> Iterator[Problem]:
+    """Yield the references that have no value."""
+    known = {name: step for name, step in steps.items() if step is not None}
+    for name in known:
+        yield from _StepReferences(name, known, set(steps), parameters).problems()
+    for name, group in groups.items():
+        if group is not None:
+            yield from _hook_problems(name, group, parameters)
+
+
+def texts_in(value: Any, path: Path) -> Iterator[tuple[Path, str]]:
+    """Yield the texts in a JSON value, each with its path."""
+    if isinstance(value, str):
+        yield path, value
+    elif isinstance(value, Mapping):
+        for name, item in value.items():
+            yield from texts_in(item, (*path, name))
+    elif isinstance(value, list | tuple):
+        for at, item in enumerate(value):
+            yield from texts_in(item, (*path, at))
+
+
+class _StepReferences:
+    """The references of one step."""
+
+    def __init__(
+        self,
+        name: str,
+        steps: Mapping[str, Step],
+        names: set[str],
+        parameters: Mapping[str, Parameter | None],
+    ) -> None:
+        self._name, self._step, self._steps = name, steps[name], steps
+        self._names, self._parameters = names, parameters
+        self._ended = _ended_before(name, steps)
+        self._has_item = _has_item(name, steps)
+
+    def problems(self) -> Iterator[Problem]:
+        path, step = ("steps", self._name), self._step
+        yield from self._of_tasks(path)
+        for field in ("count", "over"):
+            if isinstance(text := getattr(step, field), str):
+                yield from self._one(parse_reference(text), (*path, field))
+                yield from self._kind(parse_reference(text), field)
+        if step.when is not None:
+            for reference in references_of(parse_condition(step.when)):
+                yield from self._one(reference, (*path, "when"))
+
+    def _of_tasks(self, path: Path) -> Iterator[Problem]:
+        for field in ("command", "arguments", "environment", "working_directory"):
+            for where, text in texts_in(getattr(self._step, field), (*path, field)):
+                parts = parts_of(text)
+                alone = len(parts) == 1 and field in {"command", "arguments"}
+                for part in parts:
+                    if isinstance(part, Reference):
+                        yield from self._one(part, where, is_alone=alone, is_of_task=True)
+
+    def _one(
+        self, reference: Reference, path: Path, *, is_alone: bool = True, is_of_task: bool = False
+    ) -> Iterator[Problem]:
+        if reference.root == "params":
+            yield from _parameter_problem(reference, path, self._parameters, is_alone=is_alone)
+        elif reference.root == "results":
+            yield from self._result(reference, path)
+        elif reference.root in {"run", "job"}:
+            yield from _field_problem(reference, path)
+        elif not is_of_task:
+            yield Problem(path, f"{reference} differs from task to task, and this is of the step")
+        elif reference.root == "task":
+            yield from _field_problem(reference, path)
+        elif not self._has_item:
+            yield Problem(path, f"{reference} needs over, which names the items of the step")
+
+    def _result(self, reference: Reference, path: Path) -> Iterator[Problem]:
+        step = reference.name
+        if step is None or step not in self._names:
+            hint = near(step or "", self._names - {self._name}, "steps")
+            yield Problem(path, f"{reference} names no step; {hint}")
+        elif step in self._steps and step not in self._ended:
+            outcome = self._step.after.get(step)
+            if outcome is Outcome.EACH:
+                how = f"{step} has not ended then; write after: {{{step}: {Outcome.SUCCESS}}}"
+            else:
+                how = f"{self._name} does not come after {step}; add it to after"
+            yield Problem(path, f"{reference} may have no value: {how}")
+
+    def _kind(self, reference: Reference, field: str) -> Iterator[Problem]:
+        wanted = ParameterType.INTEGER if field == "count" else ParameterType.LIST
+        parameter = self._parameters.get(reference.name or "")
+        if reference.root != "params" or parameter is None or len(reference.path) != 1:
+            return
+        path = ("steps", self._name, field)
+        if parameter.type is not wanted:
+            yield Problem(path, f"{reference} is of the type {parameter.type}, not {wanted}")
+        elif not parameter.is_required and parameter.default is None:
+            yield Problem(path, f"{reference} may have no value; give it a default")
+
+
+def _ended_before(name: str, steps: Mapping[str, Step]) -> set[str]:
+    """Return the steps that have ended when this one starts.
+
+    A step that follows another one by one starts when that one does.
+    """
+    whole = {
+        one: [b for b, o in step.after.items() if o is not Outcome.EACH]
+        for one, step in steps.items()
+    }
+    every = {one: step.after for one, step in steps.items()}
+    started_with = {name} | ancestors({one: step.each_of for one, step in steps.items()}, name)
+    direct = {before for one in started_with if one in whole for before in whole[one]}
+    return direct.union(*(ancestors(every, one) for one in direct))
+
+
+def _has_item(name: str, steps: Mapping[str, Step]) -> bool:
+    each = {one: step.each_of for one, step in steps.items()}
+    return any(
+        steps[one].over is not None for one in {name} | ancestors(each, name) if one in steps
+    )
+
+
+def _parameter_problem(
+    reference: Reference,
+    path: Path,
+    parameters: Mapping[str, Parameter | None],
+    *,
+    is_alone: bool,
+) -> Iterator[Problem]:
+    name = reference.name
+    if name is None or name not in parameters:
+        yield Problem(
+            path, f"{reference} names no parameter; {near(name or '', parameters, 'parameters')}"
+        )
+        return
+    parameter = parameters[name]
+    if parameter is None:
+        return
+    if len(reference.path) > 1:
+        if parameter.type not in {ParameterType.LIST, ParameterType.OBJECT}:
+            yield Problem(path, f"{reference} has no value: {name} is of the type {parameter.type}")
+    elif not is_alone and parameter.type is ParameterType.LIST:
+        yield Problem(
+            path,
+            f"{reference} is a list and cannot stand within text; make it an element of its own",
+        )
+    elif not is_alone and not parameter.is_required and parameter.default is None:
+        yield Problem(
+            path,
+            f"{reference} may have no value and cannot stand within text; give it a default, or make"
+            " it an element of its own, which is left out then",
+        )
+
+
+def _field_problem(reference: Reference, path: Path) -> Iterator[Problem]:
+    fields = _FIELDS[reference.root]
+    if len(reference.path) != 1 or reference.path[0] not in fields:
+        names = " or ".join(f"{reference.root}.{field}" for field in fields)
+        yield Problem(path, f"there is no {reference}; write {names}")
+
+
+def _hook_problems(
+    name: str, group: GroupSettings, parameters: Mapping[str, Parameter | None]
+) -> Iterator[Problem]:
+    """Hooks run once per host, for the whole run: they may name its parameters, the run and the job."""
+    for field in ("setup", "teardown", "probe"):
+        hook = getattr(group, field)
+        path = ("groups", name, field)
+        fields = {} if hook is None else {"command": hook.command, "environment": hook.environment}
+        for where, text in texts_in(fields, path):
+            try:
+                found: Iterable[Any] = parts_of(text)
+            except ValueError as error:
+                yield Problem(where, str(error))
+                continue
+            for part in found:
+                if not isinstance(part, Reference):
+                    continue
+                if part.root == "params":
+                    yield from _parameter_problem(part, where, parameters, is_alone=False)
+                elif part.root in {"run", "job"}:
+                    yield from _field_problem(part, where)
+                else:
+                    yield Problem(
+                        where, f"{part} is of a step; a hook may name params, run and job"
+                    )
