@@ -6,7 +6,7 @@ import os
 import platform
 import socket
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -112,20 +112,17 @@ class Registration:
         self._api.use_token(self._config.token)
         await self._register(incarnation, groups=self._config.groups, first=True)
         if self._config.groups:
-            self._write(GROUPS_FILE, self._groups)
-
-    @property
-    def _groups(self) -> str:
-        return "\n".join(sorted(self._config.groups))
+            self._write(GROUPS_FILE, "\n".join(sorted(self._config.groups)))
 
     def _changes_groups(self) -> bool:
         """Return whether the groups of the configuration are others than those that the service has."""
         if not self._config.groups:
             return False
         try:
-            return (self._config.state_dir / GROUPS_FILE).read_text() != self._groups
+            known = (self._config.state_dir / GROUPS_FILE).read_text().splitlines()
         except FileNotFoundError:  # of an earlier version
             return self._config.token is not None
+        return _roles(known) != _roles(self._config.groups)
 
     def _write(self, name: str, text: str) -> None:
         """Write a file of the state folder; on a full disk what is there stays."""
@@ -234,3 +231,8 @@ class Registration:
         self._api.use_token(token)
         life = max(timedelta(0), expires_at - datetime.now(UTC)).total_seconds()
         self._renew_at = time.monotonic() + max(EARLIEST_RENEWAL_SECONDS, life / 2)
+
+
+def _roles(groups: Iterable[str]) -> frozenset[str]:
+    """Return each group with its role, which is write where none is given."""
+    return frozenset(one if ":" in one else f"{one}:write" for one in groups)

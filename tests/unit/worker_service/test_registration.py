@@ -41,6 +41,7 @@ async def test_a_later_start_with_the_same_groups_needs_no_user(tmp_path: Path) 
     for groups, number, tokens in [
         (("lab:write", "ops"), 1, ["of a user"]),
         (("ops", "lab:write"), 2, ["own-1"]),
+        (("lab", "ops:write", "lab"), 2, ["own-2"]),
         (("ops",), 3, ["of a user"]),
         (("ops",), 4, ["own-3"]),
     ]:
