@@ -170,6 +170,8 @@ class Group:
     created_at: float = 0.0
     goes_on: bool = True
     """OPEN or CLOSED, and not being cancelled."""
+    refuses_tasks: bool = False
+    """CLOSED, and a submit does not reopen it. For texts."""
     assignment_method: Literal["tag_matched", "user_specified"] = "tag_matched"
     """For texts, like the tags."""
     tags: frozenset[str] = frozenset()

@@ -63,10 +63,11 @@ def priority_above(group: GroupState, priority: int) -> Change | None:
 
 def submit(group: GroupState, ready: int) -> Change:
     """Return the submit of so many tasks that this many are ready."""
-    more = ready - group.work.ready
+    more, name = ready - group.work.ready, group.fact.name
+    tasks = f"submit {more} more {'task' if more == 1 else 'tasks'} to"
     return Change(
         kind=ChangeKind.SUBMIT,
-        line=f"submit {more} more {'task' if more == 1 else 'tasks'} to {group.fact.name}",
+        line=f"reopen {name} and {tasks} it" if group.fact.refuses_tasks else f"{tasks} {name}",
         group=group.fact.number,
         value=ready,
         size=more,

@@ -58,6 +58,7 @@ _GROUP: dict[str, Any] = {
     "binding": None,
     "created_at": 0.0,
     "goes_on": True,
+    "refuses_tasks": False,
     "unfinished": 1,
     "ready": 1,
     "ready_counted_to": 0,
@@ -74,6 +75,7 @@ _GROUP: dict[str, Any] = {
 }
 _WAITING_HOST: dict[str, Any] = {
     "alive_in_seconds": None,
+    "asked_back_in_seconds": None,
     "lost_after_seconds": 90.0,
     "environment": None,
     "setup": None,

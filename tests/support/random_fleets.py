@@ -40,6 +40,7 @@ GROUP_FACTS: dict[str, st.SearchStrategy[Any]] = {
     "user_group": st.sampled_from([USERS, OTHERS]),
     "priority": st.integers(-1, 1),
     "goes_on": st.booleans(),
+    "refuses_tasks": st.booleans(),
     "demand": DEMANDS,
     "workers": st.integers(1, 3),
     "max_managers": st.none() | st.integers(0, 2),

@@ -29,7 +29,7 @@ from mitosis.store.tasks.views import read_task
 SQL = load("groups/explain.sql")
 HOSTS_NAMED = 20
 """In Temporal's details: each of its lines is kept in the history of the workflow."""
-ON_ITS_WAY = ("offered", "setup")
+ON_ITS_WAY = ("offered", "setup", "freed")
 """Reasons of a group whose host will begin its tasks: nothing needs to change."""
 MOST_HOSTS = 1_000
 """In a larger fleet, Temporal's details do not name the smallest change."""

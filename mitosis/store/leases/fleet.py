@@ -211,6 +211,8 @@ class GroupRow:
     created_at: float
     goes_on: bool
     """OPEN or CLOSED, and not being cancelled."""
+    refuses_tasks: bool
+    """CLOSED, and a submit does not reopen it."""
     unfinished: int
     ready: int
     """Tasks that can be claimed now, counted up to a bound."""
@@ -244,6 +246,7 @@ class GroupRow:
             priority=self.priority,
             created_at=self.created_at,
             goes_on=self.goes_on,
+            refuses_tasks=self.refuses_tasks,
             assignment_method=self.assignment_method,
             tags=self.tags,
             tag_match=self.tag_match,

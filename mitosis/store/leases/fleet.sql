@@ -96,7 +96,8 @@ AND f.manager_id = ANY(%(managers)s::bigint[])
 SELECT g.id AS number, g.uuid AS task_group_id, g.name, g.priority, g.user_group_id AS user_group, u.name AS user_group_name, g.tags,
        g.tag_match, coalesce(g.member_tags, g.tags) AS member_tags,
        coalesce(g.member_tag_match, g.tag_match) AS member_tag_match, g.member_version, g.max_managers,
-       g.assignment_method, extract(epoch FROM g.created_at)::float8 AS created_at, x.goes_on, v.unfinished,
+       g.assignment_method, extract(epoch FROM g.created_at)::float8 AS created_at, x.goes_on,
+       v.state = 'closed' AND NOT g.reopen_on_submit AS refuses_tasks, v.unfinished,
        w.workers, nullif(g.worker_allocation_plan -> 'cpu_binding', 'null') AS binding,
        coalesce(t.added, '{}') AS added, coalesce(t.removed, '{}') AS removed,
        CASE WHEN x.goes_on AND v.unfinished > 0 THEN (

@@ -79,7 +79,7 @@ def why(facts: Waiting) -> Reason:
         return _drained(group)
     if facts.coverage is not None:
         return service_reason(facts.coverage) or _delayed(group)
-    return _held(facts.holders(), facts) or _not_offered(facts)
+    return _held(facts.holders(), facts) or _on_its_way(facts) or _not_offered(facts)
 
 
 def host_reason(host: WaitingHost, facts: Waiting) -> Reason:
@@ -253,6 +253,26 @@ def _silent_line(name: str, silent: float | None, alive_in: float | None) -> str
     if alive_in is None:
         return line
     return f"{line}; its tasks go to other hosts in {span(max(0.0, alive_in))} unless it comes back"
+
+
+def _on_its_way(facts: Waiting) -> Reason | None:
+    """Return which host another task group leaves, or has left, for this one."""
+    number = facts.group.number
+    for host in facts.hosts if facts.group.ready else ():
+        if host.lease_number is not None and host.lease_for == number:
+            return Reason("freed", f"{host.name} is being freed for it: {_leaves(host)}")
+        if facts.in_contact(host) and any(freed.group == number for freed in host.freed_for):
+            return Reason("freed", f"{host.name} has been freed for it, and is about to be offered")
+    return None
+
+
+def _leaves(host: WaitingHost) -> str:
+    """Return what a host does before it serves the task group for which its lease ends."""
+    line = f"it ends its tasks of {host.holder_name or 'a deleted task group'} first"
+    left = host.asked_back_in_seconds
+    if left is None or left <= 0:
+        return line
+    return f"{line}, and gives back in {span(left)} those that have not started"
 
 
 def _not_offered(facts: Waiting) -> Reason:

@@ -45,6 +45,8 @@ class WaitingHost(HostRow):
 
     alive_in_seconds: float | None
     """Until ``alive_until`` of its lease; None without a lease, and while it is offered."""
+    asked_back_in_seconds: float | None
+    """Until its lease, which ends for another task group, gives back the tasks that have not started."""
     lost_after_seconds: float
     """Silence after which it is lost: the setting of its lease's group, else that of the deployment."""
     environment: EnvironmentState | None

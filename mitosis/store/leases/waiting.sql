@@ -32,6 +32,7 @@ SELECT f.*, extract(epoch FROM now())::float8 AS now, g.kind, v.state, v.settled
 
 -- name: host_details
 SELECT f.*, extract(epoch FROM l.alive_until - now())::float8 AS alive_in_seconds,
+       extract(epoch FROM l.ask_back_at - now())::float8 AS asked_back_in_seconds,
        coalesce(b.host_lost_after_seconds, %(host_lost_after)s)::float8 AS lost_after_seconds,
        (SELECT min(h.message) FROM environments AS e
           JOIN hook_runs AS h ON h.manager_id = e.manager_id AND h.group_id = e.group_id

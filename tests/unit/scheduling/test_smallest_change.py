@@ -155,6 +155,8 @@ def test_a_delayed_attempt_is_waited_for_rather_than_a_task_submitted() -> None:
     assert line(fleet) == "wait 30 s: the next attempt is due then"
     fleet.work(WAITING, delayed_until=NOW + 7200)
     assert line(fleet) == "submit 1 more task to g1", "that is less than two hours"
+    fleet.group(WAITING, ready=0, unfinished=2, refuses_tasks=True)
+    assert line(fleet) == "reopen g1 and submit 1 more task to it"
 
 
 def test_a_verb_lifts_only_the_failures_that_it_is_for() -> None:

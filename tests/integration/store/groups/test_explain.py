@@ -2,6 +2,7 @@
 
 import pytest
 
+from mitosis.contracts.errors import Conflict
 from mitosis.contracts.explain import Explanation
 from mitosis.contracts.http import TaskGroupUpdate
 from mitosis.contracts.ids import task_uuid
@@ -90,6 +91,50 @@ async def test_a_free_host_that_is_left_over_has_the_reason_and_what_would_use_i
             await w.submit(group, 2)
         await assign_round(w.store)
         assert await w.value("SELECT count(*) FROM leases WHERE state = 'offered'") == len(hosts)
+
+
+@pytest.mark.parametrize("reopens", [False, True])
+async def test_a_closed_group_is_to_be_reopened_unless_a_submit_does_it(
+    database: str, reopens: bool
+) -> None:
+    async with world(database) as w:
+        group = await w.group("closed", reopen_on_submit=reopens)
+        await w.submit(group)
+        await w.host()
+        await w.host()
+        await assign_round(w.store)
+        await w.close(group)
+        explained = await explain_group(w.store, group)
+        free = next(host for host in explained.hosts if host.code == "enough")
+        ask = "submit 2 more tasks to closed"
+        assert free.line.endswith(ask if reopens else f"reopen closed and {ask[:-6]}it")
+        if not reopens:
+            with pytest.raises(Conflict, match="closed"):
+                await w.submit(group, 2)
+            await w.reopen(group)
+        await w.submit(group, 2)
+        await assign_round(w.store)
+        assert await w.value("SELECT count(*) FROM leases WHERE state = 'offered'") == 2
+
+
+async def test_a_group_that_a_host_is_freed_for_says_so_and_until_when(database: str) -> None:
+    async with world(database) as w:
+        other = await w.group("other")
+        await w.submit(other, 2)
+        busy = await w.host()
+        await assign_round(w.store)
+        await busy.take(other)
+        await busy.renew(started=(await busy.claim(1)).tasks)
+        await w.rows("UPDATE leases SET affinity_until = now()")
+        group = await w.group("waiting", priority=5, max_managers=1)
+        await w.submit(group)
+        await assign_round(w.store)
+        explained = await explain_group(w.store, group)
+        assert (explained.code, explained.change) == ("freed", None)
+        assert explained.line == (
+            "host is being freed for it: it ends its tasks of other first,"
+            " and gives back in 5 min those that have not started"
+        )
 
 
 async def test_more_ready_tasks_than_were_counted_count_by_their_duration_too(

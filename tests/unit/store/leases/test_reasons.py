@@ -6,6 +6,7 @@ import pytest
 
 from mitosis.contracts.allocation import CpuBinding, CpuBindingStrategy
 from mitosis.contracts.host_failures import HostFailureKind
+from mitosis.scheduling.facts import Freed
 from mitosis.store.leases.no_host_reasons import Reason
 from mitosis.store.leases.reasons import (
     WaitingTask,
@@ -42,6 +43,11 @@ NOT_READY = "no task is ready: 0 of 1 unfinished task, at least 1 is needed"
 REFRESH = "mitosis group managers campaign --refresh"
 RETRY = "mitosis manager retry-setup a --task-group campaign"
 BUSY: dict[str, Any] = lease(group_number=OTHER_GROUP, name="render")
+LEAVING: dict[str, Any] = {
+    **lease("ending", OTHER_GROUP, name="render"),
+    "lease_for": GROUP,
+    "contested_at": NOW - 60.0,
+}
 UNCLEAN: dict[str, Any] = {"unclean": frozenset({OTHER_GROUP})}
 NO_TAGS: dict[str, Any] = {"tags": frozenset()}
 GPU: dict[str, Any] = {"tags": frozenset({"gpu"})}
@@ -108,6 +114,24 @@ def held(name: str = "a", state: str = "active", **facts: Any) -> Any:
         ),
         (waiting(held(state="offered")), "offered to a"),
         (waiting(held(state="ending")), "a finishes its tasks and leaves"),
+        (
+            waiting(waiting_host(**LEAVING, asked_back_in_seconds=240.0), max_managers=1),
+            "a is being freed for it: it ends its tasks of render first,"
+            " and gives back in 4 min those that have not started",
+        ),
+        (
+            waiting(waiting_host(**LEAVING, asked_back_in_seconds=-1.0), max_managers=1),
+            "a is being freed for it: it ends its tasks of render first",
+        ),
+        (
+            waiting(waiting_host(freed_for=(Freed(GROUP, NOW),)), max_managers=1),
+            "a has been freed for it, and is about to be offered",
+        ),
+        (
+            waiting(waiting_host(**SILENT, freed_for=(Freed(GROUP, NOW),))),
+            "it has as many hosts as it can use: 1 of the 1 hosts that it can use; 1 task is ready,"
+            " and a host is used for each 2, 2 for its worker",
+        ),
         (waiting(), "no host may serve user group team; register one there"),
         (
             waiting(waiting_host(serves=frozenset())),
