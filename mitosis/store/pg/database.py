@@ -8,7 +8,7 @@ the role. ``direct_url`` reaches the server without the pooler: LISTEN and migra
 import logging
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from typing import Any, Self
+from typing import Any, LiteralString, Self
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 import psycopg
@@ -35,6 +35,9 @@ LIMITS = (
     " -c jit=off -c timezone=UTC"
 )
 """Limits on transactions: a long one would keep dead rows at the head of every queue."""
+PLANNED_ONCE: LiteralString = "SET LOCAL plan_cache_mode = force_generic_plan"
+WITHOUT_LOOPS: LiteralString = "SET LOCAL enable_nestloop = off"
+"""Two sources of n rows are joined by n comparisons and not n², however few rows are expected."""
 ACQUIRE_SECONDS = 5.0
 CONNECT_SECONDS = 5
 RECONNECT_SECONDS = 1.0
@@ -133,6 +136,9 @@ class Database:
     async def pipelined_transaction(self) -> AsyncIterator[Connection]:
         """Yield a transaction whose statements travel together: fetch from their cursors after the block.
 
+        A statement that is executed with ``prepare=True`` is planned once per connection, without its
+        parameters: those of the first calls say nothing about the next.
+
         Raises:
             DatabaseUnavailable: as :meth:`transaction`.
         """
@@ -141,6 +147,7 @@ class Database:
             connection.pipeline(),
             connection.transaction(),
         ):
+            await connection.execute(PLANNED_ONCE, prepare=True)
             yield connection
 
     @asynccontextmanager

@@ -102,7 +102,7 @@ async def _claim(store: Store, manager_id: UUID, request: ClaimTasks) -> _Look:
     }
     async with store.database.connection() as connection:
         cursor = connection.cursor(row_factory=_claim_row)
-        await cursor.execute(SQL["claim"], parameters, binary=True)
+        await cursor.execute(SQL["claim"], parameters, binary=True, prepare=True)
         rows = await cursor.fetchall()
         if not rows:
             lease = await fetch_one(connection, _Lease, SQL["lease_state"], parameters)

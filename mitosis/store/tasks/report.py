@@ -7,7 +7,7 @@ reports to its parameters, and its rows to the answer for the sender.
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, LiteralString
+from typing import Any, LiteralString, NamedTuple
 from uuid import UUID
 
 import msgspec
@@ -49,7 +49,7 @@ from mitosis.store.leases.doubt import (
 from mitosis.store.leases.ending import STANDING
 from mitosis.store.leases.verdicts import AWAITED_SECONDS
 from mitosis.store.pg.arrays import number_array
-from mitosis.store.pg.database import Connection
+from mitosis.store.pg.database import WITHOUT_LOOPS, Connection
 from mitosis.store.pg.rows import fetch_all, to_record
 from mitosis.store.pg.statements import load
 from mitosis.store.store import Store
@@ -60,14 +60,21 @@ from mitosis.store.tasks.terminations import termination_limits
 SQL = load("tasks/report.sql")
 
 
-def _of(sender: LiteralString) -> tuple[LiteralString, LiteralString]:
-    """Return the two statements of a report for reports of hosts or of worker services."""
-    report = with_other_hosts(SQL["report"])
-    of_sender = SQL[sender]
-    return (
-        with_claimant(SQL["lock_for_report"].replace("$lease$", of_sender)),
-        with_claimant(report.replace("$lease$", of_sender)),
+class _Statements(NamedTuple):
+    """Those of one kind of sender, in their order."""
+
+    lock: LiteralString
+    other_hosts: LiteralString
+    report: LiteralString
+
+
+def _of(sender: LiteralString) -> _Statements:
+    """Return the statements of a report for reports of hosts or of worker services."""
+    lock, other_hosts, report = (
+        with_claimant(SQL[name].replace("$lease$", SQL[sender]))
+        for name in ("lock_for_report", "other_hosts", "report")
     )
+    return _Statements(lock, with_other_hosts(other_hosts), report)
 
 
 OF_HOST, OF_SERVICE = _of("of_host"), _of("of_service")
@@ -144,10 +151,13 @@ async def report_tasks(
     columns = _columns(sender, request.epoch, reports, store.quarantine_after) | {
         "termination_limits": number_array(limits.get(item.task_id) for item in reports)
     }
+    statements = OF_SERVICE if of_service else OF_HOST
     async with store.database.pipelined_transaction() as connection:
-        lock, report = OF_SERVICE if of_service else OF_HOST
-        await connection.execute(lock, columns)
-        cursor = await connection.execute(report, columns)
+        await connection.execute(statements.lock, columns, prepare=True)
+        if any(item.outcome is Outcome.FAILED for item in reports):
+            await connection.execute(statements.other_hosts, columns, prepare=True)
+        await connection.execute(WITHOUT_LOOPS, prepare=True)
+        cursor = await connection.execute(statements.report, columns, prepare=True)
     found = await cursor.fetchone()
     if found is None:  # no such lease, or another manager's
         statuses = [ReportStatus.UNKNOWN] * len(request.reports)

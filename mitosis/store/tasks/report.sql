@@ -1,4 +1,4 @@
--- Recording reports: two statements for a whole batch (protocol P1-P3).
+-- Recording reports: two or three statements for a whole batch (protocol P1-P3).
 -- Lock order: lease, group_live, task rows. A statement that waits for the lock of a lease or of
 -- group_live continues with the current row, and takes task rows only in their current state.
 -- Rows of a batch are always found as (group, id = ANY(array)): a join alone is planned by guesses about
@@ -27,6 +27,21 @@ WITH lease AS MATERIALIZED (
 SELECT v.group_id FROM group_live AS v JOIN lease AS l ON l.group_id = v.group_id
    FOR NO KEY UPDATE OF v
 
+-- name: other_hosts
+-- Second statement, if a report is of a failure: whether other hosts work on the group, and whether one could try
+-- the task or is expected back. Settings of the transaction carry the answer to the next statement: reading hosts
+-- is most of what the planner would have to do there, and wants other joins.
+WITH lease AS MATERIALIZED (
+    $lease$
+)
+SELECT set_config('mitosis.working', ($working$)::text, true),
+       set_config('mitosis.expected', (
+           v.manager_id IS NOT NULL AND ($possible$ OR coalesce($away_seconds$ < %(awaited)s::float8, false))
+           OR EXISTS (SELECT FROM host_failures AS x JOIN managers AS m ON m.id = x.manager_id
+                       WHERE x.group_id = v.group_id AND x.manager_id = v.manager_id AND x.kind = 'tasks_failed'
+                         AND x.phase = 'quarantined' AND x.incarnation = m.incarnation))::text, true)
+  FROM lease AS v
+
 -- name: report
 -- A report counts if the open row has the same attempt, its sender claimed it, and it has not been reported
 -- (spent), under any epoch. Per row: another attempt (requeued, now or with a pause that doubles), or the end (deleted, with
@@ -51,12 +66,9 @@ WITH lease AS MATERIALIZED (
            AS s (id, attempt, outcome, kind, exit_code, signal, started, finished, detail, crash_limit,
                  termination_limit)
 ), other_hosts AS MATERIALIZED (
-    SELECT $working$ AS working,
-           v.manager_id IS NOT NULL AND ($possible$ OR coalesce($away_seconds$ < %(awaited)s::float8, false))
-           OR EXISTS (SELECT FROM host_failures AS x JOIN managers AS m ON m.id = x.manager_id
-                       WHERE x.group_id = v.group_id AND x.manager_id = v.manager_id AND x.kind = 'tasks_failed'
-                         AND x.phase = 'quarantined' AND x.incarnation = m.incarnation) AS expected
-      FROM live AS v WHERE EXISTS (SELECT FROM said WHERE outcome = 'failed')
+    -- Of the statement other_hosts; settings of an earlier transaction are empty.
+    SELECT coalesce(current_setting('mitosis.working', true) = 'true', false) AS working,
+           coalesce(current_setting('mitosis.expected', true) = 'true', false) AS expected
 ), failing AS MATERIALIZED (
     -- Failures that end their attempt. The policy of the task gives another attempt, or the failure is final;
     -- a final one is doubted while its host may be to blame (C-33): another host could run the task or is expected

@@ -220,8 +220,8 @@ async def _in_one_statement(database: Database, submission: _Submission) -> Subm
     count = len(submission.tasks)
     parameters = submission.parameters(count=count)
     async with database.pipelined_transaction() as connection:
-        await connection.execute(SQL["submit_lock"], parameters)
-        cursor = await connection.execute(SQL["submit"], parameters)
+        await connection.execute(SQL["submit_lock"], parameters, prepare=True)
+        cursor = await connection.execute(SQL["submit"], parameters, prepare=True)
     found = require_task_group(await cursor.fetchone(), submission.group)
     row = to_record(found, _Submitted)
     if row.created:

@@ -1,0 +1,94 @@
+"""What PostgreSQL does for a batch of tasks grows with the batch: not with its square, nor with the queue.
+
+The statistics of a queue are always those of another moment; here they are those of an empty one.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import psycopg
+import pytest
+
+from mitosis.store.pg import database as pg
+from mitosis.store.pg.timing import statement_name
+from tests.support.campaigns import failed, succeeded, world
+
+EXPLAINED = (
+    " -c session_preload_libraries=auto_explain -c auto_explain.log_min_duration=0"
+    " -c auto_explain.log_analyze=on -c auto_explain.log_timing=off -c auto_explain.log_format=json"
+    " -c client_min_messages=log"
+)
+QUEUED = 2_000
+BATCH = 200
+ROWS_PER_TASK = 4
+"""Of one step. The largest of them orders what a batch may take from."""
+
+pytestmark = pytest.mark.new_sessions
+
+
+class Plans:
+    """The plans of the statements that one connection has executed, with what each step has read."""
+
+    def __init__(self) -> None:
+        self._plans: list[Mapping[str, Any]] = []
+
+    def add(self, notice: psycopg.errors.Diagnostic) -> None:
+        _, _, plan = (notice.message_primary or "").partition("plan:")
+        if plan:
+            self._plans.append(json.loads(plan))
+
+    def take(self, name: str) -> Mapping[str, Any]:
+        """Return the plan of the last execution of a statement, and forget all."""
+        found = [plan for plan in self._plans if statement_name(plan["Query Text"]) == name]
+        self._plans.clear()
+        return found[-1]["Plan"]  # type: ignore[no-any-return]
+
+
+def steps(plan: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    yield plan
+    for inner in plan.get("Plans", ()):
+        yield from steps(inner)
+
+
+def most_rows(plan: Mapping[str, Any]) -> float:
+    """Return how many rows the busiest step has returned, compared or filtered."""
+    return max(map(rows_of, steps(plan)))
+
+
+def rows_of(step: Mapping[str, Any]) -> float:
+    read = ("Actual Rows", "Rows Removed by Join Filter", "Rows Removed by Filter")
+    return float(sum(step.get(name, 0) for name in read) * step["Actual Loops"])
+
+
+@pytest.fixture(autouse=True)
+def explaining(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pg, "LIMITS", pg.LIMITS + EXPLAINED)
+
+
+@pytest.mark.parametrize("outcome", [succeeded, failed])
+async def test_a_large_batch_after_small_ones_costs_what_its_tasks_cost(
+    database: str, outcome: Any
+) -> None:
+    plans = Plans()
+    async with world(database, pool_size=1) as w:
+        async with w.database.connection() as connection:
+            connection.add_notice_handler(plans.add)
+        group = await w.group()
+        await w.submit(group)
+        host = await w.leased_host(group)
+        for _ in range(12):  # PostgreSQL has chosen the plans that it keeps
+            await host.report(*map(outcome, (await host.claim(1)).tasks))
+            await w.submit(group)
+        await w.submit(group, QUEUED)
+        plans.take("tasks/report.sql report")
+
+        tasks = (await host.claim(BATCH)).tasks
+        assert len(tasks) == BATCH
+        assert most_rows(plans.take("tasks/claim.sql claim")) <= ROWS_PER_TASK * BATCH
+
+        await host.report(*map(outcome, tasks))
+        assert most_rows(plans.take("tasks/report.sql report")) <= ROWS_PER_TASK * BATCH
+
+        await w.submit(group, BATCH)
+        assert most_rows(plans.take("tasks/submit.sql submit")) <= ROWS_PER_TASK * BATCH
