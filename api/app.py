@@ -18,6 +18,7 @@ from api.routes import (
     metrics,
     output,
     processes,
+    retention,
     service_tasks,
     single_tasks,
     task_groups,
@@ -101,6 +102,7 @@ def _authenticated() -> APIRouter:
         users,
         tokens,
         temporal_ui,
+        retention,
     ):
         router.include_router(part.router)
     router.include_router(output.agent_router)

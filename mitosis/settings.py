@@ -39,6 +39,7 @@ from mitosis.contracts.lease_settings import (
 )
 from mitosis.contracts.liveness import HOST_LOST_AFTER, SUSPECT_AFTER
 from mitosis.contracts.outcome import MAX_TERMINATIONS
+from mitosis.contracts.retention import BOOKKEEPING, SHORTEST_BOOKKEEPING, SHORTEST_KEEP
 from mitosis.contracts.variables import PREFIX
 
 CONFIG_FILE_VARIABLE = "MITOSIS_CONFIG"
@@ -63,6 +64,8 @@ PROGRAM_VARIABLES: Mapping[str, str] = {
     "MITOSIS_TEMPORAL_BIN": "Another temporal program for the embedded server",
 }
 """Read by ``mitosis.embedded`` to find programs; they are not settings."""
+
+LONGEST_KEPT_SECONDS = 100 * 365 * 86_400.0
 
 Port = Annotated[int, Field(ge=1, le=65535)]
 
@@ -324,6 +327,24 @@ class TaskSettings(Group):
     )
 
 
+class RetentionSettings(Group):
+    """How long what has ended is kept; read by the control worker."""
+
+    bookkeeping_seconds: float = Field(
+        BOOKKEEPING.total_seconds(),
+        ge=SHORTEST_BOOKKEEPING.total_seconds(),
+        le=LONGEST_KEPT_SECONDS,
+        description="Ended leases, hook runs, environments that are gone and ended registrations; failures"
+        " and idempotency keys of submissions after their task group has settled",
+    )
+    task_groups_seconds: float | None = Field(
+        None,
+        ge=SHORTEST_KEEP.total_seconds(),
+        le=LONGEST_KEPT_SECONDS,
+        description="Settled task groups, with their tasks and results; none: until they are deleted",
+    )
+
+
 class TelemetrySettings(Group):
     """Logs."""
 
@@ -357,6 +378,7 @@ class Settings(BaseSettings):
     scheduling: SchedulingSettings = SchedulingSettings()
     hosts: HostSettings = HostSettings()
     tasks: TaskSettings = TaskSettings()
+    retention: RetentionSettings = RetentionSettings()
     telemetry: TelemetrySettings = TelemetrySettings()
 
     @classmethod

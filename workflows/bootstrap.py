@@ -53,13 +53,14 @@ class Bootstrap:
                 log.warning("bootstrap.failed", extra={"reason": str(error)})
 
     async def ensure(self) -> None:
-        """Ensure the namespace, the search attributes, the scheduler, and every workflow that must run.
+        """Ensure the namespace, the search attributes, and every workflow that must run.
 
         Raises:
             TemporalUnavailable, RPCError, DatabaseUnavailable: try again later.
         """
         await ensure_namespace(self._client.temporal)
         await self._client.start("scheduler")
+        await self._client.start("retention")
         await self.reconcile()
 
     async def reconcile(self) -> None:

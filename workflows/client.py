@@ -31,12 +31,14 @@ from mitosis.contracts.control import (
     PokeKind,
     Reopen,
     TaskGroupInput,
+    WorkflowKind,
 )
 from mitosis.contracts.errors import BY_CODE, InvalidTransition, MitosisError, TemporalUnavailable
 from mitosis.contracts.temporal_names import (
     CONTROL_TASK_QUEUE,
     NAMESPACE,
     POKE,
+    RETENTION_WORKFLOW_ID,
     SCHEDULER_WORKFLOW_ID,
     manager_workflow_id,
     task_group_workflow_id,
@@ -51,10 +53,11 @@ VERB_TIMEOUT = timedelta(seconds=5)
 POKE_TIMEOUT = timedelta(seconds=5)
 CHECK_TIMEOUT = timedelta(seconds=2)
 
-WORKFLOW_TYPES: dict[PokeKind, str] = {
+WORKFLOW_TYPES: dict[WorkflowKind, str] = {
     "task_group": "TaskGroupWorkflow",
     "manager": "ManagerWorkflow",
     "scheduler": "SchedulerWorkflow",
+    "retention": "RetentionWorkflow",
 }
 
 
@@ -90,21 +93,23 @@ class TemporalAddress:
 class Target:
     """The workflow of one subject: its id, arguments, and what Temporal's own tools show of it."""
 
-    kind: PokeKind
+    kind: WorkflowKind
     id: str
     arguments: tuple[Any, ...]
     summary: str
     memo: Mapping[str, str] = field(default_factory=dict)
 
 
-def target(kind: PokeKind, subject: UUID | None = None, names: Names | None = None) -> Target:
-    """Return the workflow of a task group, of a manager, or (without a subject) of the scheduler.
+def target(kind: WorkflowKind, subject: UUID | None = None, names: Names | None = None) -> Target:
+    """Return the workflow of a task group or manager, or the scheduler or retention, which have no subject.
 
     ``names``: of the subject, as far as they are known.
     """
     called = names or Names()
     if kind == "scheduler":
         return Target(kind, SCHEDULER_WORKFLOW_ID, (), "Assigns hosts to task groups")
+    if kind == "retention":
+        return Target(kind, RETENTION_WORKFLOW_ID, (), "Deletes what is kept no longer")
     if subject is None:
         raise ValueError(f"a {kind} needs an id")
     if kind == "manager":
@@ -127,7 +132,7 @@ class ControlClient:
         return cls(await where.connect(lazy=True))
 
     async def start(
-        self, kind: PokeKind, subject: UUID | None = None, names: Names | None = None
+        self, kind: WorkflowKind, subject: UUID | None = None, names: Names | None = None
     ) -> None:
         """Start the workflow unless it runs.
 

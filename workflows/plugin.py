@@ -16,6 +16,7 @@ from temporalio.workflow import SandboxImportNotificationPolicy
 
 from workflows.interception import OneArgument
 from workflows.manager import ManagerWorkflow
+from workflows.retention import RetentionWorkflow
 from workflows.scheduler import SchedulerWorkflow
 from workflows.task_group import TaskGroupWorkflow
 
@@ -29,7 +30,12 @@ PASSED_THROUGH = (
 )
 """Modules that the sandbox does not reload for every workflow: 21 ms instead of 688."""
 
-WORKFLOWS: Sequence[type] = (TaskGroupWorkflow, ManagerWorkflow, SchedulerWorkflow)
+WORKFLOWS: Sequence[type] = (
+    TaskGroupWorkflow,
+    ManagerWorkflow,
+    SchedulerWorkflow,
+    RetentionWorkflow,
+)
 
 
 class MitosisPlugin(SimplePlugin):

@@ -9,6 +9,7 @@ from temporalio.client import Client
 from temporalio.worker import Worker
 
 from activities.managers import ManagerActivities, ManagerPort, SchedulerPort
+from activities.retention import RetentionActivities, RetentionPort
 from activities.task_groups import TaskGroupActivities, TaskGroupPort
 from mitosis.contracts.temporal_names import CONTROL_TASK_QUEUE
 from workflows.heartbeat import HeartbeatInterceptor
@@ -26,6 +27,7 @@ class ControlPorts:
     groups: TaskGroupPort
     managers: ManagerPort
     scheduler: SchedulerPort
+    retention: RetentionPort
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +56,7 @@ def control_activities(ports: ControlPorts) -> Sequence[Callable[..., Any]]:
         managers.release,
         managers.decide_leases,
         managers.assign_round,
+        RetentionActivities(ports.retention).delete_expired,
     )
 
 

@@ -46,6 +46,7 @@ from mitosis.contracts.lifecycle import ListedState, TaskGroupState, TaskState
 from mitosis.contracts.outcome import FailureKind
 from mitosis.contracts.plans import PlanInfo
 from mitosis.contracts.processes import LiveProcesses
+from mitosis.contracts.retention import Retention
 from mitosis.contracts.task_cancel import CancelledTask, CancelledTasks, TaskFilter
 from mitosis.contracts.templates import TemplateInfo
 from mitosis.contracts.wire import ReadOutputAnswer, SubmitAnswer
@@ -119,6 +120,9 @@ class SyncClient(SyncWorkerCalls, SyncAccountCalls):
 
     def processes(self) -> LiveProcesses:
         return self._loop.run(self._client.processes())
+
+    def retention(self) -> Retention:
+        return self._loop.run(self._client.retention())
 
     def create_group(self, spec: TaskGroupSpec) -> TaskGroupInfo:
         return self._loop.run(self._client.create_group(spec))

@@ -279,6 +279,8 @@ class ReleaseAnswer(Model):
 
 PokeKind: TypeAlias = Literal["task_group", "manager", "scheduler"]
 POKE_KINDS: tuple[PokeKind, ...] = get_args(PokeKind)
+WorkflowKind: TypeAlias = PokeKind | Literal["retention"]
+"""Retention has timers only: no transaction pokes it."""
 
 
 class Names(Model):

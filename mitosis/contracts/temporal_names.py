@@ -5,6 +5,7 @@ from uuid import UUID
 NAMESPACE = "mitosis"
 CONTROL_TASK_QUEUE = "mitosis-control"
 SCHEDULER_WORKFLOW_ID = "scheduler"
+RETENTION_WORKFLOW_ID = "retention"
 POKE = "poke"
 """The signal that says only: look again."""
 

@@ -18,6 +18,7 @@ from mitosis.contracts.lease_settings import (
 )
 from mitosis.contracts.liveness import HOST_LOST_AFTER, STUCK_AFTER, SUSPECT_AFTER
 from mitosis.contracts.outcome import MAX_TERMINATIONS
+from mitosis.contracts.retention import DEFAULT_RETENTION, RetentionTerms
 from mitosis.store.cache import ExpiringCache
 from mitosis.store.kept import Kept
 from mitosis.store.pg.database import Database
@@ -74,6 +75,7 @@ class StoreOptions:
     quarantine_after: int = QUARANTINE_AFTER
     stuck_after: timedelta = STUCK_AFTER
     max_terminations: int = MAX_TERMINATIONS
+    retention: RetentionTerms = DEFAULT_RETENTION
     observe_statement: Observe | None = None
     """Called with the name and the seconds of each statement."""
 
@@ -102,6 +104,8 @@ class Store:
     """How long a lease may make no progress while work is claimable (protocol P7)."""
     max_terminations: int = MAX_TERMINATIONS
     """Deaths by SIGTERM or SIGINT in a row that end a task; a task may have its own number (C-29)."""
+    retention: RetentionTerms = DEFAULT_RETENTION
+    """How long what has ended is kept (C-34)."""
 
     users: ExpiringCache[UUID, User | None] = field(
         default_factory=lambda: ExpiringCache(ACCESS_SECONDS, 10_000)
@@ -170,4 +174,5 @@ class Store:
                 quarantine_after=options.quarantine_after,
                 stuck_after=options.stuck_after,
                 max_terminations=options.max_terminations,
+                retention=options.retention,
             )

@@ -40,6 +40,13 @@ NOT_READ: Mapping[Name, str] = {
     ): "a key that no other table refers to; its order is that of creation",
     ("task_group_managers", "matched_tags"): "S000-09 names it; the tags are computed (C-32)",
     ("leases", "worker_tags"): "of an earlier design of leases of worker services (P10)",
+    **{
+        ("deleted_group_days", name): "S002-212: kept for ever, for an administrator with psql"
+        for name in (
+            *("user_group_id", "kind", "result", "groups", "tasks", "succeeded", "failed"),
+            *("cancelled", "group_seconds", "run_seconds"),
+        )
+    },
     ("service_claims", "claimed_at"): "when it was claimed, for an administrator with psql",
 }
 """And why."""
@@ -49,6 +56,7 @@ NOT_WRITTEN: Mapping[Name, str] = {
     ("task_group_managers", "matched_tags"): NOT_READ["task_group_managers", "matched_tags"],
     ("leases", "worker_tags"): NOT_READ["leases", "worker_tags"],
     ("user_groups", "state"): "no verb locks a user group; an administrator can",
+    ("user_groups", "keep_seconds"): "as above, how long its settled task groups are kept",
     ("api_pulse", "only_row"): "it allows one row",
 }
 """And why. Keys and times that a default fills in are written by it."""

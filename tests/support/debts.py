@@ -40,6 +40,7 @@ from mitosis.store.managers.hello import say_goodbye
 from mitosis.store.managers.release import release_lease
 from mitosis.store.managers.views import observe_manager
 from mitosis.store.tasks.retry import retry_tasks
+from tests.support.aging import delete_expired, time_passes
 from tests.support.campaigns import Host, World, failed, held, succeeded
 from tests.support.group_workflow import follow_task_group
 from workflows.decisions import Discard, Finalize, Settle, group_step
@@ -376,6 +377,18 @@ class Debts:
         async with held(self.url) as open_one:
             await delete_chunk(self.w.on(open_one).store, 1)
             await open_one.held.rollback()
+
+    async def month(self) -> None:
+        """It passes, and what is kept no longer is deleted."""
+        for where in self.hosts:
+            if not where.reachable:
+                await self.w.rows(
+                    "UPDATE manager_live AS c SET last_contact_at = last_contact_at - interval '1 h'"
+                    " FROM managers AS m WHERE m.id = c.manager_id AND m.uuid = %s",
+                    where.host.manager_id,
+                )
+        await time_passes(self.w, 31)
+        await delete_expired(self.w)
 
     url: str = ""
 

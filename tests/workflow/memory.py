@@ -366,3 +366,15 @@ def _turn(lease: Lease, now: datetime) -> LeaseTurn | None:
         return None
     what, at = lease.turn
     return LeaseTurn(what=what, why=f"{what} is over", in_seconds=(at - now).total_seconds())
+
+
+class MemoryRetention:
+    """Counts the calls; the answer is how long to wait."""
+
+    def __init__(self, *seconds: float) -> None:
+        self._seconds = list(seconds)
+        self.calls = 0
+
+    async def delete_expired(self) -> float:
+        self.calls += 1
+        return self._seconds.pop(0) if self._seconds else 3600.0

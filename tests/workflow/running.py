@@ -3,7 +3,7 @@
 from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import Worker
 
-from tests.workflow.memory import Host, MemoryGroups, MemoryHost
+from tests.workflow.memory import Host, MemoryGroups, MemoryHost, MemoryRetention
 from workflows.worker import ControlPorts, control_worker
 
 
@@ -11,9 +11,10 @@ def running(
     environment: WorkflowEnvironment,
     groups: MemoryGroups | None = None,
     host: MemoryHost | None = None,
+    retention: MemoryRetention | None = None,
 ) -> Worker:
     """Use with ``async with``."""
     clock = environment.get_current_time
     one = host or MemoryHost(clock, Host())
-    ports = ControlPorts(groups or MemoryGroups(clock), one, one)
+    ports = ControlPorts(groups or MemoryGroups(clock), one, one, retention or MemoryRetention())
     return control_worker(environment.client, ports)

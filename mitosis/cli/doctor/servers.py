@@ -11,6 +11,7 @@ from mitosis.cli.connection import START, Target, data_dir_of, find_api
 from mitosis.cli.doctor.certificate import certificate_check
 from mitosis.cli.doctor.check import Check, fail, ok, warn
 from mitosis.cli.doctor.host import stack_here
+from mitosis.cli.doctor.retention import retention_checks
 from mitosis.client.trust import is_loopback, trusting
 from mitosis.contracts.errors import (
     ApiUnavailable,
@@ -83,6 +84,7 @@ def _with_token(target: Target) -> Iterator[Check]:
         yield access
         if access.state == "ok":
             yield from _processes(client)
+            yield from _retention(client)
 
 
 def _access(target: Target, client: "SyncClient") -> Check:
@@ -108,6 +110,15 @@ def _processes(client: "SyncClient") -> Iterator[Check]:
         yield warn("processes", "this API is of a version that does not list them", UPGRADE)
     except MitosisError as error:
         yield fail("processes", error.message, "is PostgreSQL running?")
+
+
+def _retention(client: "SyncClient") -> Iterator[Check]:
+    try:
+        yield from retention_checks(client.retention().kinds, datetime.now(UTC))
+    except NotFound:
+        yield warn("kept", "this API is of a version that deletes nothing by itself", UPGRADE)
+    except MitosisError as error:
+        yield fail("kept", error.message, "is PostgreSQL running?")
 
 
 def process_checks(processes: Sequence[ProcessInfo]) -> Iterator[Check]:

@@ -20,6 +20,7 @@ from mitosis.client.client import Client
 from mitosis.contracts.errors import ConfigurationError
 from mitosis.contracts.lease_settings import DEFAULT_TERMS
 from mitosis.contracts.lifecycle import ManagerState
+from mitosis.contracts.retention import RetentionTerms
 from mitosis.embedded.data_folder import DataFolder, ed25519_private_key, write_private
 from mitosis.embedded.stack import EmbeddedStack
 from mitosis.embedded.stop_signals import StopSignals
@@ -138,7 +139,7 @@ async def _add_api_and_control(
 def control_service(settings: Settings, where: TemporalAddress, store: Store) -> ControlService:
     """Build the control worker over a store; nothing runs before it is entered."""
     control = ControlStore(store)
-    ports = ControlPorts(control, control, control)
+    ports = ControlPorts(control, control, control, control)
     limits = WorkerLimits(
         max_cached_workflows=settings.control.max_cached_workflows,
         max_concurrent_activities=settings.control.max_concurrent_activities,
@@ -174,6 +175,15 @@ def store_options(
         moves_per_hour=settings.scheduling.moves_per_hour,
         starve_after=timedelta(seconds=settings.scheduling.starve_after_seconds),
         max_terminations=settings.tasks.max_terminations,
+        retention=_retention(settings),
+    )
+
+
+def _retention(settings: Settings) -> RetentionTerms:
+    groups = settings.retention.task_groups_seconds
+    return RetentionTerms(
+        bookkeeping=timedelta(seconds=settings.retention.bookkeeping_seconds),
+        task_groups=None if groups is None else timedelta(seconds=groups),
     )
 
 

@@ -25,17 +25,20 @@ from mitosis.store.leases.scheduler import assign_round
 from mitosis.store.managers.release import release_claimed
 from mitosis.store.managers.views import observe_manager
 from mitosis.store.pg import outbox
+from mitosis.store.retention.deletion import ExpiredRows
 from mitosis.store.store import Store
 
 
 class ControlStore:
     """Implements the ports beside the activities and in ``workflows.ports``, which describe the methods.
 
-    ``TaskGroupPort``, ``ManagerPort``, ``SchedulerPort``, ``OutboxPort`` and ``HousekeepingPort``.
+    ``TaskGroupPort``, ``ManagerPort``, ``SchedulerPort``, ``RetentionPort``, ``OutboxPort`` and
+    ``HousekeepingPort``.
     """
 
     def __init__(self, store: Store) -> None:
         self._store = store
+        self._expired = ExpiredRows(store)
 
     async def observe_task_group(self, task_group_id: UUID) -> GroupView:
         view = await observe_group(self._store, task_group_id)
@@ -73,6 +76,9 @@ class ControlStore:
 
     async def delete_chunk(self, limit: int) -> bool:
         return await deletion.delete_chunk(self._store, limit)
+
+    async def delete_expired(self) -> float:
+        return await self._expired.delete()
 
     async def observe_manager(self, manager_id: UUID) -> ManagerView:
         return await observe_manager(self._store, manager_id)

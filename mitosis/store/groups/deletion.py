@@ -8,7 +8,6 @@ teardown) stays in its own rows, ``leases`` and ``environments``, which refer to
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import LiteralString
 from uuid import UUID
 
@@ -23,8 +22,6 @@ from mitosis.store.pg.statements import load
 from mitosis.store.store import Store
 
 SQL = load("groups/deletion.sql")
-BOOKKEEPING = timedelta(days=30)
-"""How long ended leases, environments and hook runs of a deleted group are kept (C-34)."""
 
 STEPS: Sequence[LiteralString] = (
     SQL["delete_failures"],
@@ -87,11 +84,11 @@ async def delete_chunk(store: Store, limit: int) -> bool:
     async with store.database.transaction() as connection:
         group = await fetch_one(connection, _Unfinished, SQL["take"], {})
         if group is None:
-            if (left := await fetch_one(connection, _LeftOver, SQL["left_over"], {})) is not None:
-                locked = await lock_group_and_leases(connection, left.uuid)
-                return await remove_settled(connection, locked.number)
-            kept = {"kept_seconds": BOOKKEEPING.total_seconds()}
-            return bool((await connection.execute(SQL["forget"], kept)).rowcount)
+            left = await fetch_one(connection, _LeftOver, SQL["left_over"], {})
+            if left is None:
+                return False
+            locked = await lock_group_and_leases(connection, left.uuid)
+            return await remove_settled(connection, locked.number)
         number = {"group_number": group.group_id}
         chunk = {**number, "position": group.position, "limit": limit}
         reached = await fetch_one(connection, _Reached, STEPS[group.step], chunk)

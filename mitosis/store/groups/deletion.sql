@@ -46,6 +46,8 @@ WITH picked AS MATERIALIZED (
      WHERE group_id = %(group_number)s AND id > %(position)s ORDER BY id LIMIT %(limit)s
 ), executed AS (
     DELETE FROM service_claims WHERE task_id = ANY(ARRAY(SELECT id FROM picked))
+), repeated AS (
+    DELETE FROM task_retries WHERE task_id = ANY(ARRAY(SELECT id FROM picked))
 ), gone AS (
     DELETE FROM task WHERE id = ANY(ARRAY(SELECT id FROM picked))
 )
@@ -70,21 +72,3 @@ WITH gone AS (
     RETURNING task_id
 )
 SELECT CASE WHEN EXISTS (SELECT FROM gone) THEN 0 END AS position
-
--- name: forget
--- What is kept of a deleted group for hosts that were cut off, once it is old and no host owes anything for
--- it. One group at a time.
-WITH old AS MATERIALIZED (
-    SELECT d.group_id FROM deleted_groups AS d
-     WHERE d.finished_at < now() - make_interval(secs => %(kept_seconds)s)
-       AND NOT EXISTS (SELECT FROM environments AS e WHERE e.group_id = d.group_id AND e.state <> 'gone')
-     ORDER BY d.group_id LIMIT 1
-       FOR UPDATE OF d SKIP LOCKED
-), ended AS (
-    DELETE FROM leases WHERE group_id IN (SELECT group_id FROM old)
-), cleaned AS (
-    DELETE FROM environments WHERE group_id IN (SELECT group_id FROM old)
-), reported AS (
-    DELETE FROM hook_runs WHERE group_id IN (SELECT group_id FROM old)
-)
-DELETE FROM deleted_groups WHERE group_id IN (SELECT group_id FROM old)

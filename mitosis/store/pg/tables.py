@@ -7,6 +7,7 @@ from sqlalchemy import (
     Boolean,
     CheckConstraint,
     Column,
+    Date,
     DateTime,
     Double,
     ForeignKey,
@@ -84,6 +85,8 @@ user_groups = Table(
     Column("state", Text, nullable=False, server_default=text("'active'")),
     CheckConstraint("state IN ('active', 'locked', 'deleted')"),
     Column("created_at", Moment, nullable=False, server_default=text("now()")),
+    Column("keep_seconds", Double),
+    CheckConstraint("keep_seconds > 0"),
 )
 
 user_group_members = Table(
@@ -336,6 +339,13 @@ group_live = Table(
     Column("delete_when_settled", Boolean, nullable=False, server_default=text("false")),
     Column("setup_failed", Boolean, nullable=False, server_default=text("false")),
     Index("group_live_deleting", "group_id", postgresql_where=text("delete_when_settled")),
+    Column("bookkeeping_deleted", Boolean, nullable=False, server_default=text("false")),
+    Index(
+        "group_live_bookkeeping",
+        "settled_at",
+        postgresql_where=text("settled_at IS NOT NULL AND NOT bookkeeping_deleted"),
+    ),
+    Index("group_live_settled", "settled_at", postgresql_where=text("settled_at IS NOT NULL")),
 )
 
 deleted_groups = Table(
@@ -349,6 +359,39 @@ deleted_groups = Table(
     Column("deleted_at", Moment, nullable=False, server_default=text("now()")),
     Column("finished_at", Moment),
     Index("deleted_groups_unfinished", "group_id", postgresql_where=text("finished_at IS NULL")),
+    Index(
+        "deleted_groups_finished",
+        "finished_at",
+        postgresql_where=text("finished_at IS NOT NULL"),
+    ),
+)
+
+deleted_group_days = Table(
+    "deleted_group_days",
+    METADATA,
+    Column("day", Date, primary_key=True),
+    Column("user_group_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("kind", Text, primary_key=True),
+    Column("result", Text, primary_key=True),
+    Column("groups", BigInteger, nullable=False),
+    Column("tasks", BigInteger, nullable=False),
+    Column("succeeded", BigInteger, nullable=False),
+    Column("failed", BigInteger, nullable=False),
+    Column("cancelled", BigInteger, nullable=False),
+    Column("group_seconds", Double, nullable=False),
+    Column("run_seconds", Double, nullable=False),
+)
+
+retention = Table(
+    "retention",
+    METADATA,
+    Column("kind", Text, primary_key=True),
+    Column("next_at", Moment, nullable=False, server_default=text("now()")),
+    Column("seen_to", Moment),
+    Column("pass_deleted", BigInteger, nullable=False, server_default=text("0")),
+    Column("deleted", BigInteger, nullable=False, server_default=text("0")),
+    Column("kept_seconds", Double),
+    Column("finished_at", Moment),
 )
 
 leases = Table(
@@ -412,6 +455,8 @@ leases = Table(
         postgresql_where=text("kind = 'worker'"),
     ),
     Index("leases_contested", "contested_at", postgresql_where=text("contested_at IS NOT NULL")),
+    Index("leases_ended", "ended_at", postgresql_where=text("state = 'ended'")),
+    Index("leases_ended_by_group", "group_id", postgresql_where=text("state = 'ended'")),
     Index("leases_freed_for", "freed_for", postgresql_where=text("freed_for IS NOT NULL")),
     Index("leases_live_by_group", "group_id", postgresql_where=text("state <> 'ended'")),
     Index(
@@ -465,6 +510,7 @@ environments = Table(
     Column("teardown_hook", JSONB),
     PrimaryKeyConstraint("manager_id", "group_id"),
     Index("environments_by_group", "group_id", postgresql_where=text("state <> 'gone'")),
+    Index("environments_gone", "changed_at", postgresql_where=text("state = 'gone'")),
     Index("environments_by_manager", "manager_id", postgresql_where=text("state <> 'gone'")),
 )
 
@@ -487,6 +533,7 @@ hook_runs = Table(
     Column("retry_count", Integer, nullable=False, server_default=text("0")),
     Column("started_at", Moment, nullable=False, server_default=text("now()")),
     Column("finished_at", Moment),
+    Index("hook_runs_started", "started_at"),
     Index("hook_runs_by_group", "group_id", "manager_id", "kind"),
 )
 
@@ -570,6 +617,12 @@ open_task = Table(
     ),
     Index("open_task_claimed", "group_id", "epoch", postgresql_where=text("state = 1")),
     Index("open_task_delayed", "group_id", "not_before", postgresql_where=text("state = 4")),
+    Index(
+        "open_task_requeued",
+        "group_id",
+        "claimed_by",
+        postgresql_where=text("claimed_by IS NOT NULL"),
+    ),
     Index("open_task_doubted", "group_id", "avoid", postgresql_where=text("state = 5")),
     Index(
         "open_task_named",

@@ -31,7 +31,7 @@ WORKER, NAMED = "/workers/{worker_id}", "/named-tasks/{namespace}/{name}/{versio
 
 RULES = {
     "open": ["GET //health", "GET //ready", "POST /login"],
-    "any": ["GET /processes"],
+    "any": ["GET /processes", "GET /retention"],
     "user or worker": ["POST /workers"],
     "user": [
         "GET /me",

@@ -20,6 +20,7 @@ from mitosis.contracts.errors import Superseded, WorkerNotRegistered
 from mitosis.contracts.service_tasks import NamedTaskAttempt
 from mitosis.contracts.wire import ReportStatus
 from mitosis.store.leases.silent_services import end_silent_registrations
+from tests.support.aging import delete_expired, time_passes
 from tests.support.campaigns import World, world
 from tests.support.examples import CAMPAIGN, examples
 from tests.support.worker_services import Service, healthy, service_group, submit_named, task
@@ -185,6 +186,14 @@ class Machine(RuleBasedStateMachine):
     @rule(name=NAME)
     def beat(self, name: str) -> None:
         self.does(self.services.beat(name))
+
+    @rule()
+    def month(self) -> None:
+        async def passes() -> None:
+            await time_passes(self.services.w, 31)
+            await delete_expired(self.services.w)
+
+        self.does(passes())
 
     @rule(name=NAME)
     def goodbye(self, name: str) -> None:

@@ -31,7 +31,7 @@ OF_HOST = (
     "clean",
 )
 OF_WORK = ("setup", "setup fails", "hook", "claim", "finish", "fail")
-CONTROL = ("round", "chunk", "interrupted chunk", "lose answer")
+CONTROL = ("round", "chunk", "interrupted chunk", "lose answer", "month")
 
 Step = tuple[str, int]
 STEPS = st.one_of(
@@ -83,6 +83,8 @@ def action(it: Debts, step: Step) -> Callable[[], Awaitable[None]]:  # noqa: C90
             return lambda: it.workflow(place)
         case "round":
             return it.round
+        case "month":
+            return it.month
         case "chunk":
             return it.chunk
         case "interrupted chunk":
@@ -118,6 +120,9 @@ async def run(url: str, steps: Sequence[Step]) -> None:
 @example([*WORK, *DONE, *BACK, ("workflow", 0), ("renew", 0), ("hook", 0)])
 @example([*WORK, *DONE, *BACK, ("workflow", 0), ("stop", 0)])
 @example([*WORK, ("kill", 0), *END, ("start", 0), ("submit", 0), ("round", 0), ("take", 0)])
+@example(
+    [*WORK, ("kill", 0), *END, ("month", 0), ("start", 0), ("hook", 0), ("submit", 0), ("round", 0)]
+)
 @example([*WORK, ("cut", 0), *END, ("mend", 0), ("renew", 0), ("renew", 0)])
 @example([*WORK, ("deafen", 0), ("finish", 0), ("close", 0), ("workflow", 0), ("renew", 0)])
 @example([*WORK[:2], ("lose answer", 0), ("take", 0), ("deafen", 0), ("renew", 0), ("setup", 0)])
