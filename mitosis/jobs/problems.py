@@ -31,7 +31,7 @@ class Problem:
         if self.place is not None:
             where.extend(map(str, self.place))
         parts = [":".join(where), self.field, self.message]
-        return ": ".join(part for part in parts if part)
+        return _escaped(": ".join(part for part in parts if part))
 
     def document(self) -> dict[str, object]:
         """Return the problem as JSON."""
@@ -49,7 +49,9 @@ def refusal(problems: Sequence[Problem], file: str = "") -> InvalidRequest:
     """Return the error for problems; its fact ``problems`` has all of them."""
     lines = [problem.text(file) for problem in problems]
     first = problems[0].field if len(problems) == 1 and not file else None
-    message = problems[0].message if first else "\n".join(lines)
+    count = f"{len(problems)} problem{'' if len(problems) == 1 else 's'}"
+    head = f"{file or 'the definition'} has {count}"
+    message = problems[0].message if first else "\n".join([head, *lines])
     return InvalidRequest(
         message, field=first, file=file or None, problems=[one.document() for one in problems]
     )
@@ -64,6 +66,11 @@ def near(name: str, known: Iterable[str], plural: str) -> str:
         return f"there are no {plural}"
     listed = ", ".join(names[:20]) + (", …" if len(names) > 20 else "")
     return f"the {plural} are {listed}"
+
+
+def _escaped(text: str) -> str:
+    """Escape control characters, which a key of a file may have."""
+    return "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in text)
 
 
 def _place(path: Path, places: Mapping[Path, Place]) -> Place | None:

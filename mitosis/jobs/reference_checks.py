@@ -1,12 +1,13 @@
 """Whether every reference of a definition has a value when it is used."""
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from mitosis.jobs.conditions import parse_condition, references_of
 from mitosis.jobs.definition import GroupSettings, Parameter, Step
 from mitosis.jobs.fields import Outcome, ParameterType
-from mitosis.jobs.graph import ancestors
+from mitosis.jobs.graph import Graph, ancestors
 from mitosis.jobs.problems import Path, Problem, near
 from mitosis.jobs.references import Reference, parse_reference, parts_of
 
@@ -23,8 +24,9 @@ def reference_problems(
 ) -> Iterator[Problem]:
     """Yield the references that have no value."""
     known = {name: step for name, step in steps.items() if step is not None}
+    order = _Order.of(known)
     for name in known:
-        yield from _StepReferences(name, known, set(steps), parameters).problems()
+        yield from _StepReferences(name, known, set(steps), parameters, order).problems()
     for name, group in groups.items():
         if group is not None:
             yield from _hook_problems(name, group, parameters)
@@ -42,6 +44,33 @@ def texts_in(value: Any, path: Path) -> Iterator[tuple[Path, str]]:
             yield from texts_in(item, (*path, at))
 
 
+@dataclass(frozen=True, slots=True)
+class _Order:
+    """The edges between steps: all, those that wait for a whole step, and those from task to task."""
+
+    every: Graph
+    whole: Graph
+    each: Graph
+
+    @classmethod
+    def of(cls, steps: Mapping[str, Step]) -> "_Order":
+        whole = {
+            name: [before for before, outcome in step.after.items() if outcome is not Outcome.EACH]
+            for name, step in steps.items()
+        }
+        every = {name: step.after for name, step in steps.items()}
+        return cls(every, whole, {name: step.each_of for name, step in steps.items()})
+
+    def started_with(self, name: str) -> set[str]:
+        """Return the step and all that it follows one by one: they start together."""
+        return {name} | (ancestors(self.each, name) if self.each[name] else set())
+
+    def ended_before(self, name: str) -> set[str]:
+        """Return the steps that have ended when this one starts."""
+        direct = {before for one in self.started_with(name) for before in self.whole.get(one, ())}
+        return direct.union(*(ancestors(self.every, one) for one in direct))
+
+
 class _StepReferences:
     """The references of one step."""
 
@@ -51,11 +80,13 @@ class _StepReferences:
         steps: Mapping[str, Step],
         names: set[str],
         parameters: Mapping[str, Parameter | None],
+        order: _Order,
     ) -> None:
         self._name, self._step, self._steps = name, steps[name], steps
         self._names, self._parameters = names, parameters
-        self._ended = _ended_before(name, steps)
-        self._has_item = _has_item(name, steps)
+        self._order = order
+        together = order.started_with(name)
+        self._has_item = any(steps[one].over is not None for one in together if one in steps)
 
     def problems(self) -> Iterator[Problem]:
         path, step = ("steps", self._name), self._step
@@ -98,7 +129,7 @@ class _StepReferences:
         if step is None or step not in self._names:
             hint = near(step or "", self._names - {self._name}, "steps")
             yield Problem(path, f"{reference} names no step; {hint}")
-        elif step in self._steps and step not in self._ended:
+        elif step in self._steps and step not in self._order.ended_before(self._name):
             outcome = self._step.after.get(step)
             if outcome is Outcome.EACH:
                 how = f"{step} has not ended then; write after: {{{step}: {Outcome.SUCCESS}}}"
@@ -116,28 +147,6 @@ class _StepReferences:
             yield Problem(path, f"{reference} is of the type {parameter.type}, not {wanted}")
         elif not parameter.is_required and parameter.default is None:
             yield Problem(path, f"{reference} may have no value; give it a default")
-
-
-def _ended_before(name: str, steps: Mapping[str, Step]) -> set[str]:
-    """Return the steps that have ended when this one starts.
-
-    A step that follows another one by one starts when that one does.
-    """
-    whole = {
-        one: [b for b, o in step.after.items() if o is not Outcome.EACH]
-        for one, step in steps.items()
-    }
-    every = {one: step.after for one, step in steps.items()}
-    started_with = {name} | ancestors({one: step.each_of for one, step in steps.items()}, name)
-    direct = {before for one in started_with if one in whole for before in whole[one]}
-    return direct.union(*(ancestors(every, one) for one in direct))
-
-
-def _has_item(name: str, steps: Mapping[str, Step]) -> bool:
-    each = {one: step.each_of for one, step in steps.items()}
-    return any(
-        steps[one].over is not None for one in {name} | ancestors(each, name) if one in steps
-    )
 
 
 def _parameter_problem(

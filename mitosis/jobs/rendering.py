@@ -85,7 +85,7 @@ def task_of(step: Step, values: Values) -> SubmittedTask:
 def argv_of(command: tuple[str, ...], values: Values) -> list[str]:
     """Return the elements of a command.
 
-    An element that is one reference becomes as many elements as the list there has, and none for null.
+    An element that is one reference to a list becomes as many elements; null, also in a list, is left out.
 
     Raises:
         InvalidRequest: a reference has no value or one that does not fit; names the element.
@@ -99,7 +99,7 @@ def argv_of(command: tuple[str, ...], values: Values) -> list[str]:
             continue
         found = _looked_up(parts[0], values, where)
         if isinstance(found, list | tuple):
-            argv.extend(_text(one, parts[0], where) for one in found)
+            argv.extend(_text(one, parts[0], where) for one in found if one is not None)
         elif found is not None:
             argv.append(_text(found, parts[0], where))
     return argv

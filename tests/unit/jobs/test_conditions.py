@@ -1,11 +1,12 @@
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mitosis.jobs.conditions import holds, parse_condition, references_of
 from mitosis.jobs.references import Reference
+from tests.support.examples import examples
 
 VALUES: dict[str, Any] = {
     "params.publish": True,
@@ -54,6 +55,7 @@ BOOLEANS = st.recursive(
 )
 
 
+@settings(max_examples=examples(40), deadline=None)
 @given(BOOLEANS)
 def test_and_or_not_bind_as_in_python(text: str) -> None:
     expected = eval(text, {"true": True, "false": False})  # noqa: S307 - of these words only

@@ -2,10 +2,11 @@ from graphlib import CycleError
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mitosis.jobs.graph import ancestors, descendants, find_cycle, layers
+from tests.support.examples import examples
 
 NAMES = [f"s{n}" for n in range(7)]
 GRAPHS = st.dictionaries(
@@ -22,6 +23,7 @@ def reachable(graph: dict[str, list[str]]) -> dict[str, set[str]]:
     return before
 
 
+@settings(max_examples=examples(40), deadline=None)
 @given(GRAPHS)
 def test_a_cycle_is_found_where_a_name_comes_before_itself(graph: dict[str, list[str]]) -> None:
     before = reachable(graph)
@@ -33,6 +35,7 @@ def test_a_cycle_is_found_where_a_name_comes_before_itself(graph: dict[str, list
         assert all(one in graph[two] for one, two in pairwise(cycle))
 
 
+@settings(max_examples=examples(40), deadline=None)
 @given(GRAPHS)
 def test_ancestors_and_descendants_are_those_of_the_plain_reference(
     graph: dict[str, list[str]],
@@ -43,6 +46,7 @@ def test_ancestors_and_descendants_are_those_of_the_plain_reference(
         assert descendants(graph, [name]) == {one for one in graph if name in before[one]}
 
 
+@settings(max_examples=examples(40), deadline=None)
 @given(GRAPHS)
 def test_each_name_is_in_the_first_layer_after_those_before_it(graph: dict[str, list[str]]) -> None:
     before = reachable(graph)

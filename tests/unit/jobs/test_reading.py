@@ -196,7 +196,7 @@ def test_the_error_lists_all_problems_as_text_and_as_facts() -> None:
     with pytest.raises(InvalidRequest) as caught:
         definition_of(changed("steps/prepare/comand", 1) | {"nam": 1})
     assert len(caught.value.facts["problems"]) == 2
-    assert str(caught.value).count("\n") == 1
+    assert str(caught.value).count("\n") == 2
 
 
 def test_secrets_are_not_shown() -> None:

@@ -1,12 +1,13 @@
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mitosis.contracts.errors import InvalidRequest
 from mitosis.jobs.definition import Step
 from mitosis.jobs.rendering import Values, argv_of, is_wanted, items_of, task_of
+from tests.support.examples import examples
 
 VALUES = Values(
     parameters={"date": "2026-11-28", "files": ["a b", "c;d"], "none": None, "n": 3},
@@ -18,6 +19,7 @@ VALUES = Values(
 )
 
 
+@settings(max_examples=examples(40), deadline=None)
 @given(st.text().filter(lambda text: "\0" not in text))
 def test_any_text_becomes_exactly_one_element(text: str) -> None:
     """Quotes, spaces, semicolons, braces: nothing is split, expanded or parsed again."""
@@ -32,12 +34,14 @@ def test_any_text_becomes_exactly_one_element(text: str) -> None:
         ("{{ params.date }}", ["2026-11-28"]),
         ("{{ params.files }}", ["a b", "c;d"]),
         ("{{ params.none }}", []),
+        ("{{ results.many[2] }}", ['{"k": true}']),
         ("x{{ params.n }}-{{ task.index }}/{{ task.count }}", ["x3-2/5"]),
         ("{{ results.prepare }}", ['{"rows": 7, "names": ["x", "y"]}']),
         ("{{ results.prepare.names[1] }}", ["y"]),
         ('{{ results.many[2]["k"] }}', ["true"]),
         ("{{ item.path }}", ["/data/1"]),
         ("{{ run.id }}:{{ job.name }}:{{ job.version }}", ["r-1:pipeline:4"]),
+        ("{{ results.many }}", ["1", '{"k": true}']),
         ('{{ "{{" }}', ["{{"]),
     ],
 )
@@ -56,7 +60,6 @@ def test_a_word_becomes_elements(word: str, argv: list[str]) -> None:
         ("{{ params.n.x }}", "params.n.x has no value: params.n is 3"),
         ("-{{ params.files }}", "params.files is a list"),
         ("-{{ params.none }}", "params.none has no value"),
-        ("{{ results.many }}", "results.many has no value"),
     ],
 )
 def test_a_reference_without_a_fitting_value_names_the_element(word: str, why: str) -> None:

@@ -1,0 +1,80 @@
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mitosis.jobs.canonical import canonical_json, digest, plain_fields
+from mitosis.jobs.definition import JobDefinition
+from mitosis.jobs.loading import read_definition
+from mitosis.jobs.reading import definition_of
+from mitosis.jobs.yaml_text import write_yaml
+from tests.support.examples import examples
+from tests.support.random_jobs import jobs
+
+
+@settings(max_examples=examples(12), deadline=None)
+@given(jobs(), st.booleans())
+def test_a_definition_comes_back_from_yaml_and_from_json(
+    fields: dict[str, Any], flow: bool
+) -> None:
+    made = definition_of(fields)
+    text = canonical_json(made)
+    assert definition_of(json.loads(text)) == made
+    assert JobDefinition.model_validate_json(text) == made
+    assert read_definition(write_yaml(plain_fields(made), flow=flow)) == made
+    assert read_definition(write_yaml(fields, flow=flow)) == made
+    assert canonical_json(definition_of(json.loads(text))) == text
+
+
+@settings(max_examples=examples(8), deadline=None)
+@given(jobs(), st.randoms())
+def test_the_digest_does_not_depend_on_the_order_of_keys(
+    fields: dict[str, Any], random: Any
+) -> None:
+    def shuffled(value: Any) -> Any:
+        if isinstance(value, list):
+            return [shuffled(one) for one in value]
+        if not isinstance(value, dict):
+            return value
+        items = list(value.items())
+        random.shuffle(items)
+        return {key: shuffled(one) for key, one in items}
+
+    assert digest(definition_of(shuffled(fields))) == digest(definition_of(fields))
+
+
+SMALL: dict[str, Any] = {"name": "j", "steps": {"a": {"command": ["x"]}}}
+
+
+def test_what_is_written_as_its_default_changes_no_digest() -> None:
+    step = {
+        "command": ["x"],
+        "priority": 0,
+        "group": "main",
+        "retry": {"max_attempts": 1},
+        "after": [],
+    }
+    assert digest(definition_of(SMALL | {"steps": {"a": step}})) == digest(definition_of(SMALL))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"name": "k"},
+        {"steps": {"b": {"command": ["x"]}}},
+        {"steps": {"a": {"command": ["x", ""]}}},
+        {"steps": {"a": {"command": ["x"], "count": 1}}},
+        {"timeout": 1},
+        {"parameters": {"p": {}}},
+    ],
+)
+def test_any_change_changes_the_digest(change: dict[str, Any]) -> None:
+    assert digest(definition_of(SMALL | change)) != digest(definition_of(SMALL))
+
+
+def test_a_digest_stays_what_it_was() -> None:
+    """Stored versions are compared by it, so a default or a form that changes would make new versions."""
+    assert canonical_json(definition_of(SMALL)) == '{"name":"j","steps":{"a":{"command":["x"]}}}'
+    assert digest(definition_of(SMALL)).startswith("ac31e1617b7bf269")

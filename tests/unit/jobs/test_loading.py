@@ -1,0 +1,70 @@
+import os
+from pathlib import Path
+
+import pytest
+
+from mitosis.contracts.errors import InvalidRequest
+from mitosis.jobs.loading import examine_text, load_definition
+
+JOB = """\
+name: pipeline
+parameters:
+  date: {type: sting}
+steps:
+  prepare:
+    comand: [./prepare, "{{ params.date }}"]
+  measure:
+    command: [./measure, "{{ params.dat }}"]
+    after:
+      - prepare
+      - prepaer
+    count: 200
+  measure:
+    command: [x]
+"""
+
+
+def test_every_problem_has_file_line_and_column(tmp_path: Path) -> None:
+    file = tmp_path / "job.yaml"
+    file.write_text(JOB)
+    with pytest.raises(InvalidRequest) as caught:
+        load_definition(file)
+    head, *lines = str(caught.value).splitlines()
+    assert head == f"{file} has 5 problems"
+    places = [line.removeprefix(f"{file}:") for line in lines]
+    assert [place.split(": ")[:2] for place in places] == [
+        ["3:10", "parameters.date.type"],
+        ["6:5", "steps.prepare.comand"],
+        ["8:26", "steps.measure.command[1]"],
+        ["11:9", "steps.measure.after.prepaer"],
+        ["13:3", "steps.measure"],
+    ]
+    first = caught.value.facts["problems"][0]
+    assert (first["line"], first["column"], first["field"]) == (3, 10, "parameters.date.type")
+
+
+def test_a_file_without_problems_is_the_definition(tmp_path: Path) -> None:
+    file = tmp_path / "job.json"
+    file.write_text('{"name": "one", "steps": {"a": {"command": ["true"]}}}')
+    assert load_definition(file).steps["a"].command == ("true",)
+
+
+def test_a_key_that_is_given_twice_is_a_problem_by_itself() -> None:
+    definition, problems = examine_text("name: a\nname: b\nsteps:\n  a:\n    command: [x]\n")
+    assert definition is None
+    assert [one.text() for one in problems] == [
+        "2:1: name: is given twice, first in line 1; remove one"
+    ]
+
+
+def test_what_is_no_file_is_refused_at_once(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "large").write_bytes(b"x" * 1_000_001)
+    for name, why in {
+        "pipe": "is not a regular file",
+        ".": "cannot read",
+        "missing": "No such file",
+        "large": "has more than 1000000 bytes",
+    }.items():
+        with pytest.raises(InvalidRequest, match=why):
+            load_definition(tmp_path / name)
