@@ -43,6 +43,10 @@ COMMANDS: Mapping[str, Subcommand] = {
         "mitosis.cli.explain:app",
         "Explain why a task group or a task waits, runs or has ended, and the part of each host in it.",
     ),
+    "job": Subcommand(
+        "mitosis.cli.job.commands:app",
+        "Check, draw and compare definitions of jobs: steps of tasks with an order and parameters.",
+    ),
     "group": Subcommand(
         "mitosis.cli.group.commands:app",
         "Create, fill, watch and end task groups.",

@@ -37,6 +37,11 @@ MORE: dict[str, Sequence[Sequence[str]]] = {
     "retry": [["done", "--dry-run"], ["done"]],
     "simulate": [["--hosts", "2", "--days", "0.02"]],
     "explain": [["done"], ["done/{task}"]],
+    "job check": [["{job}"]],
+    "job schema": [[]],
+    "job define": [["--dry-run", "{job}"]],
+    "job graph": [["{job}"]],
+    "job diff": [["{job}", "{job}"]],
     "group create": [["new"]],
     "group plan": [["--tasks", "3"]],
     "group submit": [["work", "--", "true"]],
@@ -120,6 +125,7 @@ def test_every_command_with_json_prints_json(
             return [json.loads(line) for line in out.splitlines()]
 
     (tmp_path / "password").write_text("secret words")
+    (tmp_path / "job.yaml").write_text("{name: one, steps: {a: {command: ['true']}}}")
     stack.loop.run(create_user(stack.app_state.store, "person", "secret words"))
     for name in ("done", "work", "ended", "finished"):
         said("group", "create", name, "--json")
@@ -133,6 +139,7 @@ def test_every_command_with_json_prints_json(
         "task": str(tasks[0]["task_id"]),
         "manager": managers[0]["manager_id"],
         "password": str(tmp_path / "password"),
+        "job": str(tmp_path / "job.yaml"),
     }
     with SyncClient(stack.url, stack.token) as client:
         client.register_worker(RegisterWorker(worker_id="mailer"))
