@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from mitosis.contracts.http import TaskGroupSpec
     from mitosis.contracts.task import RetryPolicy, TaskSubmission
     from mitosis.handlers import TaskOptions, handler
+    from mitosis.jobs.building import Job, step
     from mitosis.worker.context import TaskContext, current_task
 
 __all__ = [
@@ -39,6 +40,7 @@ __all__ = [
     "CpuBinding",
     "HookSpec",
     "InvalidRequest",
+    "Job",
     "MitosisError",
     "NotFound",
     "PermissionDenied",
@@ -60,6 +62,7 @@ __all__ = [
     "WorkerAllocationPlan",
     "current_task",
     "handler",
+    "step",
 ]
 
 _HOME = {
@@ -69,6 +72,7 @@ _HOME = {
     "CpuBinding": "mitosis.contracts.allocation",
     "HookSpec": "mitosis.contracts.hook",
     "InvalidRequest": "mitosis.contracts.errors",
+    "Job": "mitosis.jobs.building",
     "MitosisError": "mitosis.contracts.errors",
     "NotFound": "mitosis.contracts.errors",
     "PermissionDenied": "mitosis.contracts.errors",
@@ -90,6 +94,7 @@ _HOME = {
     "WorkerAllocationPlan": "mitosis.contracts.allocation",
     "current_task": "mitosis.worker.context",
     "handler": "mitosis.handlers",
+    "step": "mitosis.jobs.building",
 }
 
 

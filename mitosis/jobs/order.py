@@ -1,7 +1,7 @@
 """The order of the steps of a run: which ones start, which are skipped, and what the run has come to.
 
-Decided from the definition and from what has ended, and from nothing else: whoever asks again gets the
-same answer.
+Decided from the definition and from what has ended, and from nothing else, so the answer can be computed
+again at any time.
 """
 
 from collections.abc import Collection, Mapping

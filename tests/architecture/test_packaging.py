@@ -20,6 +20,7 @@ PUBLIC_NAMES = [
     "CpuBinding",
     "HookSpec",
     "InvalidRequest",
+    "Job",
     "MitosisError",
     "NotFound",
     "PermissionDenied",
@@ -41,6 +42,7 @@ PUBLIC_NAMES = [
     "WorkerAllocationPlan",
     "current_task",
     "handler",
+    "step",
 ]
 
 

@@ -54,7 +54,7 @@ def test_the_worker_loads_msgspec_and_zmq_only(package: str) -> None:
     assert ours <= {"mitosis.worker", "mitosis.ipc", "mitosis.contracts"}
 
 
-@pytest.mark.parametrize("module", ["mitosis", *LIGHT_CONTRACTS])
+@pytest.mark.parametrize("module", ["mitosis", "mitosis.jobs.building", *LIGHT_CONTRACTS])
 def test_the_vocabulary_loads_the_standard_library_and_msgspec_only(module: str) -> None:
     assert foreign(loaded_by(module)) == set()
 

@@ -17,6 +17,7 @@ TYPED = (
     "from-slurm.md",
     "from-xargs.md",
     "hooks.md",
+    "jobs.md",
     "pins.md",
     "troubleshooting.md",
     "when-things-die.md",

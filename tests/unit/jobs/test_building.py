@@ -1,0 +1,128 @@
+"""Jobs in Python come to the same definition as jobs in YAML, by the same checks."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+
+from mitosis import AlreadyExists, InvalidRequest, Job, step
+from mitosis.handlers import handler
+from mitosis.jobs.canonical import digest
+from mitosis.jobs.loading import read_definition
+from mitosis.jobs.reading import definition_of, examine
+from tests.support.examples import examples
+from tests.support.random_jobs import jobs
+
+HERE = __name__
+
+
+@step(
+    arguments={"date": "{{ params.date }}"},
+    retry={"max_attempts": 3, "delay": timedelta(seconds=10)},
+)
+def prepare(date: str) -> list[int]:
+    return [len(date)]
+
+
+@step(
+    after=prepare,
+    over="results of prepare",
+    arguments=["{{ item }}"],
+    task_timeout=timedelta(minutes=2),
+)
+def measure(item: int) -> int:
+    return item + 1
+
+
+@step
+def alone() -> None:
+    """Run without arguments."""
+
+
+def pipeline() -> Job:
+    job = Job("pipeline", steps=[prepare, measure], parameters={"date": {}})
+    publish = job.command("publish", ["./publish"], after=[measure], when="params.date != 'x'")
+    job.task("mail", "shop/mail@1", after={publish: "failure", measure: "always"})
+    return job
+
+
+YAML = f"""\
+name: pipeline
+parameters: {{date: {{}}}}
+steps:
+  prepare:
+    handler: {HERE}:prepare
+    arguments: {{date: "{{{{ params.date }}}}"}}
+    retry: {{max_attempts: 3, delay: 10s}}
+  measure:
+    handler: {HERE}:measure
+    after: prepare
+    over: results.prepare
+    arguments: ["{{{{ item }}}}"]
+    task_timeout: 2m
+  publish:
+    command: [./publish]
+    after: measure
+    when: params.date != 'x'
+  mail:
+    named_task: shop/mail@1
+    after: {{publish: failure, measure: always}}
+"""
+
+
+def test_python_and_yaml_come_to_the_same_definition() -> None:
+    assert pipeline().definition() == read_definition(YAML)
+    assert read_definition(pipeline().to_yaml()) == read_definition(YAML)
+
+
+def test_a_step_is_called_like_its_function() -> None:
+    assert prepare("abc") == [3]
+    assert measure(1) == 2
+    assert alone.name == "alone"
+    assert repr(measure) == f"<step measure: {HERE}:measure>"
+    assert isinstance(measure, type(handler(len_of)))
+
+
+def len_of(text: str) -> int:
+    return len(text)
+
+
+@settings(max_examples=examples(10), deadline=None)
+@given(jobs())
+def test_any_job_of_fields_is_the_same_job_in_python(fields: dict[str, Any]) -> None:
+    rest = {k: v for k, v in fields.items() if k not in {"name", "steps"}}
+    job = Job(fields["name"], **rest)
+    for name, one in fields["steps"].items():
+        own = dict(one)
+        if "command" in own:
+            job.command(name, own.pop("command"), **own)
+        elif "named_task" in own:
+            job.task(name, own.pop("named_task"), **own)
+        else:
+            job.add(step(name=name, **own)(len_of), handler=own["handler"])
+    assert digest(job.definition()) == digest(definition_of(fields))
+
+
+def test_what_is_wrong_is_found_by_the_same_checks() -> None:
+    job = pipeline()
+    job.command("last", "make all", after="publsh", env={})
+    _, problems = examine(job.fields())
+    with pytest.raises(InvalidRequest) as caught:
+        job.definition()
+    listed = [one["message"] for one in caught.value.facts["problems"]]
+    assert sorted(listed) == sorted(one.message for one in problems)
+    assert any("there is no shell" in one for one in listed)
+    assert any("it is called environment here" in one for one in listed)
+
+
+def test_a_name_is_taken_once() -> None:
+    job = pipeline()
+    with pytest.raises(AlreadyExists, match="a step measure already"):
+        job.add(measure)
+    assert job.add(step(name="again")(len_of)) == "again"
+
+
+def test_a_function_that_workers_cannot_import_is_refused() -> None:
+    with pytest.raises(InvalidRequest, match="lambda"):
+        step(lambda: 1)
