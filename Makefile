@@ -3,7 +3,7 @@
 BIN := .venv/bin
 WORKERS := 3
 
-.PHONY: help setup demo test test-long check fmt lint types imports sizes fix bench bench-quick chaos campaign-blame campaign-debts campaign-history campaign-properties campaign-scheduling campaign-simulation campaign-wake mutate pressure up docs spec model stress stress-small ci clean
+.PHONY: help setup demo test test-long check fmt lint types imports sizes fix bench bench-quick chaos campaign-blame campaign-debts campaign-dependencies campaign-history campaign-properties campaign-scheduling campaign-simulation campaign-wake mutate pressure up docs spec model stress stress-small ci clean
 
 help: ## print this help
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -46,6 +46,9 @@ chaos: setup ## kill -9 of everything under 3,000 tasks, twice, and a mix of ver
 
 campaign-blame: setup ## 1,000 random fleets of good and broken hosts against the rules of blame (7 minutes)
 	@MITOSIS_CAMPAIGN_EXAMPLES=1000 $(BIN)/python -m pytest -q -n 0 --timeout 1800 tests/integration/store/leases/test_blame_model.py
+
+campaign-dependencies: setup ## 500 random graphs of tasks under random ends, cancels and retries (12 minutes)
+	@MITOSIS_CAMPAIGN_EXAMPLES=500 $(BIN)/python -m pytest -q -n 0 --timeout 3600 tests/integration/store/dependencies/test_random_graphs.py
 
 campaign-history: setup ## 10,000 signals and 10,000 updates to one task group (ARGS=COUNT)
 	@$(BIN)/python -m tests.campaigns.history $(ARGS)

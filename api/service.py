@@ -22,6 +22,7 @@ from api.streams import Streams
 from api.temporal_ui import TemporalUi
 from mitosis.contracts.accounts import STACK_ADMINISTRATOR
 from mitosis.contracts.http import Token
+from mitosis.store.dependencies.resolver import resolving_dependencies
 from mitosis.store.managers.api_liveness import recording_api_heartbeat
 from mitosis.store.processes.live import recording_process
 from mitosis.store.store import Store, StoreOptions
@@ -73,6 +74,7 @@ async def running_api(options: ApiOptions, control: ControlPlane) -> AsyncIterat
         await exits.enter_async_context(recording_api_heartbeat(state.store))
         recorded = recording_process(state.store, "api", state.common_fields)
         await exits.enter_async_context(recorded)
+        await exits.enter_async_context(resolving_dependencies(state.store))
         certificate = options.certificate
         if certificate is not None:
             state.metrics.show_certificate(lambda: certificate.expires_at)

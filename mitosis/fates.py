@@ -36,6 +36,7 @@ BY_CODE: Mapping[str, Fate] = {
     "invalid_transition": Fate.CALL_REFUSED,
     "task_group_closed": Fate.CALL_REFUSED,
     "idempotency_key_reused": Fate.CALL_REFUSED,
+    "part_missing": Fate.CALL_REFUSED,
     "worker_not_registered": Fate.CALL_REFUSED,
     "no_workers_available": Fate.CALL_REFUSED,
     "not_available": Fate.CALL_REFUSED,

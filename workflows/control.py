@@ -18,6 +18,7 @@ from workflows import look as looking
 from workflows.bootstrap import Bootstrap
 from workflows.client import ControlClient, TemporalAddress
 from workflows.deletions import Deletions
+from workflows.dependencies import Dependencies
 from workflows.look import Look
 from workflows.namespace import ensure_namespace
 from workflows.plugin import ControlPlugin
@@ -81,6 +82,7 @@ class ControlService:
         self._tasks = [
             asyncio.create_task(self._run(), name="control plane"),
             asyncio.create_task(Deletions(self._housekeeping).run(), name="deletions"),
+            asyncio.create_task(Dependencies(self._housekeeping).run(), name="dependencies"),
         ]
         return self
 

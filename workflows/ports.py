@@ -53,6 +53,14 @@ class DeletionPort(Protocol):
         ...
 
 
+class DependenciesPort(Protocol):
+    """Tasks that wait for others (protocol P14)."""
+
+    async def resolve_dependencies(self) -> None:
+        """Free or cancel the children of all tasks that have ended, where that has not been done."""
+        ...
+
+
 class ExpectedPort(Protocol):
     """The part of reconcile that PostgreSQL knows."""
 
@@ -69,5 +77,5 @@ class LookPort(Protocol):
         ...
 
 
-class HousekeepingPort(ExpectedPort, DeletionPort, LookPort, Protocol):
+class HousekeepingPort(ExpectedPort, DeletionPort, DependenciesPort, LookPort, Protocol):
     """What the control worker does besides sending pokes."""

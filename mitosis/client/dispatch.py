@@ -9,7 +9,7 @@ import asyncio
 import re
 import uuid
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -19,9 +19,10 @@ from mitosis.client.outcome import TaskNotRun
 from mitosis.client.submitting import PART_BYTES, Part
 from mitosis.client.withdrawal import Cancel, Withdrawals
 from mitosis.concurrency import cancel_and_wait
+from mitosis.contracts.checking import shown
 from mitosis.contracts.errors import InvalidRequest
 from mitosis.contracts.http import ResultsPage, TaskInfo
-from mitosis.contracts.task import MAX_TASKS_PER_SUBMIT
+from mitosis.contracts.task import MAX_TASKS_PER_SUBMIT, Dependency
 from mitosis.contracts.wire import SubmitAnswer
 
 Deliver = Callable[[TaskInfo | Exception], None]
@@ -39,6 +40,8 @@ class Call:
     task: msgspec.Raw
     """JSON of a :class:`~mitosis.contracts.task.SubmittedTask`."""
     deliver: Deliver
+    after: Sequence["Call | int"] = ()
+    """What it depends on: calls, or numbers of tasks."""
     task_id: int | None = None
     """None until it is submitted."""
     withdrawn: bool = False
@@ -125,13 +128,13 @@ class Dispatcher:
 
     async def _send_batch(self, calls: list[Call]) -> None:
         """Submit calls; one that is refused does not fail the others."""
+        calls, tasks = _sendable(calls)
         while calls:
-            tasks = [call.task for call in calls]
             part = Part(tasks=tasks, idempotency_key=uuid.uuid4().hex, number=0)
             try:
                 answer = await self._send(part)
             except InvalidRequest as error:
-                calls = _without_refused(calls, error)
+                calls, tasks = _sendable(_without_refused(calls, error))
             except Exception as error:  # noqa: BLE001 - the calls wait for an answer
                 _fail(calls, error)
                 return
@@ -194,6 +197,58 @@ def _without_refused(calls: list[Call], error: InvalidRequest) -> list[Call]:
     error.facts["field"] = str(error.facts["field"])[item.end() :].lstrip(".")
     calls[index].deliver(error)
     return calls[:index] + calls[index + 1 :]
+
+
+def calls_of(after: Sequence[object]) -> list[Call | int]:
+    """Return what a task depends on, which is given as futures or numbers of tasks.
+
+    Raises:
+        InvalidRequest: an element is neither.
+    """
+    calls: list[Call | int] = []
+    for at, one in enumerate(after):
+        call = one if isinstance(one, int) else getattr(one, "call", None)
+        if not isinstance(call, int | Call):
+            raise InvalidRequest(
+                f"must be a future of a task or the number of one, not {shown(one)}",
+                field=f"after[{at}]",
+            )
+        calls.append(call)
+    return calls
+
+
+def _sendable(calls: Iterable[Call]) -> tuple[list[Call], list[msgspec.Raw]]:
+    """Return the calls and their tasks; fail those that depend on a call that is not submitted."""
+    places: dict[Call, int] = {}
+    tasks: list[msgspec.Raw] = []
+    for call in calls:
+        try:
+            task = _dependent(call, places)
+        except InvalidRequest as error:
+            call.deliver(error)
+        else:
+            places[call] = len(tasks)
+            tasks.append(task)
+    return list(places), tasks
+
+
+def _dependent(call: Call, places: Mapping[Call, int]) -> msgspec.Raw:
+    """Return the task of a call with what it depends on; ``places``: the calls of the same part before it."""
+    if not call.after:
+        return call.task
+    depends_on: list[Dependency] = []
+    for parent in call.after:
+        if isinstance(parent, int):
+            depends_on.append(parent)
+        elif parent.task_id is not None:
+            depends_on.append(parent.task_id)
+        elif parent in places:
+            depends_on.append([0, places[parent]])
+        else:
+            raise InvalidRequest("a task on which it depends was not submitted", field="after")
+    fields = msgspec.json.decode(call.task)
+    fields["depends_on"] = [*fields.get("depends_on", ()), *depends_on]
+    return msgspec.Raw(msgspec.json.encode(fields))
 
 
 def _fail(calls: Iterable[Call], error: Exception) -> None:

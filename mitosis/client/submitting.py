@@ -1,12 +1,14 @@
 """Splits any number of tasks into parts that the API accepts, and sends a few of them at a time.
 
 A part is all or nothing; a submission of several parts is not. Its parts share one idempotency key, so
-repeating the submission creates only the missing tasks.
+repeating the submission creates only the missing tasks. A part with tasks that depend on others is sent when
+the parts before it have been submitted.
 """
 
 import asyncio
 import re
 import time
+from bisect import bisect_right
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -35,6 +37,7 @@ Tasks = Iterable[Task] | AsyncIterable[Task]
 Send = Callable[["Part"], Awaitable[SubmitAnswer]]
 
 _ITEM = re.compile(r"^tasks\[(\d+)\]")
+_DEPENDS = b'"depends_on"'
 
 
 class Part(msgspec.Struct, kw_only=True, rename={"number": "part"}):
@@ -87,17 +90,20 @@ def encoded_task(task: Task, field: str) -> msgspec.Raw:
 async def parts_of(tasks: Tasks, key: str, *, prompt: bool = False) -> AsyncIterator[Part]:
     """Split the tasks into parts numbered from 0, in order; read no further than needed.
 
+    What a task depends on may be named as ``[0, index]``, with the index in the whole submission.
+
     ``prompt``: do not hold slow tasks back until a part is full. The parts then depend on timing, so a
         repeated submission under the same key may have different parts.
     """
     number, filling = 0, _Open([])
-    at = 0
+    at, starts = 0, [0]
     async for task in _each(tasks):
-        full = filling.add(encoded_task(task, f"tasks[{at}]"))
+        full = filling.add(_placed(encoded_task(task, f"tasks[{at}]"), starts, f"tasks[{at}]"))
         at += 1
         if full or (prompt and filling.is_old()):
             yield Part(tasks=filling.tasks, idempotency_key=key, number=number)
             number, filling = number + 1, _Open([])
+            starts.append(at)
     if filling.tasks:
         yield Part(tasks=filling.tasks, idempotency_key=key, number=number)
 
@@ -109,6 +115,7 @@ async def submit_parts(parts: AsyncIterator[Part], send: Send) -> list[int]:
         MitosisError: the error of the first part that failed; parts in progress are abandoned.
     """
     answers: list[list[int]] = []
+    sent: list[asyncio.Task[None]] = []
     free = asyncio.Semaphore(PARTS_IN_FLIGHT)
 
     async def send_one(part: Part, offset: int) -> None:
@@ -124,11 +131,38 @@ async def submit_parts(parts: AsyncIterator[Part], send: Send) -> list[int]:
             async for part in parts:
                 await free.acquire()
                 answers.append([])
-                running.create_task(send_one(part, offset))
+                if sent and any(_DEPENDS in memoryview(task).tobytes() for task in part.tasks):
+                    await asyncio.wait(sent)
+                sent.append(running.create_task(send_one(part, offset)))
                 offset += len(part.tasks)
     except ExceptionGroup as failed:
         raise failed.exceptions[0] from None
     return [task_id for ids in answers for task_id in ids]
+
+
+def _placed(task: msgspec.Raw, starts: list[int], field: str) -> msgspec.Raw:
+    """Return the task with places in parts instead of those in the whole submission."""
+    if _DEPENDS not in memoryview(task).tobytes():
+        return task
+    fields = msgspec.json.decode(task)
+    depends_on = fields.get("depends_on", [])
+    if not any(isinstance(one, list) for one in depends_on):
+        return task
+    fields["depends_on"] = [
+        _place(one, starts, f"{field}.depends_on[{at}]") if isinstance(one, list) else one
+        for at, one in enumerate(depends_on)
+    ]
+    return msgspec.Raw(msgspec.json.encode(fields))
+
+
+def _place(place: list[int], starts: list[int], field: str) -> list[int]:
+    zero, index = place
+    if zero != 0:
+        raise InvalidRequest(
+            "must be [0, index], with the index of an earlier task of the submission", field=field
+        )
+    part = bisect_right(starts, index) - 1
+    return [part, index - starts[part]]
 
 
 async def _each(tasks: Tasks) -> AsyncIterator[Task]:

@@ -2,7 +2,15 @@
 
 import queue
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping
+from collections.abc import (
+    AsyncIterator,
+    Callable,
+    Coroutine,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from concurrent.futures import Future
 from datetime import timedelta
 from threading import Lock
@@ -20,7 +28,7 @@ from typing import (
 
 import msgspec
 
-from mitosis.client.dispatch import Call
+from mitosis.client.dispatch import Call, calls_of
 from mitosis.client.functions import RemoteFunction
 from mitosis.client.loop_thread import LoopThread
 from mitosis.client.mapping import BUFFER_SIZE, arguments_of, check_mapping
@@ -28,7 +36,8 @@ from mitosis.client.outcome import TaskFailed
 from mitosis.client.parameters import check_tasks
 from mitosis.client.port import Group, GroupCalls
 from mitosis.client.submitting import Task, Tasks, encoded_task
-from mitosis.client.task_group import TaskGroup, resolve_future
+from mitosis.client.task_future import resolve_future
+from mitosis.client.task_group import TaskGroup
 from mitosis.contracts.http import TaskGroupInfo, TaskInfo
 from mitosis.handlers import TaskOptions
 
@@ -49,6 +58,8 @@ class SyncTaskFuture(Future[R]):
     """The task with all its details, once it has ended."""
     withdraw: Callable[[], None] | None = None
     """Cancels the task."""
+    call: Call | None = None
+    """Its call, which others may depend on."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -107,6 +118,21 @@ class SyncTaskGroup:
             InvalidRequest: workers cannot import the function, or JSON cannot carry an argument.
         """
         return self._start(self._group.function(function), args, kwargs)
+
+    def submit_after(
+        self,
+        after: Sequence[SyncTaskFuture[Any] | int],
+        function: Callable[..., Any],
+        /,
+        *args: Any,
+        **kwargs: Any,
+    ) -> SyncTaskFuture[Any]:
+        """Run ``function(*args, **kwargs)`` when all tasks of ``after`` have succeeded.
+
+        When one of them fails or is cancelled, the task is cancelled with the kind ``dependency_failed``.
+        ``after`` has futures of this group, or numbers of tasks of any task group of the same user group.
+        """
+        return self._start(self._group.function(function), args, kwargs, calls_of(after))
 
     @overload
     def map(
@@ -227,15 +253,24 @@ class SyncTaskGroup:
         return results_of(taken, return_exceptions)
 
     def _start(
-        self, remote: RemoteFunction, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+        self,
+        remote: RemoteFunction,
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+        after: Sequence[Call | int] = (),
     ) -> SyncTaskFuture[Any]:
-        return self._call(remote.task(args, kwargs), remote.result)
+        return self._call(remote.task(args, kwargs), remote.result, after)
 
     # --- tasks of any kind
 
-    def submit_task(self, task: Task) -> SyncTaskFuture[TaskInfo]:
-        """Run a task; ``future.result()`` returns its outcome and raises for no failure of the task."""
-        return self._call(encoded_task(task, "task"), lambda ended: ended)
+    def submit_task(
+        self, task: Task, *, after: Sequence[SyncTaskFuture[Any] | int] = ()
+    ) -> SyncTaskFuture[TaskInfo]:
+        """Run a task; ``future.result()`` returns its outcome and raises for no failure of the task.
+
+        ``after``: it starts when these have succeeded; see :meth:`submit_after`.
+        """
+        return self._call(encoded_task(task, "task"), lambda ended: ended, calls_of(after))
 
     def submit_tasks(self, tasks: Tasks, *, idempotency_key: str | None = None) -> list[int]:
         """Submit any number of tasks, lazily; return their ids. They are read in the calling thread."""
@@ -245,15 +280,21 @@ class SyncTaskGroup:
         """Iterate over tasks as they end, each once, until no task of the group is unfinished."""
         return each_of(self._loop, self._group.results(after=after))
 
-    def _call(self, task: msgspec.Raw, convert: Callable[[TaskInfo], Any]) -> SyncTaskFuture[Any]:
+    def _call(
+        self,
+        task: msgspec.Raw,
+        convert: Callable[[TaskInfo], Any],
+        after: Sequence[Call | int] = (),
+    ) -> SyncTaskFuture[Any]:
         future: SyncTaskFuture[Any] = SyncTaskFuture()
 
         def deliver(ended: TaskInfo | Exception) -> None:
             if future.begin_result():
                 resolve_future(future, ended, convert)
 
-        dispatcher, call = self._group.dispatcher, Call(task, deliver)
+        dispatcher, call = self._group.dispatcher, Call(task, deliver, after)
         future.withdraw = lambda: self._loop.soon(dispatcher.withdraw, call)
+        future.call = call
         self._loop.soon(dispatcher.add, call)
         return future
 

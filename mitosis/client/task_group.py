@@ -6,7 +6,15 @@ API are in ``client.py``.
 
 import asyncio
 import weakref
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Coroutine, Iterable, Mapping
+from collections.abc import (
+    AsyncIterable,
+    AsyncIterator,
+    Callable,
+    Coroutine,
+    Iterable,
+    Mapping,
+    Sequence,
+)
 from contextlib import suppress
 from datetime import timedelta
 from functools import partial
@@ -25,12 +33,13 @@ from typing import (
 import msgspec
 
 from mitosis.client.creating import Planned, created
-from mitosis.client.dispatch import Call, Dispatcher
+from mitosis.client.dispatch import Call, Dispatcher, calls_of
 from mitosis.client.functions import RemoteFunction, remote_function
 from mitosis.client.mapping import BUFFER_SIZE, Inputs, arguments_of, check_mapping, mapped
 from mitosis.client.outcome import SetupFailed, TaskFailed
 from mitosis.client.port import GroupCalls
 from mitosis.client.submitting import Task, Tasks, encoded_task
+from mitosis.client.task_future import TaskFuture, resolve_future
 from mitosis.concurrency import cancel_and_wait
 from mitosis.contracts.errors import InvalidTransition, MitosisError
 from mitosis.contracts.http import (
@@ -57,26 +66,6 @@ FIRST_LOOK = timedelta(seconds=1)
 """Until the first task has ended, the group itself is read too."""
 CANCEL_SECONDS = 10.0
 """How long an exception is delayed by the call to cancel."""
-
-
-class TaskFuture(asyncio.Future[R]):
-    """The result of one task, an :mod:`asyncio` future.
-
-    :meth:`cancel` cancels the task too: it never starts, or is stopped with the grace of the group. So does a
-    timeout of :func:`asyncio.wait_for`; with :func:`asyncio.shield` the task goes on.
-    """
-
-    task: TaskInfo | None = None
-    """The task with all its details, once it has ended."""
-    withdraw: Callable[[], None] | None = None
-    """Cancels the task."""
-
-    def cancel(self, msg: Any = None) -> bool:
-        """Cancel future and task; return False if the task has ended."""
-        cancelled = super().cancel(msg)
-        if cancelled and self.withdraw is not None:
-            self.withdraw()
-        return cancelled
 
 
 class TaskGroup:
@@ -130,6 +119,21 @@ class TaskGroup:
             InvalidRequest: workers cannot import the function, or JSON cannot carry an argument.
         """
         return self._start(self.function(function), args, kwargs)
+
+    def submit_after(
+        self,
+        after: Sequence[TaskFuture[Any] | int],
+        function: Callable[..., Any],
+        /,
+        *args: Any,
+        **kwargs: Any,
+    ) -> TaskFuture[Any]:
+        """Run ``function(*args, **kwargs)`` when all tasks of ``after`` have succeeded.
+
+        When one of them fails or is cancelled, the task is cancelled with the kind ``dependency_failed``.
+        ``after`` has futures of this group, or numbers of tasks of any task group of the same user group.
+        """
+        return self._start(self.function(function), args, kwargs, calls_of(after))
 
     @overload
     def map(
@@ -285,18 +289,25 @@ class TaskGroup:
         return remote
 
     def _start(
-        self, remote: RemoteFunction, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+        self,
+        remote: RemoteFunction,
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+        after: Sequence[Call | int] = (),
     ) -> TaskFuture[Any]:
-        return self._call(remote.task(args, kwargs), remote.result)
+        return self._call(remote.task(args, kwargs), remote.result, after)
 
     # --- tasks of any kind
 
-    def submit_task(self, task: Task) -> TaskFuture[TaskInfo]:
+    def submit_task(
+        self, task: Task, *, after: Sequence[TaskFuture[Any] | int] = ()
+    ) -> TaskFuture[TaskInfo]:
         """Run a task; the future returns its outcome and raises for no failure of the task.
 
-        Returns at once, as :meth:`submit` does.
+        Returns at once, as :meth:`submit` does. ``after``: it starts when these have succeeded; see
+        :meth:`submit_after`.
         """
-        return self._call(encoded_task(task, "task"), lambda ended: ended)
+        return self._call(encoded_task(task, "task"), lambda ended: ended, calls_of(after))
 
     async def submit_tasks(self, tasks: Tasks, *, idempotency_key: str | None = None) -> list[int]:
         """Submit any number of tasks, lazily; return their ids. See :meth:`Client.submit`."""
@@ -334,7 +345,12 @@ class TaskGroup:
             _check_setup(await self.refresh())
         return page
 
-    def _call(self, task: msgspec.Raw, convert: Callable[[TaskInfo], Any]) -> TaskFuture[Any]:
+    def _call(
+        self,
+        task: msgspec.Raw,
+        convert: Callable[[TaskInfo], Any],
+        after: Sequence[Call | int] = (),
+    ) -> TaskFuture[Any]:
         future: TaskFuture[Any] = TaskFuture()
 
         def deliver(ended: TaskInfo | Exception) -> None:
@@ -343,8 +359,9 @@ class TaskGroup:
             resolve_future(future, ended, convert)
             future.exception()  # retrieved, so asyncio logs nothing when the program ignores the future
 
-        call = Call(task, deliver)
+        call = Call(task, deliver, after)
         future.withdraw = partial(self.dispatcher.withdraw, call)
+        future.call = call
         self.dispatcher.add(call)
         return future
 
@@ -450,20 +467,6 @@ def _check_setup(info: TaskGroupInfo) -> None:
     waits = info.tasks_unfinished and why.startswith(WAITING_SETUP_FAILED)
     if info.setup_failed or waits:
         raise SetupFailed(why, hook_runs=[run.model_dump(mode="json") for run in info.hook_runs])
-
-
-def resolve_future(
-    future: Any, ended: TaskInfo | Exception, convert: Callable[[TaskInfo], Any]
-) -> None:
-    """Set the result or exception of a future of either kind."""
-    if isinstance(ended, Exception):
-        future.set_exception(ended)
-        return
-    future.task = ended
-    try:
-        future.set_result(convert(ended))
-    except Exception as error:  # noqa: BLE001 - awaiting the future raises it
-        future.set_exception(error)
 
 
 async def _tuples(inputs: Any) -> AsyncIterator[tuple[Any]]:

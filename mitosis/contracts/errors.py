@@ -14,6 +14,7 @@
     │   ├── InvalidTransition   409  invalid_transition   lists the allowed events
     │   ├── TaskGroupClosed     409  task_group_closed
     │   ├── IdempotencyKeyReused 409 idempotency_key_reused
+    │   ├── PartMissing         409  part_missing         of the submission, on which tasks depend
     │   ├── LeaseLost           409  lease_lost
     │   ├── UpgradeInProgress   409  upgrade_in_progress  a process of an older version runs still
     │   ├── Superseded          409  superseded           a newer incarnation of the manager exists
@@ -158,6 +159,12 @@ class IdempotencyKeyReused(Conflict):
     """The idempotency key belongs to another submission."""
 
     code = "idempotency_key_reused"
+
+
+class PartMissing(Conflict):
+    """A part of the submission, on which its tasks depend, has not been submitted."""
+
+    code = "part_missing"
 
 
 class LeaseLost(Conflict):

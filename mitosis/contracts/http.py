@@ -381,6 +381,8 @@ class TaskInfo(AnswerBody):
     """Attempts that failed and were retried, or ended the task by a crash or a loss; oldest first."""
     next_attempt_at: datetime | None = None
     """When it is tried again, if it waits for that."""
+    waits_for: int | None = None
+    """How many tasks have to succeed before it may start, if it waits for that."""
     repetition: str | None = None
     """Why it is tried again, how often that may happen, and the way out; null if it has had no failure."""
 

@@ -111,12 +111,14 @@ class TaskGroupResult(StrEnum):
 
 
 class TaskState(StrEnum):
-    """The state of a task. The first three are in ``open_task``, the others in ``task_result``."""
+    """The state of a task. The first four are in ``open_task``, the others in ``task_result``."""
 
     READY = "ready"
     """May be claimed. A claimed task that has not started is still shown as ready."""
     DELAYED = "delayed"
     """Becomes ready at a later time (a retry with a delay)."""
+    BLOCKED = "blocked"
+    """Becomes ready when the tasks have succeeded on which it depends."""
     RUNNING = "running"
     """Claimed under a lease by a manager."""
     SUCCEEDED = "succeeded"
@@ -124,7 +126,7 @@ class TaskState(StrEnum):
     FAILED = "failed"
     """Its last allowed attempt failed."""
     CANCELLED = "cancelled"
-    """A user ended it: the group was cancelled or completed by force, or the task itself was cancelled."""
+    """A user ended it (the task, or its group), or a task on which it depends has not succeeded."""
 
 
 class ListedState(StrEnum):
@@ -132,6 +134,7 @@ class ListedState(StrEnum):
 
     READY = TaskState.READY
     DELAYED = TaskState.DELAYED
+    BLOCKED = TaskState.BLOCKED
     RUNNING = TaskState.RUNNING
     HELD = "held"
     """Claimed by a host: running there already (``running``), or about to be started (``ready``)."""
@@ -146,6 +149,7 @@ class TaskEvent(StrEnum):
     RETRY = "retry"
     RETRY_LATER = "retry_later"
     DUE = "due"
+    FREE = "free"
     SUCCEED = "succeed"
     FAIL = "fail"
     CANCEL = "cancel"
@@ -162,6 +166,8 @@ TASK: Lifecycle[TaskState, TaskEvent] = Lifecycle(
         (TaskState.READY, TaskEvent.FAIL): TaskState.FAILED,
         (TaskState.DELAYED, TaskEvent.DUE): TaskState.READY,
         (TaskState.DELAYED, TaskEvent.CANCEL): TaskState.CANCELLED,
+        (TaskState.BLOCKED, TaskEvent.FREE): TaskState.READY,
+        (TaskState.BLOCKED, TaskEvent.CANCEL): TaskState.CANCELLED,
         (TaskState.RUNNING, TaskEvent.REQUEUE): TaskState.READY,
         (TaskState.RUNNING, TaskEvent.RETRY): TaskState.READY,
         (TaskState.RUNNING, TaskEvent.RETRY_LATER): TaskState.DELAYED,

@@ -38,6 +38,8 @@ class FailureKind(StrEnum):
     """It ended, but the API refuses its report for good, as one that is too large: never tried again."""
     CANCELLED = "cancelled"
     """A user cancelled it."""
+    DEPENDENCY_FAILED = "dependency_failed"
+    """A task on which it depends has failed or was cancelled, so it was cancelled without a start."""
     TERMINATED = "terminated"
     """It, or its worker, died of a SIGTERM or SIGINT that we did not send; charged to nothing (C-29)."""
 

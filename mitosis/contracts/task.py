@@ -24,6 +24,8 @@ MAX_SPEC_BYTES = 1_000_000
 MAX_DEDUP_KEY_BYTES = 200
 MAX_ATTEMPTS = 100
 DEFAULT_KILL_GRACE_SECONDS = 10.0
+MAX_DEPENDENCIES = 200_000
+"""Of all tasks of a submit together."""
 MAX_TASK_SECONDS = 315_360_000
 """Ten years, as for every duration, so that adding it to a time does not overflow."""
 
@@ -31,6 +33,13 @@ Priority = Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)]
 Seconds = Annotated[float, Meta(gt=0, le=MAX_TASK_SECONDS)]
 Retries = Annotated[int, Meta(ge=0, le=MAX_ATTEMPTS - 1)]
 """Number of retries: one less than the attempts."""
+TaskNumber = Annotated[int, Meta(ge=1, le=2**63 - 1)]
+PlaceInSubmission = Annotated[
+    list[Annotated[int, Meta(ge=0, le=2**31 - 1)]], Meta(min_length=2, max_length=2)
+]
+"""``[part, index]``. No tuple: msgspec 0.22 frees one too often when it converts a tuple of fixed length."""
+Dependency = TaskNumber | PlaceInSubmission
+"""The number of a task, or its place within the submission of the same idempotency key."""
 Terminations = Annotated[int, Meta(ge=1, le=1000)]
 RetryDelay = Annotated[float, Meta(ge=0, le=2_592_000)]
 
@@ -99,6 +108,9 @@ class SubmittedTask(TaskSpec, forbid_unknown_fields=True, omit_defaults=True, kw
     """No task is created while an unfinished task of the group has the same key."""
     labels: list[str] = []
     retry: RetryPolicy = RetryPolicy()
+    depends_on: list[Dependency] = []
+    """It starts when all of these have succeeded; when one ends otherwise, it is cancelled. They may be in
+    any task group of the same user group."""
 
 
 class TaskSubmission(SubmittedTask, omit_defaults=True, kw_only=True):

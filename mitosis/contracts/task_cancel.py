@@ -12,7 +12,7 @@ from mitosis.contracts.lifecycle import TaskState
 MAX_CANCELLED_TASKS = 10_000
 TaskNumber = Annotated[Integer, Field(ge=1, le=2**63 - 1)]
 Reason = Annotated[str, StringConstraints(max_length=1000)]
-UnfinishedState = Literal["ready", "delayed", "running"]
+UnfinishedState = Literal["ready", "delayed", "blocked", "running"]
 
 
 class TaskFilter(RequestBody):
@@ -21,6 +21,7 @@ class TaskFilter(RequestBody):
     states: Annotated[tuple[UnfinishedState, ...], Field(min_length=1)] = (
         "ready",
         "delayed",
+        "blocked",
         "running",
     )
     """A claimed task that is not known to run counts as ready."""

@@ -57,6 +57,8 @@ class SubmitAnswer(Answer):
     task_ids: list[int]
     created: int
     replayed: bool = False
+    depends_on_ignored: list[int] = []
+    """Indices of tasks that were no new ones, by dedup key: what they depend on stays as it was."""
 
 
 # --- claim: POST /managers/tasks/claim ----------------------------------------------------------

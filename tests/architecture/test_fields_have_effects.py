@@ -31,6 +31,7 @@ SCHEDULER = "integration/store/leases/test_scheduler.py"
 FLEET = "integration/store/leases/test_fleet.py"
 REPORT = "integration/store/tasks/test_report.py"
 SUBMIT = "integration/store/tasks/test_submit.py"
+EDGES = "integration/store/dependencies/test_edges.py"
 GROUPS = "integration/api/routes/test_task_groups.py"
 SERVICE_CLAIM = "integration/store/services/test_claim.py"
 TERMS = "integration/store/leases/test_lease_terms.py"
@@ -101,6 +102,9 @@ EFFECTS: Mapping[str, Mapping[str, Shown]] = {
             "submit_named",
         ),
         "arguments": Shown(HANDLERS, "test_arguments_are_keywords_or_positions"),
+        "depends_on": Shown(
+            EDGES, "test_a_task_is_claimable_when_all_its_parents_have_succeeded", "diamond"
+        ),
         "environment": Shown(COMMAND, "test_the_environment_is_the_plan_the_task_and_ours"),
         "working_directory": Shown(COMMAND, "test_a_working_directory_is_entered_and_not_swept"),
         "timeout_seconds": Shown(COMMAND, "test_a_timeout_sends_sigterm_to_the_group"),

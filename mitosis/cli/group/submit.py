@@ -61,6 +61,7 @@ def submit(
         dedup_key=options.dedup_key,
         retry=retry_policy(options.retries),
         labels=options.label or None,
+        depends_on=options.after or None,
     )
     _send(cli, group, tasks_from(sources, fields), idempotency_key)
 

@@ -67,3 +67,9 @@ class TaskOptions:
     ] = None
     retries: RetriesOption = None
     label: Annotated[list[str] | None, typer.Option(help="A label; repeatable.")] = None
+    after: Annotated[
+        list[int] | None,
+        typer.Option(
+            metavar="TASK", help="Start when the task with this number has succeeded; repeatable."
+        ),
+    ] = None

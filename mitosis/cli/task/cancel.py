@@ -55,7 +55,8 @@ class Choice:
     state: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="STATE", help="Tasks of --group that are ready, delayed or running; repeatable."
+            metavar="STATE",
+            help="Tasks of --group that are ready, delayed, blocked or running; repeatable.",
         ),
     ] = None
     label: Annotated[

@@ -32,6 +32,7 @@ OPTION_OF_FIELD = {
     "arguments": "--arguments",
     "command": "COMMAND",
     "labels": "--label",
+    "depends_on": "--after",
 }
 """Field of a task -> option."""
 _ANY = ("true",)

@@ -56,12 +56,19 @@ def task_item(task: "TaskInfo") -> Item:
         ("finished", time_text(task.finished_at)),
         ("time", elapsed_text(task.started_at, task.finished_at)),
         ("next attempt", time_text(task.next_attempt_at)),
+        ("waits for", _parents_text(task.waits_for)),
         ("tried again", task.repetition or ""),
         *_detail_fields(task.detail or {}),
         *[("earlier failure", _failure_text(failure)) for failure in task.failures],
     ]
     shown = [(label, text) for label, text in fields if text]
     return Item(task.model_dump(mode="json"), shown, str(task.task_uuid))
+
+
+def _parents_text(count: int | None) -> str:
+    return (
+        "" if count is None else "1 task to succeed" if count == 1 else f"{count} tasks to succeed"
+    )
 
 
 def ending_text(task: "TaskInfo") -> str:

@@ -17,6 +17,7 @@ from mitosis.contracts.control import (
     WaitingWork,
 )
 from mitosis.contracts.liveness import API_STALE_SECONDS
+from mitosis.store.dependencies.resolve import resolve_all
 from mitosis.store.groups import deletion, endings
 from mitosis.store.groups.explain import waiting_chain
 from mitosis.store.groups.views import observe_group
@@ -79,6 +80,9 @@ class ControlStore:
 
     async def delete_expired(self) -> float:
         return await self._expired.delete()
+
+    async def resolve_dependencies(self) -> None:
+        await resolve_all(self._store)
 
     async def observe_manager(self, manager_id: UUID) -> ManagerView:
         return await observe_manager(self._store, manager_id)

@@ -29,6 +29,7 @@ STEPS: Sequence[LiteralString] = (
     SQL["delete_tasks"],
     SQL["delete_submissions"],
     SQL["delete_retries"],
+    SQL["delete_parents"],
 )
 
 

@@ -44,6 +44,8 @@ SELECT max(seq) AS position FROM picked
 WITH picked AS MATERIALIZED (
     SELECT id FROM task
      WHERE group_id = %(group_number)s AND id > %(position)s ORDER BY id LIMIT %(limit)s
+), edges AS (
+    DELETE FROM task_edges WHERE child_group_id = %(group_number)s AND child = ANY(ARRAY(SELECT id FROM picked))
 ), executed AS (
     DELETE FROM service_claims WHERE task_id = ANY(ARRAY(SELECT id FROM picked))
 ), repeated AS (
@@ -64,6 +66,16 @@ WITH picked AS MATERIALIZED (
     RETURNING s.part
 )
 SELECT CASE WHEN EXISTS (SELECT FROM gone) THEN 0 END AS position
+
+-- name: delete_parents
+-- What the tasks of the group still waited for when it was deleted.
+WITH picked AS MATERIALIZED (
+    SELECT parent FROM task_parents
+     WHERE child_group_id = %(group_number)s AND parent > %(position)s ORDER BY parent LIMIT %(limit)s
+), gone AS (
+    DELETE FROM task_parents WHERE child_group_id = %(group_number)s AND parent = ANY(ARRAY(SELECT parent FROM picked))
+)
+SELECT max(parent) AS position FROM picked
 
 -- name: delete_retries
 WITH gone AS (

@@ -122,7 +122,8 @@ SELECT v.state, v.settled_at IS NOT NULL AS settled, v.unfinished, v.failed, v.c
                AND NOT EXISTS (SELECT FROM hook_runs AS h
                                 WHERE h.group_id = v.group_id AND h.kind = 'setup' AND h.state = 'succeeded')
                AND EXISTS (SELECT FROM task_result AS r
-                            WHERE r.group_id = v.group_id AND r.state = 'cancelled' AND r.attempt = 0))
+                            WHERE r.group_id = v.group_id AND r.state = 'cancelled' AND r.attempt = 0
+                              AND r.kind <> 'dependency_failed'))
            AS setup_failed
   FROM group_live AS v {awaited} WHERE v.group_id = %(group_number)s
 

@@ -16,11 +16,19 @@ from mitosis.store.groups.decided_reasons import (
 )
 from mitosis.store.leases.decisions import explain_decision
 from mitosis.store.leases.no_host_reasons import Reason
-from mitosis.store.leases.reasons import IDLE, WaitingTask, host_reason, task_reason, why
+from mitosis.store.leases.reasons import (
+    IDLE,
+    AwaitedTask,
+    WaitingTask,
+    blocked_reason,
+    host_reason,
+    task_reason,
+    why,
+)
 from mitosis.store.leases.waiting import Waiting, WaitingHost, read_waiting
 from mitosis.store.managers.views import manager_states
 from mitosis.store.missing import require_task_group
-from mitosis.store.pg.rows import fetch_one
+from mitosis.store.pg.rows import fetch_all, fetch_one
 from mitosis.store.pg.statements import load
 from mitosis.store.store import Store
 from mitosis.store.tasks.group import group_number
@@ -102,8 +110,12 @@ async def explain_task(store: Store, public_id: UUID) -> Explanation:
     async with store.database.connection() as connection:
         task = await fetch_one(connection, WaitingTask, SQL["waiting_task"], parameters)
         facts = None if task is None else await read_waiting(connection, store, number)
-    if task is None or facts is None:
-        raise NotFound("no such task", task_id=str(public_id))
+        if task is None or facts is None:
+            raise NotFound("no such task", task_id=str(public_id))
+        if task.waits_for is not None and facts.group.goes_on:
+            awaited = await fetch_all(connection, AwaitedTask, SQL["awaited_parents"], parameters)
+            blocked = blocked_reason(task.waits_for, awaited)
+            return _explanation(facts, blocked, shown.state, (), None, task_id)
     reason = task_reason(task, why(facts))
     if task.result is not None:
         return _explanation(facts, reason, shown.state, (), None, task_id)

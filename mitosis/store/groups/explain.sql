@@ -4,6 +4,7 @@
 -- One task: its attempt, its host, and the number of tasks that are claimed before it, counted up to a bound.
 SELECT coalesce(r.attempt, o.attempt) AS attempt, r.state AS result, r.kind, coalesce(m.name, s.worker_id) AS manager_name,
        coalesce(o.state = 1, false) AS claimed,
+       CASE WHEN o.state = 2 THEN o.waits_for END AS waits_for,
        coalesce(o.state = 5, false) AS doubted, coalesce(o.lost_count, 0) AS lost_count,
        extract(epoch FROM now() - o.started_at)::float8 AS running_seconds,
        extract(epoch FROM o.not_before - now())::float8 AS delayed_seconds,
@@ -26,3 +27,12 @@ SELECT coalesce(r.attempt, o.attempt) AS attempt, r.state AS result, r.kind, coa
         AND (o.id IS NULL OR o.state = 1)
   LEFT JOIN worker_services AS s ON s.id = x.service_id
  WHERE t.group_id = %(group_number)s AND t.id = %(task)s
+
+-- name: awaited_parents
+-- The first few unfinished tasks that a blocked task waits for.
+SELECT e.parent AS number,
+       CASE WHEN o.state = 4 AND o.not_before > now() THEN 'delayed' WHEN o.state = 2 THEN 'blocked'
+            WHEN o.state = 1 AND o.started_at IS NOT NULL THEN 'running' ELSE 'ready' END AS state
+  FROM task_edges AS e JOIN task AS t ON t.id = e.parent JOIN open_task AS o ON o.group_id = t.group_id AND o.id = t.id
+ WHERE e.child_group_id = %(group_number)s AND e.child = %(task)s
+ ORDER BY e.parent LIMIT 3

@@ -48,6 +48,8 @@ class WaitingTask:
     kind: str | None
     manager_name: str | None
     claimed: bool
+    waits_for: int | None = None
+    """How many tasks have to succeed before it; None: it is not blocked."""
     doubted: bool
     """It failed on a host that may be broken: its failure is not final yet (C-33)."""
     lost_count: int
@@ -59,6 +61,14 @@ class WaitingTask:
     alive_in_seconds: float | None
     before: int
     """Tasks that are claimed before it, up to a bound."""
+
+
+@dataclass(frozen=True, slots=True)
+class AwaitedTask:
+    """An unfinished task that another one waits for."""
+
+    number: int
+    state: str
 
 
 def waiting_for(facts: Waiting) -> str | None:
@@ -119,6 +129,16 @@ def task_reason(task: WaitingTask, group: Reason) -> Reason:
     if task.claimed:
         return Reason("claimed", f"{host} has it and starts it when a worker is free", False)
     return _unclaimed_task(task, group)
+
+
+def blocked_reason(count: int, awaited: Sequence[AwaitedTask]) -> Reason:
+    """Return the reason for a task that waits for ``count`` others, of which the first few are given."""
+    what = "1 task" if count == 1 else f"{count} tasks"
+    named = ", ".join(f"{one.number} is {one.state}" for one in awaited)
+    more = ", …" if count > len(awaited) > 0 else ""
+    return Reason(
+        "blocked", f"it waits for {what} to succeed" + (f": {named}{more}" if named else "")
+    )
 
 
 def _ended_task(task: WaitingTask) -> Reason:

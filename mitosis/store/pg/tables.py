@@ -45,7 +45,7 @@ class TransactionId(UserDefinedType[str]):
 READY, CLAIMED, BLOCKED, DELAYED, DOUBTED = TASK_STATES = (0, 1, 2, 4, 5)
 """Values of ``open_task.state``; DELAYED until ``not_before``.
 
-BLOCKED: it waits for something other than time, and may not be claimed. This version writes no such row.
+BLOCKED: it waits for other tasks (``waits_for``), and may not be claimed.
 
 DOUBTED: its last attempt failed, and its host is under suspicion: the failure is not final yet (C-33).
 """
@@ -603,7 +603,10 @@ open_task = Table(
     Column("terminations", SmallInteger, nullable=False, server_default=text("0")),
     Column("claimed_by", BigInteger),
     Column("named_task_id", BigInteger),
+    Column("waits_for", Integer),
+    Column("has_children", Boolean),
     PrimaryKeyConstraint("group_id", "id"),
+    CheckConstraint("state <> 2 OR waits_for > 0"),
     CheckConstraint("(state = 1) = (epoch IS NOT NULL)"),
     CheckConstraint("(state = 1) = (claim_seq IS NOT NULL)"),
     CheckConstraint("(state = 4) = (not_before IS NOT NULL)"),
@@ -645,6 +648,34 @@ open_task = Table(
         unique=True,
         postgresql_where=text("dedup_key IS NOT NULL"),
     ),
+)
+
+task_edges = Table(
+    "task_edges",
+    METADATA,
+    Column("parent", BigInteger, nullable=False),
+    Column("child", BigInteger, nullable=False),
+    Column("child_group_id", BigInteger, nullable=False),
+    PrimaryKeyConstraint("parent", "child_group_id", "child"),
+    Index("task_edges_by_child", "child_group_id", "child"),
+)
+
+task_parents = Table(
+    "task_parents",
+    METADATA,
+    Column("parent", BigInteger, nullable=False),
+    Column("child_group_id", BigInteger, nullable=False),
+    Column("outcome", Text),
+    CheckConstraint("outcome IN ('succeeded', 'failed', 'cancelled')"),
+    Column("resolved_up_to", BigInteger, nullable=False, server_default=text("0")),
+    PrimaryKeyConstraint("parent", "child_group_id"),
+    Index(
+        "task_parents_due",
+        "child_group_id",
+        "parent",
+        postgresql_where=text("outcome IS NOT NULL"),
+    ),
+    Index("task_parents_by_group", "child_group_id"),
 )
 
 task_result = Table(

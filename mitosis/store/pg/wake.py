@@ -7,6 +7,8 @@ the topic's suffix: ``<number>`` for work, ``<number>!`` for changed. A spurious
 harmless, since a woken poll looks again. After a lost connection every waiter is woken once, since a
 notification may have been missed.
 
+``<number>>`` says that tasks have ended on which tasks of this group depend: see :class:`EndedParents`.
+
 Claims of worker services wait for named tasks instead, in any group: ``<named task>@<count>`` says that so
 many became claimable. Only so many of its waiters are woken: thousands of services may wait for one task.
 """
@@ -74,10 +76,39 @@ class Waiter:
         self._woken.set()
 
 
+class EndedParents:
+    """The groups with tasks that depend on tasks that have ended, until they are taken."""
+
+    def __init__(self) -> None:
+        self._groups: set[int] = set()
+        self._all = True
+        self._some = asyncio.Event()
+        self._some.set()
+
+    def add(self, group_number: int) -> None:
+        """Add one group."""
+        self._groups.add(group_number)
+        self._some.set()
+
+    def add_all(self) -> None:
+        """Add every group: a notification may have been missed."""
+        self._all = True
+        self._some.set()
+
+    async def take(self) -> set[int] | None:
+        """Wait until there are some, and remove them. None: all groups."""
+        await self._some.wait()
+        taken = None if self._all else self._groups
+        self._groups, self._all = set(), False
+        self._some.clear()
+        return taken
+
+
 class Wake:
     """The waiters of this process."""
 
     def __init__(self) -> None:
+        self.ended_parents = EndedParents()
         self._waiters: defaultdict[Key, set[Waiter]] = defaultdict(set)
         self._task_waiters: defaultdict[int, dict[Waiter, int]] = defaultdict(dict)
         """By named task, with the priority of the service, in the order of their arrival."""
@@ -152,6 +183,7 @@ class Wake:
 
     def wake_all(self) -> None:
         """Wake every waiter: a notification may have been missed."""
+        self.ended_parents.add_all()
         for waiters in [*self._waiters.values(), *self._task_waiters.values()]:
             for waiter in waiters:
                 waiter.wake()
@@ -173,6 +205,11 @@ class Wake:
                 named_task, _, count = notify.payload.partition("@")
                 if count.isdigit() and named_task.isdigit():
                     self.wake_for_tasks(int(named_task), int(count))
+                    continue
+                if (
+                    group := notify.payload.removesuffix(">")
+                ).isdigit() and group != notify.payload:
+                    self.ended_parents.add(int(group))
                     continue
                 number = notify.payload.rstrip("!~#")
                 suffix = notify.payload.removeprefix(number)

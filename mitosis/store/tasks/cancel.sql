@@ -12,6 +12,7 @@ SELECT g.id AS number, coalesce(v.grace_seconds, g.cancel_grace_seconds) AS grac
 SELECT m.id, m.claimed
   FROM (SELECT o.id, o.priority, o.state = 1 AS claimed,
                CASE WHEN o.state = 4 AND o.not_before > now() THEN 'delayed'
+                    WHEN o.state = 2 THEN 'blocked'
                     WHEN o.state = 1 AND o.started_at IS NOT NULL THEN 'running' ELSE 'ready' END AS state
           FROM open_task AS o
          WHERE o.group_id = %(group_number)s AND o.id > %(after)s
@@ -36,6 +37,7 @@ WITH picked AS MATERIALIZED (
       FROM open_task AS o
      WHERE o.group_id = %(group_number)s AND o.id = ANY(%(ids)s::bigint[])
        AND CASE WHEN o.state = 4 AND o.not_before > now() THEN 'delayed'
+                WHEN o.state = 2 THEN 'blocked'
                 WHEN o.state = 1 AND o.started_at IS NOT NULL THEN 'running'
                 ELSE 'ready' END = ANY(%(states)s::text[])
      ORDER BY o.id

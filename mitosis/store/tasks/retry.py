@@ -2,10 +2,11 @@
 
 A retry comes in parts of a few thousand tasks, each one transaction that submits them and records which
 new task replaces which. A part that is repeated under the same key gets the same answer; another retry
-leaves out what this one submitted. The new task has the label ``retry-of:NUMBER``.
+leaves out what this one submitted. The new task has the label ``retry-of:NUMBER``. Tasks that were cancelled
+because one of these failed are submitted again too, with what they depend on.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -13,7 +14,7 @@ import msgspec
 
 from mitosis.contracts.http import RetriedTasks, RetryBody
 from mitosis.contracts.lifecycle import TaskState
-from mitosis.contracts.task import SubmittedTask
+from mitosis.contracts.task import Dependency, SubmittedTask
 from mitosis.store.missing import require_task_group
 from mitosis.store.pg.arrays import number_array
 from mitosis.store.pg.database import Connection
@@ -32,6 +33,16 @@ class _Target:
     """The row of ``lock_retries``: the group that receives the tasks."""
 
     id: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Edge:
+    """A row of ``parents_to_retry``."""
+
+    child: int
+    parent: int
+    present: int
+    """The task that replaces the parent, or the parent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +77,11 @@ async def retry_tasks(store: Store, group: UUID, into: UUID, asked: RetryBody) -
         fresh = [row for row in rows if row.new_task_id is None]
         if fresh:
             most = store.queue_limits.per_group
-            new |= await _submit(connection, most, into, target.id, fresh, asked)
+            tasks = await _again(connection, group, target.id, fresh)
+            ids = (await submit_within(connection, most, into, tasks)).task_ids
+            mine = {row.task_id: task_id for row, task_id in zip(fresh, ids, strict=True)}
+            await _note(connection, target.id, asked.idempotency_key, mine)
+            new |= mine
     return RetriedTasks(retry_of=old, task_ids=[new[number] for number in old], next=following)
 
 
@@ -93,23 +108,30 @@ async def _select(
     return await fetch_all(connection, _Ended, SQL["to_retry"], parameters)
 
 
-async def _submit(
-    connection: Connection,
-    most: int,
-    into: UUID,
-    into_number: int,
-    fresh: Sequence[_Ended],
-    asked: RetryBody,
-) -> dict[int, int]:
-    """Submit the tasks and record the new task of each old one; return both by old task."""
-    tasks = [again(row.task_id, row.spec) for row in fresh]
-    ids = (await submit_within(connection, most, into, tasks)).task_ids
-    new = {row.task_id: task_id for row, task_id in zip(fresh, ids, strict=True)}
+async def _again(
+    connection: Connection, group: UUID, into_number: int, fresh: Sequence[_Ended]
+) -> list[SubmittedTask]:
+    """Return the new tasks; they depend on the tasks that replace what the old ones depended on."""
+    place = {row.task_id: at for at, row in enumerate(fresh)}
+    values = {"group": group, "into_number": into_number, "old": number_array(place)}
+    parents: dict[int, list[Dependency]] = {}
+    for edge in await fetch_all(connection, _Edge, SQL["parents_to_retry"], values):
+        of_child = parents.setdefault(edge.child, [])
+        of_child.append([0, place[edge.parent]] if edge.parent in place else edge.present)
+    return [
+        msgspec.structs.replace(
+            again(row.task_id, row.spec), depends_on=parents.get(row.task_id, [])
+        )
+        for row in fresh
+    ]
+
+
+async def _note(connection: Connection, into_number: int, key: str, new: Mapping[int, int]) -> None:
+    """Record the new task of each old one."""
     values = {
         "into_number": into_number,
-        "key": asked.idempotency_key,
+        "key": key,
         "old": number_array(new),
         "new": number_array(new.values()),
     }
     await connection.execute(SQL["note_retries"], values)
-    return new

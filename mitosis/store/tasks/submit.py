@@ -1,14 +1,17 @@
 """Submitting tasks (protocol P11): all or nothing, once per idempotency key, once per dedup key.
 
-A small batch without dedup keys is one statement after the lock, in one round trip. A large batch
-writes its payload first, without a lock. A batch with dedup keys reads the unfinished tasks that have
-them. Both are a short transaction. Both lock ``group_live`` as late as possible.
+A small batch without dedup keys or dependencies is one statement after the lock, in one round trip. A large
+batch writes its payload first, without a lock. A batch with dedup keys reads the unfinished tasks that have
+them. Both are a short transaction. Both lock ``group_live`` as late as possible. Tasks that depend on others
+are queued by :func:`_enqueue_dependent`, with the groups of their parents locked too.
 """
 
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from uuid import UUID
+
+import msgspec
 
 from mitosis.contracts.errors import (
     IdempotencyKeyReused,
@@ -25,11 +28,22 @@ from mitosis.contracts.task import (
     encode_submission,
 )
 from mitosis.contracts.wire import SubmitAnswer, SubmitTasks
+from mitosis.store.dependencies.edges import (
+    Parents,
+    Submitted,
+    add_edges,
+    depends,
+    lock_parents,
+    new_edges,
+)
+from mitosis.store.dependencies.resolve import resolve_group
 from mitosis.store.missing import require_task_group
 from mitosis.store.pg.arrays import number_array
 from mitosis.store.pg.database import Connection, Database
 from mitosis.store.pg.rows import fetch_all, fetch_one, to_record
 from mitosis.store.pg.statements import load
+from mitosis.store.pg.tables import BLOCKED
+from mitosis.store.processes.live import require_task_state
 from mitosis.store.store import Store
 from mitosis.store.tasks.named import named_task_ids, wrong_kind
 from mitosis.store.tasks.queue_limits import check_queue_limits, queue_full
@@ -154,11 +168,14 @@ async def submit_tasks(store: Store, task_group_id: UUID, request: SubmitTasks) 
         InvalidRequest: a task is not valid, or not for this kind of group; names it by index.
         TooLarge: too many tasks, or a spec that is too large.
         QueueFull: too many tasks are unfinished.
+        PartMissing: a task depends on one of a part that has not been submitted.
+        UpgradeInProgress: a task depends on another, and a process of an older version runs.
     """
     database = store.database
     columns = _columns(request.tasks)
     keyed = any(task.dedup_key is not None for task in request.tasks)
-    small = len(request.tasks) <= ONE_STATEMENT and not keyed
+    dependent = depends(request.tasks)
+    small = len(request.tasks) <= ONE_STATEMENT and not keyed and not dependent
     named_tasks = None
     if any(task.named_task is not None for task in request.tasks):
         async with database.connection() as connection:
@@ -167,7 +184,7 @@ async def submit_tasks(store: Store, task_group_id: UUID, request: SubmitTasks) 
         group=task_group_id,
         key=request.idempotency_key,
         part=request.part,
-        digest=_digest(columns.specs),
+        digest=_digest(columns.specs, request.tasks if dependent else ()),
         most=store.queue_limits.per_group,
         tasks=request.tasks,
         columns=columns,
@@ -182,6 +199,8 @@ async def submit_tasks(store: Store, task_group_id: UUID, request: SubmitTasks) 
         return await _replay(database, submission)
     if small:
         answer = await _in_one_statement(database, submission)
+    elif dependent:
+        answer = await _with_dependencies(store, submission)
     else:
         answer = await _in_transaction(database, submission)
     return answer or await _replay(database, submission)
@@ -195,7 +214,7 @@ async def submit_within(
     ``most``: limit on the unfinished tasks of the group.
 
     Raises:
-        NotFound, TaskGroupClosed, InvalidRequest, QueueFull: as :func:`submit_tasks`.
+        NotFound, TaskGroupClosed, InvalidRequest, QueueFull, UpgradeInProgress: as :func:`submit_tasks`.
     """
     submission = _Submission(
         group=task_group_id,
@@ -207,11 +226,17 @@ async def submit_within(
         columns=_columns(tasks),
         named_tasks=await named_task_ids(connection, task_group_id, tasks),
     )
+    parents = None
+    if depends(tasks):
+        await require_task_state(connection, BLOCKED)
+        parents = await lock_parents(connection, Submitted(task_group_id, None, 0, tasks))
     parameters = submission.parameters()
     payload = await fetch_one(connection, _Payload, SQL["submit_payload"], parameters)
     live = await fetch_one(connection, _LockedGroup, SQL["submit_lock"], parameters)
     live = require_task_group(live, task_group_id)
     _check_accepts(submission, live)
+    if parents is not None:
+        return await _enqueue_dependent(connection, submission, parents, _ids(payload))
     return await _enqueue(connection, submission, live.group_id, _ids(payload))
 
 
@@ -251,6 +276,61 @@ async def _in_transaction(database: Database, submission: _Submission) -> Submit
         # Another request with this key has committed first: delete only our payload.
         await connection.execute(SQL["drop_payload"], {"ids": number_array(_ids(payload))})
     return None
+
+
+async def _with_dependencies(store: Store, submission: _Submission) -> SubmitAnswer | None:
+    """Submit tasks that depend on others. None: the idempotency key is known."""
+    if await _is_known(store.database, submission):
+        return None
+    parameters = submission.parameters()
+    async with store.database.transaction() as connection:
+        await require_task_state(connection, BLOCKED)
+        payload = await fetch_one(connection, _Payload, SQL["submit_payload"], parameters)
+        parents = await lock_parents(
+            connection,
+            Submitted(submission.group, submission.key, submission.part, submission.tasks),
+        )
+        live = await fetch_one(connection, _LockedGroup, SQL["submit_lock"], parameters)
+        live = require_task_group(live, submission.group)
+        known = await connection.execute(SQL["known_submission"], parameters)
+        if await known.fetchone() is not None:
+            await connection.execute(SQL["drop_payload"], {"ids": number_array(_ids(payload))})
+            return None
+        _check_accepts(submission, live)
+        answer = await _enqueue_dependent(connection, submission, parents, _ids(payload))
+    await resolve_group(store, live.group_id)
+    return answer
+
+
+async def _enqueue_dependent(
+    connection: Connection, submission: _Submission, parents: Parents, given: Sequence[int]
+) -> SubmitAnswer:
+    """Queue the tasks that are no duplicates, and write what they depend on, with all groups locked."""
+    keys = [task.dedup_key for task in submission.tasks]
+    number = parents.group_number
+    taken: dict[str, int] = {}
+    if wanted := [key for key in keys if key is not None]:
+        values: dict[str, object] = {"group_number": number, "dedup_keys": wanted}
+        rows = await fetch_all(connection, _Duplicate, SQL["submit_duplicates"], values)
+        taken = {row.dedup_key: row.id for row in rows}
+    ids = [
+        one if key is None else taken.setdefault(key, one)
+        for one, key in zip(given, keys, strict=True)
+    ]
+    merged = {place for place, one in enumerate(given) if ids[place] != one}
+    queued = {one for place, one in enumerate(given) if place not in merged}
+    new = await new_edges(connection, parents, ids, merged)
+    values = submission.parameters(
+        group_number=number,
+        dedup_keys=keys,
+        dropped=number_array(given[place] for place in sorted(merged)),
+        task_ids=number_array(ids),
+        count=len(queued),
+    )
+    await add_edges(connection, parents, new, queued, given, values)
+    await connection.execute(SQL["submit_count"], values)
+    ignored = [place for place in sorted(merged) if submission.tasks[place].depends_on]
+    return SubmitAnswer(task_ids=ids, created=len(queued), depends_on_ignored=ignored)
 
 
 def _ids(payload: _Payload | None) -> Sequence[int]:
@@ -324,9 +404,15 @@ async def _is_known(database: Database, submission: _Submission) -> bool:
         return await cursor.fetchone() is not None
 
 
-def _digest(specs: Sequence[str]) -> bytes:
-    """Return a hash of the tasks; a spec as JSON holds no newline, so the join is unambiguous."""
-    return hashlib.sha256("\n".join(specs).encode()).digest()
+def _digest(specs: Sequence[str], dependent: Sequence[SubmittedTask] = ()) -> bytes:
+    """Return a hash of the tasks; a spec as JSON holds no newline, so the join is unambiguous.
+
+    ``dependent``: the tasks, if some depend on others.
+    """
+    parts = list(specs)
+    if dependent:
+        parts.append(msgspec.json.encode([task.depends_on for task in dependent]).decode())
+    return hashlib.sha256("\n".join(parts).encode()).digest()
 
 
 def _closed(task_group_id: UUID, state: TaskGroupState) -> TaskGroupClosed:
@@ -358,6 +444,8 @@ def _columns(tasks: Sequence[SubmittedTask]) -> _Columns:
     specs = []
     for index, task in enumerate(tasks):
         check_submission(task, f"tasks[{index}]")
+        if task.depends_on:  # kept as edges
+            task = msgspec.structs.replace(task, depends_on=[])
         specs.append(encode_submission(task, f"tasks[{index}]").decode())
     return _Columns(
         specs=specs,

@@ -19,7 +19,7 @@ from mitosis.store.pg.database import Connection
 from mitosis.store.pg.paging import decode_cursor, encode_cursor, page_limit
 from mitosis.store.pg.rows import fetch_all, fetch_one
 from mitosis.store.pg.statements import load
-from mitosis.store.pg.tables import CLAIMED, DELAYED, open_task, task, task_result
+from mitosis.store.pg.tables import BLOCKED, CLAIMED, DELAYED, open_task, task, task_result
 from mitosis.store.store import Store
 from mitosis.store.tasks.group import group_number
 from mitosis.store.tasks.readable import readable
@@ -29,6 +29,7 @@ SQL = load("tasks/views.sql")
 MAX_PAGE = 1000
 _shown_state: ColumnElement[str] = case(
     (and_(open_task.c.state == DELAYED, open_task.c.not_before > func.now()), "delayed"),
+    (open_task.c.state == BLOCKED, "blocked"),
     (and_(open_task.c.state == CLAIMED, open_task.c.started_at.is_not(None)), "running"),
     else_="ready",
 )
@@ -68,6 +69,7 @@ class _Task:
     crash_failures: int | None = None
     lost_count: int | None = None
     terminations: int | None = None
+    waits_for: int | None = None
 
     @property
     def may_have_failures(self) -> bool:
@@ -217,6 +219,7 @@ def _task_info(row: _Task, failures: Sequence[_Failure]) -> TaskInfo:
             for failure in failures
         ],
         next_attempt_at=row.next_attempt_at,
+        waits_for=row.waits_for,
         repetition=_repetition(row),
     )
 

@@ -4,12 +4,13 @@
 -- A task is always in open_task or in task_result: a submit writes both rows or none.
 SELECT t.id AS task_id, t.group_id, g.uuid AS task_group_id, t.spec::text AS spec, t.created_at,
        coalesce(r.state, CASE WHEN o.state = 4 AND o.not_before > now() THEN 'delayed'
+                              WHEN o.state = 2 THEN 'blocked'
                               WHEN o.state = 1 AND o.started_at IS NOT NULL THEN 'running'
                               ELSE 'ready' END) AS state,
        coalesce(r.attempt, o.attempt) AS attempt, r.seq, o.priority, r.kind, r.exit_code, r.signal,
        m.name AS manager_name, w.worker_id, x.configuration_version, coalesce(r.started_at, o.started_at) AS started_at, r.finished_at,
        r.detail::text AS detail, o.not_before AS next_attempt_at, o.exit_failures, o.max_attempts,
-       o.crash_failures, o.lost_count, o.terminations
+       o.crash_failures, o.lost_count, o.terminations, o.waits_for
   FROM task AS t
   JOIN task_groups AS g ON g.id = t.group_id
   LEFT JOIN open_task AS o ON o.group_id = t.group_id AND o.id = t.id

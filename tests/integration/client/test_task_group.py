@@ -183,6 +183,24 @@ class TestFunctions:
             group.submit(area)  # type: ignore[call-overload]
         assert group.refresh().tasks_total == total
 
+    @pytest.mark.spec("S001-46")
+    def test_a_call_after_others_and_what_a_failure_does_to_it(self, group: SyncTaskGroup) -> None:
+        first = group.submit(area, 1, 2)
+        second = group.submit_after([first], area, 3, 4)
+        third = group.submit_task({"command": ["true"]}, after=[second, first])
+        assert third.result(60).state == "succeeded"
+        assert second.task is not None, "both ended before it"
+        number = second.task.task_id
+        assert group.submit_after([number], area, 1).result(60) == (1, 1.0), "after one that ended"
+        bad = group.submit(fails, "x")
+        child = group.submit_after([bad], area, 1, 1)
+        with pytest.raises(TaskFailed):
+            child.result(60)
+        assert child.task is not None
+        assert child.task.kind == "dependency_failed"
+        with pytest.raises(InvalidRequest, match="future of a task"):
+            group.submit_after(["x"], area, 1, 1)  # type: ignore[list-item]
+
     def test_tasks_of_any_kind(self, group: SyncTaskGroup) -> None:
         ended = group.submit_task({"command": ["sh", "-c", "echo out; exit 3"]}).result(60)
         assert (ended.state, ended.exit_code) == ("failed", 3)
@@ -192,7 +210,8 @@ class TestFunctions:
     def test_results_end_when_nothing_is_unfinished_and_generators_may_ask_meanwhile(
         self, group: SyncTaskGroup
     ) -> None:
-        after = group.refresh().tasks_completed
+        now = group.refresh()
+        after = now.tasks_total - now.tasks_unfinished
         echoes = ({"command": ["echo", str(group.info.tasks_total * 0 + n)]} for n in range(3))
         first = set(group.submit_tasks(echoes))
         assert {task.task_id for task in group.results(after=after)} == first

@@ -85,6 +85,7 @@ FILES = [
     ("--json-file", '[{"command":"a"}', "neither a JSON array nor one JSON object per line"),
     ("--json-file", "[[[", "neither a JSON array nor one JSON object per line"),
     ("--json-file", '[{"command": ["true"], "nice": 3}]', "tasks[0].nice: unknown field"),
+    ("--json-file", '[{"command": ["a"], "depends_on": ["x"]}]', "tasks[0].depends_on[0]"),
     (
         "--json-file",
         '{"command": ["true"]}\n{"command": 3}',

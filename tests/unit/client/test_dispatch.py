@@ -265,3 +265,52 @@ async def test_what_is_dropped_in_time_is_not_cancelled() -> None:
     await dispatcher.withdrawals.sent()
     assert group.cancelled == []
     await dispatcher.aclose()
+
+
+class Dependent(Group):
+    """A group whose tasks are objects with a number, and perhaps with what they depend on."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.depends_on: list[list[object]] = []
+
+    async def send(self, part: Part) -> SubmitAnswer:
+        tasks = [msgspec.json.decode(task) for task in part.tasks]
+        self.depends_on.append([task.get("depends_on") for task in tasks])
+        plain = [msgspec.Raw(msgspec.json.encode(task["n"])) for task in tasks]
+        number = Part(tasks=plain, idempotency_key=part.idempotency_key, number=0)
+        return await super().send(number)
+
+
+def dependent(number: int, deliver: list[object], *after: Call | int) -> Call:
+    return Call(msgspec.Raw(msgspec.json.encode({"n": number})), deliver.append, after)
+
+
+@pytest.mark.spec("S001-46")
+async def test_calls_depend_on_calls_of_the_same_part_and_of_earlier_ones_and_on_numbers() -> None:
+    group, told = Dependent(), list[object]()
+    dispatcher = Dispatcher(group.send, group.page, group.cancel)
+    first = dependent(1, told)
+    second = dependent(2, told, first, 7)
+    for call in (first, second):
+        dispatcher.add(call)
+    await dispatcher.submitted()
+    dispatcher.add(dependent(3, told, second))
+    await dispatcher.submitted()
+    assert group.depends_on == [[None, [[0, 0], 7]], [[102]]]
+    await dispatcher.aclose()
+
+
+async def test_a_call_that_depends_on_a_refused_one_is_refused_and_others_keep_their_places() -> (
+    None
+):
+    group, told = Dependent(), list[object]()
+    dispatcher = Dispatcher(group.send, group.page, group.cancel)
+    refused, good = dependent(-1, told), dependent(1, [])
+    for call in (refused, dependent(2, told, refused), good, dependent(3, [], good)):
+        dispatcher.add(call)
+    await dispatcher.submitted()
+    assert group.depends_on[-1] == [None, [[0, 0]]]
+    assert group.parts == [[1, 3]]
+    assert [type(error) for error in told] == [InvalidRequest, InvalidRequest]
+    await dispatcher.aclose()

@@ -103,3 +103,33 @@ async def test_what_comes_slowly_is_not_held_back(monkeypatch: pytest.MonkeyPatc
     prompt = [len(part.tasks) async for part in parts_of(numbered(3), "key", prompt=True)]
     whole = [len(part.tasks) async for part in parts_of(numbered(3), "key")]
     assert (prompt, whole) == ([1, 1, 1], [3])
+
+
+@pytest.mark.spec("S001-46")
+async def test_places_in_the_whole_become_places_in_parts_that_are_sent_in_order() -> None:
+    tasks = [TaskSubmission(command=["echo", str(i)]) for i in range(20_000)]
+    tasks += [
+        TaskSubmission(command=["echo", "20000"], depends_on=[[0, 5], [0, 19_999], 77]),
+        TaskSubmission(command=["echo", "20001"], depends_on=[[0, 20_000]]),
+    ]
+    api = Api()
+    assert await submit_parts(parts_of(tasks, "key"), api.send) == list(range(20_002))
+    last = api.parts[-1]
+    assert last.part == 2, "when the parts before it have their answers"
+    assert [task.depends_on for task in last.tasks] == [[[0, 5], [1, 9_999], 77], [[2, 0]]]
+    with pytest.raises(InvalidRequest, match="index of an earlier task") as wrong:
+        await submit_parts(parts_of([{"command": ["x"], "depends_on": [[1, 0]]}], "k"), api.send)
+    assert wrong.value.facts["field"] == "tasks[0].depends_on[0]"
+
+
+async def test_a_part_waits_for_the_parts_before_it_only_if_its_tasks_depend_on_others() -> None:
+    api = Api()
+    tasks = [*numbered(20_000), TaskSubmission(command=["echo", "1"], depends_on=[3])]
+    running: list[int] = []
+
+    async def send(part: Part) -> SubmitAnswer:
+        running.append(api.running)
+        return await api.send(part)
+
+    await submit_parts(parts_of(tasks, "key"), send)
+    assert running == [0, 1, 0]

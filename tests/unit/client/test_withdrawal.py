@@ -11,7 +11,8 @@ import pytest
 from mitosis.client.creating import Planned
 from mitosis.client.port import Group, GroupCalls
 from mitosis.client.submitting import Part
-from mitosis.client.task_group import OnError, TaskFuture, TaskGroup
+from mitosis.client.task_future import TaskFuture
+from mitosis.client.task_group import OnError, TaskGroup
 from mitosis.client.withdrawal import WITHIN_SECONDS
 from mitosis.contracts.errors import ApiUnavailable
 from mitosis.contracts.http import ResultsPage, TaskGroupInfo
