@@ -414,3 +414,21 @@ async def test_setup_failed_is_the_result_of_tasks_that_never_ran(database: str)
         await w.control.discard(group)
         await w.control.finalize(group)
         assert (await w.control.settle(group)).result == "setup_failed"
+
+
+async def test_the_end_of_the_last_lease_wakes_a_cancelled_group_which_settles(
+    database: str,
+) -> None:
+    async with world(database) as w:
+        group = await w.group()
+        await w.submit(group)
+        host = await w.host()
+        await assign_round(w.store)
+        await host.take(group, prepare=False)
+        await w.cancel(group, cancel_running_tasks=True)
+        await w.discard_all(group)
+        assert not (await w.control.settle(group)).settled
+        await w.pokes()
+        await release(w, host)
+        assert ("task_group", group) in await w.pokes()
+        assert (await w.control.settle(group)).settled
