@@ -80,6 +80,22 @@ class NamedSets:
         else:
             del self._names[part, ordinal]
 
+    def place_all(self, part: str, ordinals: Sequence[int], names: frozenset[Name]) -> None:
+        """Make hosts, of which there is at least one, members of exactly these sets of one part."""
+        known = self._names
+        new = [ordinal for ordinal in ordinals if (part, ordinal) not in known]
+        if len(new) < len(ordinals):
+            for ordinal in ordinals:
+                if (part, ordinal) in known:
+                    self.place(part, ordinal, names)
+        if not new or not names:
+            return
+        hosts = set_of(new)
+        for kind, which in names:
+            of_kind = self._sets.setdefault(kind, {})
+            of_kind[which] = of_kind.get(which, NONE) | hosts
+        known.update(((part, ordinal), names) for ordinal in new)
+
     def get(self, kind: str, which: Hashable = None) -> Hosts:
         """Return one set; empty if no host is in it."""
         return self._sets.get(kind, _NO_SETS).get(which, NONE)

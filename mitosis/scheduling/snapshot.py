@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from operator import attrgetter
 
 from mitosis.scheduling.facts import Group, Host, Lease, Work
-from mitosis.scheduling.host_sets import NONE, Hosts, NamedSets
+from mitosis.scheduling.host_sets import NONE, Hosts, Name, NamedSets
 from mitosis.scheduling.policy import Policy
 from mitosis.scheduling.promises import Promises
 from mitosis.scheduling.set_names import PARTS, names_of_leases
@@ -80,9 +80,7 @@ class Snapshot:
             yield
         finally:
             self._unplaced = None
-        for number in unplaced:
-            self._place_host(self.hosts[number], None)
-            self._place_leases(self.hosts[number])
+        self._place_all([self.hosts[number] for number in unplaced])
 
     @contextmanager
     def changing(self) -> Iterator[None]:
@@ -335,17 +333,36 @@ class Snapshot:
             if former is None or part.facts(former) != part.facts(host):
                 self.sets.place(part.name, state.ordinal, part.names(host, self.policy))
 
+    def _place_all(self, states: Sequence[HostState]) -> None:
+        """Put hosts and their leases into their sets: those with the same names at once."""
+        for part in PARTS:
+            alike: dict[tuple[object, ...], list[HostState]] = {}
+            for state in states:
+                alike.setdefault(part.facts(state.fact), []).append(state)
+            for same in alike.values():
+                names = frozenset(part.names(same[0].fact, self.policy))
+                self.sets.place_all(part.name, [state.ordinal for state in same], names)
+        by_names: dict[frozenset[Name], list[int]] = {}
+        for state in states:
+            by_names.setdefault(self._names_of_leases(state), []).append(state.ordinal)
+        for names, ordinals in by_names.items():
+            self.sets.place_all("leases", ordinals, names)
+
     def _place_leases(self, state: HostState) -> None:
         if self._unplaced is not None:
             self._unplaced.add(state.fact.number)
             return
+        self.sets.place("leases", state.ordinal, self._names_of_leases(state))
+
+    def _names_of_leases(self, state: HostState) -> frozenset[Name]:
+        """Return the sets that the leases of a host put it into, and note what they leave free."""
         free = state.fact.capacity
         leases = [self.leases[number] for number in state.leases]
         pairs = [(lease, self.groups[lease.group].fact) for lease in leases]
         for _, group in pairs:
             free = free.minus(group.demand)
         state.free = free
-        self.sets.place("leases", state.ordinal, names_of_leases(free, pairs))
+        return names_of_leases(free, pairs)
 
     def _line_up(self, state: GroupState) -> None:
         """Put a task group where it belongs among those that wait."""

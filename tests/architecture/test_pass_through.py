@@ -20,6 +20,7 @@ REASONS = {
     "mitosis/cli/rendering.py:TextOutput.note": "implements Output, which has other renderings",
     "mitosis/cli/rendering.py:TerminalOutput._print": "overrides how TextOutput prints",
     "mitosis/scheduling/facts.py:fact": "a decorator that mypy reads",
+    "mitosis/store/pg/rows.py:_JsonOfStatements.load": "the hook that psycopg calls",
     "mitosis/execution/session.py:Session._controlled": "the callback that the reactor's actions share",
 }
 """Functions, as ``path:qualified.name`` with wildcards, and why they stay."""

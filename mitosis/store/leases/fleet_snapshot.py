@@ -14,7 +14,7 @@ from mitosis.store.leases.fleet import CLOCK, GROUPS_OF_ROUND, HOSTS_IN_CONTACT,
 from mitosis.store.leases.fleet_rows import FleetRows
 from mitosis.store.leases.lease_terms import policy_of
 from mitosis.store.pg.database import Connection
-from mitosis.store.pg.rows import fetch_all, fetch_one
+from mitosis.store.pg.rows import fetch_all, fetch_facts, fetch_one
 from mitosis.store.store import Store
 
 
@@ -47,7 +47,7 @@ async def load_fleet(connection: Connection, store: Store) -> Fleet:
     """
     policy = policy_of(store)
     clock = await read_clock(connection)
-    hosts = await fetch_all(connection, HostRow, HOSTS_IN_CONTACT, fact_parameters(store))
+    hosts = await fetch_facts(connection, HostRow, HOSTS_IN_CONTACT, fact_parameters(store))
     values = {"hosts": max(1, min(len(hosts), policy.actions_per_round))}
     groups = await fetch_all(connection, GroupRow, GROUPS_OF_ROUND, values)
     return build_fleet(policy, clock.now, hosts, groups)

@@ -26,7 +26,7 @@ from mitosis.store.leases.fleet_snapshot import Fleet, fact_parameters
 from mitosis.store.leases.kept_check import differing_hosts
 from mitosis.store.leases.lease_terms import policy_of
 from mitosis.store.pg.database import Connection, Database
-from mitosis.store.pg.rows import fetch_all, fetch_one
+from mitosis.store.pg.rows import fetch_all, fetch_facts, fetch_one
 from mitosis.store.pg.statements import load
 from mitosis.store.store import Store
 
@@ -181,7 +181,7 @@ async def _read(connection: Connection, store: Store, found: _Changes) -> _KeptF
     parameters = fact_parameters(store)
     numbers = [row.number for row in await fetch_all(connection, _Number, SQL["all_hosts"], {})]
     rows = FleetRows(policy_of(store), numbers)
-    hosts = await fetch_all(connection, HostRow, HOSTS_IN_CONTACT, parameters)
+    hosts = await fetch_facts(connection, HostRow, HOSTS_IN_CONTACT, parameters)
     groups = await _groups(connection, rows, len(hosts))
     rows.change(found.now, hosts, groups)
     return _KeptFleet(store.database, parameters, rows, time.monotonic(), found)
@@ -202,7 +202,7 @@ async def _follow(connection: Connection, known: _KeptFleet, found: _Changes) ->
     hosts: Sequence[HostRow] = []
     if marked:
         values = {**known.parameters, "managers": sorted(marked)}
-        hosts = await fetch_all(connection, HostRow, CHANGED_HOSTS, values)
+        hosts = await fetch_facts(connection, HostRow, CHANGED_HOSTS, values)
     gone = marked - {row.number for row in hosts}
     there = len((rows.hosts.keys() | {row.number for row in hosts}) - gone)
     groups = await _groups(connection, rows, there)

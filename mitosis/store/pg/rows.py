@@ -5,6 +5,8 @@ from typing import Any, LiteralString, TypeVar
 
 import msgspec
 from psycopg import AsyncConnection
+from psycopg.abc import Buffer
+from psycopg.adapt import Loader
 from pydantic import BaseModel
 
 T = TypeVar("T")
@@ -32,6 +34,27 @@ async def fetch_all(
         await connection.execute(statement, parameters)
     ).fetchall()
     return msgspec.convert(rows, list[kind], dec_hook=_to_model)  # type: ignore[valid-type]
+
+
+async def fetch_facts(
+    connection: AsyncConnection[Any],
+    kind: type[T],
+    statement: LiteralString,
+    parameters: Mapping[str, Any],
+) -> list[T]:
+    """As :func:`fetch_all`, for many rows whose JSON columns the statement builds of plain values.
+
+    msgspec reads them in a fifth of the time, but refuses numbers that the json module reads, such as 1e400.
+    """
+    cursor = connection.cursor()
+    cursor.adapters.register_loader("json", _JsonOfStatements)
+    rows = await (await cursor.execute(statement, parameters)).fetchall()
+    return msgspec.convert(rows, list[kind], dec_hook=_to_model)  # type: ignore[valid-type]
+
+
+class _JsonOfStatements(Loader):
+    def load(self, data: Buffer) -> Any:
+        return msgspec.json.decode(data)
 
 
 def to_record(row: Mapping[str, Any], kind: type[T]) -> T:

@@ -1,5 +1,6 @@
 """The indexes of a snapshot depend on its facts alone, whatever the changes were that led to them."""
 
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -92,12 +93,14 @@ class Changes(RuleBasedStateMachine):
     def add_host(self) -> None:
         self.snapshot.put_host(host(len(self.snapshot.numbers) + 1))
 
-    @rule(data=st.data())
+    @rule(data=st.data(), loading=st.booleans())
     @precondition(lambda self: self.snapshot.hosts)
-    def change_host(self, data: st.DataObject) -> None:
+    def change_host(self, data: st.DataObject, loading: bool) -> None:
         state = self.snapshot.hosts[data.draw(st.sampled_from(sorted(self.snapshot.hosts)))]
         name = data.draw(st.sampled_from(sorted(HOST_FACTS)))
-        self.snapshot.put_host(replace(state.fact, **{name: data.draw(HOST_FACTS[name])}))
+        fact = replace(state.fact, **{name: data.draw(HOST_FACTS[name])})
+        with self.snapshot.loading() if loading else nullcontext():
+            self.snapshot.put_host(fact)
 
     @rule(data=st.data())
     @precondition(lambda self: any(not s.leases for s in self.snapshot.hosts.values()))
