@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import LiteralString
 
@@ -44,14 +45,32 @@ OVER: LiteralString = """
 SELECT g.id, 'more than max_managers' AS name FROM leases AS l JOIN task_groups AS g ON g.id = l.group_id
  WHERE l.state IN ('offered', 'active') AND NOT l.draining
  GROUP BY g.id HAVING count(*) > g.max_managers"""
+NO_MEMBER: LiteralString = """
+SELECT g.id, m.name || ' is no member' AS name
+  FROM leases AS l JOIN task_groups AS g ON g.id = l.group_id JOIN managers AS m ON m.id = l.manager_id
+  LEFT JOIN task_group_managers AS t ON t.task_group_id = g.id AND t.manager_id = m.id
+ WHERE l.state IN ('offered', 'active') AND NOT l.draining
+   AND NOT CASE t.assignment_method WHEN 'user_specified' THEN true WHEN 'removed' THEN false
+       ELSE g.assignment_method = 'tag_matched' AND coalesce(g.member_tags, g.tags) <@ m.tags END"""
+PASSING = (WASTE, OVER, NO_MEMBER)
+"""What a round ends within the limit."""
 TWO_LEASES: LiteralString = """
 SELECT l.manager_id AS id, 'two leases' AS name FROM leases AS l WHERE l.state <> 'ended'
  GROUP BY l.manager_id HAVING count(*) > 1"""
+FORBIDDEN: LiteralString = """
+SELECT l.group_id AS id, m.name || ' was offered after its drain or its removal' AS name
+  FROM leases AS l JOIN managers AS m ON m.id = l.manager_id
+  LEFT JOIN task_group_managers AS t
+    ON t.task_group_id = l.group_id AND t.manager_id = m.id AND t.assignment_method = 'removed'
+ WHERE l.state <> 'ended'
+   AND ((m.draining AND l.offered_at > m.draining_since) OR l.offered_at > t.added_at)"""
+NEVER = (TWO_LEASES, FORBIDDEN)
+"""What no transaction may leave: drain and removal withdraw the offers that came before them."""
 
 
 @dataclass
 class Watch:
-    """What was found, and how long it lasted.
+    """What was found, and how long it lasted; what may never be has no limit.
 
     The limit holds as it is where nothing else runs. Beside other work everything that is computed takes
     longer, by a factor that is measured over the same time and that the limit grows with.
@@ -80,14 +99,18 @@ class Watch:
             await asyncio.sleep(LOOK_SECONDS)
 
     async def _look(self) -> None:
-        rows = await self.it.rows(WASTE)
-        rows += [*await self.it.rows(OVER), *await self.it.rows(TWO_LEASES)]
+        pairs = await self._found(PASSING)
+        for number, what in await self._found(NEVER):
+            self.late[number, what] = f"{number}: {what}"
         self.looks += 1
         now = time.monotonic()
-        pairs = {(int(row["id"]), str(row["name"])) for row in rows}
         self._since = {pair: self._since.get(pair, now) for pair in pairs}
         for pair, since in self._since.items():
             self._judge(pair, now, since)
+
+    async def _found(self, statements: Sequence[LiteralString]) -> set[tuple[int, str]]:
+        rows = [row for statement in statements for row in await self.it.rows(statement)]
+        return {(int(row["id"]), str(row["name"])) for row in rows}
 
     def _judge(self, pair: tuple[int, str], now: float, since: float) -> None:
         waited, slowdown = now - since, self.slowdown.since(since)
