@@ -45,27 +45,20 @@ OVER: LiteralString = """
 SELECT g.id, 'more than max_managers' AS name FROM leases AS l JOIN task_groups AS g ON g.id = l.group_id
  WHERE l.state IN ('offered', 'active') AND NOT l.draining
  GROUP BY g.id HAVING count(*) > g.max_managers"""
-NO_MEMBER: LiteralString = """
-SELECT g.id, m.name || ' is no member' AS name
-  FROM leases AS l JOIN task_groups AS g ON g.id = l.group_id JOIN managers AS m ON m.id = l.manager_id
-  LEFT JOIN task_group_managers AS t ON t.task_group_id = g.id AND t.manager_id = m.id
- WHERE l.state IN ('offered', 'active') AND NOT l.draining
-   AND NOT CASE t.assignment_method WHEN 'user_specified' THEN true WHEN 'removed' THEN false
-       ELSE g.assignment_method = 'tag_matched' AND coalesce(g.member_tags, g.tags) <@ m.tags END"""
-PASSING = (WASTE, OVER, NO_MEMBER)
+PASSING = (WASTE, OVER)
 """What a round ends within the limit."""
 TWO_LEASES: LiteralString = """
 SELECT l.manager_id AS id, 'two leases' AS name FROM leases AS l WHERE l.state <> 'ended'
  GROUP BY l.manager_id HAVING count(*) > 1"""
 FORBIDDEN: LiteralString = """
-SELECT l.group_id AS id, m.name || ' was offered after its drain or its removal' AS name
-  FROM leases AS l JOIN managers AS m ON m.id = l.manager_id
-  LEFT JOIN task_group_managers AS t
-    ON t.task_group_id = l.group_id AND t.manager_id = m.id AND t.assignment_method = 'removed'
- WHERE l.state <> 'ended'
-   AND ((m.draining AND l.offered_at > m.draining_since) OR l.offered_at > t.added_at)"""
+SELECT g.id, m.name || CASE WHEN m.draining THEN ' is draining' ELSE ' is no member' END AS name
+  FROM leases AS l JOIN task_groups AS g ON g.id = l.group_id JOIN managers AS m ON m.id = l.manager_id
+  LEFT JOIN task_group_managers AS t ON t.task_group_id = g.id AND t.manager_id = m.id
+ WHERE l.state IN ('offered', 'active') AND NOT l.draining
+   AND (m.draining OR NOT CASE t.assignment_method WHEN 'user_specified' THEN true WHEN 'removed' THEN false
+        ELSE g.assignment_method = 'tag_matched' AND coalesce(g.member_tags, g.tags) <@ m.tags END)"""
 NEVER = (TWO_LEASES, FORBIDDEN)
-"""What no transaction may leave: drain and removal withdraw the offers that came before them."""
+"""What no transaction leaves: drain, removal and refresh end the leases that are forbidden from then on."""
 
 
 @dataclass
