@@ -8,9 +8,11 @@ import typer
 
 from mitosis.cli.arguments import GroupArgument
 from mitosis.cli.context import Cli
-from mitosis.cli.group.create import OPTION_OF_FIELD, merged, present, underscored
+from mitosis.cli.group.create import OPTION_OF_FIELD, cpu_binding, merged, present, underscored
 from mitosis.cli.group.options import (
     CancelGraceOption,
+    CoresOption,
+    CoresPerWorkerOption,
     IdleOption,
     LabelOption,
     LeaseOption,
@@ -19,6 +21,7 @@ from mitosis.cli.group.options import (
     MaxProcessesOption,
     MaxTasksOption,
     OnSetupFailureOption,
+    PinOption,
     PreemptionGraceOption,
     PriorityOption,
     ReopenOption,
@@ -65,6 +68,9 @@ def change(
     tag_match: TagMatchOption = None,
     priority: PriorityOption = None,
     workers: WorkersOption = None,
+    pin: PinOption = None,
+    cores: CoresOption = None,
+    cores_per_worker: CoresPerWorkerOption = None,
     max_tasks_per_worker: MaxTasksOption = None,
     max_processes_per_worker: MaxProcessesOption = None,
     auto_close: ChangedAutoCloseOption = None,
@@ -88,8 +94,8 @@ def change(
     from mitosis.cli.validation import named, seconds, validated
     from mitosis.contracts.http import TaskGroupUpdate
 
-    counts = {"worker_count": workers, "max_tasks_per_worker": max_tasks_per_worker}
-    plan = present({**counts, "max_processes_per_worker": max_processes_per_worker})
+    binding = cpu_binding(pin, cores, cores_per_worker)
+    plan = _changes_of_plan(workers, binding, max_tasks_per_worker, max_processes_per_worker)
     given: dict[str, Any] = {
         "tags": tag,
         "labels": label,
@@ -133,6 +139,14 @@ def _changes(given: Mapping[str, Any]) -> dict[str, Any]:
             + ", ".join(OPTION_OF_FIELD.get(key, "--workers") for key in given)
         )
     return values
+
+
+def _changes_of_plan(
+    workers: int | None, binding: dict[str, Any] | None, tasks: int | None, processes: int | None
+) -> dict[str, Any] | None:
+    """Return the fields of the plan that options change; None without any."""
+    limits = {"max_tasks_per_worker": tasks, "max_processes_per_worker": processes}
+    return present({"worker_count": workers, "cpu_binding": binding, **limits})
 
 
 def _plan_of(group: "TaskGroupInfo", changes: dict[str, Any]) -> dict[str, Any]:

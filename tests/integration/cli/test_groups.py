@@ -189,6 +189,11 @@ def test_a_group_is_changed_where_it_is_told_so(stack: CliStack) -> None:
     more = ("--workers", "3", "--tag-match", "any", "--cancel-grace", "2m", "--reopen-on-submit")
     other = done(mitosis("group", "change", "c", *more, "--json")).json
     assert other["worker_allocation_plan"]["worker_count"] == 3
+    done(mitosis("group", "change", "c", "--pin", "exclusive", "--cores", "0-2"))
+    bound = done(mitosis("group", "change", "c", "--cores-per-worker", "1", "--json")).json
+    plan = bound["worker_allocation_plan"]
+    assert plan["cpu_binding"].items() >= {"strategy": "exclusive", "cores_per_worker": 1}.items()
+    assert (plan["cpu_binding"]["cores"], plan["worker_count"]) == ([0, 1, 2], 3)
     assert (other["tag_match"], other["cancel_grace_seconds"]) == ("any", 120.0)
     assert other["reopen_on_submit"]
     free = done(mitosis("group", "change", "c", "--max-hosts", "unlimited", "--json")).json

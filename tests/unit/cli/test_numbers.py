@@ -42,6 +42,7 @@ REFUSED: dict[str, tuple[str, ...]] = {
     "group create --priority": NOT_32_BITS,
     "group create --workers": NO_WORKERS,
     "group create --cores-per-worker": NOT_ONE_OR_MORE,
+    "group change --cores-per-worker": NOT_ONE_OR_MORE,
     "group create --max-tasks-per-worker": NOT_ONE_OR_MORE,
     "group create --max-processes-per-worker": NOT_ONE_OR_MORE,
     "group create --max-hosts": NO_HOSTS,
