@@ -57,13 +57,13 @@ WITH due AS MATERIALIZED (
     RETURNING o.state, o.named_task_id
 ), finished AS (
     DELETE FROM task_parents AS p
-     WHERE p.child_group_id = %(group_number)s AND p.parent = ANY(ARRAY(
-           SELECT d.parent FROM due AS d, amount AS a
-            WHERE NOT a.full OR d.parent < (SELECT parent FROM last)))
+     USING due AS d, amount AS a
+     WHERE p.child_group_id = %(group_number)s AND p.outcome IS NOT NULL AND p.parent = d.parent
+       AND (NOT a.full OR d.parent < (SELECT parent FROM last))
 ), partly AS (
-    UPDATE task_parents AS p SET resolved_up_to = l.child
-      FROM last AS l, amount AS a
-     WHERE a.full AND p.child_group_id = %(group_number)s AND p.parent = l.parent
+    UPDATE task_parents AS p SET resolved_up_to = (SELECT child FROM last)
+     WHERE (SELECT a.full FROM amount AS a) AND p.child_group_id = %(group_number)s
+       AND p.parent = (SELECT parent FROM last)
 ), sums AS MATERIALIZED (
     SELECT (SELECT count(*) FROM gone) AS gone, (SELECT count(*) FROM freed WHERE state = 0) AS freed
 ), before AS MATERIALIZED (

@@ -657,7 +657,7 @@ task_edges = Table(
     Column("child", BigInteger, nullable=False),
     Column("child_group_id", BigInteger, nullable=False),
     PrimaryKeyConstraint("parent", "child_group_id", "child"),
-    Index("task_edges_by_child", "child_group_id", "child"),
+    Index("task_edges_by_child", "child"),
 )
 
 task_parents = Table(

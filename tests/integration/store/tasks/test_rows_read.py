@@ -10,6 +10,8 @@ from typing import Any
 import psycopg
 import pytest
 
+from mitosis.contracts.task import TaskSubmission
+from mitosis.store.dependencies.resolve import resolve_all
 from mitosis.store.pg import database as pg
 from mitosis.store.pg.timing import statement_name
 from tests.support.campaigns import failed, succeeded, world
@@ -92,3 +94,33 @@ async def test_a_large_batch_after_small_ones_costs_what_its_tasks_cost(
 
         await w.submit(group, BATCH)
         assert most_rows(plans.take("tasks/submit.sql submit")) <= ROWS_PER_TASK * BATCH
+
+
+@pytest.mark.parametrize("wide", ["in", "out"])
+async def test_many_edges_after_few_are_resolved_by_what_they_are(database: str, wide: str) -> None:
+    plans = Plans()
+    async with world(database, pool_size=1) as w:
+        async with w.database.connection() as connection:
+            connection.add_notice_handler(plans.add)
+        before, group = await w.group("before"), await w.group()
+        chain = [dependent(*([[0, at - 1]] if at else [])) for at in range(12)]
+        await w.submit_tasks(before, chain)
+        await w.rows("ANALYZE task_edges, task_parents")
+        host = await w.leased_host(before)
+        for _ in chain:
+            await host.finish((await host.claim()).tasks)
+            await resolve_all(w.store)
+        count = QUEUED if wide == "in" else 1
+        parents = [[0, at] for at in range(count)]
+        children = [dependent(*parents)] * (1 if wide == "in" else QUEUED)
+        await w.submit_tasks(group, [dependent() for _ in range(count)] + children)
+        host = await w.leased_host(group)
+        await host.finish((await host.claim(BATCH)).tasks)
+        plans.take("tasks/report.sql report")
+        await resolve_all(w.store)
+        resolved = BATCH if wide == "in" else QUEUED
+        assert most_rows(plans.take("dependencies/resolve.sql resolve")) <= ROWS_PER_TASK * resolved
+
+
+def dependent(*parents: list[int]) -> TaskSubmission:
+    return TaskSubmission(command=["true"], depends_on=list(parents))
