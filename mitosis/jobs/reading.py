@@ -1,6 +1,8 @@
 """From the fields of a definition to the checked model: every problem is found, not only the first."""
 
 from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
+from itertools import islice
 from math import isfinite
 from typing import Any, TypeVar
 
@@ -13,11 +15,13 @@ from mitosis.contracts.json_depth import MAX_DEPTH
 from mitosis.contracts.json_integers import LONGEST_TEXT, is_too_long
 from mitosis.jobs.canonical import canonical_json
 from mitosis.jobs.checks import Draft, problems_between
-from mitosis.jobs.definition import GroupSettings, JobDefinition, Parameter, Step
+from mitosis.jobs.definition import MAX_STEPS, GroupSettings, JobDefinition, Parameter, Step
 from mitosis.jobs.problems import Path, Place, Problem, near, placed, refusal
 
 M = TypeVar("M", bound=BaseModel)
 MAX_DEFINITION_BYTES = 1_000_000
+MOST_PROBLEMS = 100
+"""More are not listed: each costs time, and the first ones lead to the others."""
 OTHER_WORDS: Mapping[str, str] = {
     "args": "arguments",
     "array": "count",
@@ -38,6 +42,8 @@ OTHER_WORDS: Mapping[str, str] = {
     "workdir": "working_directory",
 }
 """What other tools call a field, and what it is called here."""
+_DECISIVE = {"after", "command", "count", "handler", "named_task", "over"}
+"""Fields of a step on which the checks of other fields and steps depend."""
 _SECRET = ("environment",)
 _PARTS: Mapping[str, type[BaseModel]] = {
     "parameters": Parameter,
@@ -73,6 +79,11 @@ def examine(fields: object) -> tuple[JobDefinition | None, list[Problem]]:
         ]
     if problem := _json_problem(fields):
         return None, [problem]
+    for name in _PARTS:
+        if len(given := _members(fields, name)) > MAX_STEPS:  # before each of them costs time
+            return None, [
+                Problem((name,), f"must have at most {MAX_STEPS} items, not {len(given)}")
+            ]
     problems: list[Problem] = []
     draft = Draft(
         _part("parameters", fields, Parameter, problems),
@@ -80,9 +91,9 @@ def examine(fields: object) -> tuple[JobDefinition | None, list[Problem]]:
         _part("steps", fields, Step, problems),
     )
     problems += _whole_problems(fields)
-    problems += problems_between(draft)
+    problems += islice(problems_between(draft), MOST_PROBLEMS)
     if problems:
-        return None, problems
+        return None, problems[:MOST_PROBLEMS]
     return _made(fields)
 
 
@@ -98,6 +109,11 @@ def _made(fields: Mapping[str, Any]) -> tuple[JobDefinition | None, list[Problem
     return definition, []
 
 
+def _members(fields: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    given = fields.get(name)
+    return given if isinstance(given, Mapping) else {}
+
+
 def _part(
     name: str, fields: Mapping[str, Any], model: type[M], problems: list[Problem]
 ) -> dict[str, M | None]:
@@ -107,12 +123,37 @@ def _part(
         return {}
     found: dict[str, M | None] = {}
     for key, value in given.items():
+        if len(problems) > MOST_PROBLEMS:  # names are known, so that no other problem comes of it
+            found[str(key)] = None
+            continue
         try:
             found[str(key)] = model.model_validate(value)
         except ValidationError as error:
-            found[str(key)] = None
+            found[str(key)] = _rest(value, error, model)
             problems += _described(error, model, (name, str(key)))
     return found
+
+
+def _rest(value: object, error: ValidationError, model: type[M]) -> M | None:
+    """Return a step without its wrong fields, so that the others are checked too.
+
+    None if one of them decides the order or the tasks of the step: what others say of it cannot be judged.
+    """
+    wrong = {str(one["loc"][0]) for one in error.errors(include_url=False) if one["loc"]}
+    if model is not Step or not isinstance(value, Mapping) or not wrong:
+        return None
+    if any(_meant(name) in _DECISIVE for name in wrong):
+        return None
+    try:
+        return model.model_validate({key: one for key, one in value.items() if key not in wrong})
+    except ValidationError:
+        return None
+
+
+def _meant(name: str) -> str:
+    """Return the field that a wrong name stands for."""
+    near_fields = get_close_matches(name, Step.model_fields, n=1, cutoff=0.6)
+    return OTHER_WORDS.get(name) or (near_fields[0] if near_fields else name)
 
 
 def _whole_problems(fields: Mapping[str, Any]) -> Iterator[Problem]:
@@ -130,7 +171,7 @@ def _whole_problems(fields: Mapping[str, Any]) -> Iterator[Problem]:
 
 
 def _described(error: ValidationError, model: type[BaseModel], path: Path) -> Iterator[Problem]:
-    for one in error.errors(include_url=False):
+    for one in error.errors(include_url=False)[:MOST_PROBLEMS]:
         location = one["loc"][:-1] if one["loc"][-1:] == ("[key]",) else one["loc"]
         yield Problem((*path, *location), _message(one, model))
 
@@ -142,6 +183,8 @@ def _message(error: ErrorDetails, model: type[BaseModel]) -> str:
     message = describe_validation_error(error, "json")
     if kind in {"missing", "value_error"} or any(word in location for word in _SECRET):
         return message
+    if kind in {"too_long", "too_short"}:
+        return f"{message}, not {len(error['input'])}"
     message += f", not {shown(error['input'])}"
     if kind == "string_type" and isinstance(error["input"], int | float):
         message += "; write it in quotes"

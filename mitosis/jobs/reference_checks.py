@@ -1,13 +1,13 @@
 """Whether every reference of a definition has a value when it is used."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from graphlib import CycleError
 from typing import Any
 
 from mitosis.jobs.conditions import parse_condition, references_of
 from mitosis.jobs.definition import GroupSettings, Parameter, Step
 from mitosis.jobs.fields import Outcome, ParameterType
-from mitosis.jobs.graph import Graph, ancestors
+from mitosis.jobs.graph import layers
 from mitosis.jobs.problems import Path, Problem, near
 from mitosis.jobs.references import Reference, parse_reference, parts_of
 
@@ -24,7 +24,7 @@ def reference_problems(
 ) -> Iterator[Problem]:
     """Yield the references that have no value."""
     known = {name: step for name, step in steps.items() if step is not None}
-    order = _Order.of(known)
+    order = _Order(known)
     for name in known:
         yield from _StepReferences(name, known, set(steps), parameters, order).problems()
     for name, group in groups.items():
@@ -44,31 +44,43 @@ def texts_in(value: Any, path: Path) -> Iterator[tuple[Path, str]]:
             yield from texts_in(item, (*path, at))
 
 
-@dataclass(frozen=True, slots=True)
 class _Order:
-    """The edges between steps: all, those that wait for a whole step, and those from task to task."""
+    """What has ended when each step starts, as sets of bits: the work grows with the edges only."""
 
-    every: Graph
-    whole: Graph
-    each: Graph
+    def __init__(self, steps: Mapping[str, Step]) -> None:
+        self._bit = {name: 1 << at for at, name in enumerate(steps)}
+        self._before: dict[str, int] = {}
+        self._ended: dict[str, int] = {}
+        self._items: dict[str, bool] = {}
+        self.has_cycle = False
+        try:
+            order = layers({name: step.after for name, step in steps.items()})
+        except CycleError:
+            self.has_cycle = True
+            return
+        for name in (one for layer in order for one in layer):
+            self._add(name, steps[name])
 
-    @classmethod
-    def of(cls, steps: Mapping[str, Step]) -> "_Order":
-        whole = {
-            name: [before for before, outcome in step.after.items() if outcome is not Outcome.EACH]
-            for name, step in steps.items()
-        }
-        every = {name: step.after for name, step in steps.items()}
-        return cls(every, whole, {name: step.each_of for name, step in steps.items()})
+    def _add(self, name: str, step: Step) -> None:
+        before = ended = 0
+        has_item = step.over is not None
+        for one, outcome in step.after.items():
+            if one not in self._bit:
+                continue
+            before |= self._bit[one] | self._before[one]
+            if outcome is Outcome.EACH:  # they start together
+                ended |= self._ended[one]
+                has_item = has_item or self._items[one]
+            else:
+                ended |= self._bit[one] | self._before[one]
+        self._before[name], self._ended[name], self._items[name] = before, ended, has_item
 
-    def started_with(self, name: str) -> set[str]:
-        """Return the step and all that it follows one by one: they start together."""
-        return {name} | (ancestors(self.each, name) if self.each[name] else set())
+    def may_use(self, name: str, results_of: str) -> bool:
+        """Return whether a step has ended when this one starts; true where a cycle hides the order."""
+        return self.has_cycle or bool(self._ended[name] & self._bit[results_of])
 
-    def ended_before(self, name: str) -> set[str]:
-        """Return the steps that have ended when this one starts."""
-        direct = {before for one in self.started_with(name) for before in self.whole.get(one, ())}
-        return direct.union(*(ancestors(self.every, one) for one in direct))
+    def has_item(self, name: str) -> bool:
+        return self.has_cycle or self._items[name]
 
 
 class _StepReferences:
@@ -85,8 +97,6 @@ class _StepReferences:
         self._name, self._step, self._steps = name, steps[name], steps
         self._names, self._parameters = names, parameters
         self._order = order
-        together = order.started_with(name)
-        self._has_item = any(steps[one].over is not None for one in together if one in steps)
 
     def problems(self) -> Iterator[Problem]:
         path, step = ("steps", self._name), self._step
@@ -121,7 +131,7 @@ class _StepReferences:
             yield Problem(path, f"{reference} differs from task to task, and this is of the step")
         elif reference.root == "task":
             yield from _field_problem(reference, path)
-        elif not self._has_item:
+        elif not self._order.has_item(self._name):
             yield Problem(path, f"{reference} needs over, which names the items of the step")
 
     def _result(self, reference: Reference, path: Path) -> Iterator[Problem]:
@@ -129,7 +139,7 @@ class _StepReferences:
         if step is None or step not in self._names:
             hint = near(step or "", self._names - {self._name}, "steps")
             yield Problem(path, f"{reference} names no step; {hint}")
-        elif step in self._steps and step not in self._order.ended_before(self._name):
+        elif step in self._steps and not self._order.may_use(self._name, step):
             outcome = self._step.after.get(step)
             if outcome is Outcome.EACH:
                 how = f"{step} has not ended then; write after: {{{step}: {Outcome.SUCCESS}}}"

@@ -17,8 +17,8 @@ MAX_REFERENCE = 500
 _NAME = r"[A-Za-z_][A-Za-z0-9_-]*"
 _STEP = re.compile(rf"\.({_NAME})|\[(0|[1-9][0-9]{{0,8}})\]|\[(\"(?:[^\"\\]|\\.)*\")\]")
 _ROOT = re.compile(_NAME)
-_TEXT = r"\"(?:[^\"\\]|\\.)*\""
-_BRACES = re.compile(rf"\{{\{{\s*(?:({_TEXT})|((?:{_TEXT}|[^{{}}\"])*?))\s*\}}\}}", re.DOTALL)
+_TEXT = re.compile(r"\"(?:[^\"\\]|\\.)*\"", re.DOTALL)
+_BRACES = re.compile(rf"\{{\{{((?:{_TEXT.pattern}|[^{{}}\"])*)\}}\}}", re.DOTALL)
 FORMS = "{{ params.NAME }}, {{ results.STEP }}, {{ task.index }} or {{ item }}"
 
 
@@ -69,14 +69,19 @@ def parts_of(text: str) -> tuple[Part, ...]:
     """
     parts: list[Part] = []
     end = 0
-    for found in _BRACES.finditer(text):
-        _add_plain(parts, _without_braces(text[end : found.start()], text))
-        if found[1] is not None:
-            _add_plain(parts, json.loads(found[1], strict=False))
+    while (start := text.find("{{", end)) >= 0:
+        start += text.startswith("{", start + 2)  # a brace of the text before those of a reference
+        found = _BRACES.match(text, start)
+        if found is None:  # at once, so that the work grows with the text only
+            raise ValueError(_unclosed(text))
+        _add_plain(parts, text[end:start])
+        inner = found[1].strip()
+        if _TEXT.fullmatch(inner):
+            _add_plain(parts, json.loads(inner, strict=False))
         else:
-            parts.append(parse_reference(found[2]))
+            parts.append(parse_reference(inner))
         end = found.end()
-    _add_plain(parts, _without_braces(text[end:], text))
+    _add_plain(parts, text[end:])
     return tuple(parts)
 
 
@@ -110,13 +115,11 @@ def _add_plain(parts: list[Part], text: str) -> None:
         parts.append(text)
 
 
-def _without_braces(plain: str, whole: str) -> str:
-    if "{{" in plain:
-        raise ValueError(
-            f"{_short(whole)} has {{{{ without a reference and }}}} after it; write {FORMS}, or"
-            ' {{ "{{" }} for the characters themselves'
-        )
-    return plain
+def _unclosed(text: str) -> str:
+    return (
+        f"{_short(text)} has {{{{ without a reference and }}}} after it; write {FORMS}, or"
+        ' {{ "{{" }} for the characters themselves'
+    )
 
 
 def _short(text: str) -> str:

@@ -1,6 +1,7 @@
 """What is wrong with a definition: each rule by one example, and many of them at once."""
 
 from copy import deepcopy
+from time import process_time
 from typing import Any
 
 import pytest
@@ -184,6 +185,16 @@ def test_all_problems_are_found_at_once() -> None:
     }
 
 
+def test_a_wrong_field_hides_no_problem_of_the_others() -> None:
+    job = changed("steps/measure/retries", 3)
+    job["steps"]["measure"] |= {"after": "prepar", "environment": {"A": "{{ params.dat }}"}}
+    assert set(problems(job)) == {
+        "steps.measure.retries",
+        "steps.measure.after.prepar",
+        "steps.measure.environment.A",
+    }
+
+
 def test_a_step_that_is_wrong_by_itself_hides_no_cycle_and_makes_no_other_name_unknown() -> None:
     job = changed("steps/clean/after", {"measure": "always", "prepare": "sometimes"})
     job["steps"]["last"] = {"command": ["x", "{{ results.clean }}"], "after": "clean"}
@@ -235,3 +246,38 @@ def test_values_that_json_cannot_carry_are_refused() -> None:
         assert problems(changed("steps/prepare", step)), value
     step = {"handler": "m:f", "arguments": ["x" * 1_000_001]}
     assert "pass long lists as parameters" in problems(changed("steps/prepare", step))[""]
+
+
+STEP = {"command": ["x"]}
+
+
+@pytest.mark.parametrize(
+    ("fields", "field"),
+    [
+        ({"steps": {f"s{n}": STEP for n in range(40_000)}}, "steps"),
+        ({"steps": {"a": STEP | {f"f{n}": 1 for n in range(20_000)}}}, "steps.a.f0"),
+        ({"steps": {f"s{n}": {"cmd": []} for n in range(1000)}}, "steps.s0.cmd"),
+        ({"steps": {"a": STEP | {"after": [f"s{n}" for n in range(20_000)]}}}, "steps.a.after.s0"),
+        ({"steps": {"a": {"command": ["x", *["{{ params.q }}"] * 20_000]}}}, "steps.a.command[1]"),
+        ({"steps": {"a": {"command": ["x", "{{" + " " * 100_000]}}}, "steps.a.command[1]"),
+        ({"steps": {"a": {"command": ["x", "{{ " * 30_000]}}}, "steps.a.command[1]"),
+    ],
+)
+def test_a_definition_with_many_faults_costs_little(fields: dict[str, Any], field: str) -> None:
+    """Each of these took minutes with a search for similar names, or one backtracking, for every fault."""
+    begun = process_time()
+    _, found = examine({"name": "j", **fields})
+    assert found[0].field == field
+    assert len(found) <= 100
+    assert process_time() - begun < 5
+
+
+def test_results_are_known_in_a_graph_with_many_edges() -> None:
+    steps: dict[str, Any] = {
+        f"s{n}": STEP | {"after": [f"s{m}" for m in range(n)]} for n in range(120)
+    }
+    steps["last"] = {
+        "command": ["x", *[f"{{{{ results.s{n} }}}}" for n in range(120)]],
+        "after": "s119",
+    }
+    assert problems({"name": "j", "steps": steps}) == {}
