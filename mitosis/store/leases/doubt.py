@@ -46,7 +46,7 @@ MOST_PASSES = 20
 """A verdict may change what is known about other hosts; so often they are judged again at once."""
 log = logging.getLogger(__name__)
 _EXPRESSIONS = (
-    *("working", "possible", "away_seconds", "able_hosts", "able_once", "able"),
+    *("working", "possible", "away_seconds", "works_elsewhere", "able_hosts", "able_once", "able"),
     *("may_be_offered", "fits", "busy_since", "unreachable_since", "failed_there", "blamed"),
 )
 """Of ``doubt.sql``; the first ones contain the last ones."""

@@ -16,6 +16,8 @@ from mitosis.store.pg.statements import load
 from mitosis.store.store import Store
 
 SQL = load("leases/failures.sql")
+APART_SECONDS = 60.0
+"""An offer that is missed so long after the last pause begins a new count."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +63,8 @@ async def record_failure(
         "first": pause.first_seconds if pause else None,
         "longest": pause.longest_seconds if pause else None,
     }
+    if kind is HostFailureKind.UNREACHABLE:
+        await connection.execute(SQL["reached_since"], values | {"apart": APART_SECONDS})
     await connection.execute(SQL["record"], values)
 
 

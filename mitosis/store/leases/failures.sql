@@ -18,6 +18,15 @@ SELECT g.id, m.id, %(kind)s, %(reason)s, m.incarnation, md5(coalesce(g.environme
        reason = excluded.reason, incarnation = excluded.incarnation, hook = excluded.hook,
        failed_at = now()
 
+-- name: reached_since
+-- Before a missed offer is recorded: after a minute without a pause the host may have been reachable, so that what it
+-- missed before says nothing. Offers of all groups count, since they are made in turn.
+DELETE FROM host_failures AS f
+ WHERE f.manager_id = %(manager_number)s AND f.kind = 'unreachable'
+   AND NOT EXISTS (SELECT FROM host_failures AS o
+                    WHERE o.manager_id = f.manager_id AND o.kind = 'unreachable'
+                      AND o.next_at > now() - make_interval(secs => %(apart)s::float8))
+
 -- name: lift
 -- By a user. Returns the names of the task groups.
 WITH lifted AS (

@@ -9,7 +9,8 @@ nothing is left to try, its streak begins again. Without another host nothing is
 
 Another host counts also while it is away, because it may be starting again: for three minutes for what is
 not decided, and for an hour for a host that is quarantined, which was shown to be broken. A host that is
-alone for longer is believed.
+alone for longer is believed. The same holds for one that works for another task group, if it will soon be
+free, or while the host whose tasks fail is not trusted elsewhere.
 """
 
 from dataclasses import dataclass, replace

@@ -58,11 +58,14 @@ def test_a_step_that_ends_under_a_living_agent_begins_again_from_zero(
     assert refusal(tmp_path) is None
 
 
-def test_a_death_outside_any_step_counts_for_none(tmp_path: Path) -> None:
+def test_a_death_outside_any_step_counts_for_none_and_forgives_none(tmp_path: Path) -> None:
     die(tmp_path, times=DEATHS - 1)
     for _ in range(3):
         StepDeaths(tmp_path).count(stopped_in_order=False)
     assert refusal(tmp_path) is None
+    die(tmp_path)
+    StepDeaths(tmp_path).count(stopped_in_order=False)
+    assert refusal(tmp_path) is not None
 
 
 def test_another_death_does_not_let_a_refused_step_run_again(tmp_path: Path) -> None:

@@ -7,12 +7,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mitosis.contracts.allocation import CpuBinding, CpuBindingStrategy, WorkerAllocationPlan
+from mitosis.contracts.control import ReleaseReason, ReleaseRequest
 from mitosis.contracts.host_failures import HostFailureKind
 from mitosis.scheduling.binding import binding_mismatch
 from mitosis.store.groups.views import read_group
 from mitosis.store.leases.doubt import SQL, judge_groups
 from mitosis.store.leases.failures import record_failure
 from mitosis.store.leases.scheduler import assign_round
+from mitosis.store.managers.release import release_lease
 from tests.integration.store.leases.test_doubt import fail_all, many, phase
 from tests.support.campaigns import Host, World, world
 from tests.support.examples import examples
@@ -31,6 +33,9 @@ OTHERS = {
     "unreachable for the fifth time": True,
     "unreachable for the fifth time and a while": False,
     "working elsewhere": False,
+    "working elsewhere, at the end": True,
+    "drained elsewhere, at the end": False,
+    "unreachable, and long ago for another group": True,
     "offered elsewhere": True,
     "ending elsewhere": True,
     "ending elsewhere, with a long task": False,
@@ -53,13 +58,23 @@ async def fail_before(w: World, other: str, host: Host, group: UUID) -> None:
         group_number = await w.value("SELECT id FROM task_groups WHERE uuid = %s", group)
         async with w.store.database.transaction() as connection:
             await record_failure(connection, number, group_number, kind, "of a test")
+        if "long ago" in other:
+            await w.rows(
+                "UPDATE host_failures SET failed_at = now() - interval '200 s',"
+                " next_at = now() - interval '70 s'"
+            )
+            later = await w.value(
+                "SELECT id FROM task_groups WHERE uuid = %s", await w.group("later")
+            )
+            async with w.store.database.transaction() as connection:
+                await record_failure(connection, number, later, kind, "of a test")
         if "again" in other:
             await w.rows("UPDATE host_failures SET next_at = now()")
         if "a while" in other:  # the pauses of 10, 20, 40 and 80 s, and 31 s of the next
             await w.rows("UPDATE host_failures SET failed_at = now() - interval '31 s'")
         if "change of the hook" in other:
             await w.rows("UPDATE host_failures SET hook = md5('of before')")
-        if "another group" in other:
+        if "for another group before" in other:
             before = await w.value(
                 "SELECT id FROM task_groups WHERE uuid = %s", await w.group("before")
             )
@@ -78,12 +93,14 @@ async def beside(w: World, other: str, group: UUID) -> Host:
     await fail_before(w, other, host, group)
     if "elsewhere" in other:
         elsewhere = await w.group("elsewhere")
-        await w.submit(elsewhere, 1)
+        await w.submit(elsewhere, 1 if "end" in other else 2)
         await assign_round(w.store)
         if "offered" in other:
             return host
         await host.take(elsewhere)
         await host.claim(1)
+        if "drained" in other:
+            await w.rows("UPDATE managers SET draining = true WHERE uuid = %s", host.manager_id)
         if "ending" in other:
             await w.rows("UPDATE leases SET state = 'ending' WHERE epoch = %s", host.epoch)
         age = 181 if "long" in other else 20
@@ -124,6 +141,78 @@ async def test_failures_are_final_where_no_other_host_could_run_the_tasks_soon(
         assert (await read_group(w.store, group)).tasks_failed == (0 if expected else 8)
         assert (await phase(w) == "suspected") == expected
         assert len((await host.claim(8)).tasks) == (0 if expected else 1)
+
+
+async def known_elsewhere(w: World, host: Host, phase_there: str) -> None:
+    """Let that be known about the host for another task group."""
+    group = await w.value("SELECT id FROM task_groups WHERE uuid = %s", await w.group("known"))
+    past = phase_there == "suspected before"
+    await w.rows(
+        "INSERT INTO host_failures (group_id, manager_id, kind, phase, reason, incarnation, hook, next_at)"
+        " SELECT %s, id, 'tasks_failed', %s, 'of a test', incarnation, '',"
+        " now() + make_interval(secs => %s) FROM managers WHERE uuid = %s",
+        group,
+        phase_there.removesuffix(" before"),
+        -1 if past else 100,
+        host.manager_id,
+    )
+
+
+@pytest.mark.spec("C-33")
+@pytest.mark.parametrize(
+    ("known", "waits"), [("quarantined", True), ("suspected", True), ("suspected before", False)]
+)
+async def test_a_host_that_is_not_trusted_elsewhere_is_doubted_while_others_are_busy(
+    database: str, known: str, waits: bool
+) -> None:
+    """Three task groups at once: the one good host works for the first, the broken one fails the second."""
+    async with world(database) as w:
+        group = await w.group(worker_allocation_plan=TWO_CORES)
+        await many(w, group, 9)
+        host = await w.host()
+        await assign_round(w.store)
+        await host.take(group)
+        good = await beside(w, "working elsewhere", group)
+        await known_elsewhere(w, host, known)
+        await fail_all(host, (await host.claim(8)).tasks)
+        await judge_groups(w.store)
+        assert (await read_group(w.store, group)).tasks_failed == (0 if waits else 8)
+        if not waits:
+            return
+        elsewhere = await w.value("SELECT uuid FROM task_groups WHERE name = 'elsewhere'")
+        await w.cancel(elsewhere)
+        request = ReleaseRequest(
+            manager_id=good.manager_id, epoch=good.epoch, reason=ReleaseReason.GROUP_ENDED
+        )
+        await release_lease(w.store, request)
+        await good.clean(elsewhere)
+        await assign_round(w.store)
+        await good.take(group)
+        while tasks := (await good.claim(9)).tasks:
+            await good.finish(tasks)
+            await judge_groups(w.store)
+        assert (await read_group(w.store, group)).tasks_succeeded == 9
+
+
+@pytest.mark.spec("C-33")
+async def test_a_suspected_host_is_believed_after_three_minutes_in_which_others_are_busy(
+    database: str,
+) -> None:
+    async with world(database) as w:
+        group = await w.group(worker_allocation_plan=TWO_CORES)
+        await many(w, group, 9)
+        host = await w.host()
+        await assign_round(w.store)
+        await host.take(group)
+        await beside(w, "working elsewhere, at the end", group)
+        await fail_all(host, (await host.claim(8)).tasks)
+        for seconds, failed in ((170, 0), (181, 5)):
+            await w.rows(
+                "UPDATE host_failures SET failed_at = now() - make_interval(secs => %s)", seconds
+            )
+            await judge_groups(w.store)
+            assert (await read_group(w.store, group)).tasks_failed == failed
+        assert await phase(w) == "excused"
 
 
 async def test_a_host_does_not_wait_for_itself(database: str) -> None:
